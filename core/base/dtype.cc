@@ -1,0 +1,132 @@
+#include "core/base/dtype.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/base/status.h"
+
+namespace quern {
+
+namespace {
+
+// Rounds to a binary float of `mantissa` stored bits and exponent range [min_exponent, max_exponent] (of the leading
+// bit), to nearest even, and returns its bits without the sign.
+uint16_t round_magnitude(double magnitude, int mantissa, int min_exponent, int max_exponent) {
+  const int bias = max_exponent;
+  if (std::isinf(magnitude)) return static_cast<uint16_t>((2 * bias + 1) << mantissa);
+  if (magnitude == 0) return 0;
+  int exponent = std::max(std::ilogb(magnitude), min_exponent);
+  // The unit in the last place is 2^(exponent - mantissa); nearbyint rounds to even in the default mode.
+  const double units = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));
+  uint32_t bits = static_cast<uint32_t>(units);  // at most 2^(mantissa+1)
+  // A normal number carries its leading bit into the exponent field by addition; a carry out of it is right too.
+  bits += static_cast<uint32_t>(exponent + bias - 1) << mantissa;
+  const uint32_t infinity = static_cast<uint32_t>(2 * bias + 1) << mantissa;
+  return static_cast<uint16_t>(std::min(bits, infinity));
+}
+
+uint16_t round_half(double value, int mantissa, int min_exponent, int max_exponent, uint16_t nan) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return sign | nan;
+  return sign | round_magnitude(std::fabs(value), mantissa, min_exponent, max_exponent);
+}
+
+}  // namespace
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::f32: return "f32";
+    case DType::i32: return "i32";
+    case DType::boolean: return "bool";
+  }
+  return "?";
+}
+
+std::optional<DType> parse_dtype(std::string_view name) {
+  for (DType dtype : kAllDTypes)
+    if (name == dtype_name(dtype)) return dtype;
+  return std::nullopt;
+}
+
+size_t dtype_size(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16: return 2;
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::boolean: return 1;
+  }
+  fatal(__FILE__, __LINE__, "no such dtype");
+}
+
+uint16_t f16_from_double(double value) { return round_half(value, 10, -14, 15, 0x7e00); }
+uint16_t bf16_from_double(double value) { return round_half(value, 7, -126, 127, 0x7fc0); }
+uint16_t f16_from_float(float value) { return f16_from_double(value); }
+uint16_t bf16_from_float(float value) { return bf16_from_double(value); }
+
+float f16_to_float(uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  float magnitude;
+  if (exponent == 31)
+    magnitude = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  else if (exponent == 0)
+    magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  else
+    magnitude = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+double load_element(const void* data, DType dtype, int64_t index) {
+  const char* at = static_cast<const char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
+  uint16_t half;
+  float single;
+  int32_t integer;
+  switch (dtype) {
+    case DType::f16: return std::memcpy(&half, at, 2), f16_to_float(half);
+    case DType::bf16: return std::memcpy(&half, at, 2), bf16_to_float(half);
+    case DType::f32: return std::memcpy(&single, at, 4), single;
+    case DType::i32: return std::memcpy(&integer, at, 4), integer;
+    case DType::boolean: return *at != 0;
+  }
+  fatal(__FILE__, __LINE__, "no such dtype");
+}
+
+void store_element(void* data, DType dtype, int64_t index, double value) {
+  char* at = static_cast<char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16: {
+      const uint16_t half = dtype == DType::f16 ? f16_from_double(value) : bf16_from_double(value);
+      std::memcpy(at, &half, 2);
+      return;
+    }
+    case DType::f32: {
+      const float single = static_cast<float>(value);
+      std::memcpy(at, &single, 4);
+      return;
+    }
+    case DType::i32: {
+      constexpr double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
+      const int32_t integer =
+          std::isnan(value) ? 0 : static_cast<int32_t>(value <= low ? low : value >= high ? high : value);
+      std::memcpy(at, &integer, 4);
+      return;
+    }
+    case DType::boolean: *at = value != 0; return;
+  }
+}
+
+double round_to(DType dtype, double value) {
+  char element[4];
+  store_element(element, dtype, 0, value);
+  return load_element(element, dtype, 0);
+}
+
+}  // namespace quern

@@ -1,0 +1,25 @@
+// GPU architectures: one row each in targets.def.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace quern {
+
+struct Target {
+  const char* name;  // as NVRTC takes it
+  int major, minor;  // compute capability
+  uint32_t shared_bytes_per_block;
+};
+
+std::span<const Target> all_targets();
+// UNSUPPORTED with the list of known names when there is no such target.
+Result<const Target*> find_target(std::string_view name);
+// The best target for a device of this compute capability: the architecture-specific one ("sm_90a") where there is one.
+Result<const Target*> target_for_device(int major, int minor);
+
+}  // namespace quern
