@@ -1,0 +1,84 @@
+// Conversions between element types and float: rounding to nearest even, subnormals kept, NaN stays NaN.
+
+// cvt.f32.f16: exact.
+__device__ __forceinline__ float to_float(f16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+// A shift: exact.
+__device__ __forceinline__ float to_float(bf16 value) { return __uint_as_float(unsigned(value.bits) << 16); }
+__device__ __forceinline__ float to_float(float value) { return value; }
+// cvt.rn.f32.s32
+__device__ __forceinline__ float to_float(int value) { return __int2float_rn(value); }
+__device__ __forceinline__ float to_float(bool value) { return value ? 1.0f : 0.0f; }
+
+template <class T>
+__device__ __forceinline__ T from_float(float value);
+
+// cvt.rn.f16.f32: overflow gives infinity.
+template <>
+__device__ __forceinline__ f16 from_float<f16>(float value) {
+  f16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+// cvt.rn.bf16.f32 (sm_80)
+template <>
+__device__ __forceinline__ bf16 from_float<bf16>(float value) {
+  bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
+}
+// cvt.rzi.s32.f32: towards zero, saturating, NaN to 0.
+template <>
+__device__ __forceinline__ int from_float<int>(float value) {
+  return __float2int_rz(value);
+}
+// NaN is true.
+template <>
+__device__ __forceinline__ bool from_float<bool>(float value) {
+  return value != 0.0f;
+}
+
+// Two floats in one 32-bit register, `low` in the low half: the order of mma fragments and of memory.
+template <class T>
+__device__ __forceinline__ unsigned pack(float low, float high);
+
+// cvt.rn.f16x2.f32 (its first source is the high half)
+template <>
+__device__ __forceinline__ unsigned pack<f16>(float low, float high) {
+  unsigned result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+// cvt.rn.bf16x2.f32 (sm_80)
+template <>
+__device__ __forceinline__ unsigned pack<bf16>(float low, float high) {
+  unsigned result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+
+// cvt.rna.tf32.f32: to nearest, ties away from zero; the operand format of mma_m16n8k8_tf32.
+__device__ __forceinline__ unsigned to_tf32(float value) {
+  unsigned result;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(value));
+  return result;
+}
+
+// max.NaN.f32, min.NaN.f32 (sm_80): NaN if either is NaN, unlike fmaxf and fminf.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float min_nan(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}

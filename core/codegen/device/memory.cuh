@@ -1,0 +1,75 @@
+// Memory accesses that plain C++ cannot say: cache hints, and the dynamic shared memory of a launch.
+
+namespace vector_access {
+
+template <int kBytes>
+struct Streaming;
+
+template <>
+struct Streaming<16> {
+  using Bits = uint4;
+  static __device__ __forceinline__ Bits load(const void* p) {
+    Bits v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(__cvta_generic_to_global(p)));
+    return v;
+  }
+  static __device__ __forceinline__ void store(void* p, Bits v) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(v.x),
+                 "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+  }
+};
+
+template <>
+struct Streaming<8> {
+  using Bits = uint2;
+  static __device__ __forceinline__ Bits load(const void* p) {
+    Bits v;
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+        : "=r"(v.x), "=r"(v.y)
+        : "l"(__cvta_generic_to_global(p)));
+    return v;
+  }
+  static __device__ __forceinline__ void store(void* p, Bits v) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(v.x), "r"(v.y)
+                 : "memory");
+  }
+};
+
+template <>
+struct Streaming<4> {
+  using Bits = unsigned;
+  static __device__ __forceinline__ Bits load(const void* p) {
+    Bits v;
+    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
+    return v;
+  }
+  static __device__ __forceinline__ void store(void* p, Bits v) {
+    asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+  }
+};
+
+}  // namespace vector_access
+
+// ld.global.nc.L1::no_allocate: for data read once. `p` is in global memory, aligned to the vector, and
+// nothing writes there during the launch. The vector has 4, 8 or 16 bytes.
+template <class T, int kCount>
+__device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
+  return bit_cast<Vector<T, kCount>>(vector_access::Streaming<sizeof(T) * kCount>::load(p));
+}
+// st.global.cs: for data that this launch does not read again. `p` as above.
+template <class T, int kCount>
+__device__ __forceinline__ void store_vector_streaming(void* p, const Vector<T, kCount>& value) {
+  using Access = vector_access::Streaming<sizeof(T) * kCount>;
+  Access::store(p, bit_cast<typename Access::Bits>(value));
+}
+
+// The dynamic shared memory of the launch (Launch::shared_bytes), 1024-byte aligned. Kernels never declare it
+// themselves.
+template <class T>
+__device__ __forceinline__ T* dynamic_shared() {
+  extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
+  return reinterpret_cast<T*>(dynamic_shared_bytes);
+}

@@ -1,0 +1,39 @@
+// Warp collectives. Every lane named in `mask` must call the same function with the same mask; none of them
+// orders memory (that is __syncwarp's work).
+
+constexpr unsigned kFullWarp = 0xffffffffu;
+
+// The thread's number within its warp: warps are 32 consecutive threads, x fastest. mov %laneid
+__device__ __forceinline__ int lane_index() {
+  int lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
+// shfl.sync.bfly: the value of lane (lane ^ lane_mask). T is float, int or unsigned.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int lane_mask, unsigned mask = kFullWarp) {
+  return __shfl_xor_sync(mask, value, lane_mask);
+}
+// shfl.sync.down: the value of lane (lane + delta), one's own past the end of the warp.
+template <class T>
+__device__ __forceinline__ T shuffle_down(T value, int delta, unsigned mask = kFullWarp) {
+  return __shfl_down_sync(mask, value, delta);
+}
+// shfl.sync.idx: the value of lane `source` modulo 32.
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int source, unsigned mask = kFullWarp) {
+  return __shfl_sync(mask, value, source);
+}
+
+// vote.sync.ballot: bit i is lane i's predicate.
+__device__ __forceinline__ unsigned warp_ballot(bool predicate, unsigned mask = kFullWarp) {
+  return __ballot_sync(mask, predicate);
+}
+// vote.sync.any, vote.sync.all
+__device__ __forceinline__ bool warp_any(bool predicate, unsigned mask = kFullWarp) {
+  return __any_sync(mask, predicate);
+}
+__device__ __forceinline__ bool warp_all(bool predicate, unsigned mask = kFullWarp) {
+  return __all_sync(mask, predicate);
+}

@@ -1,0 +1,15 @@
+// The device prelude (device/*.cuh) as text: every program given to NVRTC is prelude_text() followed by its
+// kernels.
+#pragma once
+
+#include <string_view>
+
+namespace quern {
+
+std::string_view prelude_text();
+
+// The two parts of it that hold no PTX; the emulator puts its own versions of the functions between them.
+std::string_view prelude_types_text();
+std::string_view prelude_composed_text();
+
+}  // namespace quern
