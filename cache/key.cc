@@ -1,0 +1,89 @@
+#include "cache/key.h"
+
+#include <cstdio>
+
+#include "core/base/bytes.h"
+
+namespace quern {
+
+namespace {
+
+// Printable ASCII as it is, the rest and the backslash as \xNN, so that equal lines mean equal bytes.
+void append_escaped(std::string& out, char c) {
+  if (c >= 0x20 && c < 0x7f && c != '\\') {
+    out += c;
+    return;
+  }
+  char text[5];
+  std::snprintf(text, sizeof text, "\\x%02x", static_cast<unsigned char>(c));
+  out += text;
+}
+
+void append_indented(std::string& out, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    out += "  ";
+    for (char c : bytes.substr(0, end)) append_escaped(out, c);
+    out += '\n';
+    if (end == std::string_view::npos) break;
+    bytes.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+KeyMaterial& KeyMaterial::add(std::string_view tag, std::string_view bytes) {
+  check(bytes.size() <= UINT32_MAX, "a key part has a 32-bit length");
+  ByteWriter out;
+  out.string(tag);
+  out.string(bytes);
+  bytes_ += out.view();
+  return *this;
+}
+
+KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, uint32_t policy,
+                     std::string_view toolchain) {
+  char flags[11];
+  std::snprintf(flags, sizeof flags, "0x%08x", policy);
+  KeyMaterial material;
+  material.add("target", target)
+      .add("policy", flags)
+      .add("toolchain", toolchain)
+      .add("graph", canonical_graph);
+  return material;
+}
+
+KeyMaterial request_key(std::string_view request, std::string_view toolchain) {
+  KeyMaterial material;
+  material.add("toolchain", toolchain).add("request", request);
+  return material;
+}
+
+Result<std::vector<KeyPart>> parse_key_material(std::string_view material) {
+  ByteReader in(material);
+  std::vector<KeyPart> parts;
+  while (in.ok() && !in.at_end()) {
+    KeyPart part;
+    part.tag = in.string();
+    part.bytes = in.string();
+    parts.push_back(part);
+  }
+  if (!in.ok()) return Status(ErrorCode::CORRUPT, "the key material is cut short");
+  if (parts.empty() || parts[0].tag != "epoch")
+    return Status(ErrorCode::CORRUPT, "the key material does not start with its epoch");
+  return parts;
+}
+
+Result<std::string> print_key_material(std::string_view material) {
+  auto parts = parse_key_material(material);
+  if (!parts) return parts.status();
+  std::string out;
+  for (const KeyPart& part : *parts) {
+    for (char c : part.tag) append_escaped(out, c);
+    out += ", " + std::to_string(part.bytes.size()) + " bytes:\n";
+    append_indented(out, part.bytes);
+  }
+  return out;
+}
+
+}  // namespace quern
