@@ -10,7 +10,8 @@
 
 namespace quern {
 
-static_assert(std::endian::native == std::endian::little, "formats are little-endian and written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "formats are little-endian and written as they lie");
 
 class ByteWriter {
  public:
@@ -33,8 +34,8 @@ class ByteWriter {
   std::string out_;
 };
 
-// Reads what ByteWriter wrote. A read past the end returns zeros and turns ok() false for good, so that a decoder
-// checks once at its end. Never allocates more than the input holds.
+// Reads what ByteWriter wrote. A read past the end returns zeros and turns ok() false for good, so that a
+// decoder checks once at its end. Never allocates more than the input holds.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}

@@ -11,8 +11,8 @@ namespace quern {
 
 namespace {
 
-// Rounds to a binary float of `mantissa` stored bits and exponent range [min_exponent, max_exponent] (of the leading
-// bit), to nearest even, and returns its bits without the sign.
+// Rounds to a binary float of `mantissa` stored bits and exponent range [min_exponent, max_exponent] (of the
+// leading bit), to nearest even, and returns its bits without the sign.
 uint16_t round_magnitude(double magnitude, int mantissa, int min_exponent, int max_exponent) {
   const int bias = max_exponent;
   if (std::isinf(magnitude)) return static_cast<uint16_t>((2 * bias + 1) << mantissa);
@@ -21,7 +21,8 @@ uint16_t round_magnitude(double magnitude, int mantissa, int min_exponent, int m
   // The unit in the last place is 2^(exponent - mantissa); nearbyint rounds to even in the default mode.
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));
   uint32_t bits = static_cast<uint32_t>(units);  // at most 2^(mantissa+1)
-  // A normal number carries its leading bit into the exponent field by addition; a carry out of it is right too.
+  // A normal number carries its leading bit into the exponent field by addition; a carry out of it is right
+  // too.
   bits += static_cast<uint32_t>(exponent + bias - 1) << mantissa;
   const uint32_t infinity = static_cast<uint32_t>(2 * bias + 1) << mantissa;
   return static_cast<uint16_t>(std::min(bits, infinity));
@@ -37,11 +38,16 @@ uint16_t round_half(double value, int mantissa, int min_exponent, int max_expone
 
 const char* dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::f32: return "f32";
-    case DType::i32: return "i32";
-    case DType::boolean: return "bool";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f32:
+      return "f32";
+    case DType::i32:
+      return "i32";
+    case DType::boolean:
+      return "bool";
   }
   return "?";
 }
@@ -55,10 +61,13 @@ std::optional<DType> parse_dtype(std::string_view name) {
 size_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::f16:
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
-    case DType::boolean: return 1;
+    case DType::i32:
+      return 4;
+    case DType::boolean:
+      return 1;
   }
   fatal(__FILE__, __LINE__, "no such dtype");
 }
@@ -89,11 +98,16 @@ double load_element(const void* data, DType dtype, int64_t index) {
   float single;
   int32_t integer;
   switch (dtype) {
-    case DType::f16: return std::memcpy(&half, at, 2), f16_to_float(half);
-    case DType::bf16: return std::memcpy(&half, at, 2), bf16_to_float(half);
-    case DType::f32: return std::memcpy(&single, at, 4), single;
-    case DType::i32: return std::memcpy(&integer, at, 4), integer;
-    case DType::boolean: return *at != 0;
+    case DType::f16:
+      return std::memcpy(&half, at, 2), f16_to_float(half);
+    case DType::bf16:
+      return std::memcpy(&half, at, 2), bf16_to_float(half);
+    case DType::f32:
+      return std::memcpy(&single, at, 4), single;
+    case DType::i32:
+      return std::memcpy(&integer, at, 4), integer;
+    case DType::boolean:
+      return *at != 0;
   }
   fatal(__FILE__, __LINE__, "no such dtype");
 }
@@ -114,12 +128,16 @@ void store_element(void* data, DType dtype, int64_t index, double value) {
     }
     case DType::i32: {
       constexpr double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
-      const int32_t integer =
-          std::isnan(value) ? 0 : static_cast<int32_t>(value <= low ? low : value >= high ? high : value);
+      const int32_t integer = std::isnan(value) ? 0
+                                                : static_cast<int32_t>(value <= low    ? low
+                                                                       : value >= high ? high
+                                                                                       : value);
       std::memcpy(at, &integer, 4);
       return;
     }
-    case DType::boolean: *at = value != 0; return;
+    case DType::boolean:
+      *at = value != 0;
+      return;
   }
 }
 

@@ -12,9 +12,9 @@ namespace quern {
 enum class DType : uint8_t { f16 = 1, bf16 = 2, f32 = 3, i32 = 4, boolean = 5 };
 inline constexpr DType kAllDTypes[] = {DType::f16, DType::bf16, DType::f32, DType::i32, DType::boolean};
 
-const char* dtype_name(DType dtype);                     // "f16", ..., "bool"
+const char* dtype_name(DType dtype);  // "f16", ..., "bool"
 std::optional<DType> parse_dtype(std::string_view name);
-size_t dtype_size(DType dtype);                          // bytes an element; a bool is one byte, 0 or 1
+size_t dtype_size(DType dtype);  // bytes an element; a bool is one byte, 0 or 1
 inline bool is_valid(DType dtype) { return dtype >= DType::f16 && dtype <= DType::boolean; }
 inline bool is_float(DType dtype) { return dtype <= DType::f32; }
 
@@ -29,7 +29,8 @@ float bf16_to_float(uint16_t bits);
 
 // Element `index` of an array of `dtype` as a double, exactly.
 double load_element(const void* data, DType dtype, int64_t index);
-// Rounds `value` once to `dtype` and stores it. To i32: towards zero, saturating, NaN to 0. To bool: value != 0.
+// Rounds `value` once to `dtype` and stores it. To i32: towards zero, saturating, NaN to 0. To bool: value !=
+// 0.
 void store_element(void* data, DType dtype, int64_t index, double value);
 // What store_element followed by load_element gives.
 double round_to(DType dtype, double value);

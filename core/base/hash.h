@@ -1,4 +1,5 @@
-// XXH3-128: the hash of keys, requests and records. Fast, not cryptographic: whoever trusts it compares what was hashed.
+// XXH3-128: the hash of keys, requests and records. Fast, not cryptographic: whoever trusts it compares what
+// was hashed.
 #pragma once
 
 #include <compare>

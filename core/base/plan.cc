@@ -6,9 +6,11 @@ namespace quern {
 
 namespace {
 
-// Raise this when the layout of an encoded plan changes; old bytes are then refused, and the cache treats them as a miss.
+// Raise this when the layout of an encoded plan changes; old bytes are then refused, and the cache treats
+// them as a miss.
 constexpr uint32_t kPlanVersion = 1;
-constexpr uint32_t kMaxItems = 1 << 16;  // tensors, launches, arguments: far above what a graph of 4096 ops needs
+constexpr uint32_t kMaxItems =
+    1 << 16;  // tensors, launches, arguments: far above what a graph of 4096 ops needs
 
 void put_dims(ByteWriter& out, const std::vector<int64_t>& dims) {
   out.put(static_cast<uint32_t>(dims.size()));
@@ -111,9 +113,12 @@ bool arguments_hold(const Plan& plan) {
 
 const char* tier_name(Tier tier) {
   switch (tier) {
-    case Tier::baseline: return "baseline";
-    case Tier::modelled: return "modelled";
-    case Tier::measured: return "measured";
+    case Tier::baseline:
+      return "baseline";
+    case Tier::modelled:
+      return "modelled";
+    case Tier::measured:
+      return "measured";
   }
   return "?";
 }
@@ -175,9 +180,11 @@ Result<Plan> decode_plan(std::string_view bytes) {
   plan.workspace_bytes = in.get<uint64_t>();
   plan.certificate = in.string();
   plan.cubin = in.string();
-  if (!in.ok() || !in.at_end()) return Status(ErrorCode::CORRUPT, "the plan is cut short or does not end where it should");
+  if (!in.ok() || !in.at_end())
+    return Status(ErrorCode::CORRUPT, "the plan is cut short or does not end where it should");
   if (plan.tier < Tier::baseline || plan.tier > Tier::measured || !arguments_hold(plan))
-    return Status(ErrorCode::CORRUPT, "the plan names a tier, an input, an output or a workspace offset that does not exist");
+    return Status(ErrorCode::CORRUPT,
+                  "the plan names a tier, an input, an output or a workspace offset that does not exist");
   return plan;
 }
 

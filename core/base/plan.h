@@ -1,5 +1,5 @@
-// What a caller launches: one cubin with an ordered list of kernel launches and a workspace. Made by codegen, stored by
-// the cache, sent on the wire, run by the launch helper, the profiler and the emulator.
+// What a caller launches: one cubin with an ordered list of kernel launches and a workspace. Made by codegen,
+// stored by the cache, sent on the wire, run by the launch helper, the profiler and the emulator.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct TensorDesc {
   bool operator==(const TensorDesc&) const = default;
 
   int64_t element_count() const;
-  // Elements from the first to the last addressed one, inclusive; 0 for an empty tensor. The buffer must hold as many.
+  // Elements from the first to the last addressed one, inclusive; 0 for an empty tensor. The buffer must hold
+  // as many.
   int64_t span() const;
 };
 // Strides of a dense row-major tensor.
@@ -60,8 +61,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// Launches run in order on one stream; each sees what those before it wrote. All buffers are distinct and at least
-// 16-byte aligned; the workspace is 256-byte aligned and its contents are undefined at the start.
+// Launches run in order on one stream; each sees what those before it wrote. All buffers are distinct and at
+// least 16-byte aligned; the workspace is 256-byte aligned and its contents are undefined at the start.
 struct Plan {
   Tier tier = Tier::baseline;
   std::string target;  // "sm_90a"

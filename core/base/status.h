@@ -65,7 +65,8 @@ class [[nodiscard]] Result {
 [[noreturn]] void fatal(const char* file, int line, std::string_view message);
 inline void check(bool condition, std::string_view message, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
-  if (!condition) [[unlikely]] fatal(file, line, message);
+  if (!condition) [[unlikely]]
+    fatal(file, line, message);
 }
 
 }  // namespace quern

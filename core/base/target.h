@@ -19,7 +19,8 @@ struct Target {
 std::span<const Target> all_targets();
 // UNSUPPORTED with the list of known names when there is no such target.
 Result<const Target*> find_target(std::string_view name);
-// The best target for a device of this compute capability: the architecture-specific one ("sm_90a") where there is one.
+// The best target for a device of this compute capability: the architecture-specific one ("sm_90a") where
+// there is one.
 Result<const Target*> target_for_device(int major, int minor);
 
 }  // namespace quern

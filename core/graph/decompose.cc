@@ -1,0 +1,147 @@
+#include "core/graph/decompose.h"
+
+#include "core/base/status.h"
+
+namespace quern {
+
+namespace {
+
+class Decomposer {
+ public:
+  explicit Decomposer(const Graph& from) : from_(from) {}
+
+  Graph run() {
+    to_.name = from_.name;
+    for (const Node& node : from_.nodes) {
+      Node copy = node;
+      for (ValueId& operand : copy.operands) operand = renumbered_[operand];
+      const bool composite = op_info(node.code).kind == OpKind::composite;
+      const ValueId id = composite ? define(copy) : append(std::move(copy));
+      renumbered_.push_back(id);
+      if (composite) {
+        to_.nodes[id].name = node.name;
+        to_.nodes[id].type.dtype = node.type.dtype;
+      }
+    }
+    for (ValueId id : from_.inputs) to_.inputs.push_back(renumbered_[id]);
+    for (ValueId id : from_.outputs) to_.outputs.push_back(renumbered_[id]);
+    return std::move(to_);
+  }
+
+ private:
+  ValueId define(const Node& node) {
+    switch (node.code) {
+      case OpCode::reduce_mean:
+        return decompose_reduce_mean(node);
+      case OpCode::softmax:
+        return decompose_softmax(node);
+      case OpCode::rms_norm:
+        return decompose_rms_norm(node);
+      case OpCode::layer_norm:
+        return decompose_layer_norm(node);
+      default:
+        fatal(__FILE__, __LINE__, "a composite operator has no definition");
+    }
+  }
+
+  ValueId decompose_reduce_mean(const Node& node) {
+    return mean(floating(node.operands[0]), *node.attrs.axis, *node.attrs.keepdims);
+  }
+
+  ValueId decompose_softmax(const Node& node) {
+    const ValueId x = floating(node.operands[0]);
+    const Ints& axis = *node.attrs.axis;
+    const ValueId e = op(OpCode::exp, {op(OpCode::sub, {x, reduce(OpCode::reduce_max, x, axis, true)})});
+    return op(OpCode::div, {e, reduce(OpCode::reduce_sum, e, axis, true)});
+  }
+
+  ValueId decompose_rms_norm(const Node& node) {
+    const ValueId x = floating(node.operands[0]);
+    return scale_and_shift(node, normalize(x, x, node));
+  }
+
+  ValueId decompose_layer_norm(const Node& node) {
+    const ValueId x = floating(node.operands[0]);
+    const ValueId centered = op(OpCode::sub, {x, mean(x, *node.attrs.axis, true)});
+    return scale_and_shift(node, normalize(centered, centered, node));
+  }
+
+  // x / sqrt(mean(y^2) + eps)
+  ValueId normalize(ValueId x, ValueId y, const Node& node) {
+    const ValueId power = mean(op(OpCode::square, {y}), *node.attrs.axis, true);
+    return op(OpCode::mul, {x, op(OpCode::rsqrt, {op(OpCode::add, {power, number(*node.attrs.eps)})})});
+  }
+
+  // Times the weight and plus the bias, if the node has them: their dimensions lie along the axes.
+  ValueId scale_and_shift(const Node& node, ValueId x) {
+    if (node.operands.size() > 1) x = op(OpCode::mul, {x, along_axes(node.operands[1], node)});
+    if (node.operands.size() > 2) x = op(OpCode::add, {x, along_axes(node.operands[2], node)});
+    return x;
+  }
+
+  ValueId along_axes(ValueId value, const Node& node) {
+    Attrs attrs;
+    attrs.shape = Ints(node.type.shape.size(), 1);
+    for (int64_t axis : *node.attrs.axis) (*attrs.shape)[axis] = node.type.shape[axis];
+    return op(OpCode::reshape, {floating(value)}, attrs);
+  }
+
+  ValueId mean(ValueId x, const Ints& axis, bool keepdims) {
+    double count = 1;
+    for (int64_t i : axis) count *= static_cast<double>(to_.node(x).type.shape[i]);
+    return op(OpCode::div, {reduce(OpCode::reduce_sum, x, axis, keepdims), number(count)});
+  }
+
+  ValueId reduce(OpCode code, ValueId x, const Ints& axis, bool keepdims) {
+    Attrs attrs;
+    attrs.axis = axis;
+    attrs.keepdims = keepdims;
+    return op(code, {x}, attrs);
+  }
+
+  // Integers and truth values as numbers; floats as they are.
+  ValueId floating(ValueId x) {
+    if (is_float(to_.node(x).type.dtype)) return x;
+    Attrs attrs;
+    attrs.dtype = DType::f32;
+    return op(OpCode::cast, {x}, attrs);
+  }
+
+  ValueId number(double value) {
+    Node node;
+    node.code = OpCode::constant;
+    node.type = {DType::f32, {}, true};
+    node.number = value;
+    return append(std::move(node));
+  }
+
+  ValueId op(OpCode code, std::vector<ValueId> operands, Attrs attrs = {}) {
+    Node node;
+    node.code = code;
+    node.operands = std::move(operands);
+    node.attrs = std::move(attrs);
+    const std::vector<TensorType> types = to_.operand_types(node);
+    auto type = infer_type(code, types, node.attrs);
+    check(type.ok(), "a definition of a composite operator is not well typed");
+    node.type = std::move(*type);
+    // What is inside a definition is real arithmetic, whatever it was made of.
+    if (is_float(node.type.dtype)) node.type.dtype = DType::f32;
+    node.name = "d" + std::to_string(to_.nodes.size());
+    return append(std::move(node));
+  }
+
+  ValueId append(Node node) {
+    to_.nodes.push_back(std::move(node));
+    return static_cast<ValueId>(to_.nodes.size()) - 1;
+  }
+
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> renumbered_;
+};
+
+}  // namespace
+
+Graph decompose(const Graph& graph) { return Decomposer(graph).run(); }
+
+}  // namespace quern

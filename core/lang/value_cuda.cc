@@ -1,0 +1,101 @@
+#include "core/lang/value_cuda.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/status.h"
+
+namespace quern {
+
+namespace {
+
+// The type in which two expressions meet: that of the one which is not a number.
+DType common(const CudaText& a, const CudaText& b) { return a.is_number() ? b.type() : a.type(); }
+
+}  // namespace
+
+std::string cuda_literal(double value, DType type) {
+  char text[64];
+  if (type == DType::boolean) return value != 0 ? "true" : "false";
+  if (type == DType::i32) {
+    const int32_t integer = static_cast<int32_t>(value);
+    if (integer == INT32_MIN) return "(-2147483647 - 1)";
+    std::snprintf(text, sizeof text, integer < 0 ? "(%d)" : "%d", integer);
+    return text;
+  }
+  const float single = static_cast<float>(value);
+  if (std::isnan(single)) return "quiet_nan()";
+  if (std::isinf(single)) return single > 0 ? "infinity()" : "(-infinity())";
+  std::snprintf(text, sizeof text, std::signbit(single) ? "(%.9ef)" : "%.9ef", single);
+  return text;
+}
+
+std::string CudaText::as(DType type) const {
+  if (is_number_) return cuda_literal(number_, type);
+  check(type == type_, "an expression meets one of another type");
+  return text_;
+}
+
+namespace {
+
+CudaText call(const char* name, const CudaText& a) {
+  return {std::string(name) + "(" + a.as(DType::f32) + ")", DType::f32};
+}
+
+// Integers go through prelude functions, because signed overflow wraps here and is undefined in C++.
+CudaText arithmetic(const CudaText& a, const CudaText& b, const char* infix, const char* integer_call) {
+  const DType type = common(a, b);
+  if (type == DType::i32) return {integer_call + a.as(type) + ", " + b.as(type) + ")", type};
+  return {"(" + a.as(type) + infix + b.as(type) + ")", type};
+}
+
+}  // namespace
+
+CudaText operator+(const CudaText& a, const CudaText& b) { return arithmetic(a, b, " + ", "wrap_add("); }
+CudaText operator-(const CudaText& a, const CudaText& b) { return arithmetic(a, b, " - ", "wrap_sub("); }
+CudaText operator*(const CudaText& a, const CudaText& b) { return arithmetic(a, b, " * ", "wrap_mul("); }
+CudaText operator-(const CudaText& a) {
+  if (a.type() == DType::i32) return {"wrap_sub(0, " + a.as(DType::i32) + ")", DType::i32};
+  return {"(-" + a.as(DType::f32) + ")", DType::f32};
+}
+CudaText operator/(const CudaText& a, const CudaText& b) {
+  return {"(" + a.as(DType::f32) + " / " + b.as(DType::f32) + ")", DType::f32};
+}
+CudaText exp(const CudaText& a) { return call("expf", a); }
+CudaText log(const CudaText& a) { return call("logf", a); }
+CudaText sqrt(const CudaText& a) { return call("sqrtf", a); }
+CudaText tanh(const CudaText& a) { return call("tanhf", a); }
+CudaText erf(const CudaText& a) { return call("erff", a); }
+CudaText pow(const CudaText& a, const CudaText& b) {
+  return {"powf(" + a.as(DType::f32) + ", " + b.as(DType::f32) + ")", DType::f32};
+}
+CudaText abs(const CudaText& a) {
+  if (a.type() == DType::i32) return {"wrap_abs(" + a.as(DType::i32) + ")", DType::i32};
+  return call("fabsf", a);
+}
+CudaText max(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {(type == DType::i32 ? "max_int(" : "max_nan(") + a.as(type) + ", " + b.as(type) + ")", type};
+}
+CudaText min(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {(type == DType::i32 ? "min_int(" : "min_nan(") + a.as(type) + ", " + b.as(type) + ")", type};
+}
+CudaText less(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {"(" + a.as(type) + " < " + b.as(type) + ")", DType::boolean};
+}
+CudaText less_equal(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {"(" + a.as(type) + " <= " + b.as(type) + ")", DType::boolean};
+}
+CudaText equal(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {"(" + a.as(type) + " == " + b.as(type) + ")", DType::boolean};
+}
+CudaText select(const CudaText& condition, const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  return {"(" + condition.as(DType::boolean) + " ? " + a.as(type) + " : " + b.as(type) + ")", type};
+}
+
+}  // namespace quern
