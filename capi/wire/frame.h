@@ -1,0 +1,43 @@
+// Frames: a fixed header and a payload. PROTOCOL.md, section 1.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace quern::wire {
+
+inline constexpr size_t kHeaderBytes = 16;
+inline constexpr size_t kMaxFrameBytes = 16 << 20;  // header and payload
+
+struct Frame {
+  uint16_t type = 0;
+  uint64_t request = 0;      // chosen by who asks, repeated in the answer; 0 = about no request
+  std::string_view payload;  // lies in the reader's buffer: valid until its next call
+};
+
+std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload);
+inline bool fits(std::string_view encoded_frame) { return encoded_frame.size() <= kMaxFrameBytes; }
+
+// Cuts a byte stream into frames. Holds at most one incomplete frame and what was appended after it.
+class FrameReader {
+ public:
+  explicit FrameReader(size_t max_frame_bytes = kMaxFrameBytes) : limit_(max_frame_bytes) {}
+
+  void append(std::string_view bytes);
+  // The next whole frame, nothing when more bytes are needed, or PROTOCOL when the stream is no good: it
+  // stays so, and the connection must be closed.
+  Result<std::optional<Frame>> next();
+  // Bytes appended and not yet returned.
+  size_t buffered() const { return buffer_.size() - start_; }
+
+ private:
+  size_t limit_;
+  std::string buffer_;
+  size_t start_ = 0;  // of the first byte not yet returned
+};
+
+}  // namespace quern::wire

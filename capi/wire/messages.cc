@@ -1,0 +1,252 @@
+#include "capi/wire/messages.h"
+
+#include <array>
+#include <type_traits>
+
+#include "core/base/bytes.h"
+
+namespace quern::wire {
+
+namespace {
+
+constexpr uint16_t kCriticalBit = 0x8000;
+
+enum class Need { required, critical, optional };
+
+// Calls visit(field, tag, need, name) for every field of a message or record, in the order of messages.def.
+#define QUERN_MESSAGE(name, number, sender, meaning)    \
+  template <class M, class Visit>                       \
+  requires std::is_same_v<std::remove_const_t<M>, name> \
+  constexpr void for_each_field([[maybe_unused]] M& message, [[maybe_unused]] Visit&& visit) {
+#define QUERN_RECORD(name, meaning) QUERN_MESSAGE(name, 0, none, meaning)
+#define QUERN_FIELD(type, name, tag, need, meaning) visit(message.name, uint16_t{tag}, Need::need, #name);
+#define QUERN_END(name) }
+#include "capi/wire/messages.def"
+#undef QUERN_MESSAGE
+#undef QUERN_RECORD
+#undef QUERN_FIELD
+#undef QUERN_END
+
+template <class T>
+constexpr bool is_repeated = false;
+template <class T>
+constexpr bool is_repeated<std::vector<T>> = true;
+
+bool is_known(Tier tier) { return tier >= Tier::baseline && tier <= Tier::measured; }
+bool is_known(Origin origin) { return origin >= Origin::hit && origin <= Origin::shared; }
+bool is_known(JobState state) { return state <= JobState::quarantined; }
+
+template <class M>
+void put_fields(ByteWriter& out, const M& message);
+template <class M>
+Status get_fields(std::string_view payload, M& message);
+
+template <class T>
+std::string value_bytes(const T& value) {
+  ByteWriter out;
+  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    out.put(value);
+  } else if constexpr (std::is_same_v<T, Hash128>) {
+    out.put(value.high);
+    out.put(value.low);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else {
+    put_fields(out, value);
+  }
+  return out.take();
+}
+
+template <class T>
+void put_field(ByteWriter& out, uint16_t tag, const T& value) {
+  out.put(tag);
+  out.string(value_bytes(value));
+}
+
+template <class M>
+void put_fields(ByteWriter& out, const M& message) {
+  for_each_field(message, [&](const auto& value, uint16_t tag, Need need, const char*) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    if (need != Need::optional) tag |= kCriticalBit;
+    if constexpr (is_repeated<T>) {
+      for (const auto& item : value) put_field(out, tag, item);
+    } else {
+      if (need == Need::required || !(value == T{})) put_field(out, tag, value);
+    }
+  });
+}
+
+// "" when `bytes` is a value of T, else what is wrong with it.
+template <class T>
+std::string read_value(std::string_view bytes, T& value) {
+  ByteReader in(bytes);
+  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    value = in.get<T>();
+  } else if constexpr (std::is_same_v<T, Hash128>) {
+    value.high = in.get<uint64_t>();
+    value.low = in.get<uint64_t>();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = in.raw(bytes.size());
+  } else {
+    in.raw(bytes.size());
+    if (Status status = get_fields(bytes, value); !status.ok()) return status.message();
+  }
+  if (!in.ok() || !in.at_end())
+    return "has " + std::to_string(bytes.size()) + " bytes, which its type does not have";
+  if constexpr (std::is_enum_v<T>)
+    if (!is_known(value)) return "has the unknown value " + std::to_string(static_cast<unsigned>(value));
+  return "";
+}
+
+// Stores `bytes` as field `tag` of `message`. Says in `known` whether there is such a field; `seen` has one
+// bit a field.
+template <class M>
+std::string set_field(M& message, uint16_t tag, std::string_view bytes, uint64_t& seen, bool& known) {
+  std::string problem;
+  for_each_field(message, [&](auto& value, uint16_t field_tag, Need, const char* name) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    if (field_tag != tag) return;
+    known = true;
+    const uint64_t bit = uint64_t{1} << tag;
+    if constexpr (is_repeated<T>) {
+      if (value.size() >= kMaxRepeated)
+        problem = "stands there more than " + std::to_string(kMaxRepeated) + " times";
+      else
+        problem = read_value(bytes, value.emplace_back());
+    } else {
+      problem = seen & bit ? "stands there twice" : read_value(bytes, value);
+    }
+    seen |= bit;
+    if (!problem.empty()) problem = std::string("field ") + name + " " + problem;
+  });
+  return problem;
+}
+
+template <class M>
+Status get_fields(std::string_view payload, M& message) {
+  ByteReader in(payload);
+  uint64_t seen = 0;
+  while (!in.at_end()) {
+    const uint16_t tag = in.get<uint16_t>();
+    const std::string_view bytes = in.string();
+    if (!in.ok()) return Status(ErrorCode::PROTOCOL, "is cut short");
+    bool known = false;
+    std::string problem = set_field(message, tag & ~kCriticalBit, bytes, seen, known);
+    if (!known && (tag & kCriticalBit))
+      problem = "has the critical field " + std::to_string(tag & ~kCriticalBit) +
+                ", which this version does not know";
+    if (!problem.empty()) return Status(ErrorCode::PROTOCOL, std::move(problem));
+  }
+  std::string missing;
+  for_each_field(message, [&](auto&, uint16_t tag, Need need, const char* name) {
+    if (need == Need::required && !(seen & uint64_t{1} << tag)) missing = name;
+  });
+  if (!missing.empty()) return Status(ErrorCode::PROTOCOL, "lacks the field " + missing);
+  return {};
+}
+
+// Tags index bits of a u64 in get_fields, and two fields of one message never share one.
+template <class M>
+constexpr bool tags_hold() {
+  M message{};
+  uint64_t seen = 0;
+  bool hold = true;
+  for_each_field(message, [&](auto&, uint16_t tag, Need, const char*) {
+    hold = hold && tag > 0 && tag < 64 && !(seen & uint64_t{1} << tag);
+    seen |= uint64_t{1} << tag;
+  });
+  return hold;
+}
+
+}  // namespace
+
+#define QUERN_MESSAGE(name, number, sender, meaning)                     \
+  std::string encode(uint64_t request, const name& message) {            \
+    ByteWriter out;                                                      \
+    put_fields(out, message);                                            \
+    return encode_frame(number, request, out.view());                    \
+  }                                                                      \
+  Status decode(std::string_view payload, name& message) {               \
+    message = {};                                                        \
+    Status status = get_fields(payload, message);                        \
+    return status.ok() ? status : status.with_context("message " #name); \
+  }
+#define QUERN_RECORD(name, meaning)
+#define QUERN_FIELD(type, name, tag, need, meaning)
+#define QUERN_END(name)
+#include "capi/wire/messages.def"
+#undef QUERN_MESSAGE
+#undef QUERN_RECORD
+#undef QUERN_FIELD
+#undef QUERN_END
+
+#define QUERN_MESSAGE(name, number, sender, meaning) static_assert(tags_hold<name>());
+#define QUERN_RECORD(name, meaning) static_assert(tags_hold<name>());
+#define QUERN_FIELD(type, name, tag, need, meaning)
+#define QUERN_END(name)
+#include "capi/wire/messages.def"
+#undef QUERN_MESSAGE
+#undef QUERN_RECORD
+#undef QUERN_FIELD
+#undef QUERN_END
+
+const char* message_name(uint16_t type) {
+  switch (static_cast<MessageType>(type)) {
+#define QUERN_MESSAGE(name, number, sender, meaning) \
+  case MessageType::name:                            \
+    return #name;
+#define QUERN_RECORD(name, meaning)
+#define QUERN_FIELD(type, name, tag, need, meaning)
+#define QUERN_END(name)
+#include "capi/wire/messages.def"
+#undef QUERN_MESSAGE
+#undef QUERN_RECORD
+#undef QUERN_FIELD
+#undef QUERN_END
+  }
+  return "unknown";
+}
+
+const char* origin_name(Origin origin) {
+  switch (origin) {
+    case Origin::hit:
+      return "hit";
+    case Origin::compiled:
+      return "compiled";
+    case Origin::shared:
+      return "shared";
+  }
+  return "?";
+}
+
+const char* job_state_name(JobState state) {
+  switch (state) {
+    case JobState::none:
+      return "none";
+    case JobState::queued:
+      return "queued";
+    case JobState::running:
+      return "running";
+    case JobState::failed:
+      return "failed";
+    case JobState::quarantined:
+      return "quarantined";
+  }
+  return "?";
+}
+
+Error to_error(const Status& status) {
+  Error error;
+  error.code = static_cast<uint32_t>(status.code());
+  error.message = status.message();
+  return error;
+}
+
+Status to_status(const Error& error) {
+  // OK is no error: a peer that says so is not to be believed.
+  if (error.code == 0)
+    return Status(ErrorCode::PROTOCOL, "the peer sent an error with code OK: " + error.message);
+  return Status(static_cast<ErrorCode>(error.code), error.message);
+}
+
+}  // namespace quern::wire
