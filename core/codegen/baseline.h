@@ -1,0 +1,26 @@
+// The baseline emitter: a correct program for every valid graph, at once and without search.
+//
+// decompose -> prepare (split long sums, remove empty ones) -> partition into kernels -> one text a kernel. Kernels
+// fuse elementwise chains into the reductions and matrix products they feed or follow; what crosses from one kernel to
+// the next lies in a planned workspace, as f32, i32 or bool, or in its own dtype where tensor cores read it.
+#pragma once
+
+#include <string>
+
+#include "core/base/plan.h"
+#include "core/base/target.h"
+#include "core/graph/graph.h"
+
+namespace quern {
+
+struct Emitted {
+  std::string source;   // prelude_text() and the kernels: a complete program for NVRTC
+  std::string kernels;  // the kernels alone, for whoever brings another prelude
+  Plan plan;            // tier baseline, with everything but the cubin
+};
+
+// Deterministic: the same graph and target give the same bytes. INVALID_GRAPH when buffers or the workspace would be
+// larger than 64-bit addresses allow.
+Result<Emitted> emit_baseline(const Graph& graph, const Target& target);
+
+}  // namespace quern
