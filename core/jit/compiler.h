@@ -25,12 +25,13 @@ class Compiler {
   virtual ~Compiler() = default;
   // COMPILE with the compiler's log when the program is refused. May be called again after any failure.
   virtual Result<CompileOutput> compile(const CompileRequest& request) = 0;
-  // Names everything about the toolchain that can change its output, such as "nvrtc 13.0 build 36424714". Part of the key.
+  // Names everything about the toolchain that can change its output, such as "nvrtc 13.0 build 36424714".
+  // Part of the key.
   virtual std::string fingerprint() const = 0;
 };
 
-// NVRTC 12.4 or later, loaded with dlopen: `path` if it is not empty, else the usual places (see the .cc). NO_COMPILER with every
-// place that was tried, and why it did not do, when there is none.
+// NVRTC 12.4 or later, loaded with dlopen: `path` if it is not empty, else the usual places (see the .cc).
+// NO_COMPILER with every place that was tried, and why it did not do, when there is none.
 Result<std::unique_ptr<Compiler>> open_nvrtc(const std::string& path);
 
 }  // namespace quern
