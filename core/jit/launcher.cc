@@ -1,0 +1,232 @@
+#include "core/jit/launcher.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace quern {
+
+namespace {
+
+// From cuda.h.
+constexpr int kMaxDynamicSharedBytes = 8;           // CUfunction_attribute
+constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
+constexpr int kCaptureRelaxed = 2;                  // CUstreamCaptureMode
+constexpr uint64_t kPortableClusterBlocks = 8;      // CUDA C++ Programming Guide, "Thread Block Clusters"
+
+constexpr uint64_t kBufferAlignment = 16, kWorkspaceAlignment = 256;  // what plan.h promises to kernels
+
+// Handles of the default streams: null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. They belong to the current
+// context.
+bool is_default_stream(void* stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
+
+// Makes a context current for a scope, where it is not already.
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, void* stream) : driver_(driver) {
+    const DriverApi& api = driver.api();
+    void* current = nullptr;
+    status_ = driver.check(api.context_current(&current), "cuCtxGetCurrent");
+    context_ = current;
+    if (status_.ok() && !is_default_stream(stream))
+      status_ = driver.check(api.stream_context(stream, &context_), "cuStreamGetCtx");
+    if (status_.ok() && !context_)
+      status_ =
+          Status(ErrorCode::CUDA,
+                 "no CUDA context is current in this thread: call cuCtxSetCurrent or cudaSetDevice first");
+    if (status_.ok() && context_ != current) {
+      status_ = driver.check(api.context_push(context_), "cuCtxPushCurrent");
+      pushed_ = status_.ok();
+    }
+  }
+  ~CurrentContext() {
+    void* popped = nullptr;
+    if (pushed_) driver_.api().context_pop(&popped);
+  }
+  const Status& status() const { return status_; }
+  void* context() const { return context_; }
+
+ private:
+  const Driver& driver_;
+  Status status_;
+  void* context_ = nullptr;
+  bool pushed_ = false;
+};
+
+// Lets this thread load modules although a stream, maybe of another thread, is being captured.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+    driver_.api().capture_exchange_mode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.api().capture_exchange_mode(&mode_); }
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCaptureRelaxed;  // then the mode that was set before
+};
+
+Status check_buffer(const char* kind, size_t index, const TensorDesc& tensor, uint64_t address) {
+  if (address % kBufferAlignment == 0 && (address != 0 || tensor.span() == 0)) return Status();
+  return Status(ErrorCode::INVALID_ARGUMENT, std::string(kind) + " " + std::to_string(index) + " (" +
+                                                 tensor.name + ") " +
+                                                 (address ? "is not 16-byte aligned" : "is a null pointer"));
+}
+
+}  // namespace
+
+Launcher::Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const Plan> plan)
+    : driver_(std::move(driver)), plan_(std::move(plan)) {}
+
+// A context that is gone took its module with it; pushing it then fails, and nothing is left to do.
+Launcher::~Launcher() {
+  const DriverApi& api = driver_->api();
+  for (const auto& [id, loaded] : loaded_) {
+    unsigned long long now = 0;
+    void* popped = nullptr;
+    if (api.context_id(loaded.context, &now) != 0 || now != id || api.context_push(loaded.context) != 0)
+      continue;
+    api.module_unload(loaded.module);
+    api.context_pop(&popped);
+  }
+}
+
+Status Launcher::load(void* stream) {
+  const CurrentContext current(*driver_, stream);
+  if (!current.status().ok()) return current.status();
+  return loaded_in(current.context()).status();
+}
+
+Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
+  Status status = check_buffers(buffers);
+  if (!status.ok()) return status;
+  const CurrentContext current(*driver_, stream);
+  if (!current.status().ok()) return current.status();
+  const Result<const Loaded*> loaded = loaded_in(current.context());
+  if (!loaded) return loaded.status();
+  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i)
+    status = enqueue(plan_->launches[i], (*loaded)->functions[i], buffers, stream);
+  return status;
+}
+
+Status Launcher::check_buffers(const LaunchBuffers& buffers) const {
+  if (buffers.inputs.size() != plan_->inputs.size() || buffers.outputs.size() != plan_->outputs.size())
+    return Status(ErrorCode::INVALID_ARGUMENT, "the plan takes " + std::to_string(plan_->inputs.size()) +
+                                                   " inputs and " + std::to_string(plan_->outputs.size()) +
+                                                   " outputs, not " + std::to_string(buffers.inputs.size()) +
+                                                   " and " + std::to_string(buffers.outputs.size()));
+  Status status;
+  for (size_t i = 0; i < plan_->inputs.size() && status.ok(); ++i)
+    status = check_buffer("input", i, plan_->inputs[i], buffers.inputs[i]);
+  for (size_t i = 0; i < plan_->outputs.size() && status.ok(); ++i)
+    status = check_buffer("output", i, plan_->outputs[i], buffers.outputs[i]);
+  if (status.ok() && plan_->workspace_bytes > 0 &&
+      (!buffers.workspace || buffers.workspace % kWorkspaceAlignment))
+    return Status(ErrorCode::INVALID_ARGUMENT, "the plan needs a workspace of " +
+                                                   std::to_string(plan_->workspace_bytes) +
+                                                   " bytes, 256-byte aligned");
+  return status;
+}
+
+Result<const Launcher::Loaded*> Launcher::loaded_in(void* context) {
+  unsigned long long id = 0;
+  Status status = driver_->check(driver_->api().context_id(context, &id), "cuCtxGetId");
+  if (!status.ok()) return status;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = loaded_.find(id);
+    if (found != loaded_.end()) return &found->second;
+  }
+  const std::unique_lock lock(mutex_);  // held while loading: a second thread waits and finds it there
+  const auto found = loaded_.find(id);
+  if (found != loaded_.end()) return &found->second;
+  Loaded loaded;
+  loaded.context = context;
+  status = load_module(&loaded);
+  if (!status.ok()) return status;
+  return &loaded_.emplace(id, std::move(loaded)).first->second;
+}
+
+Status Launcher::load_module(Loaded* loaded) const {
+  const DriverApi& api = driver_->api();
+  const RelaxedCapture relaxed(*driver_);
+  Status status = driver_->check(api.module_load(&loaded->module, plan_->cubin.data()),
+                                 "loading code for " + plan_->target);
+  if (!status.ok()) return status;
+  for (const Launch& launch : plan_->launches) {
+    void* function = nullptr;
+    status = driver_->check(api.module_function(&function, loaded->module, launch.kernel.c_str()),
+                            "kernel " + launch.kernel);
+    if (status.ok()) status = prepare_function(launch, function);
+    if (!status.ok()) break;
+    loaded->functions.push_back(function);
+  }
+  if (!status.ok()) api.module_unload(loaded->module);
+  return status;
+}
+
+// Dynamic shared memory must be opted into when it exceeds 48 KiB together with the kernel's static part,
+// which is not known here; so always. A kernel that is launched twice gets the greatest of what its launches
+// need.
+Status Launcher::prepare_function(const Launch& launch, void* function) const {
+  uint32_t shared_bytes = 0;
+  uint64_t cluster_blocks = 1;
+  for (const Launch& other : plan_->launches)
+    if (other.kernel == launch.kernel) {
+      shared_bytes = std::max(shared_bytes, other.shared_bytes);
+      cluster_blocks = std::max(cluster_blocks, other.cluster.count());
+    }
+  const DriverApi& api = driver_->api();
+  Status status;
+  if (shared_bytes > 0)
+    status = driver_->check(
+        api.function_set(function, kMaxDynamicSharedBytes, static_cast<int>(shared_bytes)),
+        "kernel " + launch.kernel + ": " + std::to_string(shared_bytes) + " bytes of shared memory");
+  if (status.ok() && cluster_blocks > kPortableClusterBlocks)
+    status = driver_->check(
+        api.function_set(function, kNonPortableClusterSizeAllowed, 1),
+        "kernel " + launch.kernel + ": clusters of " + std::to_string(cluster_blocks) + " blocks");
+  return status;
+}
+
+Status Launcher::enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers,
+                         void* stream) const {
+  if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
+  std::vector<uint64_t> values;
+  values.reserve(launch.args.size());
+  for (const LaunchArg& arg : launch.args) {
+    const size_t index = static_cast<size_t>(arg.value);
+    switch (arg.kind) {
+      case LaunchArg::Kind::input:
+        values.push_back(buffers.inputs[index]);
+        break;
+      case LaunchArg::Kind::output:
+        values.push_back(buffers.outputs[index]);
+        break;
+      case LaunchArg::Kind::workspace:
+        values.push_back(buffers.workspace + index);
+        break;
+      case LaunchArg::Kind::integer:
+        values.push_back(static_cast<uint64_t>(arg.value));
+        break;
+    }
+  }
+  std::vector<void*> arguments;
+  arguments.reserve(values.size());
+  for (uint64_t& value : values) arguments.push_back(&value);
+
+  CuLaunchAttribute cluster;
+  cluster.id = CuLaunchAttribute::kClusterDimension;
+  cluster.cluster[0] = launch.cluster.x;
+  cluster.cluster[1] = launch.cluster.y;
+  cluster.cluster[2] = launch.cluster.z;
+  const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
+                                 {launch.block.x, launch.block.y, launch.block.z},
+                                 launch.shared_bytes,
+                                 stream,
+                                 &cluster,
+                                 launch.cluster.count() > 1 ? 1u : 0u};
+  return driver_->check(driver_->api().launch(&config, function, arguments.data(), nullptr),
+                        "launching " + launch.kernel);
+}
+
+}  // namespace quern

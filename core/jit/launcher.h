@@ -1,0 +1,62 @@
+// Launches one plan on any stream of any context: the client's launch helper, the worker's checks and the
+// tools.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+#include "core/base/plan.h"
+#include "core/jit/driver.h"
+
+namespace quern {
+
+// Device addresses in the order of the plan's inputs and outputs; 0 is allowed for an empty tensor, and for
+// the workspace of a plan that needs none.
+struct LaunchBuffers {
+  std::span<const uint64_t> inputs, outputs;
+  uint64_t workspace = 0;
+};
+
+// Safe to use from any thread. Modules are loaded once a context, on the first launch or load() there, and
+// unloaded with the launcher: it must outlive the work it launched and every CUDA graph that captured it.
+class Launcher {
+ public:
+  Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const Plan> plan);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Loads the plan's code into the context of `stream` (a CUstream; a default stream means the current
+  // context), unless it is there. Some 50 microseconds the first time. launch() does it by itself.
+  Status load(void* stream);
+  // Enqueues the plan's launches in order and returns. Once loaded it neither allocates GPU memory nor waits,
+  // so it may be captured into a CUDA graph. INVALID_ARGUMENT names the buffer that is missing or misaligned;
+  // the driver's errors are CUDA.
+  Status launch(const LaunchBuffers& buffers, void* stream);
+
+  const Plan& plan() const { return *plan_; }
+
+ private:
+  struct Loaded {
+    void* context = nullptr;
+    void* module = nullptr;
+    std::vector<void*> functions;  // one per launch of the plan
+  };
+  Status check_buffers(const LaunchBuffers& buffers) const;
+  Result<const Loaded*> loaded_in(void* context);
+  Status load_module(Loaded* loaded) const;
+  Status prepare_function(const Launch& launch, void* function) const;
+  Status enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream) const;
+
+  const std::shared_ptr<const Driver> driver_;
+  const std::shared_ptr<const Plan> plan_;
+  std::shared_mutex mutex_;
+  // By the context's id, which is never reused; its address may be. Entries are never moved or removed.
+  std::map<unsigned long long, Loaded> loaded_;
+};
+
+}  // namespace quern

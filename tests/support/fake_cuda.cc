@@ -1,0 +1,443 @@
+// A libcuda without a GPU, for tests of what calls the driver: loaded by path through $QUERN_LIBCUDA. It
+// keeps a log of the calls that matter, enforces the rules that tests rely on, and computes nothing.
+//
+//   memory      is host memory, so that copies work
+//   a module    image is "FAKE", then "name:argument_count" words; or an ELF magic number, with any kernel
+//   taking none a launch    fails without an opt-in for more than 48 KiB of dynamic shared memory or for more
+//   than 8 blocks a cluster,
+//               with an empty grid, and with a stream of another context than the kernel's
+//   a capture   refuses allocation, module loading and waiting in threads whose capture mode is not relaxed
+//
+// FAKE_CUDA_DEVICES is the number of devices (default 1; 0 makes cuInit fail as without a GPU),
+// FAKE_CUDA_CAPABILITY their compute capability (default "9.0").
+#include "tests/support/fake_cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/jit/driver.h"
+
+namespace {
+
+using quern::CuLaunchAttribute;
+using quern::CuLaunchConfig;
+
+enum Error {
+  kOk = 0,
+  kInvalidValue = 1,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kNotFound = 500,
+  kCaptureUnsupported = 900,
+  kInvalidClusterSize = 912
+};
+
+struct Context {
+  unsigned long long id;
+};
+struct Module {
+  Context* context;
+  bool any_kernel;
+  std::map<std::string, int> argument_counts;
+};
+struct Function {
+  Module* module;
+  std::string name;
+  uint32_t shared_limit = 48 * 1024;
+  bool big_clusters = false;
+};
+struct Stream {
+  Context* context;
+  bool capturing = false;
+  std::vector<std::string> captured;
+};
+struct Graph {
+  std::vector<std::string> launches;
+};
+struct Event {
+  double microseconds = 0;
+};
+
+// One driver a process. Everything below is guarded by its mutex.
+struct Fake {
+  std::mutex mutex;
+  std::string log, log_copy;
+  std::map<std::string, int> failures;
+  std::map<int, Context*> primaries;
+  std::set<Stream*> capturing;
+  unsigned long long next_context = 1;
+  double clock_microseconds = 0;
+};
+
+Fake& fake() {
+  static Fake* the = new Fake;  // never destroyed: other static objects may still unload modules
+  return *the;
+}
+
+thread_local std::vector<Context*> context_stack;
+thread_local int capture_mode = 0;
+
+Context* current() { return context_stack.empty() ? nullptr : context_stack.back(); }
+
+void note(const std::string& line) { fake().log += line + "\n"; }
+
+// What a test told the call to return, once; else OK.
+int planned(const char* symbol) {
+  const auto found = fake().failures.find(symbol);
+  if (found == fake().failures.end()) return kOk;
+  const int result = found->second;
+  fake().failures.erase(found);
+  return result;
+}
+
+// The result of a call that may not happen during a capture.
+int unless_capturing(const char* symbol) {
+  if (const int result = planned(symbol)) return result;
+  constexpr int kRelaxed = 2;
+  return fake().capturing.empty() || capture_mode == kRelaxed ? kOk : kCaptureUnsupported;
+}
+
+int device_count() {
+  const char* count = getenv("FAKE_CUDA_DEVICES");
+  return count ? atoi(count) : 1;
+}
+
+std::string triple(const uint32_t* values) {
+  return std::to_string(values[0]) + "," + std::to_string(values[1]) + "," + std::to_string(values[2]);
+}
+
+std::string describe(const CuLaunchConfig& config, const Function& function, void** arguments) {
+  std::string line =
+      "launch " + function.name + " grid " + triple(config.grid) + " block " + triple(config.block);
+  for (uint32_t i = 0; i < config.attribute_count; ++i)
+    if (config.attributes[i].id == CuLaunchAttribute::kClusterDimension)
+      line += " cluster " + triple(config.attributes[i].cluster);
+  line += " shared " + std::to_string(config.shared_bytes) + " args";
+  const auto counted = function.module->argument_counts.find(function.name);
+  for (int i = 0; counted != function.module->argument_counts.end() && i < counted->second; ++i)
+    line += " " + std::to_string(*static_cast<uint64_t*>(arguments[i]));
+  return line;
+}
+
+int check_launch(const CuLaunchConfig& config, const Function& function) {
+  const Stream* stream = static_cast<Stream*>(config.stream);
+  if ((stream ? stream->context : current()) != function.module->context) return kInvalidContext;
+  for (int i = 0; i < 3; ++i)
+    if (config.grid[i] == 0 || config.block[i] == 0) return kInvalidValue;
+  if (config.shared_bytes > function.shared_limit) return kInvalidValue;
+  for (uint32_t i = 0; i < config.attribute_count; ++i) {
+    const uint32_t* cluster = config.attributes[i].cluster;
+    if (cluster[0] * cluster[1] * cluster[2] > 8 && !function.big_clusters) return kInvalidClusterSize;
+  }
+  return kOk;
+}
+
+}  // namespace
+
+using Lock = std::lock_guard<std::mutex>;
+
+extern "C" {
+
+const char* fake_cuda_log() {
+  const Lock lock(fake().mutex);
+  fake().log_copy = fake().log;
+  return fake().log_copy.c_str();
+}
+
+void fake_cuda_clear_log() {
+  const Lock lock(fake().mutex);
+  fake().log.clear();
+}
+
+void fake_cuda_fail_once(const char* symbol, int result) {
+  const Lock lock(fake().mutex);
+  fake().failures[symbol] = result;
+}
+
+int cuGetErrorName(int error, const char** text) {
+  static const std::map<int, const char*> names = {
+      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+      {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+      {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+      {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {kInvalidClusterSize, "CUDA_ERROR_INVALID_CLUSTER_SIZE"}};
+  const auto found = names.find(error);
+  *text = found == names.end() ? nullptr : found->second;
+  return *text ? kOk : kInvalidValue;
+}
+
+int cuGetErrorString(int, const char** text) {
+  *text = "as the test asked";
+  return kOk;
+}
+
+int cuInit(unsigned) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuInit")) return result;
+  return device_count() ? kOk : kNoDevice;
+}
+
+int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kOk;
+}
+
+int cuDeviceGetCount(int* count) {
+  *count = device_count();
+  return kOk;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < device_count() ? kOk : kInvalidDevice;
+}
+
+int cuDeviceGetName(char* name, int size, int device) {
+  snprintf(name, static_cast<size_t>(size), "Fake GPU %d", device);
+  return kOk;
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  const char* capability = getenv("FAKE_CUDA_CAPABILITY");
+  int major = 9, minor = 0;
+  if (capability) sscanf(capability, "%d.%d", &major, &minor);
+  const std::map<int, int> values = {{16, 132}, {38, 60 << 20}, {75, major}, {76, minor}, {97, 227 * 1024}};
+  const auto found = values.find(attribute);
+  if (found == values.end()) return kInvalidValue;
+  *value = found->second;
+  return kOk;
+}
+
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = size_t{80} << 30;
+  return kOk;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuDevicePrimaryCtxRetain")) return result;
+  Context*& primary = fake().primaries[device];
+  if (!primary) primary = new Context{fake().next_context++};
+  *context = primary;
+  return kOk;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int) { return kOk; }
+
+int cuCtxGetCurrent(void** context) {
+  *context = current();
+  return kOk;
+}
+
+int cuCtxSetCurrent(void* context) {
+  if (!context_stack.empty()) context_stack.pop_back();
+  if (context) context_stack.push_back(static_cast<Context*>(context));
+  return kOk;
+}
+
+int cuCtxPushCurrent_v2(void* context) {
+  context_stack.push_back(static_cast<Context*>(context));
+  return kOk;
+}
+
+int cuCtxPopCurrent_v2(void** context) {
+  if (context_stack.empty()) return kInvalidContext;
+  *context = context_stack.back();
+  context_stack.pop_back();
+  return kOk;
+}
+
+int cuCtxGetId(void* context, unsigned long long* id) {
+  *id = static_cast<Context*>(context)->id;
+  return kOk;
+}
+
+int cuModuleLoadData(void** module, const void* image) {
+  const Lock lock(fake().mutex);
+  if (const int result = unless_capturing("cuModuleLoadData")) return result;
+  if (!current()) return kInvalidContext;
+  const char* text = static_cast<const char*>(image);
+  const bool elf = memcmp(text, "\177ELF", 4) == 0;
+  if (!elf && memcmp(text, "FAKE", 4) != 0) return kInvalidImage;
+  auto* loaded = new Module{current(), elf, {}};
+  std::istringstream words(elf ? "" : text + 4);
+  for (std::string word; words >> word;) {
+    const size_t colon = word.find(':');
+    loaded->argument_counts[word.substr(0, colon)] = atoi(word.c_str() + colon + 1);
+  }
+  note("load in context " + std::to_string(current()->id));
+  *module = loaded;
+  return kOk;
+}
+
+int cuModuleUnload(void* module) {
+  const Lock lock(fake().mutex);
+  note("unload in context " + std::to_string(static_cast<Module*>(module)->context->id));
+  return current() == static_cast<Module*>(module)->context ? kOk : kInvalidContext;
+}
+
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  const Lock lock(fake().mutex);
+  Module* loaded = static_cast<Module*>(module);
+  if (!loaded->any_kernel && !loaded->argument_counts.count(name)) return kNotFound;
+  *function = new Function{loaded, name};
+  return kOk;
+}
+
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+  const Lock lock(fake().mutex);
+  Function* f = static_cast<Function*>(function);
+  note("set " + f->name + " attribute " + std::to_string(attribute) + " to " + std::to_string(value));
+  if (attribute == 8) f->shared_limit = static_cast<uint32_t>(value);
+  if (attribute == 14) f->big_clusters = value != 0;
+  return value > 227 * 1024 ? kInvalidValue : kOk;
+}
+
+int cuLaunchKernelEx(const CuLaunchConfig* config, void* function, void** arguments, void**) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuLaunchKernelEx")) return result;
+  const Function& f = *static_cast<Function*>(function);
+  if (const int result = check_launch(*config, f)) return result;
+  Stream* stream = static_cast<Stream*>(config->stream);
+  const std::string line = describe(*config, f, arguments);
+  if (stream && stream->capturing)
+    stream->captured.push_back(line);
+  else
+    note(line);
+  return kOk;
+}
+
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  const Lock lock(fake().mutex);
+  if (const int result = unless_capturing("cuMemAlloc_v2")) return result;
+  *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
+  return *address ? kOk : 2;
+}
+
+int cuMemFree_v2(uint64_t address) {
+  const Lock lock(fake().mutex);
+  note("free");
+  free(reinterpret_cast<void*>(address));
+  return kOk;
+}
+
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
+  memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return kOk;
+}
+
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
+  memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return kOk;
+}
+
+int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, void*) {
+  memset(reinterpret_cast<void*>(address), byte, bytes);
+  return kOk;
+}
+
+int cuStreamCreate(void** stream, unsigned) {
+  if (!current()) return kInvalidContext;
+  *stream = new Stream{current(), false, {}};
+  return kOk;
+}
+
+int cuStreamDestroy_v2(void* stream) {
+  delete static_cast<Stream*>(stream);
+  return kOk;
+}
+
+int cuStreamSynchronize(void*) {
+  const Lock lock(fake().mutex);
+  return unless_capturing("cuStreamSynchronize");
+}
+
+int cuStreamGetCtx(void* stream, void** context) {
+  *context = static_cast<Stream*>(stream)->context;
+  return kOk;
+}
+
+int cuStreamBeginCapture_v2(void* stream, int) {
+  const Lock lock(fake().mutex);
+  static_cast<Stream*>(stream)->capturing = true;
+  fake().capturing.insert(static_cast<Stream*>(stream));
+  return kOk;
+}
+
+int cuStreamEndCapture(void* stream, void** graph) {
+  const Lock lock(fake().mutex);
+  Stream* captured = static_cast<Stream*>(stream);
+  if (!captured->capturing) return kInvalidValue;
+  fake().capturing.erase(captured);
+  captured->capturing = false;
+  *graph = new Graph{std::exchange(captured->captured, {})};
+  return kOk;
+}
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kOk;
+}
+
+int cuEventCreate(void** event, unsigned) {
+  *event = new Event;
+  return kOk;
+}
+
+int cuEventDestroy_v2(void* event) {
+  delete static_cast<Event*>(event);
+  return kOk;
+}
+
+// The clock goes on by 10 microseconds with every recorded event.
+int cuEventRecord(void* event, void*) {
+  const Lock lock(fake().mutex);
+  static_cast<Event*>(event)->microseconds = fake().clock_microseconds += 10;
+  return kOk;
+}
+
+int cuEventSynchronize(void*) {
+  const Lock lock(fake().mutex);
+  return unless_capturing("cuEventSynchronize");
+}
+
+int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+  const double elapsed = static_cast<Event*>(end)->microseconds - static_cast<Event*>(start)->microseconds;
+  *milliseconds = static_cast<float>(elapsed / 1e3);
+  return kOk;
+}
+
+int cuGraphDestroy(void* graph) {
+  delete static_cast<Graph*>(graph);
+  return kOk;
+}
+
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  *executable = new Graph(*static_cast<Graph*>(graph));
+  return kOk;
+}
+
+int cuGraphLaunch(void* executable, void*) {
+  const Lock lock(fake().mutex);
+  for (const std::string& line : static_cast<Graph*>(executable)->launches) note("graph " + line);
+  return kOk;
+}
+
+int cuGraphExecDestroy(void* executable) {
+  delete static_cast<Graph*>(executable);
+  return kOk;
+}
+
+}  // extern "C"

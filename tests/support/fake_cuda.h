@@ -1,0 +1,12 @@
+// How a test steers the fake libcuda (fake_cuda.cc): look these up with dlsym in the library it gave as
+// QUERN_LIBCUDA.
+#pragma once
+
+extern "C" {
+// Lines such as "load in context 1" and "launch k grid 1,1,1 block 32,1,1 shared 0 args 4096 7", valid until
+// the next call.
+const char* fake_cuda_log();
+void fake_cuda_clear_log();
+// The next call of `symbol` ("cuModuleLoadData") returns `result`.
+void fake_cuda_fail_once(const char* symbol, int result);
+}
