@@ -162,7 +162,8 @@ class Store {
   // `progress` is told now and then how many of how many records are done.
   Result<VerifyReport> verify_all(const std::function<void(uint64_t done, uint64_t total)>& progress = {});
 
-  // Waits until everything queued before is durable or refused, uses included; the status of the last commit.
+  // Waits until everything queued before is durable or refused, noted uses included; the status of the commit
+  // that this wait travelled with.
   Status flush();
 
  private:

@@ -1,0 +1,25 @@
+// Whether what lies in the tables holds, and taking away what does not.
+#pragma once
+
+#include <functional>
+
+#include "cache/tables.h"
+
+namespace quern {
+
+// CORRUPT unless the record decodes, lies under its own key, and points to something that is there.
+Status check_record(Txn& txn, Table table, std::string_view key, std::string_view value);
+
+// Looks at the place again and clears it if the record there does not hold: a plan goes with all that belongs
+// to it, a usage record is written anew, anything else just goes. `removed` says whether anything was done.
+Status remove_damaged(WriteTxn& write, Table table, std::string_view key, bool* removed);
+
+// A key as it is printed: hexadecimal, or the name of a meta record.
+std::string printed_key(Table table, std::string_view key);
+
+// Every record of every table; `progress` is called now and then.
+Result<VerifyReport> audit(Database& database,
+                           const std::function<void(uint64_t done, uint64_t total)>& progress,
+                           const std::function<void(Table table, std::string key)>& on_damage);
+
+}  // namespace quern

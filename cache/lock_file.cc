@@ -1,0 +1,49 @@
+#include "cache/lock_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "cache/database.h"
+
+namespace quern {
+
+namespace {
+
+std::string holder(int fd) {
+  char text[32] = {};
+  const ssize_t size = pread(fd, text, sizeof text - 1, 0);
+  return size > 0 ? "process " + std::string(text, text + size - 1) : "another process";
+}
+
+}  // namespace
+
+Result<LockFile> LockFile::acquire(const std::string& path, bool exclusive) {
+  // Close-on-exec: a worker that outlives its daemon must not keep the lock.
+  const int fd = exclusive ? open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                           : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && !exclusive && (errno == ENOENT || errno == EACCES)) return LockFile(-1);
+  if (fd < 0) return storage_error(errno, "cannot open the lock " + path);
+  LockFile lock(fd);
+  int failed;
+  do failed = flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+  while (failed && errno == EINTR);
+  if (failed && errno == EWOULDBLOCK)
+    return Status(ErrorCode::BUSY, "the cache is in use by " + holder(fd) + ", which holds " + path +
+                                       "; stop it, or choose another cache directory");
+  if (failed) return storage_error(errno, "cannot lock " + path);
+  if (exclusive) {
+    const std::string text = std::to_string(getpid()) + "\n";
+    // For the message above only, so a full disk does no harm here.
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) < 0) errno = 0;
+  }
+  return lock;
+}
+
+LockFile::~LockFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace quern

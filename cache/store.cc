@@ -1,0 +1,403 @@
+#include "cache/store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "cache/audit.h"
+#include "cache/eviction.h"
+#include "cache/home.h"
+#include "cache/tables.h"
+#include "cache/writer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr uint64_t kSmallWriteBytes = 512;  // what a write without a plan counts for in the queue
+constexpr size_t kMaxMetaName = 256;
+
+int64_t system_now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+// Turns a write's outcome over to its caller: the value set by `apply` once the commit has succeeded.
+template <class T>
+Store::Done deliver(std::shared_ptr<T> value, std::function<void(Result<T>)> done) {
+  return [value = std::move(value), done = std::move(done)](Status status) {
+    if (!done) return;
+    if (status.ok())
+      done(std::move(*value));
+    else
+      done(std::move(status));
+  };
+}
+
+}  // namespace
+
+class Store::Impl {
+ public:
+  explicit Impl(const StoreOptions& given) : options(given) {
+    if (!options.now_ms) options.now_ms = system_now_ms;
+    if (!options.report)
+      options.report = [](const std::string& message) {
+        std::fprintf(stderr, "quern cache: %s\n", message.c_str());
+      };
+  }
+
+  Status open();
+  void start_writer();
+  Status note_uses(WriteTxn& write);
+  Status make_room(WriteTxn& write);
+
+  void submit(Writer::Apply apply, Done done, uint64_t bytes);
+  Result<StoredPlan> load(Txn& txn, const Hash128& key, const std::string* material);
+  Result<StoredPlan> count_lookup(Result<StoredPlan> found, const Hash128& key);
+  template <class T, class Look>
+  Result<T> read(Look look);
+  void damaged(Table table, std::string key, const Status& why);
+  void submit_repair(Table table, std::string key);
+
+  StoreOptions options;
+  StoreHome home;
+  uint64_t budget = 0;
+
+  std::mutex mutex;                                                // of the next three
+  std::unordered_map<Hash128, std::pair<uint64_t, int64_t>> uses;  // key -> order of the last use, its time
+  uint64_t use_order = 0;
+  std::set<std::pair<Table, std::string>> reported;  // damage that waits for its removal
+
+  std::atomic<uint64_t> hits = 0, misses = 0, published = 0, outdone = 0, evicted = 0, damage_count = 0;
+  uint64_t first_protected = 0;    // writer thread: the last sequence number before this group's writes
+  std::unique_ptr<Writer> writer;  // last, so that it ends first; none when read-only
+};
+
+Status Store::Impl::open() {
+  auto opened = open_home(options.directory, options.map_bytes, options.now_ms, options.report);
+  if (!opened) return opened.status();
+  home = std::move(*opened);
+  const uint64_t map = home.database ? home.database->map_bytes() : options.map_bytes;
+  // A quarter stays free for what a transaction copies before it frees, and for fragmentation.
+  budget = std::min(options.max_bytes, map / 4 * 3);
+  if (budget < options.max_bytes)
+    options.report("the cache keeps at most " + std::to_string(budget >> 20) +
+                   " MiB, because its map has only " + std::to_string(map >> 20) + " MiB");
+  if (!home.read_only) start_writer();
+  return {};
+}
+
+void Store::Impl::start_writer() {
+  Writer::Options to;
+  to.max_queued_bytes = options.max_queued_bytes;
+  to.idle_ms = options.touch_interval_ms;
+  to.now_ms = options.now_ms;
+  to.commit_fault = options.commit_fault;
+  to.report = options.report;
+  to.wants_commit = [this] {
+    std::lock_guard guard(mutex);
+    return !uses.empty();
+  };
+  to.before = [this](WriteTxn& write) { return note_uses(write); };
+  to.after = [this](WriteTxn& write) { return make_room(write); };
+  writer = std::make_unique<Writer>(*home.database, std::move(to));
+}
+
+// Uses that are lost with a failed commit only make their plans look older than they are.
+Status Store::Impl::note_uses(WriteTxn& write) {
+  std::unordered_map<Hash128, std::pair<uint64_t, int64_t>> taken;
+  {
+    std::lock_guard guard(mutex);
+    taken.swap(uses);
+  }
+  std::vector<std::pair<uint64_t, Hash128>> in_order;
+  for (const auto& [key, use] : taken) in_order.push_back({use.first, key});
+  std::sort(in_order.begin(), in_order.end());
+  for (const auto& [order, key] : in_order)
+    if (Status status = note_use(write, key, taken[key].second); !status.ok()) return status;
+  first_protected = write.counters.sequence;
+  return {};
+}
+
+Status Store::Impl::make_room(WriteTxn& write) {
+  const auto count = evict(write, budget, first_protected);
+  if (!count) return count.status();
+  evicted += *count;
+  return {};
+}
+
+void Store::Impl::submit(Writer::Apply apply, Done done, uint64_t bytes) {
+  if (writer) return writer->submit(std::move(apply), std::move(done), bytes);
+  if (done)
+    done(Status(ErrorCode::PERMISSION, "the cache in " + options.directory +
+                                           " is read-only: make it writable and restart the daemon"));
+}
+
+// The plan under `key`, if its material is `material` (when given). Damage is dealt with and becomes a miss.
+Result<StoredPlan> Store::Impl::load(Txn& txn, const Hash128& key, const std::string* material) {
+  const auto record = read_plan(txn, key);
+  if (record.status().code() == ErrorCode::CORRUPT) damaged(Table::plans, table_key(key), record.status());
+  if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "there is no plan " + to_hex(key) + " in the cache");
+  if (material && record->material != *material)
+    return Status(ErrorCode::NOT_FOUND,
+                  "the plan " + to_hex(key) + " belongs to another key material with this hash");
+  StoredPlan plan;
+  plan.key = key;
+  plan.material = record->material;
+  plan.generation = record->generation;
+  plan.tier = record->tier;
+  plan.created_ms = record->created_ms;
+  plan.plan = record->plan;
+  const auto usage = read_usage(txn, key);
+  if (usage.status().code() == ErrorCode::CORRUPT) damaged(Table::usage, table_key(key), usage.status());
+  plan.used_ms = usage.ok() ? usage->used_ms : record->created_ms;
+  return plan;
+}
+
+Result<StoredPlan> Store::Impl::count_lookup(Result<StoredPlan> found, const Hash128& key) {
+  ++(found.ok() ? hits : misses);
+  if (found.ok() && writer) {
+    std::lock_guard guard(mutex);
+    uses[key] = {++use_order, options.now_ms()};
+  }
+  return found;
+}
+
+// Runs `look` in a read transaction. Where nothing can be read, nothing is there: that is reported, and a
+// miss.
+template <class T, class Look>
+Result<T> Store::Impl::read(Look look) {
+  if (!home.database) return Status(ErrorCode::NOT_FOUND, "the cache is empty and cannot be written");
+  auto txn = Txn::begin(*home.database, Txn::Mode::read);
+  if (!txn) return txn.status();
+  return look(*txn);
+}
+
+void Store::Impl::damaged(Table table, std::string key, const Status& why) {
+  {
+    std::lock_guard guard(mutex);
+    if (!reported.insert({table, key}).second) return;
+  }
+  ++damage_count;
+  options.report("a damaged record in the table " + std::string(table_name(table)) + " under " +
+                 printed_key(table, key) + " is " + (writer ? "removed: " : "ignored: ") + why.message());
+  if (writer) submit_repair(table, std::move(key));
+}
+
+void Store::Impl::submit_repair(Table table, std::string key) {
+  const auto forget = [this, table, key](Status) {
+    std::lock_guard guard(mutex);
+    reported.erase({table, key});
+  };
+  const auto repair = [table, key](WriteTxn& write) {
+    bool removed;
+    return remove_damaged(write, table, key, &removed);
+  };
+  submit(repair, forget, kSmallWriteBytes);
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+bool Store::read_only() const { return impl_->home.read_only; }
+
+Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  if (Status status = impl->open(); !status.ok()) return status;
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+Result<StoredPlan> Store::get(const KeyMaterial& material) {
+  const Hash128 key = material.key();
+  return impl_->count_lookup(
+      impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load(txn, key, &material.bytes()); }), key);
+}
+
+Result<StoredPlan> Store::find_request(const KeyMaterial& request) {
+  Hash128 key;
+  return impl_->count_lookup(impl_->read<StoredPlan>([&](Txn& txn) -> Result<StoredPlan> {
+    const Hash128 hash = request.key();
+    const auto record = read_request(txn, hash);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(Table::requests, table_key(hash), record.status());
+    if (!record.ok() || record->material != request.bytes())
+      return Status(ErrorCode::NOT_FOUND, "this request was not seen before");
+    key = record->key;
+    // Only a plan whose material was compared is ever listed with a request, and both go together.
+    return impl_->load(txn, key, nullptr);
+  }),
+                             key);
+}
+
+Result<StoredPlan> Store::peek(const Hash128& key) {
+  return impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load(txn, key, nullptr); });
+}
+
+void Store::touch(const Hash128& key) {
+  if (!impl_->writer) return;
+  std::lock_guard guard(impl_->mutex);
+  impl_->uses[key] = {++impl_->use_order, impl_->options.now_ms()};
+}
+
+void Store::put(PlanPut put, PutDone done) {
+  const uint64_t bytes = put.plan.size() + put.material.bytes().size() + kSmallWriteBytes;
+  if (bytes > impl_->budget && impl_->writer) {
+    if (done)
+      done(Status(ErrorCode::LIMIT, "a plan of " + std::to_string(bytes) +
+                                        " bytes is larger than the whole cache may be (" +
+                                        std::to_string(impl_->budget) + " bytes)"));
+    return;
+  }
+  auto outcome = std::make_shared<PutOutcome>();
+  auto counted = [impl = impl_.get(), done = std::move(done)](Result<PutOutcome> result) {
+    if (result.ok()) ++(result->published ? impl->published : impl->outdone);
+    if (done) done(std::move(result));
+  };
+  auto apply = [put = std::make_shared<PlanPut>(std::move(put)), outcome](WriteTxn& write) -> Status {
+    auto result = publish(write, *put);
+    if (!result) return result.status();
+    *outcome = *result;
+    return {};
+  };
+  impl_->submit(std::move(apply), deliver<PutOutcome>(outcome, std::move(counted)), bytes);
+}
+
+Result<PutOutcome> Store::put_and_wait(PlanPut put) {
+  std::promise<Result<PutOutcome>> answered;
+  this->put(std::move(put), [&](Result<PutOutcome> result) { answered.set_value(std::move(result)); });
+  return answered.get_future().get();
+}
+
+void Store::put_request(KeyMaterial request, KeyMaterial plan, Done done) {
+  const uint64_t bytes = request.bytes().size() + plan.bytes().size() + kSmallWriteBytes;
+  impl_->submit([request = std::move(request),
+                 plan = std::move(plan)](WriteTxn& write) { return add_request(write, request, plan); },
+                std::move(done), bytes);
+}
+
+void Store::put_timing(const Hash128& key, Timing timing, Done done) {
+  impl_->submit([key, timing = std::move(timing)](WriteTxn& write) { return add_timing(write, key, timing); },
+                std::move(done), kSmallWriteBytes);
+}
+
+Result<std::vector<Timing>> Store::timings(const Hash128& key) {
+  return impl_->read<std::vector<Timing>>([&](Txn& txn) { return read_timings(txn, key); });
+}
+
+void Store::remove(const Hash128& key, Done done) {
+  impl_->submit(
+      [key](WriteTxn& write) -> Status {
+        const auto plan = write.txn.get(Table::plans, table_key(key));
+        if (plan.status().code() == ErrorCode::NOT_FOUND)
+          return Status(ErrorCode::NOT_FOUND, "there is no plan " + to_hex(key) + " in the cache");
+        return plan.ok() ? remove_plan(write, key) : plan.status();
+      },
+      std::move(done), kSmallWriteBytes);
+}
+
+void Store::quarantine(const Hash128& key, std::string reason, Done done) {
+  impl_->submit(
+      [key, reason = std::move(reason)](WriteTxn& write) { return add_quarantine(write, key, reason); },
+      std::move(done), kSmallWriteBytes);
+}
+
+void Store::release(const Hash128& key, Done done) {
+  impl_->submit([key](WriteTxn& write) { return write.txn.remove(Table::quarantine, table_key(key)); },
+                std::move(done), kSmallWriteBytes);
+}
+
+Result<Quarantine> Store::find_quarantine(const Hash128& key) {
+  return impl_->read<Quarantine>([&](Txn& txn) -> Result<Quarantine> {
+    const auto record = read_quarantine(txn, key);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(Table::quarantine, table_key(key), record.status());
+    if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "the key " + to_hex(key) + " is not in quarantine");
+    return Quarantine{record->count, record->last_ms, std::string(record->reason)};
+  });
+}
+
+void Store::set_meta(std::string name, std::string value, Done done) {
+  if (name.empty() || name.size() > kMaxMetaName || name[0] == '\0') {
+    if (done)
+      done(Status(ErrorCode::INVALID_ARGUMENT,
+                  "a meta name has 1 to " + std::to_string(kMaxMetaName) + " bytes"));
+    return;
+  }
+  const uint64_t bytes = name.size() + value.size() + kSmallWriteBytes;
+  impl_->submit([name = std::move(name),
+                 value = std::move(value)](WriteTxn& write) { return write_meta(write, name, value); },
+                std::move(done), bytes);
+}
+
+Result<std::string> Store::meta(std::string_view name) {
+  return impl_->read<std::string>([&](Txn& txn) -> Result<std::string> {
+    const auto record = read_meta(txn, name);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(Table::meta, std::string(name), record.status());
+    if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "the cache knows no " + std::string(name));
+    return std::string(record->value);
+  });
+}
+
+Status Store::list(const std::function<bool(const StoredPlan&)>& visit) {
+  if (!impl_->home.database) return {};
+  return walk(*impl_->home.database, Table::plans, [&](Txn& txn, std::string_view key, std::string_view) {
+    if (key.size() != sizeof(Hash128)) return true;  // verify_all reports it
+    const auto plan = impl_->load(txn, hash_of_table_key(key), nullptr);
+    return plan.ok() ? visit(*plan) : true;
+  });
+}
+
+Result<StoreStats> Store::stats() {
+  StoreStats stats;
+  stats.read_only = impl_->home.read_only;
+  stats.max_bytes = impl_->budget;
+  stats.hits = impl_->hits;
+  stats.misses = impl_->misses;
+  stats.published = impl_->published;
+  stats.outdone = impl_->outdone;
+  stats.evicted = impl_->evicted;
+  stats.damaged = impl_->damage_count;
+  if (impl_->writer) {
+    stats.commits = impl_->writer->commits();
+    stats.failed_commits = impl_->writer->failed_commits();
+    stats.queued_writes = impl_->writer->queued();
+  }
+  if (!impl_->home.database) return stats;
+  stats.file_bytes = impl_->home.database->file_bytes();
+  stats.map_bytes = impl_->home.database->map_bytes();
+  return impl_->read<StoreStats>([&](Txn& txn) -> Result<StoreStats> {
+    const std::pair<Table, uint64_t*> counts[] = {{Table::plans, &stats.plans},
+                                                  {Table::requests, &stats.requests},
+                                                  {Table::timings, &stats.timings},
+                                                  {Table::quarantine, &stats.quarantined}};
+    for (const auto& [table, count] : counts) {
+      const auto found = txn.count(table);
+      if (!found) return found.status();
+      *count = *found;
+    }
+    const auto live = txn.live_bytes();
+    if (!live) return live.status();
+    stats.live_bytes = *live;
+    return stats;
+  });
+}
+
+Result<VerifyReport> Store::verify_all(const std::function<void(uint64_t done, uint64_t total)>& progress) {
+  if (!impl_->home.database) return VerifyReport();
+  auto report = audit(*impl_->home.database, progress, [&](Table table, std::string key) {
+    if (impl_->writer) impl_->submit_repair(table, std::move(key));
+  });
+  if (!report) return report;
+  impl_->damage_count += report->damage.size();
+  if (impl_->writer) (void)impl_->writer->flush();
+  return report;
+}
+
+Status Store::flush() { return impl_->writer ? impl_->writer->flush() : Status(); }
+
+}  // namespace quern

@@ -1,0 +1,275 @@
+#include "cache/tables.h"
+
+#include <algorithm>
+
+namespace quern {
+
+namespace {
+
+constexpr size_t kHashBytes = 16;
+
+Status misplaced(const char* kind) {
+  return Status(ErrorCode::CORRUPT,
+                std::string("the ") + kind + " record lies under another key than its own");
+}
+
+template <class T>
+Result<T> read(Txn& txn, Table table, std::string_view key) {
+  auto bytes = txn.get(table, key);
+  if (!bytes) return bytes.status();
+  return decode_record<T>(*bytes);
+}
+
+// The second halves of all keys in `table` whose first half is `first`.
+Result<std::vector<Hash128>> seconds_of(Txn& txn, Table table, const Hash128& first) {
+  std::vector<Hash128> seconds;
+  const std::string prefix = table_key(first);
+  const Status status = txn.scan(table, prefix, [&](std::string_view key, std::string_view) {
+    if (!key.starts_with(prefix)) return false;
+    if (key.size() == 2 * kHashBytes) seconds.push_back(hash_of_table_key(key.substr(kHashBytes)));
+    return true;
+  });
+  if (!status.ok()) return status;
+  return seconds;
+}
+
+Timing timing_of(const TimingRecord& record) {
+  return {std::string(record.device), record.generation, record.median_ns,
+          record.hot_median_ns,       record.samples,    record.measured_ms};
+}
+
+Status write_timing(WriteTxn& write, const Hash128& key, const Timing& timing, uint64_t generation) {
+  TimingRecord record;
+  record.key = key;
+  record.device = timing.device;
+  record.generation = generation;
+  record.median_ns = timing.median_ns;
+  record.hot_median_ns = timing.hot_median_ns;
+  record.samples = timing.samples;
+  record.measured_ms = write.now_ms;
+  return write.txn.put(Table::timings, pair_key(key, hash128(timing.device)), encode_record(record));
+}
+
+Status remove_timings(Txn& txn, const Hash128& key) {
+  auto devices = seconds_of(txn, Table::timings, key);
+  if (!devices) return devices.status();
+  for (const Hash128& device : *devices)
+    if (Status status = txn.remove(Table::timings, pair_key(key, device)); !status.ok()) return status;
+  return {};
+}
+
+Status write_usage(WriteTxn& write, const Hash128& key, uint64_t generation, int64_t used_ms) {
+  UsageRecord usage;
+  usage.key = key;
+  usage.sequence = ++write.counters.sequence;
+  usage.generation = generation;
+  usage.used_ms = used_ms;
+  return write.txn.put(Table::usage, table_key(key), encode_record(usage));
+}
+
+bool is_better(Txn& txn, const PlanRecord& stands, const PlanPut& put, const Hash128& key) {
+  if (put.force || put.tier != stands.tier) return put.force || put.tier > stands.tier;
+  if (!put.timing || !(put.timing->median_ns > 0)) return false;
+  const auto timing = read_timing(txn, key, put.timing->device);
+  return timing.ok() && timing->generation == stands.generation && put.timing->median_ns < timing->median_ns;
+}
+
+// The generation that a plan gets when no readable plan stands under its key.
+uint64_t first_generation(WriteTxn& write, const Hash128& key) {
+  const auto usage = read_usage(write.txn, key);
+  return std::max(write.counters.generation_floor, usage.ok() ? usage->generation : 0) + 1;
+}
+
+Status drop_request(Txn& txn, const Hash128& plan, const Hash128& request) {
+  Status status = txn.remove(Table::requests, table_key(request));
+  if (status.ok()) status = txn.remove(Table::request_lists, pair_key(plan, request));
+  return status;
+}
+
+Status write_request(WriteTxn& write, const KeyMaterial& request, const Hash128& plan) {
+  const Hash128 hash = request.key();
+  if (const auto old = read_request(write.txn, hash); old.ok()) {
+    if (old->material == request.bytes() && old->key == plan) return {};
+    if (Status status = drop_request(write.txn, old->key, hash); !status.ok()) return status;
+  }
+  auto listed = seconds_of(write.txn, Table::request_lists, plan);
+  if (!listed) return listed.status();
+  if (listed->size() >= kMaxRequestsPerPlan)
+    if (Status status = drop_request(write.txn, plan, listed->front()); !status.ok()) return status;
+  RequestRecord record;
+  record.material = request.bytes();
+  record.key = plan;
+  Status status = write.txn.put(Table::requests, table_key(hash), encode_record(record));
+  if (status.ok()) status = write.txn.put(Table::request_lists, pair_key(plan, hash), {});
+  return status;
+}
+
+Status collision(const Hash128& key) {
+  return Status(ErrorCode::INTERNAL,
+                "two different key materials have the hash " + to_hex(key) +
+                    "; the plan that was there first stays, the other one is not stored");
+}
+
+}  // namespace
+
+std::string pair_key(const Hash128& first, const Hash128& second) {
+  return table_key(first) + table_key(second);
+}
+
+Result<PlanRecord> read_plan(Txn& txn, const Hash128& key) {
+  auto record = read<PlanRecord>(txn, Table::plans, table_key(key));
+  if (record.ok() && hash128(record->material) != key) return misplaced("plan");
+  return record;
+}
+
+Result<RequestRecord> read_request(Txn& txn, const Hash128& key) {
+  auto record = read<RequestRecord>(txn, Table::requests, table_key(key));
+  if (record.ok() && hash128(record->material) != key) return misplaced("request");
+  return record;
+}
+
+Result<UsageRecord> read_usage(Txn& txn, const Hash128& key) {
+  auto record = read<UsageRecord>(txn, Table::usage, table_key(key));
+  if (record.ok() && record->key != key) return misplaced("usage");
+  return record;
+}
+
+Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key) {
+  auto record = read<QuarantineRecord>(txn, Table::quarantine, table_key(key));
+  if (record.ok() && record->key != key) return misplaced("quarantine");
+  return record;
+}
+
+Result<MetaRecord> read_meta(Txn& txn, std::string_view name) {
+  auto record = read<MetaRecord>(txn, Table::meta, name);
+  if (record.ok() && record->name != name) return misplaced("meta");
+  return record;
+}
+
+Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device) {
+  auto record = read<TimingRecord>(txn, Table::timings, pair_key(key, hash128(device)));
+  if (record.ok() && (record->key != key || record->device != device)) return misplaced("timing");
+  return record;
+}
+
+Result<std::vector<Timing>> read_timings(Txn& txn, const Hash128& key) {
+  auto devices = seconds_of(txn, Table::timings, key);
+  if (!devices) return devices.status();
+  std::vector<Timing> timings;
+  for (const Hash128& device : *devices) {
+    const auto record = read<TimingRecord>(txn, Table::timings, pair_key(key, device));
+    if (record.ok() && record->key == key) timings.push_back(timing_of(*record));
+  }
+  return timings;
+}
+
+Result<CountersRecord> read_counters(Txn& txn, bool* rebuilt) {
+  auto stored = read<CountersRecord>(txn, Table::meta, kCountersKey);
+  if (stored.ok()) return stored;
+  CountersRecord counters;
+  const Status status = txn.scan(Table::usage, {}, [&](std::string_view, std::string_view value) {
+    if (const auto usage = decode_record<UsageRecord>(value); usage.ok()) {
+      counters.sequence = std::max(counters.sequence, usage->sequence);
+      counters.generation_floor = std::max(counters.generation_floor, usage->generation);
+    }
+    return true;
+  });
+  if (!status.ok()) return status;
+  *rebuilt = stored.status().code() == ErrorCode::CORRUPT;
+  return counters;
+}
+
+Status write_counters(Txn& txn, const CountersRecord& counters) {
+  return txn.put(Table::meta, kCountersKey, encode_record(counters));
+}
+
+Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put) {
+  const Hash128 key = put.material.key();
+  const auto stands = read_plan(write.txn, key);
+  if (stands.ok() && stands->material != put.material.bytes()) return collision(key);
+  PutOutcome outcome{false, key, 0, put.tier};
+  if (stands.ok() && !is_better(write.txn, *stands, put, key)) {
+    outcome.generation = stands->generation;
+    outcome.tier = stands->tier;
+  } else {
+    if (!stands.ok() && write.txn.broken()) return stands.status();
+    outcome.published = true;
+    outcome.generation = stands.ok() ? stands->generation + 1 : first_generation(write, key);
+    PlanRecord record;
+    record.material = put.material.bytes();
+    record.generation = outcome.generation;
+    record.tier = put.tier;
+    record.created_ms = write.now_ms;
+    record.plan = put.plan;
+    Status status = remove_timings(write.txn, key);
+    if (status.ok()) status = write.txn.put(Table::plans, table_key(key), encode_record(record));
+    if (status.ok() && put.timing) status = write_timing(write, key, *put.timing, outcome.generation);
+    if (!status.ok()) return status;
+  }
+  Status status = write_usage(write, key, outcome.generation, write.now_ms);
+  if (status.ok() && put.request) status = write_request(write, *put.request, key);
+  if (!status.ok()) return status;
+  return outcome;
+}
+
+Status add_request(WriteTxn& write, const KeyMaterial& request, const KeyMaterial& plan) {
+  const Hash128 key = plan.key();
+  const auto stands = read_plan(write.txn, key);
+  if (!stands.ok() && write.txn.broken()) return stands.status();
+  if (!stands.ok())
+    return Status(ErrorCode::NOT_FOUND, "there is no plan " + to_hex(key) + " for the request");
+  if (stands->material != plan.bytes()) return collision(key);
+  return write_request(write, request, key);
+}
+
+Status add_timing(WriteTxn& write, const Hash128& key, const Timing& timing) {
+  const auto stands = read_plan(write.txn, key);
+  if (!stands.ok() && write.txn.broken()) return stands.status();
+  if (!stands.ok() || stands->generation != timing.generation)
+    return Status(ErrorCode::NOT_FOUND, "generation " + std::to_string(timing.generation) + " of plan " +
+                                            to_hex(key) + " is not there any more; its timing is not stored");
+  return write_timing(write, key, timing, timing.generation);
+}
+
+Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms) {
+  if (const auto usage = read_usage(write.txn, key); usage.ok())
+    return write_usage(write, key, usage->generation, used_ms);
+  if (const auto plan = read_plan(write.txn, key); plan.ok())
+    return write_usage(write, key, plan->generation, used_ms);
+  return {};
+}
+
+Status remove_plan(WriteTxn& write, const Hash128& key) {
+  uint64_t generation = 0;
+  if (const auto usage = read_usage(write.txn, key); usage.ok()) generation = usage->generation;
+  if (const auto plan = read_plan(write.txn, key); plan.ok())
+    generation = std::max(generation, plan->generation);
+  write.counters.generation_floor = std::max(write.counters.generation_floor, generation);
+  auto requests = seconds_of(write.txn, Table::request_lists, key);
+  if (!requests) return requests.status();
+  for (const Hash128& request : *requests)
+    if (Status status = drop_request(write.txn, key, request); !status.ok()) return status;
+  Status status = remove_timings(write.txn, key);
+  if (status.ok()) status = write.txn.remove(Table::usage, table_key(key));
+  if (status.ok()) status = write.txn.remove(Table::plans, table_key(key));
+  return status;
+}
+
+Status add_quarantine(WriteTxn& write, const Hash128& key, std::string_view reason) {
+  const auto old = read_quarantine(write.txn, key);
+  QuarantineRecord record;
+  record.key = key;
+  record.count = (old.ok() ? old->count : 0) + 1;
+  record.last_ms = write.now_ms;
+  record.reason = reason;
+  return write.txn.put(Table::quarantine, table_key(key), encode_record(record));
+}
+
+Status write_meta(WriteTxn& write, std::string_view name, std::string_view value) {
+  MetaRecord record;
+  record.name = name;
+  record.value = value;
+  return write.txn.put(Table::meta, name, encode_record(record));
+}
+
+}  // namespace quern

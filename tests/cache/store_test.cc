@@ -1,0 +1,309 @@
+// The store's promises while nothing goes wrong: round trips, better plans, the front index, timings,
+// quarantine, meta.
+#include "cache/store.h"
+
+#include <thread>
+
+#include "tests/cache/fixture.h"
+
+namespace quern {
+
+namespace {
+
+PutOutcome put(Store& store, PlanPut what) {
+  auto outcome = store.put_and_wait(std::move(what));
+  assert_ok(outcome);
+  return *outcome;
+}
+
+void a_plan_comes_back_also_after_reopening(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  assert_error(store.get(test_key(1)), ErrorCode::NOT_FOUND);
+  const std::string plan = test_bytes(1, 100000);
+  const PutOutcome outcome = put(store, test_put(1, plan));
+  assert_true(outcome.published && outcome.generation == 1 && outcome.key == test_key(1).key());
+  for (int round = 0; round < 2; ++round) {
+    const auto got = test->get(test_key(1));
+    assert_ok(got);
+    assert_true(got->plan == plan && got->material == test_key(1).bytes() && got->generation == 1);
+    assert_true(got->tier == Tier::baseline && got->key == test_key(1).key());
+    assert_true(test->peek(test_key(1).key())->plan == plan);
+    test.open();
+  }
+  assert_error(test->get(test_key(2)), ErrorCode::NOT_FOUND);
+  assert_int_equal(test.reports->take().size(), 0);
+}
+
+void only_a_better_plan_replaces(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  assert_int_equal(put(store, test_put(1, "baseline")).generation, 1);
+  assert_int_equal(put(store, test_put(1, "modelled", Tier::modelled)).generation, 2);
+
+  const PutOutcome lower = put(store, test_put(1, "again"));
+  assert_true(!lower.published && lower.generation == 2 && lower.tier == Tier::modelled);
+  const PutOutcome equal = put(store, test_put(1, "again", Tier::modelled));
+  assert_true(!equal.published && equal.generation == 2);
+  assert_text_equal(store.get(test_key(1))->plan, "modelled");
+
+  PlanPut forced = test_put(1, "forced");
+  forced.force = true;
+  assert_int_equal(put(store, std::move(forced)).generation, 3);
+  assert_text_equal(store.get(test_key(1))->plan, "forced");
+  assert_true(store.get(test_key(1))->tier == Tier::baseline);
+}
+
+void an_equal_tier_is_decided_by_the_timing_on_one_device(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const auto timed = [](const char* plan, const char* device, double ns) {
+    PlanPut what = test_put(1, plan, Tier::measured);
+    what.timing = test_timing(device, ns);
+    return what;
+  };
+  assert_true(put(store, timed("a", "H200", 100)).published);
+  assert_false(put(store, timed("b", "H200", 100)).published);
+  assert_false(put(store, timed("b", "A100", 50)).published);
+  assert_false(put(store, timed("b", "H200", 0)).published);
+  assert_false(put(store, test_put(1, "b", Tier::measured)).published);
+  assert_true(put(store, timed("c", "H200", 99)).published);
+  assert_text_equal(store.get(test_key(1))->plan, "c");
+  const auto timings = store.timings(test_key(1).key());
+  assert_ok(timings);
+  assert_int_equal(timings->size(), 1);
+  assert_true((*timings)[0].median_ns == 99 && (*timings)[0].generation == 2);
+}
+
+void timings_belong_to_one_generation(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const Hash128 key = test_key(1).key();
+  const auto add = [&](Timing timing) {
+    return wait_for([&](Store::Done done) { store.put_timing(key, timing, done); });
+  };
+  assert_error(add(test_timing("H200", 10, 1)), ErrorCode::NOT_FOUND);
+  put(store, test_put(1, "a"));
+  assert_ok(add(test_timing("H200, driver 1", 10, 1)));
+  assert_ok(add(test_timing("H200, driver 2", 11, 1)));
+  assert_ok(add(test_timing("H200, driver 2", 12, 1)));
+  assert_error(add(test_timing("H200", 10, 2)), ErrorCode::NOT_FOUND, "generation 2");
+  assert_int_equal(store.timings(key)->size(), 2);
+  put(store, test_put(1, "b", Tier::modelled));
+  assert_int_equal(store.timings(key)->size(), 0);
+}
+
+void the_front_index_leads_to_the_plan(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const auto request = [](int i) { return request_key("request " + std::to_string(i), "nvrtc"); };
+  PlanPut what = test_put(1, "plan");
+  what.request = request(1);
+  assert_error(store.find_request(request(1)), ErrorCode::NOT_FOUND);
+  put(store, std::move(what));
+  assert_text_equal(store.find_request(request(1))->plan, "plan");
+
+  // A request enters also with a plan that is outdone.
+  what = test_put(1, "other");
+  what.request = request(2);
+  assert_false(put(store, std::move(what)).published);
+  assert_text_equal(store.find_request(request(2))->plan, "plan");
+
+  const auto add = [&](KeyMaterial of, KeyMaterial plan) {
+    return wait_for([&](Store::Done done) { store.put_request(of, plan, done); });
+  };
+  assert_ok(add(request(3), test_key(1)));
+  assert_text_equal(store.find_request(request(3))->plan, "plan");
+  assert_error(add(request(4), test_key(2)), ErrorCode::NOT_FOUND);
+
+  // One that comes to mean another plan leaves the first one's list.
+  put(store, test_put(2, "second"));
+  assert_ok(add(request(3), test_key(2)));
+  assert_text_equal(store.find_request(request(3))->plan, "second");
+  assert_ok(wait_for([&](Store::Done done) { store.remove(test_key(1).key(), done); }));
+  assert_error(store.find_request(request(1)), ErrorCode::NOT_FOUND);
+  assert_text_equal(store.find_request(request(3))->plan, "second");
+  assert_int_equal(store.stats()->requests, 1);
+  assert_int_equal(store.verify_all()->damage.size(), 0);
+}
+
+void a_plan_has_only_so_many_requests(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  put(store, test_put(1, "plan"));
+  for (int i = 0; i < 100; ++i) store.put_request(request_key(std::to_string(i), "nvrtc"), test_key(1));
+  assert_ok(store.flush());
+  assert_int_equal(store.stats()->requests, 16);
+  assert_ok(store.find_request(request_key("99", "nvrtc")));
+  assert_int_equal(store.verify_all()->damage.size(), 0);
+}
+
+void a_generation_never_falls(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  put(store, test_put(1, "a"));
+  put(store, test_put(1, "b", Tier::modelled));
+  assert_ok(wait_for([&](Store::Done done) { store.remove(test_key(1).key(), done); }));
+  assert_error(wait_for([&](Store::Done done) { store.remove(test_key(1).key(), done); }),
+               ErrorCode::NOT_FOUND);
+  assert_error(store.get(test_key(1)), ErrorCode::NOT_FOUND);
+  assert_int_equal(put(test.open(), test_put(1, "c")).generation, 3);
+}
+
+void quarantine_counts_and_ends(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const Hash128 key = test_key(1).key();
+  assert_error(store.find_quarantine(key), ErrorCode::NOT_FOUND);
+  store.quarantine(key, "signal 11");
+  store.quarantine(key, "signal 9");
+  assert_ok(store.flush());
+  const auto found = test.open().find_quarantine(key);
+  assert_ok(found);
+  assert_int_equal(found->count, 2);
+  assert_text_equal(found->reason, "signal 9");
+  assert_int_equal(test->stats()->quarantined, 1);
+  assert_ok(wait_for([&](Store::Done done) { test->release(key, done); }));
+  assert_error(test->find_quarantine(key), ErrorCode::NOT_FOUND);
+}
+
+void meta_values_stay(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  assert_error(store.meta(kMetaToolchain), ErrorCode::NOT_FOUND);
+  assert_ok(wait_for([&](Store::Done done) { store.set_meta(kMetaToolchain, "nvrtc 13.0", done); }));
+  assert_text_equal(*test.open().meta(kMetaToolchain), "nvrtc 13.0");
+  assert_error(wait_for([&](Store::Done done) { test->set_meta("", "", done); }),
+               ErrorCode::INVALID_ARGUMENT);
+  assert_error(wait_for([&](Store::Done done) { test->set_meta(std::string(300, 'n'), "", done); }),
+               ErrorCode::INVALID_ARGUMENT);
+}
+
+void list_and_stats_see_everything(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  for (int i = 0; i < 300; ++i) store.put(test_put(i, test_bytes(i, 500)), {});
+  assert_ok(store.flush());
+  std::vector<Hash128> keys;
+  assert_ok(store.list([&](const StoredPlan& plan) {
+    keys.push_back(plan.key);
+    return true;
+  }));
+  assert_int_equal(keys.size(), 300);
+  assert_true(std::is_sorted(keys.begin(), keys.end()));
+  int seen = 0;
+  assert_ok(store.list([&](const StoredPlan&) { return ++seen < 7; }));
+  assert_int_equal(seen, 7);
+
+  store.get(test_key(1)).ok();
+  store.get(test_key(1000)).ok();
+  const auto stats = store.stats();
+  assert_ok(stats);
+  assert_true(stats->plans == 300 && stats->published == 300 && stats->hits == 1 && stats->misses == 1);
+  assert_true(stats->live_bytes >= 300 * 500 && stats->file_bytes >= stats->live_bytes);
+  assert_true(stats->commits < 300);  // in groups
+  const auto report = store.verify_all();
+  assert_ok(report);
+  assert_int_equal(report->records, 300 + 300 + 1);  // plans, usage, counters
+}
+
+void readers_and_a_writer_do_not_disturb_each_other(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  constexpr int kKeys = 8, kRounds = 60, kReaders = 4;
+  // The plan of round r is 8 bytes of r and bytes that follow from it.
+  const auto plan_of = [](uint64_t round, int key) {
+    return std::string(reinterpret_cast<const char*>(&round), 8) +
+           test_bytes(round * 100 + key, 3000 + round * 37);
+  };
+  for (int key = 0; key < kKeys; ++key) put(store, test_put(key, plan_of(0, key)));
+  std::atomic<bool> stop = false;
+  std::atomic<int> wrong = 0, reads = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < kReaders; ++i)
+    readers.emplace_back([&] {
+      uint64_t last[kKeys] = {};
+      for (int n = 0; !stop; ++n) {
+        const int key = n % kKeys;
+        const auto got = store.get(test_key(key));
+        uint64_t round = 0;
+        if (got.ok()) got->plan.copy(reinterpret_cast<char*>(&round), 8);
+        if (!got.ok() || got->generation < last[key] || got->generation != round + 1 ||
+            got->plan != plan_of(round, key))
+          ++wrong;
+        else
+          last[key] = got->generation;
+        ++reads;
+      }
+    });
+  int lost = 0;
+  for (uint64_t round = 1; round <= kRounds; ++round)
+    for (int key = 0; key < kKeys; ++key) {
+      PlanPut what = test_put(key, plan_of(round, key));
+      what.force = true;
+      const auto outcome = store.put_and_wait(std::move(what));
+      if (!outcome.ok() || outcome->generation != round + 1) ++lost;
+    }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  assert_int_equal(wrong, 0);
+  assert_int_equal(lost, 0);
+  assert_true(reads > kKeys);
+  assert_int_equal(test.reports->take().size(), 0);
+}
+
+void writes_come_back_in_order_from_many_threads(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  constexpr int kThreads = 4, kEach = 100;
+  std::atomic<int> answered = 0, failed = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i)
+        store.put(test_put(t * kEach + i, "plan"), [&](Result<PutOutcome> outcome) {
+          if (!outcome.ok()) ++failed;
+          ++answered;
+        });
+    });
+  for (std::thread& thread : threads) thread.join();
+  assert_ok(store.flush());
+  assert_int_equal(answered, kThreads * kEach);
+  assert_int_equal(failed, 0);
+  assert_int_equal(store.stats()->plans, kThreads * kEach);
+}
+
+void closing_commits_what_is_queued(void**) {
+  TestStore test(temp_dir());
+  std::atomic<int> answered = 0;
+  test.open();
+  for (int i = 0; i < 50; ++i)
+    test->put(test_put(i, "plan"), [&](Result<PutOutcome> outcome) { answered += outcome.ok(); });
+  test.open();
+  assert_int_equal(answered, 50);
+  assert_int_equal(test->stats()->plans, 50);
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_plan_comes_back_also_after_reopening),
+      cmocka_unit_test(only_a_better_plan_replaces),
+      cmocka_unit_test(an_equal_tier_is_decided_by_the_timing_on_one_device),
+      cmocka_unit_test(timings_belong_to_one_generation),
+      cmocka_unit_test(the_front_index_leads_to_the_plan),
+      cmocka_unit_test(a_plan_has_only_so_many_requests),
+      cmocka_unit_test(a_generation_never_falls),
+      cmocka_unit_test(quarantine_counts_and_ends),
+      cmocka_unit_test(meta_values_stay),
+      cmocka_unit_test(list_and_stats_see_everything),
+      cmocka_unit_test(readers_and_a_writer_do_not_disturb_each_other),
+      cmocka_unit_test(writes_come_back_in_order_from_many_threads),
+      cmocka_unit_test(closing_commits_what_is_queued),
+  };
+  return cmocka_run_group_tests_name("cache-store", tests, nullptr, nullptr);
+}
