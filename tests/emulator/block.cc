@@ -1,0 +1,298 @@
+#include "tests/emulator/block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "core/base/dtype.h"
+
+namespace quern {
+
+namespace {
+
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
+using State = EmulatedThread::State;
+
+constexpr size_t kGuard = 4096;
+constexpr size_t kStride = FiberStacks::kSize + kGuard;
+
+// The block whose program runs on this OS thread; programs call plain functions.
+thread_local Block* running = nullptr;
+
+std::string source_line(const std::string& text, int line) {
+  size_t begin = 0;
+  for (int i = 1; i < line; ++i) {
+    begin = text.find('\n', begin);
+    if (begin == std::string::npos) return "";
+    ++begin;
+  }
+  std::string found = text.substr(begin, text.find('\n', begin) - begin);
+  found.erase(0, found.find_first_not_of(" \t"));
+  return found;
+}
+
+uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+}  // namespace
+
+FiberStacks::FiberStacks() {
+  void* memory = mmap(nullptr, kStride * kMaxThreads, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  check(memory != MAP_FAILED, "there is address space for the stacks of a block");
+  memory_ = static_cast<char*>(memory);
+}
+
+FiberStacks::~FiberStacks() { munmap(memory_, kStride * kMaxThreads); }
+
+char* FiberStacks::top(int index) {
+  for (; guarded_ <= index; ++guarded_) mprotect(memory_ + kStride * guarded_, kGuard, PROT_NONE);
+  return memory_ + kStride * (index + 1);
+}
+
+Block::Block(Program& program, const emulated::Kernel& kernel, const Launch& launch, Memory& memory,
+             Clock& clock, FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random)
+    : program_(program),
+      kernel_(kernel),
+      launch_(launch),
+      memory_(memory),
+      clock_(clock),
+      stacks_(stacks),
+      dynamic_shared_(dynamic_shared),
+      random_(random),
+      threads_(launch.block.count()) {}
+
+const emulated::Runtime& Block::runtime() {
+  static const emulated::Runtime kRuntime = {
+      .position = []() -> const emulated::Position* { return &running->position_; },
+      .read = [](const void* p, unsigned long size, bool aligned,
+                 const void* site) { running->access(address_of(p), size, aligned, false, site); },
+      .write = [](void* p, unsigned long size, bool aligned,
+                  const void* site) { running->access(address_of(p), size, aligned, true, site); },
+      .undefined = [](const char* what, const void* site) { running->fail(what, site); },
+      .barrier = [](const void* site) { running->arrive_at_barrier(site); },
+      .collective = [](emulated::Collective kind, unsigned mask, void* operands,
+                       const void* site) { running->arrive_at_collective(kind, mask, operands, site); },
+      .dynamic_shared = []() -> void* { return running->dynamic_shared_; },
+      .cp_async = [](void* shared, const void* global, int bytes, int source_bytes,
+                     const void* site) { running->copy_async(shared, global, bytes, source_bytes, site); },
+      .cp_async_commit = [] { ++running->threads_[running->current_].committed_groups; },
+      .cp_async_wait = [](int pending, const void* site) { running->wait_for_copies(pending, site); },
+      .f16_to_float = quern::f16_to_float,
+      .f16_from_float = quern::f16_from_float,
+      .bf16_from_float = quern::bf16_from_float,
+  };
+  return kRuntime;
+}
+
+Status Block::run(uint64_t block_number, const std::vector<unsigned long long>& arguments) {
+  running = this;
+  program_.library->set_runtime(&runtime());
+  arguments_ = arguments.data();
+  prepare(block_number);
+  while (!runnable_.empty() && status_.ok()) {
+    std::swap(runnable_[random_() % runnable_.size()], runnable_.back());
+    const int thread = runnable_.back();
+    runnable_.pop_back();
+    resume(thread);
+  }
+  const bool all_ended = std::all_of(threads_.begin(), threads_.end(),
+                                     [](const auto& thread) { return thread.state == State::ended; });
+  if (status_.ok() && !all_ended) fail_deadlock();
+  running = nullptr;
+  return status_;
+}
+
+void Block::prepare(uint64_t block_number) {
+  const Dim3 grid = launch_.grid, block = launch_.block;
+  block_number_ = block_number;
+  clock_.begin_block(block_number);
+  memory_.poison_shared();
+  position_.block = {static_cast<unsigned>(block_number % grid.x),
+                     static_cast<unsigned>(block_number / grid.x % grid.y),
+                     static_cast<unsigned>(block_number / grid.x / grid.y)};
+  position_.block_size = {block.x, block.y, block.z};
+  position_.grid_size = {grid.x, grid.y, grid.z};
+  runnable_.clear();
+  at_barrier_ = 0;
+  for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+    threads_[i] = EmulatedThread{};
+    threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    threads_[i].stack_top = stacks_.top(i);
+    threads_[i].context = make_fcontext(threads_[i].stack_top, FiberStacks::kSize, &Block::enter);
+    runnable_.push_back(i);
+  }
+}
+
+void Block::enter(transfer_t transfer) {
+  running->scheduler_ = transfer.fctx;
+  running->kernel_.call(running->arguments_);
+  running->end_thread();
+}
+
+void Block::resume(int thread) {
+  current_ = thread;
+  position_.thread = threads_[thread].index;
+  position_.lane = thread % kWarpSize;
+  threads_[thread].context = jump_fcontext(threads_[thread].context, nullptr).fctx;
+}
+
+void Block::suspend() { scheduler_ = jump_fcontext(scheduler_, nullptr).fctx; }
+
+void Block::fail(std::string violation, const void* site) {
+  status_ = Status(ErrorCode::INTERNAL,
+                   "kernel " + launch_.kernel + ", " + clock_.describe_block(block_number_) + ", " +
+                       clock_.describe_thread(current_) + describe_site(site) + ": " + violation);
+  // Nothing on the fiber's stack may own memory from here on: it is left as it is.
+  violation = {};
+  suspend();
+}
+
+void Block::access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site) {
+  const auto top = address_of(threads_[current_].stack_top);
+  if (top - address <= FiberStacks::kSize) return;
+  const char* action = is_write ? "write" : "read";
+  if (aligned && address % size != 0)
+    fail(std::string("misaligned ") + action + " of " + std::to_string(size) + " bytes at " +
+             memory_.locate(address),
+         site);
+  if (!(is_write ? memory_.write(address, size, current_) : memory_.read(address, size, current_)))
+    fail(memory_.violation(), site);
+}
+
+void Block::make_runnable(int thread) {
+  threads_[thread].state = State::runnable;
+  runnable_.push_back(thread);
+}
+
+void Block::arrive_at_barrier(const void* site) {
+  EmulatedThread& self = threads_[current_];
+  self.state = State::at_barrier;
+  self.site = site;
+  if (++at_barrier_ == static_cast<int>(threads_.size())) {
+    for (const EmulatedThread& other : threads_) {
+      // The compiler may have made several instructions of one line; several lines are a divergent barrier.
+      if (other.site != site && program_.library->find_line(program_.index, other.site) !=
+                                    program_.library->find_line(program_.index, site))
+        return fail("divergent barrier: " + describe_wait(other), site);
+    }
+    at_barrier_ = 0;
+    clock_.barrier();
+    for (int i = 0; i < static_cast<int>(threads_.size()); ++i) make_runnable(i);
+  }
+  suspend();
+}
+
+unsigned Block::lanes_of(int warp) const {
+  const size_t lanes = std::min<size_t>(threads_.size() - warp * kWarpSize, kWarpSize);
+  return lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
+}
+
+void Block::arrive_at_collective(emulated::Collective kind, unsigned mask, void* operands, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  const int warp = current_ / kWarpSize;
+  self.state = State::at_collective;
+  self.site = site;
+  self.collective = kind;
+  self.mask = mask & lanes_of(warp);  // lanes that the block does not have count as ended, and may be named
+  self.operands = operands;
+  if (!(self.mask >> position_.lane & 1))
+    fail("the mask of " + describe_wait(self) + " leaves the lane itself out", site);
+  check_warp(warp);
+  suspend();
+}
+
+// Lets the lanes go on that the current one waits with, if all of them are here.
+void Block::check_warp(int warp) {
+  const EmulatedThread& self = threads_[current_];
+  WarpOperands operands{self.mask, {}};
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (!(self.mask >> lane & 1)) continue;
+    const EmulatedThread& other = threads_[warp * kWarpSize + lane];
+    if (other.state != State::at_collective) return;
+    if (other.collective != self.collective || other.mask != self.mask)
+      return fail("lanes of a warp disagree: this one is in " + describe_wait(self) + ", but lane " +
+                      std::to_string(lane) + " in " + describe_wait(other),
+                  self.site);
+    operands.lanes[lane] = other.operands;
+  }
+  std::string violation = perform(self.collective, operands, warp, memory_);
+  if (violation.empty() && self.collective == emulated::Collective::sync_warp &&
+      self.mask == lanes_of(warp) && !clock_.sync_warp(warp))
+    violation = "more __syncwarp between two barriers than the emulator can count";
+  if (!violation.empty()) return fail(std::move(violation), self.site);
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (self.mask >> lane & 1) make_runnable(warp * kWarpSize + lane);
+  }
+}
+
+void Block::copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site) {
+  AsyncCopy copy{address_of(shared), address_of(global), bytes, source_bytes,
+                 threads_[current_].committed_groups};
+  if (source_bytes < 0 || source_bytes > bytes)
+    fail("cp_async of " + std::to_string(bytes) + " bytes with " + std::to_string(source_bytes) +
+             " source bytes",
+         site);
+  if (copy.to % bytes != 0) fail("misaligned cp_async to " + memory_.locate(copy.to), site);
+  if (source_bytes > 0 && copy.from % bytes != 0)
+    fail("misaligned cp_async from " + memory_.locate(copy.from), site);
+  if (!memory_.begin_copy(copy.to, copy.from, bytes, source_bytes, current_)) fail(memory_.violation(), site);
+  threads_[current_].copies.push_back(copy);
+}
+
+void Block::wait_for_copies(int pending, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  auto is_due = [&](const AsyncCopy& copy) { return copy.group < self.committed_groups - pending; };
+  for (const AsyncCopy& copy : self.copies) {
+    if (is_due(copy) && !memory_.end_copy(copy.to, copy.from, copy.bytes, copy.source_bytes, current_))
+      fail(memory_.violation(), site);
+  }
+  std::erase_if(self.copies, is_due);
+}
+
+void Block::end_thread() {
+  EmulatedThread& self = threads_[current_];
+  self.state = State::ended;
+  if (!self.copies.empty())
+    fail("the thread ends with " + std::to_string(self.copies.size()) +
+             " asynchronous copies that it did not wait for (cp_async_commit, cp_async_wait)",
+         nullptr);
+  suspend();
+}
+
+void Block::fail_deadlock() {
+  std::string text = "deadlock: ";
+  int waiting = 0, ended = 0;
+  const EmulatedThread* last = nullptr;
+  for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+    const EmulatedThread& thread = threads_[i];
+    if (thread.state == State::ended) ++ended;
+    if (thread.state == State::ended || (last && last->site == thread.site && last->mask == thread.mask))
+      continue;
+    last = &thread;
+    if (++waiting <= 4)
+      text += clock_.describe_thread(i) + " and others wait in " + describe_wait(thread) + "; ";
+  }
+  text += std::to_string(ended) + " of " + std::to_string(threads_.size()) + " threads have ended";
+  status_ = Status(ErrorCode::INTERNAL,
+                   "kernel " + launch_.kernel + ", " + clock_.describe_block(block_number_) + ": " + text);
+}
+
+std::string Block::describe_site(const void* site) const {
+  const int line = site ? program_.library->find_line(program_.index, site) : 0;
+  if (line == 0) return "";
+  return ", line " + std::to_string(line) + " `" + source_line(program_.text, line) + "`";
+}
+
+std::string Block::describe_wait(const EmulatedThread& thread) const {
+  std::string what = "__syncthreads";
+  if (thread.state == State::at_collective) {
+    char mask[16];
+    snprintf(mask, sizeof mask, "0x%08x", thread.mask);
+    what = std::string(collective_name(thread.collective)) + " with mask " + mask;
+  }
+  return what + describe_site(thread.site);
+}
+
+}  // namespace quern

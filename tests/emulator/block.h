@@ -1,0 +1,107 @@
+// Runs the threads of one block, each on a fiber: a thread runs until it waits for others, then another takes
+// over, in an order drawn from the seed. What compiled programs ask of the emulator (runtime.h) is answered
+// here.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/emulator/collective.h"
+#include "tests/emulator/compile.h"
+#include "tests/emulator/memory.h"
+
+namespace quern {
+
+// Stacks for the fibers, with a guard page below each; they are used again block after block.
+class FiberStacks {
+ public:
+  static constexpr size_t kSize = 128 * 1024;
+  FiberStacks();
+  ~FiberStacks();
+  FiberStacks(const FiberStacks&) = delete;
+  FiberStacks& operator=(const FiberStacks&) = delete;
+  // The high end of the stack of fiber `index` < kMaxThreads.
+  char* top(int index);
+
+ private:
+  char* memory_;
+  int guarded_ = 0;  // stacks that have their guard page
+};
+
+// A cp.async that was asked for and has not been waited for.
+struct AsyncCopy {
+  uintptr_t to, from;
+  int bytes, source_bytes;
+  int group;  // the number of groups its thread had committed before it
+};
+
+struct EmulatedThread {
+  enum class State { runnable, at_barrier, at_collective, ended };
+  State state = State::runnable;
+  boost::context::detail::fcontext_t context = nullptr;
+  char* stack_top = nullptr;
+  emulated::Index index{};
+  const void* site = nullptr;  // where it waits, and for what:
+  emulated::Collective collective{};
+  unsigned mask = 0;
+  void* operands = nullptr;
+  std::vector<AsyncCopy> copies;
+  int committed_groups = 0;
+};
+
+class Block {
+ public:
+  // Threads, memory and the order of threads of one launch; run() is called for each of its blocks.
+  Block(Program& program, const emulated::Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
+        FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random);
+
+  // The message of a violation names kernel, block, thread and line. One run at a time in an OS thread.
+  Status run(uint64_t block_number, const std::vector<unsigned long long>& arguments);
+
+ private:
+  static const emulated::Runtime& runtime();
+  static void enter(boost::context::detail::transfer_t transfer);
+
+  void prepare(uint64_t block_number);
+  void resume(int thread);
+  void suspend();
+  // Ends the run with this violation. Comes back to no one when called on a fiber.
+  void fail(std::string violation, const void* site);
+  void fail_deadlock();
+
+  void access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site);
+  void arrive_at_barrier(const void* site);
+  void arrive_at_collective(emulated::Collective kind, unsigned mask, void* operands, const void* site);
+  void check_warp(int warp);
+  void copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site);
+  void wait_for_copies(int pending, const void* site);
+  void end_thread();
+
+  unsigned lanes_of(int warp) const;
+  std::string describe_site(const void* site) const;
+  std::string describe_wait(const EmulatedThread& thread) const;
+  void make_runnable(int thread);
+
+  Program& program_;
+  const emulated::Kernel& kernel_;
+  const Launch& launch_;
+  Memory& memory_;
+  Clock& clock_;
+  FiberStacks& stacks_;
+  char* dynamic_shared_;
+  std::mt19937_64& random_;
+
+  std::vector<EmulatedThread> threads_;
+  std::vector<int> runnable_;
+  int current_ = 0;  // the running thread
+  int at_barrier_ = 0;
+  uint64_t block_number_ = 0;
+  const unsigned long long* arguments_ = nullptr;
+  emulated::Position position_{};
+  boost::context::detail::fcontext_t scheduler_ = nullptr;
+  Status status_;
+};
+
+}  // namespace quern

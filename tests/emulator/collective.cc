@@ -1,0 +1,151 @@
+#include "tests/emulator/collective.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/base/dtype.h"
+
+namespace quern {
+
+namespace {
+
+using emulated::Collective;
+using emulated::LdmatrixOperands;
+using emulated::MmaOperands;
+using emulated::ShuffleOperands;
+
+int source_lane(Collective kind, int lane, int operand) {
+  switch (kind) {
+    case Collective::shuffle_xor:
+      return (lane ^ operand) & (kWarpSize - 1);
+    case Collective::shuffle_down:
+      return lane + operand < kWarpSize ? lane + operand : lane;
+    default:
+      return operand & (kWarpSize - 1);
+  }
+}
+
+std::string shuffle(Collective kind, const WarpOperands& warp) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (!(warp.mask >> lane & 1)) continue;
+    auto* own = static_cast<ShuffleOperands*>(warp.lanes[lane]);
+    const int source = source_lane(kind, lane, own->lane);
+    if (!(warp.mask >> source & 1))
+      return std::string(collective_name(kind)) + " reads lane " + std::to_string(source) + " from lane " +
+             std::to_string(lane) + ", which does not take part";
+    own->result = static_cast<ShuffleOperands*>(warp.lanes[source])->value;
+  }
+  return "";
+}
+
+void ballot(const WarpOperands& warp) {
+  unsigned votes = 0;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (warp.mask >> lane & 1 && static_cast<ShuffleOperands*>(warp.lanes[lane])->value) votes |= 1u << lane;
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (warp.mask >> lane & 1) static_cast<ShuffleOperands*>(warp.lanes[lane])->result = votes;
+  }
+}
+
+// Element `index` of a register that holds one tf32 or two 16-bit elements.
+float element(Collective kind, const unsigned* registers, int index) {
+  if (kind == Collective::mma_tf32) {
+    unsigned bits = registers[index] & 0xffffe000u;  // the hardware reads no lower bits
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  const auto bits = static_cast<uint16_t>(registers[index / 2] >> (index % 2 * 16));
+  return kind == Collective::mma_f16 ? f16_to_float(bits) : bf16_to_float(bits);
+}
+
+// The fragment layouts of core/codegen/device/mma.cuh. The tensor core's order of summation is not
+// documented; here it is by rising k, each step rounded to f32.
+void multiply(Collective kind, const WarpOperands& warp) {
+  const int elements = kind == Collective::mma_tf32 ? 1 : 2;  // in a register
+  const int depth = 8 * elements;
+  float a[16][16], b[16][8];
+  auto operands = [&](int lane) { return static_cast<const MmaOperands*>(warp.lanes[lane]); };
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const int group = lane / 4, pair = lane % 4;
+    for (int r = 0; r < 4; ++r) {
+      for (int e = 0; e < elements; ++e) {
+        const int k = pair * elements + e + r / 2 * 4 * elements;
+        a[group + r % 2 * 8][k] = element(kind, operands(lane)->a, r * elements + e);
+        if (r < 2)
+          b[pair * elements + e + r * 4 * elements][group] =
+              element(kind, operands(lane)->b, r * elements + e);
+      }
+    }
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    for (int r = 0; r < 4; ++r) {
+      const int row = lane / 4 + r / 2 * 8, column = lane % 4 * 2 + r % 2;
+      float sum = operands(lane)->d[r];
+      for (int k = 0; k < depth; ++k) sum = std::fma(a[row][k], b[k][column], sum);
+      operands(lane)->d[r] = sum;
+    }
+  }
+}
+
+std::string load_matrices(Collective kind, const WarpOperands& warp, int first_thread, Memory& memory) {
+  const int count = static_cast<LdmatrixOperands*>(warp.lanes[0])->count;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    auto* own = static_cast<LdmatrixOperands*>(warp.lanes[lane]);
+    if (own->count != count) return "ldmatrix: the lanes of a warp load different numbers of matrices";
+    if (lane >= 8 * count) continue;
+    const auto row = reinterpret_cast<uintptr_t>(own->row);
+    if (row % 16 != 0)
+      return "ldmatrix: misaligned row of lane " + std::to_string(lane) + ": not at a multiple of 16 bytes";
+    if (!memory.read_shared(row, 16, first_thread + lane))
+      return "ldmatrix, row of lane " + std::to_string(lane) + ": " + memory.violation();
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const int group = lane / 4, pair = lane % 4;
+    for (int matrix = 0; matrix < count; ++matrix) {
+      auto at = [&](int row, int column) {
+        auto* elements =
+            static_cast<const uint16_t*>(static_cast<LdmatrixOperands*>(warp.lanes[8 * matrix + row])->row);
+        return static_cast<unsigned>(elements[column]);
+      };
+      static_cast<LdmatrixOperands*>(warp.lanes[lane])->registers[matrix] =
+          kind == Collective::ldmatrix ? at(group, 2 * pair) | at(group, 2 * pair + 1) << 16
+                                       : at(2 * pair, group) | at(2 * pair + 1, group) << 16;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* collective_name(Collective kind) {
+  static constexpr const char* kNames[] = {
+      "__syncwarp",        "shuffle_xor",        "shuffle_down",     "shuffle",  "warp_ballot",
+      "mma_m16n8k16<f16>", "mma_m16n8k16<bf16>", "mma_m16n8k8_tf32", "ldmatrix", "ldmatrix_trans"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string perform(Collective kind, const WarpOperands& operands, int warp, Memory& memory) {
+  switch (kind) {
+    case Collective::sync_warp:
+      return "";
+    case Collective::shuffle_xor:
+    case Collective::shuffle_down:
+    case Collective::shuffle:
+      return shuffle(kind, operands);
+    case Collective::ballot:
+      ballot(operands);
+      return "";
+    default:
+      break;
+  }
+  if (operands.mask != 0xffffffffu)
+    return std::string(collective_name(kind)) + " needs all 32 lanes of the warp";
+  if (kind == Collective::ldmatrix || kind == Collective::ldmatrix_trans)
+    return load_matrices(kind, operands, warp * kWarpSize, memory);
+  multiply(kind, operands);
+  return "";
+}
+
+}  // namespace quern

@@ -1,0 +1,24 @@
+// What the lanes of a warp compute together once all have arrived: shuffles, votes, ldmatrix and mma.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "tests/emulator/clock.h"
+#include "tests/emulator/memory.h"
+#include "tests/emulator/runtime.h"
+
+namespace quern {
+
+const char* collective_name(emulated::Collective kind);
+
+// The operands of the lanes in `mask`; what they point to depends on the kind (runtime.h).
+struct WarpOperands {
+  unsigned mask = 0;
+  std::array<void*, kWarpSize> lanes{};
+};
+
+// Computes every lane's results. Otherwise the rule that was broken, empty if none.
+std::string perform(emulated::Collective kind, const WarpOperands& operands, int warp, Memory& memory);
+
+}  // namespace quern

@@ -1,0 +1,194 @@
+#include "tests/emulator/emulator.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "core/base/target.h"
+#include "tests/emulator/block.h"
+#include "tests/emulator/buffer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr size_t kTensorAlignment = 16, kWorkspaceAlignment = 256, kSharedAlignment = 1024;
+constexpr uint32_t kStaticSharedLimit = 48 * 1024;
+
+Status invalid(std::string text) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(text)); }
+
+size_t span_bytes(const TensorDesc& tensor) { return tensor.span() * dtype_size(tensor.dtype); }
+
+// One run: the buffers of the plan and what is known about their bytes.
+class Run {
+ public:
+  Run(Program& program, const Plan& plan, const EmulatorOptions& options)
+      : program_(program), plan_(plan), memory_(clock_), random_(options.seed) {}
+
+  Status make_buffers(std::span<const std::string_view> inputs);
+  Status launch(const Launch& launch);
+  Result<std::vector<std::string>> take_outputs();
+
+ private:
+  Status check_launch(const Launch& launch) const;
+  Result<std::vector<unsigned long long>> make_arguments(const Launch& launch) const;
+  Status check_output(size_t index) const;
+
+  Program& program_;
+  const Plan& plan_;
+  Clock clock_;
+  Memory memory_;
+  FiberStacks stacks_;
+  std::mt19937_64 random_;
+  std::vector<GuardedBuffer> inputs_, outputs_, workspace_;
+};
+
+Status Run::make_buffers(std::span<const std::string_view> inputs) {
+  if (inputs.size() != plan_.inputs.size())
+    return invalid("the plan has " + std::to_string(plan_.inputs.size()) + " inputs, but " +
+                   std::to_string(inputs.size()) + " were given");
+  auto add = [&](std::vector<GuardedBuffer>& buffers, Region::Kind kind, std::string name, size_t size,
+                 size_t alignment) {
+    buffers.emplace_back(size, alignment);
+    memory_.add(kind, std::move(name), reinterpret_cast<uintptr_t>(buffers.back().data()), size);
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = "input " + std::to_string(i) + " `" + plan_.inputs[i].name + "`";
+    if (inputs[i].size() != span_bytes(plan_.inputs[i]))
+      return invalid(name + " has " + std::to_string(span_bytes(plan_.inputs[i])) + " bytes, but " +
+                     std::to_string(inputs[i].size()) + " were given");
+    add(inputs_, Region::Kind::input, name, inputs[i].size(), kTensorAlignment);
+    std::copy(inputs[i].begin(), inputs[i].end(), inputs_.back().data());
+  }
+  for (size_t i = 0; i < plan_.outputs.size(); ++i)
+    add(outputs_, Region::Kind::output, "output " + std::to_string(i) + " `" + plan_.outputs[i].name + "`",
+        span_bytes(plan_.outputs[i]), kTensorAlignment);
+  add(workspace_, Region::Kind::workspace, "the workspace", plan_.workspace_bytes, kWorkspaceAlignment);
+  for (const ProgramSection& section : program_.library->constants())
+    memory_.add(Region::Kind::constants, section.name, section.begin, section.size);
+  return Status();
+}
+
+Status Run::check_launch(const Launch& launch) const {
+  const Dim3 &grid = launch.grid, &block = launch.block, &cluster = launch.cluster;
+  if (grid.count() == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
+    return invalid("the grid is not possible");
+  if (block.count() == 0 || block.count() > kMaxThreads || block.z > 64)
+    return invalid("the block is not possible");
+  if (cluster.count() != 1) return Status(ErrorCode::UNSUPPORTED, "the emulator runs no clusters");
+  auto target = find_target(plan_.target);
+  if (!target.ok()) return target.status();
+  size_t static_bytes = 0;
+  for (const ProgramSection& array : program_.library->shared_arrays(program_.index, launch.kernel))
+    static_bytes += array.size;
+  if (static_bytes > kStaticSharedLimit) return invalid("more than 48 KiB of static shared memory");
+  if (static_bytes + launch.shared_bytes > (*target)->shared_bytes_per_block)
+    return invalid("more shared memory than " + plan_.target + " has: " + std::to_string(static_bytes) +
+                   " static and " + std::to_string(launch.shared_bytes) + " dynamic bytes");
+  return Status();
+}
+
+Result<std::vector<unsigned long long>> Run::make_arguments(const Launch& launch) const {
+  std::vector<unsigned long long> words;
+  for (const LaunchArg& arg : launch.args) {
+    const auto value = static_cast<uint64_t>(arg.value);
+    auto buffer_address = [](const GuardedBuffer& buffer) {
+      return reinterpret_cast<unsigned long long>(buffer.data());
+    };
+    switch (arg.kind) {
+      case LaunchArg::Kind::input:
+      case LaunchArg::Kind::output: {
+        const auto& buffers = arg.kind == LaunchArg::Kind::input ? inputs_ : outputs_;
+        if (value >= buffers.size())
+          return invalid("argument " + std::to_string(words.size()) + " names no tensor");
+        words.push_back(buffer_address(buffers[value]));
+        break;
+      }
+      case LaunchArg::Kind::workspace:
+        if (value > plan_.workspace_bytes)
+          return invalid("argument " + std::to_string(words.size()) + " is beyond the workspace");
+        words.push_back(buffer_address(workspace_[0]) + value);
+        break;
+      case LaunchArg::Kind::integer:
+        words.push_back(value);
+        break;
+    }
+  }
+  return words;
+}
+
+Status Run::launch(const Launch& launch) {
+  const emulated::Kernel* kernel = program_.library->find_kernel(program_.index, launch.kernel);
+  if (!kernel) return invalid("the program has no such kernel");
+  if (Status status = check_launch(launch); !status.ok()) return status;
+  auto arguments = make_arguments(launch);
+  if (!arguments.ok()) return arguments.status();
+  if (static_cast<int>(arguments->size()) != kernel->argument_count)
+    return invalid("the kernel has " + std::to_string(kernel->argument_count) + " parameters, the launch " +
+                   std::to_string(arguments->size()) + " arguments");
+
+  memory_.remove_shared();
+  for (const ProgramSection& array : program_.library->shared_arrays(program_.index, launch.kernel))
+    memory_.add(Region::Kind::shared_array, "shared array `" + array.name + "`", array.begin, array.size);
+  GuardedBuffer dynamic(launch.shared_bytes, kSharedAlignment);
+  memory_.add(Region::Kind::dynamic_shared, "dynamic shared memory",
+              reinterpret_cast<uintptr_t>(dynamic.data()), dynamic.size());
+
+  clock_.begin_launch(launch.grid, launch.block);
+  std::vector<uint64_t> order(launch.grid.count());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  Block block(program_, *kernel, launch, memory_, clock_, stacks_, dynamic.data(), random_);
+  for (uint64_t number : order) {
+    if (Status status = block.run(number, *arguments); !status.ok()) return status;
+  }
+  return Status();
+}
+
+// Every element must have been written; a bool must be 0 or 1.
+Status Run::check_output(size_t index) const {
+  const TensorDesc& tensor = plan_.outputs[index];
+  const size_t size = dtype_size(tensor.dtype);
+  std::vector<int64_t> place(tensor.shape.size(), 0);
+  for (int64_t element = 0; element < tensor.element_count(); ++element) {
+    int64_t offset = 0;
+    std::string coordinates;
+    for (size_t d = 0; d < place.size(); ++d) offset += place[d] * tensor.strides[d];
+    const char* data = outputs_[index].data() + offset * size;
+    const bool unwritten = memory_.find_unwritten(reinterpret_cast<uintptr_t>(data), size) != size;
+    if (unwritten || (tensor.dtype == DType::boolean && static_cast<unsigned char>(*data) > 1)) {
+      for (int64_t coordinate : place)
+        coordinates += (coordinates.empty() ? "" : ", ") + std::to_string(coordinate);
+      return Status(ErrorCode::INTERNAL,
+                    "output " + std::to_string(index) + " `" + tensor.name + "` [" + coordinates +
+                        "]: " + (unwritten ? "never written" : "a bool that is neither 0 nor 1"));
+    }
+    for (size_t d = place.size(); d-- > 0 && ++place[d] == tensor.shape[d];) place[d] = 0;
+  }
+  return Status();
+}
+
+Result<std::vector<std::string>> Run::take_outputs() {
+  std::vector<std::string> bytes;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (Status status = check_output(i); !status.ok()) return status;
+    bytes.emplace_back(outputs_[i].data(), outputs_[i].size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> run_plan(Program& program, const Plan& plan,
+                                          std::span<const std::string_view> inputs,
+                                          const EmulatorOptions& options) {
+  Run run(program, plan, options);
+  if (Status status = run.make_buffers(inputs); !status.ok()) return status;
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    if (Status status = run.launch(plan.launches[i]); !status.ok())
+      return status.with_context("launch " + std::to_string(i) + " (" + plan.launches[i].kernel + ")");
+  }
+  return run.take_outputs();
+}
+
+}  // namespace quern

@@ -1,0 +1,541 @@
+// Each rule that the emulator watches: a kernel that breaks it must be refused with a message that names the
+// rule, whatever the order of threads, and the same kernel put right must pass and compute the right values.
+#include "tests/emulator/run_support.h"
+#include "tests/support/test.h"
+
+namespace quern {
+
+namespace {
+
+struct Case {
+  const char* name;
+  const char* text;       // with pairs @RIGHT@WRONG@ of which one side is taken
+  const char* rule;       // what the message must say about the wrong one
+  float (*value)(int i);  // of y[i], where x[i] = i + 1
+  uint32_t length = 128;  // of x and y
+  Dim3 grid = {2}, block = {64};
+  uint32_t shared_bytes = 0;
+  uint64_t workspace_bytes = 0;
+};
+
+constexpr int kSeeds = 5;
+
+float x(int i) { return i + 1; }
+float same(int i) { return x(i); }
+float reversed_in_block(int i) { return x(i / 64 * 64 + 63 - i % 64); }
+float neighbour(int i) { return x(i ^ 1); }
+float sum_of_warp(int i) {
+  float sum = 0;
+  for (int j = 0; j < 32; ++j) sum += x(i / 32 * 32 + j);
+  return sum;
+}
+
+const Case kCases[] = {
+    {"a removed barrier", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @__syncthreads();@@
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "read of shared array `tile`", reversed_in_block},
+    {"a missing barrier before shared memory is used again", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  float value = 0;
+  for (int round = 0; round < 2; ++round) {
+    tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+    __syncthreads();
+    value = tile[63 - threadIdx.x];
+    @__syncthreads();@@
+  }
+  y[blockIdx.x * 64 + threadIdx.x] = value;
+})",
+     "race: ", reversed_in_block},
+    {"a shifted index", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = x[@i@i + 1@] @@- 1@;
+})",
+     "out-of-bounds read of 4 bytes at input 0 `x` (512 bytes) at offset 512", same},
+    {"an index before the beginning", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = x[@i@i - 1@] @@+ 1@;
+})",
+     "out-of-bounds read of 4 bytes at input 0 `x` (512 bytes) at offset -4", same},
+    {"a missing tail guard", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  @if (i < 100)@if (i < 101)@ y[i] = i < 100 ? x[i] : 0.0f;
+})",
+     "out-of-bounds write of 4 bytes at output 0 `y` (400 bytes) at offset 400", same, 100},
+    {"a vector over the end", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = 4 * (blockIdx.x * 64 + threadIdx.x);
+  if (i < 101@ - 3@@) {
+    store_vector<float, 4>(y + i, load_vector<float, 4>(x + i));
+  } @else if (i == 100) y[100] = x[100];@@
+})",
+     "out-of-bounds read of 16 bytes at input 0 `x` (404 bytes) at offset 400", same, 101},
+    {"an uninitialised read of shared memory", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  if (threadIdx.x != 17 @|| true@@) tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "uninitialised read of shared array `tile` (256 bytes) at offset 68", reversed_in_block},
+    {"shared memory of the block before",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  float* tile = dynamic_shared<float>();
+  if (blockIdx.x == 0 @|| true@@) tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "uninitialised read of dynamic shared memory",
+     reversed_in_block,
+     128,
+     {2},
+     {64},
+     256},
+    {"two threads write one element", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = x[i];
+  @if (i == 64)@if (i == 64 || i == 32)@ y[64] = x[64];
+})",
+     "race: write to output 0 `y` (512 bytes) at offset 256", same},
+    {"two threads of a block write one element", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i @@/ 2 * 2@] = x[i @@/ 2 * 2@];
+})",
+     "race: write to output 0 `y`", same},
+    {"a divergent barrier", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  if (@true@threadIdx.x < 32@) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+})",
+     "divergent barrier", same},
+    {"threads that end before a barrier", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  if (threadIdx.x > 63 @@- 4@) return;
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+})",
+     "deadlock: thread (0,0,0) and others wait in __syncthreads, line 4 `__syncthreads();`; 4 of 64 threads "
+     "have ended",
+     same},
+    {"a write over the end of a shared array", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  __shared__ float other[64];
+  float* p = tile;
+  p[threadIdx.x @@+ 1@] = x[blockIdx.x * 64 + threadIdx.x];
+  other[threadIdx.x] = 0;
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x] + other[threadIdx.x];
+})",
+     "out-of-bounds write of 4 bytes at shared array `tile` (256 bytes) at offset 256", reversed_in_block},
+    {"an index over the end of a row", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[2][64];
+  tile[0][threadIdx.x @@+ 1@] = x[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[0][63 - threadIdx.x];
+})",
+     "index out of the bounds of an array", reversed_in_block},
+    {"a write over the end of dynamic shared memory",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  float* tile = dynamic_shared<float>();
+  tile[threadIdx.x @@+ 1@] = x[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "out-of-bounds write of 4 bytes at dynamic shared memory (256 bytes) at offset 256",
+     reversed_in_block,
+     128,
+     {2},
+     {64},
+     256},
+    {"an index over the end of registers", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  float values[4];
+  int i = blockIdx.x * 64 + threadIdx.x;
+  for (int j = 0; j < 4; ++j) values[j] = x[i];
+  y[i] = values[i @% 4@% 5@];
+})",
+     "index out of the bounds of an array", same},
+    {"a misaligned vector load",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = 4 * threadIdx.x;
+  if (i @@+ 2@ >= 128) return;
+  Vector<float, 4> v = load_vector<float, 4>(x + i @@+ 2@);
+  for (int j = 0; j < 4; ++j) y[i + j @@+ 2@] = v[j];
+})",
+     "misaligned read of 16 bytes at input 0 `x`",
+     same,
+     128,
+     {1}},
+    {"a misaligned vector store",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = 4 * threadIdx.x;
+  Vector<float, 4> v;
+  for (int j = 0; j < 4; ++j) v[j] = x[i + j];
+  store_vector_streaming<float, 4>(y + i @@+ 1@, v);
+})",
+     "misaligned write of 16 bytes at output 0 `y`",
+     same,
+     128,
+     {1},
+     {32}},
+    {"a mismatched shuffle mask", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = shuffle_xor(x[i], 1, @0xffffffffu@i % 32 < 16 ? 0x0000ffffu : 0xffffffffu@);
+})",
+     "lanes of a warp disagree", neighbour},
+    {"a mask without the lane itself", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = shuffle_xor(x[i], 1, @0xffffffffu@0x0000ffffu@);
+})",
+     "leaves the lane itself out", neighbour},
+    {"a shuffle that half a warp misses", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  float value = x[i ^ 1];
+  if (@true@lane_index() < 16@) value = shuffle_xor(x[i], 1);
+  y[i] = value;
+})",
+     "deadlock", neighbour},
+    {"a shuffle from a lane outside of the mask", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  unsigned mask = lane_index() < 16 ? 0x0000ffffu : 0xffff0000u;
+  y[i] = shuffle_xor(x[i], @1@17@, mask);
+})",
+     "which does not take part", neighbour},
+    {"different collectives in one warp", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  float value = x[i ^ 1];
+  if (@true@lane_index() < 16@) value = shuffle_xor(x[i], 1); else __syncwarp();
+  y[i] = value;
+})",
+     "lanes of a warp disagree", neighbour},
+    {"a missing __syncwarp", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @__syncwarp();@@
+  y[blockIdx.x * 64 + threadIdx.x] = tile[threadIdx.x ^ 1];
+})",
+     "read of shared array `tile`", neighbour},
+    {"a shuffle in place of __syncwarp", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @__syncwarp();@warp_any(true);@
+  y[blockIdx.x * 64 + threadIdx.x] = tile[threadIdx.x ^ 1];
+})",
+     "race: read of shared array `tile`", neighbour},
+    {"__syncwarp in place of a barrier", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @__syncthreads()@__syncwarp()@;
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "read of shared array `tile`", reversed_in_block},
+    {"a warp's scratch that is written again while others read it", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float total[2];
+  float value = 0;
+  for (int round = 0; round < 2; ++round) {
+    float sum = warp_reduce_sum(x[blockIdx.x * 64 + threadIdx.x]);
+    if (lane_index() == 0) total[threadIdx.x / 32] = sum;
+    __syncwarp();
+    value = total[threadIdx.x / 32];
+    @__syncwarp();@@
+  }
+  y[blockIdx.x * 64 + threadIdx.x] = value;
+})",
+     "race: write to shared array `total`", sum_of_warp},
+    {"an asynchronous copy without its wait", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  cp_async<4>(tile + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  cp_async_commit();
+  @cp_async_wait<0>()@@;
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "still under way", reversed_in_block},
+    {"an asynchronous copy without its commit", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  cp_async<4>(tile + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  @cp_async_commit()@@;
+  cp_async_wait<0>();
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "still under way", reversed_in_block},
+    {"a wait for too few groups", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[2][64];
+  cp_async<4>(tile[0] + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  cp_async_commit();
+  cp_async<4>(tile[1] + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  cp_async_commit();
+  cp_async_wait<@1@2@>();
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[0][63 - threadIdx.x];
+  cp_async_wait<0>();
+})",
+     "still under way", reversed_in_block},
+    {"an asynchronous copy without a barrier", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  cp_async<4>(tile + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  cp_async_commit();
+  cp_async_wait<0>();
+  @__syncthreads();@@
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+})",
+     "read of shared array `tile`", reversed_in_block},
+    {"an asynchronous copy that nobody waits for", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  cp_async<4>(tile + threadIdx.x, x + blockIdx.x * 64 + threadIdx.x);
+  cp_async_commit();
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @cp_async_wait<0>();@@
+})",
+     "did not wait for", same},
+    {"an asynchronous copy over the end of its source", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float tile[64];
+  int i = blockIdx.x * 64 + threadIdx.x;
+  cp_async<4>(tile + threadIdx.x, x + i, i < 100@@ + 1@ ? 4 : 0);
+  cp_async_commit();
+  cp_async_wait<0>();
+  if (i < 100) y[i] = tile[threadIdx.x];
+})",
+     "out-of-bounds read of 4 bytes at input 0 `x` (400 bytes) at offset 400", same, 100},
+    {"a misaligned asynchronous copy", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) float tile[128];
+  if (threadIdx.x < 16) cp_async<16>(tile + 4 * threadIdx.x @@+ 2@, x + blockIdx.x * 64 + 4 * threadIdx.x);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x @@+ 2@];
+})",
+     "misaligned cp_async to shared array `tile`", reversed_in_block},
+    {"an output left unwritten", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (i != 77 @|| true@@) y[i] = x[i];
+})",
+     "output 0 `y` [77]: never written", same},
+    {"a write to an input", R"(
+extern "C" __global__ void kernel(float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  @@x[i] = 7;@
+  y[i] = x[i];
+})",
+     "write of 4 bytes to read-only input 0 `x`", same},
+    {"a workspace that is not what it was",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y, float* workspace) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  @workspace[i] = x[i]@@;
+  y[i] = x[i] + 0 * workspace[i];
+})",
+     "uninitialised read of the workspace (512 bytes)",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     512},
+    {"blocks that speak through the workspace",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y, float* workspace) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  workspace[i] = x[i];
+  __syncthreads();
+  y[i] = workspace[@i ^ 1@i ^ 65@] @@+ 64 * (i < 64 ? -1 : 1)@;
+})",
+     "read of the workspace",
+     neighbour,
+     128,
+     {2},
+     {64},
+     0,
+     512},
+    {"a block that overwrites what another read",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y, float* workspace) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (threadIdx.x == 0) workspace[blockIdx.x] = 0;
+  y[i] = x[i];
+  @@if (threadIdx.x == 1) workspace[1 - blockIdx.x] = 0;@
+})",
+     "race: write to the workspace",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     512},
+    {"a barrier that does not reach other blocks",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y, float* workspace) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  workspace[i] = x[i];
+  __syncthreads();
+  __syncthreads();
+  if (threadIdx.x == 3) workspace[@blockIdx.x * 64@0@] = 5;
+  y[i] = x[i];
+})",
+     "race: write to the workspace",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     512},
+    {"a signed overflow", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  int big = 2147483647 - 127;
+  y[i] = x[i] + 0.0f * float(@wrap_add(big, i)@big + i + 1@);
+})",
+     "signed integer overflow in an addition", same},
+    {"a bool made of other bits",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y, bool* workspace) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  reinterpret_cast<unsigned char*>(workspace)[i] = @1@2@;
+  y[i] = workspace[i] ? x[i] : 0;
+})",
+     "a bool that is neither 0 nor 1",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     512},
+    {"ldmatrix from a misaligned row",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) f16 tile[128];
+  for (int j = lane_index(); j < 128; j += 32) tile[j] = from_float<f16>(1);
+  __syncwarp();
+  unsigned r[1];
+  ldmatrix<1>(r, tile + lane_index() % 8 * 8 @@+ 4@);
+  y[lane_index()] = x[lane_index()] + 0 * r[0];
+})",
+     "ldmatrix: misaligned row",
+     same,
+     32,
+     {1},
+     {32}},
+    {"ldmatrix without a barrier",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) f16 tile[128];
+  for (int j = lane_index(); j < 128; j += 32) tile[j] = from_float<f16>(1);
+  @__syncwarp();@@
+  unsigned r[1];
+  ldmatrix<1>(r, tile + lane_index() % 8 * 8);
+  y[lane_index()] = x[lane_index()] + 0 * r[0];
+})",
+     "ldmatrix, row of lane",
+     same,
+     32,
+     {1},
+     {32}},
+    {"ldmatrix from global memory",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ __align__(16) float tile[32];
+  tile[lane_index()] = 1;
+  __syncwarp();
+  unsigned r[1];
+  ldmatrix<1>(r, @tile@x@ + lane_index() % 8 * 4);
+  y[lane_index()] = x[lane_index()] + 0 * r[0];
+})",
+     "which is not shared memory",
+     same,
+     32,
+     {1},
+     {32}},
+};
+constexpr size_t kCaseCount = std::size(kCases);
+
+// The text with one side of every pair.
+std::string choose(std::string_view text, bool wrong) {
+  std::string out;
+  for (int part = 0; !text.empty(); part = (part + 1) % 3) {
+    const size_t end = std::min(text.find('@'), text.size());
+    if (part == 0 || part == (wrong ? 2 : 1)) out += text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::vector<Program> programs;  // right, wrong, right, ...
+
+int compile_all(void**) {
+  std::vector<ProgramSource> sources;
+  for (const Case& test : kCases) {
+    for (bool wrong : {false, true}) sources.push_back({choose(test.text, wrong), {"kernel"}});
+  }
+  auto compiled = compile_programs(sources);
+  assert_ok(compiled);
+  programs = std::move(*compiled);
+  return 0;
+}
+
+void is_caught(void** state) {
+  const Case& test = *static_cast<const Case*>(*state);
+  const size_t index = &test - kCases;
+  std::vector<float> input(test.length);
+  for (uint32_t i = 0; i < test.length; ++i) input[i] = x(i);
+  Plan plan =
+      make_plan({make_tensor("x", DType::f32, test.length)}, {make_tensor("y", DType::f32, test.length)},
+                test.grid, test.block, test.shared_bytes, test.workspace_bytes);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    auto right = run_plan(programs[2 * index], plan, {to_bytes(input)}, seed);
+    assert_ok(right);
+    std::vector<float> output = from_bytes<float>(right->front());
+    for (uint32_t i = 0; i < test.length; ++i) assert_true(output[i] == test.value(i));
+    auto wrong = run_plan(programs[2 * index + 1], plan, {to_bytes(input)}, seed);
+    assert_error(wrong, ErrorCode::INTERNAL, test.rule);
+  }
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  std::vector<CMUnitTest> tests;
+  for (const auto& test : quern::kCases) {
+    tests.push_back({test.name, quern::is_caught, nullptr, nullptr, const_cast<quern::Case*>(&test)});
+  }
+  return _cmocka_run_group_tests("emulator faults", tests.data(), tests.size(), quern::compile_all, nullptr);
+}

@@ -1,0 +1,209 @@
+// The host versions of CUDA's functions and of the prelude functions that hold PTX
+// (core/codegen/device/*.cuh, where they are described). The text of this file stands between
+// prelude_types_text() and prelude_composed_text() in every program that the emulator compiles; the library
+// itself does not include it.
+
+extern "C" {
+float sqrtf(float);
+float expf(float);
+float exp2f(float);
+float expm1f(float);
+float logf(float);
+float log2f(float);
+float log1pf(float);
+float tanhf(float);
+float erff(float);
+float erfcf(float);
+float powf(float, float);
+float sinf(float);
+float cosf(float);
+float fabsf(float);
+float floorf(float);
+float ceilf(float);
+float truncf(float);
+float rintf(float);
+float fmodf(float, float);
+float fminf(float, float);
+float fmaxf(float, float);
+float fmaf(float, float, float);
+float copysignf(float, float);
+}
+__device__ __forceinline__ float rsqrtf(float a) { return 1.0f / sqrtf(a); }
+__device__ __forceinline__ float __expf(float a) { return expf(a); }
+__device__ __forceinline__ float __logf(float a) { return logf(a); }
+__device__ __forceinline__ float __log2f(float a) { return log2f(a); }
+__device__ __forceinline__ float __fdividef(float a, float b) { return a / b; }
+__device__ __forceinline__ float __fadd_rn(float a, float b) { return a + b; }
+__device__ __forceinline__ float __fsub_rn(float a, float b) { return a - b; }
+__device__ __forceinline__ float __fmul_rn(float a, float b) { return a * b; }
+__device__ __forceinline__ float __fdiv_rn(float a, float b) { return a / b; }
+__device__ __forceinline__ float __frcp_rn(float a) { return 1.0f / a; }
+__device__ __forceinline__ float __fsqrt_rn(float a) { return sqrtf(a); }
+__device__ __forceinline__ float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ bool isnan(float a) { return a != a; }
+__device__ __forceinline__ bool isinf(float a) { return __builtin_isinf(a); }
+__device__ __forceinline__ int min(int a, int b) { return b < a ? b : a; }
+__device__ __forceinline__ int max(int a, int b) { return a < b ? b : a; }
+__device__ __forceinline__ unsigned min(unsigned a, unsigned b) { return b < a ? b : a; }
+__device__ __forceinline__ unsigned max(unsigned a, unsigned b) { return a < b ? b : a; }
+__device__ __forceinline__ long long min(long long a, long long b) { return b < a ? b : a; }
+__device__ __forceinline__ long long max(long long a, long long b) { return a < b ? b : a; }
+__device__ __forceinline__ unsigned __float_as_uint(float a) { return bit_cast<unsigned>(a); }
+__device__ __forceinline__ int __float_as_int(float a) { return bit_cast<int>(a); }
+__device__ __forceinline__ float __uint_as_float(unsigned a) { return bit_cast<float>(a); }
+__device__ __forceinline__ float __int_as_float(int a) { return bit_cast<float>(a); }
+__device__ __forceinline__ float __int2float_rn(int a) { return float(a); }
+__device__ __forceinline__ int __float2int_rz(float a) {
+  if (a != a) return 0;
+  if (a >= 2147483648.0f) return 2147483647;
+  if (a < -2147483648.0f) return -2147483647 - 1;
+  return int(a);
+}
+template <class T>
+__device__ __forceinline__ T __ldg(const T* p) {
+  return *p;
+}
+
+__device__ __forceinline__ void __syncthreads() { quern::emulated::barrier(); }
+__device__ __forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) {
+  quern::emulated::collective(quern::emulated::Collective::sync_warp, mask, nullptr);
+}
+
+// convert.cuh
+__device__ __forceinline__ float to_float(f16 value) { return quern::emulated::f16_to_float(value.bits); }
+__device__ __forceinline__ float to_float(bf16 value) { return __uint_as_float(unsigned(value.bits) << 16); }
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(int value) { return __int2float_rn(value); }
+__device__ __forceinline__ float to_float(bool value) { return value ? 1.0f : 0.0f; }
+
+template <class T>
+__device__ __forceinline__ T from_float(float value);
+template <>
+__forceinline__ f16 from_float<f16>(float value) {
+  return f16{quern::emulated::f16_from_float(value)};
+}
+template <>
+__forceinline__ bf16 from_float<bf16>(float value) {
+  return bf16{quern::emulated::bf16_from_float(value)};
+}
+template <>
+__forceinline__ float from_float<float>(float value) {
+  return value;
+}
+template <>
+__forceinline__ int from_float<int>(float value) {
+  return __float2int_rz(value);
+}
+template <>
+__forceinline__ bool from_float<bool>(float value) {
+  return value != 0.0f;
+}
+template <class T>
+__device__ __forceinline__ unsigned pack(float low, float high) {
+  return unsigned(from_float<T>(low).bits) | unsigned(from_float<T>(high).bits) << 16;
+}
+// Adding half of the last kept place rounds the magnitude to nearest, ties away; infinities and NaN pass.
+__device__ __forceinline__ unsigned to_tf32(float value) {
+  unsigned bits = __float_as_uint(value);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
+  return (bits + 0x1000u) & 0xffffe000u;
+}
+__device__ __forceinline__ float max_nan(float a, float b) {
+  if (a != a || b != b) return __builtin_nanf("");
+  if (a == b) return __builtin_signbit(a) ? b : a;
+  return a < b ? b : a;
+}
+__device__ __forceinline__ float min_nan(float a, float b) {
+  if (a != a || b != b) return __builtin_nanf("");
+  if (a == b) return __builtin_signbit(a) ? a : b;
+  return b < a ? b : a;
+}
+
+// memory.cuh
+template <class T, int kCount>
+__device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
+  return *static_cast<const Vector<T, kCount>*>(p);
+}
+template <class T, int kCount>
+__device__ __forceinline__ void store_vector_streaming(void* p, const Vector<T, kCount>& value) {
+  *static_cast<Vector<T, kCount>*>(p) = value;
+}
+template <class T>
+__device__ __forceinline__ T* dynamic_shared() {
+  return static_cast<T*>(quern::emulated::dynamic_shared());
+}
+
+// warp.cuh
+constexpr unsigned kFullWarp = 0xffffffffu;
+__device__ __forceinline__ int lane_index() { return quern::emulated::lane(); }
+
+template <class T>
+__device__ __forceinline__ T exchange(quern::emulated::Collective kind, T value, int lane, unsigned mask) {
+  quern::emulated::ShuffleOperands operands{bit_cast<unsigned>(value), lane, 0};
+  quern::emulated::collective(kind, mask, &operands);
+  return bit_cast<T>(operands.result);
+}
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int lane_mask, unsigned mask = kFullWarp) {
+  return exchange(quern::emulated::Collective::shuffle_xor, value, lane_mask, mask);
+}
+template <class T>
+__device__ __forceinline__ T shuffle_down(T value, int delta, unsigned mask = kFullWarp) {
+  return exchange(quern::emulated::Collective::shuffle_down, value, delta, mask);
+}
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int source, unsigned mask = kFullWarp) {
+  return exchange(quern::emulated::Collective::shuffle, value, source, mask);
+}
+__device__ __forceinline__ unsigned warp_ballot(bool predicate, unsigned mask = kFullWarp) {
+  return exchange(quern::emulated::Collective::ballot, unsigned(predicate), 0, mask);
+}
+__device__ __forceinline__ bool warp_any(bool predicate, unsigned mask = kFullWarp) {
+  return warp_ballot(predicate, mask) != 0;
+}
+__device__ __forceinline__ bool warp_all(bool predicate, unsigned mask = kFullWarp) {
+  return warp_ballot(!predicate, mask) == 0;
+}
+
+// mma.cuh
+template <class T>
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]);
+template <>
+__forceinline__ void mma_m16n8k16<f16>(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  quern::emulated::MmaOperands operands{d, a, b};
+  quern::emulated::collective(quern::emulated::Collective::mma_f16, kFullWarp, &operands);
+}
+template <>
+__forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  quern::emulated::MmaOperands operands{d, a, b};
+  quern::emulated::collective(quern::emulated::Collective::mma_bf16, kFullWarp, &operands);
+}
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4],
+                                                 const unsigned (&b)[2]) {
+  quern::emulated::MmaOperands operands{d, a, b};
+  quern::emulated::collective(quern::emulated::Collective::mma_tf32, kFullWarp, &operands);
+}
+template <int kCount>
+__device__ __forceinline__ void ldmatrix(unsigned (&r)[kCount], const void* row) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4, "ldmatrix loads 1, 2 or 4 matrices");
+  quern::emulated::LdmatrixOperands operands{r, row, kCount};
+  quern::emulated::collective(quern::emulated::Collective::ldmatrix, kFullWarp, &operands);
+}
+template <int kCount>
+__device__ __forceinline__ void ldmatrix_trans(unsigned (&r)[kCount], const void* row) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4, "ldmatrix loads 1, 2 or 4 matrices");
+  quern::emulated::LdmatrixOperands operands{r, row, kCount};
+  quern::emulated::collective(quern::emulated::Collective::ldmatrix_trans, kFullWarp, &operands);
+}
+
+// async_copy.cuh
+template <int kBytes>
+__device__ __forceinline__ void cp_async(void* shared, const void* global, int source_bytes = kBytes) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "cp.async copies 4, 8 or 16 bytes");
+  quern::emulated::cp_async(shared, global, kBytes, source_bytes);
+}
+__device__ __forceinline__ void cp_async_commit() { quern::emulated::cp_async_commit(); }
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait() {
+  quern::emulated::cp_async_wait(kPending);
+}

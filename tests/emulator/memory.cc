@@ -1,0 +1,164 @@
+#include "tests/emulator/memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace quern {
+
+namespace {
+
+constexpr int kPoison = 0xcd;
+
+std::string bytes(size_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
+
+}  // namespace
+
+void Memory::add(Region::Kind kind, std::string name, uintptr_t begin, size_t size) {
+  auto region = std::make_unique<Region>(Region{kind, std::move(name), begin, size, {}});
+  if (region->is_writable()) region->cells.resize(size);
+  auto place =
+      std::find_if(regions_.begin(), regions_.end(), [&](auto& other) { return other->begin >= begin; });
+  regions_.insert(place, std::move(region));
+}
+
+void Memory::remove_shared() {
+  last_ = nullptr;
+  std::erase_if(regions_, [](auto& region) { return region->is_shared(); });
+}
+
+void Memory::poison_shared() {
+  for (auto& region : regions_) {
+    if (!region->is_shared()) continue;
+    std::fill(region->cells.begin(), region->cells.end(), Cell{});
+    memset(reinterpret_cast<void*>(region->begin), kPoison, region->size);
+  }
+}
+
+Region* Memory::find(uintptr_t address) {
+  if (last_ && last_->holds(address)) return last_;
+  auto after = std::upper_bound(regions_.begin(), regions_.end(), address,
+                                [](uintptr_t a, const auto& region) { return a < region->begin; });
+  if (after == regions_.begin() || !(*std::prev(after))->holds(address)) return nullptr;
+  return last_ = std::prev(after)->get();
+}
+
+Region* Memory::find_for(const char* action, uintptr_t address, size_t size) {
+  Region* region = find(address);
+  if (region && size <= region->begin + region->size - address) return region;
+  violate("out-of-bounds " + std::string(action) + " of " + bytes(size) + " at " + locate(address));
+  return nullptr;
+}
+
+bool Memory::read(uintptr_t address, size_t size, int thread) {
+  Region* region = find_for("read", address, size);
+  if (!region) return false;
+  if (!region->is_writable()) return true;
+  Cell* cells = &region->cells[address - region->begin];
+  for (size_t i = 0; i < size; ++i) {
+    const Stamp& write = cells[i].write;
+    if (write.pending)
+      return violate("read of " + locate(address + i) + ", into which an asynchronous copy of " +
+                     clock_.describe(write) + " is still under way");
+    if (write.epoch == 0) return violate("uninitialised read of " + locate(address + i));
+    if (!clock_.is_before(write, thread))
+      return violate("race: read of " + locate(address + i) + ", which " + clock_.describe(write) +
+                     " wrote with no synchronisation between");
+    clock_.add_reader(cells[i].read, thread);
+  }
+  return true;
+}
+
+bool Memory::read_shared(uintptr_t address, size_t size, int thread) {
+  Region* region = find_for("read", address, size);
+  if (!region) return false;
+  if (!region->is_shared()) return violate("read of " + locate(address) + ", which is not shared memory");
+  return read(address, size, thread);
+}
+
+bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thread) {
+  if (!region.is_writable()) return violate("write of " + bytes(size) + " to read-only " + locate(address));
+  const Cell* cells = &region.cells[address - region.begin];
+  for (size_t i = 0; i < size; ++i) {
+    const auto& [write, read] = cells[i];
+    if (write.pending)
+      return violate("write to " + locate(address + i) + ", into which an asynchronous copy of " +
+                     clock_.describe(write) + " is still under way");
+    if (write.epoch != 0 && !clock_.is_before(write, thread))
+      return violate("race: write to " + locate(address + i) + ", which " + clock_.describe(write) +
+                     " also wrote, with no synchronisation between");
+    if (read.epoch != 0 && !clock_.is_before(read, thread))
+      return violate("race: write to " + locate(address + i) + ", which " + clock_.describe(read) +
+                     " read, with no synchronisation between");
+  }
+  return true;
+}
+
+bool Memory::write(uintptr_t address, size_t size, int thread) {
+  Region* region = find_for("write", address, size);
+  if (!region || !judge_write(*region, address, size, thread)) return false;
+  std::fill_n(&region->cells[address - region->begin], size, Cell{clock_.now(thread), {}});
+  return true;
+}
+
+bool Memory::begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread) {
+  if (source_size > 0) {
+    Region* source = find_for("read", from, source_size);
+    if (!source || !read(from, source_size, thread)) return false;
+    if (source->is_shared())
+      return violate("asynchronous copy from " + locate(from) + ", which is not global memory");
+  }
+  Region* region = find_for("write", to, size);
+  if (!region || !judge_write(*region, to, size, thread)) return false;
+  if (!region->is_shared())
+    return violate("asynchronous copy to " + locate(to) + ", which is not shared memory");
+  Cell cell{clock_.now(thread), {}};
+  cell.write.pending = 1;
+  std::fill_n(&region->cells[to - region->begin], size, cell);
+  return true;
+}
+
+bool Memory::end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread) {
+  // The hardware may read the source until now.
+  if (source_size > 0 && !read(from, source_size, thread)) return false;
+  memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), source_size);
+  memset(reinterpret_cast<void*>(to + source_size), 0, size - source_size);
+  Region* region = find(to);
+  std::fill_n(&region->cells[to - region->begin], size, Cell{clock_.now(thread), {}});
+  return true;
+}
+
+size_t Memory::find_unwritten(uintptr_t address, size_t size) const {
+  auto after = std::upper_bound(regions_.begin(), regions_.end(), address,
+                                [](uintptr_t a, const auto& region) { return a < region->begin; });
+  if (size == 0) return 0;
+  check(after != regions_.begin(), "find_unwritten looks at a region");
+  const Region& region = **std::prev(after);
+  auto begin = region.cells.begin() + (address - region.begin);
+  return std::find_if(begin, begin + size, [](const Cell& cell) { return cell.write.epoch == 0; }) - begin;
+}
+
+std::string Memory::locate(uintptr_t address) const {
+  const Region* nearest = nullptr;
+  intptr_t nearest_distance = 0;
+  for (const auto& region : regions_) {
+    if (region->kind == Region::Kind::constants) continue;
+    intptr_t distance = address < region->begin
+                            ? static_cast<intptr_t>(region->begin - address)
+                            : static_cast<intptr_t>(address - region->begin - region->size + 1);
+    if (region->holds(address)) distance = 0;
+    if (!nearest || distance < nearest_distance) {
+      nearest = region.get();
+      nearest_distance = distance;
+    }
+  }
+  if (!nearest || nearest_distance > 1 << 20) return "an address in no buffer";
+  return nearest->name + " (" + bytes(nearest->size) + ") at offset " +
+         std::to_string(static_cast<intptr_t>(address - nearest->begin));
+}
+
+bool Memory::violate(std::string text) {
+  violation_ = std::move(text);
+  return false;
+}
+
+}  // namespace quern

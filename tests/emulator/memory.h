@@ -1,0 +1,70 @@
+// The memory that a kernel may use, and what is known about each of its bytes: whether it was written, by
+// whom, and who has read it since. Every access is judged here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/emulator/clock.h"
+
+namespace quern {
+
+// What is known about one byte.
+struct Cell {
+  Stamp write, read;
+};
+
+struct Region {
+  enum class Kind { input, output, workspace, shared_array, dynamic_shared, constants };
+  Kind kind;
+  std::string name;  // as messages call it
+  uintptr_t begin;
+  size_t size;
+  std::vector<Cell> cells;  // one a byte; none where nothing may be written
+
+  bool holds(uintptr_t address) const { return address - begin < size; }
+  bool is_shared() const { return kind == Kind::shared_array || kind == Kind::dynamic_shared; }
+  bool is_writable() const { return kind != Kind::input && kind != Kind::constants; }
+};
+
+class Memory {
+ public:
+  explicit Memory(Clock& clock) : clock_(clock) {}
+
+  void add(Region::Kind kind, std::string name, uintptr_t begin, size_t size);
+  // Removes the shared regions (a new launch has its own).
+  void remove_shared();
+  // Forgets what is known about shared memory and overwrites it: another block begins.
+  void poison_shared();
+
+  // False if the access breaks a rule: violation() says which. `thread` is the number in the block.
+  bool read(uintptr_t address, size_t size, int thread);
+  bool write(uintptr_t address, size_t size, int thread);
+  // A read by an instruction that reaches shared memory only.
+  bool read_shared(uintptr_t address, size_t size, int thread);
+  // An asynchronous copy into shared memory: from its begin to its end nobody may touch the bytes.
+  bool begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
+  bool end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
+  const std::string& violation() const { return violation_; }
+  // "output 0 `y` (64 bytes) at offset 12", or the nearest buffer for an address outside of all.
+  std::string locate(uintptr_t address) const;
+
+  // The first of `size` bytes that was never written, or `size`.
+  size_t find_unwritten(uintptr_t address, size_t size) const;
+
+ private:
+  Region* find(uintptr_t address);
+  Region* find_for(const char* action, uintptr_t address, size_t size);
+  bool judge_write(Region& region, uintptr_t address, size_t size, int thread);
+
+  bool violate(std::string text);
+
+  Clock& clock_;
+  std::vector<std::unique_ptr<Region>> regions_;  // by address
+  Region* last_ = nullptr;
+  std::string violation_;
+};
+
+}  // namespace quern

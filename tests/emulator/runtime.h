@@ -1,0 +1,71 @@
+// What a program compiled for the emulator and the emulator tell each other. The emulator includes this file;
+// its text also stands at the head of every compiled program, so it needs nothing and knows no library types.
+#pragma once
+
+namespace quern::emulated {
+
+struct Index {
+  unsigned x, y, z;
+};
+
+struct Position {
+  Index thread, block, block_size, grid_size;
+  int lane;
+};
+
+// What the lanes of a warp do together.
+enum class Collective {
+  sync_warp,
+  shuffle_xor,
+  shuffle_down,
+  shuffle,
+  ballot,
+  mma_f16,
+  mma_bf16,
+  mma_tf32,
+  ldmatrix,
+  ldmatrix_trans,
+};
+
+// The operands of one lane; results are written through the same pointer before the lane goes on.
+struct ShuffleOperands {
+  unsigned value;  // bits; of a ballot, 0 or 1
+  int lane;        // lane mask, delta or source
+  unsigned result;
+};
+struct MmaOperands {
+  float* d;
+  const unsigned* a;
+  const unsigned* b;
+};
+struct LdmatrixOperands {
+  unsigned* registers;
+  const void* row;
+  int count;
+};
+
+// `site` is the address after the instruction that asked, for messages.
+struct Runtime {
+  const Position* (*position)();  // of the running thread
+  void (*read)(const void* address, unsigned long size, bool aligned, const void* site);
+  void (*write)(void* address, unsigned long size, bool aligned, const void* site);
+  void (*undefined)(const char* what, const void* site);
+  void (*barrier)(const void* site);
+  void (*collective)(Collective kind, unsigned mask, void* operands, const void* site);
+  void* (*dynamic_shared)();
+  void (*cp_async)(void* shared, const void* global, int bytes, int source_bytes, const void* site);
+  void (*cp_async_commit)();
+  void (*cp_async_wait)(int pending, const void* site);
+  float (*f16_to_float)(unsigned short bits);
+  unsigned short (*f16_from_float)(float value);
+  unsigned short (*bf16_from_float)(float value);
+};
+
+// One kernel of a compiled program. Arguments are 64-bit words: pointers and integers alike.
+struct Kernel {
+  const char* name;
+  int argument_count;
+  void (*call)(const unsigned long long* arguments);
+};
+
+}  // namespace quern::emulated
