@@ -1,0 +1,109 @@
+// muGraphs: what one or more kernels do, at kernel and block level, and where each part of a tensor goes.
+//
+// A muGraph is a list of kernels over tensors in global memory. A kernel is either one operator over whole
+// tensors (left to a library or to the baseline), or a block graph: what every block of a grid does with
+// tiles, in a loop. The terms are those of Mirage (OSDI'25, arXiv 2405.05751, section 2): a load says along
+// which dimension each grid axis cuts its tensor (imap) and along which the loop does (fmap), a store says
+// where each grid axis puts its tile (omap).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace quern {
+
+// Axes along which work is spread: the grid, the blocks of a cluster (which can read each other's shared
+// memory), the loop.
+enum class Axis : uint8_t { x, y, z, cluster };
+inline constexpr int kGridAxes = 4;
+// For each axis, the dimension of the tensor that it cuts, or -1: every block sees all of it. A dimension cut
+// by several axes is cut by the first one first.
+using AxisMap = std::array<int, kGridAxes>;
+inline constexpr AxisMap kReplicated = {-1, -1, -1, -1};
+
+// How an accumulator puts the values of the loop's turns (or of the cluster's blocks) together.
+enum class Combine : uint8_t {
+  sum,
+  max,
+  // Sum of values that were computed relative to a shift which changes from turn to turn: what is there is
+  // multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same kernel
+  // (online softmax).
+  rescaled_sum,
+  // Turns lie one after the other along dimension `dim` of the result.
+  concat,
+};
+
+using BlockValue = int32_t;  // the index of the block operator that makes the value
+
+// An operator of a block graph. A value is *in the loop* when it depends on a load that the loop cuts, and
+// not only through an accumulator; it then has one tile per turn. What does not is computed once, before the
+// loop or after it.
+struct BlockOp {
+  enum class Kind : uint8_t {
+    load,            // a tile of global tensor `tensor`
+    compute,         // `code` over tiles
+    accumulate,      // over the turns of the loop
+    reduce_cluster,  // over the blocks of a cluster; every block gets the result
+    store,           // a tile to global tensor `tensor`
+  };
+  Kind kind = Kind::load;
+  std::vector<BlockValue>
+      operands;  // accumulate and reduce_cluster with rescaled_sum: the value, then its `max` accumulator
+  // load, store
+  int32_t tensor = -1;
+  AxisMap map = kReplicated;  // imap or omap
+  int loop_dim = -1;          // load: the dimension the loop cuts (fmap), -1 = none
+  // compute: any primitive or composite operator; constants are operators without operands, with `number`
+  OpCode code = OpCode::constant;
+  Attrs attrs;
+  double number = 0;
+  // accumulate, reduce_cluster
+  Combine combine = Combine::sum;
+  int dim = -1;  // concat
+  TensorType
+      type;  // of the tile of a block that is not at a ragged edge; dtype f32 inside (nothing is rounded)
+  std::string name;
+};
+
+// A reader of a `max` accumulator that is itself in the loop sees the running maximum, this turn included;
+// others see the final one.
+
+// One kernel: an operator over whole tensors, or a block graph.
+struct MuKernel {
+  bool custom = false;
+  // not custom
+  OpCode code = OpCode::constant;
+  Attrs attrs;
+  std::vector<int32_t> operands;  // tensors
+  int32_t result = -1;            // tensor
+  // custom
+  std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
+  int64_t turns = 1;                                   // of the loop
+  int threads = 128;
+  std::vector<BlockOp> ops;  // operands before users
+};
+
+struct MuTensor {
+  std::string name;
+  TensorType type;
+};
+
+// Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the
+// last ones shorter or empty.
+struct MuGraph {
+  std::string name;
+  std::vector<MuTensor> tensors;
+  std::vector<int32_t> inputs, outputs;  // tensors, in the order of the graph it computes
+  std::vector<MuKernel> kernels;         // in launch order
+};
+
+// Fills in the types of all block values. INVALID_GRAPH naming kernel and operator when anything does not
+// hold: operands before users, maps within rank, one axis one dimension, no two blocks that store to the same
+// place, accumulators where the loop ends, no nonlinear use of a partial sum, every tensor written once
+// before it is read.
+Status validate(MuGraph& mugraph);
+
+}  // namespace quern
