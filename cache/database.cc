@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint64_t kSmallestMap = uint64_t{16} << 20;
 constexpr uint64_t kFullDisk = uint64_t{1} << 20;  // less free space than this explains a failed write
-constexpr int kWalkChunk = 128;        // records a transaction
-constexpr unsigned kMaxReaders = 256;  // threads that read at the same instant
+constexpr int kWalkChunk = 128;                    // records a transaction
+constexpr unsigned kMaxReaders = 256;              // threads that read at the same instant
 
 MDB_val val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
 std::string_view view(const MDB_val& value) {
