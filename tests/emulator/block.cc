@@ -141,9 +141,9 @@ void Block::resume(int thread) {
 void Block::suspend() { scheduler_ = jump_fcontext(scheduler_, nullptr).fctx; }
 
 void Block::fail(std::string violation, const void* site) {
-  status_ = Status(ErrorCode::INTERNAL,
-                   "kernel " + launch_.kernel + ", " + clock_.describe_block(block_number_) + ", " +
-                       clock_.describe_thread(current_) + describe_site(site) + ": " + violation);
+  status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(block_number_) + ", " +
+                                            clock_.describe_thread(current_) + describe_site(site) + ": " +
+                                            violation);
   // Nothing on the fiber's stack may own memory from here on: it is left as it is.
   violation = {};
   suspend();
@@ -275,8 +275,7 @@ void Block::fail_deadlock() {
       text += clock_.describe_thread(i) + " and others wait in " + describe_wait(thread) + "; ";
   }
   text += std::to_string(ended) + " of " + std::to_string(threads_.size()) + " threads have ended";
-  status_ = Status(ErrorCode::INTERNAL,
-                   "kernel " + launch_.kernel + ", " + clock_.describe_block(block_number_) + ": " + text);
+  status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(block_number_) + ": " + text);
 }
 
 std::string Block::describe_site(const void* site) const {

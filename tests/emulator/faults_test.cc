@@ -271,6 +271,18 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[blockIdx.x * 64 + threadIdx.x] = value;
 })",
      "race: write to shared array `total`", sum_of_warp},
+    {"a broadcast that is overwritten while others read it", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  __shared__ float shared;
+  for (int round = 0; round < 64; ++round) {
+    if (threadIdx.x == round) shared = x[blockIdx.x * 64 + round];
+    __syncthreads();
+    if (threadIdx.x == 63 - round) y[blockIdx.x * 64 + threadIdx.x] = shared;
+    float other = shared;
+    @__syncthreads();@if (other < 0) __syncthreads();@
+  }
+})",
+     "race: ", reversed_in_block},
     {"an asynchronous copy without its wait", R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   __shared__ float tile[64];

@@ -114,7 +114,8 @@ struct CountTo<0, kIndex...> {
 };
 
 template <class... Arguments, int... kIndex>
-QUERN_UNSEEN void call_with(void (*kernel)(Arguments...), const unsigned long long* words, Indices<kIndex...>) {
+QUERN_UNSEEN void call_with(void (*kernel)(Arguments...), const unsigned long long* words,
+                            Indices<kIndex...>) {
   static_assert(((sizeof(Arguments) == 8) && ...), "kernel parameters are pointers or 64-bit integers");
   kernel((Arguments)words[kIndex]...);
 }
