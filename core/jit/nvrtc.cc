@@ -1,19 +1,19 @@
 // NVRTC behind the Compiler interface. The prototypes are ours: building Quern needs no CUDA toolkit.
 //
-// What the options cost, measured with NVRTC 13.0 for sm_90a on one core of a 2-core x86 server (median of 15
-// compiles of a one-line kernel / of 5 compiles of a 120-line split-KV attention kernel without headers,
-// milliseconds):
+// What the options cost, measured with NVRTC 13.0 for sm_90a on one core of a 2-core x86 server, in
+// milliseconds: the median of 15 compiles of a one-line kernel / of 5 compiles of a 120-line split-KV
+// attention kernel.
 //   no options 21.1 / 208.6      --minimal 17.6 / 205.1         --std=c++14, 17, 20: no difference
 //   --no-cache 21.1 / 207.9      --split-compile=0 22.3 / 210.4  -default-device: no difference
 //   -lineinfo 20.9 / 211.8       --ptxas-options=-O1 21.0 / 192.3 (other code)
 //   --Ofast-compile=min 20.2 / 126.8, mid 20.0 / 85.1, max 18.6 / 86.9 (other code; NVRTC 12.4 has none)
 // So --minimal is free, and only --Ofast-compile buys much; it changes the code, hence it is a caller's
-// choice and not a default. The first compile in a process takes 32 to 84 ms for the one-line kernel, and
-// loading the library 14 (cached) to 228 ms (cold): a worker that is to answer fast compiles something when
-// it starts. PTX is never asked for.
-// --restrict must not be passed: the cubins of later compiles without it in the same process were seen to
-// change.
+// choice and not a default. Loading the library takes 14 ms (cold: 228) and the first compile in a process 32
+// ms (cold: 84) for the one-line kernel: a worker that is to answer fast compiles something when it starts.
+// PTX is never asked for. --restrict must not be passed: after it, the cubins of compiles without it in the
+// same process were seen to change.
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "core/base/hash.h"
@@ -32,6 +32,7 @@ constexpr int kNvrtcOutOfMemory = 1;
 using NvrtcProgram = void*;
 
 constexpr int kOldestMajor = 12, kOldestMinor = 4;
+constexpr char kOldestVersion[] = "12.4";
 constexpr size_t kMaxLogBytes = 16 * 1024;
 
 struct NvrtcApi {
@@ -90,6 +91,7 @@ class Nvrtc : public Compiler {
 
  private:
   Status load(const std::string& name);
+  Status identify();
   Status supports(const std::string& target) const;
   Status run(NvrtcProgram program, const CompileRequest& request, CompileOutput* output) const;
   std::string log_of(NvrtcProgram program) const;
@@ -120,20 +122,38 @@ Status Nvrtc::load(const std::string& name) {
     return Status(ErrorCode::NO_COMPILER, path_ + ": does not tell its version");
   version_ = std::to_string(major) + "." + std::to_string(minor);
   if (std::pair(major, minor) < std::pair(kOldestMajor, kOldestMinor))
-    return Status(ErrorCode::NO_COMPILER, path_ + ": version " + version_ + " is older than " +
-                                              std::to_string(kOldestMajor) + "." +
-                                              std::to_string(kOldestMinor));
+    return Status(ErrorCode::NO_COMPILER,
+                  path_ + ": version " + version_ + " is older than " + kOldestVersion);
   if (api_.arch_count(&count) == kNvrtcSuccess && count > 0) archs_.resize(static_cast<size_t>(count));
   if (archs_.empty() || api_.archs(archs_.data()) != kNvrtcSuccess)
     return Status(ErrorCode::NO_COMPILER, path_ + ": does not tell its architectures");
 
   options_ = {"--std=c++20", "--minimal", "-default-device"};
-  // Quern keeps its own cache: NVRTC's hidden one (12.4 has none and refuses the option) would only make
-  // times lie.
+  // Quern keeps its own cache; a hidden one (12.4 has none, and refuses the option) would only make times
+  // lie.
   if (major >= 13) options_.push_back("--no-cache");
-  const Result<Hash128> build = sample_file(path_);
-  if (!build) return build.status();
-  fingerprint_ = "nvrtc " + version_ + " build " + to_hex(*build).substr(0, 16);
+  return identify();
+}
+
+// Opens the companion library from the folder of the library itself: NVRTC opens it by name alone when it
+// first compiles, and might get another one, or none where the loader does not know the folder. Then sets the
+// fingerprint.
+Status Nvrtc::identify() {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files = {path_};
+  std::error_code ignored;
+  const fs::path companion = fs::path(path_).replace_filename("libnvrtc-builtins.so." + version_);
+  if (fs::exists(companion, ignored)) {
+    const Result<Library> opened = Library::open(companion);
+    if (!opened) return opened.status();
+    files.push_back(companion);
+  }
+  fingerprint_ = "nvrtc " + version_ + " build";
+  for (const std::string& file : files) {
+    const Result<Hash128> sample = sample_file(file);
+    if (!sample) return sample.status();
+    fingerprint_ += " " + to_hex(*sample).substr(0, 16);
+  }
   for (const std::string& option : options_) fingerprint_ += " " + option;
   return Status();
 }
@@ -206,11 +226,12 @@ Result<std::unique_ptr<Compiler>> open_nvrtc(const std::string& path) {
     tried += "\n  " + nvrtc.status().message();
   }
   for (const std::string& folder : places.empty) tried += "\n  " + folder + ": holds no libnvrtc.so.*";
-  return Status(ErrorCode::NO_COMPILER, "no usable NVRTC " + std::to_string(kOldestMajor) + "." +
-                                            std::to_string(kOldestMinor) +
-                                            " or later; install a CUDA toolkit, run `tools/dev setup`, or "
-                                            "set QUERN_NVRTC to a library. Tried:" +
-                                            tried);
+  return Status(
+      ErrorCode::NO_COMPILER,
+      std::string("no usable NVRTC ") + kOldestVersion +
+          " or later; install a CUDA toolkit, run `tools/dev setup`, or set QUERN_NVRTC to a library. "
+          "Tried:" +
+          tried);
 }
 
 }  // namespace quern
