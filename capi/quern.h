@@ -306,8 +306,7 @@ typedef struct quern_get_options {
   uint32_t priority;   /* 0 to 255: among waiting jobs of the daemon the higher goes first */
 } quern_get_options;
 
-/* The plan of a graph for a target such as "sm_90a"; NULL means the device of the current CUDA context, or
- * device 0.
+/* The plan of a graph for a target such as "sm_90a"; NULL means that of CUDA device 0.
  *
  * A graph that this client has asked for before costs no system call, and gives the same handle (one more
  * reference, to be released like the first), until the daemon announces a better plan; then that one is
@@ -426,17 +425,18 @@ QUERN_API quern_status quern_plan_launch(const quern_plan* plan, size_t index, q
  * in a process. NO_DEVICE, CUDA. */
 QUERN_API quern_status quern_device_target(int device, const char** target, quern_error* error);
 
-/* Loads the plan into the current CUDA context, as the first quern_launch there would: call it before a
+/* Loads the plan into the CUDA context of `stream`, as the first quern_launch there would: call it before a
  * launch that must be quick. Blocks as long as the driver takes to load a module, under a millisecond.
  * NO_DEVICE, CUDA, FORKED. */
-QUERN_API quern_status quern_plan_prepare(quern_plan* plan, quern_error* error);
+QUERN_API quern_status quern_plan_prepare(quern_plan* plan, void* stream, quern_error* error);
 
-/* Launches the plan on `stream`, a CUstream (NULL = the default stream) of the current CUDA context, and
- * returns at once. Works while the stream is being captured into a CUDA graph. `inputs` and `outputs` are
- * device pointers to distinct buffers of the sizes that quern_plan_input and quern_plan_output say, aligned
- * to 16 bytes; `workspace` is one of workspace_bytes, aligned to 256, and NULL if that is 0. They must stay
- * valid until the stream has got there, and launches that can overlap need workspaces of their own.
- * INVALID_ARGUMENT for a pointer that is NULL or not aligned; NO_DEVICE, CUDA, FORKED. */
+/* Launches the plan on `stream`, a CUstream (NULL = the default stream of the current context), and returns
+ * at once. Works while the stream is being captured into a CUDA graph, which then must not be launched once
+ * the plan is released. `inputs` and `outputs` are device pointers to distinct buffers of the sizes that
+ * quern_plan_input and quern_plan_output say, aligned to 16 bytes; `workspace` is one of workspace_bytes,
+ * aligned to 256, and NULL if that is 0. They must stay valid until the stream has got there, and launches
+ * that can overlap need workspaces of their own. INVALID_ARGUMENT for a pointer that is NULL or not aligned;
+ * NO_DEVICE, CUDA, FORKED. */
 QUERN_API quern_status quern_launch(quern_plan* plan, void* stream, void* const* inputs, void* const* outputs,
                                     void* workspace, quern_error* error);
 

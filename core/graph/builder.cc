@@ -46,6 +46,13 @@ bool is_valid_name(std::string_view name) {
 
 GraphBuilder::GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
+GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
+  for (const Node& node : graph_.nodes) {
+    if (!node.name.empty()) names_.insert(node.name);
+    ops_ += op_info(node.code).kind != OpKind::leaf;
+  }
+}
+
 ValueId GraphBuilder::append(Node node) {
   graph_.nodes.push_back(std::move(node));
   return static_cast<ValueId>(graph_.nodes.size()) - 1;

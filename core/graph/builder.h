@@ -14,6 +14,8 @@ namespace quern {
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name = "graph");
+  // Goes on from a valid graph, its outputs included.
+  explicit GraphBuilder(Graph graph);
 
   // `strides` in elements, empty for dense row-major; elements may share places.
   Result<ValueId> add_input(std::string name, DType dtype, Ints shape, Ints strides = {},
