@@ -11,13 +11,18 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("QUERN_SOURCE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 
-CORE = ["core/base", "core/lang", "core/graph", "core/verify", "core/codegen", "core/jit"]
+GRAPH = ["core/base", "core/lang", "core/graph"]
+MUGRAPH = GRAPH + ["core/mugraph"]
+CORE = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/codegen", "core/jit"]
 ARROWS = {
     "core/base": [],
     "core/lang": ["core/base"],
     "core/graph": ["core/base", "core/lang"],
-    "core/verify": ["core/base", "core/lang", "core/graph"],
-    "core/codegen": ["core/base", "core/lang", "core/graph"],
+    "core/mugraph": GRAPH,
+    "core/search": MUGRAPH,
+    "core/verify": MUGRAPH,
+    "core/schedule": MUGRAPH,
+    "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule"],
     "core/jit": ["core/base"],
     "cache": ["core/base"],
     "capi/wire": ["core/base"],
