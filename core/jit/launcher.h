@@ -31,7 +31,7 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
 
   // Loads the plan's code into the context of `stream` (a CUstream; a default stream means the current
-  // context), unless it is there. Some 50 microseconds the first time. launch() does it by itself.
+  // context), unless it is there. Tens of microseconds the first time. launch() does it by itself.
   Status load(void* stream);
   // Enqueues the plan's launches in order and returns. Once loaded it neither allocates GPU memory nor waits,
   // so it may be captured into a CUDA graph. INVALID_ARGUMENT names the buffer that is missing or misaligned;
