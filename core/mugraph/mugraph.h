@@ -36,6 +36,12 @@ enum class Combine : uint8_t {
   concat,
 };
 
+struct TensorDim {
+  int32_t tensor = -1;
+  int dim = 0;
+  bool operator==(const TensorDim&) const = default;
+};
+
 using BlockValue = int32_t;  // the index of the block operator that makes the value
 
 // An operator of a block graph. A value is *in the loop* when it depends on a load that the loop cuts, and
@@ -56,10 +62,13 @@ struct BlockOp {
   int32_t tensor = -1;
   AxisMap map = kReplicated;  // imap or omap
   int loop_dim = -1;          // load: the dimension the loop cuts (fmap), -1 = none
-  // compute: any primitive or composite operator; constants are operators without operands, with `number`
+  // compute: any primitive or composite operator; constants are operators without operands, with `number`,
+  // or, if `extents` names any, with the product of those extents of global tensors (so that the mean over a
+  // dimension survives a change of its extent)
   OpCode code = OpCode::constant;
   Attrs attrs;
   double number = 0;
+  std::vector<TensorDim> extents;
   // accumulate, reduce_cluster
   Combine combine = Combine::sum;
   int dim = -1;  // concat
@@ -100,10 +109,25 @@ struct MuGraph {
   std::vector<MuKernel> kernels;         // in launch order
 };
 
-// Fills in the types of all block values. INVALID_GRAPH naming kernel and operator when anything does not
-// hold: operands before users, maps within rank, one axis one dimension, no two blocks that store to the same
-// place, accumulators where the loop ends, no nonlinear use of a partial sum, every tensor written once
-// before it is read.
+// Where a block value lives: before the loop (once), in the loop (one tile a turn), after it.
+enum class Stage : uint8_t { before, loop, after };
+// The stage of every operator of a custom kernel. An accumulator's own stage is `after`: that is where its
+// final value is; operators in the loop may read the running value of a `max` accumulator.
+std::vector<Stage> block_stages(const MuKernel& kernel);
+
+// The part of a dimension of extent `extent` that is left after axes cut it into `parts` one after the other,
+// at coordinates `at`.
+struct Interval {
+  int64_t first = 0, last = 0;  // half open; empty when first >= last
+  int64_t tile = 0;             // what it would be away from a ragged edge
+  int64_t size() const { return last > first ? last - first : 0; }
+};
+Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates);
+
+// Fills in the types of all block values (nominal tiles). INVALID_GRAPH naming kernel and operator when
+// anything does not hold: operands before users, maps within rank, no two blocks that store to the same
+// place, no use of a loop value after the loop but through an accumulator, every tensor written once before
+// it is read.
 Status validate(MuGraph& mugraph);
 
 }  // namespace quern

@@ -50,6 +50,10 @@ class FieldDomain {
   Value lowest(DType) { return {0, 0, true, true}; }
   Value maximum(Value a, Value b, DType);
   Value finish(Value value, const Node&) { return value; }
+  Value rescale(Value sum, Value old_shift, Value new_shift) {
+    if (old_shift.is_lowest) return {};
+    return multiply(sum, exponential(add(old_shift, negate(new_shift), DType::f32)), DType::f32);
+  }
 
   // The operations of the meanings in ops.def.
   Value negate(Value a);

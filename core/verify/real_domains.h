@@ -32,6 +32,9 @@ struct RealDomain {
   double multiply(double a, double b, DType dtype) { return is_float(dtype) ? a * b : (Int(a) * Int(b)).v; }
   double maximum(double a, double b, DType) { return max(Real(a), Real(b)).v; }
   double finish(double value, const Node&) { return value; }
+  double rescale(double sum, double old_shift, double new_shift) {
+    return std::isinf(old_shift) && old_shift < 0 ? 0 : sum * std::exp(old_shift - new_shift);
+  }
 
  private:
   template <class V>

@@ -1,0 +1,250 @@
+#include "core/mugraph/mugraph.h"
+
+#include <algorithm>
+
+namespace quern {
+
+namespace {
+
+std::string place(size_t kernel, size_t op) {
+  return "kernel " + std::to_string(kernel) + ", operator " + std::to_string(op);
+}
+
+Status invalid(std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); }
+
+// Checks one muGraph, and fills in types as it goes.
+class Validator {
+ public:
+  explicit Validator(MuGraph& mugraph) : mugraph_(mugraph), written_(mugraph.tensors.size(), false) {}
+
+  Status run() {
+    for (int32_t input : mugraph_.inputs) {
+      if (!exists(input)) return invalid("an input is no tensor of the muGraph");
+      written_[input] = true;
+    }
+    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
+      MuKernel& kernel = mugraph_.kernels[k];
+      Status status = kernel.custom ? block_graph(kernel, k) : library_operator(kernel);
+      if (!status.ok()) return kernel.custom ? status : status.with_context("kernel " + std::to_string(k));
+    }
+    for (int32_t output : mugraph_.outputs)
+      if (!exists(output) || !written_[output]) return invalid("an output is never written");
+    return {};
+  }
+
+ private:
+  bool exists(int32_t tensor) const {
+    return tensor >= 0 && static_cast<size_t>(tensor) < mugraph_.tensors.size();
+  }
+
+  Status read(int32_t tensor) const {
+    if (!exists(tensor)) return invalid("tensor " + std::to_string(tensor) + " does not exist");
+    if (!written_[tensor])
+      return invalid("\"" + mugraph_.tensors[tensor].name + "\" is read before it is written");
+    return {};
+  }
+
+  Status write(int32_t tensor) {
+    if (!exists(tensor)) return invalid("tensor " + std::to_string(tensor) + " does not exist");
+    if (written_[tensor]) return invalid("\"" + mugraph_.tensors[tensor].name + "\" is written twice");
+    written_[tensor] = true;
+    return {};
+  }
+
+  Status library_operator(MuKernel& kernel) {
+    std::vector<TensorType> types;
+    for (int32_t operand : kernel.operands) {
+      if (Status status = read(operand); !status.ok()) return status;
+      types.push_back(mugraph_.tensors[operand].type);
+    }
+    auto type = infer_type(kernel.code, types, kernel.attrs);
+    if (!type) return type.status();
+    if (Status status = write(kernel.result); !status.ok()) return status;
+    if (type->shape != mugraph_.tensors[kernel.result].type.shape)
+      return invalid("the result has another shape");
+    return {};
+  }
+
+  Status block_graph(MuKernel& kernel, size_t index) {
+    for (int64_t extent : kernel.grid)
+      if (extent < 1) return invalid("kernel " + std::to_string(index) + ": a grid extent is below 1");
+    if (kernel.turns < 1)
+      return invalid("kernel " + std::to_string(index) + ": the loop has fewer turns than 1");
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      Status status = check_operands(kernel, i);
+      if (status.ok()) status = infer(kernel, kernel.ops[i]);
+      if (!status.ok()) return status.with_context(place(index, i));
+    }
+    const std::vector<Stage> stages = block_stages(kernel);
+    for (size_t i = 0; i < kernel.ops.size(); ++i)
+      if (Status status = check_stage(kernel, i, stages); !status.ok())
+        return status.with_context(place(index, i));
+    return {};
+  }
+
+  static Status check_operands(const MuKernel& kernel, size_t i) {
+    const BlockOp& op = kernel.ops[i];
+    for (BlockValue operand : op.operands) {
+      if (operand < 0 || static_cast<size_t>(operand) >= i)
+        return invalid("an operand comes after its user or does not exist");
+      if (kernel.ops[operand].kind == BlockOp::Kind::store) return invalid("a store has no value");
+    }
+    size_t expected = op.operands.size();
+    if (op.kind == BlockOp::Kind::load) expected = 0;
+    if (op.kind == BlockOp::Kind::store) expected = 1;
+    if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster)
+      expected = op.combine == Combine::rescaled_sum ? 2 : 1;
+    if (op.operands.size() != expected) return invalid("expected " + std::to_string(expected) + " operands");
+    return {};
+  }
+
+  // Axes along which a load or store cuts each dimension must exist in the tensor.
+  Status check_map(const BlockOp& op) const {
+    const int rank = mugraph_.tensors[op.tensor].type.rank();
+    for (int dim : op.map)
+      if (dim < -1 || dim >= rank)
+        return invalid("a map names dimension " + std::to_string(dim) + " of a tensor of rank " +
+                       std::to_string(rank));
+    if (op.loop_dim < -1 || op.loop_dim >= rank)
+      return invalid("the loop cuts a dimension that does not exist");
+    return {};
+  }
+
+  Status infer(MuKernel& kernel, BlockOp& op) {
+    auto operand = [&](size_t i) -> const TensorType& { return kernel.ops[op.operands[i]].type; };
+    switch (op.kind) {
+      case BlockOp::Kind::load: {
+        if (Status status = read(op.tensor); !status.ok()) return status;
+        if (Status status = check_map(op); !status.ok()) return status;
+        op.type = mugraph_.tensors[op.tensor].type;
+        for (int d = 0; d < op.type.rank(); ++d) op.type.shape[d] = nominal_tile(kernel, op, d);
+        return {};
+      }
+      case BlockOp::Kind::compute:
+        return infer_compute(kernel, op);
+      case BlockOp::Kind::accumulate:
+        op.type = operand(0);
+        if (op.combine == Combine::concat) {
+          if (op.dim < 0 || op.dim >= op.type.rank())
+            return invalid("concat along a dimension that does not exist");
+          op.type.shape[op.dim] *= kernel.turns;
+        }
+        if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
+          return invalid("a rescaled sum needs a max accumulator");
+        return {};
+      case BlockOp::Kind::reduce_cluster:
+        if (op.combine == Combine::concat) return invalid("the blocks of a cluster do not concatenate");
+        if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
+          return invalid("a rescaled sum needs a max accumulator");
+        op.type = operand(0);
+        return {};
+      case BlockOp::Kind::store:
+        return infer_store(kernel, op, operand(0));
+    }
+    return {};
+  }
+
+  static bool is_max(const MuKernel& kernel, BlockValue value, BlockOp::Kind kind) {
+    return kernel.ops[value].kind == kind && kernel.ops[value].combine == Combine::max;
+  }
+
+  Status infer_compute(const MuKernel& kernel, BlockOp& op) {
+    if (op.code == OpCode::input) return invalid("a block graph has loads, not inputs");
+    if (op.code == OpCode::constant) {
+      for (const TensorDim& dim : op.extents)
+        if (!exists(dim.tensor) || dim.dim < 0 || dim.dim >= mugraph_.tensors[dim.tensor].type.rank())
+          return invalid("a constant names an extent that does not exist");
+      op.type = {DType::f32, {}, true};
+      return {};
+    }
+    std::vector<TensorType> types;
+    for (BlockValue value : op.operands) types.push_back(kernel.ops[value].type);
+    auto type = infer_type(op.code, types, op.attrs);
+    if (!type) return type.status();
+    op.type = std::move(*type);
+    return {};
+  }
+
+  Status infer_store(const MuKernel& kernel, BlockOp& op, const TensorType& tile) {
+    if (Status status = write(op.tensor); !status.ok()) return status;
+    if (Status status = check_map(op); !status.ok()) return status;
+    for (int axis = 0; axis < kGridAxes; ++axis)
+      if (kernel.grid[axis] > 1 && op.map[axis] < 0 && axis != static_cast<int>(Axis::cluster))
+        return invalid("several blocks store to the same place: a grid axis cuts no dimension");
+    const TensorType& whole = mugraph_.tensors[op.tensor].type;
+    if (tile.rank() != whole.rank()) return invalid("the tile and the tensor differ in rank");
+    for (int d = 0; d < whole.rank(); ++d)
+      if (nominal_tile(kernel, op, d) != tile.shape[d])
+        return invalid("dimension " + std::to_string(d) + " of the tile has extent " +
+                       std::to_string(tile.shape[d]) + ", the place it is stored to " +
+                       std::to_string(nominal_tile(kernel, op, d)));
+    op.type = tile;
+    return {};
+  }
+
+  // The extent of dimension `d` of a tile away from ragged edges.
+  int64_t nominal_tile(const MuKernel& kernel, const BlockOp& op, int d) const {
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    for (int axis = 0; axis < kGridAxes; ++axis)
+      if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], 0);
+    if (op.loop_dim == d) parts.emplace_back(kernel.turns, 0);
+    return cut(mugraph_.tensors[op.tensor].type.shape[d], parts).tile;
+  }
+
+  static Status check_stage(const MuKernel& kernel, size_t i, const std::vector<Stage>& stages) {
+    const BlockOp& op = kernel.ops[i];
+    if (op.kind == BlockOp::Kind::store && stages[i] == Stage::loop)
+      return invalid("a store in the loop: accumulate first");
+    if (op.kind == BlockOp::Kind::reduce_cluster && stages[i] == Stage::loop)
+      return invalid("a reduction over the cluster in the loop");
+    for (BlockValue operand : op.operands) {
+      const BlockOp& source = kernel.ops[operand];
+      const bool running = source.kind == BlockOp::Kind::accumulate && source.combine == Combine::max;
+      if (stages[i] == Stage::loop && stages[operand] == Stage::after && !running)
+        return invalid("an operator in the loop needs a value that is complete only after it");
+      if (stages[i] != Stage::loop && stages[operand] == Stage::loop && op.kind != BlockOp::Kind::accumulate)
+        return invalid("a value of the loop is used after it without an accumulator");
+    }
+    return {};
+  }
+
+  MuGraph& mugraph_;
+  std::vector<bool> written_;
+};
+
+}  // namespace
+
+Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates) {
+  Interval interval{0, extent, extent};
+  for (const auto& [parts, at] : parts_and_coordinates) {
+    interval.tile = (interval.tile + parts - 1) / parts;
+    interval.first += at * interval.tile;
+    interval.last = std::min(interval.last, interval.first + interval.tile);
+  }
+  return interval;
+}
+
+std::vector<Stage> block_stages(const MuKernel& kernel) {
+  std::vector<Stage> stages;
+  // A value that reads a running maximum is in the loop if anything else it reads is; so operators that feed
+  // accumulators decide first.
+  for (const BlockOp& op : kernel.ops) {
+    if (op.kind == BlockOp::Kind::accumulate) {
+      stages.push_back(Stage::after);
+      continue;
+    }
+    Stage stage = op.kind == BlockOp::Kind::load && op.loop_dim >= 0 ? Stage::loop : Stage::before;
+    for (BlockValue operand : op.operands) {
+      if (stages[operand] == Stage::loop)
+        stage = Stage::loop;
+      else if (stages[operand] == Stage::after && stage == Stage::before)
+        stage = Stage::after;
+    }
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+Status validate(MuGraph& mugraph) { return Validator(mugraph).run(); }
+
+}  // namespace quern

@@ -1,0 +1,329 @@
+// Evaluates a muGraph block by block, tile by tile and turn by turn, over any domain of evaluate.h: what its
+// kernels would compute, including maps that do not fit, edges that are ragged, and accumulators.
+//
+// Besides what evaluate.h asks for, a Domain has
+//   Value rescale(Value sum, Value old_shift, Value new_shift)    sum * exp(old_shift - new_shift); 0 if
+//   there was no shift yet
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "core/graph/decompose.h"
+#include "core/mugraph/mugraph.h"
+#include "core/verify/evaluate.h"
+
+namespace quern {
+
+namespace internal {
+
+template <class Value>
+struct Tile {
+  TensorType type;
+  Elements<Value> elements;
+};
+
+template <class Domain>
+class MuEvaluator {
+ public:
+  using Value = typename Domain::Value;
+  using Tensor = Elements<Value>;
+  using BlockTile = Tile<Value>;
+
+  MuEvaluator(const MuGraph& mugraph, Domain& domain)
+      : mugraph_(mugraph),
+        domain_(domain),
+        tensors_(mugraph.tensors.size()),
+        written_(mugraph.tensors.size()) {}
+
+  Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs) {
+    for (size_t i = 0; i < mugraph_.inputs.size(); ++i) tensors_[mugraph_.inputs[i]] = inputs[i];
+    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
+      const MuKernel& kernel = mugraph_.kernels[k];
+      Status status = kernel.custom ? run_grid(kernel) : run_library_operator(kernel);
+      if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
+    }
+    std::vector<Tensor> outputs;
+    for (int32_t tensor : mugraph_.outputs) outputs.push_back(tensors_[tensor]);
+    return outputs;
+  }
+
+ private:
+  static Status wrong(std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); }
+  const TensorType& type_of(int32_t tensor) const { return mugraph_.tensors[tensor].type; }
+
+  // One operator over tiles (or whole tensors), as a graph of its own.
+  Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands) {
+    Graph graph;
+    Node node;
+    node.code = code;
+    node.attrs = attrs;
+    std::vector<Tensor> inputs;
+    for (const BlockTile* operand : operands) {
+      Node input;  // a number is a tensor of rank 0 here
+      input.type = operand->type;
+      node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
+      graph.inputs.push_back(node.operands.back());
+      inputs.push_back(operand->elements);
+      graph.nodes.push_back(std::move(input));
+    }
+    auto type = infer_type(code, graph.operand_types(node), node.attrs);
+    if (!type) return type.status();
+    node.type = *type;
+    graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
+    graph.nodes.push_back(std::move(node));
+    return BlockTile{*type, std::move(evaluate(decompose(graph), domain_, inputs)[0])};
+  }
+
+  Status run_library_operator(const MuKernel& kernel) {
+    std::vector<BlockTile> tiles;
+    for (int32_t operand : kernel.operands) tiles.push_back({type_of(operand), tensors_[operand]});
+    std::vector<const BlockTile*> operands;
+    for (const BlockTile& tile : tiles) operands.push_back(&tile);
+    auto result = apply(kernel.code, kernel.attrs, operands);
+    if (!result) return result.status();
+    tensors_[kernel.result] = std::move(result->elements);
+    return {};
+  }
+
+  struct Block {
+    std::array<int64_t, kGridAxes> at;
+    std::vector<std::optional<BlockTile>> values;
+    std::vector<Tensor> old_shift;  // of `max` accumulators: before this turn
+  };
+
+  Status run_grid(const MuKernel& kernel) {
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::store) {
+        const size_t count = static_cast<size_t>(type_of(op.tensor).element_count());
+        tensors_[op.tensor].assign(count, domain_.zero(DType::f32));
+        written_[op.tensor].assign(count, false);
+      }
+    for (int64_t z = 0; z < kernel.grid[2]; ++z)
+      for (int64_t y = 0; y < kernel.grid[1]; ++y)
+        for (int64_t x = 0; x < kernel.grid[0]; ++x)
+          if (Status status = run_cluster(kernel, x, y, z); !status.ok()) return status;
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::store)
+        for (bool element : written_[op.tensor])
+          if (!element)
+            return wrong("\"" + mugraph_.tensors[op.tensor].name + "\" has elements that no block writes");
+    return {};
+  }
+
+  Status run_cluster(const MuKernel& kernel, int64_t x, int64_t y, int64_t z) {
+    const std::vector<Stage> stages = block_stages(kernel);
+    std::vector<Block> blocks;
+    for (int64_t rank = 0; rank < kernel.grid[3]; ++rank)
+      blocks.push_back({{x, y, z, rank},
+                        std::vector<std::optional<BlockTile>>(kernel.ops.size()),
+                        std::vector<Tensor>(kernel.ops.size())});
+    Status status;
+    auto run_stage = [&](Block& block, Stage stage, int64_t turn) {
+      for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
+        const BlockOp& op = kernel.ops[i];
+        const bool accumulator = op.kind == BlockOp::Kind::accumulate;
+        if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
+        if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
+        status = step(kernel, block, i, turn);
+        if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
+      }
+    };
+    for (Block& block : blocks) {
+      run_stage(block, Stage::before, 0);
+      for (int64_t turn = 0; turn < kernel.turns && status.ok(); ++turn) run_stage(block, Stage::loop, turn);
+    }
+    // After the loop the blocks of a cluster go in step, because each may need the others' values.
+    for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
+      const BlockOp& op = kernel.ops[i];
+      const bool late = op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store;
+      if (!late && (stages[i] != Stage::after || op.kind == BlockOp::Kind::accumulate)) continue;
+      if (op.kind == BlockOp::Kind::reduce_cluster)
+        status = reduce_cluster(kernel, blocks, i);
+      else if (op.kind == BlockOp::Kind::store)
+        status = store(kernel, blocks, op);
+      else
+        for (Block& block : blocks)
+          if (status.ok()) status = step(kernel, block, i, 0);
+      if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
+    }
+    return status;
+  }
+
+  Status step(const MuKernel& kernel, Block& block, size_t i, int64_t turn) {
+    const BlockOp& op = kernel.ops[i];
+    switch (op.kind) {
+      case BlockOp::Kind::load:
+        block.values[i] = load(kernel, op, block.at, turn);
+        return {};
+      case BlockOp::Kind::accumulate:
+        return accumulate(kernel, block, i, turn);
+      default:
+        break;
+    }
+    if (op.code == OpCode::constant) {
+      double number = op.number;
+      if (!op.extents.empty()) number = 1;
+      for (const TensorDim& dim : op.extents)
+        number *= static_cast<double>(type_of(dim.tensor).shape[dim.dim]);
+      block.values[i] = BlockTile{op.type, {domain_.number(number, DType::f32)}};
+      return {};
+    }
+    std::vector<const BlockTile*> operands;
+    for (BlockValue operand : op.operands) operands.push_back(&*block.values[operand]);
+    auto result = apply(op.code, op.attrs, operands);
+    if (!result) return result.status();
+    block.values[i] = std::move(*result);
+    return {};
+  }
+
+  // The part of every dimension that a block sees or writes.
+  std::vector<Interval> intervals(const MuKernel& kernel, const BlockOp& op,
+                                  const std::array<int64_t, kGridAxes>& at, int64_t turn) const {
+    std::vector<Interval> result;
+    const Ints& shape = type_of(op.tensor).shape;
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      std::vector<std::pair<int64_t, int64_t>> parts;
+      for (int axis = 0; axis < kGridAxes; ++axis)
+        if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], at[axis]);
+      if (op.loop_dim == d) parts.emplace_back(kernel.turns, turn);
+      result.push_back(cut(shape[d], parts));
+    }
+    return result;
+  }
+
+  // Shape of a tile, and where its first element lies in the tensor.
+  static std::pair<Ints, int64_t> tile_place(const std::vector<Interval>& place, const Ints& strides) {
+    Ints shape;
+    int64_t start = 0;
+    for (size_t d = 0; d < place.size(); ++d) {
+      shape.push_back(place[d].size());
+      start += place[d].first * strides[d];
+    }
+    return {shape, start};
+  }
+
+  BlockTile load(const MuKernel& kernel, const BlockOp& op, const std::array<int64_t, kGridAxes>& at,
+                 int64_t turn) {
+    const Ints strides = dense_strides(type_of(op.tensor).shape);
+    const auto [shape, start] = tile_place(intervals(kernel, op, at, turn), strides);
+    BlockTile tile{{type_of(op.tensor).dtype, shape}, {}};
+    for_each_offset(shape, strides, start,
+                    [&](int64_t offset) { tile.elements.push_back(tensors_[op.tensor][offset]); });
+    return tile;
+  }
+
+  Status store(const MuKernel& kernel, std::vector<Block>& blocks, const BlockOp& op) {
+    const bool once =
+        kernel.grid[3] > 1 && op.map[3] < 0;  // all blocks of the cluster have the same tile; one stores it
+    for (Block& block : blocks) {
+      const BlockTile& tile = *block.values[op.operands[0]];
+      if (once && block.at[3] > 0) {
+        if (!(tile.elements == blocks[0].values[op.operands[0]]->elements))
+          return wrong("the blocks of a cluster store different values to the same place");
+        continue;
+      }
+      const Ints strides = dense_strides(type_of(op.tensor).shape);
+      const auto [shape, start] = tile_place(intervals(kernel, op, block.at, 0), strides);
+      if (shape != tile.type.shape)
+        return wrong("a tile of shape " + print_ints(tile.type.shape) + " is stored to a place of shape " +
+                     print_ints(shape));
+      size_t next = 0;
+      bool twice = false;
+      for_each_offset(shape, strides, start, [&](int64_t offset) {
+        twice |= written_[op.tensor][offset];
+        written_[op.tensor][offset] = true;
+        tensors_[op.tensor][offset] = tile.elements[next++];
+      });
+      if (twice) return wrong("two blocks store to the same place");
+    }
+    return {};
+  }
+
+  // Offsets into an operand that broadcasts to `shape`.
+  static std::vector<int64_t> offsets_in(const Ints& operand, const Ints& shape) {
+    std::vector<int64_t> offsets;
+    for_each_offset(shape, broadcast_strides(operand, shape), 0, [&](int64_t at) { offsets.push_back(at); });
+    return offsets;
+  }
+
+  void rescale(BlockTile& sum, const Tensor& old_shift, const BlockTile& new_shift) {
+    const std::vector<int64_t> at = offsets_in(new_shift.type.shape, sum.type.shape);
+    for (size_t e = 0; e < sum.elements.size(); ++e)
+      sum.elements[e] = domain_.rescale(sum.elements[e], old_shift[at[e]], new_shift.elements[at[e]]);
+  }
+
+  Status combine(BlockTile& into, const BlockTile& value, Combine how) {
+    if (into.type.shape != value.type.shape)
+      return wrong("an accumulator meets tiles of shapes " + print_ints(into.type.shape) + " and " +
+                   print_ints(value.type.shape));
+    const DType compute = compute_class(into.type.dtype);
+    for (size_t e = 0; e < into.elements.size(); ++e)
+      into.elements[e] = how == Combine::max ? domain_.maximum(into.elements[e], value.elements[e], compute)
+                                             : domain_.add(into.elements[e], value.elements[e], compute);
+    return {};
+  }
+
+  Status accumulate(const MuKernel& kernel, Block& block, size_t i, int64_t turn) {
+    const BlockOp& op = kernel.ops[i];
+    const BlockTile value = *block.values[op.operands[0]];
+    std::optional<BlockTile>& into = block.values[i];
+    if (op.combine == Combine::max)
+      block.old_shift[i] = into ? into->elements : Tensor(value.elements.size(), domain_.lowest(DType::f32));
+    if (!into) {
+      into = value;
+      return {};
+    }
+    if (op.combine == Combine::concat) {
+      Attrs attrs;
+      attrs.axis = Ints{op.dim};
+      auto joined = apply(OpCode::concat, attrs, {&*into, &value});
+      if (!joined) return joined.status();
+      into = std::move(*joined);
+      return {};
+    }
+    if (op.combine == Combine::rescaled_sum && turn > 0)
+      rescale(*into, block.old_shift[op.operands[1]], *block.values[op.operands[1]]);
+    return combine(*into, value, op.combine);
+  }
+
+  Status reduce_cluster(const MuKernel& kernel, std::vector<Block>& blocks, size_t i) {
+    const BlockOp& op = kernel.ops[i];
+    std::optional<BlockTile> total, shift;
+    if (op.combine == Combine::rescaled_sum)
+      for (Block& block : blocks) {
+        const BlockTile& local = *block.values[op.operands[1]];
+        if (!shift)
+          shift = local;
+        else if (Status status = combine(*shift, local, Combine::max); !status.ok())
+          return status;
+      }
+    for (Block& block : blocks) {
+      BlockTile value = *block.values[op.operands[0]];
+      if (shift) rescale(value, block.values[op.operands[1]]->elements, *shift);
+      if (!total)
+        total = std::move(value);
+      else if (Status status = combine(*total, value, op.combine); !status.ok())
+        return status;
+    }
+    for (Block& block : blocks) block.values[i] = total;
+    return {};
+  }
+
+  const MuGraph& mugraph_;
+  Domain& domain_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::vector<bool>> written_;
+};
+
+}  // namespace internal
+
+// The outputs of a muGraph that validate() has passed. INVALID_GRAPH when tiles do not fit together, when
+// blocks disagree about what they store, or when an element is stored twice or never.
+template <class Domain>
+Result<std::vector<Elements<typename Domain::Value>>> evaluate_mugraph(
+    const MuGraph& mugraph, Domain& domain, const std::vector<Elements<typename Domain::Value>>& inputs) {
+  return internal::MuEvaluator<Domain>(mugraph, domain).run(inputs);
+}
+
+}  // namespace quern
