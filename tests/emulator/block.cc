@@ -6,7 +6,7 @@
 
 #include "core/base/dtype.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -51,8 +51,8 @@ char* FiberStacks::top(int index) {
   return memory_ + kStride * (index + 1);
 }
 
-Block::Block(Program& program, const emulated::Kernel& kernel, const Launch& launch, Memory& memory,
-             Clock& clock, FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random)
+Block::Block(Program& program, const Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
+             FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random)
     : program_(program),
       kernel_(kernel),
       launch_(launch),
@@ -63,16 +63,16 @@ Block::Block(Program& program, const emulated::Kernel& kernel, const Launch& lau
       random_(random),
       threads_(launch.block.count()) {}
 
-const emulated::Runtime& Block::runtime() {
-  static const emulated::Runtime kRuntime = {
-      .position = []() -> const emulated::Position* { return &running->position_; },
+const Runtime& Block::runtime() {
+  static const Runtime kRuntime = {
+      .position = []() -> const Position* { return &running->position_; },
       .read = [](const void* p, unsigned long size, bool aligned,
                  const void* site) { running->access(address_of(p), size, aligned, false, site); },
       .write = [](void* p, unsigned long size, bool aligned,
                   const void* site) { running->access(address_of(p), size, aligned, true, site); },
       .undefined = [](const char* what, const void* site) { running->fail(what, site); },
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
-      .collective = [](emulated::Collective kind, unsigned mask, void* operands,
+      .collective = [](Collective kind, unsigned mask, void* operands,
                        const void* site) { running->arrive_at_collective(kind, mask, operands, site); },
       .dynamic_shared = []() -> void* { return running->dynamic_shared_; },
       .cp_async = [](void* shared, const void* global, int bytes, int source_bytes,
@@ -189,7 +189,7 @@ unsigned Block::lanes_of(int warp) const {
   return lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
 }
 
-void Block::arrive_at_collective(emulated::Collective kind, unsigned mask, void* operands, const void* site) {
+void Block::arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site) {
   EmulatedThread& self = threads_[current_];
   const int warp = current_ / kWarpSize;
   self.state = State::at_collective;
@@ -218,8 +218,8 @@ void Block::check_warp(int warp) {
     operands.lanes[lane] = other.operands;
   }
   std::string violation = perform(self.collective, operands, warp, memory_);
-  if (violation.empty() && self.collective == emulated::Collective::sync_warp &&
-      self.mask == lanes_of(warp) && !clock_.sync_warp(warp))
+  if (violation.empty() && self.collective == Collective::sync_warp && self.mask == lanes_of(warp) &&
+      !clock_.sync_warp(warp))
     violation = "more __syncwarp between two barriers than the emulator can count";
   if (!violation.empty()) return fail(std::move(violation), self.site);
   for (int lane = 0; lane < kWarpSize; ++lane) {
@@ -294,4 +294,4 @@ std::string Block::describe_wait(const EmulatedThread& thread) const {
   return what + describe_site(thread.site);
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -12,7 +12,7 @@
 #include "tests/emulator/compile.h"
 #include "tests/emulator/memory.h"
 
-namespace quern {
+namespace quern::emulated {
 
 // Stacks for the fibers, with a guard page below each; they are used again block after block.
 class FiberStacks {
@@ -42,9 +42,9 @@ struct EmulatedThread {
   State state = State::runnable;
   boost::context::detail::fcontext_t context = nullptr;
   char* stack_top = nullptr;
-  emulated::Index index{};
+  Index index{};
   const void* site = nullptr;  // where it waits, and for what:
-  emulated::Collective collective{};
+  Collective collective{};
   unsigned mask = 0;
   void* operands = nullptr;
   std::vector<AsyncCopy> copies;
@@ -54,14 +54,14 @@ struct EmulatedThread {
 class Block {
  public:
   // Threads, memory and the order of threads of one launch; run() is called for each of its blocks.
-  Block(Program& program, const emulated::Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
+  Block(Program& program, const Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
         FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random);
 
   // The message of a violation names kernel, block, thread and line. One run at a time in an OS thread.
   Status run(uint64_t block_number, const std::vector<unsigned long long>& arguments);
 
  private:
-  static const emulated::Runtime& runtime();
+  static const Runtime& runtime();
   static void enter(boost::context::detail::transfer_t transfer);
 
   void prepare(uint64_t block_number);
@@ -73,7 +73,7 @@ class Block {
 
   void access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site);
   void arrive_at_barrier(const void* site);
-  void arrive_at_collective(emulated::Collective kind, unsigned mask, void* operands, const void* site);
+  void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
   void check_warp(int warp);
   void copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site);
   void wait_for_copies(int pending, const void* site);
@@ -85,7 +85,7 @@ class Block {
   void make_runnable(int thread);
 
   Program& program_;
-  const emulated::Kernel& kernel_;
+  const Kernel& kernel_;
   const Launch& launch_;
   Memory& memory_;
   Clock& clock_;
@@ -99,9 +99,9 @@ class Block {
   int at_barrier_ = 0;
   uint64_t block_number_ = 0;
   const unsigned long long* arguments_ = nullptr;
-  emulated::Position position_{};
+  Position position_{};
   boost::context::detail::fcontext_t scheduler_ = nullptr;
   Status status_;
 };
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -8,7 +8,7 @@
 
 #include "core/base/status.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -38,4 +38,4 @@ GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept
       size_(other.size_),
       data_(other.data_) {}
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace quern {
+namespace quern::emulated {
 
 class GuardedBuffer {
  public:
@@ -23,4 +23,4 @@ class GuardedBuffer {
   char* data_ = nullptr;
 };
 
-}  // namespace quern
+}  // namespace quern::emulated

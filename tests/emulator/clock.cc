@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::string Clock::describe(const Stamp& access) const {
          (access.epoch >= block_begin_ ? "this block" : describe_block(std::prev(next)->second));
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

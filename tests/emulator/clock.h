@@ -13,7 +13,7 @@
 
 #include "core/base/plan.h"
 
-namespace quern {
+namespace quern::emulated {
 
 inline constexpr int kWarpSize = 32;
 inline constexpr int kMaxThreads = 1024;
@@ -68,4 +68,4 @@ class Clock {
   std::vector<std::pair<uint32_t, uint64_t>> blocks_;  // of this launch: first epoch, block number
 };
 
-}  // namespace quern
+}  // namespace quern::emulated

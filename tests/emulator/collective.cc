@@ -5,14 +5,9 @@
 
 #include "core/base/dtype.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
-
-using emulated::Collective;
-using emulated::LdmatrixOperands;
-using emulated::MmaOperands;
-using emulated::ShuffleOperands;
 
 int source_lane(Collective kind, int lane, int operand) {
   switch (kind) {
@@ -148,4 +143,4 @@ std::string perform(Collective kind, const WarpOperands& operands, int warp, Mem
   return "";
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -8,9 +8,9 @@
 #include "tests/emulator/memory.h"
 #include "tests/emulator/runtime.h"
 
-namespace quern {
+namespace quern::emulated {
 
-const char* collective_name(emulated::Collective kind);
+const char* collective_name(Collective kind);
 
 // The operands of the lanes in `mask`; what they point to depends on the kind (runtime.h).
 struct WarpOperands {
@@ -19,6 +19,6 @@ struct WarpOperands {
 };
 
 // Computes every lane's results. Otherwise the rule that was broken, empty if none.
-std::string perform(emulated::Collective kind, const WarpOperands& operands, int warp, Memory& memory);
+std::string perform(Collective kind, const WarpOperands& operands, int warp, Memory& memory);
 
-}  // namespace quern
+}  // namespace quern::emulated

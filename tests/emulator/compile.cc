@@ -17,7 +17,7 @@
 #include "core/codegen/prelude.h"
 #include "tests/emulator/host_prelude.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -64,26 +64,28 @@ std::vector<std::string> compiler_command(const std::string& directory) {
   for (std::string word; words >> word;) command.push_back(word);
   // -fno-tree-sra: a vector access must stay one access. No sibling calls: hooks look at their return
   // address.
-  for (const char* option : {"-std=c++17",
-                             "-O1",
-                             "-g1",
-                             "-w",
-                             "-fPIC",
-                             "-shared",
-                             "-nostdlib",
-                             "-fvisibility=hidden",
-                             "-fno-exceptions",
-                             "-fno-rtti",
-                             "-ffp-contract=off",
-                             "-fno-math-errno",
-                             "-fno-tree-sra",
-                             "-fno-ipa-reference",
-                             "-fno-optimize-sibling-calls",
-                             "-fno-toplevel-reorder",
-                             "-fsanitize=thread",
-                             "-fsanitize=bounds,signed-integer-overflow,shift,integer-divide-by-zero,bool",
-                             "-fno-sanitize-recover=all",
-                             "-o"})
+  for (const char* option :
+       {"-std=c++17",
+        "-O1",
+        "-g1",
+        "-w",
+        "-fPIC",
+        "-shared",
+        "-nostdlib",
+        "-fvisibility=hidden",
+        "-fno-exceptions",
+        "-fno-rtti",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-fno-tree-sra",
+        "-ftrivial-auto-var-init=pattern",
+        "-fno-ipa-reference",
+        "-fno-optimize-sibling-calls",
+        "-fno-toplevel-reorder",
+        "-fsanitize=thread",
+        "-fsanitize=bounds,signed-integer-overflow,shift-exponent,integer-divide-by-zero,bool",
+        "-fno-sanitize-recover=all",
+        "-o"})
     command.push_back(option);
   command.insert(command.end(), {directory + "/programs.so", directory + "/programs.cc", "-lm", "-lc"});
   return command;
@@ -124,7 +126,7 @@ Status finish(Compilation& compilation, std::vector<Program>& programs) {
     return Status(ErrorCode::COMPILE,
                   "the host compiler refuses the emitted program: " + text.substr(0, 4000));
   }
-  auto library = Library::open(compilation.directory);
+  auto library = ProgramLibrary::open(compilation.directory);
   if (!library.ok()) return library.status();
   for (size_t i = 0; i < compilation.sources.size(); ++i)
     programs.push_back({compilation.sources[i].text, *library, static_cast<int>(i)});
@@ -168,4 +170,4 @@ Result<Program> compile_program(const ProgramSource& source) {
   return std::move(programs->front());
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "tests/emulator/library.h"
+#include "tests/emulator/program_library.h"
 
-namespace quern {
+namespace quern::emulated {
 
 // What the code generator emits after the prelude, and the kernels in it that will be launched. The text
 //  - declares kernels as extern "C" __global__ void NAME(...), whose parameters are pointers or 64-bit
@@ -27,7 +27,7 @@ struct ProgramSource {
 
 struct Program {
   std::string text;
-  std::shared_ptr<Library> library;
+  std::shared_ptr<ProgramLibrary> library;
   int index = 0;  // within the library
 };
 
@@ -36,4 +36,4 @@ struct Program {
 Result<std::vector<Program>> compile_programs(std::span<const ProgramSource> sources);
 Result<Program> compile_program(const ProgramSource& source);
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "core/base/target.h"
 #include "tests/emulator/block.h"
 #include "tests/emulator/buffer.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -118,7 +119,7 @@ Result<std::vector<unsigned long long>> Run::make_arguments(const Launch& launch
 }
 
 Status Run::launch(const Launch& launch) {
-  const emulated::Kernel* kernel = program_.library->find_kernel(program_.index, launch.kernel);
+  const Kernel* kernel = program_.library->find_kernel(program_.index, launch.kernel);
   if (!kernel) return invalid("the program has no such kernel");
   if (Status status = check_launch(launch); !status.ok()) return status;
   auto arguments = make_arguments(launch);
@@ -179,6 +180,12 @@ Result<std::vector<std::string>> Run::take_outputs() {
 
 }  // namespace
 
+ProgramSource make_source(std::string text, const Plan& plan) {
+  std::set<std::string> kernels;
+  for (const Launch& launch : plan.launches) kernels.insert(launch.kernel);
+  return {std::move(text), {kernels.begin(), kernels.end()}};
+}
+
 Result<std::vector<std::string>> run_plan(Program& program, const Plan& plan,
                                           std::span<const std::string_view> inputs,
                                           const EmulatorOptions& options) {
@@ -191,4 +198,4 @@ Result<std::vector<std::string>> run_plan(Program& program, const Plan& plan,
   return run.take_outputs();
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

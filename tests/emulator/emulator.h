@@ -15,11 +15,14 @@
 #include "core/base/status.h"
 #include "tests/emulator/compile.h"
 
-namespace quern {
+namespace quern::emulated {
 
 struct EmulatorOptions {
   uint64_t seed = 1;  // of the order in which threads and blocks run
 };
+
+// The program of a plan: `text` is what was emitted for it after the prelude.
+ProgramSource make_source(std::string text, const Plan& plan);
 
 // The outputs of one run of the plan's launches, TensorDesc::span() elements each. inputs[i] holds the bytes
 // of plan.inputs[i], likewise. Buffers are aligned to what Plan promises and no further, everything the plan
@@ -30,4 +33,4 @@ Result<std::vector<std::string>> run_plan(Program& program, const Plan& plan,
                                           std::span<const std::string_view> inputs,
                                           const EmulatorOptions& options = {});
 
-}  // namespace quern
+}  // namespace quern::emulated

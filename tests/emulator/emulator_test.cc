@@ -2,7 +2,7 @@
 #include "tests/emulator/run_support.h"
 #include "tests/support/test.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -133,10 +133,10 @@ extern "C" __global__ void kernel(const float* x, float* y) {
 
 }  // namespace
 
-}  // namespace quern
+}  // namespace quern::emulated
 
 int main() {
-  using namespace quern;
+  using namespace quern::emulated;
   const CMUnitTest tests[] = {
       cmocka_unit_test(copies),
       cmocka_unit_test(refuses_wrong_inputs),

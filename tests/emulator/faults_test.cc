@@ -3,7 +3,7 @@
 #include "tests/emulator/run_support.h"
 #include "tests/support/test.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -542,12 +542,14 @@ void is_caught(void** state) {
 
 }  // namespace
 
-}  // namespace quern
+}  // namespace quern::emulated
 
 int main() {
   std::vector<CMUnitTest> tests;
-  for (const auto& test : quern::kCases) {
-    tests.push_back({test.name, quern::is_caught, nullptr, nullptr, const_cast<quern::Case*>(&test)});
+  for (const auto& test : quern::emulated::kCases) {
+    tests.push_back(
+        {test.name, quern::emulated::is_caught, nullptr, nullptr, const_cast<quern::emulated::Case*>(&test)});
   }
-  return _cmocka_run_group_tests("emulator faults", tests.data(), tests.size(), quern::compile_all, nullptr);
+  return _cmocka_run_group_tests("emulator faults", tests.data(), tests.size(), quern::emulated::compile_all,
+                                 nullptr);
 }

@@ -6,7 +6,7 @@
 #include "tests/emulator/run_support.h"
 #include "tests/support/test.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -204,10 +204,10 @@ void loads_matrices(void**) {
 
 }  // namespace
 
-}  // namespace quern
+}  // namespace quern::emulated
 
 int main() {
-  using namespace quern;
+  using namespace quern::emulated;
   const CMUnitTest tests[] = {
       cmocka_unit_test(converts_16_bit_floats_exactly),
       cmocka_unit_test(rounds_to_nearest_even),

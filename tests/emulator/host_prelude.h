@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-namespace quern {
+namespace quern::emulated {
 
 std::string_view runtime_text();         // runtime.h
 std::string_view host_words_text();      // host_words.h
 std::string_view host_functions_text();  // host_functions.h
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -8,8 +8,8 @@
 #define __restrict__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __constant__ static const
-// Arrays are found by their symbols (library.cc). `used` keeps the compiler from reasoning about who writes
-// them; the guard beside each array makes running over its end an access to no array.
+// Arrays are found by their symbols (program_library.cc). `used` keeps the compiler from reasoning about who
+// writes them; the guard beside each array makes running over its end an access to no array.
 #define QUERN_SHARED_ATTRIBUTES __attribute__((section("quern_shared"), used, aligned(16)))
 #define QUERN_GUARD_NAMED(number) static char quern_guard_##number[64] QUERN_SHARED_ATTRIBUTES;
 #define QUERN_GUARD(number) QUERN_GUARD_NAMED(number)

@@ -6,7 +6,7 @@
 #include "tests/emulator/run_support.h"
 #include "tests/support/test.h"
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -182,16 +182,32 @@ extern "C" __global__ void kernel(const f16* x, const bf16* none, bool* y, float
   assert_true(outputs->at(1).empty());
 }
 
+void reads_constants(void**) {
+  static Program program = compile(R"(
+__constant__ int kPrimes[5] = {2, 3, 5, 7, 11};
+extern "C" __global__ void kernel(const int* x, int* y) { y[threadIdx.x] = kPrimes[x[threadIdx.x]]; })");
+  Plan plan = make_plan({make_tensor("x", DType::i32, 5)}, {make_tensor("y", DType::i32, 5)}, {1}, {5});
+  auto outputs = run_plan(program, plan, {to_bytes(std::vector<int>{4, 3, 2, 1, 0})});
+  assert_ok(outputs);
+  assert_true(outputs->front() == to_bytes(std::vector<int>{11, 7, 5, 3, 2}));
+  assert_error(run_plan(program, plan, {to_bytes(std::vector<int>{4, 3, 5, 1, 0})}), ErrorCode::INTERNAL,
+               "index out of the bounds of an array");
+}
+
 }  // namespace
 
-}  // namespace quern
+}  // namespace quern::emulated
 
 int main() {
-  using namespace quern;
+  using namespace quern::emulated;
   const CMUnitTest tests[] = {
-      cmocka_unit_test(multiplies_whole_tiles),     cmocka_unit_test(multiplies_ragged_tiles),
-      cmocka_unit_test(multiplies_in_tf32),         cmocka_unit_test(reduces_through_the_workspace),
-      cmocka_unit_test(numbers_threads_and_blocks), cmocka_unit_test(takes_empty_and_strided_tensors),
+      cmocka_unit_test(multiplies_whole_tiles),
+      cmocka_unit_test(multiplies_ragged_tiles),
+      cmocka_unit_test(multiplies_in_tf32),
+      cmocka_unit_test(reduces_through_the_workspace),
+      cmocka_unit_test(numbers_threads_and_blocks),
+      cmocka_unit_test(takes_empty_and_strided_tensors),
+      cmocka_unit_test(reads_constants),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace quern {
+namespace quern::emulated {
 
 // c (f32, m x n) = a (m x k) * b (k x n), all dense; k and n multiples of 8, m any. Blocks of 64 threads make
 // 32 x 32 tiles; each of the two warps makes 16 rows. Parameters: a, b, c, m, n, k. `element` is "f16" or
@@ -68,4 +68,4 @@ extern "C" __global__ void __launch_bounds__(64) kernel(const Element* __restric
 )";
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

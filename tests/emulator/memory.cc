@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -161,4 +161,4 @@ bool Memory::violate(std::string text) {
   return false;
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -9,7 +9,7 @@
 
 #include "tests/emulator/clock.h"
 
-namespace quern {
+namespace quern::emulated {
 
 // What is known about one byte.
 struct Cell {
@@ -67,4 +67,4 @@ class Memory {
   std::string violation_;
 };
 
-}  // namespace quern
+}  // namespace quern::emulated

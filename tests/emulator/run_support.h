@@ -7,7 +7,7 @@
 
 #include "tests/emulator/emulator.h"
 
-namespace quern {
+namespace quern::emulated {
 
 template <class T>
 std::string to_bytes(const std::vector<T>& values) {
@@ -49,4 +49,4 @@ inline Result<std::vector<std::string>> run_plan(Program& program, const Plan& p
   return run_plan(program, plan, std::span<const std::string_view>(views), {.seed = seed});
 }
 
-}  // namespace quern
+}  // namespace quern::emulated

@@ -1,4 +1,4 @@
-#include "tests/emulator/library.h"
+#include "tests/emulator/program_library.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include <span>
 #include <sstream>
 
-namespace quern {
+namespace quern::emulated {
 
 namespace {
 
@@ -34,25 +34,25 @@ std::span<const T> table(const std::string& file, uint64_t offset, uint64_t byte
 
 }  // namespace
 
-Result<std::shared_ptr<Library>> Library::open(const std::string& directory) {
-  std::shared_ptr<Library> library(new Library(directory));
+Result<std::shared_ptr<ProgramLibrary>> ProgramLibrary::open(const std::string& directory) {
+  std::shared_ptr<ProgramLibrary> library(new ProgramLibrary(directory));
   if (Status status = library->load(); !status.ok()) return status;
   if (Status status = library->read_sections(); !status.ok()) return status;
   return library;
 }
 
-Library::~Library() {
+ProgramLibrary::~ProgramLibrary() {
   if (handle_) dlclose(handle_);
   std::error_code ignored;
   std::filesystem::remove_all(directory_, ignored);
 }
 
-Status Library::load() {
+Status ProgramLibrary::load() {
   std::string path = directory_ + "/programs.so";
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
     return Status(ErrorCode::INTERNAL, std::string("emulated program cannot be loaded: ") + dlerror());
-  runtime_ = static_cast<const emulated::Runtime**>(dlsym(handle_, "quern_runtime"));
+  runtime_ = static_cast<const Runtime**>(dlsym(handle_, "quern_runtime"));
   check(runtime_ != nullptr, "every compiled program defines quern_runtime");
   link_map* map = nullptr;
   check(dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0, "a loaded object has a link map");
@@ -60,7 +60,7 @@ Status Library::load() {
   return Status();
 }
 
-Status Library::read_sections() {
+Status ProgramLibrary::read_sections() {
   std::ifstream stream(directory_ + "/programs.so", std::ios::binary);
   std::string file((std::istreambuf_iterator<char>(stream)), {});
   if (file.size() < sizeof(Elf64_Ehdr))
@@ -87,16 +87,16 @@ Status Library::read_sections() {
   return Status();
 }
 
-const emulated::Kernel* Library::find_kernel(int program, std::string_view name) const {
+const Kernel* ProgramLibrary::find_kernel(int program, std::string_view name) const {
   std::string symbol = "quern_kernels_" + std::to_string(program);
-  auto* kernel = static_cast<const emulated::Kernel*>(dlsym(handle_, symbol.c_str()));
+  auto* kernel = static_cast<const Kernel*>(dlsym(handle_, symbol.c_str()));
   for (; kernel && kernel->name; ++kernel) {
     if (kernel->name == name) return kernel;
   }
   return nullptr;
 }
 
-std::vector<ProgramSection> Library::shared_arrays(int program, std::string_view kernel) const {
+std::vector<ProgramSection> ProgramLibrary::shared_arrays(int program, std::string_view kernel) const {
   const std::string prefix = program_prefix(program) + std::string(kernel) + "(";
   std::vector<ProgramSection> arrays;
   for (const ProgramSection& variable : variables_) {
@@ -107,7 +107,7 @@ std::vector<ProgramSection> Library::shared_arrays(int program, std::string_view
   return arrays;
 }
 
-int Library::find_line(int program, const void* site) {
+int ProgramLibrary::find_line(int program, const void* site) {
   if (auto found = lines_.find(site); found != lines_.end()) return found->second;
   std::ostringstream command;
   command << "addr2line -i -e '" << directory_ << "/programs.so' " << std::hex
@@ -126,4 +126,4 @@ int Library::find_line(int program, const void* site) {
   return lines_[site] = line;
 }
 
-}  // namespace quern
+}  // namespace quern::emulated
