@@ -21,8 +21,8 @@ class ProgramText {
     const auto [at, fresh] = names_.try_emplace(key);
     if (fresh) {
       at->second = "q" + std::to_string(names_.size() - 1) + "_" + kernel.kind;
-      text_ += "// " + makes + "\nextern \"C\" __global__ void" + text + at->second + kernel.signature + " {\n" +
-               indent(kernel.body, 2) + "}\n\n";
+      text_ += "// " + makes + "\nextern \"C\" __global__ void" + text + at->second + kernel.signature +
+               " {\n" + indent(kernel.body, 2) + "}\n\n";
     }
     launch.kernel = at->second;
     launch.grid = kernel.grid;

@@ -130,7 +130,8 @@ Index IndexSpace::atom_index(Atom::Kind kind, const Index& argument, int64_t div
   if (argument.constant == 0 && argument.terms.size() == 1 && argument.terms[0].factor == 1) {
     const Atom inner = atom(argument.terms[0].atom);
     const bool nested = inner.kind == Atom::Kind::remainder && inner.divisor % divisor == 0;
-    if (kind == Atom::Kind::quotient && inner.kind == Atom::Kind::quotient && inner.divisor < kBound / divisor)
+    if (kind == Atom::Kind::quotient && inner.kind == Atom::Kind::quotient &&
+        inner.divisor < kBound / divisor)
       return divide(inner.argument, inner.divisor * divisor);
     if (kind == Atom::Kind::quotient && nested)
       return remainder(divide(inner.argument, divisor), inner.divisor / divisor);
@@ -186,9 +187,9 @@ VariableSet IndexSpace::uses(const Index& a) const {
 }
 
 bool IndexSpace::is_multiple(const Index& a, int64_t multiple) const {
-  return a.constant % multiple == 0 && std::all_of(a.terms.begin(), a.terms.end(), [&](const Index::Term& term) {
-           return term.factor % multiple == 0;
-         });
+  return a.constant % multiple == 0 &&
+         std::all_of(a.terms.begin(), a.terms.end(),
+                     [&](const Index::Term& term) { return term.factor % multiple == 0; });
 }
 
 bool IndexSpace::splits(const Index& a, const Index& variable, int64_t multiple) const {

@@ -1,8 +1,9 @@
 // Index arithmetic with simplification: where an element lies, as a function of loop variables.
 //
-// An Index is a constant plus multiples of atoms. An atom is a variable, or the quotient or remainder of an Index by a
-// constant. Every atom is >= 0, and so is what a quotient or remainder is taken of, hence truncating division of unsigned
-// numbers is exact; an Index itself may be negative only where a guard keeps it from being used.
+// An Index is a constant plus multiples of atoms. An atom is a variable, or the quotient or remainder of an
+// Index by a constant. Every atom is >= 0, and so is what a quotient or remainder is taken of, hence
+// truncating division of unsigned numbers is exact; an Index itself may be negative only where a guard keeps
+// it from being used.
 #pragma once
 
 #include <compare>
@@ -73,7 +74,8 @@ class IndexSpace {
   bool recombine_one(Index& a);
   Index atom_index(Atom::Kind kind, const Index& argument, int64_t divisor);
   int64_t bound(const Index& a, bool upper) const;
-  // Parts `a` (factors in [0, divisor)) into multiples of some g > 1 that divides `divisor`, and a rest in [0, g).
+  // Parts `a` (factors in [0, divisor)) into multiples of some g > 1 that divides `divisor`, and a rest in
+  // [0, g).
   int64_t part(const Index& a, int64_t divisor, Index& high, Index& low) const;
 
   std::vector<Atom> atoms_;

@@ -18,10 +18,13 @@ int64_t Kernel::row_length() const {
 
 Frame Frame::of(const Kernel& kernel, IndexSpace& space, const Index& row, const Index& inner) {
   Ints outer_shape, inner_shape;
-  auto reduced = [&](size_t i) { return std::binary_search(kernel.axes.begin(), kernel.axes.end(), int64_t(i)); };
+  auto reduced = [&](size_t i) {
+    return std::binary_search(kernel.axes.begin(), kernel.axes.end(), int64_t(i));
+  };
   for (size_t i = 0; i < kernel.domain.size(); ++i)
     (reduced(i) ? inner_shape : outer_shape).push_back(kernel.domain[i]);
-  const Coords outer_coords = space.unflatten(outer_shape, row), inner_coords = space.unflatten(inner_shape, inner);
+  const Coords outer_coords = space.unflatten(outer_shape, row),
+               inner_coords = space.unflatten(inner_shape, inner);
   Frame frame;
   frame.row = row;
   size_t next_outer = 0, next_inner = 0;

@@ -16,15 +16,15 @@ enum class Role : uint8_t {
   product,    // the matrix product of a matmul kernel, at each point
 };
 
-// The domain is a space of points in row-major order; the dimensions `axes` of it are what reductions run over, and the others
-// number the rows. A kernel without reductions has no axes, and every point is a row. The domain of a matmul kernel is the
-// shape of its product.
+// The domain is a space of points in row-major order; the dimensions `axes` of it are what reductions run
+// over, and the others number the rows. A kernel without reductions has no axes, and every point is a row.
+// The domain of a matmul kernel is the shape of its product.
 struct Kernel {
   Ints domain, axes;
   std::map<ValueId, Role> makes;
-  ValueId product = -1;            // of a matmul kernel
-  std::map<ValueId, int> levels;   // of reductions: those of one level are independent of each other
-  std::vector<ValueId> reads;      // values made by earlier kernels, and inputs
+  ValueId product = -1;               // of a matmul kernel
+  std::map<ValueId, int> levels;      // of reductions: those of one level are independent of each other
+  std::vector<ValueId> reads;         // values made by earlier kernels, and inputs
   std::vector<ValueId> narrow_reads;  // likewise, as operands of tensor cores
   int cost = 0;
 
@@ -45,8 +45,9 @@ struct Frame {
   Coords own(IndexSpace& space, const Ints& shape, Role role) const;
 };
 
-// What a kernel does about the values it meets: it expands what is no root, loads what other kernels make, holds its own
-// reductions and product, and expands its other roots; its own only where it makes them, at the point of `frame`.
+// What a kernel does about the values it meets: it expands what is no root, loads what other kernels make,
+// holds its own reductions and product, and expands its other roots; its own only where it makes them, at the
+// point of `frame`.
 Meet kernel_meet(const Graph& graph, IndexSpace& space, const Kernel& kernel, const Frame& frame,
                  const std::vector<bool>& is_root);
 

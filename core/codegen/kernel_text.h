@@ -14,8 +14,8 @@ struct KernelText {
   std::vector<LaunchArg> args;
 };
 
-// A one-dimensional grid of `blocks` blocks, folded into two dimensions when there are too many, and the number of a
-// block in it; a folded grid may have a few blocks too many.
+// A one-dimensional grid of `blocks` blocks, folded into two dimensions when there are too many, and the
+// number of a block in it; a folded grid may have a few blocks too many.
 struct BlockGrid {
   Dim3 grid;
   std::string number;  // "blockIdx.x"
@@ -23,7 +23,9 @@ struct BlockGrid {
 };
 BlockGrid block_grid(int64_t blocks);
 
-KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage);
-KernelText emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage);
+KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                     const Storage& storage);
+KernelText emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                       const Storage& storage);
 
 }  // namespace quern

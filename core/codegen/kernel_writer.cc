@@ -61,7 +61,8 @@ void KernelWriter::begin_pass() {
   after_.clear();
 }
 
-std::string KernelWriter::declare(const std::string& type, char prefix, const std::string& expression, Scope scope) {
+std::string KernelWriter::declare(const std::string& type, char prefix, const std::string& expression,
+                                  Scope scope) {
   const std::string name = prefix + std::to_string(counters_[prefix]++);
   text(scope) += "const " + type + " " + name + " = " + expression + ";\n";
   return name;
@@ -76,22 +77,28 @@ std::string KernelWriter::atom(AtomId id) {
   const std::string argument = index(atom.argument);
   const bool simple = atom.argument.constant == 0 && atom.argument.terms.size() == 1;
   const std::string expression = (simple ? argument : "(" + argument + ")") +
-                                 (atom.kind == Atom::Kind::quotient ? " / " : " % ") + std::to_string(atom.divisor);
+                                 (atom.kind == Atom::Kind::quotient ? " / " : " % ") +
+                                 std::to_string(atom.divisor);
   return names[id] = declare(index_type(), 'i', expression, scope);
 }
 
-std::string KernelWriter::index(const Index& index) {
-  constexpr __int128 kLimit = 0x7fffffff;
+void KernelWriter::measure(const Index& index) {
   __int128 reach = index.constant < 0 ? -index.constant : index.constant;
+  for (const Index::Term& term : index.terms)
+    reach +=
+        static_cast<__int128>(term.factor < 0 ? -term.factor : term.factor) * space_.atom(term.atom).largest;
+  if (reach > 0x7fffffff) needs_wide_ = true;
+}
+
+std::string KernelWriter::index(const Index& index) {
+  measure(index);
   std::string out;
   for (const Index::Term& term : index.terms) {
     const int64_t factor = term.factor < 0 ? -term.factor : term.factor;
-    reach += static_cast<__int128>(factor) * space_.atom(term.atom).largest;
     out += out.empty() ? (term.factor < 0 ? "-" : "") : (term.factor < 0 ? " - " : " + ");
     out += atom(term.atom);
     if (factor != 1) out += " * " + std::to_string(factor);
   }
-  if (reach > kLimit) needs_wide_ = true;
   if (index.constant < 0)
     out += " - " + std::to_string(-index.constant);
   else if (index.constant > 0 || out.empty())
@@ -157,7 +164,8 @@ std::string KernelWriter::make(int i) {
       return cast(item);
     case Item::Kind::guard: {
       const std::string outer = item.guard >= 0 ? name(item.guard) + " && " : "";
-      return declare("bool", 'g', outer + "(" + index(item.index) + " < " + std::to_string(item.extent) + ")", scope);
+      return declare("bool", 'g', outer + "(" + index(item.index) + " < " + std::to_string(item.extent) + ")",
+                     scope);
     }
     case Item::Kind::choose:
       return declare(cuda_type(item.type), 'x', choose(item), scope);
@@ -173,8 +181,11 @@ std::string KernelWriter::load(const Item& item) {
   if (item.guard < 0 && fits_vector(item.index, slot.dtype)) {
     const Index base = vector_base(item.index);
     const std::string vector = "Vector<" + type + ", " + std::to_string(vector_) + ">";
-    element = declare(vector, 'v', "load_vector<" + type + ", " + std::to_string(vector_) + ">(" + memory + " + " + index(base) + ")",
-                      scope_of(space_.uses(base))) + "[v]";
+    element = declare(vector, 'v',
+                      "load_vector<" + type + ", " + std::to_string(vector_) + ">(" + memory + " + " +
+                          index(base) + ")",
+                      scope_of(space_.uses(base))) +
+              "[v]";
   } else {
     element = memory + "[" + index(item.index) + "]";
   }
@@ -224,7 +235,8 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const s
   const std::string name = "y" + std::to_string(counters_['y']++), count = std::to_string(vector_);
   text(Scope::loop) += "Vector<" + type + ", " + count + "> " + name + ";\n";
   text(Scope::element) += name + "[v] = " + element + ";\n";
-  after_ += "store_vector<" + type + ", " + count + ">(" + memory + " + " + index(vector_base(position)) + ", " + name + ");\n";
+  after_ += "store_vector<" + type + ", " + count + ">(" + memory + " + " + index(vector_base(position)) +
+            ", " + name + ");\n";
 }
 
 }  // namespace quern

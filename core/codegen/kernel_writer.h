@@ -1,8 +1,8 @@
 // Turns the items of a trace into statements, each in the outermost scope where it can stand.
 //
-// A kernel's body has three scopes, one inside the other: `kernel` (what depends on the row alone), `loop` (a step of the
-// loop over the points of a row) and `element` (one of the `vector` neighbouring elements that a thread does at once). Loads of
-// whole vectors stand in the loop, or in the kernel.
+// A kernel's body has three scopes, one inside the other: `kernel` (what depends on the row alone), `loop` (a
+// step of the loop over the points of a row) and `element` (one of the `vector` neighbouring elements that a
+// thread does at once). Loads of whole vectors stand in the loop, or in the kernel.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@ namespace quern {
 
 enum class Scope : uint8_t { kernel, loop, element };
 
-std::string cuda_type(DType dtype);                                  // "f16", "bf16", "float", "int", "bool"
-std::string convert_text(std::string text, DType from, DType to);    // between f32, i32 and bool
-std::string round_text(const std::string& text, DType dtype);        // a register as an element of memory
+std::string cuda_type(DType dtype);                                // "f16", "bf16", "float", "int", "bool"
+std::string convert_text(std::string text, DType from, DType to);  // between f32, i32 and bool
+std::string round_text(const std::string& text, DType dtype);      // a register as an element of memory
 std::string indent(const std::string& lines, int spaces);
 
 class KernelWriter {
@@ -35,8 +35,10 @@ class KernelWriter {
   // The item as an expression of this register type, safe as an operand; writes the statements it needs.
   std::string value(int item, DType type);
   std::string index(const Index& index);
-  // Stores an item at `position` of a slot; in vectors where position allows. `after` gets what follows the element scope.
-  // `condition` stands before a store that is no vector's.
+  // Notes whether computing it takes 64 bits.
+  void measure(const Index& index);
+  // Stores an item at `position` of a slot; in vectors where position allows. `after` gets what follows the
+  // element scope. `condition` stands before a store that is no vector's.
   void store(int item, const Slot& slot, const Index& position, const std::string& condition = "");
   std::string& text(Scope scope) { return texts_[static_cast<size_t>(scope)]; }
   const std::string& after() const { return after_; }
@@ -76,7 +78,7 @@ class KernelWriter {
   int vector_ = 1;
   std::array<std::string, 3> texts_;
   std::string after_;
-  std::array<std::map<int, std::string>, 3> items_;     // names, by the scope they stand in
+  std::array<std::map<int, std::string>, 3> items_;  // names, by the scope they stand in
   std::array<std::map<AtomId, std::string>, 3> atoms_;
   std::map<ValueId, std::string> held_;
   std::vector<Parameter> parameters_;

@@ -183,7 +183,8 @@ class Partitioner {
   // Traces all that the kernel makes. False when a value is not at hand where it is needed.
   bool lower(Kernel& kernel) const {
     IndexSpace space;
-    const Index row = space.variable("row", kernel.rows()), inner = space.variable("inner", kernel.row_length());
+    const Index row = space.variable("row", kernel.rows()),
+                inner = space.variable("inner", kernel.row_length());
     const Frame frame = Frame::of(kernel, space, row, inner);
     Trace trace(graph_, space, kernel_meet(graph_, space, kernel, frame, result_.is_root));
     kernel.levels.clear();
@@ -196,7 +197,9 @@ class Partitioner {
       if (trace.failed()) return false;
       for (size_t i = levels.size(); i < trace.items().size(); ++i) {
         const Item& item = trace.items()[i];
-        int level = item.kind == Item::Kind::held && item.value != kernel.product ? kernel.levels.at(item.value) + 1 : 0;
+        int level = item.kind == Item::Kind::held && item.value != kernel.product
+                        ? kernel.levels.at(item.value) + 1
+                        : 0;
         for (int operand : item.operands) level = std::max(level, levels[static_cast<size_t>(operand)]);
         levels.push_back(level);
       }
@@ -242,11 +245,15 @@ std::optional<MatrixView> view_matrix(const Graph& graph, IndexSpace& space, con
     if (shape[i] != 1) coords[i] = matrix[missing + i];
   const Index row = coords[rank - 2] = space.variable("row", shape[rank - 2]);
   const Index column = coords[rank - 1] = space.variable("column", shape[rank - 1]);
-  Trace trace(graph, space, [&](ValueId value, const Coords&) {
-    return is_root[static_cast<size_t>(value)] ? Meeting::load : Meeting::expand;
-  }, 64);
+  Trace trace(
+      graph, space,
+      [&](ValueId value, const Coords&) {
+        return is_root[static_cast<size_t>(value)] ? Meeting::load : Meeting::expand;
+      },
+      64);
   const int top = trace.read(operand, coords);
-  if (trace.failed() || trace.items().size() != 1 || trace.item(top).kind != Item::Kind::load) return std::nullopt;
+  if (trace.failed() || trace.items().size() != 1 || trace.item(top).kind != Item::Kind::load)
+    return std::nullopt;
   MatrixView view;
   view.source = trace.item(top).value;
   view.base = trace.item(top).index;

@@ -59,7 +59,9 @@ class Preparer {
       node.attrs.shape = std::move(shape);
     return append(std::move(node));
   }
-  ValueId reshape(ValueId x, Ints shape) { return shape == type(x).shape ? x : move(OpCode::reshape, x, shape); }
+  ValueId reshape(ValueId x, Ints shape) {
+    return shape == type(x).shape ? x : move(OpCode::reshape, x, shape);
+  }
   ValueId transpose(ValueId x, Ints perm) {
     Ints shape;
     for (int64_t axis : perm) shape.push_back(type(x).shape[static_cast<size_t>(axis)]);
@@ -117,13 +119,14 @@ class Preparer {
       return x.shape[static_cast<size_t>(a)] < x.shape[static_cast<size_t>(b)];
     });
     const size_t axis = static_cast<size_t>(*longest);
-    const int64_t parts = reduction_parts(node.type.element_count(), x.element_count() / node.type.element_count());
+    const int64_t parts =
+        reduction_parts(node.type.element_count(), x.element_count() / node.type.element_count());
     if (parts < 2 || x.shape[axis] < 2 * parts) return append(std::move(node));
     return split_reduction(std::move(node), axis, parts);
   }
 
-  // [.., L, ..] is [.., parts, L / parts, ..]: summed over all axes but `parts`, then over that. What is missing at the end
-  // is filled with the identity.
+  // [.., L, ..] is [.., parts, L / parts, ..]: summed over all axes but `parts`, then over that. What is
+  // missing at the end is filled with the identity.
   ValueId split_reduction(Node node, size_t axis, int64_t parts) {
     ValueId x = node.operands[0];
     const int64_t extent = type(x).shape[axis], part = (extent + parts - 1) / parts;
@@ -168,7 +171,8 @@ class Preparer {
     if (type(b).rank() == 1) b = reshape(b, {type(b).shape[0], 1});
     if (type(a).shape.back() == 0) return number(0, node.type);
     const Ints batch_b(type(b).shape.begin(), type(b).shape.end() - 2);
-    const bool shared = std::all_of(batch_b.begin(), batch_b.end(), [](int64_t extent) { return extent == 1; });
+    const bool shared =
+        std::all_of(batch_b.begin(), batch_b.end(), [](int64_t extent) { return extent == 1; });
     if (shared) {
       const int64_t k = type(a).shape.back(), rows = type(a).element_count() / k;
       a = reshape(a, {rows, k});
@@ -195,13 +199,15 @@ class Preparer {
 
   // [.., m, k] x [.., k, n], in parts along k where one product would leave most of a GPU idle.
   ValueId product(ValueId a, ValueId b, DType dtype) {
-    const int64_t k = type(a).shape.back(), m = type(a).shape[type(a).shape.size() - 2], n = type(b).shape.back();
+    const int64_t k = type(a).shape.back(), m = type(a).shape[type(a).shape.size() - 2],
+                  n = type(b).shape.back();
     int64_t batch = std::max(type(a).element_count() / (m * k), type(b).element_count() / (k * n));
     const bool tensor_cores = uses_tensor_cores(type(a).dtype, type(b).dtype);
     const int64_t parts = matmul_parts(choose_tile(m, n, tensor_cores), batch, m, n, k);
     if (parts < 2) return matmul(a, b, dtype);
     const size_t rank = std::max(type(a).shape.size(), type(b).shape.size());
-    const ValueId split_a = split_k(with_rank(a, rank), true, parts), split_b = split_k(with_rank(b, rank), false, parts);
+    const ValueId split_a = split_k(with_rank(a, rank), true, parts),
+                  split_b = split_k(with_rank(b, rank), false, parts);
     return reduce(OpCode::reduce_sum, matmul(split_a, split_b, register_dtype(dtype)), 0, dtype);
   }
 
@@ -211,7 +217,8 @@ class Preparer {
     return reshape(x, shape);
   }
 
-  // [.., m, k] -> [parts, .., m, k / parts], or for the right operand [.., k, n] -> [parts, .., k / parts, n].
+  // [.., m, k] -> [parts, .., m, k / parts], or for the right operand [.., k, n] -> [parts, .., k / parts,
+  // n].
   ValueId split_k(ValueId x, bool left, int64_t parts) {
     Ints shape = type(x).shape;
     const size_t at = left ? shape.size() - 1 : shape.size() - 2;

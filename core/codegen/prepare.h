@@ -1,4 +1,5 @@
-// Rewrites a graph of primitive operators into one that has good and simple kernels: every step is a graph again.
+// Rewrites a graph of primitive operators into one that has good and simple kernels: every step is a graph
+// again.
 #pragma once
 
 #include "core/graph/graph.h"

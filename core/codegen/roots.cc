@@ -13,7 +13,8 @@ constexpr int kCheap = 10;
 
 class RootChooser {
  public:
-  explicit RootChooser(const Graph& graph) : graph_(graph), roots_(graph.nodes.size()), costs_(graph.nodes.size()) {}
+  explicit RootChooser(const Graph& graph)
+      : graph_(graph), roots_(graph.nodes.size()), costs_(graph.nodes.size()) {}
 
   std::vector<bool> run() {
     for (ValueId id : graph_.outputs) mark(id);
@@ -36,7 +37,8 @@ class RootChooser {
   int& cost(ValueId id) { return costs_[static_cast<size_t>(id)]; }
 
   void mark(ValueId id) {
-    if (node(id).code != OpCode::input && node(id).type.element_count() > 0) roots_[static_cast<size_t>(id)] = true;
+    if (node(id).code != OpCode::input && node(id).type.element_count() > 0)
+      roots_[static_cast<size_t>(id)] = true;
   }
 
   // What a view moves is stored, rather than the view; unless that makes no matrix.
@@ -49,11 +51,12 @@ class RootChooser {
     IndexSpace space;
     int64_t matrices = 1;
     for (size_t i = 0; i + 2 < product.size(); ++i) matrices *= product[i];
-    if (!view_matrix(graph_, space, roots_, operand, product, space.variable("batch", matrices))) mark(operand);
+    if (!view_matrix(graph_, space, roots_, operand, product, space.variable("batch", matrices)))
+      mark(operand);
   }
 
-  // An upper bound of the statements that `id` needs, or their number where that is too high; cuts its operands off
-  // until it is low enough.
+  // An upper bound of the statements that `id` needs, or their number where that is too high; cuts its
+  // operands off until it is low enough.
   void bound_cost(ValueId id) {
     if (node(id).type.element_count() == 0) return;
     const OpKind kind = op_info(node(id).code).kind;
@@ -72,8 +75,10 @@ class RootChooser {
 
   int measure(ValueId id) const {
     IndexSpace space;
-    Trace trace(graph_, space, [&](ValueId value, const Coords&) { return is_root(value) ? Meeting::load : Meeting::expand; },
-                kMaxExpression + 1);
+    Trace trace(
+        graph_, space,
+        [&](ValueId value, const Coords&) { return is_root(value) ? Meeting::load : Meeting::expand; },
+        kMaxExpression + 1);
     const Ints& shape = node(id).type.shape;
     trace.root(id, space.unflatten(shape, space.variable("i", node(id).type.element_count())));
     return trace.failed() ? kMaxExpression + 1 : trace.cost();
@@ -89,8 +94,8 @@ class RootChooser {
     return worst >= 0;
   }
 
-  // The reader of a value, told apart by the place at which it reads: elementwise operators read where they are read
-  // themselves. A value read at several places would be computed for each of them.
+  // The reader of a value, told apart by the place at which it reads: elementwise operators read where they
+  // are read themselves. A value read at several places would be computed for each of them.
   void mark_repeated() {
     constexpr int kUnread = -1, kSeveral = -2;
     std::vector<int> places(graph_.nodes.size(), kUnread);

@@ -1,8 +1,8 @@
 // Kernels of points and of rows: elementwise programs, reductions, and what is fused around them.
 //
-// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team of 32 or 256 threads shares a row and each
-// takes every team-th vector of it. Reductions of one level share a loop over the row; later levels and the values made at
-// every point read the row again, from cache.
+// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team of 32 or 256
+// threads shares a row and each takes every team-th vector of it. Reductions of one level share a loop over
+// the row; later levels and the values made at every point read the row again, from cache.
 #include <algorithm>
 #include <limits>
 
@@ -23,9 +23,13 @@ struct Shape {
 
 class RowsEmitter {
  public:
-  RowsEmitter(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage, Shape shape,
-              bool wide)
-      : graph_(graph), kernel_(kernel), storage_(storage), shape_(shape), writer_(graph, space_, storage, wide) {
+  RowsEmitter(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage,
+              Shape shape, bool wide)
+      : graph_(graph),
+        kernel_(kernel),
+        storage_(storage),
+        shape_(shape),
+        writer_(graph, space_, storage, wide) {
     const bool by_team = shape.team > 1;
     const int64_t row_step = by_team ? 1 : shape.vector, inner_step = by_team ? shape.vector : 1;
     thread_row_ = space_.variable(by_team ? "row" : "t", kernel.rows() / row_step);
@@ -58,7 +62,7 @@ class RowsEmitter {
     KernelText out;
     out.kind = kernel_.axes.empty() ? "points" : "rows";
     out.threads = shape_.team > 1 ? kRowThreads : kPointThreads;
-    writer_.index(frame_.position);  // decides on the width of indices even if all accesses are small
+    writer_.measure(frame_.position);
     std::string body;
     int level_count = 0;
     for (const auto& [value, level] : kernel_.levels) level_count = std::max(level_count, level + 1);
@@ -107,7 +111,10 @@ class RowsEmitter {
   std::string combine(ValueId value, const std::string& a, const std::string& b) const {
     const bool floating = type_of(value) == DType::f32;
     if (is_sum(value) && floating) return a + " + " + b;
-    return std::string(is_sum(value) ? "wrap_add" : floating ? "max_nan" : "max_int") + "(" + a + ", " + b + ")";
+    return std::string(is_sum(value) ? "wrap_add"
+                       : floating    ? "max_nan"
+                                     : "max_int") +
+           "(" + a + ", " + b + ")";
   }
 
   // All reductions of a level: declared, accumulated in one loop, and combined by the team.
@@ -120,13 +127,14 @@ class RowsEmitter {
       const bool array = many() && shape_.team == 1;
       const std::string element = array ? name + "[v]" : name;
       if (array) {
-        before += type + " " + name + "[" + std::to_string(shape_.vector) + "];\n" + element_loop() + "  " + element +
-                  " = " + identity(value) + ";\n";
+        before += type + " " + name + "[" + std::to_string(shape_.vector) + "];\n" + element_loop() + "  " +
+                  element + " = " + identity(value) + ";\n";
       } else {
         before += type + " " + name + " = " + identity(value) + ";\n";
       }
       const std::string operand = writer_.value(operands_.at(value), type_of(value));
-      writer_.text(many() ? Scope::element : Scope::loop) += element + " = " + combine(value, element, operand) + ";\n";
+      writer_.text(many() ? Scope::element : Scope::loop) +=
+          element + " = " + combine(value, element, operand) + ";\n";
       if (shape_.team > 1) after += combine_team(value, name);
       writer_.hold(value, element);
     }
@@ -137,8 +145,9 @@ class RowsEmitter {
     const std::string what = is_sum(value) ? "sum" : "max";
     if (shape_.team == 32) return name + " = warp_reduce_" + what + "(" + name + ");\n";
     const std::string scratch = "scratch_" + name;
-    return "__shared__ " + cuda_type(type_of(value)) + " " + scratch + "[" + std::to_string(shape_.team / 32) + "];\n" +
-           name + " = block_reduce_" + what + "<" + std::to_string(shape_.team / 32) + ">(" + name + ", " + scratch + ");\n";
+    return "__shared__ " + cuda_type(type_of(value)) + " " + scratch + "[" +
+           std::to_string(shape_.team / 32) + "];\n" + name + " = block_reduce_" + what + "<" +
+           std::to_string(shape_.team / 32) + ">(" + name + ", " + scratch + ");\n";
   }
 
   std::string row_values() {
@@ -171,7 +180,8 @@ class RowsEmitter {
       lines += element_loop() + " {\n" + indent(writer_.text(Scope::element), 2) + "}\n";
     lines += writer_.after();
     const int64_t steps = kernel_.row_length() / (shape_.team > 1 ? shape_.vector : 1);
-    if (lines.empty() || !with_loop || (shape_.team == 1 && steps == 1)) return writer_.text(Scope::kernel) + lines;
+    if (lines.empty() || !with_loop || (shape_.team == 1 && steps == 1))
+      return writer_.text(Scope::kernel) + lines;
     const std::string team = std::to_string(shape_.team);
     const std::string first = shape_.team > 1 ? "lane" : "0", next = shape_.team > 1 ? "j += " + team : "++j";
     return writer_.text(Scope::kernel) + "for (" + writer_.index_type() + " j = " + first + "; j < " +
@@ -195,13 +205,14 @@ class RowsEmitter {
 int choose_team(const Kernel& kernel) {
   size_t inner = kernel.domain.size();
   while (inner > 0 && kernel.domain[inner - 1] == 1) --inner;
-  const bool contiguous =
-      inner > 0 && std::binary_search(kernel.axes.begin(), kernel.axes.end(), static_cast<int64_t>(inner) - 1);
+  const bool contiguous = inner > 0 && std::binary_search(kernel.axes.begin(), kernel.axes.end(),
+                                                          static_cast<int64_t>(inner) - 1);
   if (!contiguous || kernel.row_length() < 32) return 1;
   return kernel.row_length() < 1024 ? 32 : 256;
 }
 
-// The widest vector that accesses of 16 bytes allow, that divides what it runs along, and that leaves enough threads.
+// The widest vector that accesses of 16 bytes allow, that divides what it runs along, and that leaves enough
+// threads.
 int choose_vector(const Kernel& kernel, int team, size_t largest_element) {
   constexpr int64_t kMinThreads = 16384;
   const int64_t extent = team > 1 ? kernel.row_length() : kernel.rows();
@@ -225,7 +236,8 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
 
 }  // namespace
 
-KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage) {
+KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                     const Storage& storage) {
   Shape shape;
   shape.team = choose_team(kernel);
   RowsEmitter scalar(graph, kernel, partition, storage, shape, false);

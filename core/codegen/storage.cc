@@ -30,14 +30,16 @@ int64_t plan_memory(std::vector<Interval>& intervals) {
     interval.bytes = (interval.bytes + kAlignment - 1) / kAlignment * kAlignment;
     order.push_back(&interval);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Interval* a, const Interval* b) { return a->bytes > b->bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Interval* a, const Interval* b) { return a->bytes > b->bytes; });
   std::vector<const Interval*> placed;
   int64_t size = 0;
   for (Interval* interval : order) {
     interval->offset = lowest_fit(*interval, placed);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), interval,
-                                   [](const Interval* a, const Interval* b) { return a->offset < b->offset; }),
-                  interval);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), interval,
+                         [](const Interval* a, const Interval* b) { return a->offset < b->offset; }),
+        interval);
     size = std::max(size, interval->offset + interval->bytes);
   }
   return size;
@@ -55,7 +57,8 @@ std::map<Storage::Key, int> Storage::find_last_reads(const Partition& partition)
 
 Storage::Storage(const Graph& graph, const Partition& partition) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const Slot slot{graph.node(graph.inputs[i]).type.dtype, {LaunchArg::Kind::input, static_cast<int64_t>(i)}};
+    const Slot slot{graph.node(graph.inputs[i]).type.dtype,
+                    {LaunchArg::Kind::input, static_cast<int64_t>(i)}};
     slots_[{graph.inputs[i], Width::wide}] = slots_[{graph.inputs[i], Width::narrow}] = slot;
   }
   for (size_t i = 0; i < graph.outputs.size(); ++i)
@@ -78,8 +81,8 @@ Storage::Storage(const Graph& graph, const Partition& partition) {
         }
         slots_[{value, width}] = {dtype, {LaunchArg::Kind::workspace, 0}};
         keys.emplace_back(value, width);
-        intervals_.push_back({type.element_count() * static_cast<int64_t>(dtype_size(dtype)), static_cast<int>(k),
-                              read->second, 0});
+        intervals_.push_back({type.element_count() * static_cast<int64_t>(dtype_size(dtype)),
+                              static_cast<int>(k), read->second, 0});
       }
   workspace_bytes_ = plan_memory(intervals_);
   for (size_t i = 0; i < keys.size(); ++i) slots_.at(keys[i]).arg.value = intervals_[i].offset;

@@ -1,5 +1,5 @@
-// Where values lie between kernels: the caller's buffers, and a workspace whose places are used again once their value
-// has been read for the last time.
+// Where values lie between kernels: the caller's buffers, and a workspace whose places are used again once
+// their value has been read for the last time.
 #pragma once
 
 #include <map>
@@ -24,7 +24,8 @@ struct Interval {
   int first = 0, last = 0;
   int64_t offset = 0;  // the answer
 };
-// Gives the intervals offsets, multiples of 256, so that no two that are needed at once overlap. Returns the size.
+// Gives the intervals offsets, multiples of 256, so that no two that are needed at once overlap. Returns the
+// size.
 int64_t plan_memory(std::vector<Interval>& intervals);
 
 class Storage {

@@ -5,7 +5,8 @@ namespace quern {
 namespace {
 
 constexpr int64_t kWantedBlocks = 256;  // about two for each multiprocessor of a large GPU
-constexpr int64_t kMinDepth = 256;      // of k in one part: below, the sum over the parts costs more than it saves
+constexpr int64_t kMinDepth =
+    256;  // of k in one part: below, the sum over the parts costs more than it saves
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -22,7 +23,8 @@ Tile choose_tile(int64_t m, int64_t n, bool tensor_cores) {
 int64_t matmul_parts(const Tile& tile, int64_t batch, int64_t m, int64_t n, int64_t k) {
   const int64_t blocks = batch * divide_up(m, tile.rows) * divide_up(n, tile.columns);
   int64_t parts = 1;
-  while (blocks * parts < kWantedBlocks && k % (parts * 2 * 8) == 0 && k / (parts * 2) >= kMinDepth) parts *= 2;
+  while (blocks * parts < kWantedBlocks && k % (parts * 2 * 8) == 0 && k / (parts * 2) >= kMinDepth)
+    parts *= 2;
   return parts;
 }
 

@@ -1,4 +1,5 @@
-// Sizes that kernels are built with, and when work is split to fill a GPU. Rules of thumb: the search knows better.
+// Sizes that kernels are built with, and when work is split to fill a GPU. Rules of thumb: the search knows
+// better.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace quern {
 
-// A block of a matmul kernel computes rows x columns of the product, `depth` of k at a time, with warps in a grid of
-// warp_rows x warp_columns.
+// A block of a matmul kernel computes rows x columns of the product, `depth` of k at a time, with warps in a
+// grid of warp_rows x warp_columns.
 struct Tile {
   int rows, columns, depth;
   int warp_rows, warp_columns;

@@ -91,7 +91,8 @@ int Trace::visit(ValueId value, const Coords& coords, int guard) {
     case Meeting::load: {
       Index offset;
       const Ints strides = node.code == OpCode::input ? node.strides : dense_strides(node.type.shape);
-      for (size_t i = 0; i < coords.size(); ++i) offset = space_.add(offset, space_.scale(coords[i], strides[i]));
+      for (size_t i = 0; i < coords.size(); ++i)
+        offset = space_.add(offset, space_.scale(coords[i], strides[i]));
       result = append({Item::Kind::load, value, register_type(node.type.dtype), {}, guard, offset, 0, 0});
       break;
     }
@@ -114,8 +115,14 @@ int Trace::expand(ValueId value, const Coords& coords, int guard) {
     case OpKind::leaf:
       return append({Item::Kind::number, value, type, {}, -1, {}, 0, 0});
     case OpKind::generator:
-      return append(
-          {Item::Kind::iota, value, type, {}, -1, coords[static_cast<size_t>(node.attrs.axis->front())], 0, 0});
+      return append({Item::Kind::iota,
+                     value,
+                     type,
+                     {},
+                     -1,
+                     coords[static_cast<size_t>(node.attrs.axis->front())],
+                     0,
+                     0});
     case OpKind::conversion: {
       const int operand = visit(node.operands[0], coords, guard);
       return append({Item::Kind::convert, value, type, {operand}, -1, {}, 0, 0});

@@ -1,8 +1,8 @@
 // A trace: what must be computed, in order, to have values of a graph at given coordinates.
 //
-// Movement operators only change coordinates and leave no items; a concat becomes guards (a load under a guard that is
-// false must not happen) and a choice. Each (value, coordinates, guard) is traced once, so that a trace is linear in what
-// it computes whatever the shape of the graph.
+// Movement operators only change coordinates and leave no items; a concat becomes guards (a load under a
+// guard that is false must not happen) and a choice. Each (value, coordinates, guard) is traced once, so that
+// a trace is linear in what it computes whatever the shape of the graph.
 #pragma once
 
 #include <functional>
@@ -47,8 +47,8 @@ class Trace {
   Trace(const Graph& graph, IndexSpace& space, Meet meet, int limit = 1 << 20)
       : graph_(graph), space_(space), meet_(std::move(meet)), limit_(limit) {}
 
-  // The item that holds `value` at `coords`; call failed() afterwards. The value itself is expanded whatever `meet` says;
-  // a reduction or matrix product cannot be.
+  // The item that holds `value` at `coords`; call failed() afterwards. The value itself is expanded whatever
+  // `meet` says; a reduction or matrix product cannot be.
   int root(ValueId value, const Coords& coords);
   // The same, but meets `value` like any other.
   int read(ValueId value, const Coords& coords) { return visit(value, coords, -1); }
@@ -77,10 +77,12 @@ class Trace {
   std::unordered_map<std::string, int> known_;
 };
 
-// The coordinates in the operand of a movement operator with one operand (reshape, transpose, slice, broadcast).
+// The coordinates in the operand of a movement operator with one operand (reshape, transpose, slice,
+// broadcast).
 Coords move_coords(const Graph& graph, IndexSpace& space, const Node& node, const Coords& coords);
 inline bool is_view(OpCode code) {
-  return code == OpCode::reshape || code == OpCode::transpose || code == OpCode::slice || code == OpCode::broadcast;
+  return code == OpCode::reshape || code == OpCode::transpose || code == OpCode::slice ||
+         code == OpCode::broadcast;
 }
 
 }  // namespace quern

@@ -1,5 +1,5 @@
-// How long the baseline takes from graph text to cubin, in one process: baseline_bench [--runs N] [--target NAME] [--text] GRAPH...
-// With --text it prints the emitted kernels instead of times.
+// How long the baseline takes from graph text to cubin, in one process: baseline_bench [--runs N] [--target
+// NAME] [--text] GRAPH... With --text it prints the emitted kernels instead of times.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -84,16 +84,19 @@ Status bench_file(const std::string& path, const Options& options, const Target&
     cubin = output->cubin.size();
   }
   if (options.text) {
-    std::printf("// %s, workspace %llu bytes\n", name.c_str(), static_cast<unsigned long long>(emitted.plan.workspace_bytes));
+    std::printf("// %s, workspace %llu bytes\n", name.c_str(),
+                static_cast<unsigned long long>(emitted.plan.workspace_bytes));
     for (const Launch& launch : emitted.plan.launches)
-      std::printf("// launch %s grid %u x %u block %u\n", launch.kernel.c_str(), launch.grid.x, launch.grid.y, launch.block.x);
+      std::printf("// launch %s grid %u x %u block %u\n", launch.kernel.c_str(), launch.grid.x, launch.grid.y,
+                  launch.block.x);
     std::printf("%s", emitted.kernels.c_str());
     return {};
   }
   size_t kernels = 0;
   for (size_t at = 0; (at = emitted.kernels.find("__global__", at)) != std::string::npos; ++at) ++kernels;
-  std::printf("%-20s %8.2f %9.1f %9.1f %8zu %8zu %11.2f %9zu\n", name.c_str(), median(emit), median(compile), median(total),
-              kernels, emitted.plan.launches.size(), static_cast<double>(emitted.plan.workspace_bytes) / (1 << 20), cubin);
+  std::printf("%-20s %8.2f %9.1f %9.1f %8zu %8zu %11.2f %9zu\n", name.c_str(), median(emit), median(compile),
+              median(total), kernels, emitted.plan.launches.size(),
+              static_cast<double>(emitted.plan.workspace_bytes) / (1 << 20), cubin);
   return {};
 }
 
@@ -113,11 +116,13 @@ int main(int argc, char** argv) {
     auto opened = open_nvrtc("");
     if (!opened) return fail(opened.status());
     compiler = std::move(*opened);
-    std::printf("%s, %s, median of %d runs\n", compiler->fingerprint().c_str(), options.target.c_str(), options.runs);
-    std::printf("%-20s %8s %9s %9s %8s %8s %11s %9s\n", "graph", "emit ms", "nvrtc ms", "total ms", "kernels", "launches",
-                "workspace MiB", "cubin B");
+    std::printf("%s, %s, median of %d runs\n", compiler->fingerprint().c_str(), options.target.c_str(),
+                options.runs);
+    std::printf("%-20s %8s %9s %9s %8s %8s %11s %9s\n", "graph", "emit ms", "nvrtc ms", "total ms", "kernels",
+                "launches", "workspace MiB", "cubin B");
   }
   for (const std::string& file : options.files)
-    if (Status status = bench_file(file, options, **target, compiler.get()); !status.ok()) return fail(status);
+    if (Status status = bench_file(file, options, **target, compiler.get()); !status.ok())
+      return fail(status);
   return 0;
 }

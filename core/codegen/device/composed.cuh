@@ -57,8 +57,8 @@ __device__ __forceinline__ int warp_reduce_max(int value) {
   return value;
 }
 
-// Reductions over a block of kWarps warps, every thread of which calls and gets the result. `scratch` has kWarps elements in
-// shared memory that nothing else uses between the barriers before and after the call.
+// Reductions over a block of kWarps warps, every thread of which calls and gets the result. `scratch` has
+// kWarps elements in shared memory that nothing else uses between the barriers before and after the call.
 template <int kWarps, class T>
 __device__ __forceinline__ void share_warps(T value, T* scratch) {
   if (lane_index() == 0) scratch[threadIdx.x / 32] = value;

@@ -1,7 +1,8 @@
-// Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, SimtTile in f32 or i32 for everything else.
-// Both have: kSharedElements of type Shared; multiply(shared, a, b, row, column), which all threads of the block call once; and
-// kElements sums a thread, of which number e lies at row(e), column(e) of the tile: e and e + 1, e even, are neighbours in a
-// row. This file is also compiled by the emulator's host compiler.
+// Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, SimtTile in f32 or i32 for
+// everything else. Both have: kSharedElements of type Shared; multiply(shared, a, b, row, column), which all
+// threads of the block call once; and kElements sums a thread, of which number e lies at row(e), column(e) of
+// the tile: e and e + 1, e even, are neighbours in a row. This file is also compiled by the emulator's host
+// compiler.
 
 // Element (row, column) of a matrix is data[row * row_stride + column * column_stride].
 template <class T>
@@ -10,11 +11,13 @@ struct StridedMatrix {
   long long rows, columns, row_stride, column_stride;
 };
 
-// Copies kOuter x kInner elements from `source` to shared memory, in chunks of kVector along the inner dimension, by cp.async
-// if kVector > 1; zeros beyond outer_left and inner_left, which are multiples of kVector like all offsets.
+// Copies kOuter x kInner elements from `source` to shared memory, in chunks of kVector along the inner
+// dimension, by cp.async if kVector > 1; zeros beyond outer_left and inner_left, which are multiples of
+// kVector like all offsets.
 template <int kOuter, int kInner, int kPitch, int kThreads, int kVector, class T>
-__device__ __forceinline__ void copy_tile(T* tile, const T* source, long long outer_stride, long long inner_stride,
-                                          long long outer_left, long long inner_left) {
+__device__ __forceinline__ void copy_tile(T* tile, const T* source, long long outer_stride,
+                                          long long inner_stride, long long outer_left,
+                                          long long inner_left) {
   constexpr int kChunks = kInner / kVector;
 #pragma unroll 4
   for (int c = threadIdx.x; c < kOuter * kChunks; c += kThreads) {
@@ -30,31 +33,34 @@ __device__ __forceinline__ void copy_tile(T* tile, const T* source, long long ou
   }
 }
 
-// How a tile of an operand lies in shared memory: kOuter rows of kInner elements, and 16 bytes between them, so that the 8
-// rows of an ldmatrix lie in different banks. kColumnsInner: a row of the tile is a row of the matrix, else a column of it.
+// How a tile of an operand lies in shared memory: kOuter rows of kInner elements, and 16 bytes between them,
+// so that the 8 rows of an ldmatrix lie in different banks. kColumnsInner: a row of the tile is a row of the
+// matrix, else a column of it.
 template <class T, int kRows, int kColumns, int kThreads, int kVector, bool kColumnsInner>
 struct OperandTile {
   static constexpr int kOuter = kColumnsInner ? kRows : kColumns, kInner = kColumnsInner ? kColumns : kRows;
   static constexpr int kPitch = kInner + 8, kElements = kOuter * kPitch;
-  static __device__ __forceinline__ void copy(T* tile, const StridedMatrix<T>& matrix, long long row, long long column) {
+  static __device__ __forceinline__ void copy(T* tile, const StridedMatrix<T>& matrix, long long row,
+                                              long long column) {
     const T* source = matrix.data + row * matrix.row_stride + column * matrix.column_stride;
     const long long rows = matrix.rows - row, columns = matrix.columns - column;
     if constexpr (kColumnsInner)
-      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.row_stride, matrix.column_stride, rows,
-                                                           columns);
+      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.row_stride,
+                                                           matrix.column_stride, rows, columns);
     else
-      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.column_stride, matrix.row_stride, columns,
-                                                           rows);
+      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.column_stride,
+                                                           matrix.row_stride, columns, rows);
   }
-  // The 16 x 16 elements from (row, column), as four 8 x 8 matrices: the first two are one below the other if kDown, else side by
-  // side. Each comes transposed if kTransposed, counted from how the matrix is.
+  // The 16 x 16 elements from (row, column), as four 8 x 8 matrices: the first two are one below the other if
+  // kDown, else side by side. Each comes transposed if kTransposed, counted from how the matrix is.
   template <bool kDown, bool kTransposed>
   static __device__ __forceinline__ void load(unsigned (&r)[4], const T* tile, int row, int column) {
     const int lane = lane_index(), matrix = lane / 8;
     const int down = kDown ? matrix % 2 : matrix / 2, right = kDown ? matrix / 2 : matrix % 2;
     row += 8 * down;
     column += 8 * right;
-    const T* at = kColumnsInner ? tile + (row + lane % 8) * kPitch + column : tile + (column + lane % 8) * kPitch + row;
+    const T* at =
+        kColumnsInner ? tile + (row + lane % 8) * kPitch + column : tile + (column + lane % 8) * kPitch + row;
     if constexpr (kColumnsInner != kTransposed)
       ldmatrix<4>(r, at);
     else
@@ -62,8 +68,8 @@ struct OperandTile {
   }
 };
 
-template <class T, int kRows, int kColumns, int kDepth, int kWarpRows, int kWarpColumns, int kStages, int kVectorA,
-          bool kInnerA, int kVectorB, bool kInnerB>
+template <class T, int kRows, int kColumns, int kDepth, int kWarpRows, int kWarpColumns, int kStages,
+          int kVectorA, bool kInnerA, int kVectorB, bool kInnerB>
 struct MmaTile {
   using Shared = T;
   static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
@@ -76,7 +82,9 @@ struct MmaTile {
   float sums[kDown][kAcross][4] = {};
 
   __device__ __forceinline__ int first_row() const { return int(threadIdx.x) / 32 / kWarpColumns * kHeight; }
-  __device__ __forceinline__ int first_column() const { return int(threadIdx.x) / 32 % kWarpColumns * kWidth; }
+  __device__ __forceinline__ int first_column() const {
+    return int(threadIdx.x) / 32 % kWarpColumns * kWidth;
+  }
   __device__ __forceinline__ int row(int e) const {
     return first_row() + e / (4 * kAcross) * 16 + e / 2 % 2 * 8 + lane_index() / 4;
   }
@@ -85,8 +93,8 @@ struct MmaTile {
   }
   __device__ __forceinline__ float at(int e) const { return sums[e / (4 * kAcross)][e / 4 % kAcross][e % 4]; }
 
-  __device__ __forceinline__ void multiply(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b, long long row,
-                                           long long column) {
+  __device__ __forceinline__ void multiply(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b,
+                                           long long row, long long column) {
     const int steps = int((a.columns + kDepth - 1) / kDepth);
     auto fetch = [&](int step) {
       if (step < steps) {
@@ -143,7 +151,8 @@ __device__ __forceinline__ int multiply_add(int a, int b, int sum) { return wrap
 template <class Sum, int kRows, int kColumns, int kDepth, int kThreads>
 struct SimtTile {
   using Shared = Sum;
-  static constexpr int kAcross = 4, kThreadColumns = kColumns / kAcross, kThreadRows = kThreads / kThreadColumns;
+  static constexpr int kAcross = 4, kThreadColumns = kColumns / kAcross,
+                       kThreadRows = kThreads / kThreadColumns;
   static constexpr int kDown = kRows / kThreadRows, kElements = kDown * kAcross;
   static constexpr int kPitchA = kRows + 1, kPitchB = kColumns + 4;  // a is kept transposed
   static constexpr int kSharedElements = kDepth * (kPitchA + kPitchB);
@@ -159,22 +168,25 @@ struct SimtTile {
 
   // Neighbouring threads read neighbouring columns, or rows where these are neighbours in memory.
   template <int kTileRows, int kTileColumns, class T>
-  static __device__ __forceinline__ void copy(Sum* tile, int row_pitch, int column_pitch, const StridedMatrix<T>& matrix,
-                                              long long row, long long column) {
+  static __device__ __forceinline__ void copy(Sum* tile, int row_pitch, int column_pitch,
+                                              const StridedMatrix<T>& matrix, long long row,
+                                              long long column) {
     const bool by_rows = matrix.row_stride == 1;
 #pragma unroll 4
     for (int c = threadIdx.x; c < kTileRows * kTileColumns; c += kThreads) {
-      const int i = by_rows ? c % kTileRows : c / kTileColumns, j = by_rows ? c / kTileRows : c % kTileColumns;
+      const int i = by_rows ? c % kTileRows : c / kTileColumns,
+                j = by_rows ? c / kTileRows : c % kTileColumns;
       Sum element = 0;
       if (row + i < matrix.rows && column + j < matrix.columns)
-        convert_element(element, matrix.data[(row + i) * matrix.row_stride + (column + j) * matrix.column_stride]);
+        convert_element(element,
+                        matrix.data[(row + i) * matrix.row_stride + (column + j) * matrix.column_stride]);
       tile[i * row_pitch + j * column_pitch] = element;
     }
   }
 
   template <class TA, class TB>
-  __device__ __forceinline__ void multiply(Sum* shared, const StridedMatrix<TA>& a, const StridedMatrix<TB>& b,
-                                           long long row, long long column) {
+  __device__ __forceinline__ void multiply(Sum* shared, const StridedMatrix<TA>& a,
+                                           const StridedMatrix<TB>& b, long long row, long long column) {
     Sum* const tile_a = shared;
     Sum* const tile_b = shared + kDepth * kPitchA;
 #pragma unroll 1
