@@ -11,6 +11,8 @@
 
 namespace quern {
 
+using namespace emulated;
+
 namespace {
 
 constexpr size_t kBatch = 48;  // programs a compilation
