@@ -285,8 +285,8 @@ Status Txn::commit(int fault) {
 }
 
 Status walk(Database& database, Table table,
-            const std::function<bool(Txn& txn, std::string_view key, std::string_view value)>& visit) {
-  std::string next;
+            const std::function<bool(Txn& txn, std::string_view key, std::string_view value)>& visit,
+            std::string next) {
   for (bool more = true; more;) {
     auto txn = Txn::begin(database, Txn::Mode::read);
     if (!txn) return txn.status();

@@ -110,9 +110,10 @@ class Txn {
   bool broken_ = false;
 };
 
-// Like Txn::scan over the whole table, in many short transactions, so that a long walk does not keep freed
+// Like Txn::scan from `next` on, in many short transactions, so that a long walk does not keep freed
 // pages from being used again. What is written meanwhile may or may not be seen.
 Status walk(Database& database, Table table,
-            const std::function<bool(Txn& txn, std::string_view key, std::string_view value)>& visit);
+            const std::function<bool(Txn& txn, std::string_view key, std::string_view value)>& visit,
+            std::string next = {});
 
 }  // namespace quern

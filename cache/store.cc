@@ -343,13 +343,16 @@ Result<std::string> Store::meta(std::string_view name) {
   });
 }
 
-Status Store::list(const std::function<bool(const StoredPlan&)>& visit) {
+Status Store::list(const std::function<bool(const StoredPlan&)>& visit, const Hash128* after) {
   if (!impl_->home.database) return {};
-  return walk(*impl_->home.database, Table::plans, [&](Txn& txn, std::string_view key, std::string_view) {
+  const auto each = [&](Txn& txn, std::string_view key, std::string_view) {
     if (key.size() != sizeof(Hash128)) return true;  // verify_all reports it
     const auto plan = impl_->load(txn, hash_of_table_key(key), nullptr);
     return plan.ok() ? visit(*plan) : true;
-  });
+  };
+  // The smallest table key above `after` is its own with a zero byte more.
+  return walk(*impl_->home.database, Table::plans, each,
+              after ? table_key(*after) + std::string(1, '\0') : std::string());
 }
 
 Result<StoreStats> Store::stats() {

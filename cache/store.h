@@ -156,7 +156,8 @@ class Store {
   Result<std::string> meta(std::string_view name);
 
   // All plans in key order, until `visit` returns false. Plans published meanwhile may or may not be seen.
-  Status list(const std::function<bool(const StoredPlan&)>& visit);
+  // With `after`, those with larger keys only.
+  Status list(const std::function<bool(const StoredPlan&)>& visit, const Hash128* after = nullptr);
   Result<StoreStats> stats();
   // Reads every record there is. Damaged ones are listed, and removed unless the store is read-only.
   // `progress` is told now and then how many of how many records are done.

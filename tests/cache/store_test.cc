@@ -194,6 +194,14 @@ void list_and_stats_see_everything(void**) {
   int seen = 0;
   assert_ok(store.list([&](const StoredPlan&) { return ++seen < 7; }));
   assert_int_equal(seen, 7);
+  std::vector<Hash128> rest;
+  assert_ok(store.list(
+      [&](const StoredPlan& plan) {
+        rest.push_back(plan.key);
+        return true;
+      },
+      &keys[99]));
+  assert_true(rest == std::vector<Hash128>(keys.begin() + 100, keys.end()));
 
   store.get(test_key(1)).ok();
   store.get(test_key(1000)).ok();

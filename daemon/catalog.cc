@@ -1,0 +1,142 @@
+#include "daemon/catalog.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+namespace quern {
+
+namespace {
+
+constexpr uint32_t kMaxPage = 1000;
+
+// The part of a plan's key with this tag.
+std::string_view part(const std::vector<KeyPart>& parts, std::string_view tag) {
+  for (const KeyPart& part : parts)
+    if (part.tag == tag) return part.bytes;
+  return "";
+}
+
+std::vector<KeyPart> parts_of(const StoredPlan& plan) {
+  auto parts = parse_key_material(plan.material);
+  return parts.ok() ? *parts : std::vector<KeyPart>();
+}
+
+wire::ListRow row_of(const StoredPlan& plan, const std::vector<KeyPart>& parts) {
+  wire::ListRow row;
+  row.key = plan.key;
+  row.tier = plan.tier;
+  row.generation = plan.generation;
+  row.target = part(parts, "target");
+  row.numerics = static_cast<uint32_t>(std::strtoul(std::string(part(parts, "policy")).c_str(), nullptr, 16));
+  row.plan_bytes = plan.plan.size();
+  row.created_ms = static_cast<uint64_t>(std::max<int64_t>(plan.created_ms, 0));
+  row.used_ms = static_cast<uint64_t>(std::max<int64_t>(plan.used_ms, 0));
+  return row;
+}
+
+// The removals of one request, counted down by the store's writer thread.
+struct Removal {
+  std::mutex mutex;
+  size_t left = 0;
+  uint64_t removed = 0;
+  Status first_error;
+};
+
+}  // namespace
+
+Result<wire::ListReply> list_plans(Store& store, const wire::List& request) {
+  const uint32_t limit = request.limit ? std::min(request.limit, kMaxPage) : kMaxPage;
+  wire::ListReply reply;
+  const auto add = [&](const StoredPlan& plan) {
+    if (reply.rows.size() == limit) {
+      reply.more = 1;
+      return false;
+    }
+    reply.rows.push_back(row_of(plan, parts_of(plan)));
+    return true;
+  };
+  Status listed = store.list(add, &request.after);
+  if (!listed.ok()) return listed;
+  return reply;
+}
+
+Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
+  auto plan = store.peek(key);
+  if (!plan) return plan.status();
+  const std::vector<KeyPart> parts = parts_of(*plan);
+  wire::ShowReply reply;
+  reply.row = row_of(*plan, parts);
+  reply.graph = part(parts, "graph");
+  reply.toolchain = part(parts, "toolchain");
+  if (auto text = print_key_material(plan->material); text.ok()) reply.key_text = *text;
+  reply.plan = std::move(plan->plan);
+  return reply;
+}
+
+Result<std::vector<Hash128>> all_keys(Store& store) {
+  std::vector<Hash128> keys;
+  Status listed = store.list([&](const StoredPlan& plan) {
+    keys.push_back(plan.key);
+    return true;
+  });
+  if (!listed.ok()) return listed;
+  return keys;
+}
+
+void remove_plans(Store& store, const std::vector<Hash128>& keys, const Post& post,
+                  std::function<void(Result<uint64_t>)> done) {
+  auto removal = std::make_shared<Removal>();
+  removal->left =
+      keys.size() + 1;  // one for this function, so that no key's completion comes last before all are queued
+  const auto finish_one = [removal, post, done](const Status& status) {
+    std::lock_guard lock(removal->mutex);
+    if (status.ok())
+      ++removal->removed;
+    else if (status.code() != ErrorCode::NOT_FOUND && removal->first_error.ok())
+      removal->first_error = status;
+    if (--removal->left > 0) return;
+    const Result<uint64_t> result = removal->first_error.ok() ? Result<uint64_t>(removal->removed)
+                                                              : Result<uint64_t>(removal->first_error);
+    post([done, result] { done(result); });
+  };
+  for (const Hash128& key : keys) store.remove(key, finish_one);
+  finish_one(Status(ErrorCode::NOT_FOUND, ""));
+}
+
+wire::VerifyReply verify_reply(const VerifyReport& report) {
+  wire::VerifyReply reply;
+  reply.checked = report.records;
+  reply.damaged = report.damage.size();
+  for (const VerifyReport::Damage& damage : report.damage) {
+    if (reply.problems.size() == wire::kMaxProblems) break;
+    reply.problems.push_back(damage.table + " " + damage.key + ": " + damage.what);
+  }
+  return reply;
+}
+
+void add_store_stats(Store& store, wire::StatsReply& stats) {
+  auto counts = store.stats();
+  if (!counts) {
+    stats.facts.push_back({"store", "damaged: " + counts.status().message()});
+    return;
+  }
+  const auto count = [&](const char* name, uint64_t value) { stats.counters.push_back({name, value}); };
+  count("plans", counts->plans);
+  count("quarantined", counts->quarantined);
+  count("store_bytes", counts->live_bytes);
+  count("store_file_bytes", counts->file_bytes);
+  count("store_limit_bytes", counts->max_bytes);
+  count("published", counts->published);
+  count("commits", counts->commits);
+  count("failed_commits", counts->failed_commits);
+  count("evicted", counts->evicted);
+  count("damaged", counts->damaged);
+  stats.facts.push_back(
+      {"store", counts->read_only ? "read-only: the cache directory cannot be written; new plans are not kept"
+                                  : "read-write"});
+}
+
+}  // namespace quern

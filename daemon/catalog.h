@@ -1,0 +1,24 @@
+// What the store holds, as messages: lists, details, removal, statistics.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cache/store.h"
+#include "capi/wire/messages.h"
+#include "daemon/workers.h"
+
+namespace quern {
+
+Result<wire::ListReply> list_plans(Store& store, const wire::List& request);
+// NOT_FOUND when there is no such plan.
+Result<wire::ShowReply> show_plan(Store& store, const Hash128& key);
+Result<std::vector<Hash128>> all_keys(Store& store);
+// Calls `done` through `post` when all are gone durably, with how many there were; keys without a plan are no
+// error.
+void remove_plans(Store& store, const std::vector<Hash128>& keys, const Post& post,
+                  std::function<void(Result<uint64_t>)> done);
+wire::VerifyReply verify_reply(const VerifyReport& report);
+void add_store_stats(Store& store, wire::StatsReply& stats);
+
+}  // namespace quern

@@ -1,0 +1,153 @@
+#include "daemon/jobs.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "daemon/setbacks.h"
+
+namespace quern {
+
+bool Jobs::Job::wanted() const {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [](const Waiter& waiter) { return !waiter.interest.expired(); });
+}
+
+bool Jobs::Job::before(const Job& other) const {
+  return std::tuple(!wanted(), -int{priority}, order) <
+         std::tuple(!other.wanted(), -int{other.priority}, other.order);
+}
+
+Status Jobs::ask(JobSpec spec, uint8_t priority, Waiter waiter, bool& joined) {
+  const Hash128 key = spec.material.key();
+  auto found = jobs_.find(key);
+  joined = found != jobs_.end();
+  if (!joined) {
+    if (counts_.queued >= hooks_.max_queued)
+      return Status(ErrorCode::BUSY,
+                    std::to_string(counts_.queued) + " jobs are queued already; try again later");
+    auto job = std::make_unique<Job>();
+    job->spec = std::move(spec);
+    job->order = next_order_++;
+    job->asked_ns = hooks_.now_ns();
+    found = jobs_.emplace(key, std::move(job)).first;
+    ++counts_.queued;
+  }
+  Job& job = *found->second;
+  job.priority = std::max(job.priority, priority);
+  if (waiter.done) job.waiters.push_back(std::move(waiter));
+  pump();
+  return {};
+}
+
+bool Jobs::join(const Hash128& key, Waiter waiter) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return false;
+  found->second->waiters.push_back(std::move(waiter));
+  return true;
+}
+
+wire::JobState Jobs::state(const Hash128& key) const {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return wire::JobState::none;
+  return found->second->running ? wire::JobState::running : wire::JobState::queued;
+}
+
+Jobs::Counts Jobs::counts() const { return counts_; }
+
+Jobs::Job* Jobs::next_queued() {
+  Job* best = nullptr;
+  for (auto& [key, job] : jobs_)
+    if (!job->running && (!best || job->before(*best))) best = job.get();
+  return best;
+}
+
+void Jobs::pump() {
+  while (counts_.queued > 0) {
+    Job* job = next_queued();
+    const Hash128 key = job->spec.material.key();
+    const bool started = hooks_.workers->start(
+        job->spec, [this, key](Result<Compiled> compiled) { finish_compile(key, std::move(compiled)); });
+    if (!started) return;
+    job->running = true;
+    job->queue_ns = hooks_.now_ns() - job->asked_ns;
+    --counts_.queued;
+    ++counts_.running;
+  }
+}
+
+// A worker that died may have died of something else, so one death is forgiven; the second on a key sets it
+// aside.
+bool Jobs::retry_after_death(Job& job, const Hash128& key, Status& status) {
+  const uint32_t deaths = hooks_.worker_died(key, status.message());
+  if (deaths >= Setbacks::kDeathsBeforeQuarantine) {
+    status = Status(ErrorCode::QUARANTINED, "its worker died " + std::to_string(deaths) +
+                                                " times, so this graph is set aside; " +
+                                                "last: " + status.message());
+    return false;
+  }
+  if (job.retried) return false;
+  job.retried = true;
+  job.running = false;
+  --counts_.running;
+  ++counts_.queued;
+  ++counts_.retried;
+  return true;
+}
+
+void Jobs::finish_compile(const Hash128& key, Result<Compiled> compiled) {
+  Job& job = *jobs_.at(key);
+  JobResult result;
+  result.key = key;
+  result.queue_ns = job.queue_ns;
+  if (!compiled) {
+    result.status = compiled.status();
+    if (result.status.code() != ErrorCode::WORKER || !retry_after_death(job, key, result.status))
+      finish(key, result);
+    pump();
+    return;
+  }
+  result.plan = std::move(compiled->plan);
+  result.emit_ns = compiled->emit_ns;
+  result.compile_ns = compiled->compile_ns;
+  // Until the plan is durable the job stays in the table, so that whoever asks now joins instead of starting
+  // another.
+  hooks_.publish(job.spec, std::move(result), [this, key](JobResult published) { finish(key, published); });
+  pump();
+}
+
+void Jobs::finish(const Hash128& key, const JobResult& result) {
+  const auto found = jobs_.find(key);
+  // Out of the table first: a waiter may ask for the same key again.
+  const std::unique_ptr<Job> job = std::move(found->second);
+  jobs_.erase(found);
+  if (job->running)
+    --counts_.running;
+  else
+    --counts_.queued;
+  ++(result.status.ok() ? counts_.done : counts_.failed);
+  hooks_.ended(result);
+  for (const Waiter& waiter : job->waiters)
+    if (!waiter.interest.expired()) waiter.done(result);
+}
+
+void Jobs::drop_background() {
+  std::erase_if(jobs_, [this](const auto& entry) {
+    const bool drop = !entry.second->running && !entry.second->wanted();
+    counts_.queued -= drop;
+    return drop;
+  });
+}
+
+void Jobs::fail_queued(const Status& status) {
+  std::vector<Hash128> queued;
+  for (const auto& [key, job] : jobs_)
+    if (!job->running) queued.push_back(key);
+  for (const Hash128& key : queued) {
+    JobResult result;
+    result.key = key;
+    result.status = status;
+    finish(key, result);
+  }
+}
+
+}  // namespace quern

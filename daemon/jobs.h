@@ -1,0 +1,99 @@
+// Jobs: at most one for a key, however many wait for it; two classes with priorities; dead workers retried
+// once. Loop-free: everything happens on the daemon's thread, in the calls below and in the completions of
+// Workers and publish.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capi/wire/messages.h"
+#include "core/base/hash.h"
+#include "daemon/workers.h"
+
+namespace quern {
+
+struct JobResult {
+  Status status;  // why there is no plan
+  Hash128 key;
+  std::string plan;
+  uint64_t generation = 0;  // 0: not stored
+  Tier tier = Tier::baseline;
+  Status stored;  // why it is not stored
+  uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0;
+};
+
+class Jobs {
+ public:
+  // Somebody who wants the result for as long as `interest` lives.
+  struct Waiter {
+    std::weak_ptr<void> interest;
+    std::function<void(const JobResult&)> done;
+  };
+
+  // The outside world. `publish` fills in generation, tier and stored, and calls back on the daemon's thread
+  // when the plan is durable or could not be stored.
+  struct Hooks {
+    Workers* workers = nullptr;
+    std::function<void(const JobSpec&, JobResult, std::function<void(JobResult)>)> publish;
+    // A worker died on this key; tells how often one has died on it, this time included.
+    std::function<uint32_t(const Hash128& key, const std::string& how)> worker_died;
+    std::function<void(const JobResult&)> ended;  // before its waiters are told
+    std::function<uint64_t()> now_ns;             // any steady clock
+    size_t max_queued = 4096;
+  };
+
+  struct Counts {
+    uint64_t done = 0, failed = 0, retried = 0;
+    size_t queued = 0, running = 0;
+  };
+
+  explicit Jobs(Hooks hooks) : hooks_(std::move(hooks)) {}
+
+  // Joins the job of spec's key, or starts one. A job without a live waiter is a background job: those run
+  // after all others; within a class the higher priority runs first, then the older. BUSY when the queue is
+  // full. `joined` says whether there was a job already.
+  Status ask(JobSpec spec, uint8_t priority, Waiter waiter, bool& joined);
+  // Waits for a job that exists; false when there is none.
+  bool join(const Hash128& key, Waiter waiter);
+
+  wire::JobState state(const Hash128& key) const;  // none, queued or running
+  Counts counts() const;
+  // Starts queued jobs while workers are free. Called by ask() and at the end of each job; the owner calls it
+  // when a worker becomes free in another way.
+  void pump();
+  // Drops every queued job that nobody waits for.
+  void drop_background();
+  // Ends every queued job with `status`.
+  void fail_queued(const Status& status);
+
+ private:
+  struct Job {
+    JobSpec spec;
+    uint8_t priority = 0;
+    uint64_t order = 0;
+    bool running = false;
+    bool retried = false;
+    uint64_t asked_ns = 0, queue_ns = 0;
+    std::vector<Waiter> waiters;
+
+    bool wanted() const;
+    bool before(const Job& other) const;
+  };
+
+  Job* next_queued();
+  void finish_compile(const Hash128& key, Result<Compiled> compiled);
+  void finish(const Hash128& key, const JobResult& result);
+  bool retry_after_death(Job& job, const Hash128& key, Status& status);
+
+  Hooks hooks_;
+  std::unordered_map<Hash128, std::unique_ptr<Job>> jobs_;
+  uint64_t next_order_ = 0;
+  Counts counts_;
+};
+
+}  // namespace quern

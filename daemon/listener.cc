@@ -1,0 +1,112 @@
+#include "daemon/listener.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "capi/wire/paths.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kBacklog = 512;
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());  // check_socket_path() has seen to the length
+  return address;
+}
+
+Status system_error(const std::string& what) {
+  return Status(ErrorCode::IO, what + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Result<Peer> peer_of(int socket) {
+  ucred credentials;
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return system_error("cannot tell who connects");
+  return Peer{credentials.uid, credentials.pid};
+}
+
+bool may_connect(const Peer& peer, const std::vector<uid_t>& allowed) {
+  return peer.user == geteuid() || peer.user == 0 ||
+         std::find(allowed.begin(), allowed.end(), peer.user) != allowed.end();
+}
+
+Result<std::unique_ptr<Listener>> Listener::open(const std::string& path, bool open_to_all) {
+  if (Status status = make_socket_dir(path); !status.ok()) return status;
+  std::unique_ptr<Listener> listener(new Listener(path));
+  if (Status status = listener->lock(); !status.ok()) return status;
+  if (Status status = listener->clear_stale(); !status.ok()) return status;
+  if (Status status = listener->bind(open_to_all); !status.ok()) return status;
+  return listener;
+}
+
+Listener::~Listener() {
+  if (fd_ >= 0) unlink(path_.c_str());
+  // The lock file stays: to remove it would let two daemons hold locks on two files of one name.
+  if (lock_ >= 0) close(lock_);
+}
+
+Status Listener::lock() {
+  const std::string file = path_ + ".lock";
+  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock_ < 0) return system_error("cannot open the lock file " + file);
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    char text[32] = {};
+    [[maybe_unused]] const ssize_t size = pread(lock_, text, sizeof text - 1, 0);
+    return Status(ErrorCode::BUSY,
+                  "another daemon (process " + std::string(text, strcspn(text, "\n")) + ") serves " + path_);
+  }
+  const std::string process = std::to_string(getpid()) + "\n";
+  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, process.data(), process.size(), 0) < 0)
+    return system_error("cannot write to the lock file " + file);
+  return {};
+}
+
+// With the lock in our hands a socket file is a dead daemon's, unless some other program made it.
+Status Listener::clear_stale() const {
+  struct stat info;
+  if (lstat(path_.c_str(), &info) != 0)
+    return errno == ENOENT ? Status() : system_error("cannot look at " + path_);
+  if (!S_ISSOCK(info.st_mode))
+    return Status(ErrorCode::IO, path_ + " exists and is not a socket; remove it or set QUERN_SOCKET");
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_un address = address_of(path_);
+  const bool answered =
+      probe >= 0 && connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (probe >= 0) close(probe);
+  if (answered) return Status(ErrorCode::BUSY, "another program listens on " + path_);
+  return unlink(path_.c_str()) == 0 ? Status() : system_error("cannot remove the stale socket " + path_);
+}
+
+Status Listener::bind(bool open_to_all) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return system_error("no socket");
+  const sockaddr_un address = address_of(path_);
+  // Closed to all from the first instant on: no thread runs yet that could mind the mask.
+  const mode_t mask = umask(0777);
+  const int bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  umask(mask);
+  if (bound != 0 || chmod(path_.c_str(), open_to_all ? 0666 : 0600) != 0 || listen(fd, kBacklog) != 0) {
+    const Status status = system_error("cannot listen on " + path_);
+    close(fd);
+    return status;
+  }
+  fd_ = fd;
+  return {};
+}
+
+}  // namespace quern

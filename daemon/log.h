@@ -1,0 +1,45 @@
+// The daemon's log: one line an event, with time and level, to standard error or a file.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace quern {
+
+enum class LogLevel { debug, info, warning, error };
+std::optional<LogLevel> parse_log_level(std::string_view name);
+const char* log_level_name(LogLevel level);
+
+// Any thread may write. Control characters of a text are escaped, so that what a client sends cannot forge a
+// line.
+class Log {
+ public:
+  Log() = default;
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  void set_level(LogLevel level) { level_ = level; }
+  // Appends to `path` from here on; IO when it cannot be opened, and then nothing changes.
+  Status open_file(const std::string& path);
+  // Opens the same path again: the file may have been renamed by a log rotation.
+  Status reopen();
+
+  void write(LogLevel level, std::string_view text);
+  void debug(std::string_view text) { write(LogLevel::debug, text); }
+  void info(std::string_view text) { write(LogLevel::info, text); }
+  void warning(std::string_view text) { write(LogLevel::warning, text); }
+  void error(std::string_view text) { write(LogLevel::error, text); }
+
+ private:
+  std::mutex mutex_;
+  LogLevel level_ = LogLevel::info;
+  std::string path_;
+  int fd_ = 2;
+};
+
+}  // namespace quern

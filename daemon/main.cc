@@ -1,0 +1,119 @@
+// quernd: reads the settings, goes into the background unless told not to, and serves.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "capi/wire/paths.h"
+#include "daemon/server.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kCannotStart = 1, kBadSetting = 2, kAnotherDaemon = 3;
+
+int complain(const Status& status, int exit_status) {
+  std::fprintf(stderr, "quernd: %s\n", status.message().c_str());
+  return exit_status;
+}
+
+// The parent waits until the daemon says through the pipe how its start went, and exits with that: whoever
+// started quernd can connect as soon as it returns.
+class Background {
+ public:
+  void enter() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) std::exit(complain(Status(ErrorCode::IO, "no pipe"), kCannotStart));
+    const pid_t child = fork();
+    if (child < 0) std::exit(complain(Status(ErrorCode::IO, "cannot fork"), kCannotStart));
+    if (child > 0) {
+      close(ends[1]);
+      char status = kCannotStart;
+      const bool told = read(ends[0], &status, 1) == 1;
+      _exit(told ? status : kCannotStart);
+    }
+    close(ends[0]);
+    pipe_ = ends[1];
+    setsid();
+    if (fork() != 0) _exit(0);  // no terminal can be acquired any more
+    if (chdir("/") != 0) std::exit(complain(Status(ErrorCode::IO, "cannot enter /"), kCannotStart));
+  }
+  void leave_terminal() {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd : {0, 1, 2}) dup2(null, fd);
+    close(null);
+  }
+  void report(int exit_status) {
+    const char status = static_cast<char>(exit_status);
+    [[maybe_unused]] const ssize_t size = write(pipe_, &status, 1);
+    close(pipe_);
+  }
+
+ private:
+  int pipe_ = -1;
+};
+
+// Relative paths must mean the same after the daemon has gone to "/".
+std::string absolute(const std::string& path) {
+  if (path.empty() || path[0] == '/') return path;
+  char* directory = getcwd(nullptr, 0);
+  const std::string result = std::string(directory ? directory : "") + "/" + path;
+  std::free(directory);
+  return result;
+}
+
+Status prepare(Options& options, Log& log) {
+  for (std::string* path :
+       {&options.socket, &options.cache_dir, &options.log_file, &options.worker, &options.nvrtc})
+    *path = absolute(*path);
+  log.set_level(options.log_level);
+  if (!options.foreground && options.log_file.empty()) options.log_file = options.cache_dir + "/quernd.log";
+  if (options.log_file.empty()) return {};
+  // A cache directory that cannot be made leaves a daemon that keeps nothing; that alone must not keep it
+  // from starting.
+  if (Status made = make_dirs(options.log_file.substr(0, options.log_file.rfind('/'))); !made.ok())
+    log.warning(made.message());
+  return log.open_file(options.log_file);
+}
+
+int serve(const Options& options, Log& log, Background* background) {
+  Server server(options, &log);
+  const Status status = server.start();
+  const int exit_status = status.ok() ? 0 : status.code() == ErrorCode::BUSY ? kAnotherDaemon : kCannotStart;
+  if (!status.ok()) complain(status, exit_status);
+  if (background) {
+    background->leave_terminal();
+    background->report(exit_status);
+  }
+  if (status.ok()) server.run();
+  return exit_status;
+}
+
+int run(int argc, char** argv) {
+  auto options = parse_options(argc, argv);
+  if (!options) return complain(options.status(), kBadSetting);
+  if (options->help) return std::fputs(options_help().c_str(), stdout), 0;
+  if (options->version) return std::printf("%s\n", kDaemonSoftware), 0;
+  signal(SIGPIPE, SIG_IGN);
+  umask(077);
+  Log log;
+  if (Status status = prepare(*options, log); !status.ok()) {
+    if (options->foreground) return complain(status, kCannotStart);
+    log.warning(status.message());
+  }
+  if (options->foreground) return serve(*options, log, nullptr);
+  Background background;
+  background.enter();
+  return serve(*options, log, &background);
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main(int argc, char** argv) { return quern::run(argc, argv); }

@@ -1,0 +1,41 @@
+// The daemon's settings: command line, then environment, then configuration file, then defaults; one table of
+// them in the .cc.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "daemon/log.h"
+
+namespace quern {
+
+struct Options {
+  std::string socket, cache_dir, config;  // never empty once parsed
+  std::string log_file;                   // empty: standard error
+  LogLevel log_level = LogLevel::info;
+  bool foreground = false;
+  bool help = false, version = false;
+
+  std::string worker;    // path of quern-worker; empty: look beside this program, then in libexecdir
+  std::string nvrtc;     // path of libnvrtc; empty: the usual places
+  unsigned workers = 0;  // 0: half the processors, 1 to 4
+  uint64_t job_seconds = 60, job_cpu_seconds = 60, job_memory_bytes = 4ull << 30;
+
+  uint64_t cache_bytes = 5ull << 30;
+  uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 64ull << 20, max_queued_jobs = 4096;
+  uint64_t request_seconds = 600, drain_seconds = 10;
+  std::vector<uid_t> allow_uids;
+};
+
+// Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good.
+Result<Options> parse_options(int argc, const char* const* argv);
+std::string options_help();
+
+// "64M", "5G", "1000": bytes, with binary K, M, G, T. INVALID_ARGUMENT for anything else.
+Result<uint64_t> parse_bytes(const std::string& text);
+
+}  // namespace quern

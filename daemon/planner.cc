@@ -1,0 +1,354 @@
+#include "daemon/planner.h"
+
+#include "core/base/bytes.h"
+#include "core/base/target.h"
+#include "core/graph/canon.h"
+#include "core/graph/text.h"
+
+namespace quern {
+
+namespace {
+
+constexpr uint32_t kKnownNumerics = 1;  // bit 0: tf32 allowed
+
+Status no_compiler(const CompilerState& state) {
+  return Status(ErrorCode::NO_COMPILER,
+                "this graph is not in the cache and there is no compiler: " + state.reason);
+}
+
+}  // namespace
+
+Planner::Planner(Hooks hooks)
+    : hooks_(std::move(hooks)),
+      setbacks_(hooks_.store),
+      jobs_({hooks_.workers,
+             [this](const JobSpec& spec, JobResult result, std::function<void(JobResult)> done) {
+               publish(spec, std::move(result), std::move(done));
+             },
+             [this](const Hash128& key, const std::string& how) { return setbacks_.worker_died(key, how); },
+             [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}) {
+  if (hooks_.store)
+    if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
+  compiler_changed();
+}
+
+std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
+                                    std::weak_ptr<void> interest, Reply reply) {
+  if (Status status = check_request(request); !status.ok()) return fail(reply, status);
+  if (hooks_.store && !toolchain_.empty() &&
+      answer_from_store(hooks_.store->find_request(request_material(request)), reply)) {
+    ++counts_.front_hits;
+    return std::nullopt;
+  }
+  auto keyed = make_key(request);
+  if (!keyed) return fail(reply, keyed.status());
+  const Hash128 key = keyed->material.key();
+  if (hooks_.store && !toolchain_.empty() && answer_from_store(hooks_.store->get(keyed->material), reply)) {
+    hooks_.store->put_request(request_material(request), keyed->material);
+    return key;
+  }
+  const CompilerState compiler = hooks_.workers->compiler();
+  if (compiler.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
+    // What the key is made with is not known yet. It soon will be.
+    deferred_.push_back([=, this] {
+      if (!interest.expired()) get(request, flags, priority, interest, reply);
+    });
+    return std::nullopt;
+  }
+  ++counts_.misses;
+  if (compiler.kind == CompilerState::Kind::missing && toolchain_.empty()) {
+    hooks_.workers->look_again();
+    return fail(reply, no_compiler(compiler));
+  }
+  if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
+  return start_job(request, std::move(*keyed), flags, priority, std::move(interest), std::move(reply));
+}
+
+std::optional<Hash128> Planner::start_job(const PlanRequest& request, Keyed keyed, uint32_t flags,
+                                          uint8_t priority, std::weak_ptr<void> interest, Reply reply) {
+  const Hash128 key = keyed.material.key();
+  const KeyMaterial front = request_material(request);
+  JobSpec spec{keyed.material,   front,     std::move(keyed.canonical), request.target,
+               request.numerics, toolchain_};
+  auto joined = std::make_shared<bool>(false);
+  Jobs::Waiter waiter;
+  if (!(flags & wire::kGetNoWait)) {
+    waiter.interest = interest;
+    waiter.done = [this, joined, reply, front, material = keyed.material](const JobResult& result) {
+      // The job entered the front index under the words of whoever started it; these may be others.
+      if (*joined && hooks_.store && result.status.ok() && result.stored.ok())
+        hooks_.store->put_request(front, material);
+      if (!result.status.ok()) ++counts_.errors;
+      reply(from_job(result, *joined ? wire::Origin::shared : wire::Origin::compiled));
+    };
+  }
+  if (Status status = jobs_.ask(std::move(spec), priority, std::move(waiter), *joined); !status.ok())
+    return fail(reply, status, key);
+  counts_.shared += *joined;
+  if (!(flags & wire::kGetNoWait)) return key;
+  PlanAnswer pending;
+  pending.status = Status(ErrorCode::PENDING, "");
+  pending.key = key;
+  pending.state = jobs_.state(key);
+  reply(std::move(pending));
+  return key;
+}
+
+void Planner::wait(const Hash128& key, std::weak_ptr<void> interest, Reply reply) {
+  if (hooks_.store && answer_from_store(hooks_.store->peek(key), reply)) return;
+  auto done = [this, reply](const JobResult& result) { reply(from_job(result, wire::Origin::shared)); };
+  if (jobs_.join(key, {std::move(interest), std::move(done)})) return;
+  Status why(ErrorCode::NOT_FOUND, "no plan and no job for key " + to_hex(key));
+  if (auto failure = setbacks_.last_failure(key)) why = *failure;
+  if (auto reason = setbacks_.quarantine(key)) why = Status(ErrorCode::QUARANTINED, *reason);
+  fail(reply, why, key);
+}
+
+Status Planner::check_request(const PlanRequest& request) const {
+  if (request.graph.size() > wire::kMaxGraphBytes)
+    return Status(ErrorCode::LIMIT, "the graph text has " + std::to_string(request.graph.size()) +
+                                        " bytes and may have " + std::to_string(wire::kMaxGraphBytes));
+  if (request.numerics & ~kKnownNumerics)
+    return Status(ErrorCode::INVALID_ARGUMENT, "numerics policy " + std::to_string(request.numerics) +
+                                                   " has bits other than bit 0 (tf32 allowed)");
+  auto target = find_target(request.target);
+  return target.ok() ? Status() : target.status();
+}
+
+KeyMaterial Planner::request_material(const PlanRequest& request) const {
+  ByteWriter bytes;
+  bytes.put(request.numerics);
+  bytes.string(request.target);
+  bytes.raw(request.graph);
+  return request_key(bytes.view(), toolchain_);
+}
+
+Result<Planner::Keyed> Planner::make_key(const PlanRequest& request) const {
+  auto graph = parse_graph(request.graph);
+  if (!graph) return graph.status();
+  std::string canonical = canonical_text(*graph);
+  KeyMaterial material = plan_key(canonical, request.target, request.numerics, toolchain_);
+  return Keyed{std::move(canonical), std::move(material)};
+}
+
+bool Planner::answer_from_store(Result<StoredPlan> found, const Reply& reply) {
+  if (!found) {
+    if (found.status().code() != ErrorCode::NOT_FOUND)
+      hooks_.log->warning("event=store_read_failed reason=\"" + found.status().message() + "\"");
+    return false;
+  }
+  ++counts_.hits;
+  PlanAnswer answer;
+  answer.key = found->key;
+  answer.plan = std::move(found->plan);
+  answer.generation = found->generation;
+  answer.tier = found->tier;
+  reply(std::move(answer));
+  return true;
+}
+
+Status Planner::may_start(const Hash128& key, uint32_t flags) {
+  if (flags & wire::kGetNoStart)
+    return Status(ErrorCode::NOT_FOUND, "not in the cache, and nothing was to be started");
+  if (jobs_.state(key) != wire::JobState::none) return {};
+  if (auto reason = setbacks_.quarantine(key)) return Status(ErrorCode::QUARANTINED, *reason);
+  if (draining_) return Status(ErrorCode::BUSY, "the daemon is about to exit; connect again to a new one");
+  const CompilerState compiler = hooks_.workers->compiler();
+  if (compiler.kind != CompilerState::Kind::missing) return {};
+  hooks_.workers->look_again();
+  return no_compiler(compiler);
+}
+
+std::optional<Hash128> Planner::fail(const Reply& reply, Status status, std::optional<Hash128> key) {
+  ++counts_.errors;
+  PlanAnswer answer;
+  answer.status = std::move(status);
+  answer.key = key;
+  reply(std::move(answer));
+  return key;
+}
+
+PlanAnswer Planner::from_job(const JobResult& result, wire::Origin origin) const {
+  PlanAnswer answer;
+  answer.status = result.status;
+  answer.key = result.key;
+  answer.plan = result.plan;
+  answer.generation = result.generation;
+  answer.tier = result.tier;
+  answer.origin = origin;
+  answer.stored = result.stored;
+  answer.queue_ns = result.queue_ns;
+  answer.emit_ns = result.emit_ns;
+  answer.compile_ns = result.compile_ns;
+  return answer;
+}
+
+// What a worker says is checked before it is kept or passed on: what it ran is the least trusted of all.
+Status Planner::check_plan(const std::string& encoded, const std::string& target) {
+  auto plan = decode_plan(encoded);
+  if (!plan) return Status(ErrorCode::INTERNAL, "the worker's plan is no good: " + plan.status().message());
+  if (plan->target != target || plan->cubin.empty())
+    return Status(ErrorCode::INTERNAL, "the worker's plan is for \"" + plan->target + "\" or has no code");
+  return {};
+}
+
+void Planner::publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done) {
+  if (result.status = check_plan(result.plan, spec.target); !result.status.ok())
+    return done(std::move(result));
+  result.stored = hooks_.no_store;
+  if (!hooks_.store) return done(std::move(result));
+  PlanPut put;
+  put.material = spec.material;
+  put.tier = Tier::baseline;
+  put.plan = result.plan;
+  put.request = spec.request;
+  auto shared = std::make_shared<JobResult>(std::move(result));
+  hooks_.store->put(std::move(put),
+                    [this, shared, done, material = spec.material](Result<PutOutcome> outcome) {
+                      hooks_.post([=, this] {
+                        settle(*shared, material, outcome);
+                        done(std::move(*shared));
+                      });
+                    });
+}
+
+void Planner::settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome) {
+  if (!outcome.ok()) {
+    // The plan is right all the same, and whoever waits for it gets it.
+    result.stored = outcome.status();
+    hooks_.log->warning("event=plan_not_stored key=" + to_hex(result.key) + " reason=\"" +
+                        outcome.status().message() + "\"");
+    return;
+  }
+  result.generation = outcome.value().generation;
+  result.tier = outcome.value().tier;
+  if (outcome.value().published) return hooks_.better(result.key, result.generation, result.tier);
+  // Something as good or better stands there already: that is the answer.
+  if (auto standing = hooks_.store->get(material); standing.ok()) result.plan = std::move(standing->plan);
+}
+
+void Planner::job_ended(const JobResult& result) {
+  const std::string key = to_hex(result.key);
+  if (result.status.ok()) {
+    setbacks_.succeeded(result.key);
+    hooks_.log->info("event=job_done key=" + key + " generation=" + std::to_string(result.generation) +
+                     " queue_us=" + std::to_string(result.queue_ns / 1000) +
+                     " emit_us=" + std::to_string(result.emit_ns / 1000) +
+                     " compile_us=" + std::to_string(result.compile_ns / 1000));
+  } else {
+    setbacks_.failed(result.key, result.status);
+    hooks_.log->warning("event=job_failed key=" + key + " error=" + error_name(result.status.code()) +
+                        " reason=\"" + result.status.message() + "\"");
+  }
+}
+
+void Planner::compiler_changed() {
+  const CompilerState compiler = hooks_.workers->compiler();
+  if (compiler.kind == CompilerState::Kind::starting) return;
+  if (compiler.kind == CompilerState::Kind::ready && compiler.toolchain != toolchain_) {
+    toolchain_ = compiler.toolchain;
+    if (hooks_.store) hooks_.store->set_meta(kMetaToolchain, toolchain_);
+  }
+  hooks_.log->info(compiler.kind == CompilerState::Kind::ready
+                       ? "event=compiler_ready toolchain=\"" + toolchain_ + "\""
+                       : "event=no_compiler reason=\"" + compiler.reason + "\"");
+  std::vector<std::function<void()>> deferred;
+  deferred.swap(deferred_);
+  for (const auto& run : deferred) run();
+}
+
+void Planner::drain() {
+  draining_ = true;
+  jobs_.drop_background();
+}
+
+bool Planner::idle() const { return jobs_.counts().queued == 0 && jobs_.counts().running == 0; }
+
+void Planner::give_up() {
+  jobs_.fail_queued(Status(ErrorCode::CANCELLED, "the daemon was told to exit before this job could run"));
+}
+
+wire::JobStatusReply Planner::status(const Hash128& key) const {
+  wire::JobStatusReply reply;
+  reply.key = key;
+  reply.state = jobs_.state(key);
+  if (hooks_.store) {
+    if (auto stored = hooks_.store->peek(key); stored.ok()) {
+      reply.generation = stored->generation;
+      reply.tier = static_cast<uint8_t>(stored->tier);
+    }
+  }
+  if (reply.state != wire::JobState::none) return reply;
+  if (auto reason = setbacks_.quarantine(key)) {
+    reply.state = wire::JobState::quarantined;
+    reply.reason = *reason;
+  } else if (auto failure = setbacks_.last_failure(key)) {
+    reply.state = wire::JobState::failed;
+    reply.reason = std::string(error_name(failure->code())) + ": " + failure->message();
+  }
+  return reply;
+}
+
+Result<wire::ExplainReply> Planner::explain(const PlanRequest& request) {
+  if (Status status = check_request(request); !status.ok()) return status;
+  auto keyed = make_key(request);
+  if (!keyed) return keyed.status();
+  wire::ExplainReply reply;
+  reply.key = keyed->material.key();
+  reply.toolchain = toolchain_;
+  if (auto text = print_key_material(keyed->material.bytes()); text.ok()) reply.key_text = *text;
+  const wire::JobStatusReply where = status(reply.key);
+  reply.state = where.state;
+  reply.generation = where.generation;
+  reply.tier = where.tier;
+  reply.quarantine = setbacks_.quarantine(reply.key).value_or("");
+  reply.hit = where.generation > 0;
+  if (hooks_.store) reply.front = hooks_.store->find_request(request_material(request)).ok();
+  reply.reason = reply.hit ? std::string("a ") + tier_name(static_cast<Tier>(where.tier)) +
+                                 " plan of generation " + std::to_string(where.generation) + " is stored"
+                           : why_missing(*keyed, where);
+  return reply;
+}
+
+// The first of these that holds is the reason why Get would not answer from the cache.
+std::string Planner::why_missing(const Keyed& keyed, const wire::JobStatusReply& where) const {
+  if (!hooks_.store) return "there is no store: " + hooks_.no_store.message();
+  if (toolchain_.empty()) return "no compiler was ever found, so no plan was ever made";
+  if (where.state == wire::JobState::queued || where.state == wire::JobState::running)
+    return std::string("its job is ") + wire::job_state_name(where.state);
+  if (!where.reason.empty()) return where.reason;
+  const std::string nearest = nearest_plan(keyed.material);
+  return nearest.empty() ? "nothing like it is stored" : nearest;
+}
+
+// Of the stored plans of the same graph, which parts of the key differ.
+std::string Planner::nearest_plan(const KeyMaterial& material) const {
+  constexpr uint64_t kLimitNs = 20'000'000;  // the daemon does nothing else meanwhile
+  const uint64_t start = hooks_.now_ns();
+  auto wanted = parse_key_material(material.bytes());
+  if (!wanted) return "";
+  std::string nearest;
+  size_t fewest = wanted->size();
+  Status listed = hooks_.store->list([&](const StoredPlan& plan) {
+    auto parts = parse_key_material(plan.material);
+    if (!parts || parts->size() != wanted->size()) return true;
+    std::string differences;
+    size_t count = 0;
+    for (size_t i = 0; i < wanted->size(); ++i) {
+      if ((*parts)[i] == (*wanted)[i]) continue;
+      if ((*parts)[i].tag == "graph") return hooks_.now_ns() - start < kLimitNs;
+      ++count;
+      differences += (count > 1 ? ", " : "") + std::string((*parts)[i].tag) + " \"" +
+                     std::string((*parts)[i].bytes) + "\" instead of \"" + std::string((*wanted)[i].bytes) +
+                     "\"";
+    }
+    if (count > 0 && count < fewest) {
+      fewest = count;
+      nearest = "this graph is stored with " + differences + " (key " + to_hex(plan.key) + ")";
+    }
+    return hooks_.now_ns() - start < kLimitNs;
+  });
+  return listed.ok() ? nearest : "";
+}
+
+}  // namespace quern

@@ -1,0 +1,336 @@
+#include "daemon/server.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "capi/wire/paths.h"
+
+namespace quern {
+
+namespace {
+
+constexpr uint64_t kDrainPollNs = 20'000'000;
+
+template <class T>
+uv_handle_t* handle(T* any) {
+  return reinterpret_cast<uv_handle_t*>(any);
+}
+
+Server* server_of(const uv_handle_t* any) { return static_cast<Server*>(any->data); }
+
+std::string own_directory() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  const std::string self(path, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  return self.substr(0, self.rfind('/'));
+}
+
+}  // namespace
+
+Server::Server(Options options, Log* log) : options_(std::move(options)), log_(log) {
+  session_hooks_.frame = [this](Session& session, const wire::Frame& frame) { on_frame(session, frame); };
+  session_hooks_.closing = [this](Session& session, const std::string& why, bool client_fault) {
+    dropped_ += client_fault;
+    log_->write(client_fault ? LogLevel::warning : LogLevel::debug,
+                "event=client_closed client=" + std::to_string(session.id()) + " reason=\"" + why + "\"");
+  };
+  session_hooks_.closed = [this](Session& session) {
+    const uint64_t id = session.id();
+    if (service_) service_->disconnect(id);
+    sessions_.erase(id);
+  };
+}
+
+Server::~Server() {
+  {
+    std::lock_guard lock(posted_mutex_);
+    take_posts_ = false;
+    posted_.clear();
+  }
+  workers_.reset();
+  if (store_) {
+    if (Status status = store_->flush(); !status.ok())
+      log_->warning("event=flush_failed reason=\"" + status.message() + "\"");
+  }
+  listener_.reset();
+  if (service_ && service_->verifying()) {
+    // A verification reads on for minutes and cannot be called back; all it reads is durable.
+    log_->info("event=exit");
+    _exit(0);
+  }
+  service_.reset();
+  store_.reset();
+  if (loop_open_) uv_loop_close(&loop_);
+  if (!sessions_.empty()) sessions_.clear();
+}
+
+// ---- start
+// ------------------------------------------------------------------------------------------------------------------
+
+Status Server::start() {
+  auto listener = Listener::open(options_.socket, !options_.allow_uids.empty());
+  if (!listener) return listener.status();
+  listener_ = std::move(*listener);
+  if (Status status = open_store(); !status.ok()) return status;
+  if (Status status = start_loop(); !status.ok()) return status;
+  start_workers();
+  log_->info("event=start pid=" + std::to_string(getpid()) + " socket=\"" + options_.socket + "\" cache=\"" +
+             options_.cache_dir + "\"");
+  return {};
+}
+
+// Without a store the daemon still compiles; only a store that another daemon has is a reason not to start.
+Status Server::open_store() {
+  StoreOptions store_options;
+  store_options.directory = options_.cache_dir;
+  store_options.max_bytes = options_.cache_bytes;
+  store_options.report = [this](const std::string& message) {
+    log_->warning("event=store reason=\"" + message + "\"");
+  };
+  auto store = Store::open(store_options);
+  if (store.ok()) {
+    store_ = std::move(*store);
+    if (store_->read_only()) log_->warning("event=store_read_only cache=\"" + options_.cache_dir + "\"");
+    return {};
+  }
+  if (store.status().code() == ErrorCode::BUSY) return store.status();
+  no_store_ = store.status();
+  log_->error("event=no_store reason=\"" + no_store_.message() + "\"");
+  return {};
+}
+
+Status Server::start_loop() {
+  if (const int code = uv_loop_init(&loop_); code != 0)
+    return Status(ErrorCode::IO, std::string("no event loop: ") + uv_strerror(code));
+  loop_open_ = true;
+  uv_async_init(&loop_, &async_, [](uv_async_t* any) { server_of(handle(any))->run_posted(); });
+  uv_timer_init(&loop_, &timer_);
+  uv_pipe_init(&loop_, &pipe_, 0);
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&pipe_)}) any->data = this;
+  const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+  for (size_t i = 0; i < std::size(numbers); ++i) {
+    uv_signal_init(&loop_, &signals_[i]);
+    signals_[i].data = this;
+    uv_signal_start(
+        &signals_[i], [](uv_signal_t* any, int number) { server_of(handle(any))->on_signal(number); },
+        numbers[i]);
+  }
+  take_posts_ = true;
+  int code = uv_pipe_open(&pipe_, listener_->fd());
+  if (code == 0)
+    code = uv_listen(reinterpret_cast<uv_stream_t*>(&pipe_), 512, [](uv_stream_t* any, int status) {
+      if (status == 0) server_of(handle(any))->accept();
+    });
+  return code == 0 ? Status()
+                   : Status(ErrorCode::IO, "cannot listen on " + options_.socket + ": " + uv_strerror(code));
+}
+
+std::vector<std::string> Server::worker_command() const {
+  std::string path = options_.worker;
+  if (path.empty()) {
+    path = own_directory() + "/quern-worker";
+    if (access(path.c_str(), X_OK) != 0) path = QUERN_LIBEXECDIR "/quern-worker";
+  }
+  std::vector<std::string> command = {path, "--cpu-seconds=" + std::to_string(options_.job_cpu_seconds),
+                                      "--memory-mb=" + std::to_string(options_.job_memory_bytes >> 20)};
+  if (!options_.nvrtc.empty()) command.push_back("--nvrtc=" + options_.nvrtc);
+  return command;
+}
+
+void Server::start_workers() {
+  const auto post = [this](std::function<void()> work) { this->post(std::move(work)); };
+  const unsigned processors = std::thread::hardware_concurrency();
+  WorkerPoolOptions pool;
+  pool.command = worker_command();
+  pool.count = options_.workers ? options_.workers : std::clamp(processors / 2, 1u, 4u);
+  pool.job_limit_ms = static_cast<int64_t>(options_.job_seconds) * 1000;
+  workers_ = std::make_unique<WorkerPool>(pool, post, log_, [this] { service_->compiler_changed(); });
+  ServiceOptions limits;
+  limits.max_open_requests = static_cast<uint32_t>(options_.max_requests);
+  limits.request_limit_ms = options_.request_seconds * 1000;
+  limits.max_queued_jobs = options_.max_queued_jobs;
+  limits.socket = options_.socket;
+  limits.cache_dir = options_.cache_dir;
+  Service::Hooks hooks;
+  hooks.store = store_.get();
+  hooks.no_store = no_store_;
+  hooks.workers = workers_.get();
+  hooks.post = post;
+  hooks.log = log_;
+  hooks.now_ns = uv_hrtime;
+  hooks.send = [this](ClientId client, std::string frame) {
+    if (const auto found = sessions_.find(client); found != sessions_.end())
+      found->second->send(std::move(frame));
+  };
+  hooks.shutdown = [this] { drain(); };
+  hooks.add_stats = [this](wire::StatsReply& stats) { add_stats(stats); };
+  service_ = std::make_unique<Service>(limits, hooks);
+}
+
+// ---- work from other threads
+// ------------------------------------------------------------------------------------------------
+
+void Server::post(std::function<void()> work) {
+  std::lock_guard lock(posted_mutex_);
+  if (!take_posts_) return;
+  posted_.push_back(std::move(work));
+  uv_async_send(&async_);
+}
+
+void Server::run_posted() {
+  std::vector<std::function<void()>> work;
+  {
+    std::lock_guard lock(posted_mutex_);
+    work.swap(posted_);
+  }
+  for (const auto& one : work) one();
+  arm_timer();
+}
+
+// ---- sessions
+// ---------------------------------------------------------------------------------------------------------------
+
+Status Server::admit(const Session& session, Peer& peer) const {
+  auto who = peer_of(session.fd());
+  if (!who) return who.status();
+  peer = *who;
+  if (!may_connect(peer, options_.allow_uids))
+    return Status(ErrorCode::PERMISSION, "user " + std::to_string(peer.user) +
+                                             " may not use the daemon of user " + std::to_string(geteuid()) +
+                                             "; start one of your own, or see allow-uids");
+  if (sessions_.size() > options_.max_clients)
+    return Status(ErrorCode::BUSY, std::to_string(options_.max_clients) + " clients are connected already");
+  return {};
+}
+
+void Server::accept() {
+  const uint64_t id = next_session_++;
+  Session& session =
+      *(sessions_[id] = std::make_unique<Session>(&loop_, id, options_.max_output_bytes, &session_hooks_));
+  if (Status status = session.accept(reinterpret_cast<uv_stream_t*>(&pipe_)); !status.ok()) {
+    log_->warning("event=accept_failed reason=\"" + status.message() + "\"");
+    return session.close(status.message());
+  }
+  ++total_;
+  Peer peer;
+  if (Status status = admit(session, peer); !status.ok()) {
+    ++refused_;
+    log_->warning("event=client_refused client=" + std::to_string(id) + " reason=\"" + status.message() +
+                  "\"");
+    session.refuse(status);
+  } else {
+    service_->connect(id, peer.user);
+    log_->debug("event=client client=" + std::to_string(id) + " uid=" + std::to_string(peer.user) +
+                " pid=" + std::to_string(peer.process));
+  }
+  if (Status status = session.start(); !status.ok()) return session.close(status.message());
+  limits_.emplace(uv_hrtime() + (session.refused() ? kFarewellLimitNs : kGreetingLimitNs), id);
+  arm_timer();
+}
+
+void Server::on_frame(Session& session, const wire::Frame& frame) {
+  if (session.greeted) {
+    service_->handle(session.id(), frame);
+    return arm_timer();
+  }
+  auto welcome = service_->greet(frame);
+  if (welcome.ok()) {
+    session.greeted = true;
+    return session.send(std::move(*welcome));
+  }
+  ++refused_;
+  log_->warning("event=greeting_refused client=" + std::to_string(session.id()) + " reason=\"" +
+                welcome.status().message() + "\"");
+  session.refuse(welcome.status());
+  limits_.emplace(uv_hrtime() + kFarewellLimitNs, session.id());
+  arm_timer();
+}
+
+// ---- time and signals
+// -------------------------------------------------------------------------------------------------------
+
+void Server::arm_timer() {
+  std::optional<uint64_t> next = service_->next_deadline_ns();
+  if (!limits_.empty()) next = std::min(next.value_or(UINT64_MAX), limits_.begin()->first);
+  const uint64_t now = uv_hrtime();
+  if (draining_) next = std::min(next.value_or(UINT64_MAX), now + kDrainPollNs);
+  if (!next) {
+    uv_timer_stop(&timer_);
+    return;
+  }
+  const uint64_t wait_ms = *next > now ? (*next - now) / 1'000'000 + 1 : 0;
+  uv_update_time(&loop_);
+  uv_timer_start(
+      &timer_, [](uv_timer_t* any) { server_of(handle(any))->on_timer(); }, wait_ms, 0);
+}
+
+void Server::on_timer() {
+  const uint64_t now = uv_hrtime();
+  service_->expire();
+  while (!limits_.empty() && limits_.begin()->first <= now) {
+    const auto found = sessions_.find(limits_.begin()->second);
+    limits_.erase(limits_.begin());
+    if (found == sessions_.end()) continue;
+    if (found->second->refused())
+      found->second->close("refused");
+    else if (!found->second->greeted)
+      found->second->close("did not greet in time", true);
+  }
+  if (draining_ && (finished() || now >= drain_limit_ns_)) return stop();
+  arm_timer();
+}
+
+void Server::on_signal(int number) {
+  if (number == SIGHUP) {
+    const Status status = log_->reopen();
+    log_->info(status.ok() ? "event=log_reopened"
+                           : "event=log_not_reopened reason=\"" + status.message() + "\"");
+    return;
+  }
+  log_->info(std::string("event=signal name=\"") + strsignal(number) + "\"");
+  draining_ ? stop() : drain();
+}
+
+void Server::drain() {
+  if (draining_) return;
+  draining_ = true;
+  drain_limit_ns_ = uv_hrtime() + options_.drain_seconds * 1'000'000'000;
+  log_->info("event=drain");
+  service_->drain();
+  arm_timer();
+}
+
+bool Server::finished() const {
+  return service_->idle() && std::none_of(sessions_.begin(), sessions_.end(),
+                                          [](const auto& entry) { return entry.second->has_output(); });
+}
+
+void Server::stop() {
+  service_->give_up();
+  {
+    std::lock_guard lock(posted_mutex_);
+    take_posts_ = false;
+  }
+  for (auto& [id, session] : sessions_) session->close("the daemon exits");
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&pipe_), handle(&signals_[0]),
+                           handle(&signals_[1]), handle(&signals_[2])})
+    uv_close(any, nullptr);
+}
+
+void Server::run() {
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  log_->info("event=stop");
+}
+
+void Server::add_stats(wire::StatsReply& stats) const {
+  stats.counters.push_back({"clients", sessions_.size()});
+  stats.counters.push_back({"clients_total", total_});
+  stats.counters.push_back({"clients_refused", refused_});
+  stats.counters.push_back({"clients_dropped", dropped_});
+}
+
+}  // namespace quern

@@ -1,0 +1,82 @@
+// The daemon itself: the loop that carries bytes between sessions and the service, the signals, and the order
+// of start and end.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/store.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+#include "daemon/options.h"
+#include "daemon/service.h"
+#include "daemon/session.h"
+#include "daemon/worker_pool.h"
+
+namespace quern {
+
+class Server {
+ public:
+  Server(Options options, Log* log);
+  ~Server();
+
+  // BUSY when another daemon serves the socket or has the cache open.
+  Status start();
+  // Returns when a signal or a client has told the daemon to stop, and it has.
+  void run();
+
+ private:
+  static constexpr uint64_t kGreetingLimitNs = 10'000'000'000, kFarewellLimitNs = 2'000'000'000;
+
+  Status open_store();
+  Status start_loop();
+  void start_workers();
+  std::vector<std::string> worker_command() const;
+  void post(std::function<void()> work);
+  void run_posted();
+  void accept();
+  Status admit(const Session& session, Peer& peer) const;
+  void on_frame(Session& session, const wire::Frame& frame);
+  void on_signal(int number);
+  void on_timer();
+  void arm_timer();
+  void drain();
+  bool finished() const;
+  void stop();
+  void add_stats(wire::StatsReply& stats) const;
+
+  const Options options_;
+  Log* const log_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Store> store_;
+  Status no_store_;
+  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<Service> service_;
+
+  uv_loop_t loop_;
+  bool loop_open_ = false;
+  uv_pipe_t pipe_;
+  uv_async_t async_;
+  uv_timer_t timer_;
+  uv_signal_t signals_[3];
+
+  std::mutex posted_mutex_;
+  bool take_posts_ = false;
+  std::vector<std::function<void()>> posted_;
+
+  Session::Hooks session_hooks_;
+  std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
+  std::multimap<uint64_t, uint64_t> limits_;  // time -> session that must have greeted, or gone, by then
+  uint64_t next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
+  bool draining_ = false;
+  uint64_t drain_limit_ns_ = 0;
+};
+
+}  // namespace quern

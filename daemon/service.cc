@@ -1,0 +1,403 @@
+#include "daemon/service.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "daemon/catalog.h"
+
+namespace quern {
+
+namespace {
+
+std::string compiler_text(const CompilerState& state) {
+  switch (state.kind) {
+    case CompilerState::Kind::starting:
+      return "starting";
+    case CompilerState::Kind::ready:
+      return "ready";
+    case CompilerState::Kind::missing:
+      return state.reason;
+  }
+  return "?";
+}
+
+}  // namespace
+
+Service::Service(ServiceOptions options, Hooks hooks)
+    : options_(std::move(options)),
+      hooks_(std::move(hooks)),
+      planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
+                options_.max_queued_jobs,
+                [this](const Hash128& key, uint64_t generation, Tier tier) {
+                  send_better(key, generation, tier);
+                }}),
+      started_ns_(hooks_.now_ns()) {}
+
+Service::~Service() {
+  if (verify_.joinable()) verify_.join();
+}
+
+// ---- clients and their requests
+// ---------------------------------------------------------------------------------------------
+
+void Service::connect(ClientId client, uid_t user) { clients_[client].user = user; }
+
+void Service::disconnect(ClientId id) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  const auto open = found->second.open;  // a copy: closing changes the set
+  for (const auto& request : open) close_request(request);
+  for (const Hash128& key : found->second.subscriptions) drop_subscriber(key, id);
+  clients_.erase(id);
+}
+
+Result<std::string> Service::greet(const wire::Frame& frame) const {
+  auto hello = wire::decode_as<wire::Hello>(frame);
+  if (!hello) return hello.status();
+  if (hello->version_low > wire::kProtocolVersion || hello->version_high < wire::kProtocolVersion)
+    return Status(ErrorCode::PROTOCOL,
+                  "this daemon (" + std::string(kDaemonSoftware) + ") speaks protocol version " +
+                      std::to_string(wire::kProtocolVersion) + " and the client \"" + hello->software +
+                      "\" versions " + std::to_string(hello->version_low) + " to " +
+                      std::to_string(hello->version_high) + "; update the older of the two");
+  wire::Welcome welcome;
+  welcome.version = wire::kProtocolVersion;
+  welcome.capabilities = wire::kCapabilityBetter;
+  welcome.software = kDaemonSoftware;
+  welcome.max_frame_bytes = wire::kMaxFrameBytes;
+  welcome.max_open_requests = options_.max_open_requests;
+  welcome.toolchain = planner_.toolchain();
+  welcome.pid = static_cast<uint32_t>(getpid());
+  return wire::encode(frame.request, welcome);
+}
+
+void Service::handle(ClientId id, const wire::Frame& frame) {
+  Client& client = clients_.at(id);
+  ++requests_;
+  auto open = std::make_shared<Open>();
+  open->client = id;
+  open->request = frame.request;
+  open->arrived_ns = hooks_.now_ns();
+  const size_t others = client.open.size();
+  client.open.insert(open);
+  if (frame.request == 0)
+    return reply_error(open, Status(ErrorCode::PROTOCOL, "a request cannot have the id 0"));
+  if (others >= options_.max_open_requests)
+    return reply_error(
+        open, Status(ErrorCode::BUSY, std::to_string(others) + " requests of this client wait already"));
+  dispatch(open, frame);
+}
+
+template <class M>
+void Service::decode_and(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
+  M message;
+  if (Status status = wire::decode(frame.payload, message); !status.ok()) return reply_error(open, status);
+  on(open, std::move(message));
+}
+
+void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
+  using enum wire::MessageType;
+  switch (static_cast<wire::MessageType>(frame.type)) {
+    case Get:
+      return decode_and<wire::Get>(open, frame);
+    case Wait:
+      return decode_and<wire::Wait>(open, frame);
+    case JobStatus:
+      return decode_and<wire::JobStatus>(open, frame);
+    case Subscribe:
+      return decode_and<wire::Subscribe>(open, frame);
+    case Unsubscribe:
+      return decode_and<wire::Unsubscribe>(open, frame);
+    case List:
+      return decode_and<wire::List>(open, frame);
+    case Show:
+      return decode_and<wire::Show>(open, frame);
+    case Explain:
+      return decode_and<wire::Explain>(open, frame);
+    case Stats:
+      return decode_and<wire::Stats>(open, frame);
+    case Verify:
+      return decode_and<wire::Verify>(open, frame);
+    case Remove:
+      return decode_and<wire::Remove>(open, frame);
+    case Ping:
+      return decode_and<wire::Ping>(open, frame);
+    case Shutdown:
+      return decode_and<wire::Shutdown>(open, frame);
+    default:
+      return reply_error(open, Status(ErrorCode::PROTOCOL, "message " + std::to_string(frame.type) + " (" +
+                                                               wire::message_name(frame.type) +
+                                                               ") is not one that a client sends"));
+  }
+}
+
+template <class M>
+void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
+  std::string frame = wire::encode(open->request, message);
+  if (!wire::fits(frame))
+    frame = wire::encode(
+        open->request,
+        wire::to_error(Status(ErrorCode::LIMIT, "the answer has " + std::to_string(frame.size()) +
+                                                    " bytes, more than a frame can hold")));
+  close_request(open);
+  hooks_.send(open->client, std::move(frame));
+}
+
+void Service::reply_error(const std::shared_ptr<Open>& open, const Status& status,
+                          std::optional<Hash128> key) {
+  wire::Error error = wire::to_error(status);
+  if (key) error.key = *key;
+  reply(open, error);
+}
+
+void Service::close_request(const std::shared_ptr<Open>& open) {
+  if (open->deadline_ns) deadlines_.erase({open->deadline_ns, open});
+  open->deadline_ns = 0;
+  const auto client = clients_.find(open->client);
+  if (client != clients_.end()) client->second.open.erase(open);
+}
+
+void Service::set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms) {
+  const uint64_t limit_ms = timeout_ms ? timeout_ms : options_.request_limit_ms;
+  open->deadline_ns = open->arrived_ns + limit_ms * 1'000'000;
+  deadlines_.insert({open->deadline_ns, open});
+}
+
+std::optional<uint64_t> Service::next_deadline_ns() const {
+  return deadlines_.empty() ? std::nullopt : std::optional(deadlines_.begin()->first);
+}
+
+void Service::expire() {
+  const uint64_t now = hooks_.now_ns();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const std::shared_ptr<Open> late = deadlines_.begin()->second;
+    const uint64_t waited_ms = (now - late->arrived_ns) / 1'000'000;
+    reply_error(late,
+                Status(ErrorCode::TIMEOUT, "no plan after " + std::to_string(waited_ms) +
+                                               " ms; the job goes on, ask again or wait longer"),
+                late->key);
+  }
+}
+
+bool Service::is_open(const std::shared_ptr<Open>& open) const {
+  const auto client = clients_.find(open->client);
+  return client != clients_.end() && client->second.open.contains(open);
+}
+
+bool Service::idle() const {
+  if (!planner_.idle() || verifying_) return false;
+  return std::all_of(clients_.begin(), clients_.end(),
+                     [](const auto& entry) { return entry.second.open.empty(); });
+}
+
+// ---- plans
+// ------------------------------------------------------------------------------------------------------------------
+
+void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
+  if (answer.status.code() == ErrorCode::PENDING) {
+    wire::Pending pending;
+    pending.key = *answer.key;
+    pending.state = answer.state;
+    return reply(open, pending);
+  }
+  if (!answer.status.ok()) return reply_error(open, answer.status, answer.key);
+  wire::PlanReply plan;
+  plan.key = *answer.key;
+  plan.generation = answer.generation;
+  plan.tier = answer.tier;
+  plan.origin = answer.origin;
+  plan.plan = std::move(answer.plan);
+  plan.unstored = !answer.stored.ok();
+  if (plan.unstored) plan.warning = "the plan was not stored: " + answer.stored.message();
+  plan.total_ns = hooks_.now_ns() - open->arrived_ns;
+  plan.queue_ns = answer.queue_ns;
+  plan.emit_ns = answer.emit_ns;
+  plan.compile_ns = answer.compile_ns;
+  reply(open, plan);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
+  if (message.flags & ~wire::kGetKnownFlags)
+    return reply_error(
+        open, Status(ErrorCode::PROTOCOL, "Get with unknown flags " + std::to_string(message.flags)));
+  // The planner and its jobs do not own the request: it is theirs to answer only as long as its client wants
+  // it.
+  open->key = planner_.get({std::move(message.graph), std::move(message.target), message.numerics},
+                           message.flags, message.priority, open, plan_replier(open));
+  if (is_open(open)) set_deadline(open, message.timeout_ms);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Wait message) {
+  open->key = message.key;
+  planner_.wait(message.key, open, plan_replier(open));
+  if (is_open(open)) set_deadline(open, message.timeout_ms);
+}
+
+Planner::Reply Service::plan_replier(const std::shared_ptr<Open>& open) {
+  return [this, weak = std::weak_ptr(open)](PlanAnswer answer) {
+    if (const auto still = weak.lock(); still && is_open(still)) reply_plan(still, std::move(answer));
+  };
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::JobStatus message) {
+  reply(open, planner_.status(message.key));
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Explain message) {
+  auto explained = planner_.explain({std::move(message.graph), std::move(message.target), message.numerics});
+  if (!explained) return reply_error(open, explained.status());
+  reply(open, *explained);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Subscribe message) {
+  Client& client = clients_.at(open->client);
+  if (client.subscriptions.size() >= options_.max_subscriptions)
+    return reply_error(open, Status(ErrorCode::LIMIT, std::to_string(client.subscriptions.size()) +
+                                                          " subscriptions of this client stand already"));
+  client.subscriptions.insert(message.key);
+  subscribers_[message.key].insert(open->client);
+  reply(open, wire::Subscribed{planner_.status(message.key).generation});
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Unsubscribe message) {
+  if (clients_.at(open->client).subscriptions.erase(message.key)) drop_subscriber(message.key, open->client);
+  reply(open, wire::Ack{});
+}
+
+void Service::drop_subscriber(const Hash128& key, ClientId client) {
+  const auto subscribers = subscribers_.find(key);
+  subscribers->second.erase(client);
+  if (subscribers->second.empty()) subscribers_.erase(subscribers);
+}
+
+void Service::send_better(const Hash128& key, uint64_t generation, Tier tier) {
+  const auto found = subscribers_.find(key);
+  if (found == subscribers_.end()) return;
+  const std::string frame = wire::encode(0, wire::Better{key, generation, tier});
+  const auto clients = found->second;  // a copy: sending can drop a slow client
+  for (ClientId client : clients) hooks_.send(client, frame);
+}
+
+// ---- the store
+// --------------------------------------------------------------------------------------------------------------
+
+void Service::on(const std::shared_ptr<Open>& open, wire::List message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  auto page = list_plans(*hooks_.store, message);
+  if (!page) return reply_error(open, page.status());
+  reply(open, *page);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Show message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  auto shown = show_plan(*hooks_.store, message.key);
+  if (!shown) return reply_error(open, shown.status(), message.key);
+  reply(open, *shown);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Remove message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  if (message.all) {
+    auto keys = all_keys(*hooks_.store);
+    if (!keys) return reply_error(open, keys.status());
+    message.keys = std::move(*keys);
+  }
+  for (const Hash128& key : message.keys) planner_.forgive(key);
+  remove_plans(*hooks_.store, message.keys, hooks_.post,
+               [this, weak = std::weak_ptr(open)](Result<uint64_t> count) {
+                 const auto still = weak.lock();
+                 if (!still || !is_open(still)) return;
+                 if (count.ok())
+                   reply(still, wire::Removed{*count});
+                 else
+                   reply_error(still, count.status());
+               });
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  if (verifying_) return reply_error(open, Status(ErrorCode::BUSY, "a verification is under way already"));
+  verifying_ = true;
+  if (verify_.joinable()) verify_.join();
+  verify_ = std::thread([this, weak = std::weak_ptr(open), progress = message.progress != 0] {
+    auto report = hooks_.store->verify_all([&](uint64_t done, uint64_t total) {
+      if (progress) hooks_.post([=, this] { send_progress(weak, done, total); });
+    });
+    hooks_.post([this, weak, report = std::move(report)] {
+      verifying_ = false;
+      const auto still = weak.lock();
+      if (!still || !is_open(still)) return;
+      if (report.ok())
+        reply(still, verify_reply(report.value()));
+      else
+        reply_error(still, report.status());
+    });
+  });
+}
+
+void Service::send_progress(const std::weak_ptr<Open>& request, uint64_t done, uint64_t total) {
+  const auto still = request.lock();
+  if (still && is_open(still))
+    hooks_.send(still->client, wire::encode(still->request, wire::Progress{done, total}));
+}
+
+// ---- the daemon
+// -------------------------------------------------------------------------------------------------------------
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
+  wire::StatsReply stats;
+  const auto count = [&](const char* name, uint64_t value) { stats.counters.push_back({name, value}); };
+  const auto fact = [&](const char* name, std::string text) {
+    stats.facts.push_back({name, std::move(text)});
+  };
+  uint64_t requests_open = 0, subscriptions = 0;
+  for (const auto& [id, client] : clients_) {
+    requests_open += client.open.size();
+    subscriptions += client.subscriptions.size();
+  }
+  count("uptime_ns", hooks_.now_ns() - started_ns_);
+  count("requests", requests_);
+  count("requests_open", requests_open);
+  count("subscriptions", subscriptions);
+  const Planner::Counts plans = planner_.counts();
+  count("hits", plans.hits);
+  count("front_hits", plans.front_hits);
+  count("misses", plans.misses);
+  count("shared", plans.shared);
+  count("errors", plans.errors);
+  const Jobs::Counts jobs = planner_.job_counts();
+  count("jobs_done", jobs.done);
+  count("jobs_failed", jobs.failed);
+  count("jobs_retried", jobs.retried);
+  count("jobs_queued", jobs.queued);
+  count("jobs_running", jobs.running);
+  count("workers", hooks_.workers->count());
+  count("worker_restarts", hooks_.workers->restarts());
+  fact("software", kDaemonSoftware);
+  fact("pid", std::to_string(getpid()));
+  fact("socket", options_.socket);
+  fact("cache_dir", options_.cache_dir);
+  fact("toolchain", planner_.toolchain());
+  fact("compiler", compiler_text(hooks_.workers->compiler()));
+  if (hooks_.store)
+    add_store_stats(*hooks_.store, stats);
+  else
+    fact("store", "none: " + hooks_.no_store.message());
+  if (hooks_.add_stats) hooks_.add_stats(stats);
+  reply(open, stats);
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Ping message) {
+  reply(open, wire::Pong{std::move(message.echo)});
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Shutdown) {
+  const uid_t user = clients_.at(open->client).user;
+  if (user != geteuid() && user != 0)
+    return reply_error(open, Status(ErrorCode::PERMISSION, "only the user that runs the daemon can stop it"));
+  reply(open, wire::Ack{});
+  hooks_.shutdown();
+}
+
+}  // namespace quern

@@ -1,0 +1,128 @@
+// Frames in, frames out: what each request of the protocol means. Loop-free: the server feeds it and carries
+// its answers; tests do so without sockets.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "cache/store.h"
+#include "capi/wire/messages.h"
+#include "daemon/log.h"
+#include "daemon/planner.h"
+
+namespace quern {
+
+using ClientId = uint64_t;
+
+inline constexpr const char* kDaemonSoftware = "quernd 0.1.0";
+
+struct ServiceOptions {
+  uint32_t max_open_requests = 256;    // of one client
+  uint32_t max_subscriptions = 65536;  // of one client
+  uint64_t request_limit_ms = 600000;  // of a request that names no time
+  size_t max_queued_jobs = 4096;
+  std::string socket, cache_dir;  // for statistics
+};
+
+class Service {
+ public:
+  struct Hooks {
+    Store* store = nullptr;
+    Status no_store;  // why it is null
+    Workers* workers = nullptr;
+    Post post;
+    Log* log = nullptr;
+    std::function<uint64_t()> now_ns;  // steady
+    std::function<void(ClientId, std::string frame)> send;
+    std::function<void()> shutdown;
+    std::function<void(wire::StatsReply&)> add_stats;  // the server's own
+  };
+
+  Service(ServiceOptions options, Hooks hooks);
+  ~Service();  // waits for a Verify that runs
+
+  void connect(ClientId client, uid_t user);
+  void disconnect(ClientId client);
+  // The greeting's answer, or the Error after which the server closes the connection.
+  Result<std::string> greet(const wire::Frame& frame) const;
+  // Any frame after the greeting. Answers through Hooks::send, now or later.
+  void handle(ClientId client, const wire::Frame& frame);
+
+  // To be called when Workers::compiler() has changed.
+  void compiler_changed() { planner_.compiler_changed(); }
+  // The time at which expire() has something to do.
+  std::optional<uint64_t> next_deadline_ns() const;
+  void expire();
+
+  void drain() { planner_.drain(); }
+  void give_up() { planner_.give_up(); }
+  // Nothing runs and nobody waits for an answer.
+  bool idle() const;
+  bool verifying() const { return verifying_; }
+
+ private:
+  // A request that waits for its answer; gone as soon as it is answered, too late, or its client has left.
+  struct Open {
+    ClientId client = 0;
+    uint64_t request = 0;
+    uint64_t arrived_ns = 0;
+    uint64_t deadline_ns = 0;  // 0: none
+    std::optional<Hash128> key;
+  };
+  struct Client {
+    uid_t user = 0;
+    std::unordered_set<std::shared_ptr<Open>> open;
+    std::unordered_set<Hash128> subscriptions;
+  };
+
+  template <class M>
+  void reply(const std::shared_ptr<Open>& open, const M& message);
+  template <class M>
+  void decode_and(const std::shared_ptr<Open>& open, const wire::Frame& frame);
+  void dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame);
+  void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
+  void reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer);
+  void set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms);
+  bool is_open(const std::shared_ptr<Open>& open) const;
+  void close_request(const std::shared_ptr<Open>& open);
+  void send_better(const Hash128& key, uint64_t generation, Tier tier);
+
+  void on(const std::shared_ptr<Open>& open, wire::Get message);
+  void on(const std::shared_ptr<Open>& open, wire::Wait message);
+  void on(const std::shared_ptr<Open>& open, wire::JobStatus message);
+  void on(const std::shared_ptr<Open>& open, wire::Subscribe message);
+  void on(const std::shared_ptr<Open>& open, wire::Unsubscribe message);
+  void on(const std::shared_ptr<Open>& open, wire::List message);
+  void on(const std::shared_ptr<Open>& open, wire::Show message);
+  void on(const std::shared_ptr<Open>& open, wire::Explain message);
+  void on(const std::shared_ptr<Open>& open, wire::Stats message);
+  void on(const std::shared_ptr<Open>& open, wire::Verify message);
+  void on(const std::shared_ptr<Open>& open, wire::Remove message);
+  void on(const std::shared_ptr<Open>& open, wire::Ping message);
+  void on(const std::shared_ptr<Open>& open, wire::Shutdown message);
+  Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
+  void drop_subscriber(const Hash128& key, ClientId client);
+  void send_progress(const std::weak_ptr<Open>& request, uint64_t done, uint64_t total);
+
+  const ServiceOptions options_;
+  const Hooks hooks_;
+  Planner planner_;
+  const uint64_t started_ns_;
+  uint64_t requests_ = 0;
+  std::unordered_map<ClientId, Client> clients_;
+  std::unordered_map<Hash128, std::unordered_set<ClientId>> subscribers_;
+  std::set<std::pair<uint64_t, std::shared_ptr<Open>>> deadlines_;  // of open requests that have one
+  std::thread verify_;
+  bool verifying_ = false;
+};
+
+}  // namespace quern

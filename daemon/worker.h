@@ -1,0 +1,30 @@
+// The inside of a worker process: takes jobs from a socket, one at a time, until it closes. All that is
+// dangerous to run in the daemon (NVRTC first of all) runs here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "capi/wire/messages.h"
+#include "core/base/status.h"
+#include "daemon/workers.h"
+
+namespace quern {
+
+struct WorkerLimits {
+  uint64_t cpu_seconds = 60;           // of each job; then the process is killed by SIGXCPU
+  uint64_t memory_bytes = 4ull << 30;  // of address space; 0 = no limit
+};
+
+struct WorkerSkill {
+  std::string
+      toolchain;  // fingerprint of the compiler; empty: none, and then it greets with `reason` and leaves
+  std::string reason;
+  std::function<Result<Compiled>(const wire::Job&)> run;
+};
+
+// Greets and serves until the end of the stream; the exit status of the process.
+int run_worker(int socket, const WorkerSkill& skill, const WorkerLimits& limits);
+
+}  // namespace quern

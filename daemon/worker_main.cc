@@ -1,0 +1,45 @@
+// quern-worker: started by quernd, with the socket to it as standard input. Of no use by hand.
+#include <getopt.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/jit/compiler.h"
+#include "daemon/baseline_job.h"
+#include "daemon/worker.h"
+
+int main(int argc, char** argv) {
+  quern::WorkerLimits limits;
+  std::string nvrtc;
+  const option options[] = {{"nvrtc", required_argument, nullptr, 'n'},
+                            {"cpu-seconds", required_argument, nullptr, 'c'},
+                            {"memory-mb", required_argument, nullptr, 'm'},
+                            {nullptr, 0, nullptr, 0}};
+  for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
+    if (option == 'n')
+      nvrtc = optarg;
+    else if (option == 'c')
+      limits.cpu_seconds = std::strtoull(optarg, nullptr, 10);
+    else if (option == 'm')
+      limits.memory_bytes = std::strtoull(optarg, nullptr, 10) << 20;
+    else
+      return 2;
+  }
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(0, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    std::fprintf(stderr, "quern-worker is started by quernd, with a socket as its standard input\n");
+    return 2;
+  }
+  auto compiler = quern::open_nvrtc(nvrtc);
+  quern::WorkerSkill skill;
+  if (!compiler)
+    skill.reason = compiler.status().message();
+  else
+    skill.toolchain = (*compiler)->fingerprint();
+  skill.run = [&](const quern::wire::Job& job) {
+    return quern::compile_baseline(**compiler, job.graph, job.target);
+  };
+  return quern::run_worker(0, skill, limits);
+}

@@ -1,0 +1,56 @@
+// One quern-worker process and the socket to it. Blocking, with deadlines: each lives on a thread of its own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/wire/frame.h"
+#include "capi/wire/messages.h"
+#include "core/base/status.h"
+#include "daemon/workers.h"
+
+namespace quern {
+
+class WorkerProcess {
+ public:
+  // Starts `command` with a socket as its standard input, its output going to standard error. NO_COMPILER
+  // when it cannot.
+  static Result<std::unique_ptr<WorkerProcess>> spawn(const std::vector<std::string>& command);
+  // Kills it if it still runs.
+  ~WorkerProcess();
+
+  // Waits for its greeting: must be called first. NO_COMPILER when it has no compiler, or does not greet in
+  // time.
+  Status greet();
+  const std::string& toolchain() const { return toolchain_; }
+  // Whether it waits for a job. A process that was killed while idle is not alive.
+  bool alive() const;
+  // WORKER when it dies, or is killed here because it takes longer than `limit_ms`; it is of no use
+  // afterwards.
+  Result<Compiled> run(const JobSpec& spec, int64_t limit_ms);
+  // From any thread: makes greet() or run() return soon, and the process useless.
+  void interrupt();
+
+ private:
+  WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
+
+  Status send(std::string_view bytes, int64_t deadline_ms);
+  // The next frame; WORKER when there is none until the deadline or the process is gone.
+  Result<wire::Frame> receive(int64_t deadline_ms);
+  // Reaps it, after a SIGKILL if it does not go by itself, and says how it ended.
+  std::string end();
+
+  pid_t pid_;  // 0 after it was reaped
+  const int fd_;
+  std::atomic<bool> interrupted_ = false;
+  std::string toolchain_;
+  wire::FrameReader reader_;
+  uint64_t last_request_ = 0;
+};
+
+}  // namespace quern

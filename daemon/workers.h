@@ -1,0 +1,56 @@
+// What the daemon asks of its workers, as an interface: worker_pool.h has the real ones, tests have their
+// own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cache/key.h"
+#include "core/base/status.h"
+
+namespace quern {
+
+// Runs a function on the daemon's one thread, later. May be called from any thread.
+using Post = std::function<void(std::function<void()>)>;
+
+// What a worker compiles, and under which keys it is kept.
+struct JobSpec {
+  KeyMaterial material;  // of the plan
+  KeyMaterial request;   // of the request that started it
+  std::string graph;     // canonical text
+  std::string target;
+  uint32_t numerics = 0;
+  std::string toolchain;  // what the key was made with: no other compiler may do this job
+};
+
+struct Compiled {
+  std::string plan;  // encoded
+  uint64_t emit_ns = 0, compile_ns = 0;
+};
+
+// Whether misses can be compiled.
+struct CompilerState {
+  enum class Kind { starting, ready, missing };
+  Kind kind = Kind::starting;
+  std::string toolchain;  // ready: the fingerprint
+  std::string reason;     // missing: why
+};
+
+class Workers {
+ public:
+  // WORKER means that the process died or was killed for taking too long; its message says how.
+  using Done = std::function<void(Result<Compiled>)>;
+
+  virtual ~Workers() = default;
+  // False when no worker is free; else calls `done` on the daemon's thread, later, exactly once.
+  virtual bool start(const JobSpec& spec, Done done) = 0;
+  virtual CompilerState compiler() const = 0;
+  // When there is no compiler, looks for one again: somebody may have installed it. Not more often than every
+  // few seconds.
+  virtual void look_again() = 0;
+  virtual uint64_t count() const = 0;
+  virtual uint64_t restarts() const = 0;
+};
+
+}  // namespace quern
