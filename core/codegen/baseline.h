@@ -1,8 +1,9 @@
 // The baseline emitter: a correct program for every valid graph, at once and without search.
 //
-// decompose -> prepare (split long sums, remove empty ones) -> partition into kernels -> one text a kernel. Kernels
-// fuse elementwise chains into the reductions and matrix products they feed or follow; what crosses from one kernel to
-// the next lies in a planned workspace, as f32, i32 or bool, or in its own dtype where tensor cores read it.
+// decompose -> prepare (split long sums, remove empty ones) -> partition into kernels -> one text a kernel.
+// Kernels fuse elementwise chains into the reductions and matrix products they feed or follow; what crosses
+// from one kernel to the next lies in a planned workspace, as f32, i32 or bool, or in its own dtype where
+// tensor cores read it.
 #pragma once
 
 #include <string>
@@ -19,8 +20,8 @@ struct Emitted {
   Plan plan;            // tier baseline, with everything but the cubin
 };
 
-// Deterministic: the same graph and target give the same bytes. INVALID_GRAPH when buffers or the workspace would be
-// larger than 64-bit addresses allow.
+// Deterministic: the same graph and target give the same bytes. INVALID_GRAPH when buffers or the workspace
+// would be larger than 64-bit addresses allow.
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target);
 
 }  // namespace quern

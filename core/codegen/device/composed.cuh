@@ -1,13 +1,19 @@
 // What is built from the other files in plain C++: wrapping integers, vector accesses, warp reductions. This
 // file is also compiled by the emulator's host compiler.
 
-// i32 arithmetic that wraps, where C++ would leave overflow undefined.
+// i32 arithmetic that wraps, where C++ would leave overflow undefined; the larger and the smaller of two.
 __device__ __forceinline__ int wrap_add(int a, int b) { return int(unsigned(a) + unsigned(b)); }
 __device__ __forceinline__ int wrap_sub(int a, int b) { return int(unsigned(a) - unsigned(b)); }
 __device__ __forceinline__ int wrap_mul(int a, int b) { return int(unsigned(a) * unsigned(b)); }
 __device__ __forceinline__ int wrap_neg(int a) { return int(0u - unsigned(a)); }
 // The absolute value of -2^31 is itself.
 __device__ __forceinline__ int wrap_abs(int a) { return a < 0 ? wrap_neg(a) : a; }
+__device__ __forceinline__ int max_int(int a, int b) { return a < b ? b : a; }
+__device__ __forceinline__ int min_int(int a, int b) { return b < a ? b : a; }
+
+// 2^128 is a constant that overflows; bits do not.
+__device__ __forceinline__ float infinity() { return bit_cast<float>(0x7f800000u); }
+__device__ __forceinline__ float quiet_nan() { return bit_cast<float>(0x7fc00000u); }
 
 // One access of 1, 2, 4, 8 or 16 bytes; `p` is aligned to it.
 template <class T, int kCount>
@@ -48,5 +54,45 @@ __device__ __forceinline__ int warp_reduce_max(int value) {
     int other = shuffle_xor(value, step);
     value = other > value ? other : value;
   }
+  return value;
+}
+
+// Reductions over a block of kWarps warps, every thread of which calls and gets the result. `scratch` has
+// kWarps elements in shared memory that nothing else uses between the barriers before and after the call.
+template <int kWarps, class T>
+__device__ __forceinline__ void share_warps(T value, T* scratch) {
+  if (lane_index() == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+}
+template <int kWarps>
+__device__ __forceinline__ float block_reduce_sum(float value, float* scratch) {
+  share_warps<kWarps>(warp_reduce_sum(value), scratch);
+  value = scratch[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) value += scratch[warp];
+  return value;
+}
+template <int kWarps>
+__device__ __forceinline__ int block_reduce_sum(int value, int* scratch) {
+  share_warps<kWarps>(warp_reduce_sum(value), scratch);
+  value = scratch[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) value = wrap_add(value, scratch[warp]);
+  return value;
+}
+template <int kWarps>
+__device__ __forceinline__ float block_reduce_max(float value, float* scratch) {
+  share_warps<kWarps>(warp_reduce_max(value), scratch);
+  value = scratch[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) value = max_nan(value, scratch[warp]);
+  return value;
+}
+template <int kWarps>
+__device__ __forceinline__ int block_reduce_max(int value, int* scratch) {
+  share_warps<kWarps>(warp_reduce_max(value), scratch);
+  value = scratch[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) value = max_int(value, scratch[warp]);
   return value;
 }

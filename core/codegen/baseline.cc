@@ -1,0 +1,98 @@
+#include "core/codegen/baseline.h"
+
+#include <map>
+
+#include "core/codegen/kernel_text.h"
+#include "core/codegen/prelude.h"
+#include "core/codegen/prepare.h"
+#include "core/graph/decompose.h"
+
+namespace quern {
+
+namespace {
+
+// Equal kernels have one text and several launches.
+class ProgramText {
+ public:
+  Launch add(KernelText kernel, const std::string& makes) {
+    Launch launch;
+    const std::string text = " __launch_bounds__(" + std::to_string(kernel.threads) + ") ";
+    const std::string key = text + kernel.signature + kernel.body;
+    const auto [at, fresh] = names_.try_emplace(key);
+    if (fresh) {
+      at->second = "q" + std::to_string(names_.size() - 1) + "_" + kernel.kind;
+      text_ += "// " + makes + "\nextern \"C\" __global__ void" + text + at->second + kernel.signature +
+               " {\n" + indent(kernel.body, 2) + "}\n\n";
+    }
+    launch.kernel = at->second;
+    launch.grid = kernel.grid;
+    launch.block.x = static_cast<uint32_t>(kernel.threads);
+    launch.args = std::move(kernel.args);
+    return launch;
+  }
+  std::string take() { return std::move(text_); }
+  size_t kernels() const { return names_.size(); }
+
+ private:
+  std::map<std::string, std::string> names_;
+  std::string text_;
+};
+
+// "s, d12": the values that a kernel makes, for the reader of the text.
+std::string describe(const Graph& graph, const Kernel& kernel) {
+  std::string out;
+  for (const auto& [value, role] : kernel.makes) {
+    if (out.size() > 80) return out + ", ...";
+    const Node& node = graph.node(value);
+    out += (out.empty() ? "" : ", ") + (node.name.empty() ? std::string(op_info(node.code).text) : node.name);
+  }
+  return out;
+}
+
+std::string certificate(const Graph& graph, const Partition& partition, size_t kernels) {
+  return "emitter: baseline\naccumulation: f32\nlaunches: " + std::to_string(partition.kernels.size()) +
+         "\nkernels: " + std::to_string(kernels) + "\nvalues: " + std::to_string(graph.nodes.size()) + "\n";
+}
+
+}  // namespace
+
+BlockGrid block_grid(int64_t blocks) {
+  constexpr int64_t kMaxX = 0x7fffffff, kFold = int64_t{1} << 30;
+  BlockGrid out;
+  if (blocks <= kMaxX) {
+    out.grid.x = static_cast<uint32_t>(blocks);
+    out.number = "blockIdx.x";
+    return out;
+  }
+  out.grid.x = static_cast<uint32_t>(kFold);
+  out.grid.y = static_cast<uint32_t>((blocks + kFold - 1) / kFold);
+  out.number = "((unsigned long long)blockIdx.y * " + std::to_string(kFold) + " + blockIdx.x)";
+  out.exact = false;
+  return out;
+}
+
+Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
+  const Graph prepared = prepare(decompose(graph));
+  const Partition parts = partition(prepared);
+  const Storage storage(prepared, parts);
+
+  Emitted emitted;
+  Plan& plan = emitted.plan;
+  plan.tier = Tier::baseline;
+  plan.target = target.name;
+  plan.inputs = graph.input_descs();
+  plan.outputs = graph.output_descs();
+  plan.workspace_bytes = static_cast<uint64_t>(storage.workspace_bytes());
+  ProgramText program;
+  for (const Kernel& kernel : parts.kernels) {
+    KernelText text = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
+                                         : emit_rows(prepared, kernel, parts, storage);
+    plan.launches.push_back(program.add(std::move(text), describe(prepared, kernel)));
+  }
+  plan.certificate = certificate(prepared, parts, program.kernels());
+  emitted.kernels = program.take();
+  emitted.source = std::string(prelude_text()) + "\n" + emitted.kernels;
+  return emitted;
+}
+
+}  // namespace quern

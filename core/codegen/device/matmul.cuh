@@ -1,0 +1,217 @@
+// Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, SimtTile in f32 or i32 for
+// everything else. Both have: kSharedElements of type Shared; multiply(shared, a, b, row, column), which all
+// threads of the block call once; and kElements sums a thread, of which number e lies at row(e), column(e) of
+// the tile: e and e + 1, e even, are neighbours in a row. This file is also compiled by the emulator's host
+// compiler.
+
+// Element (row, column) of a matrix is data[row * row_stride + column * column_stride].
+template <class T>
+struct StridedMatrix {
+  const T* data;
+  long long rows, columns, row_stride, column_stride;
+};
+
+// Copies kOuter x kInner elements from `source` to shared memory, in chunks of kVector along the inner
+// dimension, by cp.async if kVector > 1; zeros beyond outer_left and inner_left, which are multiples of
+// kVector like all offsets.
+template <int kOuter, int kInner, int kPitch, int kThreads, int kVector, class T>
+__device__ __forceinline__ void copy_tile(T* tile, const T* source, long long outer_stride,
+                                          long long inner_stride, long long outer_left,
+                                          long long inner_left) {
+  constexpr int kChunks = kInner / kVector;
+#pragma unroll 4
+  for (int c = threadIdx.x; c < kOuter * kChunks; c += kThreads) {
+    const int outer = c / kChunks, inner = c % kChunks * kVector;
+    const bool inside = outer < outer_left && inner < inner_left;
+    const T* from = inside ? source + outer * outer_stride + inner * inner_stride : source;
+    T* to = tile + outer * kPitch + inner;
+    if constexpr (kVector > 1) {
+      cp_async<kVector * sizeof(T)>(to, from, inside ? int(kVector * sizeof(T)) : 0);
+    } else {
+      *to = inside ? *from : T{};
+    }
+  }
+}
+
+// How a tile of an operand lies in shared memory: kOuter rows of kInner elements, and 16 bytes between them,
+// so that the 8 rows of an ldmatrix lie in different banks. kColumnsInner: a row of the tile is a row of the
+// matrix, else a column of it.
+template <class T, int kRows, int kColumns, int kThreads, int kVector, bool kColumnsInner>
+struct OperandTile {
+  static constexpr int kOuter = kColumnsInner ? kRows : kColumns, kInner = kColumnsInner ? kColumns : kRows;
+  static constexpr int kPitch = kInner + 8, kElements = kOuter * kPitch;
+  static __device__ __forceinline__ void copy(T* tile, const StridedMatrix<T>& matrix, long long row,
+                                              long long column) {
+    const T* source = matrix.data + row * matrix.row_stride + column * matrix.column_stride;
+    const long long rows = matrix.rows - row, columns = matrix.columns - column;
+    if constexpr (kColumnsInner)
+      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.row_stride,
+                                                           matrix.column_stride, rows, columns);
+    else
+      copy_tile<kOuter, kInner, kPitch, kThreads, kVector>(tile, source, matrix.column_stride,
+                                                           matrix.row_stride, columns, rows);
+  }
+  // The 16 x 16 elements from (row, column), as four 8 x 8 matrices: the first two are one below the other if
+  // kDown, else side by side. Each comes transposed if kTransposed, counted from how the matrix is.
+  template <bool kDown, bool kTransposed>
+  static __device__ __forceinline__ void load(unsigned (&r)[4], const T* tile, int row, int column) {
+    const int lane = lane_index(), matrix = lane / 8;
+    const int down = kDown ? matrix % 2 : matrix / 2, right = kDown ? matrix / 2 : matrix % 2;
+    row += 8 * down;
+    column += 8 * right;
+    const T* at =
+        kColumnsInner ? tile + (row + lane % 8) * kPitch + column : tile + (column + lane % 8) * kPitch + row;
+    if constexpr (kColumnsInner != kTransposed)
+      ldmatrix<4>(r, at);
+    else
+      ldmatrix_trans<4>(r, at);
+  }
+};
+
+template <class T, int kRows, int kColumns, int kDepth, int kWarpRows, int kWarpColumns, int kStages,
+          int kVectorA, bool kInnerA, int kVectorB, bool kInnerB>
+struct MmaTile {
+  using Shared = T;
+  static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
+  using A = OperandTile<T, kRows, kDepth, kThreads, kVectorA, kInnerA>;
+  using B = OperandTile<T, kDepth, kColumns, kThreads, kVectorB, kInnerB>;
+  static constexpr int kSharedElements = kStages * (A::kElements + B::kElements);
+  // Of one warp: m16n8 pieces, down and across; two of these across are loaded at once.
+  static constexpr int kHeight = kRows / kWarpRows, kWidth = kColumns / kWarpColumns;
+  static constexpr int kDown = kHeight / 16, kAcross = kWidth / 8, kElements = kDown * kAcross * 4;
+  float sums[kDown][kAcross][4] = {};
+
+  __device__ __forceinline__ int first_row() const { return int(threadIdx.x) / 32 / kWarpColumns * kHeight; }
+  __device__ __forceinline__ int first_column() const {
+    return int(threadIdx.x) / 32 % kWarpColumns * kWidth;
+  }
+  __device__ __forceinline__ int row(int e) const {
+    return first_row() + e / (4 * kAcross) * 16 + e / 2 % 2 * 8 + lane_index() / 4;
+  }
+  __device__ __forceinline__ int column(int e) const {
+    return first_column() + e / 4 % kAcross * 8 + lane_index() % 4 * 2 + e % 2;
+  }
+  __device__ __forceinline__ float at(int e) const { return sums[e / (4 * kAcross)][e / 4 % kAcross][e % 4]; }
+
+  __device__ __forceinline__ void multiply(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b,
+                                           long long row, long long column) {
+    const int steps = int((a.columns + kDepth - 1) / kDepth);
+    auto fetch = [&](int step) {
+      if (step < steps) {
+        T* stage = shared + step % kStages * (A::kElements + B::kElements);
+        A::copy(stage, a, row, static_cast<long long>(step) * kDepth);
+        B::copy(stage + A::kElements, b, static_cast<long long>(step) * kDepth, column);
+      }
+      cp_async_commit();
+    };
+    for (int step = 0; step < kStages - 1; ++step) fetch(step);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      // What this step reads has come, and nobody reads any more what the next fetch overwrites.
+      cp_async_wait<kStages - 2>();
+      __syncthreads();
+      fetch(step + kStages - 1);
+      accumulate(shared + step % kStages * (A::kElements + B::kElements));
+    }
+    cp_async_wait<0>();
+  }
+
+  __device__ __forceinline__ void accumulate(const T* stage) {
+#pragma unroll
+    for (int k = 0; k < kDepth; k += 16) {
+      unsigned a[kDown][4];
+#pragma unroll
+      for (int i = 0; i < kDown; ++i) A::template load<true, false>(a[i], stage, first_row() + 16 * i, k);
+#pragma unroll
+      for (int j = 0; j < kAcross; j += 2) {
+        unsigned b[4];
+        B::template load<true, true>(b, stage + A::kElements, k, first_column() + 8 * j);
+        const unsigned left[2] = {b[0], b[1]}, right[2] = {b[2], b[3]};
+#pragma unroll
+        for (int i = 0; i < kDown; ++i) {
+          mma_m16n8k16<T>(sums[i][j], a[i], left);
+          mma_m16n8k16<T>(sums[i][j + 1], a[i], right);
+        }
+      }
+    }
+  }
+};
+
+__device__ __forceinline__ void convert_element(float& to, f16 from) { to = to_float(from); }
+__device__ __forceinline__ void convert_element(float& to, bf16 from) { to = to_float(from); }
+__device__ __forceinline__ void convert_element(float& to, float from) { to = from; }
+__device__ __forceinline__ void convert_element(float& to, int from) { to = to_float(from); }
+__device__ __forceinline__ void convert_element(float& to, bool from) { to = to_float(from); }
+__device__ __forceinline__ void convert_element(int& to, int from) { to = from; }
+__device__ __forceinline__ void convert_element(int& to, bool from) { to = from; }
+__device__ __forceinline__ float multiply_add(float a, float b, float sum) { return sum + a * b; }
+__device__ __forceinline__ int multiply_add(int a, int b, int sum) { return wrap_add(sum, wrap_mul(a, b)); }
+
+// Sum is float or int; a thread has kDown x 4 sums, in rows that are kRows / kDown apart.
+template <class Sum, int kRows, int kColumns, int kDepth, int kThreads>
+struct SimtTile {
+  using Shared = Sum;
+  static constexpr int kAcross = 4, kThreadColumns = kColumns / kAcross,
+                       kThreadRows = kThreads / kThreadColumns;
+  static constexpr int kDown = kRows / kThreadRows, kElements = kDown * kAcross;
+  static constexpr int kPitchA = kRows + 1, kPitchB = kColumns + 4;  // a is kept transposed
+  static constexpr int kSharedElements = kDepth * (kPitchA + kPitchB);
+  Sum sums[kDown][kAcross] = {};
+
+  __device__ __forceinline__ int row(int e) const {
+    return e / kAcross * kThreadRows + int(threadIdx.x) / kThreadColumns;
+  }
+  __device__ __forceinline__ int column(int e) const {
+    return int(threadIdx.x) % kThreadColumns * kAcross + e % kAcross;
+  }
+  __device__ __forceinline__ Sum at(int e) const { return sums[e / kAcross][e % kAcross]; }
+
+  // Neighbouring threads read neighbouring columns, or rows where these are neighbours in memory.
+  template <int kTileRows, int kTileColumns, class T>
+  static __device__ __forceinline__ void copy(Sum* tile, int row_pitch, int column_pitch,
+                                              const StridedMatrix<T>& matrix, long long row,
+                                              long long column) {
+    const bool by_rows = matrix.row_stride == 1;
+#pragma unroll 4
+    for (int c = threadIdx.x; c < kTileRows * kTileColumns; c += kThreads) {
+      const int i = by_rows ? c % kTileRows : c / kTileColumns,
+                j = by_rows ? c / kTileRows : c % kTileColumns;
+      Sum element = 0;
+      if (row + i < matrix.rows && column + j < matrix.columns)
+        convert_element(element,
+                        matrix.data[(row + i) * matrix.row_stride + (column + j) * matrix.column_stride]);
+      tile[i * row_pitch + j * column_pitch] = element;
+    }
+  }
+
+  template <class TA, class TB>
+  __device__ __forceinline__ void multiply(Sum* shared, const StridedMatrix<TA>& a,
+                                           const StridedMatrix<TB>& b, long long row, long long column) {
+    Sum* const tile_a = shared;
+    Sum* const tile_b = shared + kDepth * kPitchA;
+#pragma unroll 1
+    for (long long k = 0; k < a.columns; k += kDepth) {
+      copy<kRows, kDepth>(tile_a, 1, kPitchA, a, row, k);
+      copy<kDepth, kColumns>(tile_b, kPitchB, 1, b, k, column);
+      __syncthreads();
+      accumulate(tile_a, tile_b);
+      __syncthreads();
+    }
+  }
+
+  __device__ __forceinline__ void accumulate(const Sum* tile_a, const Sum* tile_b) {
+    const int first_row = row(0), first_column = column(0);
+#pragma unroll 4
+    for (int k = 0; k < kDepth; ++k) {
+      Sum a[kDown], b[kAcross];
+#pragma unroll
+      for (int i = 0; i < kDown; ++i) a[i] = tile_a[k * kPitchA + first_row + i * kThreadRows];
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j) b[j] = tile_b[k * kPitchB + first_column + j];
+#pragma unroll
+      for (int i = 0; i < kDown; ++i)
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j) sums[i][j] = multiply_add(a[i], b[j], sums[i][j]);
+    }
+  }
+};

@@ -1,0 +1,253 @@
+// Kernels of points and of rows: elementwise programs, reductions, and what is fused around them.
+//
+// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team of 32 or 256
+// threads shares a row and each takes every team-th vector of it. Reductions of one level share a loop over
+// the row; later levels and the values made at every point read the row again, from cache.
+#include <algorithm>
+#include <limits>
+
+#include "core/codegen/kernel_text.h"
+#include "core/lang/value_cuda.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kRowThreads = 256;    // of a block whose rows have teams
+constexpr int kPointThreads = 128;  // of a block where every thread has a row
+
+struct Shape {
+  int team = 1;    // threads a row
+  int vector = 1;  // elements a thread does at once: of a row if it has a team, else neighbouring rows
+};
+
+class RowsEmitter {
+ public:
+  RowsEmitter(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage,
+              Shape shape, bool wide)
+      : graph_(graph),
+        kernel_(kernel),
+        storage_(storage),
+        shape_(shape),
+        writer_(graph, space_, storage, wide) {
+    const bool by_team = shape.team > 1;
+    const int64_t row_step = by_team ? 1 : shape.vector, inner_step = by_team ? shape.vector : 1;
+    thread_row_ = space_.variable(by_team ? "row" : "t", kernel.rows() / row_step);
+    loop_ = space_.variable("j", kernel.row_length() / inner_step);
+    element_ = space_.variable("v", shape.vector);
+    auto spread = [&](const Index& base, int64_t step) {
+      return step == 1 ? base : space_.add(space_.scale(base, step), element_);
+    };
+    frame_ = Frame::of(kernel, space_, spread(thread_row_, row_step), spread(loop_, inner_step));
+    trace_.emplace(graph, space_, kernel_meet(graph, space_, kernel, frame_, partition.is_root));
+    for (const auto& [value, role] : kernel.makes) {
+      const Node& node = graph.node(value);
+      const Coords own = frame_.own(space_, node.type.shape, role);
+      const bool reduction = role == Role::reduction;
+      if (reduction) operands_[value] = trace_->read(node.operands[0], frame_.coords);
+      tops_[value] = reduction ? trace_->read(value, own) : trace_->root(value, own);
+    }
+    check(!trace_->failed(), "a kernel cannot be emitted as it was planned");
+    writer_.set_scopes(loop_, element_, shape.vector);
+    writer_.set_trace(*trace_);
+  }
+
+  const Trace& trace() const { return *trace_; }
+  IndexSpace& space() { return space_; }
+  // What neighbouring elements of a vector differ in, when there is one element: the loop or the row itself.
+  const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
+  bool needs_wide() const { return writer_.needs_wide(); }
+
+  KernelText run() {
+    KernelText out;
+    out.kind = kernel_.axes.empty() ? "points" : "rows";
+    out.threads = shape_.team > 1 ? kRowThreads : kPointThreads;
+    writer_.measure(frame_.position);
+    std::string body;
+    int level_count = 0;
+    for (const auto& [value, level] : kernel_.levels) level_count = std::max(level_count, level + 1);
+    for (int level = 0; level < level_count; ++level) body += reductions(level);
+    body += row_values();
+    body += point_values();
+    out.body = prologue(out) + body;
+    out.signature = "(" + writer_.parameter_list() + ")";
+    out.args = writer_.arguments();
+    return out;
+  }
+
+ private:
+  bool many() const { return shape_.vector > 1; }
+
+  std::string prologue(KernelText& out) const {
+    const int64_t rows_a_block = shape_.team > 1 ? out.threads / shape_.team : out.threads;
+    const int64_t steps = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
+    const BlockGrid blocks = block_grid((steps + rows_a_block - 1) / rows_a_block);
+    out.grid = blocks.grid;
+    const std::string type = writer_.index_type(), count = std::to_string(steps);
+    std::string number = blocks.number, lines;
+    if (writer_.index_type() != std::string("unsigned")) number = "(unsigned long long)" + number;
+    if (shape_.team == 1) {
+      lines = "const " + type + " t = " + number + " * " + std::to_string(out.threads) + " + threadIdx.x;\n";
+      return lines + "if (t >= " + count + ") return;\n";
+    }
+    const std::string team = std::to_string(shape_.team);
+    lines = "const unsigned lane = threadIdx.x % " + team + ";\n";
+    lines += "const " + type + " row = " + number;
+    if (rows_a_block > 1) lines += " * " + std::to_string(rows_a_block) + " + threadIdx.x / " + team;
+    lines += ";\n";
+    if (rows_a_block > 1 || !blocks.exact) lines += "if (row >= " + count + ") return;\n";
+    return lines;
+  }
+
+  DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
+  bool is_sum(ValueId value) const { return graph_.node(value).code == OpCode::reduce_sum; }
+
+  std::string identity(ValueId value) const {
+    const double none = type_of(value) == DType::f32 ? -std::numeric_limits<double>::infinity()
+                                                     : std::numeric_limits<int32_t>::min();
+    return cuda_literal(is_sum(value) ? 0 : none, type_of(value));
+  }
+
+  std::string combine(ValueId value, const std::string& a, const std::string& b) const {
+    const bool floating = type_of(value) == DType::f32;
+    if (is_sum(value) && floating) return a + " + " + b;
+    return std::string(is_sum(value) ? "wrap_add"
+                       : floating    ? "max_nan"
+                                     : "max_int") +
+           "(" + a + ", " + b + ")";
+  }
+
+  // All reductions of a level: declared, accumulated in one loop, and combined by the team.
+  std::string reductions(int level) {
+    std::string before, after;
+    writer_.begin_pass();
+    for (const auto& [value, at] : kernel_.levels) {
+      if (at != level) continue;
+      const std::string type = cuda_type(type_of(value)), name = "r" + std::to_string(reductions_++);
+      const bool array = many() && shape_.team == 1;
+      const std::string element = array ? name + "[v]" : name;
+      if (array) {
+        before += type + " " + name + "[" + std::to_string(shape_.vector) + "];\n" + element_loop() + "  " +
+                  element + " = " + identity(value) + ";\n";
+      } else {
+        before += type + " " + name + " = " + identity(value) + ";\n";
+      }
+      const std::string operand = writer_.value(operands_.at(value), type_of(value));
+      writer_.text(many() ? Scope::element : Scope::loop) +=
+          element + " = " + combine(value, element, operand) + ";\n";
+      if (shape_.team > 1) after += combine_team(value, name);
+      writer_.hold(value, element);
+    }
+    return before + pass(true) + after;
+  }
+
+  std::string combine_team(ValueId value, const std::string& name) {
+    const std::string what = is_sum(value) ? "sum" : "max";
+    if (shape_.team == 32) return name + " = warp_reduce_" + what + "(" + name + ");\n";
+    const std::string scratch = "scratch_" + name;
+    return "__shared__ " + cuda_type(type_of(value)) + " " + scratch + "[" +
+           std::to_string(shape_.team / 32) + "];\n" + name + " = block_reduce_" + what + "<" +
+           std::to_string(shape_.team / 32) + ">(" + name + ", " + scratch + ");\n";
+  }
+
+  std::string row_values() {
+    writer_.begin_pass();
+    for (const auto& [value, role] : kernel_.makes) {
+      if (role != Role::row && role != Role::reduction) continue;
+      for (const Slot& slot : storage_.targets(value))
+        writer_.store(tops_.at(value), slot, frame_.row, shape_.team > 1 ? "if (lane == 0) " : "");
+    }
+    return pass(false);
+  }
+
+  std::string point_values() {
+    writer_.begin_pass();
+    for (const auto& [value, role] : kernel_.makes) {
+      if (role != Role::element) continue;
+      for (const Slot& slot : storage_.targets(value)) writer_.store(tops_.at(value), slot, frame_.position);
+    }
+    return pass(true);
+  }
+
+  std::string element_loop() const {
+    return "#pragma unroll\nfor (unsigned v = 0; v < " + std::to_string(shape_.vector) + "; ++v)";
+  }
+
+  // What the writer has gathered, in the loops it belongs to.
+  std::string pass(bool with_loop) {
+    std::string lines = writer_.text(Scope::loop);
+    if (!writer_.text(Scope::element).empty())
+      lines += element_loop() + " {\n" + indent(writer_.text(Scope::element), 2) + "}\n";
+    lines += writer_.after();
+    const int64_t steps = kernel_.row_length() / (shape_.team > 1 ? shape_.vector : 1);
+    if (lines.empty() || !with_loop || (shape_.team == 1 && steps == 1))
+      return writer_.text(Scope::kernel) + lines;
+    const std::string team = std::to_string(shape_.team);
+    const std::string first = shape_.team > 1 ? "lane" : "0", next = shape_.team > 1 ? "j += " + team : "++j";
+    return writer_.text(Scope::kernel) + "for (" + writer_.index_type() + " j = " + first + "; j < " +
+           std::to_string(steps) + "; " + next + ") {\n" + indent(lines, 2) + "}\n";
+  }
+
+  const Graph& graph_;
+  const Kernel& kernel_;
+  const Storage& storage_;
+  const Shape shape_;
+  IndexSpace space_;
+  KernelWriter writer_;
+  Index thread_row_, loop_, element_;
+  Frame frame_;
+  std::optional<Trace> trace_;
+  std::map<ValueId, int> operands_;  // of reductions: the item that is reduced
+  std::map<ValueId, int> tops_;      // the item that is stored
+  int reductions_ = 0;
+};
+
+int choose_team(const Kernel& kernel) {
+  size_t inner = kernel.domain.size();
+  while (inner > 0 && kernel.domain[inner - 1] == 1) --inner;
+  const bool contiguous = inner > 0 && std::binary_search(kernel.axes.begin(), kernel.axes.end(),
+                                                          static_cast<int64_t>(inner) - 1);
+  if (!contiguous || kernel.row_length() < 32) return 1;
+  return kernel.row_length() < 1024 ? 32 : 256;
+}
+
+// The widest vector that accesses of 16 bytes allow, that divides what it runs along, and that leaves enough
+// threads.
+int choose_vector(const Kernel& kernel, int team, size_t largest_element) {
+  constexpr int64_t kMinThreads = 16384;
+  const int64_t extent = team > 1 ? kernel.row_length() : kernel.rows();
+  const int64_t wanted = team > 1 ? team : kMinThreads;
+  int vector = static_cast<int>(16 / largest_element);
+  if (kernel.cost > 64) vector = std::min(vector, 2);
+  if (kernel.cost > 160) vector = 1;
+  while (vector > 1 && (extent % vector != 0 || extent / vector < wanted)) vector /= 2;
+  return vector;
+}
+
+size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage& storage) {
+  size_t largest = 1;
+  for (const Item& item : scalar.trace().items())
+    if (item.kind == Item::Kind::load && (item.uses & scalar.space().uses(scalar.vector_index())))
+      largest = std::max(largest, dtype_size(storage.source(item.value, Width::wide).dtype));
+  for (const auto& [value, role] : kernel.makes)
+    for (const Slot& slot : storage.targets(value)) largest = std::max(largest, dtype_size(slot.dtype));
+  return largest;
+}
+
+}  // namespace
+
+KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                     const Storage& storage) {
+  Shape shape;
+  shape.team = choose_team(kernel);
+  RowsEmitter scalar(graph, kernel, partition, storage, shape, false);
+  shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, storage));
+  for (bool wide : {false, true}) {
+    RowsEmitter emitter(graph, kernel, partition, storage, shape, wide);
+    KernelText text = emitter.run();
+    if (!emitter.needs_wide()) return text;
+  }
+  fatal(__FILE__, __LINE__, "64-bit indices do not suffice");
+}
+
+}  // namespace quern

@@ -1,0 +1,87 @@
+#include "tests/codegen/emulated.h"
+
+#include <algorithm>
+
+#include "core/codegen/baseline.h"
+#include "core/graph/decompose.h"
+#include "core/graph/text.h"
+#include "core/verify/reference.h"
+#include "tests/emulator/emulator.h"
+#include "tests/support/test.h"
+
+namespace quern {
+
+using namespace emulated;
+
+namespace {
+
+constexpr size_t kBatch = 48;  // programs a compilation
+
+// Empty if the case is right.
+std::string judge(const EmulatedCase& test, const Emitted& emitted, Program& program) {
+  std::vector<std::string> buffers;
+  std::vector<RealTensor> inputs;
+  for (size_t i = 0; i < emitted.plan.inputs.size(); ++i) {
+    const TensorDesc& desc = emitted.plan.inputs[i];
+    buffers.push_back(random_buffer(desc, test.seed * 1000 + i, test.scale));
+    inputs.push_back(read_buffer(desc, buffers.back().data()));
+  }
+  const std::vector<std::string_view> views(buffers.begin(), buffers.end());
+  const auto outputs = run_plan(program, emitted.plan, views, {.seed = test.seed});
+  if (!outputs) return outputs.status().message();
+  const Graph primitive = decompose(test.graph);
+  const std::vector<RealTensor> reference = evaluate_reference(primitive, inputs);
+  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, test.seed);
+  for (size_t i = 0; i < outputs->size(); ++i) {
+    const TensorDesc& desc = emitted.plan.outputs[i];
+    const Comparison result =
+        compare(desc, read_buffer(desc, (*outputs)[i].data()), reference[i], tolerance[i]);
+    if (!result.acceptable)
+      return desc.name + ": error " + std::to_string(result.error) + " above " +
+             std::to_string(result.bound) + "; " + result.what;
+  }
+  return "";
+}
+
+void run_batch(const EmulatedCase* cases, size_t count, std::vector<std::string>& failures) {
+  std::vector<Emitted> emitted;
+  std::vector<ProgramSource> sources;
+  const Target& target = **find_target("sm_80");
+  for (size_t i = 0; i < count; ++i) {
+    auto result = emit_baseline(cases[i].graph, target);
+    assert_ok(result);
+    ProgramSource source{result->kernels, {}};
+    for (const Launch& launch : result->plan.launches)
+      if (std::find(source.kernels.begin(), source.kernels.end(), launch.kernel) == source.kernels.end())
+        source.kernels.push_back(launch.kernel);
+    sources.push_back(std::move(source));
+    emitted.push_back(std::move(*result));
+  }
+  auto programs = compile_programs(sources);
+  if (!programs) {
+    failures.push_back(cases[0].label + " .. " + cases[count - 1].label + ": " + programs.status().message());
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const std::string wrong = judge(cases[i], emitted[i], (*programs)[i]);
+    if (!wrong.empty()) failures.push_back(cases[i].label + ": " + wrong);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> find_failures(const std::vector<EmulatedCase>& cases) {
+  std::vector<std::string> failures;
+  for (size_t at = 0; at < cases.size(); at += kBatch)
+    run_batch(&cases[at], std::min(kBatch, cases.size() - at), failures);
+  return failures;
+}
+
+Graph test_graph(const std::string& text) {
+  auto graph = parse_graph(text);
+  if (!graph) print_message("%s\n", text.c_str());
+  assert_ok(graph);
+  return std::move(*graph);
+}
+
+}  // namespace quern
