@@ -211,10 +211,13 @@ void Block::check_warp(int warp) {
     if (!(self.mask >> lane & 1)) continue;
     const EmulatedThread& other = threads_[warp * kWarpSize + lane];
     if (other.state != State::at_collective) return;
-    if (other.collective != self.collective || other.mask != self.mask)
+    if (other.collective != self.collective || other.mask != self.mask) {
+      // It may come back from where this lane is not awaited.
+      if (!(other.mask >> position_.lane & 1)) return;
       return fail("lanes of a warp disagree: this one is in " + describe_wait(self) + ", but lane " +
                       std::to_string(lane) + " in " + describe_wait(other),
                   self.site);
+    }
     operands.lanes[lane] = other.operands;
   }
   std::string violation = perform(self.collective, operands, warp, memory_);

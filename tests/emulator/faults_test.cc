@@ -203,6 +203,17 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   int i = blockIdx.x * 64 + threadIdx.x;
   y[i] = shuffle_xor(x[i], 1, @0xffffffffu@i % 32 < 16 ? 0x0000ffffu : 0xffffffffu@);
 })",
+     "deadlock", neighbour},
+    {"halves of a warp that meet too early", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  float value = x[i];
+  for (int round = 0; round < 3; ++round) {
+    value = shuffle_xor(value, 1, i % 32 < 16 ? 0x0000ffffu : 0xffff0000u);
+    value = shuffle_xor(value, 0, @0xffffffffu@lane_index() == 3 ? 0x0000ffffu : 0xffffffffu@);
+  }
+  y[i] = value;
+})",
      "lanes of a warp disagree", neighbour},
     {"a mask without the lane itself", R"(
 extern "C" __global__ void kernel(const float* x, float* y) {

@@ -155,11 +155,15 @@ Result<std::string> run_on_gpu(Compiler& compiler, Device& device, const std::st
   return output;
 }
 
-// Runs the text on the GPU and in the emulator; the test is skipped where there is no GPU.
+// Runs the text in the emulator and on the GPU; the test is skipped after the former where there is no GPU.
 struct Outputs {
   std::string gpu, emulator;
 };
 Outputs run_both(const std::string& text, const Plan& plan, const std::vector<std::string>& inputs) {
+  auto program = compile_program(make_source(text, plan));
+  assert_ok(program);
+  auto emulated = run_plan(*program, plan, inputs);
+  assert_ok(emulated);
   auto driver = Driver::open();
   if (!driver.ok()) skip_test(driver.status().message());
   auto compiler = open_compiler();
@@ -167,10 +171,6 @@ Outputs run_both(const std::string& text, const Plan& plan, const std::vector<st
   assert_ok(device);
   auto gpu = run_on_gpu(*compiler, **device, text, plan, inputs);
   assert_ok(gpu);
-  auto program = compile_program({text, {"kernel"}});
-  assert_ok(program);
-  auto emulated = run_plan(*program, plan, inputs);
-  assert_ok(emulated);
   return {*gpu, emulated->front()};
 }
 
