@@ -85,13 +85,11 @@ Status check_record(Txn& txn, Table table, std::string_view key, std::string_vie
   return {};
 }
 
-Status remove_damaged(WriteTxn& write, Table table, std::string_view key, bool* removed) {
-  *removed = false;
+Status remove_damaged(WriteTxn& write, Table table, std::string_view key) {
   const auto value = write.txn.get(table, key);
   if (value.status().code() == ErrorCode::NOT_FOUND) return {};
   if (!value.ok()) return value.status();
   if (check_record(write.txn, table, key, *value).ok()) return {};
-  *removed = true;
   const bool whole_key = key.size() == kHashBytes;
   if (table == Table::plans && whole_key) return remove_plan(write, hash_of_table_key(key));
   Status status = write.txn.remove(table, key);

@@ -11,8 +11,8 @@ namespace quern {
 Status check_record(Txn& txn, Table table, std::string_view key, std::string_view value);
 
 // Looks at the place again and clears it if the record there does not hold: a plan goes with all that belongs
-// to it, a usage record is written anew, anything else just goes. `removed` says whether anything was done.
-Status remove_damaged(WriteTxn& write, Table table, std::string_view key, bool* removed);
+// to it, a usage record is written anew, anything else just goes.
+Status remove_damaged(WriteTxn& write, Table table, std::string_view key);
 
 // A key as it is printed: hexadecimal, or the name of a meta record.
 std::string printed_key(Table table, std::string_view key);

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <future>
 #include <mutex>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "cache/audit.h"
 #include "cache/eviction.h"
@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint64_t kSmallWriteBytes = 512;  // what a write without a plan counts for in the queue
 constexpr size_t kMaxMetaName = 256;
+constexpr size_t kMaxRemembered = 4096;  // damaged records that are not reported again
 
 int64_t system_now_ms() {
   using namespace std::chrono;
@@ -61,8 +62,8 @@ class Store::Impl {
   Result<StoredPlan> count_lookup(Result<StoredPlan> found, const Hash128& key);
   template <class T, class Look>
   Result<T> read(Look look);
-  void damaged(Table table, std::string key, const Status& why);
-  void submit_repair(Table table, std::string key);
+  void damaged(Txn& txn, Table table, std::string key, const Status& why);
+  void submit_repair(Table table, std::string key, Done done);
 
   StoreOptions options;
   StoreHome home;
@@ -71,7 +72,7 @@ class Store::Impl {
   std::mutex mutex;                                                // of the next three
   std::unordered_map<Hash128, std::pair<uint64_t, int64_t>> uses;  // key -> order of the last use, its time
   uint64_t use_order = 0;
-  std::set<std::pair<Table, std::string>> reported;  // damage that waits for its removal
+  std::unordered_set<Hash128> reported;  // damage that was seen: hashes of key and bytes
 
   std::atomic<uint64_t> hits = 0, misses = 0, published = 0, outdone = 0, evicted = 0, damage_count = 0;
   uint64_t first_protected = 0;    // writer thread: the last sequence number before this group's writes
@@ -141,7 +142,8 @@ void Store::Impl::submit(Writer::Apply apply, Done done, uint64_t bytes) {
 // The plan under `key`, if its material is `material` (when given). Damage is dealt with and becomes a miss.
 Result<StoredPlan> Store::Impl::load(Txn& txn, const Hash128& key, const std::string* material) {
   const auto record = read_plan(txn, key);
-  if (record.status().code() == ErrorCode::CORRUPT) damaged(Table::plans, table_key(key), record.status());
+  if (record.status().code() == ErrorCode::CORRUPT)
+    damaged(txn, Table::plans, table_key(key), record.status());
   if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "there is no plan " + to_hex(key) + " in the cache");
   if (material && record->material != *material)
     return Status(ErrorCode::NOT_FOUND,
@@ -154,7 +156,7 @@ Result<StoredPlan> Store::Impl::load(Txn& txn, const Hash128& key, const std::st
   plan.created_ms = record->created_ms;
   plan.plan = record->plan;
   const auto usage = read_usage(txn, key);
-  if (usage.status().code() == ErrorCode::CORRUPT) damaged(Table::usage, table_key(key), usage.status());
+  if (usage.status().code() == ErrorCode::CORRUPT) damaged(txn, Table::usage, table_key(key), usage.status());
   plan.used_ms = usage.ok() ? usage->used_ms : record->created_ms;
   return plan;
 }
@@ -178,27 +180,30 @@ Result<T> Store::Impl::read(Look look) {
   return look(*txn);
 }
 
-void Store::Impl::damaged(Table table, std::string key, const Status& why) {
+void Store::Impl::damaged(Txn& txn, Table table, std::string key, const Status& why) {
+  // The same bytes are reported once: a reader may still see them after they have been removed.
+  const auto bytes = txn.get(table, key);
+  const Hash128 what = hash128(key + std::string(bytes.ok() ? *bytes : ""));
   {
     std::lock_guard guard(mutex);
-    if (!reported.insert({table, key}).second) return;
+    if (reported.size() >= kMaxRemembered) reported.clear();
+    if (!reported.insert(what).second) return;
   }
   ++damage_count;
   options.report("a damaged record in the table " + std::string(table_name(table)) + " under " +
                  printed_key(table, key) + " is " + (writer ? "removed: " : "ignored: ") + why.message());
-  if (writer) submit_repair(table, std::move(key));
+  const auto retry_if_failed = [this, what](const Status& status) {
+    std::lock_guard guard(mutex);
+    if (!status.ok()) reported.erase(what);
+  };
+  if (writer) submit_repair(table, std::move(key), retry_if_failed);
 }
 
-void Store::Impl::submit_repair(Table table, std::string key) {
-  const auto forget = [this, table, key](Status) {
-    std::lock_guard guard(mutex);
-    reported.erase({table, key});
+void Store::Impl::submit_repair(Table table, std::string key, Done done) {
+  const auto repair = [table, key = std::move(key)](WriteTxn& write) {
+    return remove_damaged(write, table, key);
   };
-  const auto repair = [table, key](WriteTxn& write) {
-    bool removed;
-    return remove_damaged(write, table, key, &removed);
-  };
-  submit(repair, forget, kSmallWriteBytes);
+  submit(repair, std::move(done), kSmallWriteBytes);
 }
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -223,7 +228,7 @@ Result<StoredPlan> Store::find_request(const KeyMaterial& request) {
     const Hash128 hash = request.key();
     const auto record = read_request(txn, hash);
     if (record.status().code() == ErrorCode::CORRUPT)
-      impl_->damaged(Table::requests, table_key(hash), record.status());
+      impl_->damaged(txn, Table::requests, table_key(hash), record.status());
     if (!record.ok() || record->material != request.bytes())
       return Status(ErrorCode::NOT_FOUND, "this request was not seen before");
     key = record->key;
@@ -314,7 +319,7 @@ Result<Quarantine> Store::find_quarantine(const Hash128& key) {
   return impl_->read<Quarantine>([&](Txn& txn) -> Result<Quarantine> {
     const auto record = read_quarantine(txn, key);
     if (record.status().code() == ErrorCode::CORRUPT)
-      impl_->damaged(Table::quarantine, table_key(key), record.status());
+      impl_->damaged(txn, Table::quarantine, table_key(key), record.status());
     if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "the key " + to_hex(key) + " is not in quarantine");
     return Quarantine{record->count, record->last_ms, std::string(record->reason)};
   });
@@ -337,7 +342,7 @@ Result<std::string> Store::meta(std::string_view name) {
   return impl_->read<std::string>([&](Txn& txn) -> Result<std::string> {
     const auto record = read_meta(txn, name);
     if (record.status().code() == ErrorCode::CORRUPT)
-      impl_->damaged(Table::meta, std::string(name), record.status());
+      impl_->damaged(txn, Table::meta, std::string(name), record.status());
     if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "the cache knows no " + std::string(name));
     return std::string(record->value);
   });
@@ -392,12 +397,16 @@ Result<StoreStats> Store::stats() {
 
 Result<VerifyReport> Store::verify_all(const std::function<void(uint64_t done, uint64_t total)>& progress) {
   if (!impl_->home.database) return VerifyReport();
+  // Repairs wait for the end, so that the report says how things were found.
+  std::vector<std::pair<Table, std::string>> repairs;
   auto report = audit(*impl_->home.database, progress, [&](Table table, std::string key) {
-    if (impl_->writer) impl_->submit_repair(table, std::move(key));
+    repairs.push_back({table, std::move(key)});
   });
   if (!report) return report;
   impl_->damage_count += report->damage.size();
-  if (impl_->writer) (void)impl_->writer->flush();
+  if (!impl_->writer) return report;
+  for (auto& [table, key] : repairs) impl_->submit_repair(table, std::move(key), {});
+  (void)impl_->writer->flush();  // what could not be removed is found again next time
   return report;
 }
 
