@@ -71,7 +71,7 @@ bool is_better(Txn& txn, const PlanRecord& stands, const PlanPut& put, const Has
   if (put.force || put.tier != stands.tier) return put.force || put.tier > stands.tier;
   if (!put.timing || !(put.timing->median_ns > 0)) return false;
   const auto timing = read_timing(txn, key, put.timing->device);
-  return timing.ok() && timing->generation == stands.generation && put.timing->median_ns < timing->median_ns;
+  return timing.ok() && put.timing->median_ns < timing->median_ns;
 }
 
 // The generation that a plan gets when no readable plan stands under its key.

@@ -153,6 +153,32 @@ void a_failed_commit_changes_nothing_and_service_goes_on(void**) {
   }
 }
 
+// LMDB writes its head page through a file descriptor of its own; this puts one in its place that cannot
+// write.
+void break_head_page_writes(const std::string& path) {
+  const int unwritable = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int broken = 0;
+  for (int fd = 0; fd < 256; ++fd) {
+    std::error_code none;
+    const auto target = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none);
+    if (target == path && fcntl(fd, F_GETFL) & O_DSYNC) broken += dup2(unwritable, fd) == fd;
+  }
+  close(unwritable);
+  assert_int_equal(broken, 1);
+}
+
+// After such a failure LMDB refuses to do anything, reading included, until the file is opened again.
+void a_lost_head_page_write_is_recovered_from(void**) {
+  TestStore test(std::filesystem::canonical(temp_dir()));
+  test.open();
+  assert_ok(test->put_and_wait(test_put(1, "old")));
+  break_head_page_writes(test.options.directory + "/" + kStoreFile);
+  assert_error(test->put_and_wait(test_put(1, "new", Tier::modelled)), ErrorCode::IO);
+  assert_text_equal(test->get(test_key(1))->plan, "old");
+  assert_int_equal(test->put_and_wait(test_put(1, "new", Tier::modelled))->generation, 2);
+  assert_text_equal(test.open().get(test_key(1))->plan, "new");
+}
+
 void one_write_that_fails_does_not_take_its_group_along(void**) {
   TestStore test(temp_dir());
   std::atomic<bool> hold = false;
@@ -451,6 +477,7 @@ int main() {
       cmocka_unit_test(a_plan_under_another_key_is_a_reported_miss),
       cmocka_unit_test(verify_finds_and_removes_all_damage),
       cmocka_unit_test(a_failed_commit_changes_nothing_and_service_goes_on),
+      cmocka_unit_test(a_lost_head_page_write_is_recovered_from),
       cmocka_unit_test(one_write_that_fails_does_not_take_its_group_along),
       cmocka_unit_test(a_plan_larger_than_the_cache_is_refused),
       cmocka_unit_test(writes_beyond_the_queue_are_refused_at_once),

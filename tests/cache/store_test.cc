@@ -138,6 +138,49 @@ void a_plan_has_only_so_many_requests(void**) {
   assert_int_equal(store.verify_all()->damage.size(), 0);
 }
 
+// Two byte strings of one hash, after `prefix_size` bytes that are the same for both. XXH3 multiplies the
+// halves of each 8-byte word, mixed with a known secret: where the lower half cancels the secret, the upper
+// half only counts as a sum, which two words with the same accumulator can share in different ways.
+std::string with_hash_of_its_twin(size_t prefix_size, uint32_t upper) {
+  std::string bytes(400 - prefix_size, 'x');
+  const uint32_t words[2][2] = {{0x2c81017c, upper}, {0xe96dd4de, 1000 - upper}};
+  for (int stripe : {1, 2})
+    bytes.replace(64 * stripe - prefix_size, 8, reinterpret_cast<const char*>(words[stripe - 1]), 8);
+  return bytes;
+}
+
+void equal_hashes_are_not_taken_for_equal_keys(void**) {
+  const auto twin = [](const char* tag, uint32_t upper) {
+    KeyMaterial material;
+    const size_t prefix = material.bytes().size() + 4 + std::string_view(tag).size() + 4;
+    return material.add(tag, with_hash_of_its_twin(prefix, upper));
+  };
+  const KeyMaterial one = twin("graph", 1), two = twin("graph", 2);
+  assert_true(one.key() == two.key() && one.bytes() != two.bytes());
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  PlanPut first;
+  first.material = one;
+  first.plan = "one";
+  first.request = twin("request", 1);
+  assert_true(first.request->key() == twin("request", 2).key());
+  assert_true(put(store, first).published);
+
+  assert_error(store.get(two), ErrorCode::NOT_FOUND, "another key material");
+  assert_error(store.find_request(twin("request", 2)), ErrorCode::NOT_FOUND);
+  PlanPut second;
+  second.material = two;
+  second.tier = Tier::measured;
+  second.plan = "two";
+  second.force = true;
+  assert_error(store.put_and_wait(second), ErrorCode::INTERNAL, "two different key materials");
+  assert_error(wait_for([&](Store::Done done) { store.put_request(request_key("r", ""), two, done); }),
+               ErrorCode::INTERNAL);
+  assert_text_equal(store.get(one)->plan, "one");
+  assert_text_equal(store.find_request(twin("request", 1))->plan, "one");
+  assert_int_equal(test.reports->take().size(), 0);
+}
+
 void a_generation_never_falls(void**) {
   TestStore test(temp_dir());
   Store& store = test.open();
@@ -305,6 +348,7 @@ int main() {
       cmocka_unit_test(timings_belong_to_one_generation),
       cmocka_unit_test(the_front_index_leads_to_the_plan),
       cmocka_unit_test(a_plan_has_only_so_many_requests),
+      cmocka_unit_test(equal_hashes_are_not_taken_for_equal_keys),
       cmocka_unit_test(a_generation_never_falls),
       cmocka_unit_test(quarantine_counts_and_ends),
       cmocka_unit_test(meta_values_stay),
