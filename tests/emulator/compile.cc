@@ -92,7 +92,8 @@ std::vector<std::string> compiler_command(const std::string& directory) {
 }
 
 Status start(Compilation& compilation) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "quern-emulator-XXXXXX").string();
+  std::error_code error_code;
+  std::string pattern = (std::filesystem::temp_directory_path(error_code) / "quern-emulator-XXXXXX").string();
   if (!mkdtemp(pattern.data()))
     return Status(ErrorCode::IO, "no temporary directory can be made as " + pattern + ": " + strerror(errno));
   compilation.directory = pattern;
