@@ -1,0 +1,124 @@
+// quern ls and quern rm: the plans in the cache.
+#include <unistd.h>
+
+#include "tools/session.h"
+
+namespace quern {
+
+namespace {
+
+Json row_json(const wire::ListRow& row) {
+  return {{"key", to_hex(row.key)},       {"tier", tier_name(row.tier)},     {"generation", row.generation},
+          {"target", row.target},         {"tf32", (row.numerics & 1) != 0}, {"plan_bytes", row.plan_bytes},
+          {"created_ms", row.created_ms}, {"used_ms", row.used_ms}};
+}
+
+struct Page {
+  std::vector<wire::ListRow> rows;
+  bool more = false;
+};
+
+// The first `limit` rows that the filters let through.
+Result<Page> collect(const Arguments& arguments, Session& session, size_t limit, Hash128 after) {
+  const std::string target = arguments.value("target"), tier = arguments.value("tier");
+  Page page;
+  for (;;) {
+    Result<wire::ListReply> reply = session.ask<wire::ListReply>(wire::List{after, 0});
+    if (!reply) return reply.status();
+    for (wire::ListRow& row : reply->rows) {
+      after = row.key;
+      if (!target.empty() && row.target != target) continue;
+      if (!tier.empty() && tier != tier_name(row.tier)) continue;
+      if (page.rows.size() == limit) {
+        page.more = true;
+        return page;
+      }
+      page.rows.push_back(std::move(row));
+    }
+    if (!reply->more || reply->rows.empty()) return page;
+  }
+}
+
+int run_list(const Arguments& arguments) {
+  Result<int64_t> limit = arguments.integer("limit", 100, 1, 1000000000);
+  if (!limit) return fail(arguments, limit.status());
+  const std::string after_text = arguments.value("after");
+  const std::optional<Hash128> after = after_text.empty() ? Hash128() : parse_hash(after_text);
+  if (!after)
+    return fail(arguments,
+                Status(ErrorCode::INVALID_ARGUMENT, "--after takes a key, not \"" + after_text + "\""));
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  Result<Page> page = collect(arguments, *session, static_cast<size_t>(*limit), *after);
+  if (!page) return fail(arguments, page.status());
+
+  if (arguments.json()) {
+    Json rows = Json::array();
+    for (const wire::ListRow& row : page->rows) rows.push_back(row_json(row));
+    print_json({{"plans", rows}, {"more", page->more}});
+    return kExitOk;
+  }
+  Table table({"KEY", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
+  for (const wire::ListRow& row : page->rows)
+    table.add({to_hex(row.key), row.target + (row.numerics & 1 ? " tf32" : ""), tier_name(row.tier),
+               std::to_string(row.generation), human_bytes(row.plan_bytes), human_time(row.created_ms),
+               human_time(row.used_ms)});
+  print_text(table.text());
+  if (page->more) print_text("more: quern ls --after " + to_hex(page->rows.back().key) + "\n");
+  return kExitOk;
+}
+
+int run_remove(const Arguments& arguments) {
+  wire::Remove request;
+  request.all = arguments.has("all");
+  if (request.all != arguments.operands().empty())
+    return fail(arguments, Status(ErrorCode::INVALID_ARGUMENT,
+                                  "name keys, or say --all to forget every plan; not both"));
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  for (const std::string& digits : arguments.operands()) {
+    Result<Hash128> key = find_key(*session, digits);
+    if (!key) return fail(arguments, key.status());
+    request.keys.push_back(*key);
+  }
+  Result<wire::Removed> removed = session->ask<wire::Removed>(request);
+  if (!removed) return fail(arguments, removed.status());
+  if (arguments.json())
+    print_json({{"removed", removed->count}});
+  else
+    print_text(std::to_string(removed->count) + (removed->count == 1 ? " plan" : " plans") + " removed\n");
+  return request.all || removed->count == request.keys.size() ? kExitOk : kExitNo;
+}
+
+}  // namespace
+
+const Command kListCommand = {
+    "ls",
+    "",
+    0,
+    0,
+    "the plans in the cache",
+    "Lists stored plans in the order of their keys, one a line.\n",
+    true,
+    {{"target", 't', "TARGET", "only plans for this GPU architecture"},
+     {"tier", 0, "TIER", "only plans of this tier: baseline, modelled, measured"},
+     {"limit", 'n', "N", "at most N lines (100)"},
+     {"after", 0, "KEY", "only keys behind this one: the next page"}},
+    run_list,
+};
+
+const Command kRemoveCommand = {
+    "rm",
+    "[KEY]...",
+    0,
+    1000000,
+    "forget plans",
+    "Removes plans from the cache, and lifts the quarantine of their graphs. A KEY is 32 digits, or the "
+    "first few of them.\n"
+    "Exit code 1 means that one of them was not there.\n",
+    true,
+    {{"all", 0, nullptr, "every plan"}},
+    run_remove,
+};
+
+}  // namespace quern

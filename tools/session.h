@@ -1,0 +1,48 @@
+// What most subcommands begin with: a connection to the daemon, the graph of a file, and a target.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capi/client.h"
+#include "core/graph/graph.h"
+#include "tools/arguments.h"
+
+namespace quern {
+
+struct Session {
+  std::unique_ptr<Client> client;
+  TimePoint deadline;  // of the whole subcommand, from --timeout
+
+  template <class Reply, class Request>
+  Result<Reply> ask(const Request& request, Client::OnProgress on_progress = {}) {
+    return client->ask<Reply>(request, deadline, std::move(on_progress));
+  }
+  // What is left until the deadline, for requests that say how long they wait; at least 1.
+  uint32_t milliseconds_left() const;
+};
+
+// Connects as the options of `arguments` say.
+Result<Session> open_session(const Arguments& arguments);
+
+// A whole file; "-" is standard input. NOT_FOUND, IO.
+Result<std::string> read_file(const std::string& path);
+// IO, PERMISSION.
+Status write_file(const std::string& path, std::string_view bytes);
+struct GraphFile {
+  std::string text;
+  Graph graph;
+};
+// INVALID_GRAPH as "FILE:LINE:COLUMN: ...".
+Result<GraphFile> read_graph(const std::string& path);
+
+// --target if it is given, else that of the first GPU. INVALID_ARGUMENT when there is neither.
+Result<std::string> choose_target(const Arguments& arguments);
+
+// --tf32 as bits of the numerics policy.
+uint32_t numerics_of(const Arguments& arguments);
+
+// A key from its 32 digits or the first few of them. NOT_FOUND, INVALID_ARGUMENT.
+Result<Hash128> find_key(Session& session, const std::string& digits);
+
+}  // namespace quern

@@ -1,0 +1,130 @@
+// quern show: all about one stored plan.
+#include "core/base/target.h"
+#include "core/codegen/baseline.h"
+#include "core/graph/text.h"
+#include "tools/plan_output.h"
+#include "tools/session.h"
+
+namespace quern {
+
+namespace {
+
+// The CUDA text of the plan. It is not stored, but the emitter is deterministic: NOT_FOUND unless it gives
+// the stored launches again.
+Result<std::string> cuda_text(const Graph& graph, const Plan& plan) {
+  if (plan.tier != Tier::baseline)
+    return Status(ErrorCode::UNSUPPORTED, std::string("the CUDA text of a plan of tier ") +
+                                              tier_name(plan.tier) + " cannot be made again");
+  Result<const Target*> target = find_target(plan.target);
+  if (!target) return target.status();
+  Result<Emitted> emitted = emit_baseline(graph, **target);
+  if (!emitted) return emitted.status();
+  if (emitted->plan.launches != plan.launches || emitted->plan.workspace_bytes != plan.workspace_bytes)
+    return Status(ErrorCode::NOT_FOUND,
+                  "this version of quern emits other kernels than those of the stored plan");
+  return std::move(emitted->source);
+}
+
+int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Plan& plan) {
+  if (arguments.json()) {
+    print_json({{"key", to_hex(shown.row.key)},
+                {"generation", shown.row.generation},
+                {"tf32", (shown.row.numerics & 1) != 0},
+                {"created_ms", shown.row.created_ms},
+                {"used_ms", shown.row.used_ms},
+                {"toolchain", shown.toolchain},
+                {"graph", shown.graph},
+                {"key_text", shown.key_text},
+                {"plan", plan_json(plan)}});
+    return kExitOk;
+  }
+  print_text(facts_text(
+      {{"key", to_hex(shown.row.key)},
+       {"tier", std::string(tier_name(plan.tier)) + ", generation " + std::to_string(shown.row.generation)},
+       {"target", plan.target + (shown.row.numerics & 1 ? ", tf32 allowed" : "")},
+       {"toolchain", shown.toolchain},
+       {"created", human_time(shown.row.created_ms)},
+       {"last used", human_time(shown.row.used_ms)},
+       {"cubin", human_bytes(plan.cubin.size())},
+       {"workspace", human_bytes(plan.workspace_bytes)}}));
+  print_text("\n" + tensors_text(plan) + "\n" + launches_text(plan));
+  if (!plan.certificate.empty())
+    print_text("\n" + plan.certificate + (plan.certificate.back() == '\n' ? "" : "\n"));
+  print_text("\n" + shown.graph);
+  return kExitOk;
+}
+
+// One part alone: as it is, or as {"NAME": ...}.
+int print_part(const Arguments& arguments, const char* name, const Result<std::string>& text) {
+  if (!text) return fail(arguments, text.status());
+  if (arguments.json())
+    print_json({{name, *text}});
+  else
+    print_text(*text + (text->empty() || text->back() == '\n' ? "" : "\n"));
+  return kExitOk;
+}
+
+int run_show(const Arguments& arguments) {
+  int parts = 0;
+  for (const char* part : {"graph", "plan", "launches", "certificate", "cubin", "dot", "cuda", "key"})
+    parts += arguments.has(part);
+  if (parts > 1)
+    return fail(arguments,
+                Status(ErrorCode::INVALID_ARGUMENT, "show one part at a time, or all without naming any"));
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  Result<Hash128> key = find_key(*session, arguments.operands()[0]);
+  if (!key) return fail(arguments, key.status());
+  Result<wire::ShowReply> shown = session->ask<wire::ShowReply>(wire::Show{*key});
+  if (!shown) return fail(arguments, shown.status());
+  Result<Plan> plan = decode_plan(shown->plan);
+  if (!plan) return fail(arguments, plan.status());
+  Result<Graph> graph = parse_graph(shown->graph);
+  if (!graph) return fail(arguments, graph.status().with_context("the stored graph"));
+
+  if (arguments.has("graph")) return print_part(arguments, "graph", shown->graph);
+  if (arguments.has("certificate")) return print_part(arguments, "certificate", plan->certificate);
+  if (arguments.has("dot")) return print_part(arguments, "dot", print_dot(*graph));
+  if (arguments.has("cuda")) return print_part(arguments, "cuda", cuda_text(*graph, *plan));
+  if (arguments.has("key")) return print_part(arguments, "key_text", shown->key_text);
+  if (arguments.has("launches") || arguments.has("plan")) {
+    const bool all = arguments.has("plan");
+    if (arguments.json())
+      print_json(all ? plan_json(*plan) : Json{{"launches", launches_json(*plan)}});
+    else
+      print_text((all ? tensors_text(*plan) + "\n" : "") + launches_text(*plan));
+    return kExitOk;
+  }
+  if (arguments.has("cubin")) {
+    const std::string path = arguments.value("cubin");
+    if (Status status = write_file(path, plan->cubin); !status.ok()) return fail(arguments, status);
+    if (arguments.json()) print_json({{"cubin", path}, {"bytes", plan->cubin.size()}});
+    return kExitOk;
+  }
+  return print_all(arguments, *shown, *plan);
+}
+
+}  // namespace
+
+const Command kShowCommand = {
+    "show",
+    "KEY",
+    1,
+    1,
+    "all about one stored plan, or a part of it",
+    "Prints a stored plan: what it is, its buffers, its kernels, its certificate and its graph in canonical "
+    "form. KEY is 32\n"
+    "digits, or the first few of them.\n",
+    true,
+    {{"graph", 0, nullptr, "only the canonical graph"},
+     {"dot", 0, nullptr, "only the graph, for Graphviz"},
+     {"plan", 0, nullptr, "only buffers and kernels"},
+     {"launches", 0, nullptr, "only the kernels"},
+     {"certificate", 0, nullptr, "only what was checked about it"},
+     {"cuda", 0, nullptr, "only the CUDA text of its kernels, made again"},
+     {"key", 0, nullptr, "only the text that the key is the hash of"},
+     {"cubin", 0, "FILE", "write the cubin"}},
+    run_show,
+};
+
+}  // namespace quern

@@ -1,0 +1,163 @@
+// quern stats, verify and stop: the daemon and its store as a whole; quern version.
+#include <thread>
+
+#include "tools/progress.h"
+#include "tools/session.h"
+
+namespace quern {
+
+namespace {
+
+std::string counter_text(const wire::Counter& counter) {
+  const auto ends_with = [&](std::string_view tail) {
+    return std::string_view(counter.name).ends_with(tail);
+  };
+  if (ends_with("_ns")) return human_duration(counter.value);
+  if (ends_with("_bytes")) return human_bytes(counter.value);
+  return std::to_string(counter.value);
+}
+
+int run_stats(const Arguments& arguments) {
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{});
+  if (!stats) return fail(arguments, stats.status());
+  if (arguments.json()) {
+    Json facts = Json::object(), counters = Json::object();
+    for (const wire::Fact& fact : stats->facts) facts[fact.name] = fact.text;
+    for (const wire::Counter& counter : stats->counters) counters[counter.name] = counter.value;
+    print_json({{"facts", facts}, {"counters", counters}});
+    return kExitOk;
+  }
+  std::vector<std::pair<std::string, std::string>> lines;
+  uint64_t hits = 0, answers = 0;
+  for (const wire::Fact& fact : stats->facts) lines.emplace_back(fact.name, fact.text);
+  for (const wire::Counter& counter : stats->counters) {
+    lines.emplace_back(counter.name, counter_text(counter));
+    if (counter.name == "hits") hits = counter.value;
+    if (counter.name == "hits" || counter.name == "misses" || counter.name == "shared")
+      answers += counter.value;
+  }
+  if (answers) lines.emplace_back("hit rate", std::to_string(hits * 100 / answers) + " %");
+  print_text(facts_text(lines));
+  return kExitOk;
+}
+
+int run_verify(const Arguments& arguments) {
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  Result<wire::VerifyReply> report = [&] {
+    Progress progress("verifying", 0, !arguments.json());
+    return session->ask<wire::VerifyReply>(
+        wire::Verify{1}, [&](uint64_t done, uint64_t total) { progress.update(done, total); });
+  }();
+  if (!report) return fail(arguments, report.status());
+  if (arguments.json()) {
+    print_json({{"checked", report->checked}, {"damaged", report->damaged}, {"problems", report->problems}});
+  } else {
+    for (const std::string& problem : report->problems) print_text(problem + "\n");
+    print_text(std::to_string(report->checked) + " records read, " + std::to_string(report->damaged) +
+               " damaged\n");
+  }
+  return report->damaged ? kExitNo : kExitOk;
+}
+
+// ---- stop ----
+
+// Whether nobody accepts connections any more.
+bool is_gone(const Arguments& arguments) {
+  ClientOptions options;
+  options.daemon.socket = arguments.value("socket");
+  options.daemon.start = false;
+  options.connect_timeout = std::chrono::milliseconds(100);
+  const Result<std::unique_ptr<Client>> client = Client::open(std::move(options));
+  return !client && client.status().code() == ErrorCode::NO_DAEMON;
+}
+
+int report_stopped(const Arguments& arguments, bool was_running) {
+  if (arguments.json())
+    print_json({{"stopped", was_running}});
+  else
+    print_text(was_running ? "the daemon has stopped\n" : "no daemon was running\n");
+  return kExitOk;
+}
+
+int run_stop(const Arguments& arguments) {
+  if (is_gone(arguments)) return report_stopped(arguments, false);
+  Result<Session> session = open_session(arguments);
+  if (!session) return fail(arguments, session.status());
+  Result<wire::Ack> ack = session->ask<wire::Ack>(wire::Shutdown{});
+  if (!ack && ack.status().code() != ErrorCode::DISCONNECTED) return fail(arguments, ack.status());
+  while (!is_gone(arguments)) {
+    if (std::chrono::steady_clock::now() > session->deadline)
+      return fail(arguments, Status(ErrorCode::TIMEOUT,
+                                    "the daemon is still finishing its work; it will stop by itself"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return report_stopped(arguments, true);
+}
+
+int run_version(const Arguments& arguments) {
+  if (arguments.json())
+    print_json({{"version", QUERN_PACKAGE_VERSION}, {"protocol", wire::kProtocolVersion}});
+  else
+    print_text("quern " QUERN_PACKAGE_VERSION ", protocol version " + std::to_string(wire::kProtocolVersion) +
+               "\n");
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kStatsCommand = {
+    "stats",
+    "",
+    0,
+    0,
+    "what the daemon has done, and what it holds",
+    "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run from "
+    "the daemon's start.\n",
+    true,
+    {},
+    run_stats,
+};
+
+const Command kVerifyCommand = {
+    "verify",
+    "",
+    0,
+    0,
+    "read the whole cache and report damage",
+    "Reads every record of the cache and checks it. Damaged ones are listed and removed: the next request "
+    "for them is a miss.\n"
+    "Exit code 1 means that there was damage.\n",
+    true,
+    {},
+    run_verify,
+};
+
+const Command kStopCommand = {
+    "stop",
+    "",
+    0,
+    0,
+    "stop the daemon",
+    "Asks the daemon to finish what runs and to exit, and waits until it has. The next request starts it "
+    "again.\n",
+    true,
+    {},
+    run_stop,
+};
+
+const Command kVersionCommand = {
+    "version",
+    "",
+    0,
+    0,
+    "the version of this program",
+    "Prints the version of this program and of the protocol it speaks.\n",
+    false,
+    {},
+    run_version,
+};
+
+}  // namespace quern

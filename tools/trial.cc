@@ -1,0 +1,98 @@
+#include "tools/trial.h"
+
+#include <cstring>
+
+#include "core/codegen/baseline.h"
+#include "core/jit/device.h"
+#include "core/jit/launcher.h"
+#include "tests/emulator/emulator.h"
+
+namespace quern {
+
+namespace {
+
+constexpr uint8_t kPoison = 0xff;  // NaN for floats: an element that no kernel writes shows
+
+uint64_t bytes_of(const TensorDesc& desc) {
+  return static_cast<uint64_t>(desc.span()) * dtype_size(desc.dtype);
+}
+
+// Device memory for every tensor, uploaded or poisoned.
+struct DeviceBuffers {
+  std::vector<DeviceMemory> memory;
+  std::vector<uint64_t> addresses;
+
+  Status add(const Device& device, uint64_t bytes, const std::string* contents) {
+    Result<DeviceMemory> buffer = device.allocate(bytes);
+    if (!buffer) return buffer.status();
+    Status status =
+        contents ? buffer->upload(contents->data(), contents->size()) : buffer->fill(kPoison, nullptr);
+    addresses.push_back(buffer->address());
+    memory.push_back(std::move(*buffer));
+    return status;
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> random_inputs(const Graph& graph, uint64_t seed, double scale) {
+  std::vector<std::string> inputs;
+  for (const TensorDesc& desc : graph.input_descs())
+    inputs.push_back(random_buffer(desc, seed * 1000 + inputs.size(), scale));
+  return inputs;
+}
+
+Result<std::vector<std::string>> run_in_emulator(const Graph& graph, const Target& target,
+                                                 const std::vector<std::string>& inputs, uint64_t seed) {
+  Result<Emitted> emitted = emit_baseline(graph, target);
+  if (!emitted) return emitted.status();
+  ProgramSource source{emitted->kernels, {}};
+  for (const Launch& launch : emitted->plan.launches) source.kernels.push_back(launch.kernel);
+  Result<Program> program = compile_program(source);
+  if (!program) return program.status();
+  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
+  return run_plan(*program, emitted->plan, views, {seed});
+}
+
+Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<std::string>& inputs) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open();
+  if (!driver) return driver.status();
+  Result<std::unique_ptr<Device>> device = Device::open(*driver);
+  if (!device) return device.status();
+  DeviceBuffers in, out, workspace;
+  for (const std::string& input : inputs)
+    if (Status status = in.add(**device, input.size(), &input); !status.ok()) return status;
+  for (const TensorDesc& desc : plan.outputs)
+    if (Status status = out.add(**device, bytes_of(desc), nullptr); !status.ok()) return status;
+  if (Status status = workspace.add(**device, plan.workspace_bytes, nullptr); !status.ok()) return status;
+
+  Launcher launcher(*driver, std::make_shared<const Plan>(plan));
+  if (Status status = launcher.launch({in.addresses, out.addresses, workspace.addresses[0]}, nullptr);
+      !status.ok())
+    return status;
+  std::vector<std::string> outputs;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    std::string bytes(bytes_of(plan.outputs[i]), '\0');
+    // The copy waits for the default stream, and reports what went wrong on it.
+    if (Status status = out.memory[i].download(bytes.data(), bytes.size()); !status.ok()) return status;
+    outputs.push_back(std::move(bytes));
+  }
+  return outputs;
+}
+
+std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std::string>& inputs,
+                                       const std::vector<std::string>& outputs, uint64_t seed) {
+  const std::vector<TensorDesc> input_descs = graph.input_descs(), output_descs = graph.output_descs();
+  std::vector<RealTensor> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values.push_back(read_buffer(input_descs[i], inputs[i].data()));
+  const std::vector<RealTensor> reference = evaluate_reference(graph, values);
+  const std::vector<Tolerance> tolerance = unfused_tolerance(graph, values, reference, seed);
+  std::vector<OutputCheck> checks;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const RealTensor actual = read_buffer(output_descs[i], outputs[i].data());
+    checks.push_back({output_descs[i], compare(output_descs[i], actual, reference[i], tolerance[i])});
+  }
+  return checks;
+}
+
+}  // namespace quern
