@@ -13,6 +13,7 @@
 #include "core/base/target.h"
 #include "core/jit/compiler.h"
 #include "core/jit/driver.h"
+#include "tools/output.h"
 #include "tools/session.h"
 
 namespace quern {

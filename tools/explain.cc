@@ -1,5 +1,6 @@
 // quern explain: why a request hits or misses, what its key is made of, and where two keys differ.
 #include "tools/diff.h"
+#include "tools/output.h"
 #include "tools/session.h"
 
 namespace quern {

@@ -49,6 +49,8 @@ std::string targets_text() {
 
 // ---- operators ----
 
+const Attrs kNoAttrs;  // for_each_attr wants some
+
 std::string operands_of(const OpInfo& op) {
   const std::string low = std::to_string(op.min_arity);
   return op.min_arity == op.max_arity ? low : low + " to " + std::to_string(op.max_arity);
@@ -57,7 +59,7 @@ std::string operands_of(const OpInfo& op) {
 // "shape, [axis], [dtype]": those in brackets may be left out.
 std::string attributes_of(const OpInfo& op) {
   std::string text;
-  for_each_attr(Attrs(), [&](const AttrInfo& info, const auto&) {
+  for_each_attr(kNoAttrs, [&](const AttrInfo& info, const auto&) {
     if (!(op.attrs & attr_bit(info.id))) return;
     const bool required = op.required_attrs & attr_bit(info.id);
     text +=
@@ -129,7 +131,7 @@ std::string operators_text() {
   Table table({"OPERATOR", "OPERANDS", "ATTRIBUTES", "MEANING"});
   for (const OpInfo& op : all_ops()) table.add({op.text, operands_of(op), attributes_of(op), op.doc});
   Table attributes({"ATTRIBUTE", "VALUE", "MEANING"});
-  for_each_attr(Attrs(), [&](const AttrInfo& info, const auto&) {
+  for_each_attr(kNoAttrs, [&](const AttrInfo& info, const auto&) {
     attributes.add({info.name, attr_kind_text(info.kind), info.doc});
   });
   return table.text() + "\nAttributes in brackets may be left out.\n\n" + attributes.text();
@@ -153,7 +155,7 @@ std::string operators_markdown() {
       text += std::string("| `") + op.text + "` | " + operands_of(op) + " | " + attributes_of(op) + " | " +
               markdown_cell(op.doc) + " |\n";
   text += "\n## Attributes\n\n| attribute | value | meaning |\n|---|---|---|\n";
-  for_each_attr(Attrs(), [&](const AttrInfo& info, const auto&) {
+  for_each_attr(kNoAttrs, [&](const AttrInfo& info, const auto&) {
     text += std::string("| `") + info.name + "` | " + attr_kind_text(info.kind) + " | " +
             markdown_cell(info.doc) + " |\n";
   });

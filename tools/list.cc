@@ -1,6 +1,7 @@
 // quern ls and quern rm: the plans in the cache.
 #include <unistd.h>
 
+#include "tools/output.h"
 #include "tools/session.h"
 
 namespace quern {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/base/target.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 

@@ -3,6 +3,7 @@
 #include "core/graph/text.h"
 #include "core/jit/driver.h"
 #include "core/lang/attrs.h"
+#include "tools/output.h"
 #include "tools/session.h"
 #include "tools/trial.h"
 

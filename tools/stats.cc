@@ -1,6 +1,7 @@
 // quern stats, verify and stop: the daemon and its store as a whole; quern version.
 #include <thread>
 
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 

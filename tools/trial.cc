@@ -46,12 +46,12 @@ Result<std::vector<std::string>> run_in_emulator(const Graph& graph, const Targe
                                                  const std::vector<std::string>& inputs, uint64_t seed) {
   Result<Emitted> emitted = emit_baseline(graph, target);
   if (!emitted) return emitted.status();
-  ProgramSource source{emitted->kernels, {}};
+  emulated::ProgramSource source{emitted->kernels, {}};
   for (const Launch& launch : emitted->plan.launches) source.kernels.push_back(launch.kernel);
-  Result<Program> program = compile_program(source);
+  Result<emulated::Program> program = emulated::compile_program(source);
   if (!program) return program.status();
   const std::vector<std::string_view> views(inputs.begin(), inputs.end());
-  return run_plan(*program, emitted->plan, views, {seed});
+  return emulated::run_plan(*program, emitted->plan, views, {seed});
 }
 
 Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<std::string>& inputs) {
