@@ -1,59 +1,15 @@
 // parse_graph of text.h: recursive descent over the grammar given there.
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <unordered_map>
 
 #include "core/graph/builder.h"
 #include "core/graph/lexer.h"
+#include "core/graph/literals.h"
 #include "core/graph/text.h"
 
 namespace quern {
 
 namespace {
-
-struct Number {
-  double value;
-  bool integral;  // written without a point or an exponent
-};
-
-std::optional<Number> parse_number(std::string_view text) {
-  const bool negative = text[0] == '-';
-  if (text[0] == '-' || text[0] == '+') text.remove_prefix(1);
-  if (text.empty() || text[0] == '-' || text[0] == '+') return std::nullopt;
-  Number number{0, text.find_first_not_of("0123456789") == std::string_view::npos};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number.value);
-  if (end != text.data() + text.size()) return std::nullopt;
-  if (error == std::errc::result_out_of_range) return std::nullopt;
-  if (negative) number.value = -number.value;
-  return number;
-}
-
-// Edits (insert, delete, replace) between two short words: finds what a mistyped name was meant to be.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-std::string suggest_op(std::string_view name) {
-  const OpInfo* best = nullptr;
-  size_t distance = 3;  // further away is no suggestion
-  if (name.size() < 64)
-    for (const OpInfo& op : all_ops())
-      if (const size_t d = edit_distance(name, op.text); d < distance) best = &op, distance = d;
-  return best ? std::string("; did you mean \"") + best->text + "\"?" : "";
-}
 
 class Parser {
  public:
@@ -129,16 +85,16 @@ class Parser {
     if (Status status = check_new_name(name); !status.ok()) return status;
     if (!lexer_.accept(':')) return lexer_.expected("\":\"");
     const Token type = lexer_.peek();
-    auto dtype = dtype_value();
+    auto dtype = read_dtype(lexer_);
     if (!dtype) return dtype.status();
-    auto shape = ints();
+    auto shape = read_ints(lexer_);
     if (!shape) return shape.status();
     Ints strides;
     bool is_const = false;
     while (lexer_.peek().kind == Token::Kind::name) {
       const Token word = lexer_.peek();
       if (lexer_.accept_name("strides") && strides.empty()) {
-        auto given = ints();
+        auto given = read_ints(lexer_);
         if (!given) return given.status();
         if (given->size() != shape->size())
           return Lexer::error_at(
@@ -171,12 +127,8 @@ class Parser {
   // NAME = OPERATOR(...), after the "="
   Status operation(const Token& name) {
     if (Status status = check_new_name(name); !status.ok()) return status;
-    const Token op = lexer_.peek();
-    if (op.kind != Token::Kind::name) return lexer_.expected("an operator");
-    lexer_.take();
-    if (!is_op_name(op.text))
-      return Lexer::error_at(op,
-                             "there is no operator \"" + std::string(op.text) + "\"" + suggest_op(op.text));
+    auto op = read_operator(lexer_);
+    if (!op) return op.status();
     if (!lexer_.accept('(')) return lexer_.expected("\"(\"");
     std::vector<ValueId> operands;
     Attrs attrs;
@@ -186,32 +138,24 @@ class Parser {
       } while (lexer_.accept(','));
     }
     if (!lexer_.accept(')')) return lexer_.expected("\",\" or \")\"");
-    return apply(name, op, operands, std::move(attrs));
+    return apply(name, *op, operands, std::move(attrs));
   }
 
   Status apply(const Token& name, const Token& op, const std::vector<ValueId>& operands, Attrs attrs) {
-    const OpInfo* info = find_op(op.text, static_cast<int>(operands.size()));
-    if (!info) {
-      std::string takes;
-      for (const OpInfo& row : all_ops())
-        if (op.text == row.text)
-          takes += (takes.empty() ? "" : " or ") + std::to_string(row.min_arity) +
-                   (row.max_arity > row.min_arity ? " to " + std::to_string(row.max_arity) : "");
-      return Lexer::error_at(op, "\"" + std::string(op.text) + "\" takes " + takes + " operands, not " +
-                                     std::to_string(operands.size()));
-    }
-    auto id = builder_->add_op(info->code, operands, std::move(attrs), std::string(name.text));
+    auto info = operator_taking(op, operands.size());
+    if (!info) return info.status();
+    auto id = builder_->add_op((*info)->code, operands, std::move(attrs), std::string(name.text));
     return id ? define(name, *id) : locate(op, id.status());
   }
 
   // name | number | attribute "=" value
   Status argument(std::vector<ValueId>& operands, Attrs& attrs) {
     const Token token = lexer_.peek();
-    const bool number = token.kind == Token::Kind::number || token.text == "inf" || token.text == "nan";
+    const bool number = is_number(token);
     if (!number && token.kind != Token::Kind::name)
       return lexer_.expected("a name, a number or an attribute");
     lexer_.take();
-    if (!number && lexer_.accept('=')) return attribute(token, attrs);
+    if (!number && lexer_.accept('=')) return read_attribute(lexer_, token, attrs);
     if (attrs.present()) return Lexer::error_at(token, "operands come before attributes");
     if (!number && lexer_.at('('))
       return Lexer::error_at(token,
@@ -229,86 +173,6 @@ class Parser {
     auto id = builder_->add_constant(number->value, number->integral);
     if (!id) return locate(token, id.status());
     return id;
-  }
-
-  Status attribute(const Token& name, Attrs& attrs) {
-    const AttrInfo* wanted = find_attr(name.text);
-    if (!wanted) return Lexer::error_at(name, "there is no attribute \"" + std::string(name.text) + "\"");
-    Status status;
-    for_each_attr(attrs, [&](const AttrInfo& info, auto& member) {
-      if (info.id != wanted->id) return;
-      if (member)
-        status = Lexer::error_at(name, "the attribute \"" + std::string(name.text) + "\" is given twice");
-      else
-        status = value_of(member);
-    });
-    return status;
-  }
-
-  template <class T>
-  Status store(std::optional<T>& member, Result<T> value) {
-    if (value) member = std::move(*value);
-    return value.status();
-  }
-  Status value_of(std::optional<Ints>& member) { return store(member, lexer_.at('[') ? ints() : one_int()); }
-  Status value_of(std::optional<double>& member) { return store(member, number_value()); }
-  Status value_of(std::optional<DType>& member) { return store(member, dtype_value()); }
-  Status value_of(std::optional<bool>& member) { return store(member, flag_value()); }
-
-  Result<int64_t> integer() {
-    const Token token = lexer_.peek();
-    int64_t value = 0;
-    const char* last = token.text.data() + token.text.size();
-    if (token.kind != Token::Kind::number) return lexer_.expected("an integer");
-    const auto [end, error] = std::from_chars(token.text.data(), last, value);
-    if (end != last || error != std::errc()) return lexer_.expected("an integer");
-    lexer_.take();
-    return value;
-  }
-
-  Result<Ints> one_int() {
-    auto value = integer();
-    if (!value) return value.status();
-    return Ints{*value};
-  }
-
-  Result<Ints> ints() {
-    if (!lexer_.accept('[')) return lexer_.expected("\"[\"");
-    Ints list;
-    if (lexer_.accept(']')) return list;
-    do {
-      auto value = integer();
-      if (!value) return value.status();
-      list.push_back(*value);
-    } while (lexer_.accept(','));
-    if (!lexer_.accept(']')) return lexer_.expected("\",\" or \"]\"");
-    return list;
-  }
-
-  Result<double> number_value() {
-    const auto number =
-        lexer_.peek().kind == Token::Kind::number ? parse_number(lexer_.peek().text) : std::nullopt;
-    if (!number) return lexer_.expected("a number");
-    lexer_.take();
-    return number->value;
-  }
-
-  Result<DType> dtype_value() {
-    const auto dtype = parse_dtype(lexer_.peek().text);
-    if (!dtype) return lexer_.expected("a dtype (f16, bf16, f32, i32, bool)");
-    lexer_.take();
-    return *dtype;
-  }
-
-  Result<bool> flag_value() {
-    if (lexer_.accept_name("true")) return true;
-    if (lexer_.accept_name("false")) return false;
-    return lexer_.expected("true or false");
-  }
-
-  // Gives an error of the builder its place.
-  static Status locate(const Token& token, const Status& status) {
-    return Status(status.code(), Lexer::error_at(token, status.message()).message());
   }
 
   Lexer lexer_;

@@ -1,0 +1,154 @@
+#include "core/graph/literals.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+namespace quern {
+
+namespace {
+
+// Edits (insert, delete, replace) between two short words: finds what a mistyped name was meant to be.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string suggest_op(std::string_view name) {
+  const OpInfo* best = nullptr;
+  size_t distance = 3;  // further away is no suggestion
+  if (name.size() < 64)
+    for (const OpInfo& op : all_ops())
+      if (const size_t d = edit_distance(name, op.text); d < distance) best = &op, distance = d;
+  return best ? std::string("; did you mean \"") + best->text + "\"?" : "";
+}
+
+Result<bool> read_flag(Lexer& lexer) {
+  if (lexer.accept_name("true")) return true;
+  if (lexer.accept_name("false")) return false;
+  return lexer.expected("true or false");
+}
+
+template <class T>
+Status keep(std::optional<T>& member, Result<T> value) {
+  if (value) member = std::move(*value);
+  return value.status();
+}
+
+Result<Ints> read_one_or_more(Lexer& lexer) {
+  if (lexer.at('[')) return read_ints(lexer);
+  auto value = read_integer(lexer);
+  if (!value) return value.status();
+  return Ints{*value};
+}
+
+Status read_value(Lexer& lexer, std::optional<Ints>& member) { return keep(member, read_one_or_more(lexer)); }
+Status read_value(Lexer& lexer, std::optional<double>& member) { return keep(member, read_number(lexer)); }
+Status read_value(Lexer& lexer, std::optional<DType>& member) { return keep(member, read_dtype(lexer)); }
+Status read_value(Lexer& lexer, std::optional<bool>& member) { return keep(member, read_flag(lexer)); }
+
+}  // namespace
+
+std::optional<Number> parse_number(std::string_view text) {
+  const bool negative = text[0] == '-';
+  if (text[0] == '-' || text[0] == '+') text.remove_prefix(1);
+  if (text.empty() || text[0] == '-' || text[0] == '+') return std::nullopt;
+  Number number{0, text.find_first_not_of("0123456789") == std::string_view::npos};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number.value);
+  if (end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return std::nullopt;
+  if (negative) number.value = -number.value;
+  return number;
+}
+
+bool is_number(const Token& token) {
+  return token.kind == Token::Kind::number || token.text == "inf" || token.text == "nan";
+}
+
+Result<int64_t> read_integer(Lexer& lexer) {
+  const Token token = lexer.peek();
+  int64_t value = 0;
+  const char* last = token.text.data() + token.text.size();
+  if (token.kind != Token::Kind::number) return lexer.expected("an integer");
+  const auto [end, error] = std::from_chars(token.text.data(), last, value);
+  if (end != last || error != std::errc()) return lexer.expected("an integer");
+  lexer.take();
+  return value;
+}
+
+Result<Ints> read_ints(Lexer& lexer) {
+  if (!lexer.accept('[')) return lexer.expected("\"[\"");
+  Ints list;
+  if (lexer.accept(']')) return list;
+  do {
+    auto value = read_integer(lexer);
+    if (!value) return value.status();
+    list.push_back(*value);
+  } while (lexer.accept(','));
+  if (!lexer.accept(']')) return lexer.expected("\",\" or \"]\"");
+  return list;
+}
+
+Result<double> read_number(Lexer& lexer) {
+  const auto number =
+      lexer.peek().kind == Token::Kind::number ? parse_number(lexer.peek().text) : std::nullopt;
+  if (!number) return lexer.expected("a number");
+  lexer.take();
+  return number->value;
+}
+
+Result<DType> read_dtype(Lexer& lexer) {
+  const auto dtype = parse_dtype(lexer.peek().text);
+  if (!dtype) return lexer.expected("a dtype (f16, bf16, f32, i32, bool)");
+  lexer.take();
+  return *dtype;
+}
+
+Status read_attribute(Lexer& lexer, const Token& name, Attrs& attrs) {
+  const AttrInfo* wanted = find_attr(name.text);
+  if (!wanted) return Lexer::error_at(name, "there is no attribute \"" + std::string(name.text) + "\"");
+  Status status;
+  for_each_attr(attrs, [&](const AttrInfo& info, auto& member) {
+    if (info.id != wanted->id) return;
+    if (member)
+      status = Lexer::error_at(name, "the attribute \"" + std::string(name.text) + "\" is given twice");
+    else
+      status = read_value(lexer, member);
+  });
+  return status;
+}
+
+Result<Token> read_operator(Lexer& lexer) {
+  const Token op = lexer.peek();
+  if (op.kind != Token::Kind::name) return lexer.expected("an operator");
+  if (!is_op_name(op.text))
+    return Lexer::error_at(op, "there is no operator \"" + std::string(op.text) + "\"" + suggest_op(op.text));
+  lexer.take();
+  return op;
+}
+
+Result<const OpInfo*> operator_taking(const Token& op, size_t operands) {
+  if (const OpInfo* info = find_op(op.text, static_cast<int>(operands))) return info;
+  std::string takes;
+  for (const OpInfo& row : all_ops())
+    if (op.text == row.text)
+      takes += (takes.empty() ? "" : " or ") + std::to_string(row.min_arity) +
+               (row.max_arity > row.min_arity ? " to " + std::to_string(row.max_arity) : "");
+  return Lexer::error_at(
+      op, "\"" + std::string(op.text) + "\" takes " + takes + " operands, not " + std::to_string(operands));
+}
+
+Status locate(const Token& token, const Status& status) {
+  return Status(status.code(), Lexer::error_at(token, status.message()).message());
+}
+
+}  // namespace quern
