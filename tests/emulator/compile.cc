@@ -92,10 +92,13 @@ std::vector<std::string> compiler_command(const std::string& directory) {
 }
 
 Status start(Compilation& compilation) {
-  std::error_code error_code;
-  std::string pattern = (std::filesystem::temp_directory_path(error_code) / "quern-emulator-XXXXXX").string();
-  if (!mkdtemp(pattern.data()))
-    return Status(ErrorCode::IO, "no temporary directory can be made as " + pattern + ": " + strerror(errno));
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  std::string pattern = (parent / "quern-emulator-XXXXXX").string();
+  if (error || !mkdtemp(pattern.data()))
+    return Status(ErrorCode::IO, "no temporary directory can be made (" +
+                                     (error ? error.message() : pattern + ": " + strerror(errno)) +
+                                     "): set TMPDIR to one that can be written");
   compilation.directory = pattern;
   std::ofstream(pattern + "/programs.cc") << host_text(compilation.sources);
 
@@ -107,12 +110,14 @@ Status start(Compilation& compilation) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (pattern + "/log").c_str(), O_WRONLY | O_CREAT,
                                    0600);
-  int error = posix_spawnp(&compilation.process, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int failure =
+      posix_spawnp(&compilation.process, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) return Status();
+  if (failure == 0) return Status();
   compilation.process = -1;
   return Status(ErrorCode::NOT_FOUND, "the C++ compiler `" + command[0] + "` cannot be started (" +
-                                          strerror(error) + "): install g++ or name another compiler in CXX");
+                                          strerror(failure) +
+                                          "): install g++ or name another compiler in CXX");
 }
 
 // Waits for the compiler and loads what it made.

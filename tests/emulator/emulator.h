@@ -1,8 +1,13 @@
 // Runs a plan on the CPU as a GPU may run it, and watches every step: out-of-bounds, misaligned and
 // uninitialised accesses, races, divergent or missing synchronisation, undefined arithmetic and outputs left
-// unwritten are errors. Stricter than a GPU: shuffles and votes order no memory (only __syncwarp of the whole
-// warp and __syncthreads do), and threads that have ended may not be missing at a barrier or collective. Not
-// seen: reads past the end of a thread's own local variables other than arrays, and of uninitialised ones.
+// unwritten are errors.
+//
+// Stricter than a GPU: shuffles and votes order no memory (only __syncwarp of the whole warp and
+// __syncthreads do), and threads that have ended may not be missing at a barrier or collective.
+//
+// Not seen: a thread's own uninitialised variables (they hold a pattern that spoils results), and a block
+// larger than its __launch_bounds__. Needs 17 bytes for each byte of outputs and workspace, 1 for each of
+// inputs.
 #pragma once
 
 #include <cstdint>

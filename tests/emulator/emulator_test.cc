@@ -92,6 +92,15 @@ void says_that_there_is_no_compiler(void**) {
   assert_error(program, ErrorCode::NOT_FOUND, "the C++ compiler `/no/such/compiler` cannot be started");
 }
 
+void says_that_there_is_no_temporary_directory(void**) {
+  const char* before = getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", "/no/such/directory", 1);
+  auto program = compile_program({kCopy, {"kernel"}});
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+  assert_error(program, ErrorCode::IO, "no temporary directory can be made");
+}
+
 // Equal names in programs of one batch stay apart, whatever they call.
 void keeps_programs_apart(void**) {
   std::vector<ProgramSource> sources;
@@ -144,6 +153,7 @@ int main() {
       cmocka_unit_test(refuses_launches_that_no_gpu_can_do),
       cmocka_unit_test(refuses_text_that_does_not_compile),
       cmocka_unit_test(says_that_there_is_no_compiler),
+      cmocka_unit_test(says_that_there_is_no_temporary_directory),
       cmocka_unit_test(keeps_programs_apart),
       cmocka_unit_test(says_where_a_rule_was_broken),
   };

@@ -1,6 +1,7 @@
 // The host versions of the prelude's functions against the device versions: the same text compiles for every
 // target, and where there is a GPU, it computes the same there.
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "core/base/target.h"
@@ -160,9 +161,13 @@ struct Outputs {
   std::string gpu, emulator;
 };
 Outputs run_both(const std::string& text, const Plan& plan, const std::vector<std::string>& inputs) {
-  auto program = compile_program(make_source(text, plan));
-  assert_ok(program);
-  auto emulated = run_plan(*program, plan, inputs);
+  static std::map<std::string, Program> programs;  // skipping leaves the test without destructors
+  if (!programs.count(text)) {
+    auto program = compile_program(make_source(text, plan));
+    assert_ok(program);
+    programs.emplace(text, *program);
+  }
+  auto emulated = run_plan(programs.at(text), plan, inputs);
   assert_ok(emulated);
   auto driver = Driver::open();
   if (!driver.ok()) skip_test(driver.status().message());
