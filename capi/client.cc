@@ -22,7 +22,8 @@ using std::chrono::steady_clock;
 constexpr size_t kMaxUnsentBytes = 2 * wire::kMaxFrameBytes;
 constexpr size_t kDefaultMaxOpen = 64;  // when Welcome does not say
 constexpr auto kGreetingRetry = std::chrono::milliseconds(10);
-constexpr auto kQuietRetry = std::chrono::seconds(1);
+constexpr auto kQuietRetry = std::chrono::seconds(1);                 // when nobody listens
+constexpr auto kQuietRetryAfterLoss = std::chrono::milliseconds(10);  // when a daemon accepts and hangs up
 
 Status timed_out() {
   return Status(ErrorCode::TIMEOUT, "the daemon did not answer in time; it goes on with its work: ask again");
@@ -331,8 +332,8 @@ void Client::lose(Status why) {
 void Client::reconnect_quietly() {
   const TimePoint now = steady_clock::now();
   if (connecting_ || now < next_quiet_try_) return;
-  next_quiet_try_ = now + kQuietRetry;
   Result<Descriptor> socket = connect_socket(options_.daemon.socket);
+  next_quiet_try_ = now + (socket ? kQuietRetryAfterLoss : kQuietRetry);
   if (socket) adopt(std::move(*socket));
 }
 
