@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,8 +24,6 @@ namespace quern {
 namespace {
 
 using std::chrono::steady_clock;
-
-constexpr off_t kMaxLogBytes = 1 << 20;  // an older log is started anew above this
 
 std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/')); }
 
@@ -68,9 +67,9 @@ struct Spawn {
   std::string program;
   std::vector<std::string> environment;
   std::vector<char*> argv, envp;
-  int log = -1;
+  int complaints = -1;
 
-  Spawn(const std::string& path, const std::string& socket, int log_fd) : program(path), log(log_fd) {
+  Spawn(const std::string& path, const std::string& socket, int errors) : program(path), complaints(errors) {
     const std::string variable = "QUERN_SOCKET=";
     for (char** entry = environ; *entry; ++entry)
       if (std::strncmp(*entry, variable.c_str(), variable.size()) != 0) environment.push_back(*entry);
@@ -83,7 +82,8 @@ struct Spawn {
   // In the grandchild. Returns errno.
   int execute() const {
     const int null = open("/dev/null", O_RDWR);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log >= 0 ? log : null, 2) < 0)
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+        dup2(complaints >= 0 ? complaints : null, 2) < 0)
       return errno;
     if (chdir("/") != 0) return errno;
     close_range(
@@ -124,8 +124,8 @@ bool read_fully(int fd, void* data, size_t size) {
 }
 
 // Forks twice, so that the daemon is nobody's child: no zombie, no SIGCHLD for the program. Returns its pid.
-Result<pid_t> spawn_daemon(const std::string& program, const std::string& socket, int log) {
-  const Spawn spawn(program, socket, log);
+Result<pid_t> spawn_daemon(const std::string& program, const std::string& socket, int complaints) {
+  const Spawn spawn(program, socket, complaints);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Status(ErrorCode::IO, std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -148,25 +148,15 @@ Result<pid_t> spawn_daemon(const std::string& program, const std::string& socket
   return report.pid;
 }
 
-std::string log_path(const std::string& socket) { return socket + ".log"; }
+// Where quernd complains until it goes into the background, where it has a log file of its own.
+Descriptor make_complaints() { return Descriptor(memfd_create("quernd", MFD_CLOEXEC)); }
 
-Descriptor open_log(const std::string& socket) {
-  Descriptor log(
-      open(log_path(socket).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-  struct stat info;
-  if (log.valid() && fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes &&
-      ftruncate(log.get(), 0) != 0)
-    return Descriptor();
-  return log;
-}
-
-// What was written to the log since it had `start` bytes, the last 600 of them.
-std::string last_words(const std::string& socket, off_t start) {
-  Descriptor log(open(log_path(socket).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!log.valid()) return "";
-  const off_t end = lseek(log.get(), 0, SEEK_END);
-  std::string text(static_cast<size_t>(std::clamp<off_t>(end - start, 0, 600)), 0);
-  const ssize_t got = pread(log.get(), text.data(), text.size(), end - static_cast<off_t>(text.size()));
+// The last 600 bytes of them.
+std::string last_words(const Descriptor& complaints) {
+  const off_t end = complaints.valid() ? lseek(complaints.get(), 0, SEEK_END) : 0;
+  std::string text(static_cast<size_t>(std::clamp<off_t>(end, 0, 600)), 0);
+  const ssize_t got =
+      pread(complaints.get(), text.data(), text.size(), end - static_cast<off_t>(text.size()));
   text.resize(got > 0 ? static_cast<size_t>(got) : 0);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.empty() ? "" : "; it wrote: " + text;
@@ -183,9 +173,8 @@ bool sleep_before(TimePoint deadline, std::chrono::microseconds& pause) {
 
 // Starts the daemon and waits until it accepts. The caller holds the lock.
 Result<Descriptor> start_daemon(const std::string& program, const std::string& socket, TimePoint deadline) {
-  Descriptor log = open_log(socket);
-  const off_t log_start = log.valid() ? lseek(log.get(), 0, SEEK_END) : 0;
-  Result<pid_t> pid = spawn_daemon(program, socket, log.get());
+  const Descriptor complaints = make_complaints();
+  Result<pid_t> pid = spawn_daemon(program, socket, complaints.get());
   if (!pid) return pid.status();
   std::chrono::microseconds pause(500);
   for (;;) {
@@ -196,10 +185,10 @@ Result<Descriptor> start_daemon(const std::string& program, const std::string& s
     if (connected || connected.status().code() != ErrorCode::NO_DAEMON) return connected;
     if (ended)
       return no_daemon("started " + program + ", which ended before it listened at " + socket +
-                       last_words(socket, log_start));
+                       last_words(complaints));
     if (!sleep_before(deadline, pause))
       return no_daemon("started " + program + " (process " + std::to_string(*pid) +
-                       "), which did not listen in time at " + socket + last_words(socket, log_start));
+                       "), which did not listen in time at " + socket + last_words(complaints));
   }
 }
 

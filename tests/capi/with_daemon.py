@@ -44,6 +44,7 @@ def end(socket):
 def main():
     with tempfile.TemporaryDirectory(prefix="quern-") as folder:
         socket = f"{folder}/run/quernd.sock"
+        pathlib.Path(folder, "quern.conf").touch()
         environment = dict(os.environ, QUERN_DAEMON=sys.argv[1], QUERN_SOCKET=socket, QUERN_CACHE_DIR=f"{folder}/cache",
                            QUERN_CONFIG=f"{folder}/quern.conf")
         try:
