@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs graphs on a GPU through a real daemon and the C API, and compares every element with a f64 reference in PyTorch.
+
+usage: run_graphs.py [--bundle DIR] [--random N] [--out FILE]
+
+Needs a bundle (tools/dev bundle), a GPU and PyTorch. A graph of examples/ passes when its error is at most twice that of eager
+PyTorch in the graph's dtypes; a random graph when it is at most twice that of the unfused program. Prints a table in Markdown, and exits
+with 1 when a graph fails."""
+
+import argparse
+import glob
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+from libquern import Client
+from torch_graph import DTYPES, Evaluator, Graph, random_inputs
+
+NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
+UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
+
+
+class Buffers:
+    """What one launch needs; outputs hold NaN, or a pattern that no result has, before it."""
+
+    def __init__(self, plan, inputs):
+        self.inputs = [buffer if buffer.numel() else torch.zeros(16, device="cuda", dtype=buffer.dtype) for buffer, _ in inputs]
+        self.shapes = [plan.output(i) for i in range(plan.info.output_count)]
+        self.outputs = [torch.empty(max(16, torch.Size(shape).numel()), device="cuda", dtype=NUMBERS[dtype])
+                        for dtype, shape in self.shapes]
+        self.workspace = torch.empty(max(256, plan.info.workspace_bytes), device="cuda", dtype=torch.uint8)
+        self.poison()
+
+    def poison(self):
+        for output in self.outputs:
+            output.view(torch.uint8).fill_(0xFF)
+        self.workspace.fill_(0xFF)
+
+    def launch(self, plan):
+        plan.launch(torch.cuda.current_stream().cuda_stream, [b.data_ptr() for b in self.inputs],
+                    [b.data_ptr() for b in self.outputs], self.workspace.data_ptr())
+
+    def results(self):
+        return [o[:torch.Size(shape).numel()].reshape(shape).clone() for o, (_, shape) in zip(self.outputs, self.shapes)]
+
+
+def error_of(actual, reference):
+    """Root mean square of the error over that of the reference; infinite when a special value is missed or an integer is wrong."""
+    a, r = actual.double(), reference.double()
+    if actual.dtype in (torch.int32, torch.bool):
+        return 0.0 if torch.equal(a, r) else float("inf")
+    rounded = reference.to(actual.dtype)
+    special = ~torch.isfinite(rounded)
+    same = (a == rounded.double()) | (torch.isnan(a) & torch.isnan(rounded.double()))
+    if not bool(same[special].all()) or not bool(torch.isfinite(a[~special]).all()):
+        return float("inf")
+    difference, norm = (a - r)[~special].norm().item(), r[~special].norm().item()
+    return difference / norm if norm else difference
+
+
+def microseconds(run, repeats=20, rounds=9):
+    """Median time of one run, captured into a CUDA graph; inputs are in the L2 cache."""
+    run()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            run()
+    times = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / repeats)
+    return statistics.median(times)
+
+
+def check(client, text, is_random, seed):
+    graph = Graph(text)
+    began = time.perf_counter()
+    plan = client.plan(text)
+    miss = time.perf_counter() - began
+    began = time.perf_counter()
+    client.plan(text)
+    hit = time.perf_counter() - began
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    inputs = random_inputs(graph, generator)
+    buffers = Buffers(plan, inputs)
+    buffers.launch(plan)
+    torch.cuda.synchronize()
+    results = buffers.results()
+
+    # Once more inside a CUDA graph: the same bits.
+    buffers.poison()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        buffers.launch(plan)
+    captured.replay()
+    torch.cuda.synchronize()
+    repeated = all(torch.equal(a.flatten().view(torch.uint8), b.flatten().view(torch.uint8))
+                   for a, b in zip(results, buffers.results()))
+
+    tensors = [view for _, view in inputs]
+    reference, eager = Evaluator(graph, True).run(tensors), Evaluator(graph, False)
+    unfused = eager.run(tensors)
+    passed, worst, bound = repeated, 0.0, 0.0
+    for actual, expected, other in zip(results, reference, unfused):
+        error = error_of(actual, expected)
+        limit = 2 * error_of(other.to(actual.dtype), expected)
+        if is_random:  # few elements: rounding of the unfused program may be lucky
+            limit = max(limit, 4 * UNIT.get(actual.dtype, 0), 4 * max(UNIT.get(DTYPES[d], 0) for _, d, _, _ in graph.inputs + [("", "f32", [], [])]))
+        passed &= error <= limit
+        if error >= worst:
+            worst, bound = error, limit
+    row = {"name": graph.name, "launches": plan.info.launch_count, "miss": miss * 1e3, "compile": plan.info.compile_ns / 1e6,
+           "hit": hit * 1e6, "error": worst, "bound": bound, "passed": passed, "repeated": repeated}
+    if not is_random:
+        row["quern"] = microseconds(lambda: buffers.launch(plan))
+        row["eager"] = microseconds(lambda: eager.run(tensors))
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser.add_argument("--bundle", default=os.path.join(here, "..", ".."))
+    parser.add_argument("--random", type=int, default=30)
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    bundle = os.path.abspath(options.bundle)
+    scratch = tempfile.mkdtemp(prefix="quern-gpu-")
+    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache",
+                      QUERN_DAEMON=f"{bundle}/bin/quernd")
+    texts = [(open(path).read(), False) for path in sorted(glob.glob(f"{bundle}/examples/*.qg"))]
+    subprocess.run([f"{bundle}/tests/gpu/random_graphs", scratch, str(options.random)], check=True)
+    texts += [(open(path).read(), True) for path in sorted(glob.glob(f"{scratch}/*.qg"))]
+    torch.zeros(1, device="cuda")
+    client = Client(glob.glob(f"{bundle}/lib/libquern.so*")[0])
+    rows = []
+    for seed, (text, is_random) in enumerate(texts):
+        try:
+            rows.append(check(client, text, is_random, seed))
+        except RuntimeError as problem:
+            print(problem, file=sys.stderr)
+            rows.append({"name": Graph(text).name, "launches": 0, "miss": 0, "compile": 0, "hit": 0, "error": float("inf"),
+                         "bound": 0, "passed": False, "repeated": False})
+    client.close()
+    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
+                            text=True).stdout.split("\n")[0]
+    lines = [f"{time.strftime('%Y-%m-%d')}, {torch.cuda.get_device_name()}, driver {driver}, PyTorch {torch.__version__}", "",
+             "| graph | launches | first call ms | NVRTC ms | second call us | error | allowed | same in a CUDA graph | Quern us | eager us | passed |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for r in rows:
+        times = f"{r['quern']:.1f} | {r['eager']:.1f}" if "quern" in r else " | "
+        lines.append(f"| {r['name']} | {r['launches']} | {r['miss']:.1f} | {r['compile']:.1f} | {r['hit']:.1f} | {r['error']:.2e} | "
+                     f"{r['bound']:.2e} | {'yes' if r['repeated'] else 'NO'} | {times} | {'yes' if r['passed'] else 'NO'} |")
+    failed = [r["name"] for r in rows if not r["passed"]]
+    lines += ["", f"{len(rows) - len(failed)} passed, {len(failed)} failed" + (": " + ", ".join(failed) if failed else "")]
+    report = "\n".join(lines)
+    print(report)
+    if options.out:
+        with open(options.out, "w") as out:
+            out.write(report + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
