@@ -154,6 +154,15 @@ class MatmulEmitter {
     return lines;
   }
 
+  // Only where tiles stick out of the matrix.
+  std::string edge_guard() const {
+    std::string outside;
+    if (rows_ % tile_.rows != 0) outside = "m >= " + std::to_string(rows_);
+    if (columns_ % tile_.columns != 0)
+      outside += (outside.empty() ? "n >= " : " || n >= ") + std::to_string(columns_ / pair_);
+    return outside.empty() ? "" : "if (" + outside + ") continue;\n";
+  }
+
   std::string epilogue() {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes)
@@ -161,8 +170,7 @@ class MatmulEmitter {
     const std::string type = writer_.index_type();
     std::string lines = "const " + type + " m = row + tile.row(e), n = ";
     lines += pair_ == 2 ? "(column + tile.column(e)) / 2;\n" : "column + tile.column(e);\n";
-    lines += "if (m >= " + std::to_string(rows_) + " || n >= " + std::to_string(columns_ / pair_) +
-             ") continue;\n";
+    lines += edge_guard();
     lines += writer_.text(Scope::kernel) +
              writer_.text(Scope::loop);  // of a 1 x 1 product nothing depends on m or n
     if (!writer_.text(Scope::element).empty())

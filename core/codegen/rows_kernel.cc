@@ -183,9 +183,12 @@ class RowsEmitter {
     if (lines.empty() || !with_loop || (shape_.team == 1 && steps == 1))
       return writer_.text(Scope::kernel) + lines;
     const std::string team = std::to_string(shape_.team);
+    // A team's step has a vector of work for every thread; unrolling it further costs more time to compile
+    // than it saves.
+    const std::string unroll = shape_.team > 1 ? "#pragma unroll 1\n" : "";
     const std::string first = shape_.team > 1 ? "lane" : "0", next = shape_.team > 1 ? "j += " + team : "++j";
-    return writer_.text(Scope::kernel) + "for (" + writer_.index_type() + " j = " + first + "; j < " +
-           std::to_string(steps) + "; " + next + ") {\n" + indent(lines, 2) + "}\n";
+    return writer_.text(Scope::kernel) + unroll + "for (" + writer_.index_type() + " j = " + first +
+           "; j < " + std::to_string(steps) + "; " + next + ") {\n" + indent(lines, 2) + "}\n";
   }
 
   const Graph& graph_;

@@ -19,9 +19,10 @@ __device__ __forceinline__ void copy_tile(T* tile, const T* source, long long ou
                                           long long inner_stride, long long outer_left,
                                           long long inner_left) {
   constexpr int kChunks = kInner / kVector;
-#pragma unroll 4
-  for (int c = threadIdx.x; c < kOuter * kChunks; c += kThreads) {
-    const int outer = c / kChunks, inner = c % kChunks * kVector;
+  static_assert(kThreads % kChunks == 0, "every thread keeps to its chunk of the rows");
+  const int inner = int(threadIdx.x) % kChunks * kVector;
+#pragma unroll kVector> 1 ? 1 : 4
+  for (int outer = int(threadIdx.x) / kChunks; outer < kOuter; outer += kThreads / kChunks) {
     const bool inside = outer < outer_left && inner < inner_left;
     const T* from = inside ? source + outer * outer_stride + inner * inner_stride : source;
     T* to = tile + outer * kPitch + inner;
@@ -96,22 +97,20 @@ struct MmaTile {
   __device__ __forceinline__ void multiply(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b,
                                            long long row, long long column) {
     const int steps = int((a.columns + kDepth - 1) / kDepth);
-    auto fetch = [&](int step) {
-      if (step < steps) {
-        T* stage = shared + step % kStages * (A::kElements + B::kElements);
-        A::copy(stage, a, row, static_cast<long long>(step) * kDepth);
-        B::copy(stage + A::kElements, b, static_cast<long long>(step) * kDepth, column);
+    constexpr int kStage = A::kElements + B::kElements, kAhead = kStages - 1;
+    // Steps below 0 only fetch. The barrier: what this step reads has come, and nobody reads any more what
+    // the fetch overwrites.
+#pragma unroll 1
+    for (int step = -kAhead; step < steps; ++step) {
+      cp_async_wait<kAhead - 1>();
+      __syncthreads();
+      if (const int next = step + kAhead; next < steps) {
+        T* stage = shared + next % kStages * kStage;
+        A::copy(stage, a, row, static_cast<long long>(next) * kDepth);
+        B::copy(stage + A::kElements, b, static_cast<long long>(next) * kDepth, column);
       }
       cp_async_commit();
-    };
-    for (int step = 0; step < kStages - 1; ++step) fetch(step);
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      // What this step reads has come, and nobody reads any more what the next fetch overwrites.
-      cp_async_wait<kStages - 2>();
-      __syncthreads();
-      fetch(step + kStages - 1);
-      accumulate(shared + step % kStages * (A::kElements + B::kElements));
+      if (step >= 0) accumulate(shared + step % kStages * kStage);
     }
     cp_async_wait<0>();
   }

@@ -1,0 +1,45 @@
+// workspace: 131072 bytes
+// q0_matmul<<<16, 128>>>(input 0, input 1, workspace 0)
+// q0_matmul<<<16, 128>>>(input 0, input 2, workspace 65536)
+// q1_rows<<<32, 128>>>(workspace 0, workspace 65536, output 0)
+
+// matmul
+extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restrict__ p0, const f16* __restrict__ p1, float* __restrict__ p2) {
+  const unsigned block = blockIdx.x;
+  const unsigned column = block % 4 * 128;
+  const unsigned row = 0;
+  const unsigned z = block / 4;
+  using Tile = MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>;
+  __shared__ __align__(16) Tile::Shared shared[Tile::kSharedElements];
+  Tile tile;
+  tile.multiply(shared, StridedMatrix<f16>{p0 + (z * 256), 8, 256, 1024, 1}, StridedMatrix<f16>{p1 + (z * 131072), 256, 512, 512, 1}, row, column);
+#pragma unroll
+  for (int e = 0; e < Tile::kElements; e += 2) {
+    const unsigned m = row + tile.row(e), n = (column + tile.column(e)) / 2;
+    if (m >= 8) continue;
+    Vector<float, 2> y0;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      y0[v] = tile.at(e + v);
+    }
+    store_vector<float, 2>(p2 + z * 4096 + m * 512 + n * 2, y0);
+  }
+}
+
+// g, u, o
+extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restrict__ p0, const float* __restrict__ p1, f16* __restrict__ p2) {
+  const unsigned t = blockIdx.x * 128 + threadIdx.x;
+  if (t >= 4096) return;
+  float r0 = 0.000000000e+00f;
+  float r1 = 0.000000000e+00f;
+  for (unsigned j = 0; j < 4; ++j) {
+    const float x0 = p0[t + j * 4096];
+    r0 = r0 + x0;
+    const float x1 = p1[t + j * 4096];
+    r1 = r1 + x1;
+  }
+  const float x2 = (r0 / (1.000000000e+00f + expf((-r0))));
+  const float x3 = (x2 * r1);
+  p2[t] = from_float<f16>(x3);
+}
+
