@@ -1,0 +1,189 @@
+// Conversions between all pairs of layouts, executed element by element.
+#include "core/schedule/conversion.h"
+
+#include <map>
+
+#include "core/schedule/layout_constructors.h"
+#include "tests/schedule/layout_samples.h"
+#include "tests/schedule/simulate.h"
+#include "tests/support/test.h"
+
+using namespace quern;
+
+// Runs the exchange and compares its claims with what the simulated banks counted.
+static void run_exchange(const SharedExchange& exchange, const RegisterFile& from, int element_bytes,
+                         RegisterFile& to) {
+  std::vector<int64_t> memory(size_t{1} << exchange.memory.output_bits(), kNothing);
+  const Traffic store = run_store(exchange.store, from, element_bytes, memory);
+  const Traffic load = run_load(exchange.load, memory, element_bytes, to);
+  for (auto [traffic, access] : {std::pair(store, &exchange.store), {load, &exchange.load}}) {
+    assert_int_equal(traffic.instructions, access->instructions * traffic.warps);
+    assert_int_equal(traffic.wavefronts, access->wavefronts * traffic.warps);
+  }
+  assert_int_equal(load.warps, from.size());
+  if (exchange.store.vector_bits == exchange.load.vector_bits)
+    assert_true(exchange.store.conflicts == 1 && exchange.load.conflicts == 1);
+}
+
+static Conversion expect_converts(const Layout& source, const Layout& destination,
+                                  const ConversionOptions& options) {
+  const Result<Conversion> conversion = plan_conversion(source, destination, options);
+  assert_ok(conversion);
+  const Layout from = normalized(source, source.outputs()), to = normalized(destination, source.outputs());
+  const RegisterFile given = fill(from), wanted = fill(to);
+  RegisterFile result = empty_registers(to);
+  switch (conversion->kind) {
+    case ConversionKind::none:
+    case ConversionKind::registers:
+      for (size_t w = 0; w < result.size(); ++w)
+        for (size_t l = 0; l < result[w].size(); ++l)
+          for (size_t r = 0; r < result[w][l].size(); ++r)
+            result[w][l][r] = given[w][l].at(conversion->register_source.at(r));
+      break;
+    case ConversionKind::shuffle:
+      run_shuffle(*conversion->shuffle, conversion->filled, given, result);
+      run_copies(conversion->copy_of, result);
+      break;
+    case ConversionKind::shared:
+      run_exchange(*conversion->shared, given, options.element_bytes, result);
+      run_copies(conversion->copy_of, result);
+      break;
+  }
+  assert_true(result == wanted);
+  return *conversion;
+}
+
+static void all_pairs_of_constructors(void**) {
+  std::map<ConversionKind, int> seen;
+  for (int warps : {1, 2, 4})
+    for (auto [rows, columns] : {std::pair(16, 16), {64, 16}, {16, 64}}) {
+      const std::vector<LayoutSample> samples = register_samples(rows, columns, warps);
+      for (const LayoutSample& from : samples)
+        for (const LayoutSample& to : samples)
+          for (int element_bytes : {2, 4}) {
+            const Conversion conversion =
+                expect_converts(from.layout, to.layout, {.element_bytes = element_bytes});
+            if (&from == &to) assert_int_equal(conversion.kind, ConversionKind::none);
+            ++seen[conversion.kind];
+          }
+    }
+  for (auto [kind, count] : seen) print_message("%s: %d\n", conversion_kind_name(kind), count);
+  assert_int_equal(seen.size(), 4);
+}
+
+// The shared-memory path for every pair, also where something cheaper exists.
+static void all_pairs_through_shared_memory(void**) {
+  int pairs = 0, conflicting = 0;
+  for (int warps : {1, 4})
+    for (auto [rows, columns] : {std::pair(16, 16), {64, 32}}) {
+      const std::vector<LayoutSample> samples = register_samples(rows, columns, warps);
+      for (const LayoutSample& from : samples)
+        for (const LayoutSample& to : samples)
+          for (int element_bytes : {1, 2, 4}) {
+            const Layout source = normalized(from.layout, from.layout.outputs());
+            const Layout destination = normalized(to.layout, from.layout.outputs());
+            const SharedExchange exchange =
+                plan_exchange(source, destination, element_bytes, 16, element_bytes > 1);
+            RegisterFile result = empty_registers(destination);
+            run_exchange(exchange, fill(source), element_bytes, result);
+            F2Span registers(destination.columns(kRegister));
+            std::vector<int> copy_of;
+            for (uint64_t r = 0; r >> destination.input_bits(kRegister) == 0; ++r)
+              copy_of.push_back(static_cast<int>(*registers.express(destination.apply(r))));
+            run_copies(copy_of, result);
+            assert_true(result == fill(destination));
+            ++pairs;
+            conflicting += exchange.store.conflicts > 1 || exchange.load.conflicts > 1;
+          }
+    }
+  print_message("%d of %d exchanges have conflicts\n", conflicting, pairs);
+  assert_true(conflicting * 20 < pairs);
+}
+
+static void random_layouts(void**) {
+  std::mt19937_64 random(21);
+  std::map<ConversionKind, int> seen;
+  for (int i = 0; i < 600; ++i) {
+    const int registers = i % 4, warps = i % 3;
+    Layout source = random_bijection(random, registers, 5, warps, 4, registers + warps + 1);
+    Layout destination = random_bijection(random, registers, 5, warps, 4, registers + warps + 1);
+    // Some with copies: a coordinate that was reduced away.
+    if (i % 5 == 0) source = source.wrapped("m", 3), destination = destination.wrapped("m", 3);
+    if (i % 7 == 0) source = source.wrapped("n", 1), destination = destination.wrapped("n", 1);
+    for (int element_bytes : {1, 2, 4})
+      ++seen[expect_converts(source, destination, {.element_bytes = element_bytes}).kind];
+  }
+  for (auto [kind, count] : seen) print_message("%s: %d\n", conversion_kind_name(kind), count);
+  assert_true(seen[ConversionKind::shared] > 500 && seen[ConversionKind::shuffle] > 50);
+}
+
+static void a_transpose_through_shared_memory_has_no_conflicts(void**) {
+  const BlockedDim by_rows[] = {{"n", 1, 32, 1}, {"m", 1, 1, 4}},
+                   by_columns[] = {{"m", 1, 32, 1}, {"n", 1, 1, 4}};
+  const DimSize sizes[] = {{"m", 32}, {"n", 32}};
+  const Conversion conversion = expect_converts(cover(blocked(by_rows), sizes),
+                                                cover(blocked(by_columns), sizes), {.element_bytes = 4});
+  assert_int_equal(conversion.kind, ConversionKind::shared);
+  assert_true(conversion.shared->across_warps);
+  // 1024 bytes a warp out and in, by 128: the least.
+  assert_int_equal(conversion.shared->wavefronts(), 16);
+  assert_contains(print_conversion(conversion),
+                  "8 load of 1 elements (conflicts 1, wavefronts 8), block barrier");
+}
+
+// Rows of 16 bytes from global memory, fragments for mma: stored by 16 bytes, loaded by ldmatrix.x4.
+static void staging_for_mma_uses_ldmatrix(void**) {
+  const BlockedDim rows[] = {{"k", 8, 8, 1}, {"m", 1, 4, 4}};
+  const DimSize sizes[] = {{"k", 64}, {"m", 64}};
+  const Layout source = cover(blocked(rows), sizes);
+  const Layout a = cover(along_warps(mma_a(MmaKind::m16n8k16_16bit, "m", "k"), "m", 4), sizes);
+  const Conversion conversion = expect_converts(source, a, {.element_bytes = 2});
+  assert_int_equal(conversion.shared->load.kind, AccessKind::ldmatrix);
+  assert_int_equal(conversion.shared->load.matrices(), 4);
+  assert_int_equal(conversion.shared->store.vector_bits, 3);
+  assert_int_equal(conversion.shared->wavefronts(), 32);  // 4 warps: 64 x 64 x 2 bytes in, and out, by 128
+  // The operand's other orientation in memory: ldmatrix.trans.
+  const BlockedDim columns[] = {{"m", 8, 8, 1}, {"k", 1, 4, 4}};
+  const Conversion transposed = expect_converts(cover(blocked(columns), sizes), a, {.element_bytes = 2});
+  assert_int_equal(transposed.shared->load.kind, AccessKind::ldmatrix_trans);
+  assert_int_equal(transposed.shared->wavefronts(), 32);
+  assert_int_equal(
+      expect_converts(source, a, {.element_bytes = 2, .permit_ldmatrix = false}).shared->load.kind,
+      AccessKind::load);
+}
+
+static void a_split_of_warp_copies_needs_no_barrier(void**) {
+  // Both warps hold all of m; each keeps its half.
+  const Layout source =
+      Layout::identity(kLane, "m", 5) * Layout::identity(kRegister, "m", 1) * Layout::zeros(kWarp, 1);
+  const Layout destination = Layout::identity(kLane, "m", 5) * Layout::identity(kWarp, "m", 1);
+  const Conversion conversion = expect_converts(source, destination, {.element_bytes = 4});
+  assert_int_equal(conversion.kind, ConversionKind::shuffle);
+  assert_int_equal(conversion.cost.shuffles, 0);
+  assert_int_equal(conversion.cost.selects, 1);
+}
+
+static void what_cannot_be_converted_is_refused(void**) {
+  const Layout source = Layout::identity(kLane, "m", 5), other = Layout::identity(kLane, "n", 5);
+  assert_error(plan_conversion(source, other, {}), ErrorCode::INVALID_ARGUMENT, "dimension m differs");
+  assert_error(plan_conversion(source, source * Layout::zeros(kWarp, 1), {}), ErrorCode::INVALID_ARGUMENT,
+               "number of warps");
+  assert_error(plan_conversion(source, source * Layout::identity(kRegister, "m", 1), {}),
+               ErrorCode::INVALID_ARGUMENT, "dimension m differs");
+  const Layout half({{"lane", 1}}, {{"m", 1}}, {1, {0}});
+  assert_error(plan_conversion(half, Layout::identity(kLane, "m", 1), {}), ErrorCode::INVALID_ARGUMENT,
+               "does not hold all elements");
+  const Layout blocks = source * Layout::identity(kBlock, "m", 1);
+  assert_error(plan_conversion(blocks, blocks, {}), ErrorCode::UNSUPPORTED, "block");
+}
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(all_pairs_of_constructors),
+                              cmocka_unit_test(all_pairs_through_shared_memory),
+                              cmocka_unit_test(random_layouts),
+                              cmocka_unit_test(a_transpose_through_shared_memory_has_no_conflicts),
+                              cmocka_unit_test(staging_for_mma_uses_ldmatrix),
+                              cmocka_unit_test(a_split_of_warp_copies_needs_no_barrier),
+                              cmocka_unit_test(what_cannot_be_converted_is_refused)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
