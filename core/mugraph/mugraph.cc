@@ -1,6 +1,7 @@
 #include "core/mugraph/mugraph.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace quern {
 
@@ -66,10 +67,8 @@ class Validator {
   }
 
   Status block_graph(MuKernel& kernel, size_t index) {
-    for (int64_t extent : kernel.grid)
-      if (extent < 1) return invalid("kernel " + std::to_string(index) + ": a grid extent is below 1");
-    if (kernel.turns < 1)
-      return invalid("kernel " + std::to_string(index) + ": the loop has fewer turns than 1");
+    if (Status status = check_launch(kernel); !status.ok())
+      return status.with_context("kernel " + std::to_string(index));
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       Status status = check_operands(kernel, i);
       if (status.ok()) status = infer(kernel, kernel.ops[i]);
@@ -79,6 +78,20 @@ class Validator {
     for (size_t i = 0; i < kernel.ops.size(); ++i)
       if (Status status = check_stage(kernel, i, stages); !status.ok())
         return status.with_context(place(index, i));
+    return {};
+  }
+
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+  static Status check_launch(const MuKernel& kernel) {
+    for (int64_t extent : kernel.grid)
+      if (extent < 1 || extent > INT32_MAX)
+        return invalid("a grid extent is below 1 or above 2^31 - 1");
+    if (kernel.grid[0] * kernel.grid[3] > INT32_MAX || kernel.grid[1] > 65535 || kernel.grid[2] > 65535)
+      return invalid("the grid is larger than 2^31 - 1 by 65535 by 65535 blocks");
+    if (kernel.grid[3] > kMaxClusterBlocks)
+      return invalid("a cluster of more than " + std::to_string(kMaxClusterBlocks) + " blocks");
+    if (kernel.turns < 1) return invalid("the loop has fewer turns than 1");
+    if (kernel.threads < 1 || kernel.threads > 1024) return invalid("a block has 1 to 1024 threads");
     return {};
   }
 
@@ -128,6 +141,7 @@ class Validator {
           if (op.dim < 0 || op.dim >= op.type.rank())
             return invalid("concat along a dimension that does not exist");
           op.type.shape[op.dim] *= kernel.turns;
+          if (Status status = check_shape(op.type.shape); !status.ok()) return status;
         }
         if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
           return invalid("a rescaled sum needs a max accumulator");

@@ -19,6 +19,7 @@ namespace quern {
 // memory), the loop.
 enum class Axis : uint8_t { x, y, z, cluster };
 inline constexpr int kGridAxes = 4;
+inline constexpr int64_t kMaxClusterBlocks = 16;  // 8 are portable; more must be asked for
 // For each axis, the dimension of the tensor that it cuts, or -1: every block sees all of it. A dimension cut
 // by several axes is cut by the first one first.
 using AxisMap = std::array<int, kGridAxes>;

@@ -1,0 +1,378 @@
+// parse_mugraph of text.h: recursive descent over the grammar given there.
+#include <optional>
+#include <unordered_map>
+
+#include "core/graph/builder.h"
+#include "core/graph/literals.h"
+#include "core/mugraph/text.h"
+
+namespace quern {
+
+namespace {
+
+struct CombineWord {
+  std::string_view word;
+  BlockOp::Kind kind;
+  Combine combine;
+};
+constexpr CombineWord kCombineWords[] = {
+    {"accumulate_sum", BlockOp::Kind::accumulate, Combine::sum},
+    {"accumulate_max", BlockOp::Kind::accumulate, Combine::max},
+    {"accumulate_rescaled", BlockOp::Kind::accumulate, Combine::rescaled_sum},
+    {"accumulate_concat", BlockOp::Kind::accumulate, Combine::concat},
+    {"cluster_sum", BlockOp::Kind::reduce_cluster, Combine::sum},
+    {"cluster_max", BlockOp::Kind::reduce_cluster, Combine::max},
+    {"cluster_rescaled", BlockOp::Kind::reduce_cluster, Combine::rescaled_sum},
+};
+constexpr std::string_view kAxisWords[] = {"x", "y", "z", "cluster"};
+
+using Names = std::unordered_map<std::string_view, int32_t>;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text) {}
+
+  Result<MuGraph> run() {
+    skip_blank_lines();
+    if (!lexer_.accept_name("mugraph")) return lexer_.expected("\"mugraph NAME\" as the first statement");
+    if (lexer_.peek().kind != Token::Kind::name) return lexer_.expected("the name of the muGraph");
+    mugraph_.name = lexer_.take().text;
+    if (Status status = end_statement(); !status.ok()) return status;
+    for (skip_blank_lines(); lexer_.peek().kind != Token::Kind::end; skip_blank_lines()) {
+      Status status = statement();
+      if (status.ok()) status = end_statement();
+      if (!status.ok()) return status;
+    }
+    if (mugraph_.outputs.empty()) return lexer_.error("the muGraph has no output; expected \"out NAME\"");
+    if (Status status = validate(mugraph_); !status.ok()) return status;
+    return std::move(mugraph_);
+  }
+
+ private:
+  void skip_blank_lines() {
+    while (lexer_.peek().kind == Token::Kind::end_of_line) lexer_.take();
+  }
+
+  Status end_statement() {
+    const Token::Kind kind = lexer_.peek().kind;
+    if (kind != Token::Kind::end_of_line && kind != Token::Kind::end)
+      return lexer_.expected("the end of the line");
+    return {};
+  }
+
+  Status punctuation(char c) {
+    return lexer_.accept(c) ? Status() : lexer_.expected(std::string("\"") + c + "\"");
+  }
+
+  // ---- tensors and kernels ----
+
+  Status statement() {
+    const Token first = lexer_.peek();
+    if (first.kind != Token::Kind::name) return lexer_.expected("a statement");
+    lexer_.take();
+    if (lexer_.accept('=')) return library_operator(first);
+    if (first.text == "in" || first.text == "tensor") return declaration(first.text == "in");
+    if (first.text == "kernel") return block_graph();
+    if (first.text == "out") return outputs();
+    return Lexer::error_at(first, "expected \"in\", \"tensor\", \"kernel\", \"out\", or a name and \"=\"");
+  }
+
+  // NAME ":" DTYPE SHAPE
+  Status declaration(bool input) {
+    auto name = new_name(tensors_);
+    if (!name) return name.status();
+    if (Status status = punctuation(':'); !status.ok()) return status;
+    auto dtype = read_dtype(lexer_);
+    if (!dtype) return dtype.status();
+    auto shape = read_ints(lexer_);
+    if (!shape) return shape.status();
+    if (Status status = check_shape(*shape); !status.ok()) return locate(*name, status);
+    const int32_t id = static_cast<int32_t>(mugraph_.tensors.size());
+    mugraph_.tensors.push_back({std::string(name->text), {*dtype, std::move(*shape)}});
+    tensors_.emplace(name->text, id);
+    if (input) mugraph_.inputs.push_back(id);
+    return {};
+  }
+
+  Result<Token> new_name(const Names& taken) {
+    const Token name = lexer_.peek();
+    if (name.kind != Token::Kind::name || !is_valid_name(name.text)) return lexer_.expected("a new name");
+    if (taken.count(name.text)) return lexer_.error("\"" + std::string(name.text) + "\" is defined already");
+    lexer_.take();
+    return name;
+  }
+
+  Result<int32_t> known(const Names& names, const char* what) {
+    const Token name = lexer_.peek();
+    if (name.kind != Token::Kind::name) return lexer_.expected(std::string("the name of ") + what);
+    const auto at = names.find(name.text);
+    if (at == names.end())
+      return lexer_.error("\"" + std::string(name.text) + "\" is not the name of " + what +
+                          " defined above this line");
+    lexer_.take();
+    return at->second;
+  }
+  Result<int32_t> known_tensor() { return known(tensors_, "a tensor"); }
+  Result<int32_t> known_value() { return known(values_, "a value"); }
+
+  Status outputs() {
+    do {
+      auto tensor = known_tensor();
+      if (!tensor) return tensor.status();
+      mugraph_.outputs.push_back(*tensor);
+    } while (lexer_.accept(','));
+    return {};
+  }
+
+  // After "NAME =".
+  Status library_operator(const Token& result) {
+    const auto at = tensors_.find(result.text);
+    if (at == tensors_.end())
+      return Lexer::error_at(result, "\"" + std::string(result.text) +
+                                         "\" is no tensor; declare it first: tensor NAME: DTYPE SHAPE");
+    MuKernel kernel;
+    kernel.result = at->second;
+    auto op = read_operator(lexer_);
+    if (!op) return op.status();
+    Status status = arguments(kernel.attrs, [&](const Token& token) -> Status {
+      if (is_number(token)) return lexer_.expected("the name of a tensor: numbers are for block graphs");
+      auto tensor = known_tensor();
+      if (tensor) kernel.operands.push_back(*tensor);
+      return tensor.status();
+    });
+    if (!status.ok()) return status;
+    auto info = operator_taking(*op, kernel.operands.size());
+    if (!info) return info.status();
+    kernel.code = (*info)->code;
+    mugraph_.kernels.push_back(std::move(kernel));
+    return {};
+  }
+
+  // "(" { argument } ")", operands before attributes. `operand` reads one at the token it gets.
+  template <class F>
+  Status arguments(Attrs& attrs, F operand) {
+    if (Status status = punctuation('('); !status.ok()) return status;
+    if (lexer_.accept(')')) return {};
+    do {
+      const Token token = lexer_.peek();
+      Lexer ahead = lexer_;
+      ahead.take();
+      Status status;
+      if (token.kind == Token::Kind::name && ahead.accept('=')) {
+        lexer_ = ahead;
+        status = read_attribute(lexer_, token, attrs);
+      } else if (attrs.present()) {
+        status = Lexer::error_at(token, "operands come before attributes");
+      } else {
+        status = operand(token);
+      }
+      if (!status.ok()) return status;
+    } while (lexer_.accept(','));
+    return punctuation(')');
+  }
+
+  // ---- block graphs ----
+
+  // After "kernel".
+  Status block_graph() {
+    MuKernel kernel;
+    kernel.custom = true;
+    values_.clear();
+    while (!lexer_.at('{'))
+      if (Status status = option(kernel); !status.ok()) return status;
+    lexer_.take();
+    for (skip_blank_lines(); !lexer_.accept('}'); skip_blank_lines()) {
+      Status status = block_statement(kernel);
+      if (status.ok()) status = end_statement();
+      if (!status.ok()) return status;
+    }
+    mugraph_.kernels.push_back(std::move(kernel));
+    return {};
+  }
+
+  Status option(MuKernel& kernel) {
+    const Token word = lexer_.peek();
+    auto number = [&](auto& member) -> Status {
+      auto value = read_integer(lexer_);
+      if (!value) return value.status();
+      if (*value < 1 || *value > INT32_MAX)
+        return Lexer::error_at(word, std::string(word.text) + " must be at least 1");
+      member = static_cast<std::decay_t<decltype(member)>>(*value);
+      return {};
+    };
+    if (word.kind != Token::Kind::name) return lexer_.expected("an option of the kernel, or \"{\"");
+    lexer_.take();
+    if (Status status = punctuation('='); !status.ok()) return status;
+    if (word.text == "cluster") return number(kernel.grid[3]);
+    if (word.text == "loop") return number(kernel.turns);
+    if (word.text == "threads") return number(kernel.threads);
+    if (word.text != "grid")
+      return Lexer::error_at(word, "expected \"grid\", \"cluster\", \"loop\" or \"threads\"");
+    auto grid = read_ints(lexer_);
+    if (!grid) return grid.status();
+    if (grid->size() > 3) return Lexer::error_at(word, "a grid has at most 3 extents");
+    for (size_t i = 0; i < grid->size(); ++i) kernel.grid[i] = (*grid)[i];
+    return {};
+  }
+
+  Status block_statement(MuKernel& kernel) {
+    if (lexer_.at_name("store")) {
+      Lexer ahead = lexer_;
+      ahead.take();
+      if (ahead.at('(')) return store(kernel);
+    }
+    auto name = new_name(values_);
+    if (!name) return name.status();
+    if (Status status = punctuation('='); !status.ok()) return status;
+    BlockOp op;
+    op.name = name->text;
+    if (Status status = definition(kernel, op); !status.ok()) return status;
+    values_.emplace(name->text, static_cast<BlockValue>(kernel.ops.size()));
+    kernel.ops.push_back(std::move(op));
+    return {};
+  }
+
+  Status definition(MuKernel& kernel, BlockOp& op) {
+    const Token word = lexer_.peek();
+    for (const CombineWord& row : kCombineWords)
+      if (lexer_.accept_name(row.word)) {
+        op.kind = row.kind;
+        op.combine = row.combine;
+        return combination(op);
+      }
+    if (lexer_.accept_name("load")) return load(op);
+    op.kind = BlockOp::Kind::compute;
+    if (lexer_.accept_name("extent")) return extents(op);
+    if (lexer_.accept_name("number")) return number(op);
+    if (auto info = read_operator(lexer_); !info) return info.status();
+    return compute(kernel, op, word);
+  }
+
+  Status load(BlockOp& op) {
+    if (Status status = punctuation('('); !status.ok()) return status;
+    auto tensor = known_tensor();
+    if (!tensor) return tensor.status();
+    op.tensor = *tensor;
+    return cuts(op);
+  }
+
+  Status store(MuKernel& kernel) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::store;
+    lexer_.take();
+    if (Status status = punctuation('('); !status.ok()) return status;
+    auto value = known_value();
+    if (!value) return value.status();
+    op.operands = {*value};
+    if (Status status = punctuation(','); !status.ok()) return status;
+    auto tensor = known_tensor();
+    if (!tensor) return tensor.status();
+    op.tensor = *tensor;
+    if (Status status = cuts(op); !status.ok()) return status;
+    if (op.loop_dim >= 0) return lexer_.error("a store is outside the loop: \"loop\" is for loads");
+    kernel.ops.push_back(std::move(op));
+    return {};
+  }
+
+  // { "," AXIS "=" DIM } ")"
+  Status cuts(BlockOp& op) {
+    while (lexer_.accept(',')) {
+      const Token word = lexer_.peek();
+      int* place = word.text == "loop" ? &op.loop_dim : nullptr;
+      for (size_t axis = 0; axis < kGridAxes; ++axis)
+        if (word.text == kAxisWords[axis]) place = &op.map[axis];
+      if (!place) return lexer_.expected("x, y, z, cluster or loop");
+      if (*place >= 0) return lexer_.error("this axis is given twice");
+      lexer_.take();
+      if (Status status = punctuation('='); !status.ok()) return status;
+      auto dim = read_integer(lexer_);
+      if (!dim) return dim.status();
+      if (*dim < 0 || *dim >= static_cast<int64_t>(kMaxRank))
+        return Lexer::error_at(word, "there is no dimension " + std::to_string(*dim));
+      *place = static_cast<int>(*dim);
+    }
+    return punctuation(')');
+  }
+
+  Status combination(BlockOp& op) {
+    Attrs attrs;
+    const Token at = lexer_.peek();
+    Status status = arguments(attrs, [&](const Token&) -> Status {
+      auto value = known_value();
+      if (value) op.operands.push_back(*value);
+      return value.status();
+    });
+    if (!status.ok()) return status;
+    const bool concat = op.combine == Combine::concat;
+    if (attrs.present() != (concat ? attr_bit(AttrId::axis) : 0) || (concat && attrs.axis->size() != 1))
+      return Lexer::error_at(at, concat ? "accumulate_concat needs one axis" : "no attribute belongs here");
+    if (concat) op.dim = static_cast<int>(attrs.axis->front());
+    return {};
+  }
+
+  // "(" TENSOR "[" DIM "]" { "," ... } ")"
+  Status extents(BlockOp& op) {
+    if (Status status = punctuation('('); !status.ok()) return status;
+    do {
+      auto tensor = known_tensor();
+      if (!tensor) return tensor.status();
+      const Token at = lexer_.peek();
+      auto dim = read_ints(lexer_);
+      if (!dim) return dim.status();
+      if (dim->size() != 1 || dim->front() < 0 || dim->front() >= static_cast<int64_t>(kMaxRank))
+        return Lexer::error_at(at, "expected one dimension");
+      op.extents.push_back({*tensor, static_cast<int>(dim->front())});
+    } while (lexer_.accept(','));
+    return punctuation(')');
+  }
+
+  Status number(BlockOp& op) {
+    if (Status status = punctuation('('); !status.ok()) return status;
+    const Token token = lexer_.peek();
+    const auto value = is_number(token) ? parse_number(token.text) : std::nullopt;
+    if (!value) return lexer_.expected("a number that f64 can hold");
+    lexer_.take();
+    op.number = value->value;
+    return punctuation(')');
+  }
+
+  // An operator of ops.def; a number among its operands becomes a constant before it.
+  Status compute(MuKernel& kernel, BlockOp& op, const Token& word) {
+    Status status = arguments(op.attrs, [&](const Token& token) -> Status {
+      if (is_number(token)) {
+        const auto number = parse_number(token.text);
+        if (!number) return lexer_.expected("a number that f64 can hold");
+        lexer_.take();
+        BlockOp constant;
+        constant.kind = BlockOp::Kind::compute;
+        constant.number = number->value;
+        op.operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
+        kernel.ops.push_back(std::move(constant));
+        return {};
+      }
+      auto value = known_value();
+      if (value) op.operands.push_back(*value);
+      return value.status();
+    });
+    if (!status.ok()) return status;
+    auto info = operator_taking(word, op.operands.size());
+    if (!info) return info.status();
+    op.code = (*info)->code;
+    return {};
+  }
+
+  Lexer lexer_;
+  MuGraph mugraph_;
+  Names tensors_, values_;
+};
+
+}  // namespace
+
+Result<MuGraph> parse_mugraph(std::string_view text) {
+  if (text.size() > kMaxGraphText)
+    return Status(ErrorCode::LIMIT, "the muGraph text has " + std::to_string(text.size()) +
+                                        " bytes; the limit is " + std::to_string(kMaxGraphText));
+  return Parser(text).run();
+}
+
+}  // namespace quern
