@@ -4,7 +4,8 @@
 usage: run_graphs.py [--bundle DIR] [--random N] [--out FILE]
 
 Needs a bundle (tools/dev bundle), a GPU and PyTorch. A graph of examples/ passes when its error is at most twice that of eager
-PyTorch in the graph's dtypes; a random graph when it is at most twice that of the unfused program. Prints a table in Markdown, and exits
+PyTorch in the graph's dtypes; a random graph when it is at most twice that of the unfused program, whose intermediates are moved by
+their rounding errors. Prints a table in Markdown, and exits
 with 1 when a graph fails."""
 
 import argparse
@@ -19,10 +20,9 @@ import time
 import torch
 
 from libquern import Client
-from torch_graph import DTYPES, Evaluator, Graph, random_inputs
+from torch_graph import DTYPES, UNIT, Evaluator, Graph, random_inputs
 
 NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
-UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
 
 
 class Buffers:
@@ -112,13 +112,16 @@ def check(client, text, is_random, seed):
 
     tensors = [view for _, view in inputs]
     reference, eager = Evaluator(graph, True).run(tensors), Evaluator(graph, False)
-    unfused = eager.run(tensors)
+    if is_random:  # few elements, which rounding to nearest may treat kindly: the unluckiest of several unfused programs
+        others = [Evaluator(graph, True, generator).run(tensors) for _ in range(4)]
+    else:
+        others = [eager.run(tensors)]
     passed, worst, bound = repeated, 0.0, 0.0
-    for actual, expected, other in zip(results, reference, unfused):
+    for i, (actual, expected) in enumerate(zip(results, reference)):
         error = error_of(actual, expected)
-        limit = 2 * error_of(other.to(actual.dtype), expected)
-        if is_random:  # few elements: rounding of the unfused program may be lucky
-            limit = max(limit, 4 * UNIT.get(actual.dtype, 0), 4 * max(UNIT.get(DTYPES[d], 0) for _, d, _, _ in graph.inputs + [("", "f32", [], [])]))
+        limit = 2 * max(error_of(other[i].to(actual.dtype), expected) for other in others)
+        if is_random:
+            limit += 2 * UNIT.get({v: k for k, v in DTYPES.items()}[actual.dtype], 0)
         passed &= error <= limit
         if error >= worst:
             worst, bound = error, limit

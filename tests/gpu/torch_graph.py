@@ -83,12 +83,16 @@ def random_inputs(graph, generator, device="cuda"):
     return tensors
 
 
+UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
+
+
 class Evaluator:
     """real=True: everything in f64, as the language defines it. real=False: every operator in the dtype it has, as eager
-    PyTorch computes it (f32 accumulation inside a matmul, results rounded)."""
+    PyTorch computes it (f32 accumulation inside a matmul, results rounded). With a generator as `noise` every result is moved, up
+    or down, by a rounding error of its dtype and one of f32 functions: what an unlucky unfused program computes."""
 
-    def __init__(self, graph, real):
-        self.graph, self.real = graph, real
+    def __init__(self, graph, real, noise=None):
+        self.graph, self.real, self.noise = graph, real, noise
 
     def run(self, tensors):
         self.values, self.dtypes = {}, {}
@@ -99,7 +103,7 @@ class Evaluator:
             dtype = self.result_dtype(op, operands, attributes)
             value = getattr(self, "op_" + op, None)
             value = value(operands, attributes, dtype) if value else self.elementwise(op, operands, dtype)
-            self.values[result] = self.hold(value, dtype)
+            self.values[result] = self.moved(self.hold(value, dtype), dtype)
             self.dtypes[result] = dtype
         return [self.values[name] for name in self.graph.outputs]
 
@@ -107,6 +111,12 @@ class Evaluator:
         if dtype in ("i32", "bool"):
             return tensor.to(DTYPES[dtype])
         return tensor.to(torch.float64 if self.real else DTYPES[dtype])
+
+    def moved(self, tensor, dtype):
+        if self.noise is None or dtype not in UNIT:
+            return tensor
+        sign = torch.randint(0, 2, tensor.shape, generator=self.noise, device=tensor.device) * 2 - 1
+        return tensor * (1 + sign * (UNIT[dtype] + 2.0**-22))
 
     # dtypes, by the rules of the language
 
