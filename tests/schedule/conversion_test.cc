@@ -1,9 +1,11 @@
 // Conversions between all pairs of layouts, executed element by element.
 #include "core/schedule/conversion.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/schedule/layout_constructors.h"
+#include "core/schedule/layout_text.h"
 #include "tests/schedule/layout_samples.h"
 #include "tests/schedule/simulate.h"
 #include "tests/support/test.h"
@@ -100,6 +102,33 @@ static void all_pairs_through_shared_memory(void**) {
   assert_true(conflicting * 20 < pairs);
 }
 
+// Memory layouts that people write by hand: the tensor's bits in any order, with an XOR swizzle. None is
+// faster for any pair of samples than the one computed for it.
+static void no_handwritten_swizzle_is_faster(void**) {
+  std::mt19937_64 random(22);
+  const std::vector<LayoutSample> samples = register_samples(64, 16, 2);
+  for (int element_bytes : {2, 4})
+    for (const LayoutSample& from : samples)
+      for (const LayoutSample& to : samples) {
+        const Layout source = normalized(from.layout, from.layout.outputs());
+        const Layout destination = normalized(to.layout, from.layout.outputs());
+        const SharedExchange exchange = plan_exchange(source, destination, element_bytes, 16, true);
+        for (int i = 0; i < 12; ++i) {
+          F2Matrix order = f2_identity(source.output_bits());
+          std::shuffle(order.columns.begin() + i % 4, order.columns.end(), random);
+          const Layout memory = Layout(source.outputs(), {{std::string(kOffset), order.rows}}, order)
+                                    .then(xor_swizzle(order.rows, i % 4, random() % 4, 3 + random() % 2));
+          const SharedAccess store = best_store(source, memory, element_bytes);
+          const SharedAccess load = best_load(destination, memory, element_bytes, true);
+          const int cost = store.wavefronts + store.instructions + load.wavefronts + load.instructions;
+          if (exchange.wavefronts() + exchange.instructions() > cost)
+            fail_test(from.name + " to " + to.name + " is faster by hand: " + std::to_string(cost) +
+                      " instead of " + std::to_string(exchange.wavefronts() + exchange.instructions()) +
+                      " with " + print_layout(memory));
+        }
+      }
+}
+
 static void random_layouts(void**) {
   std::mt19937_64 random(21);
   std::map<ConversionKind, int> seen;
@@ -110,8 +139,17 @@ static void random_layouts(void**) {
     // Some with copies: a coordinate that was reduced away.
     if (i % 5 == 0) source = source.wrapped("m", 3), destination = destination.wrapped("m", 3);
     if (i % 7 == 0) source = source.wrapped("n", 1), destination = destination.wrapped("n", 1);
-    for (int element_bytes : {1, 2, 4})
+    for (int element_bytes : {1, 2, 4}) {
       ++seen[expect_converts(source, destination, {.element_bytes = element_bytes}).kind];
+      for (int bytes = element_bytes; bytes <= 8; bytes *= 2) {
+        const Conversion narrow = expect_converts(
+            source, destination,
+            {.element_bytes = element_bytes, .max_vector_bytes = bytes, .permit_shuffles = false});
+        if (narrow.shared && narrow.shared->load.kind == AccessKind::load)
+          assert_true(element_bytes << narrow.shared->load.vector_bits <= bytes);
+        if (narrow.shared) assert_true(element_bytes << narrow.shared->store.vector_bits <= bytes);
+      }
+    }
   }
   for (auto [kind, count] : seen) print_message("%s: %d\n", conversion_kind_name(kind), count);
   assert_true(seen[ConversionKind::shared] > 500 && seen[ConversionKind::shuffle] > 50);
@@ -180,6 +218,7 @@ static void what_cannot_be_converted_is_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(all_pairs_of_constructors),
                               cmocka_unit_test(all_pairs_through_shared_memory),
+                              cmocka_unit_test(no_handwritten_swizzle_is_faster),
                               cmocka_unit_test(random_layouts),
                               cmocka_unit_test(a_transpose_through_shared_memory_has_no_conflicts),
                               cmocka_unit_test(staging_for_mma_uses_ldmatrix),
