@@ -170,11 +170,12 @@ SharedExchange plan_exchange(const Layout& source, const Layout& destination, in
 }
 
 bool crosses_warps(const Layout& source, const Layout& destination) {
-  // A warp that holds copies only does not store them.
+  // Of copies only one is stored, perhaps by another warp than the one that wants it.
+  const UsedBits stored = used_bits(source, AccessKind::store);
   const Vectors from = source.columns(kWarp), to = destination.columns(kWarp);
-  if (used_bits(source, AccessKind::store).warps.size() != from.size()) return true;
-  F2Span own(source.columns(kRegister));
-  own.add_all(source.columns(kLane));
+  if (stored.warps.size() != from.size()) return true;
+  F2Span own(pick(source.columns(kRegister), stored.registers));
+  own.add_all(pick(source.columns(kLane), stored.lanes));
   for (std::string_view input : {kRegister, kLane})
     for (uint64_t v : destination.columns(input))
       if (!own.contains(v)) return true;

@@ -22,7 +22,7 @@ struct SharedExchange {
 // faster in all.
 SharedExchange plan_exchange(const Layout& source, const Layout& destination, int element_bytes,
                              int max_vector_bytes, bool permit_ldmatrix);
-// Whether some warp needs what only other warps store.
+// Whether some warp needs what another warp stores.
 bool crosses_warps(const Layout& source, const Layout& destination);
 
 }  // namespace quern

@@ -15,9 +15,24 @@ using namespace quern;
 // Runs the exchange and compares its claims with what the simulated banks counted.
 static void run_exchange(const SharedExchange& exchange, const RegisterFile& from, int element_bytes,
                          RegisterFile& to) {
+  // Each value carries the number of the warp that holds it, to see whose stores a warp depends on.
+  constexpr int kWarpShift = 32;
+  RegisterFile tagged = from;
+  for (size_t warp = 0; warp < tagged.size(); ++warp)
+    for (auto& lane : tagged[warp])
+      for (int64_t& value : lane) value |= static_cast<int64_t>(warp) << kWarpShift;
   std::vector<int64_t> memory(size_t{1} << exchange.memory.output_bits(), kNothing);
-  const Traffic store = run_store(exchange.store, from, element_bytes, memory);
+  const Traffic store = run_store(exchange.store, tagged, element_bytes, memory);
   const Traffic load = run_load(exchange.load, memory, element_bytes, to);
+  bool crosses = false;
+  for (size_t warp = 0; warp < to.size(); ++warp)
+    for (auto& lane : to[warp])
+      for (int64_t& value : lane) {
+        if (value == kNothing) continue;  // a copy, filled in later
+        crosses = crosses || value >> kWarpShift != static_cast<int64_t>(warp);
+        value &= (int64_t{1} << kWarpShift) - 1;
+      }
+  assert_int_equal(exchange.across_warps, crosses);
   for (auto [traffic, access] : {std::pair(store, &exchange.store), {load, &exchange.load}}) {
     assert_int_equal(traffic.instructions, access->instructions * traffic.warps);
     assert_int_equal(traffic.wavefronts, access->wavefronts * traffic.warps);
