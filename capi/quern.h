@@ -147,7 +147,7 @@ typedef struct quern_tensor {
 
 /* ---- graphs ----------------------------------------------------------------------------------------- */
 
-/* A tensor program: inputs, operators, outputs. docs/language.md lists the operators and their attributes. */
+/* A tensor program: inputs, operators, outputs. core/lang/ops.def in Quern's sources lists the operators. */
 typedef struct quern_graph quern_graph;
 
 /* A tensor or a number in a graph; counts up from 0 in the order of building. */

@@ -132,8 +132,13 @@ Status Server::start_loop() {
 std::vector<std::string> Server::worker_command() const {
   std::string path = options_.worker;
   if (path.empty()) {
-    path = own_directory() + "/quern-worker";
-    if (access(path.c_str(), X_OK) != 0) path = QUERN_LIBEXECDIR "/quern-worker";
+    // In a build folder, in an installation that was moved as a whole, where it was installed.
+    for (const std::string& place :
+         {own_directory() + "/quern-worker", own_directory() + "/../libexec/quern/quern-worker",
+          std::string(QUERN_LIBEXECDIR "/quern-worker")}) {
+      path = place;
+      if (access(path.c_str(), X_OK) == 0) break;
+    }
   }
   std::vector<std::string> command = {path, "--cpu-seconds=" + std::to_string(options_.job_cpu_seconds),
                                       "--memory-mb=" + std::to_string(options_.job_memory_bytes >> 20)};

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The Python package against the daemon that $QUERN_DAEMON names, with the fake libcuda as driver. No GPU is needed."""
+import ctypes
+import os
+import re
+import select
+import sys
+import unittest
+
+ROOT = sys.argv.pop(1)
+sys.path.insert(0, os.path.join(ROOT, "bindings/python"))
+
+import quern  # noqa: E402
+from quern import _library as lib  # noqa: E402
+
+TEXT = "graph small\nin x: f16[4, 8]\nin w: f16[8, 16] const\ny = rms_norm(x, axis=-1, eps=1e-5)\nz = matmul(y, w)\nout z\n"
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.client = quern.Client()
+
+    def assert_fails(self, status, text, call, *arguments, **named):
+        with self.assertRaises(quern.QuernError) as raised:
+            call(*arguments, **named)
+        self.assertEqual(raised.exception.status, status)
+        self.assertIn(text, str(raised.exception))
+
+    def test_builds_a_graph(self):
+        graph = quern.Graph("built")
+        x = graph.input("x", "f16", [4, 8])
+        w = graph.input("w", "f16", [8, 16], strides=[1, 8], const=True)
+        n = graph.op("rms_norm", x, axis=-1, eps=1e-5)
+        z = graph.op("mul", graph.op("matmul", n, w), graph.constant(2), name="z")
+        s = graph.op("sum", z, axis=[0, 1], keepdims=True)
+        graph.output(z)
+        graph.output(graph.op("cast", s, dtype="f32"))
+        self.assertEqual(graph.describe(z)[:4], ("z", "f16", (4, 16), (16, 1)))
+        self.assertEqual(graph.describe(w).strides, (1, 8))
+        self.assertIn("keepdims=true", graph.text)
+        self.assertEqual(quern.Graph.parse(graph.text).text, graph.text)
+
+    def test_says_what_is_wrong(self):
+        self.assert_fails("INVALID_GRAPH", "2:", quern.Graph.parse, "graph g\nin x: f17[4]\nout x\n")
+        graph = quern.Graph()
+        x = graph.input("x", "f32", [3])
+        self.assert_fails("INVALID_GRAPH", "no operator", graph.op, "nonsense", x)
+        self.assert_fails("INVALID_GRAPH", "axis takes", graph.op, "softmax", x, axis=True)
+        self.assert_fails("INVALID_ARGUMENT", "no dtype", graph.input, "y", "f17", [3])
+        self.assert_fails("UNSUPPORTED", "sm_none", self.client.get, quern.Graph.parse(TEXT), "sm_none")
+
+    def test_gets_a_plan(self):
+        plan = self.client.get(quern.Graph.parse(TEXT), "sm_90a")
+        self.assertRegex(plan.info.key, "^[0-9a-f]{32}$")
+        self.assertEqual((plan.info.target, plan.info.tier, plan.info.generation), ("sm_90a", "baseline", 1))
+        self.assertEqual([tensor.shape for tensor in plan.inputs], [(4, 8), (8, 16)])
+        self.assertEqual(plan.outputs[0].bytes, 128)
+        self.assertGreater(len(plan.cubin), 4)
+        self.assertTrue(plan.launches[0].kernel and plan.launches[0].args)
+        again = self.client.get(quern.Graph.parse(TEXT), "sm_90a")
+        self.assertEqual(again._handle.value, plan._handle.value)
+        self.assertFalse(self.client.outdated(plan))
+
+    def test_need_not_wait(self):
+        graph = quern.Graph.parse("graph n\nin x: f32[5]\ny = tanh(x)\nout y\n")
+        self.assert_fails("NOT_FOUND", "", self.client.get, graph, "sm_90a", compile=False)
+        self.assertIsNone(self.client.get(graph, "sm_90a", wait=False))
+        self.assertIsNotNone(self.client.get(graph, "sm_90a"))
+
+    def test_statistics_and_polling(self):
+        stats = self.client.stats()
+        self.assertIsInstance(stats["hits"], int)
+        self.assertIn("quernd", stats["software"])
+        self.assertEqual(self.client.process(), 0)
+        self.assertEqual(select.select([self.client], [], [], 0)[0], [])
+
+    def test_launches(self):
+        self.assertEqual(quern.device_target(), "sm_90a")
+        plan = self.client.get(quern.Graph.parse(TEXT))
+        cuda = ctypes.CDLL(os.environ["QUERN_LIBCUDA"])
+        cuda.fake_cuda_log.restype = ctypes.c_char_p
+        context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+        self.assertEqual(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), 0)
+        self.assertEqual(cuda.cuCtxSetCurrent(context), 0)
+        self.assertEqual(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)), 0)
+        at = memory.value
+        plan.prepare()
+        plan.launch([at, at + 4096], [at + 8192], at + 65536)
+        self.assertEqual(cuda.fake_cuda_log().count(b"launch "), len(plan.launches))
+        self.assert_fails("INVALID_ARGUMENT", "2 inputs", plan.launch, [at], [at])
+        self.assert_fails("INVALID_ARGUMENT", "aligned", plan.launch, [at + 1, at], [at], at)
+
+    def test_structs_are_those_of_the_header(self):
+        with open(os.path.join(ROOT, "capi/quern.h"), encoding="utf-8") as file:
+            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+        names = {"quern_error": lib.Error, "quern_tensor": lib.Tensor, "quern_attr": lib.Attr,
+                 "quern_open_options": lib.OpenOptions, "quern_get_options": lib.GetOptions, "quern_plan_info": lib.PlanInfo,
+                 "quern_launch_arg": lib.LaunchArg, "quern_launch_info": lib.LaunchInfo, "quern_stat": lib.Stat}
+        for name, struct in names.items():
+            body = re.search(r"typedef struct " + name + r" \{(.*?)\}", header, re.DOTALL).group(1)
+            fields = re.findall(r"(\w+)(?:\[\d+\])?;", body)
+            self.assertEqual(fields, [field[0] for field in struct._fields_], name)
+
+
+if __name__ == "__main__":
+    unittest.main()
