@@ -120,8 +120,8 @@ quern_status quern_get(quern_client* client, const quern_graph* graph, const cha
 quern_status quern_prewarm(quern_client* client, const quern_graph* const* graphs, size_t count,
                            const char* target, const quern_get_options* given, quern_status* statuses,
                            quern_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (statuses) std::fill_n(statuses, count, QUERN_INVALID_ARGUMENT);
+  bool asked = false;
+  const quern_status result = guarded(error, [&]() -> Status {
     if (Status status = require(client, "client"); !status.ok()) return status;
     if (Status status = client->client().check_process(); !status.ok()) return status;
     if (count > 0)
@@ -137,8 +137,11 @@ quern_status quern_prewarm(quern_client* client, const quern_graph* const* graph
     if (statuses)
       std::transform(results.begin(), results.end(), statuses,
                      [](const Status& status) { return report(status, nullptr); });
+    asked = true;
     return summary(results);
   });
+  if (statuses && !asked) std::fill_n(statuses, count, result);
+  return result;
 }
 
 int quern_plan_outdated(const quern_client* client, const quern_plan* plan) {

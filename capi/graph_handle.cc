@@ -4,28 +4,26 @@
 
 void quern_graph::changed() {
   text_.reset();
-  descs_.clear();
+  descs_.reset();
 }
 
 const quern_graph::Text& quern_graph::text() const {
-  const std::lock_guard lock(mutex_);
-  if (!text_) {
+  return text_.get([this] {
     std::string text = quern::print_graph(graph());
     const quern::Hash128 hash = quern::hash128(text);
-    text_ = Text{std::move(text), hash};
-  }
-  return *text_;
+    return Text{std::move(text), hash};
+  });
 }
 
 const quern::TensorDesc& quern_graph::desc(quern::ValueId value) const {
-  const std::lock_guard lock(mutex_);
-  if (descs_.empty()) descs_.resize(graph().nodes.size());
-  std::optional<quern::TensorDesc>& desc = descs_[static_cast<size_t>(value)];
-  if (!desc) {
-    const quern::Node& node = graph().node(value);
-    desc = quern::TensorDesc{
-        node.name, node.type.dtype, node.type.shape,
-        node.code == quern::OpCode::input ? node.strides : quern::dense_strides(node.type.shape)};
-  }
-  return *desc;
+  const auto& descs = descs_.get([this] {
+    std::vector<quern::TensorDesc> all;
+    for (const quern::Node& node : graph().nodes) {
+      const bool is_input = node.code == quern::OpCode::input;
+      all.push_back({node.name, node.type.dtype, node.type.shape,
+                     is_input ? node.strides : quern::dense_strides(node.type.shape)});
+    }
+    return all;
+  });
+  return descs[static_cast<size_t>(value)];
 }

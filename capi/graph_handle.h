@@ -1,13 +1,39 @@
 // What is behind a quern_graph: a builder, and the text that stands for the graph in requests.
 #pragma once
 
-#include <deque>
-#include <mutex>
-#include <optional>
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include "core/base/hash.h"
 #include "core/graph/builder.h"
+
+namespace quern {
+
+// A value made when it is first asked for. Any number of threads may ask at once; without a lock, which a
+// fork in one thread could leave taken for ever in the child.
+template <class T>
+class Lazy {
+ public:
+  Lazy() = default;
+  ~Lazy() { reset(); }
+  template <class Make>
+  const T& get(Make make) const {
+    if (const T* value = value_.load(std::memory_order_acquire)) return *value;
+    const T* made = new T(make());
+    const T* first = nullptr;
+    if (value_.compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
+    delete made;  // another thread was quicker
+    return *first;
+  }
+  // While nobody asks.
+  void reset() { delete value_.exchange(nullptr); }
+
+ private:
+  mutable std::atomic<const T*> value_{nullptr};
+};
+
+}  // namespace quern
 
 struct quern_graph {
  public:
@@ -18,20 +44,16 @@ struct quern_graph {
   void changed();
   const quern::Graph& graph() const { return builder_.graph(); }
 
-  // The .qg text and its hash, made when first asked for. Any number of threads may ask while nobody changes
-  // the graph.
   struct Text {
-    std::string text;
+    std::string text;  // .qg
     quern::Hash128 hash;
   };
   const Text& text() const;
-  // The same for the description of a value, which must exist.
+  // The description of a value, which must exist.
   const quern::TensorDesc& desc(quern::ValueId value) const;
 
  private:
   quern::GraphBuilder builder_;
-  mutable std::mutex mutex_;
-  mutable std::optional<Text> text_;
-  // By value; a deque, because descriptions that were handed out must stay where they are.
-  mutable std::deque<std::optional<quern::TensorDesc>> descs_;
+  quern::Lazy<Text> text_;
+  quern::Lazy<std::vector<quern::TensorDesc>> descs_;  // by value
 };

@@ -353,7 +353,7 @@ enum {
 
 typedef int32_t quern_origin;
 
-/* Where the daemon's answer came from. */
+/* Where the daemon had the plan from when it first answered with it. */
 enum {
   QUERN_ORIGIN_HIT = 1,      /* its cache */
   QUERN_ORIGIN_COMPILED = 2, /* made for this request */
@@ -375,7 +375,7 @@ typedef struct quern_plan_info {
   size_t launch_count;
   const char* certificate; /* what was checked about the plan: lines of "key: value" */
   const char* warning;     /* why the daemon could not store it, and the like; "" = nothing */
-  uint64_t daemon_ns;      /* from the request's arrival at the daemon to its answer */
+  uint64_t daemon_ns;      /* from the request's arrival at the daemon to that first answer */
   uint64_t queue_ns;       /* of that, waiting for a worker */
   uint64_t emit_ns;        /* of that, from graph text to CUDA text */
   uint64_t compile_ns;     /* of that, from CUDA text to cubin */

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """quern.h, quern.map, libquern.so and the C test must agree: what one has, all have.
 
-Arguments: the header, the map, the C test, the library.
+Arguments: the header, the map, the C test, the library, errors.def.
 """
 import re
 import subprocess
 import sys
 import unittest
 
-HEADER, MAP, C_TEST, LIBRARY = sys.argv[1:5]
+HEADER, MAP, C_TEST, LIBRARY, ERRORS = sys.argv[1:6]
 
 
 def read(path):
@@ -47,6 +47,14 @@ class Symbols(unittest.TestCase):
         missing = [name for name in sorted(declared() | inline()) if not re.search(name + r"\s*\(", text)]
         self.assertEqual(missing, [])
         self.assertEqual(len(inline()), 5)
+
+    def test_the_statuses_are_those_of_the_table(self):
+        table = re.findall(r'^QUERN_ERROR\((\w+), (\d+), "(.*)"\)$', read(ERRORS), re.MULTILINE)
+        listed = re.search(r"enum \{\s*QUERN_OK(.*?)\};", read(HEADER), re.DOTALL).group(0)
+        found = re.findall(r"QUERN_(\w+) = (\d+),?\s*(?:/\* (.*?) \*/)?", listed)
+        self.assertGreater(len(table), 20)
+        self.assertEqual([row[:2] for row in table], [row[:2] for row in found])
+        self.assertEqual([row[2] for row in table[1:]], [row[2] for row in found[1:]])
 
 
 if __name__ == "__main__":
