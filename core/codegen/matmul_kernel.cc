@@ -30,7 +30,7 @@ class MatmulEmitter {
     tensor_cores_ = uses_tensor_cores(graph.node(product.operands[0]).type.dtype,
                                       graph.node(product.operands[1]).type.dtype);
     tile_ = choose_tile(rows_, columns_, tensor_cores_);
-    pair_ = columns_ % 2 == 0 ? 2 : 1;
+    vector_ = choose_vector();
     matrix_ = space_.variable("z", batch_);
     a_ = operand(partition, product.operands[0]);
     b_ = operand(partition, product.operands[1]);
@@ -48,8 +48,9 @@ class MatmulEmitter {
     const std::string a = operand_text(a_), b = operand_text(b_);
     const std::string bases = writer_.text(Scope::kernel);
     out.body = prologue(out) + bases + "using Tile = " + tile_text() + ";\n" +
-               "__shared__ __align__(16) Tile::Shared shared[Tile::kSharedElements];\n" + "Tile tile;\n" +
-               "tile.multiply(shared, " + a + ", " + b + ", row, column);\n" + epilogue();
+               "__shared__ __align__(16) unsigned char shared[Tile::kSharedBytes];\n" + "const " +
+               sum_type() + "* sums = Tile::multiply(shared, " + a + ", " + b + ", row, column);\n" +
+               epilogue();
     out.signature = "(" + writer_.parameter_list() + ")";
     out.args = writer_.arguments();
     return out;
@@ -58,9 +59,10 @@ class MatmulEmitter {
  private:
   void trace_epilogue(const Partition& partition) {
     row_ = space_.variable("m", rows_);
-    pair_index_ = space_.variable("n", columns_ / pair_);
-    element_ = space_.variable("v", pair_);
-    const Index column = pair_ == 1 ? pair_index_ : space_.add(space_.scale(pair_index_, pair_), element_);
+    column_index_ = space_.variable("n", columns_ / vector_);
+    element_ = space_.variable("v", vector_);
+    const Index column =
+        vector_ == 1 ? column_index_ : space_.add(space_.scale(column_index_, vector_), element_);
     frame_.position =
         space_.add(space_.add(space_.scale(matrix_, rows_ * columns_), space_.scale(row_, columns_)), column);
     frame_.row = frame_.position;
@@ -70,9 +72,9 @@ class MatmulEmitter {
       tops_[value] = role == Role::product ? trace_->read(value, own) : trace_->root(value, own);
     }
     check(!trace_->failed(), "a matmul kernel cannot be emitted as it was planned");
-    writer_.set_scopes(space_.add(row_, pair_index_), element_, pair_);
+    writer_.set_scopes(space_.add(row_, column_index_), element_, vector_);
     writer_.set_trace(*trace_);
-    writer_.hold(kernel_.product, pair_ == 2 ? "tile.at(e + v)" : "tile.at(e)");
+    writer_.hold(kernel_.product, vector_ == 1 ? "product[0]" : "product[v]");
   }
 
   Operand operand(const Partition& partition, ValueId value) {
@@ -154,32 +156,51 @@ class MatmulEmitter {
     return lines;
   }
 
+  // As many columns as an access of 16 bytes takes of the widest value read or made.
+  int choose_vector() const {
+    size_t widest = 2;
+    for (const auto& [value, role] : kernel_.makes)
+      for (const Slot& slot : storage_.targets(value)) widest = std::max(widest, dtype_size(slot.dtype));
+    for (ValueId value : kernel_.reads)
+      widest = std::max(widest, dtype_size(storage_.source(value, Width::wide).dtype));
+    int vector = static_cast<int>(16 / widest);
+    while (columns_ % vector != 0) vector /= 2;
+    return vector;
+  }
+
   // Only where tiles stick out of the matrix.
   std::string edge_guard() const {
     std::string outside;
     if (rows_ % tile_.rows != 0) outside = "m >= " + std::to_string(rows_);
     if (columns_ % tile_.columns != 0)
-      outside += (outside.empty() ? "n >= " : " || n >= ") + std::to_string(columns_ / pair_);
+      outside += (outside.empty() ? "n >= " : " || n >= ") + std::to_string(columns_ / vector_);
     return outside.empty() ? "" : "if (" + outside + ") continue;\n";
   }
 
+  std::string sum_type() const { return cuda_type(register_type(graph_.node(kernel_.product).type.dtype)); }
+
+  // Every thread takes `vector` neighbouring sums of the tile at a time.
   std::string epilogue() {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes)
       for (const Slot& slot : storage_.targets(value)) writer_.store(tops_.at(value), slot, frame_.position);
-    const std::string type = writer_.index_type();
-    std::string lines = "const " + type + " m = row + tile.row(e), n = ";
-    lines += pair_ == 2 ? "(column + tile.column(e)) / 2;\n" : "column + tile.column(e);\n";
+    const std::string vector = std::to_string(vector_), across = std::to_string(tile_.columns / vector_);
+    const std::string type = writer_.index_type(), at = "e / " + across + " * Tile::kPitch + e % " + across;
+    std::string lines = "const " + type + " m = row + e / " + across + ", n = ";
+    lines += (vector_ == 1 ? "column" : "column / " + vector) + " + e % " + across + ";\n";
     lines += edge_guard();
+    lines +=
+        "const " + sum_type() + "* product = sums + " + at + (vector_ == 1 ? "" : " * " + vector) + ";\n";
     lines += writer_.text(Scope::kernel) +
              writer_.text(Scope::loop);  // of a 1 x 1 product nothing depends on m or n
     if (!writer_.text(Scope::element).empty())
-      lines +=
-          "#pragma unroll\nfor (int v = 0; v < 2; ++v) {\n" + indent(writer_.text(Scope::element), 2) + "}\n";
+      lines += "#pragma unroll\nfor (int v = 0; v < " + vector + "; ++v) {\n" +
+               indent(writer_.text(Scope::element), 2) + "}\n";
     lines += writer_.after();
-    const std::string step = pair_ == 2 ? "e += 2" : "++e";
-    return "#pragma unroll\nfor (int e = 0; e < Tile::kElements; " + step + ") {\n" + indent(lines, 2) +
-           "}\n";
+    const std::string count = std::to_string(tile_.rows * tile_.columns / vector_),
+                      threads = std::to_string(tile_.threads());
+    return "#pragma unroll 1\nfor (int e = threadIdx.x; e < " + count + "; e += " + threads + ") {\n" +
+           indent(lines, 2) + "}\n";
   }
 
   const Graph& graph_;
@@ -190,8 +211,8 @@ class MatmulEmitter {
   int64_t rows_ = 0, columns_ = 0, batch_ = 0;
   bool tensor_cores_ = false;
   Tile tile_;
-  int pair_ = 1;  // neighbouring columns stored at once
-  Index matrix_, row_, pair_index_, element_;
+  int vector_ = 1;  // neighbouring columns stored at once
+  Index matrix_, row_, column_index_, element_;
   Operand a_, b_;
   Frame frame_;
   std::optional<Trace> trace_;

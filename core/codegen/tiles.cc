@@ -16,7 +16,7 @@ Tile choose_tile(int64_t m, int64_t n, bool tensor_cores) {
   if (!tensor_cores) return m <= 16 ? Tile{16, 64, 16, 1, 4, 1} : Tile{64, 64, 16, 2, 4, 1};
   if (m <= 16) return {16, 128, 32, 1, 4, 3};
   if (m <= 32) return {32, 128, 32, 1, 4, 3};
-  if (m >= 512 && n >= 512) return {128, 128, 32, 2, 4, 2};
+  if (m >= 512 && n >= 512) return {128, 64, 32, 2, 2, 3};
   return {64, 64, 32, 2, 2, 3};
 }
 

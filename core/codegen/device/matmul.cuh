@@ -1,8 +1,9 @@
 // Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, SimtTile in f32 or i32 for
-// everything else. Both have: kSharedElements of type Shared; multiply(shared, a, b, row, column), which all
-// threads of the block call once; and kElements sums a thread, of which number e lies at row(e), column(e) of
-// the tile: e and e + 1, e even, are neighbours in a row. This file is also compiled by the emulator's host
-// compiler.
+// everything else. Both have multiply(shared, a, b, row, column), which all threads of the block call once
+// with kSharedBytes of shared memory, and which returns the sums of the tile at (row, column) there: kRows
+// rows that are kPitch apart. Every thread may read all of them. (From registers the rest of the kernel would
+// be unrolled over what a thread holds, and slow to compile.) This file is also compiled by the emulator's
+// host compiler.
 
 // Element (row, column) of a matrix is data[row * row_stride + column * column_stride].
 template <class T>
@@ -72,30 +73,48 @@ struct OperandTile {
 template <class T, int kRows, int kColumns, int kDepth, int kWarpRows, int kWarpColumns, int kStages,
           int kVectorA, bool kInnerA, int kVectorB, bool kInnerB>
 struct MmaTile {
-  using Shared = T;
   static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
   using A = OperandTile<T, kRows, kDepth, kThreads, kVectorA, kInnerA>;
   using B = OperandTile<T, kDepth, kColumns, kThreads, kVectorB, kInnerB>;
-  static constexpr int kSharedElements = kStages * (A::kElements + B::kElements);
+  static constexpr int kPitch =
+      kColumns + 8;  // rows of sums 8 banks apart: no conflicts between the rows of a fragment
+  static constexpr int kOperandBytes = kStages * (A::kElements + B::kElements) * int(sizeof(T));
+  static constexpr int kSumBytes = kRows * kPitch * int(sizeof(float));
+  static constexpr int kSharedBytes = kOperandBytes > kSumBytes ? kOperandBytes : kSumBytes;
   // Of one warp: m16n8 pieces, down and across; two of these across are loaded at once.
   static constexpr int kHeight = kRows / kWarpRows, kWidth = kColumns / kWarpColumns;
-  static constexpr int kDown = kHeight / 16, kAcross = kWidth / 8, kElements = kDown * kAcross * 4;
+  static constexpr int kDown = kHeight / 16, kAcross = kWidth / 8;
   float sums[kDown][kAcross][4] = {};
 
   __device__ __forceinline__ int first_row() const { return int(threadIdx.x) / 32 / kWarpColumns * kHeight; }
   __device__ __forceinline__ int first_column() const {
     return int(threadIdx.x) / 32 % kWarpColumns * kWidth;
   }
-  __device__ __forceinline__ int row(int e) const {
-    return first_row() + e / (4 * kAcross) * 16 + e / 2 % 2 * 8 + lane_index() / 4;
-  }
-  __device__ __forceinline__ int column(int e) const {
-    return first_column() + e / 4 % kAcross * 8 + lane_index() % 4 * 2 + e % 2;
-  }
-  __device__ __forceinline__ float at(int e) const { return sums[e / (4 * kAcross)][e / 4 % kAcross][e % 4]; }
 
-  __device__ __forceinline__ void multiply(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b,
-                                           long long row, long long column) {
+  static __device__ __forceinline__ const float* multiply(void* shared, const StridedMatrix<T>& a,
+                                                          const StridedMatrix<T>& b, long long row,
+                                                          long long column) {
+    MmaTile tile;
+    tile.run(static_cast<T*>(shared), a, b, row, column);
+    __syncthreads();
+    tile.store(static_cast<float*>(shared));
+    __syncthreads();
+    return static_cast<const float*>(shared);
+  }
+
+  __device__ __forceinline__ void store(float* shared) const {
+    float* to = shared + (first_row() + lane_index() / 4) * kPitch + first_column() + lane_index() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kDown; ++i)
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j) {
+        store_vector<float, 2>(to + 16 * i * kPitch + 8 * j, {sums[i][j][0], sums[i][j][1]});
+        store_vector<float, 2>(to + (16 * i + 8) * kPitch + 8 * j, {sums[i][j][2], sums[i][j][3]});
+      }
+  }
+
+  __device__ __forceinline__ void run(T* shared, const StridedMatrix<T>& a, const StridedMatrix<T>& b,
+                                      long long row, long long column) {
     const int steps = int((a.columns + kDepth - 1) / kDepth);
     constexpr int kStage = A::kElements + B::kElements, kAhead = kStages - 1;
     // Steps below 0 only fetch. The barrier: what this step reads has come, and nobody reads any more what
@@ -149,21 +168,17 @@ __device__ __forceinline__ int multiply_add(int a, int b, int sum) { return wrap
 // Sum is float or int; a thread has kDown x 4 sums, in rows that are kRows / kDown apart.
 template <class Sum, int kRows, int kColumns, int kDepth, int kThreads>
 struct SimtTile {
-  using Shared = Sum;
   static constexpr int kAcross = 4, kThreadColumns = kColumns / kAcross,
                        kThreadRows = kThreads / kThreadColumns;
-  static constexpr int kDown = kRows / kThreadRows, kElements = kDown * kAcross;
-  static constexpr int kPitchA = kRows + 1, kPitchB = kColumns + 4;  // a is kept transposed
-  static constexpr int kSharedElements = kDepth * (kPitchA + kPitchB);
+  static constexpr int kDown = kRows / kThreadRows;
+  static constexpr int kPitchA = kRows + 1, kPitchB = kColumns + 4,
+                       kPitch = kColumns + 4;  // a is kept transposed
+  static constexpr int kOperands = kDepth * (kPitchA + kPitchB), kSums = kRows * kPitch;
+  static constexpr int kSharedBytes = (kOperands > kSums ? kOperands : kSums) * int(sizeof(Sum));
   Sum sums[kDown][kAcross] = {};
 
-  __device__ __forceinline__ int row(int e) const {
-    return e / kAcross * kThreadRows + int(threadIdx.x) / kThreadColumns;
-  }
-  __device__ __forceinline__ int column(int e) const {
-    return int(threadIdx.x) % kThreadColumns * kAcross + e % kAcross;
-  }
-  __device__ __forceinline__ Sum at(int e) const { return sums[e / kAcross][e % kAcross]; }
+  __device__ __forceinline__ int first_row() const { return int(threadIdx.x) / kThreadColumns; }
+  __device__ __forceinline__ int first_column() const { return int(threadIdx.x) % kThreadColumns * kAcross; }
 
   // Neighbouring threads read neighbouring columns, or rows where these are neighbours in memory.
   template <int kTileRows, int kTileColumns, class T>
@@ -184,8 +199,24 @@ struct SimtTile {
   }
 
   template <class TA, class TB>
-  __device__ __forceinline__ void multiply(Sum* shared, const StridedMatrix<TA>& a,
-                                           const StridedMatrix<TB>& b, long long row, long long column) {
+  static __device__ __forceinline__ const Sum* multiply(void* shared, const StridedMatrix<TA>& a,
+                                                        const StridedMatrix<TB>& b, long long row,
+                                                        long long column) {
+    SimtTile tile;
+    Sum* const to = static_cast<Sum*>(shared);
+    tile.run(to, a, b, row, column);
+#pragma unroll
+    for (int i = 0; i < kDown; ++i)
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j)
+        to[(tile.first_row() + i * kThreadRows) * kPitch + tile.first_column() + j] = tile.sums[i][j];
+    __syncthreads();
+    return to;
+  }
+
+  template <class TA, class TB>
+  __device__ __forceinline__ void run(Sum* shared, const StridedMatrix<TA>& a, const StridedMatrix<TB>& b,
+                                      long long row, long long column) {
     Sum* const tile_a = shared;
     Sum* const tile_b = shared + kDepth * kPitchA;
 #pragma unroll 1
@@ -199,14 +230,13 @@ struct SimtTile {
   }
 
   __device__ __forceinline__ void accumulate(const Sum* tile_a, const Sum* tile_b) {
-    const int first_row = row(0), first_column = column(0);
 #pragma unroll 4
     for (int k = 0; k < kDepth; ++k) {
       Sum a[kDown], b[kAcross];
 #pragma unroll
-      for (int i = 0; i < kDown; ++i) a[i] = tile_a[k * kPitchA + first_row + i * kThreadRows];
+      for (int i = 0; i < kDown; ++i) a[i] = tile_a[k * kPitchA + first_row() + i * kThreadRows];
 #pragma unroll
-      for (int j = 0; j < kAcross; ++j) b[j] = tile_b[k * kPitchB + first_column + j];
+      for (int j = 0; j < kAcross; ++j) b[j] = tile_b[k * kPitchB + first_column() + j];
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
