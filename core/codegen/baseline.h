@@ -20,8 +20,7 @@ struct Emitted {
   Plan plan;            // tier baseline, with everything but the cubin
 };
 
-// Deterministic: the same graph and target give the same bytes. INVALID_GRAPH when buffers or the workspace
-// would be larger than 64-bit addresses allow.
+// Deterministic: the same graph and target give the same bytes. No valid graph is refused.
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target);
 
 }  // namespace quern

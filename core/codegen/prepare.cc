@@ -81,9 +81,11 @@ class Preparer {
     return is_float(dtype) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min();
   }
 
-  // The same value under a name of its own for each caller that is not a kernel's result.
+  // Inputs, numbers and what is an output already are copied, so that every output is a value of its own.
   ValueId output(ValueId id) {
-    return op_info(to_.node(id).code).kind == OpKind::leaf ? move(OpCode::reshape, id, type(id).shape) : id;
+    const bool leaf = op_info(to_.node(id).code).kind == OpKind::leaf;
+    const bool repeated = std::find(to_.outputs.begin(), to_.outputs.end(), id) != to_.outputs.end();
+    return leaf || repeated ? move(OpCode::reshape, id, type(id).shape) : id;
   }
 
   ValueId rewrite(Node node) {

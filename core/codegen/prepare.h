@@ -7,7 +7,8 @@
 namespace quern {
 
 // The same inputs and outputs, with these properties:
-//   - only what the outputs need, and every output is a value of its own kind: never an input or a number;
+//   - only what the outputs need, and every output is a value of its own: no input, no number, no other
+//   output;
 //   - no reduction or matrix product over nothing, unless its result is empty: those are numbers;
 //   - matrix products of rank 2 or more, and batches that share the right operand folded into its rows;
 //   - a matrix product with too few tiles to fill a GPU is a batch of products over parts of k, and a sum;

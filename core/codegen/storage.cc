@@ -62,8 +62,8 @@ Storage::Storage(const Graph& graph, const Partition& partition) {
     slots_[{graph.inputs[i], Width::wide}] = slots_[{graph.inputs[i], Width::narrow}] = slot;
   }
   for (size_t i = 0; i < graph.outputs.size(); ++i)
-    outputs_[graph.outputs[i]].push_back(
-        {graph.node(graph.outputs[i]).type.dtype, {LaunchArg::Kind::output, static_cast<int64_t>(i)}});
+    outputs_[graph.outputs[i]] = {graph.node(graph.outputs[i]).type.dtype,
+                                  {LaunchArg::Kind::output, static_cast<int64_t>(i)}};
 
   std::vector<Key> keys;
   const std::map<Key, int> last = find_last_reads(partition);
@@ -75,8 +75,8 @@ Storage::Storage(const Graph& graph, const Partition& partition) {
         const TensorType& type = graph.node(value).type;
         const DType dtype = width == Width::wide ? register_type(type.dtype) : type.dtype;
         const auto output = outputs_.find(value);
-        if (output != outputs_.end() && output->second[0].dtype == dtype) {
-          slots_[{value, width}] = output->second[0];
+        if (output != outputs_.end() && output->second.dtype == dtype) {
+          slots_[{value, width}] = output->second;
           continue;
         }
         slots_[{value, width}] = {dtype, {LaunchArg::Kind::workspace, 0}};
@@ -92,7 +92,7 @@ const Slot& Storage::source(ValueId value, Width width) const { return slots_.at
 
 std::vector<Slot> Storage::targets(ValueId value) const {
   std::vector<Slot> slots;
-  if (const auto at = outputs_.find(value); at != outputs_.end()) slots = at->second;
+  if (const auto at = outputs_.find(value); at != outputs_.end()) slots.push_back(at->second);
   for (Width width : {Width::wide, Width::narrow})
     if (const auto at = slots_.find({value, width});
         at != slots_.end() && at->second.arg.kind == LaunchArg::Kind::workspace)

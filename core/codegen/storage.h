@@ -44,7 +44,7 @@ class Storage {
   static std::map<Key, int> find_last_reads(const Partition& partition);
 
   std::map<Key, Slot> slots_;
-  std::map<ValueId, std::vector<Slot>> outputs_;
+  std::map<ValueId, Slot> outputs_;
   std::vector<Interval> intervals_;
   int64_t workspace_bytes_ = 0;
 };

@@ -131,6 +131,7 @@ int Trace::expand(ValueId value, const Coords& coords, int guard) {
       return compute(node, value, coords, guard);
     case OpKind::movement:
       if (node.code == OpCode::concat) return concat(node, coords, guard);
+      ++moves_;
       return visit(node.operands[0], move_coords(graph_, space_, node, coords), guard);
     default:
       failed_ = true;
@@ -181,7 +182,7 @@ int Trace::cost() const {
       if (atoms.insert(term.atom).second) collect(space_.atom(term.atom).argument);
   };
   for (const Item& item : items_) collect(item.index);
-  return static_cast<int>(items_.size() + atoms.size());
+  return static_cast<int>(items_.size() + atoms.size()) + moves_ / 4;
 }
 
 }  // namespace quern

@@ -57,7 +57,8 @@ class Trace {
   const Item& item(int i) const { return items_[static_cast<size_t>(i)]; }
   // A value was refused, or there are more than `limit` items.
   bool failed() const { return failed_; }
-  // Items and the quotients and remainders in their indices: about the number of statements.
+  // Items and the quotients and remainders in their indices: about the number of statements. Chains of views,
+  // which have no statements, count a little: they are followed by recursion.
   int cost() const;
 
  private:
@@ -73,6 +74,7 @@ class Trace {
   Meet meet_;
   int limit_;
   bool failed_ = false;
+  int moves_ = 0;
   std::vector<Item> items_;
   std::unordered_map<std::string, int> known_;
 };

@@ -136,6 +136,7 @@ const Ladder kLadders[] = {
                                                 : Ints{30, 77}));
      },
      2},
+    {"transposes", {6, 7}, [](GraphBuilder& b, ValueId x, int) { return transpose(b, x); }, 1},
     {"outputs all along",
      {8, 8},
      [](GraphBuilder& b, ValueId x, int) {
@@ -186,6 +187,16 @@ void text_is_linear_in_the_graph(void**) {
   }
 }
 
+// A launch has room for 4 KiB of parameters on every driver.
+void many_outputs_take_many_launches(void**) {
+  GraphBuilder builder;
+  const ValueId x = *builder.add_input("x", DType::f16, {5});
+  const ValueId y = op(builder, OpCode::exp, {x});
+  for (int i = 0; i < 3000; ++i) assert_ok(builder.add_output(i % 2 ? x : y));
+  const Emitted emitted = emit(*builder.finish());
+  for (const Launch& launch : emitted.plan.launches) assert_true(launch.args.size() <= 500);
+}
+
 void wide_concats_are_linear(void**) {
   GraphBuilder builder;
   std::vector<ValueId> level;
@@ -221,6 +232,7 @@ int main() {
                               cmocka_unit_test(equal_kernels_have_one_text),
                               cmocka_unit_test(text_is_linear_in_the_graph),
                               cmocka_unit_test(wide_concats_are_linear),
+                              cmocka_unit_test(many_outputs_take_many_launches),
                               cmocka_unit_test(large_tensors_have_wide_indices)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

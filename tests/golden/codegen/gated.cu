@@ -10,19 +10,19 @@ extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restric
   const unsigned row = 0;
   const unsigned z = block / 4;
   using Tile = MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>;
-  __shared__ __align__(16) Tile::Shared shared[Tile::kSharedElements];
-  Tile tile;
-  tile.multiply(shared, StridedMatrix<f16>{p0 + (z * 256), 8, 256, 1024, 1}, StridedMatrix<f16>{p1 + (z * 131072), 256, 512, 512, 1}, row, column);
-#pragma unroll
-  for (int e = 0; e < Tile::kElements; e += 2) {
-    const unsigned m = row + tile.row(e), n = (column + tile.column(e)) / 2;
+  __shared__ __align__(16) unsigned char shared[Tile::kSharedBytes];
+  const float* sums = Tile::multiply(shared, StridedMatrix<f16>{p0 + (z * 256), 8, 256, 1024, 1}, StridedMatrix<f16>{p1 + (z * 131072), 256, 512, 512, 1}, row, column);
+#pragma unroll 1
+  for (int e = threadIdx.x; e < 512; e += 128) {
+    const unsigned m = row + e / 32, n = column / 4 + e % 32;
     if (m >= 8) continue;
-    Vector<float, 2> y0;
+    const float* product = sums + e / 32 * Tile::kPitch + e % 32 * 4;
+    Vector<float, 4> y0;
 #pragma unroll
-    for (int v = 0; v < 2; ++v) {
-      y0[v] = tile.at(e + v);
+    for (int v = 0; v < 4; ++v) {
+      y0[v] = product[v];
     }
-    store_vector<float, 2>(p2 + z * 4096 + m * 512 + n * 2, y0);
+    store_vector<float, 4>(p2 + z * 4096 + m * 512 + n * 4, y0);
   }
 }
 
