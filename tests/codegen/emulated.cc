@@ -17,30 +17,11 @@ namespace {
 
 constexpr size_t kBatch = 48;  // programs a compilation
 
-// Empty if the case is right.
-std::string judge(const EmulatedCase& test, const Emitted& emitted, Program& program) {
-  std::vector<std::string> buffers;
-  std::vector<RealTensor> inputs;
-  for (size_t i = 0; i < emitted.plan.inputs.size(); ++i) {
-    const TensorDesc& desc = emitted.plan.inputs[i];
-    buffers.push_back(random_buffer(desc, test.seed * 1000 + i, test.scale));
-    inputs.push_back(read_buffer(desc, buffers.back().data()));
-  }
+std::string run_case(const EmulatedCase& test, const Emitted& emitted, Program& program) {
+  const std::vector<std::string> buffers = input_buffers(test, emitted.plan);
   const std::vector<std::string_view> views(buffers.begin(), buffers.end());
   const auto outputs = run_plan(program, emitted.plan, views, {.seed = test.seed});
-  if (!outputs) return outputs.status().message();
-  const Graph primitive = decompose(test.graph);
-  const std::vector<RealTensor> reference = evaluate_reference(primitive, inputs);
-  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, test.seed);
-  for (size_t i = 0; i < outputs->size(); ++i) {
-    const TensorDesc& desc = emitted.plan.outputs[i];
-    const Comparison result =
-        compare(desc, read_buffer(desc, (*outputs)[i].data()), reference[i], tolerance[i]);
-    if (!result.acceptable)
-      return desc.name + ": error " + std::to_string(result.error) + " above " +
-             std::to_string(result.bound) + "; " + result.what;
-  }
-  return "";
+  return outputs ? judge(test, emitted.plan, buffers, *outputs) : outputs.status().message();
 }
 
 void run_batch(const EmulatedCase* cases, size_t count, std::vector<std::string>& failures) {
@@ -63,12 +44,37 @@ void run_batch(const EmulatedCase* cases, size_t count, std::vector<std::string>
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    const std::string wrong = judge(cases[i], emitted[i], (*programs)[i]);
+    const std::string wrong = run_case(cases[i], emitted[i], (*programs)[i]);
     if (!wrong.empty()) failures.push_back(cases[i].label + ": " + wrong);
   }
 }
 
 }  // namespace
+
+std::vector<std::string> input_buffers(const EmulatedCase& test, const Plan& plan) {
+  std::vector<std::string> buffers;
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    buffers.push_back(random_buffer(plan.inputs[i], test.seed * 1000 + i, test.scale));
+  return buffers;
+}
+
+std::string judge(const EmulatedCase& test, const Plan& plan, const std::vector<std::string>& buffers,
+                  const std::vector<std::string>& outputs) {
+  std::vector<RealTensor> inputs;
+  for (size_t i = 0; i < buffers.size(); ++i)
+    inputs.push_back(read_buffer(plan.inputs[i], buffers[i].data()));
+  const Graph primitive = decompose(test.graph);
+  const std::vector<RealTensor> reference = evaluate_reference(primitive, inputs);
+  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, test.seed);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorDesc& desc = plan.outputs[i];
+    const Comparison result = compare(desc, read_buffer(desc, outputs[i].data()), reference[i], tolerance[i]);
+    if (!result.acceptable)
+      return desc.name + ": error " + std::to_string(result.error) + " above " +
+             std::to_string(result.bound) + "; " + result.what;
+  }
+  return "";
+}
 
 std::vector<std::string> find_failures(const std::vector<EmulatedCase>& cases) {
   std::vector<std::string> failures;

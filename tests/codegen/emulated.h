@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/plan.h"
 #include "core/graph/graph.h"
 
 namespace quern {
@@ -19,6 +20,12 @@ struct EmulatedCase {
 // One line for each case that is refused, breaks a rule of the GPU, or is further from the reference than
 // allowed.
 std::vector<std::string> find_failures(const std::vector<EmulatedCase>& cases);
+
+// The two halves of it, for whoever runs plans elsewhere: inputs of a case, and what is wrong with its
+// outputs (nothing if empty).
+std::vector<std::string> input_buffers(const EmulatedCase& test, const Plan& plan);
+std::string judge(const EmulatedCase& test, const Plan& plan, const std::vector<std::string>& inputs,
+                  const std::vector<std::string>& outputs);
 
 // Parses a graph that must be valid.
 Graph test_graph(const std::string& text);
