@@ -55,10 +55,20 @@ void random_graphs_compile(void**) {
     compile(random_graph(seed), **find_target("sm_80"), "seed " + std::to_string(seed));
 }
 
+// Nobody has the memory to run these here; their indices take 64 bits and their grids two dimensions.
+void huge_tensors_compile(void**) {
+  for (const char* text :
+       {"in x: bool[1048576, 1048576]\ny = transpose(x)\nz = sum(x, axis=1)\nout y, z\n",
+        "in x: f16[65536, 65536]\nin w: f16[65536, 65536]\ny = matmul(x, w)\nz = softmax(y, axis=0)\nout z\n",
+        "in x: f32[1, 16]\nin w: f32[16, 68719476736]\ny = matmul(x, w)\nout y\n"})
+    compile(test_graph(std::string("graph huge\n") + text), **find_target("sm_90a"), text);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(benchmark_graphs_compile_for_every_target),
-                              cmocka_unit_test(random_graphs_compile)};
+                              cmocka_unit_test(random_graphs_compile),
+                              cmocka_unit_test(huge_tensors_compile)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
