@@ -259,10 +259,9 @@ const Command kDoctorCommand = {
     0,
     0,
     "check socket, daemon, cache, compiler, driver and limits",
-    "Looks at everything Quern needs and prints a line each: ok, warn (something is missing that not "
-    "everybody needs) or fail,\n"
-    "and below it how to mend it. It starts the daemon as any request would. Exit code 1 means that "
-    "something fails.\n",
+    "Looks at everything Quern needs and prints a line each: ok, warn (something is missing that not\n"
+    "everybody needs) or fail, and below it how to mend it. It starts the daemon as any request would.\n"
+    "Exit code 1 means that something fails.\n",
     true,
     {},
     run_doctor,

@@ -104,11 +104,9 @@ const Command kExplainCommand = {
     1,
     1,
     "why a graph hits or misses, and what its key is made of",
-    "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it. With --key it "
-    "prints the text that the\n"
-    "key is the hash of; with --diff the lines in which two such texts differ, and then the exit code is 0 "
-    "only if they do\n"
-    "not. There FILE can also be a stored key.\n",
+    "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it. With --key it\n"
+    "prints the text that the key is the hash of; with --diff the lines in which two such texts differ,\n"
+    "and then the exit code is 0 only if they do not. There FILE can also be a stored key.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
      {"tf32", 0, nullptr, "as in quern get"},

@@ -89,20 +89,19 @@ void print_plan(const Arguments& arguments, const wire::PlanReply& reply, const 
   print_text(facts_text(facts) + "\n" + launches_text(plan));
 }
 
-Result<Answer> ask_for_plan(const Arguments& arguments, Session& session, const std::string& text) {
+// The request but for its text and time.
+Result<wire::Get> request_of(const Arguments& arguments) {
   Result<std::string> target = choose_target(arguments);
   if (!target) return target.status();
   Result<int64_t> priority = arguments.integer("priority", 0, 0, 255);
   if (!priority) return priority.status();
   wire::Get get;
-  get.graph = text;
   get.target = *target;
   get.numerics = numerics_of(arguments);
   get.flags = (arguments.has("no-wait") ? wire::kGetNoWait : 0) |
               (arguments.has("no-compile") ? wire::kGetNoStart : 0);
   get.priority = static_cast<uint8_t>(*priority);
-  get.timeout_ms = session.milliseconds_left();
-  return session.client->exchange(get, session.deadline);
+  return get;
 }
 
 Status write_results(const Arguments& arguments, const Plan& plan) {
@@ -121,11 +120,15 @@ int run_get(const Arguments& arguments) {
                                       arguments.value("wait-tier") + "\""));
   Result<GraphFile> file = read_graph(arguments.operands()[0]);
   if (!file) return fail(arguments, file.status());
+  Result<wire::Get> get = request_of(arguments);
+  if (!get) return fail(arguments, get.status());
+  get->graph = std::move(file->text);
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
 
   const auto start = steady_clock::now();
-  Result<Answer> answer = ask_for_plan(arguments, *session, file->text);
+  get->timeout_ms = session->milliseconds_left();
+  Result<Answer> answer = session->client->exchange(*get, session->deadline);
   if (!answer) return fail(arguments, answer.status());
   if (answer->is<wire::Pending>()) {
     Result<wire::Pending> pending = answer->as<wire::Pending>();
@@ -155,9 +158,9 @@ const Command kGetCommand = {
     1,
     1,
     "the plan of a graph: from the cache, or compiled now",
-    "Sends the graph in FILE (\"-\" is standard input) to the daemon and prints what came back: the key, "
-    "whether it was a\n"
-    "hit, tier and generation, times, and the kernels to launch. Exit code 6 means pending (--no-wait).\n",
+    "Sends the graph in FILE (\"-\" is standard input) to the daemon and prints what came back: the\n"
+    "key, whether it was a hit, tier and generation, times, and the kernels to launch. Exit code 6\n"
+    "means pending (--no-wait).\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
      {"output", 'o', "FILE", "write the cubin"},

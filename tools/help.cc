@@ -211,8 +211,8 @@ const Command kHelpCommand = {
     0,
     1,
     "this list, a command, or a topic",
-    "Explains a command, or one of the topics ops (the operators of the language), targets, environment and "
-    "exit-codes.\n",
+    "Explains a command, or one of the topics ops (the operators of the language), targets, environment\n"
+    "and exit-codes.\n",
     false,
     {{"markdown", 0, nullptr, "print the operators as docs/OPERATORS.md has them"}},
     run_help,

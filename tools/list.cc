@@ -114,9 +114,8 @@ const Command kRemoveCommand = {
     0,
     1000000,
     "forget plans",
-    "Removes plans from the cache, and lifts the quarantine of their graphs. A KEY is 32 digits, or the "
-    "first few of them.\n"
-    "Exit code 1 means that one of them was not there.\n",
+    "Removes plans from the cache, and lifts the quarantine of their graphs. A KEY is 32 digits, or the\n"
+    "first few of them. Exit code 1 means that one of them was not there.\n",
     true,
     {{"all", 0, nullptr, "every plan"}},
     run_remove,

@@ -220,11 +220,10 @@ const Command kPrewarmCommand = {
     0,
     1000000,
     "put the plans of many graphs into the cache",
-    "Has the daemon make the plans of all graphs for all targets, in the background and side by side, and "
-    "waits until they\n"
-    "are stored. No GPU is needed. A manifest has lines of \"FILE TARGET...\", with FILE relative to the "
-    "manifest; \"#\" starts\n"
-    "a comment. The exit code is that of the first plan that failed.\n",
+    "Has the daemon make the plans of all graphs for all targets, in the background and side by side,\n"
+    "and waits until they are stored. No GPU is needed. A manifest has lines of \"FILE TARGET...\",\n"
+    "with FILE relative to the manifest; \"#\" starts a comment. The exit code is that of the first\n"
+    "plan that failed.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture; may be given several times (that of the first GPU)"},
      {"manifest", 'm', "FILE", "graphs and their targets; may be given several times"},

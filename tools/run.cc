@@ -13,8 +13,8 @@ namespace {
 
 // Multiply-adds that take some seconds: the reference is evaluated five times on one core, the emulator runs
 // each thread of the GPU in turn.
-constexpr double kMostReferenceWork = 4e8, kMostEmulatorWork = 2e6;
-constexpr int64_t kFirstExtent = 128;
+constexpr double kMostReferenceWork = 4e8, kMostEmulatorWork = 2e7;
+constexpr int64_t kFirstExtent = 512;
 
 struct Setup {
   Graph graph;
@@ -147,15 +147,12 @@ const Command kRunCommand = {
     1,
     1,
     "run a graph on random inputs and compare with the reference",
-    "Runs the graph in FILE on random inputs and compares every element of every output with an f64 "
-    "reference. On a GPU it\n"
-    "runs the daemon's plan; where there is none, the emulator runs the text of the baseline kernels on the "
-    "CPU and watches\n"
-    "every memory access. A graph that would take too long is replaced by a small instance of the same "
-    "program, which is\n"
-    "printed. ERROR is ||result - reference|| / ||reference||; BOUND is twice the error of the unfused "
-    "program. Exit code 1\n"
-    "means that an output is wrong.\n",
+    "Runs the graph in FILE on random inputs and compares every element of every output with an f64\n"
+    "reference. On a GPU it runs the daemon's plan; where there is none, the emulator runs the text of\n"
+    "the baseline kernels on the CPU and watches every memory access. A graph that would take too long\n"
+    "is replaced by a small instance of the same program, which is printed. ERROR is ||result -\n"
+    "reference|| / ||reference||; BOUND is twice the error of the unfused program. Exit code 1 means\n"
+    "that an output is wrong.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture (that of the first GPU; sm_90a in the emulator)"},
      {"seed", 's', "N", "of the inputs, and of the emulator's order of threads (1)"},

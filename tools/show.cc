@@ -112,9 +112,8 @@ const Command kShowCommand = {
     1,
     1,
     "all about one stored plan, or a part of it",
-    "Prints a stored plan: what it is, its buffers, its kernels, its certificate and its graph in canonical "
-    "form. KEY is 32\n"
-    "digits, or the first few of them.\n",
+    "Prints a stored plan: what it is, its buffers, its kernels, its certificate and its graph in\n"
+    "canonical form. KEY is 32 digits, or the first few of them.\n",
     true,
     {{"graph", 0, nullptr, "only the canonical graph"},
      {"dot", 0, nullptr, "only the graph, for Graphviz"},

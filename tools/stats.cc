@@ -115,8 +115,8 @@ const Command kStatsCommand = {
     0,
     0,
     "what the daemon has done, and what it holds",
-    "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run from "
-    "the daemon's start.\n",
+    "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run\n"
+    "from the daemon's start.\n",
     true,
     {},
     run_stats,
@@ -128,9 +128,8 @@ const Command kVerifyCommand = {
     0,
     0,
     "read the whole cache and report damage",
-    "Reads every record of the cache and checks it. Damaged ones are listed and removed: the next request "
-    "for them is a miss.\n"
-    "Exit code 1 means that there was damage.\n",
+    "Reads every record of the cache and checks it. Damaged ones are listed and removed: the next\n"
+    "request for them is a miss. Exit code 1 means that there was damage.\n",
     true,
     {},
     run_verify,
@@ -142,8 +141,8 @@ const Command kStopCommand = {
     0,
     0,
     "stop the daemon",
-    "Asks the daemon to finish what runs and to exit, and waits until it has. The next request starts it "
-    "again.\n",
+    "Asks the daemon to finish what runs and to exit, and waits until it has. The next request starts\n"
+    "it again.\n",
     true,
     {},
     run_stop,
