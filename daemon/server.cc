@@ -262,7 +262,7 @@ void Server::arm_timer() {
   std::optional<uint64_t> next = service_->next_deadline_ns();
   if (!limits_.empty()) next = std::min(next.value_or(UINT64_MAX), limits_.begin()->first);
   const uint64_t now = uv_hrtime();
-  if (draining_) next = std::min(next.value_or(UINT64_MAX), now + kDrainPollNs);
+  if (draining_) next = std::min(next.value_or(UINT64_MAX), drain_poll_ns_);
   if (!next) {
     uv_timer_stop(&timer_);
     return;
@@ -286,6 +286,8 @@ void Server::on_timer() {
       found->second->close("did not greet in time", true);
   }
   if (draining_ && (finished() || now >= drain_limit_ns_)) return stop();
+  // A time, not a distance: clients that come meanwhile arm the timer again and must not put the look off.
+  if (now >= drain_poll_ns_) drain_poll_ns_ = now + kDrainPollNs;
   arm_timer();
 }
 
@@ -304,6 +306,7 @@ void Server::drain() {
   if (draining_) return;
   draining_ = true;
   drain_limit_ns_ = uv_hrtime() + options_.drain_seconds * 1'000'000'000;
+  drain_poll_ns_ = uv_hrtime();
   log_->info("event=drain");
   service_->drain();
   arm_timer();

@@ -77,6 +77,7 @@ class Server {
   uint64_t next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
   bool draining_ = false;
   uint64_t drain_limit_ns_ = 0;
+  uint64_t drain_poll_ns_ = 0;  // when to look again whether all is done
 };
 
 }  // namespace quern

@@ -93,7 +93,7 @@ int run_stop(const Arguments& arguments) {
     if (std::chrono::steady_clock::now() > session->deadline)
       return fail(arguments, Status(ErrorCode::TIMEOUT,
                                     "the daemon is still finishing its work; it will stop by itself"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return report_stopped(arguments, true);
 }
