@@ -140,21 +140,23 @@ void ask_for_more(const Arguments& arguments, Session& session, std::vector<Wish
     if (!settle_or_queue(wishes[first + i], answers[i])) pending.push_back(&wishes[first + i]);
 }
 
-// Drops from `pending` what has been settled since.
+// Drops from `pending` what has been settled since. Jobs end about in the order in which they were asked for,
+// so only the first few are looked at.
 void look_after(Session& session, std::vector<Wish*>& pending) {
+  constexpr size_t kLooks = 8;
   std::vector<wire::JobStatus> questions;
-  for (const Wish* wish : pending) questions.push_back({wish->key});
+  for (size_t i = 0; i < pending.size() && i < kLooks; ++i) questions.push_back({pending[i]->key});
   const std::vector<Result<Answer>> states = session.client->exchange_all(questions, session.deadline);
   std::vector<Wish*> still;
-  for (size_t i = 0; i < states.size(); ++i)
-    if (!settle_by_status(*pending[i], states[i])) still.push_back(pending[i]);
+  for (size_t i = 0; i < pending.size(); ++i)
+    if (i >= states.size() || !settle_by_status(*pending[i], states[i])) still.push_back(pending[i]);
   pending.swap(still);
 }
 
 // Background jobs run behind everything that somebody waits for, so nobody waits here: their states are
 // looked at.
 void settle_all(const Arguments& arguments, Session& session, std::vector<Wish>& wishes, uint8_t priority) {
-  constexpr auto kShortest = std::chrono::milliseconds(2), kLongest = std::chrono::milliseconds(64);
+  constexpr auto kShortest = std::chrono::milliseconds(5), kLongest = std::chrono::milliseconds(64);
   Progress progress("prewarming", wishes.size(), !arguments.json());
   std::vector<Wish*> pending;
   size_t next = 0;
