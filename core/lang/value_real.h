@@ -1,4 +1,4 @@
-// Value domains of the reference: real numbers as f64, and 32-bit integers that wrap.
+// Value domains of the reference: real numbers as f64 (or in f32), and 32-bit integers that wrap.
 #pragma once
 
 #include <cmath>
@@ -6,31 +6,35 @@
 
 namespace quern {
 
-struct Real {
+template <class T>
+struct Floating {
   static constexpr bool kFloating = true;
-  double v;
-  Real(double value) : v(value) {}
+  T v;
+  Floating(double value) : v(static_cast<T>(value)) {}
 
-  friend Real operator-(Real a) { return -a.v; }
-  friend Real operator+(Real a, Real b) { return a.v + b.v; }
-  friend Real operator-(Real a, Real b) { return a.v - b.v; }
-  friend Real operator*(Real a, Real b) { return a.v * b.v; }
-  friend Real operator/(Real a, Real b) { return a.v / b.v; }
-  friend Real exp(Real a) { return std::exp(a.v); }
-  friend Real log(Real a) { return std::log(a.v); }
-  friend Real sqrt(Real a) { return std::sqrt(a.v); }
-  friend Real tanh(Real a) { return std::tanh(a.v); }
-  friend Real erf(Real a) { return std::erf(a.v); }
-  friend Real pow(Real a, Real b) { return std::pow(a.v, b.v); }
-  friend Real abs(Real a) { return std::fabs(a.v); }
+  friend Floating operator-(Floating a) { return -a.v; }
+  friend Floating operator+(Floating a, Floating b) { return a.v + b.v; }
+  friend Floating operator-(Floating a, Floating b) { return a.v - b.v; }
+  friend Floating operator*(Floating a, Floating b) { return a.v * b.v; }
+  friend Floating operator/(Floating a, Floating b) { return a.v / b.v; }
+  friend Floating exp(Floating a) { return std::exp(a.v); }
+  friend Floating log(Floating a) { return std::log(a.v); }
+  friend Floating sqrt(Floating a) { return std::sqrt(a.v); }
+  friend Floating tanh(Floating a) { return std::tanh(a.v); }
+  friend Floating erf(Floating a) { return std::erf(a.v); }
+  friend Floating pow(Floating a, Floating b) { return std::pow(a.v, b.v); }
+  friend Floating abs(Floating a) { return std::fabs(a.v); }
   // NaN if one is NaN.
-  friend Real max(Real a, Real b) { return a.v > b.v || std::isnan(a.v) ? a : b; }
-  friend Real min(Real a, Real b) { return a.v < b.v || std::isnan(a.v) ? a : b; }
-  friend Real less(Real a, Real b) { return a.v < b.v; }
-  friend Real less_equal(Real a, Real b) { return a.v <= b.v; }
-  friend Real equal(Real a, Real b) { return a.v == b.v; }
-  friend Real select(Real condition, Real a, Real b) { return condition.v != 0 ? a : b; }
+  friend Floating max(Floating a, Floating b) { return a.v > b.v || std::isnan(a.v) ? a : b; }
+  friend Floating min(Floating a, Floating b) { return a.v < b.v || std::isnan(a.v) ? a : b; }
+  friend Floating less(Floating a, Floating b) { return a.v < b.v; }
+  friend Floating less_equal(Floating a, Floating b) { return a.v <= b.v; }
+  friend Floating equal(Floating a, Floating b) { return a.v == b.v; }
+  friend Floating select(Floating condition, Floating a, Floating b) { return condition.v != 0 ? a : b; }
 };
+using Real = Floating<double>;
+// As an unfused program computes: every step of a meaning is rounded to f32.
+using Single = Floating<float>;
 
 struct Int {
   static constexpr bool kFloating = false;

@@ -36,7 +36,7 @@ struct RealDomain {
     return std::isinf(old_shift) && old_shift < 0 ? 0 : sum * std::exp(old_shift - new_shift);
   }
 
- private:
+ protected:
   template <class V>
   static double with(OpCode code, const double* operands) {
     const V values[3] = {operands[0], operands[1], operands[2]};
@@ -55,10 +55,10 @@ class PerturbedDomain : public RealDomain {
     return is_float(dtype) ? static_cast<float>(sum) : sum;
   }
   double apply(OpCode code, DType compute, const double* operands) {
-    const double value = RealDomain::apply(code, compute, operands);
+    if (!is_float(compute)) return RealDomain::apply(code, compute, operands);
     // Functions of the GPU are good to about two units in the last place of f32 (CUDA C++ Programming Guide,
     // mathematical functions).
-    return is_float(compute) ? move(value, 2 * 0x1p-23) : value;
+    return move(with<Single>(code, operands), 2 * 0x1p-23);
   }
   double finish(double value, const Node& node) {
     switch (op_info(node.code).kind) {
