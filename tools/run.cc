@@ -13,7 +13,7 @@ namespace {
 
 // Multiply-adds that take some seconds: the reference is evaluated five times on one core, the emulator runs
 // each thread of the GPU in turn.
-constexpr double kMostReferenceWork = 4e8, kMostEmulatorWork = 2e7;
+constexpr double kMostReferenceWork = 6e8, kMostEmulatorWork = 2e7;
 constexpr int64_t kFirstExtent = 512;
 
 struct Setup {

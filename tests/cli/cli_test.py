@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -311,6 +312,18 @@ class Cached(unittest.TestCase):
         bad = self.box.write("bad", "a.qg sm_80\nwrong.qg sm_80\n")
         self.box.write("wrong.qg", WRONG)
         self.assertIn("bad:2: ", self.box.run("prewarm", "-m", bad, code=4).stderr)
+
+    def test_long_work_shows_a_bar_on_a_terminal_only(self):
+        command = [str(BUILD / "tools/quern"), "prewarm", self.chain, "-t", "sm_80", "-t", "sm_86"]
+        plain = subprocess.run(command, env=self.box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        self.assertEqual(plain.stderr, b"")
+        terminal, other_end = pty.openpty()
+        subprocess.run(command, env=self.box.env, stdout=subprocess.DEVNULL, stderr=other_end, check=True)
+        os.close(other_end)
+        shown = os.read(terminal, 65536).decode()
+        os.close(terminal)
+        self.assertRegex(shown, r"prewarming \[[# ]{30}\] \d/2")
+        self.assertTrue(shown.endswith("\r\x1b[K"), "the bar is wiped when the work is done")
 
     def test_stats(self):
         stats = self.box.json("stats")
