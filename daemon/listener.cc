@@ -45,17 +45,16 @@ bool may_connect(const Peer& peer, const std::vector<uid_t>& allowed) {
          std::find(allowed.begin(), allowed.end(), peer.user) != allowed.end();
 }
 
-Result<std::unique_ptr<Listener>> Listener::open(const std::string& path, bool open_to_all) {
+Result<std::unique_ptr<Listener>> Listener::claim(const std::string& path) {
   if (Status status = make_socket_dir(path); !status.ok()) return status;
   std::unique_ptr<Listener> listener(new Listener(path));
   if (Status status = listener->lock(); !status.ok()) return status;
   if (Status status = listener->clear_stale(); !status.ok()) return status;
-  if (Status status = listener->bind(open_to_all); !status.ok()) return status;
   return listener;
 }
 
 Listener::~Listener() {
-  if (fd_ >= 0) unlink(path_.c_str());
+  if (bound_) unlink(path_.c_str());
   // The lock file stays: to remove it would let two daemons hold locks on two files of one name.
   if (lock_ >= 0) close(lock_);
 }
@@ -92,21 +91,19 @@ Status Listener::clear_stale() const {
   return unlink(path_.c_str()) == 0 ? Status() : system_error("cannot remove the stale socket " + path_);
 }
 
-Status Listener::bind(bool open_to_all) {
+Result<int> Listener::listen(bool open_to_all) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return system_error("no socket");
   const sockaddr_un address = address_of(path_);
-  // Closed to all from the first instant on: no thread runs yet that could mind the mask.
-  const mode_t mask = umask(0777);
-  const int bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  umask(mask);
-  if (bound != 0 || chmod(path_.c_str(), open_to_all ? 0666 : 0600) != 0 || listen(fd, kBacklog) != 0) {
-    const Status status = system_error("cannot listen on " + path_);
-    close(fd);
-    return status;
+  // Between bind and chmod nobody else can connect: that needs leave to write, which no sensible umask gives,
+  // and a listener.
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    bound_ = true;
+    if (chmod(path_.c_str(), open_to_all ? 0666 : 0600) == 0 && ::listen(fd, kBacklog) == 0) return fd;
   }
-  fd_ = fd;
-  return {};
+  const Status status = system_error("cannot listen on " + path_);
+  close(fd);
+  return status;
 }
 
 }  // namespace quern

@@ -23,23 +23,24 @@ bool may_connect(const Peer& peer, const std::vector<uid_t>& allowed);
 
 class Listener {
  public:
-  // BUSY when another daemon serves the path. Mode 0600, or 0666 when `open_to_all` (the peer's user is
-  // checked then).
-  static Result<std::unique_ptr<Listener>> open(const std::string& path, bool open_to_all);
+  // Makes the path this process's own, and clears away what a dead daemon left there. BUSY when another one
+  // serves it.
+  static Result<std::unique_ptr<Listener>> claim(const std::string& path);
   // Removes the socket's file and gives up the path. Does not close the socket.
   ~Listener();
 
-  int fd() const { return fd_; }
+  // From here on clients can connect: everything else must be ready. Mode 0600, or 0666 when `open_to_all`
+  // (the peer's user is checked then). The socket is the caller's.
+  Result<int> listen(bool open_to_all);
 
  private:
   explicit Listener(std::string path) : path_(std::move(path)) {}
   Status lock();
   Status clear_stale() const;
-  Status bind(bool open_to_all);
 
   const std::string path_;
   int lock_ = -1;  // held as long as this lives: who has it owns the path
-  int fd_ = -1;
+  bool bound_ = false;
 };
 
 }  // namespace quern

@@ -47,8 +47,7 @@ std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, 
     hooks_.store->put_request(request_material(request), keyed->material);
     return key;
   }
-  const CompilerState compiler = hooks_.workers->compiler();
-  if (compiler.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
+  if (compiler_.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
     // What the key is made with is not known yet. It soon will be.
     deferred_.push_back([=, this] {
       if (!interest.expired()) get(request, flags, priority, interest, reply);
@@ -61,9 +60,9 @@ std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, 
     return get(request, flags, priority, std::move(interest), std::move(reply));
   }
   ++counts_.misses;
-  if (compiler.kind == CompilerState::Kind::missing && toolchain_.empty()) {
+  if (compiler_.kind == CompilerState::Kind::missing && toolchain_.empty()) {
     hooks_.workers->look_again();
-    return fail(reply, no_compiler(compiler));
+    return fail(reply, no_compiler(compiler_));
   }
   if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
   return start_job(request, std::move(*keyed), flags, priority, std::move(interest), std::move(reply));
@@ -158,10 +157,9 @@ Status Planner::may_start(const Hash128& key, uint32_t flags) {
   if (jobs_.state(key) != wire::JobState::none) return {};
   if (auto reason = setbacks_.quarantine(key)) return Status(ErrorCode::QUARANTINED, *reason);
   if (draining_) return Status(ErrorCode::BUSY, "the daemon is about to exit; connect again to a new one");
-  const CompilerState compiler = hooks_.workers->compiler();
-  if (compiler.kind != CompilerState::Kind::missing) return {};
+  if (compiler_.kind != CompilerState::Kind::missing) return {};
   hooks_.workers->look_again();
-  return no_compiler(compiler);
+  return no_compiler(compiler_);
 }
 
 std::optional<Hash128> Planner::fail(const Reply& reply, Status status, std::optional<Hash128> key) {
@@ -248,15 +246,15 @@ void Planner::job_ended(const JobResult& result) {
 }
 
 void Planner::compiler_changed() {
-  const CompilerState compiler = hooks_.workers->compiler();
-  if (compiler.kind == CompilerState::Kind::starting) return;
-  if (compiler.kind == CompilerState::Kind::ready && compiler.toolchain != toolchain_) {
-    toolchain_ = compiler.toolchain;
+  compiler_ = hooks_.workers->compiler();
+  if (compiler_.kind == CompilerState::Kind::starting) return;
+  if (compiler_.kind == CompilerState::Kind::ready && compiler_.toolchain != toolchain_) {
+    toolchain_ = compiler_.toolchain;
     if (hooks_.store) hooks_.store->set_meta(kMetaToolchain, toolchain_);
   }
-  hooks_.log->info(compiler.kind == CompilerState::Kind::ready
+  hooks_.log->info(compiler_.kind == CompilerState::Kind::ready
                        ? "event=compiler_ready toolchain=\"" + toolchain_ + "\""
-                       : "event=no_compiler reason=\"" + compiler.reason + "\"");
+                       : "event=no_compiler reason=\"" + compiler_.reason + "\"");
   std::vector<std::function<void()>> deferred;
   deferred.swap(deferred_);
   for (const auto& run : deferred) run();

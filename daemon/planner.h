@@ -107,6 +107,9 @@ class Planner {
   Hooks hooks_;
   Setbacks setbacks_;
   Jobs jobs_;
+  // As compiler_changed() found it, so that it and the toolchain of keys always belong together: the workers'
+  // own state can be a step ahead.
+  CompilerState compiler_;
   std::string toolchain_;
   bool draining_ = false;
   Counts counts_;

@@ -1,6 +1,7 @@
 #include "daemon/server.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,15 +73,31 @@ Server::~Server() {
 // ------------------------------------------------------------------------------------------------------------------
 
 Status Server::start() {
-  auto listener = Listener::open(options_.socket, !options_.allow_uids.empty());
+  auto listener = Listener::claim(options_.socket);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
   if (Status status = open_store(); !status.ok()) return status;
   if (Status status = start_loop(); !status.ok()) return status;
+  allow_files();
   start_workers();
+  // Last of all, so that whoever connects finds a daemon that serves, and that minds its signals.
+  if (Status status = listen(); !status.ok()) return status;
   log_->info("event=start pid=" + std::to_string(getpid()) + " socket=\"" + options_.socket + "\" cache=\"" +
              options_.cache_dir + "\"");
   return {};
+}
+
+// As many open files as the system lets us have; clients beyond them are refused, so that the workers and the
+// store never lack any.
+void Server::allow_files() {
+  constexpr uint64_t kOwnFiles = 32;
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  getrlimit(RLIMIT_NOFILE, &files);
+  const uint64_t others = kOwnFiles + 2 * std::max(options_.workers, 4u);
+  max_clients_ = std::min(options_.max_clients, files.rlim_cur > others ? files.rlim_cur - others : 1);
 }
 
 // Without a store the daemon still compiles; only a store that another daemon has is a reason not to start.
@@ -120,7 +137,13 @@ Status Server::start_loop() {
         numbers[i]);
   }
   take_posts_ = true;
-  int code = uv_pipe_open(&pipe_, listener_->fd());
+  return {};
+}
+
+Status Server::listen() {
+  auto fd = listener_->listen(!options_.allow_uids.empty());
+  if (!fd) return fd.status();
+  int code = uv_pipe_open(&pipe_, *fd);
   if (code == 0)
     code = uv_listen(reinterpret_cast<uv_stream_t*>(&pipe_), 512, [](uv_stream_t* any, int status) {
       if (status == 0) server_of(handle(any))->accept();
@@ -207,8 +230,8 @@ Status Server::admit(const Session& session, Peer& peer) const {
     return Status(ErrorCode::PERMISSION, "user " + std::to_string(peer.user) +
                                              " may not use the daemon of user " + std::to_string(geteuid()) +
                                              "; start one of your own, or see allow-uids");
-  if (sessions_.size() > options_.max_clients)
-    return Status(ErrorCode::BUSY, std::to_string(options_.max_clients) + " clients are connected already");
+  if (sessions_.size() > max_clients_)
+    return Status(ErrorCode::BUSY, std::to_string(max_clients_) + " clients are connected already");
   return {};
 }
 

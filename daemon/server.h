@@ -37,6 +37,8 @@ class Server {
 
   Status open_store();
   Status start_loop();
+  Status listen();
+  void allow_files();
   void start_workers();
   std::vector<std::string> worker_command() const;
   void post(std::function<void()> work);
@@ -74,7 +76,7 @@ class Server {
   Session::Hooks session_hooks_;
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
   std::multimap<uint64_t, uint64_t> limits_;  // time -> session that must have greeted, or gone, by then
-  uint64_t next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
+  uint64_t max_clients_ = 1, next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
   bool draining_ = false;
   uint64_t drain_limit_ns_ = 0;
   uint64_t drain_poll_ns_ = 0;  // when to look again whether all is done

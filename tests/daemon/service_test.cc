@@ -237,9 +237,13 @@ void requests_wait_for_the_first_greeting(void**) {
   test.send(1, 1, Harness::get(test_graph(1)));
   assert_true(test.silent(1));
   test.workers.state = {CompilerState::Kind::ready, "fake 2.0", ""};
+  test.send(1, 2, Harness::get(test_graph(1)));  // before the service has been told
+  assert_int_equal(test.workers.started, 0);
   test.service->compiler_changed();
+  assert_text_equal(test.workers.running.front().spec.toolchain, "fake 2.0");
   test.workers.finish();
   test.receive_as<wire::PlanReply>(1, 1);
+  test.receive_as<wire::PlanReply>(1, 2);
 }
 
 void another_toolchain_is_another_key(void**) {

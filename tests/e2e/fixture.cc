@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -136,18 +138,24 @@ pid_t TestDaemon::spawn(const std::string& output) const {
   const pid_t child = fork();
   if (child != 0) return child;
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  dup2(file, 1);
   dup2(file, 2);
   setenv("QUERN_FAKE_DIR", fake.c_str(), 1);
   setenv("QUERN_CONFIG", "/dev/null", 1);
+  const rlimit files{max_files, max_files};
+  if (max_files) setrlimit(RLIMIT_NOFILE, &files);
   if (run_as && (setgid(*run_as) != 0 || setuid(*run_as) != 0)) _exit(127);
+  // A test that fails ends without destructors; its daemons must not outlive it. A daemon in the background
+  // leaves this behind.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   execv(argv[0], argv.data());
   _exit(127);
 }
 
-void TestDaemon::start() {
+void TestDaemon::start_at(const std::string& socket) {
   pid_ = spawn(path("log"));
-  const bool up = eventually([this] {
-    const int fd = TestClient::try_connect(socket());
+  const bool up = eventually([&] {
+    const int fd = TestClient::try_connect(socket);
     if (fd < 0 && waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = 0;
     if (fd >= 0) close(fd);
     return fd >= 0 || pid_ == 0;

@@ -71,9 +71,11 @@ class TestDaemon {
   std::vector<std::string> arguments;  // beyond those that every test has
   std::string worker;                  // empty: the fake one
   std::optional<uid_t> run_as;
+  uint64_t max_files = 0;  // 0: as many as the test may have
 
   // Waits until it can be connected to.
-  void start();
+  void start() { start_at(socket()); }
+  void start_at(const std::string& socket);
   // Runs it to its end and gives its exit status and what it wrote to standard error.
   int run(std::string& output);
   // Waits for the process and gives its wait status.
