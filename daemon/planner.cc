@@ -54,11 +54,6 @@ std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, 
     });
     return std::nullopt;
   }
-  if (compiler.kind == CompilerState::Kind::ready && compiler.toolchain != toolchain_) {
-    // This request has overtaken the news of the worker's greeting: what stands above looked with an old key.
-    compiler_changed();
-    return get(request, flags, priority, std::move(interest), std::move(reply));
-  }
   ++counts_.misses;
   if (compiler_.kind == CompilerState::Kind::missing && toolchain_.empty()) {
     hooks_.workers->look_again();
