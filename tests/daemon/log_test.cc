@@ -1,0 +1,57 @@
+// The log: one line an event, whatever is in it.
+#include "daemon/log.h"
+
+#include <algorithm>
+
+#include "tests/support/test.h"
+
+namespace quern {
+
+namespace {
+
+void an_event_is_one_line(void**) {
+  const std::string path = temp_dir() / "log";
+  Log log;
+  assert_ok(log.open_file(path));
+  log.info("event=a reason=\"two\nlines \x01 and \x7f\"");
+  log.debug("event=b");
+  log.set_level(LogLevel::debug);
+  log.debug("event=c");
+  log.error(std::string(10000, 'x'));
+  const std::string text = read_test_file(path);
+  assert_int_equal(std::count(text.begin(), text.end(), '\n'), 3);
+  assert_contains(text, "Z info event=a reason=\"two\\nlines \\x01 and \\x7f\"\n");
+  assert_contains(text, "Z debug event=c\n");
+  assert_contains(text, "xxx...\n");
+  assert_true(text.find("event=b") == std::string::npos);
+  assert_true(text.size() < 5000);
+}
+
+void a_bad_file_changes_nothing(void**) {
+  const std::string path = temp_dir() / "log";
+  Log log;
+  assert_ok(log.open_file(path));
+  assert_error(log.open_file("/nowhere/log"), ErrorCode::IO, "/nowhere/log");
+  log.info("event=still");
+  assert_contains(read_test_file(path), "event=still");
+}
+
+void levels_have_names(void**) {
+  for (LogLevel level : {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error})
+    assert_true(parse_log_level(log_level_name(level)) == level);
+  assert_false(parse_log_level("loud").has_value());
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(an_event_is_one_line),
+      cmocka_unit_test(a_bad_file_changes_nothing),
+      cmocka_unit_test(levels_have_names),
+  };
+  return cmocka_run_group_tests_name("log", tests, nullptr, nullptr);
+}

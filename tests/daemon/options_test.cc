@@ -1,0 +1,108 @@
+// Settings: which source wins, and what is said about a bad one.
+#include "daemon/options.h"
+
+#include <stdlib.h>
+
+#include "tests/support/test.h"
+
+namespace quern {
+
+namespace {
+
+Result<Options> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "quernd");
+  return parse_options(static_cast<int>(words.size()), words.data());
+}
+
+std::string config_file(const std::string& text) {
+  const std::string path = temp_dir() / "quern.conf";
+  write_test_file(path, text);
+  return "--config=" + path;
+}
+
+int clean_environment(void**) {
+  for (const char* name :
+       {"QUERN_WORKERS", "QUERN_MAX_CLIENTS", "QUERN_CONFIG", "QUERN_SOCKET", "QUERN_FOREGROUND"})
+    unsetenv(name);
+  setenv("XDG_CONFIG_HOME", "/nowhere", 1);
+  return 0;
+}
+
+void the_command_line_beats_the_environment_beats_the_file(void**) {
+  const std::string config = config_file(
+      "# a comment\n[quernd]\nworkers = 3\nmax-clients = 7\ncache-size = 1G\n[other]\nanything = goes\n");
+  auto options = parse({config.c_str()});
+  assert_ok(options);
+  assert_int_equal(options->workers, 3);
+  assert_int_equal(options->max_clients, 7);
+  assert_int_equal(options->cache_bytes, 1 << 30);
+  setenv("QUERN_WORKERS", "4", 1);
+  setenv("QUERN_MAX_CLIENTS", "8", 1);
+  options = parse({config.c_str(), "--workers", "5"});
+  assert_ok(options);
+  assert_int_equal(options->workers, 5);
+  assert_int_equal(options->max_clients, 8);
+}
+
+void switches_take_no_value_or_yes_or_no(void**) {
+  assert_true(parse({"--foreground"})->foreground);
+  assert_false(parse({})->foreground);
+  setenv("QUERN_FOREGROUND", "yes", 1);
+  assert_true(parse({})->foreground);
+  assert_false(parse({"--foreground=no"})->foreground);
+  assert_error(parse({"--foreground=maybe"}), ErrorCode::INVALID_ARGUMENT, "neither yes nor no");
+}
+
+void bad_settings_are_named_with_their_place(void**) {
+  assert_error(parse({"--no-such"}), ErrorCode::INVALID_ARGUMENT, "--no-such");
+  assert_error(parse({"workers=3"}), ErrorCode::INVALID_ARGUMENT, "workers=3");
+  assert_error(parse({"--workers"}), ErrorCode::INVALID_ARGUMENT, "--workers=N");
+  assert_error(parse({"--workers=0"}), ErrorCode::INVALID_ARGUMENT, "--workers: 0 is not within 1 to 64");
+  assert_error(parse({"--log-level=loud"}), ErrorCode::INVALID_ARGUMENT, "warning");
+  assert_error(parse({config_file("[quernd]\nworkers = 1\nworker-count = 3\n").c_str()}),
+               ErrorCode::INVALID_ARGUMENT, "quern.conf:3: worker-count");
+  assert_error(parse({config_file("[quernd]\nwhat is this\n").c_str()}), ErrorCode::INVALID_ARGUMENT,
+               "quern.conf:2");
+  assert_error(parse({"--config=/nowhere/quern.conf"}), ErrorCode::INVALID_ARGUMENT, "/nowhere/quern.conf");
+  setenv("QUERN_MAX_CLIENTS", "many", 1);
+  assert_error(parse({}), ErrorCode::INVALID_ARGUMENT, "QUERN_MAX_CLIENTS");
+}
+
+void users_are_listed(void**) {
+  const auto options = parse({"--allow-uids=1,20,300"});
+  assert_ok(options);
+  assert_true(options->allow_uids == std::vector<uid_t>({1, 20, 300}));
+  assert_error(parse({"--allow-uids=1,,2"}), ErrorCode::INVALID_ARGUMENT);
+  assert_error(parse({"--allow-uids=4294967295"}), ErrorCode::INVALID_ARGUMENT, "no user");
+}
+
+void bytes_have_units(void**) {
+  assert_int_equal(*parse_bytes("1000"), 1000);
+  assert_int_equal(*parse_bytes("3K"), 3072);
+  assert_int_equal(*parse_bytes("2T"), uint64_t{2} << 40);
+  for (const char* bad : {"", "M", "-1", "1.5G", "1 G", "5GB", "99999999T"})
+    assert_error(parse_bytes(bad), ErrorCode::INVALID_ARGUMENT);
+}
+
+void help_names_every_setting(void**) {
+  for (const char* name :
+       {"--socket=PATH", "--workers=N", "--allow-uids=UID", "--drain-seconds=N", "--foreground", "SIGHUP"})
+    assert_contains(options_help(), name);
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test_setup(the_command_line_beats_the_environment_beats_the_file, clean_environment),
+      cmocka_unit_test_setup(switches_take_no_value_or_yes_or_no, clean_environment),
+      cmocka_unit_test_setup(bad_settings_are_named_with_their_place, clean_environment),
+      cmocka_unit_test_setup(users_are_listed, clean_environment),
+      cmocka_unit_test_setup(bytes_have_units, clean_environment),
+      cmocka_unit_test_setup(help_names_every_setting, clean_environment),
+  };
+  return cmocka_run_group_tests_name("options", tests, nullptr, nullptr);
+}
