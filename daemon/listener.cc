@@ -1,6 +1,7 @@
 #include "daemon/listener.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "capi/wire/paths.h"
@@ -18,6 +20,7 @@ namespace quern {
 namespace {
 
 constexpr int kBacklog = 512;
+constexpr int kLockTries = 200, kLockPauseUs = 10000;
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -63,11 +66,17 @@ Status Listener::lock() {
   const std::string file = path_ + ".lock";
   lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock_ < 0) return system_error("cannot open the lock file " + file);
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  for (int tries = 0; flock(lock_, LOCK_EX | LOCK_NB) != 0; ++tries) {
     char text[32] = {};
     [[maybe_unused]] const ssize_t size = pread(lock_, text, sizeof text - 1, 0);
-    return Status(ErrorCode::BUSY,
-                  "another daemon (process " + std::string(text, strcspn(text, "\n")) + ") serves " + path_);
+    // A daemon killed while it started a worker leaves its lock to that child until the child's exec, a
+    // moment later.
+    const pid_t holder = static_cast<pid_t>(std::atol(text));
+    const bool dead = holder > 0 && kill(holder, 0) != 0 && errno == ESRCH;
+    if (!dead || tries == kLockTries)
+      return Status(ErrorCode::BUSY, "another daemon (process " + std::string(text, strcspn(text, "\n")) +
+                                         ") serves " + path_);
+    usleep(kLockPauseUs);
   }
   const std::string process = std::to_string(getpid()) + "\n";
   if (ftruncate(lock_, 0) != 0 || pwrite(lock_, process.data(), process.size(), 0) < 0)

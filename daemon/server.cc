@@ -15,6 +15,7 @@ namespace quern {
 namespace {
 
 constexpr uint64_t kDrainPollNs = 20'000'000;
+constexpr uint64_t kMaxLingering = 8;
 
 template <class T>
 uv_handle_t* handle(T* any) {
@@ -109,6 +110,12 @@ Status Server::open_store() {
     log_->warning("event=store reason=\"" + message + "\"");
   };
   auto store = Store::open(store_options);
+  // A killed daemon's child lets go of the socket's lock and of the cache's one right after the other
+  // (Listener::lock).
+  for (int tries = 0; tries < 5 && !store.ok() && store.status().code() == ErrorCode::BUSY; ++tries) {
+    usleep(10000);
+    store = Store::open(store_options);
+  }
   if (store.ok()) {
     store_ = std::move(*store);
     if (store_->read_only()) log_->warning("event=store_read_only cache=\"" + options_.cache_dir + "\"");
@@ -244,6 +251,11 @@ void Server::accept() {
     return session.close(status.message());
   }
   ++total_;
+  // A refused client lingers to read why, but only so many at a time may.
+  if (sessions_.size() > max_clients_ + kMaxLingering) {
+    ++refused_;
+    return session.close("too many clients, even to be told so");
+  }
   Peer peer;
   if (Status status = admit(session, peer); !status.ok()) {
     ++refused_;
