@@ -84,8 +84,7 @@ class Validator {
   // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
   static Status check_launch(const MuKernel& kernel) {
     for (int64_t extent : kernel.grid)
-      if (extent < 1 || extent > INT32_MAX)
-        return invalid("a grid extent is below 1 or above 2^31 - 1");
+      if (extent < 1 || extent > INT32_MAX) return invalid("a grid extent is below 1 or above 2^31 - 1");
     if (kernel.grid[0] * kernel.grid[3] > INT32_MAX || kernel.grid[1] > 65535 || kernel.grid[2] > 65535)
       return invalid("the grid is larger than 2^31 - 1 by 65535 by 65535 blocks");
     if (kernel.grid[3] > kMaxClusterBlocks)
@@ -209,8 +208,9 @@ class Validator {
     const BlockOp& op = kernel.ops[i];
     if (op.kind == BlockOp::Kind::store && stages[i] == Stage::loop)
       return invalid("a store in the loop: accumulate first");
-    if (op.kind == BlockOp::Kind::reduce_cluster && stages[i] == Stage::loop)
-      return invalid("a reduction over the cluster in the loop");
+    if (op.kind == BlockOp::Kind::reduce_cluster)
+      for (BlockValue operand : op.operands)
+        if (stages[operand] == Stage::loop) return invalid("a reduction over the cluster in the loop");
     for (BlockValue operand : op.operands) {
       const BlockOp& source = kernel.ops[operand];
       const bool running = source.kind == BlockOp::Kind::accumulate && source.combine == Combine::max;
@@ -243,7 +243,7 @@ std::vector<Stage> block_stages(const MuKernel& kernel) {
   // A value that reads a running maximum is in the loop if anything else it reads is; so operators that feed
   // accumulators decide first.
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind == BlockOp::Kind::accumulate) {
+    if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) {
       stages.push_back(Stage::after);
       continue;
     }

@@ -112,8 +112,9 @@ struct MuGraph {
 
 // Where a block value lives: before the loop (once), in the loop (one tile a turn), after it.
 enum class Stage : uint8_t { before, loop, after };
-// The stage of every operator of a custom kernel. An accumulator's own stage is `after`: that is where its
-// final value is; operators in the loop may read the running value of a `max` accumulator.
+// The stage of every operator of a custom kernel. The own stage of an accumulator and of a reduction over the
+// cluster is `after`: that is where its final value is; operators in the loop may read the running value of a
+// `max` accumulator.
 std::vector<Stage> block_stages(const MuKernel& kernel);
 
 // The part of a dimension of extent `extent` that is left after axes cut it into `parts` one after the other,

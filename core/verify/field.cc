@@ -1,8 +1,8 @@
 #include "core/verify/field.h"
 
 #include <cmath>
+#include <utility>
 
-#include "core/base/bytes.h"
 #include "core/base/hash.h"
 #include "core/lang/meaning.h"
 
@@ -10,7 +10,6 @@ namespace quern {
 
 namespace {
 
-uint64_t add_mod(uint64_t a, uint64_t b, uint64_t m) { return (a + b) % m; }
 uint64_t mul_mod(uint64_t a, uint64_t b, uint64_t m) { return a * b % m; }  // a, b < 2^32
 
 uint64_t pow_mod(uint64_t base, uint64_t exponent, uint64_t m) {
@@ -20,7 +19,18 @@ uint64_t pow_mod(uint64_t base, uint64_t exponent, uint64_t m) {
   return result;
 }
 
-uint64_t inverse(uint64_t a, uint64_t m) { return pow_mod(a, m - 2, m); }
+// Of a number that is not 0, m prime: the extended Euclidean algorithm.
+uint64_t inverse(uint64_t a, uint64_t m) {
+  int64_t r = static_cast<int64_t>(m), next_r = static_cast<int64_t>(a), t = 0, next_t = 1;
+  while (next_r != 0) {
+    const int64_t quotient = r / next_r;
+    r = std::exchange(next_r, r - quotient * next_r);
+    t = std::exchange(next_t, t - quotient * next_t);
+  }
+  return static_cast<uint64_t>(t < 0 ? t + static_cast<int64_t>(m) : t);
+}
+
+constexpr size_t kMaxOperands = 3;  // of an operator
 
 // Names of random functions: opcodes name their own, these are the others.
 enum Name : uint64_t { kInput = 1000, kConstant, kGenerator, kExp, kMax, kMin, kCast };
@@ -112,7 +122,15 @@ FieldDomain::FieldDomain(uint64_t seed) : seed_(seed) {
   // A square that is not 1 has order q, because p - 1 = 2q.
   uint64_t root = 0;
   for (uint64_t i = 0; root < 2 || root == kFieldP - 1; ++i) root = random(kGenerator, i).p;
-  w_ = mul_mod(root, root, kFieldP);
+  uint64_t base = mul_mod(root, root, kFieldP);
+  for (auto& row : powers_) {
+    uint64_t power = 1;
+    for (uint32_t& entry : row) {
+      entry = static_cast<uint32_t>(power);
+      power = mul_mod(power, base, kFieldP);
+    }
+    base = power;
+  }
 }
 
 FieldValue FieldDomain::random(uint64_t index, uint64_t element) const {
@@ -121,15 +139,15 @@ FieldValue FieldDomain::random(uint64_t index, uint64_t element) const {
 }
 
 FieldValue FieldDomain::opaque(uint64_t name, const Value* operands, int count) const {
-  ByteWriter key;
-  key.put(seed_);
-  key.put(name);
+  // Laid out by hand, without allocation: this is where most of the verifier's time goes.
+  uint64_t key[2 + 3 * kMaxOperands] = {seed_, name};
+  size_t words = 2;
   for (int i = 0; i < count; ++i) {
-    key.put(operands[i].p);
-    key.put(operands[i].has_q ? operands[i].q : kFieldQ);
-    key.put(operands[i].is_lowest);
+    key[words++] = operands[i].p;
+    key[words++] = operands[i].has_q ? operands[i].q : kFieldQ;
+    key[words++] = operands[i].is_lowest;
   }
-  const Hash128 hash = hash128(key.view());
+  const Hash128 hash = hash128({reinterpret_cast<const char*>(key), words * sizeof key[0]});
   return {hash.high % kFieldP, hash.low % kFieldQ};
 }
 
@@ -149,26 +167,10 @@ FieldValue FieldDomain::apply(OpCode code, DType, const Value* operands) {
   return apply_meaning<InField>(code, values).v;
 }
 
-FieldValue FieldDomain::convert(Value value, DType, DType to) {
-  if (to != DType::boolean) return value;
-  const uint64_t bit = value.p != 0;
-  return {bit, bit};
-}
-
 FieldValue FieldDomain::cast(Value value, DType from, DType to) {
   if (from == to || (!is_float(from) && to == DType::f32)) return value;
   if (to == DType::boolean) return convert(value, from, to);
   return opaque(kCast + static_cast<uint64_t>(to), &value, 1);
-}
-
-FieldValue FieldDomain::add(Value a, Value b, DType) {
-  const bool has_q = a.has_q && b.has_q;
-  return {add_mod(a.p, b.p, kFieldP), has_q ? add_mod(a.q, b.q, kFieldQ) : 0, has_q};
-}
-
-FieldValue FieldDomain::multiply(Value a, Value b, DType) {
-  const bool has_q = a.has_q && b.has_q;
-  return {mul_mod(a.p, b.p, kFieldP), has_q ? mul_mod(a.q, b.q, kFieldQ) : 0, has_q};
 }
 
 FieldValue FieldDomain::negate(Value a) {
@@ -191,7 +193,10 @@ FieldValue FieldDomain::exponential(Value a) {
     result.has_q = false;
     return result;
   }
-  return {pow_mod(w_, a.q, kFieldP), 0, false};
+  uint64_t power = 1;
+  for (size_t i = 0; i < powers_.size(); ++i)
+    power = mul_mod(power, powers_[i][a.q >> (8 * i) & 255], kFieldP);
+  return {power, 0, false};
 }
 
 FieldValue FieldDomain::choose(uint64_t name, Value a, Value b) const {

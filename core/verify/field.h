@@ -10,6 +10,7 @@
 // associative, commutative and idempotent, as tiles need it, and nothing else.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/graph/graph.h"
@@ -42,11 +43,22 @@ class FieldDomain {
 
   Value number(double value, DType dtype);
   Value apply(OpCode code, DType compute, const Value* operands);
-  Value convert(Value value, DType from, DType to);
+  Value convert(Value value, DType, DType to) {
+    if (to != DType::boolean) return value;
+    const uint64_t bit = value.p != 0;
+    return {bit, bit};
+  }
   Value cast(Value value, DType from, DType to);
   Value zero(DType) { return {}; }
-  Value add(Value a, Value b, DType);
-  Value multiply(Value a, Value b, DType);
+  Value add(Value a, Value b, DType) {
+    const uint64_t p = a.p + b.p, q = a.q + b.q;
+    const bool has_q = a.has_q && b.has_q;
+    return {p < kFieldP ? p : p - kFieldP, !has_q ? 0 : q < kFieldQ ? q : q - kFieldQ, has_q};
+  }
+  Value multiply(Value a, Value b, DType) {
+    const bool has_q = a.has_q && b.has_q;
+    return {a.p * b.p % kFieldP, has_q ? a.q * b.q % kFieldQ : 0, has_q};
+  }
   Value lowest(DType) { return {0, 0, true, true}; }
   Value maximum(Value a, Value b, DType);
   Value finish(Value value, const Node&) { return value; }
@@ -67,7 +79,8 @@ class FieldDomain {
 
  private:
   uint64_t seed_;
-  uint64_t w_;
+  // w to the powers of a 32-bit exponent, byte by byte: powers_[i][b] = w^(b * 256^i).
+  std::array<std::array<uint32_t, 256>, 4> powers_;
   bool divided_by_zero_ = false;
 };
 

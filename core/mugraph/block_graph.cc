@@ -1,0 +1,67 @@
+#include "core/mugraph/block_graph.h"
+
+namespace quern {
+
+double constant_value(const MuGraph& mugraph, const BlockOp& op) {
+  if (op.extents.empty()) return op.number;
+  double product = 1;
+  for (const TensorDim& dim : op.extents)
+    product *= static_cast<double>(
+        mugraph.tensors[static_cast<size_t>(dim.tensor)].type.shape[static_cast<size_t>(dim.dim)]);
+  return product;
+}
+
+Graph block_graph(const MuGraph& mugraph, const MuKernel& kernel) {
+  Graph graph;
+  graph.name = mugraph.name;
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    const BlockOp& op = kernel.ops[i];
+    Node node;
+    node.type = op.type;
+    node.name = "b" + std::to_string(i);
+    if (op.kind == BlockOp::Kind::compute) {
+      node.code = op.code;
+      node.attrs = op.attrs;
+      node.operands.assign(op.operands.begin(), op.operands.end());
+      if (op.code == OpCode::constant) node.number = constant_value(mugraph, op);
+    } else {
+      node.strides = dense_strides(node.type.shape);
+      graph.inputs.push_back(static_cast<ValueId>(i));
+    }
+    graph.nodes.push_back(std::move(node));
+  }
+  return graph;
+}
+
+Graph operator_graph(const MuGraph& mugraph, const MuKernel& kernel) {
+  Graph graph;
+  Node node;
+  node.code = kernel.code;
+  node.attrs = kernel.attrs;
+  node.type = mugraph.tensors[static_cast<size_t>(kernel.result)].type;
+  for (int32_t operand : kernel.operands) {
+    Node input;
+    input.type = mugraph.tensors[static_cast<size_t>(operand)].type;
+    node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
+    graph.inputs.push_back(node.operands.back());
+    graph.nodes.push_back(std::move(input));
+  }
+  graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
+  graph.nodes.push_back(std::move(node));
+  return graph;
+}
+
+Dimensions block_dimensions(const MuKernel& kernel, const Graph& block) {
+  Dimensions dims(block);
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    const BlockOp& op = kernel.ops[i];
+    if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::compute) continue;
+    const bool joins = op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat;
+    for (int d = 0; d < op.type.rank(); ++d)
+      if (!joins || d != op.dim)
+        dims.join(static_cast<ValueId>(i), static_cast<size_t>(d), op.operands[0], static_cast<size_t>(d));
+  }
+  return dims;
+}
+
+}  // namespace quern

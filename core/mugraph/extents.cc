@@ -1,0 +1,240 @@
+// Depth-first search with propagation, one connected component after the other: axes first, so that they
+// become as small as they can be, then tiles; whole dimensions mostly follow.
+#include "core/mugraph/extents.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int64_t kUnknown = -1;
+constexpr int64_t kLargestChoice = 16;   // of a variable that does not follow from others
+constexpr int64_t kLargestValue = 4096;  // of any
+constexpr int kChoices = 20000;          // before a component counts as unsolvable
+
+}  // namespace
+
+Extents::Var Extents::add(int64_t extent, Role role) {
+  const Var var = static_cast<Var>(variables_.size());
+  variables_.push_back({var, extent, kUnknown, role, false});
+  return var;
+}
+
+Extents::Var Extents::root(Var var) const {
+  while (variables_[static_cast<size_t>(var)].parent != var)
+    var = variables_[static_cast<size_t>(var)].parent;
+  return var;
+}
+
+void Extents::equal(Var a, Var b) {
+  a = root(a), b = root(b);
+  if (a == b) return;
+  if (a > b) std::swap(a, b);
+  Variable &first = variables_[static_cast<size_t>(a)], &second = variables_[static_cast<size_t>(b)];
+  check(first.original == second.original, "dimensions of different extents are no one dimension");
+  second.parent = a;
+  first.role = std::min(first.role, second.role);
+  first.kept |= second.kept;
+}
+
+void Extents::product(std::vector<Var> left, std::vector<Var> right) {
+  constraints_.push_back({Constraint::Kind::product, std::move(left), std::move(right)});
+}
+
+void Extents::sum(Var total, std::vector<Var> parts) {
+  constraints_.push_back({Constraint::Kind::sum, {total}, std::move(parts)});
+}
+
+void Extents::cut(Var whole, std::vector<Var> axes, Var tile) {
+  int64_t covered = original(tile);
+  for (Var axis : axes) covered *= original(axis);
+  axes.push_back(tile);
+  const bool ragged = covered != original(whole);
+  constraints_.push_back(
+      {ragged ? Constraint::Kind::ragged : Constraint::Kind::product, {whole}, std::move(axes)});
+}
+
+void Extents::keep(Var var) { variables_[static_cast<size_t>(root(var))].kept = true; }
+
+bool Extents::set(Var var, int64_t value) {
+  Variable& variable = variables_[static_cast<size_t>(var)];
+  if (variable.value != kUnknown) return variable.value == value;
+  const int64_t least = std::min<int64_t>(variable.original, 2);
+  if (value < least || value > std::min(variable.original, kLargestValue)) return false;
+  variable.value = value;
+  trail_.push_back(var);
+  return true;
+}
+
+// Products and sums: the last unknown follows.
+bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
+  const bool product = constraint.kind == Constraint::Kind::product;
+  int64_t total[2] = {product ? 1 : 0, product ? 1 : 0};
+  Var unknown = -1;
+  int unknowns = 0, side_of_unknown = 0;
+  for (int side = 0; side < 2; ++side)
+    for (Var var : side == 0 ? constraint.left : constraint.right) {
+      const int64_t value = variables_[static_cast<size_t>(var)].value;
+      if (value == kUnknown) {
+        unknown = var;
+        ++unknowns;
+        side_of_unknown = side;
+      } else if (product) {
+        total[side] *= value;
+        if (total[side] > kLargestValue * kLargestValue) return false;
+      } else {
+        total[side] += value;
+      }
+    }
+  if (unknowns == 0) return total[0] == total[1];
+  if (unknowns > 1) return true;
+  const int64_t here = total[side_of_unknown], there = total[1 - side_of_unknown];
+  if (product && (here == 0 || there % here != 0)) return false;
+  changed = true;
+  return set(unknown, product ? there / here : there - here);
+}
+
+bool Extents::propagate_ragged(const Constraint& constraint, bool& changed) {
+  const Var whole = constraint.left[0], tile = constraint.right.back();
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  int64_t covered = 1;
+  for (size_t i = 0; i + 1 < constraint.right.size(); ++i) {
+    const int64_t value = variables_[static_cast<size_t>(constraint.right[i])].value;
+    if (value == kUnknown) return true;
+    parts.emplace_back(value, 0);
+    covered *= value;
+  }
+  if (!known(whole)) return true;
+  const int64_t extent = variables_[static_cast<size_t>(whole)].value;
+  const int64_t left = quern::cut(extent, parts).tile;
+  if (left * covered == extent) return false;
+  changed |= !known(tile);
+  return set(tile, left);
+}
+
+bool Extents::propagate_one(const Constraint& constraint, bool& changed) {
+  return constraint.kind == Constraint::Kind::ragged ? propagate_ragged(constraint, changed)
+                                                     : propagate_sides(constraint, changed);
+}
+
+bool Extents::propagate() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Constraint* constraint : active_)
+      if (!propagate_one(*constraint, changed)) return false;
+  }
+  return true;
+}
+
+// What to try for a variable, best first. A ragged dimension lacks as little as it can.
+std::vector<int64_t> Extents::candidates(Var var, int first) const {
+  for (const Constraint* constraint : active_) {
+    if (constraint->kind != Constraint::Kind::ragged || constraint->left[0] != var) continue;
+    int64_t covered = 1;
+    for (Var part : constraint->right)
+      covered *= known(part) ? variables_[static_cast<size_t>(part)].value : 0;
+    std::vector<int64_t> list;
+    for (int64_t value = covered - 1; value >= 2; --value) list.push_back(value);
+    if (covered > 0) return list;
+  }
+  const Variable& variable = variables_[static_cast<size_t>(var)];
+  const int64_t most = std::min(variable.original, kLargestChoice);
+  std::vector<int64_t> list;
+  const int64_t preferred = variable.role == Role::axis ? 2 : first;
+  if (preferred <= most) list.push_back(preferred);
+  for (int64_t value = std::min<int64_t>(variable.original, 2); value <= most; ++value)
+    if (value != preferred) list.push_back(value);
+  return list;
+}
+
+// The next variable to give a value; -1 when all have one.
+Extents::Var Extents::choose(const std::vector<Var>& members) const {
+  Var best = -1;
+  for (Var var : members)
+    if (!known(var) &&
+        (best < 0 || variables_[static_cast<size_t>(var)].role < variables_[static_cast<size_t>(best)].role))
+      best = var;
+  for (const Constraint* constraint : active_)
+    if (constraint->kind == Constraint::Kind::ragged && !known(constraint->left[0]) &&
+        std::all_of(constraint->right.begin(), constraint->right.end(), [&](Var var) { return known(var); }))
+      return constraint->left[0];
+  return best;
+}
+
+bool Extents::search(const std::vector<Var>& members, int first) {
+  const size_t mark = trail_.size();
+  auto undo = [&] {
+    for (; trail_.size() > mark; trail_.pop_back())
+      variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
+    return false;
+  };
+  if (--budget_ < 0 || !propagate()) return undo();
+  const Var var = choose(members);
+  if (var < 0) return true;
+  for (int64_t value : candidates(var, first)) {
+    const size_t before = trail_.size();
+    if (set(var, value) && search(members, first)) return true;
+    for (; trail_.size() > before; trail_.pop_back())
+      variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
+    if (budget_ < 0) break;
+  }
+  return undo();
+}
+
+// Variables that constraints connect.
+std::vector<std::vector<Extents::Var>> Extents::components() {
+  std::vector<Var> group(variables_.size());
+  for (size_t i = 0; i < group.size(); ++i) group[i] = static_cast<Var>(i);
+  auto find = [&](Var var) {
+    while (group[static_cast<size_t>(var)] != var) var = group[static_cast<size_t>(var)];
+    return var;
+  };
+  for (const Constraint& constraint : constraints_)
+    for (const auto* side : {&constraint.left, &constraint.right})
+      for (Var var : *side) {
+        const Var a = find(constraint.left[0]), b = find(var);
+        group[static_cast<size_t>(std::max(a, b))] = std::min(a, b);
+      }
+  std::map<Var, std::vector<Var>> members;
+  for (size_t i = 0; i < variables_.size(); ++i)
+    if (root(static_cast<Var>(i)) == static_cast<Var>(i))
+      members[find(static_cast<Var>(i))].push_back(static_cast<Var>(i));
+  std::vector<std::vector<Var>> result;
+  for (auto& [first, list] : members) result.push_back(std::move(list));
+  return result;
+}
+
+void Extents::solve() {
+  for (Constraint& constraint : constraints_)
+    for (auto* side : {&constraint.left, &constraint.right})
+      for (Var& var : *side) var = root(var);
+  int first = 2;
+  for (const std::vector<Var>& members : components()) {
+    active_.clear();
+    for (const Constraint& constraint : constraints_)
+      if (std::binary_search(members.begin(), members.end(), constraint.left[0]))
+        active_.push_back(&constraint);
+    trail_.clear();
+    budget_ = kChoices;
+    bool solved = std::none_of(members.begin(), members.end(),
+                               [&](Var var) { return variables_[static_cast<size_t>(var)].kept; });
+    bool matters = false;
+    for (Var var : members)
+      if (variables_[static_cast<size_t>(var)].original < 2)
+        solved = solved && set(var, variables_[static_cast<size_t>(var)].original);
+      else
+        matters = true;
+    solved = solved && search(members, first);
+    if (!solved)
+      for (Var var : members)
+        variables_[static_cast<size_t>(var)].value = variables_[static_cast<size_t>(var)].original;
+    // 2, 3, 4, 2, ...: dimensions that have nothing to do with each other differ.
+    if (matters) first = first == 4 ? 2 : first + 1;
+  }
+}
+
+}  // namespace quern

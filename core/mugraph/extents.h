@@ -1,0 +1,71 @@
+// Small extents for a system of dimensions: variables that were given extents, and what must hold between
+// them (a tile is a part of a dimension, a reshape joins two, a concat adds them up). Finds small values for
+// which all of it still holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace quern {
+
+class Extents {
+ public:
+  using Var = int;
+  // Axes along which work is spread are made smallest first, then tiles.
+  enum class Role : uint8_t { axis, tile, whole };
+
+  // A variable whose extent is `extent` now. One of 0 or 1 keeps it; others stay at least 2.
+  Var add(int64_t extent, Role role);
+  // The two are one. Their extents must be equal.
+  void equal(Var a, Var b);
+  // The products are equal.
+  void product(std::vector<Var> left, std::vector<Var> right);
+  // The total is the sum of the parts.
+  void sum(Var total, std::vector<Var> parts);
+  // `tile` is what axes leave of `whole` when they cut it one after the other. When they do not divide it
+  // now, they will not divide it then.
+  void cut(Var whole, std::vector<Var> axes, Var tile);
+  // Keeps its extent, and so does everything that is connected with it.
+  void keep(Var var);
+
+  // What is connected gets small values; unconnected parts get different ones as far as that is cheap. What
+  // has no small solution keeps its extents.
+  void solve();
+  int64_t value(Var var) const { return variables_[static_cast<size_t>(root(var))].value; }
+  int64_t original(Var var) const { return variables_[static_cast<size_t>(root(var))].original; }
+  Var root(Var var) const;
+
+ private:
+  struct Variable {
+    Var parent;
+    int64_t original, value;
+    Role role;
+    bool kept;
+  };
+  struct Constraint {
+    enum class Kind : uint8_t { product, sum, ragged } kind;
+    // product: left = right; sum: left[0] = sum of right; ragged: left[0] cut by right but for the last one,
+    // which is the tile
+    std::vector<Var> left, right;
+  };
+
+  bool known(Var var) const { return variables_[static_cast<size_t>(var)].value >= 0; }
+  bool set(Var var, int64_t value);
+  bool propagate();
+  bool propagate_one(const Constraint& constraint, bool& changed);
+  bool propagate_sides(const Constraint& constraint, bool& changed);
+  bool propagate_ragged(const Constraint& constraint, bool& changed);
+  std::vector<int64_t> candidates(Var var, int first) const;
+  Var choose(const std::vector<Var>& members) const;
+  bool search(const std::vector<Var>& members, int first);
+  std::vector<std::vector<Var>> components();
+
+  std::vector<Variable> variables_;
+  std::vector<Constraint> constraints_;
+  std::vector<const Constraint*> active_;  // of the component that is being solved
+  std::vector<Var> trail_;                 // variables in the order in which they got values
+  int budget_ = 0;                         // choices left for this component
+};
+
+}  // namespace quern

@@ -1,0 +1,319 @@
+// Every dimension of every value becomes a variable of a system of extents: dimensions of tiles by the
+// operators, tiles and tensors by the maps, tensors and the graph by inputs and outputs. Then both programs
+// are built again over the values that are found.
+#include "core/mugraph/shrink.h"
+
+#include <map>
+#include <set>
+
+#include "core/graph/builder.h"
+#include "core/graph/shrink.h"
+#include "core/mugraph/block_graph.h"
+#include "core/mugraph/extents.h"
+
+namespace quern {
+
+namespace {
+
+using Var = Extents::Var;
+
+// The dimensions of one graph (the target, a block graph, a library operator) as variables.
+class GraphExtents {
+ public:
+  GraphExtents(const Graph& graph, Dimensions dims, Extents::Role role, Extents& extents)
+      : graph_(graph), dims_(std::move(dims)), vars_(dims_.size(), -1), extents_(extents) {
+    for (size_t dim = 0; dim < dims_.size(); ++dim)
+      if (dims_.is_class(static_cast<DimClass>(dim)))
+        vars_[dim] = extents.add(dims_.extent(static_cast<DimClass>(dim)), role);
+    for (const Node& node : graph_.nodes) relate(node, static_cast<ValueId>(&node - graph_.nodes.data()));
+  }
+
+  Var var(ValueId value, size_t dim) const { return vars_[static_cast<size_t>(dims_.of(value, dim))]; }
+
+  Ints shape(ValueId id) const {
+    Ints shape;
+    for (size_t d = 0; d < graph_.node(id).type.shape.size(); ++d)
+      shape.push_back(extents_.value(var(id, d)));
+    return shape;
+  }
+
+  // Positions at which slices cut a variable.
+  void collect_cuts(std::map<Var, std::set<int64_t>>& cuts) const {
+    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const Node& node = graph_.nodes[id];
+      if (node.code != OpCode::slice) continue;
+      for (size_t d = 0; d < node.type.shape.size(); ++d) {
+        if (is_whole(graph_, node, d)) continue;
+        const Var whole = extents_.root(var(node.operands[0], d));
+        cuts[whole].insert((*node.attrs.start)[d]);
+        cuts[whole].insert((*node.attrs.stop)[d]);
+        if ((*node.attrs.step)[d] == 1) continue;
+        extents_.keep(whole);
+        extents_.keep(var(static_cast<ValueId>(id), d));
+      }
+    }
+  }
+
+ private:
+  void relate(const Node& node, ValueId id) {
+    auto vars = [&](ValueId value, const Ints& dims) {
+      std::vector<Var> list;
+      for (int64_t d : dims) list.push_back(var(value, static_cast<size_t>(d)));
+      return list;
+    };
+    if (node.code == OpCode::reshape)
+      for_each_reshape_group(graph_, node, [&](const Ints& from, const Ints& to) {
+        if (from.size() > 1 || to.size() > 1) extents_.product(vars(node.operands[0], from), vars(id, to));
+      });
+    if (node.code != OpCode::concat) return;
+    const size_t axis = static_cast<size_t>(node.attrs.axis->front());
+    std::vector<Var> parts;
+    for (ValueId operand : node.operands) parts.push_back(var(operand, axis));
+    extents_.sum(var(id, axis), std::move(parts));
+  }
+
+  const Graph& graph_;
+  Dimensions dims_;
+  std::vector<Var> vars_;  // by class
+  Extents& extents_;
+};
+
+class Shrinker {
+ public:
+  Shrinker(const MuGraph& mugraph, const Graph& graph)
+      : mugraph_(mugraph),
+        graph_(graph),
+        target_(graph_, Dimensions(graph_), Extents::Role::whole, extents_) {
+    for (const MuTensor& tensor : mugraph.tensors) {
+      tensors_.emplace_back();
+      for (int64_t extent : tensor.type.shape)
+        tensors_.back().push_back(extents_.add(extent, Extents::Role::whole));
+    }
+    for (size_t i = 0; i < mugraph.inputs.size(); ++i) connect(target_, graph.inputs[i], mugraph.inputs[i]);
+    for (size_t i = 0; i < mugraph.outputs.size(); ++i)
+      connect(target_, graph.outputs[i], mugraph.outputs[i]);
+    kernel_graphs_.reserve(mugraph.kernels.size());
+    kernels_.reserve(mugraph.kernels.size());
+    for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
+    target_.collect_cuts(cuts_);
+    for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_);
+    add_pieces();
+    extents_.solve();
+  }
+
+  Result<Instance> run() const {
+    Instance instance;
+    Status status = build_mugraph(instance.mugraph);
+    if (status.ok()) status = build_graph(instance.graph);
+    if (status.ok()) return instance;
+    return Status(ErrorCode::UNSUPPORTED, "no small instance: " + status.message());
+  }
+
+ private:
+  // ---- the system ----
+
+  void connect(const GraphExtents& values, ValueId value, int32_t tensor) {
+    for (size_t d = 0; d < tensors_[static_cast<size_t>(tensor)].size(); ++d)
+      extents_.equal(values.var(value, d), tensors_[static_cast<size_t>(tensor)][d]);
+  }
+
+  void add_operator(const MuKernel& kernel) {
+    kernel_graphs_.push_back(operator_graph(mugraph_, kernel));
+    axes_.emplace_back();
+    const Graph& graph = kernel_graphs_.back();
+    kernels_.emplace_back(graph, Dimensions(graph), Extents::Role::whole, extents_);
+    for (size_t i = 0; i < kernel.operands.size(); ++i)
+      connect(kernels_.back(), static_cast<ValueId>(i), kernel.operands[i]);
+    connect(kernels_.back(), static_cast<ValueId>(kernel.operands.size()), kernel.result);
+  }
+
+  void add_block(const MuKernel& kernel) {
+    kernel_graphs_.push_back(block_graph(mugraph_, kernel));
+    const Graph& graph = kernel_graphs_.back();
+    kernels_.emplace_back(graph, block_dimensions(kernel, graph), Extents::Role::tile, extents_);
+    axes_.emplace_back();
+    for (int64_t extent : kernel.grid) axes_.back().push_back(extents_.add(extent, Extents::Role::axis));
+    axes_.back().push_back(extents_.add(kernel.turns, Extents::Role::axis));
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      const BlockOp& op = kernel.ops[i];
+      if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store)
+        add_access(op, static_cast<ValueId>(i));
+      if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat)
+        extents_.product(
+            {kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.dim))},
+            {kernels_.back().var(op.operands[0], static_cast<size_t>(op.dim)), axes_.back().back()});
+    }
+  }
+
+  // The last kernel's operator `id` loads or stores.
+  void add_access(const BlockOp& op, ValueId id) {
+    const std::vector<Var>& whole = tensors_[static_cast<size_t>(op.tensor)];
+    for (size_t d = 0; d < whole.size(); ++d) {
+      std::vector<Var> cutting;
+      for (size_t axis = 0; axis < kGridAxes; ++axis)
+        if (op.map[axis] == static_cast<int>(d)) cutting.push_back(axes_.back()[axis]);
+      if (op.loop_dim == static_cast<int>(d)) cutting.push_back(axes_.back().back());
+      const Var tile = kernels_.back().var(id, d);
+      if (cutting.empty())
+        extents_.equal(tile, whole[d]);
+      else
+        extents_.cut(whole[d], std::move(cutting), tile);
+    }
+  }
+
+  // The pieces between the positions at which slices cut are variables, too.
+  void add_pieces() {
+    for (auto& [whole, cuts] : cuts_) {
+      cuts.insert(0);
+      cuts.insert(extents_.original(whole));
+      std::vector<Var> pieces;
+      for (auto at = cuts.begin(); std::next(at) != cuts.end(); ++at)
+        pieces.push_back(extents_.add(*std::next(at) - *at, Extents::Role::whole));
+      extents_.sum(whole, pieces);
+      pieces_[whole] = std::move(pieces);
+    }
+    relate_slices(target_, graph_);
+    for (size_t k = 0; k < kernels_.size(); ++k) relate_slices(kernels_[k], kernel_graphs_[k]);
+  }
+
+  void relate_slices(const GraphExtents& values, const Graph& graph) {
+    for (size_t id = 0; id < graph.nodes.size(); ++id) {
+      const Node& node = graph.nodes[id];
+      if (node.code != OpCode::slice) continue;
+      for (size_t d = 0; d < node.type.shape.size(); ++d) {
+        if (is_whole(graph, node, d) || (*node.attrs.step)[d] != 1) continue;
+        const Var whole = extents_.root(values.var(node.operands[0], d));
+        std::vector<Var> kept;
+        size_t piece = 0;
+        for (int64_t at : cuts_.at(whole)) {
+          if (at >= (*node.attrs.start)[d] && at < (*node.attrs.stop)[d])
+            kept.push_back(pieces_.at(whole)[piece]);
+          ++piece;
+        }
+        extents_.sum(values.var(static_cast<ValueId>(id), d), std::move(kept));
+      }
+    }
+  }
+
+  // Where position `at` of a dimension that slices cut comes to lie.
+  int64_t moved(Var whole, int64_t at) const {
+    int64_t position = 0;
+    size_t piece = 0;
+    for (int64_t cut : cuts_.at(extents_.root(whole))) {
+      if (cut >= at) break;
+      position += extents_.value(pieces_.at(extents_.root(whole))[piece++]);
+    }
+    return position;
+  }
+
+  // ---- the small programs ----
+
+  Attrs new_attrs(const Graph& graph, const GraphExtents& values, ValueId id) const {
+    const Node& node = graph.node(id);
+    Attrs attrs = node.attrs;
+    if (attrs.shape) attrs.shape = values.shape(id);
+    if (node.code != OpCode::slice) return attrs;
+    for (size_t d = 0; d < node.type.shape.size(); ++d) {
+      const Var whole = values.var(node.operands[0], d);
+      if (is_whole(graph, node, d)) {
+        (*attrs.stop)[d] = extents_.value(whole);
+      } else {
+        (*attrs.start)[d] = moved(whole, (*attrs.start)[d]);
+        (*attrs.stop)[d] = moved(whole, (*attrs.stop)[d]);
+      }
+    }
+    return attrs;
+  }
+
+  Status build_mugraph(MuGraph& mugraph) const {
+    mugraph = mugraph_;
+    for (size_t t = 0; t < tensors_.size(); ++t)
+      for (size_t d = 0; d < tensors_[t].size(); ++d)
+        mugraph.tensors[t].type.shape[d] = extents_.value(tensors_[t][d]);
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      MuKernel& kernel = mugraph.kernels[k];
+      const GraphExtents& values = kernels_[k];
+      if (!kernel.custom) {
+        kernel.attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(kernel.operands.size()));
+        continue;
+      }
+      for (size_t axis = 0; axis < kGridAxes; ++axis) kernel.grid[axis] = extents_.value(axes_[k][axis]);
+      kernel.turns = extents_.value(axes_[k].back());
+      for (size_t i = 0; i < kernel.ops.size(); ++i)
+        if (kernel.ops[i].kind == BlockOp::Kind::compute)
+          kernel.ops[i].attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
+    }
+    if (Status status = validate(mugraph); !status.ok()) return status;
+    for (size_t k = 0; k < kernels_.size(); ++k)
+      for (size_t i = 0; i < mugraph.kernels[k].ops.size(); ++i)
+        if (mugraph.kernels[k].ops[i].type.shape != kernels_[k].shape(static_cast<ValueId>(i)))
+          return Status(ErrorCode::UNSUPPORTED, "the tiles of kernel " + std::to_string(k) + ", operator " +
+                                                    std::to_string(i) + " do not follow from the tensors");
+    return {};
+  }
+
+  Status build_graph(Graph& graph) const {
+    GraphBuilder builder(graph_.name);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const ValueId id = static_cast<ValueId>(i);
+      const Node& old = graph_.node(id);
+      Result<ValueId> added =
+          old.code == OpCode::constant ? builder.add_constant(old.number, old.type.dtype == DType::i32)
+          : old.code == OpCode::input
+              ? builder.add_input(old.name, old.type.dtype, target_.shape(id), {}, old.is_const)
+              : builder.add_op(old.code, old.operands, new_attrs(graph_, target_, id), old.name);
+      if (!added) return added.status().with_context("\"" + old.name + "\"");
+      if (builder.graph().node(id).type.shape != target_.shape(id))
+        return Status(ErrorCode::UNSUPPORTED,
+                      "the shape of \"" + old.name + "\" does not follow from its operands");
+    }
+    for (ValueId output : graph_.outputs)
+      if (Status status = builder.add_output(output); !status.ok()) return status;
+    auto built = builder.finish();
+    if (built) graph = std::move(*built);
+    return built ? Status() : built.status();
+  }
+
+  const MuGraph& mugraph_;
+  const Graph& graph_;
+  Extents extents_;
+  GraphExtents target_;
+  std::vector<std::vector<Var>> tensors_;  // by tensor and dimension
+  std::vector<Graph> kernel_graphs_;
+  std::vector<GraphExtents> kernels_;
+  std::vector<std::vector<Var>> axes_;  // by kernel: x, y, z, cluster, loop
+  std::map<Var, std::set<int64_t>> cuts_;
+  std::map<Var, std::vector<Var>> pieces_;
+};
+
+double elements(const Graph& graph, const Node& node) {
+  double count = static_cast<double>(node.type.element_count());
+  if (node.code == OpCode::matmul)
+    return count * static_cast<double>(graph.node(node.operands[0]).type.shape.back());
+  for (ValueId operand : node.operands)
+    count = std::max(count, static_cast<double>(graph.node(operand).type.element_count()));
+  return count;
+}
+
+}  // namespace
+
+Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph) { return Shrinker(mugraph, graph).run(); }
+
+double work(const MuGraph& mugraph) {
+  double total = 0;
+  for (const MuKernel& kernel : mugraph.kernels) {
+    const Graph graph = kernel.custom ? block_graph(mugraph, kernel) : operator_graph(mugraph, kernel);
+    const std::vector<Stage> stages = kernel.custom ? block_stages(kernel) : std::vector<Stage>();
+    double blocks = 1;
+    for (int64_t extent : kernel.grid) blocks *= static_cast<double>(extent);
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const bool every_turn =
+          kernel.custom && (stages[i] == Stage::loop || kernel.ops[i].kind == BlockOp::Kind::accumulate);
+      total +=
+          elements(graph, graph.nodes[i]) * blocks * (every_turn ? static_cast<double>(kernel.turns) : 1);
+    }
+  }
+  return total;
+}
+
+}  // namespace quern

@@ -1,0 +1,24 @@
+// A small instance of a muGraph and of the graph it is meant to compute.
+#pragma once
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+struct Instance {
+  MuGraph mugraph;
+  Graph graph;
+};
+
+// The same programs over short dimensions: every grid, cluster and loop extent and every extent of a tile is
+// at least 2 if it was, and ragged edges stay ragged. Numbers written in the programs stay as they are;
+// constants that name extents follow them. What has no consistent small choice keeps its extents. Both must
+// be valid, and the muGraph's inputs and outputs must have the shapes of the graph's. UNSUPPORTED with the
+// reason when the two cannot be built again.
+Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph);
+
+// How much there is to compute: elements of all values of all blocks and turns, those of a matmul times the
+// inner extent.
+double work(const MuGraph& mugraph);
+
+}  // namespace quern

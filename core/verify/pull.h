@@ -1,0 +1,306 @@
+// Evaluates single elements of a graph over any domain of evaluate.h: only what an element depends on is
+// computed, and remembered. For a few elements of a program at its full shape.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "core/verify/evaluate.h"
+
+namespace quern {
+
+// How many values may still be computed. When it is spent, evaluators return zeros quickly, and what they
+// returned since says nothing.
+struct PullBudget {
+  int64_t left = 0;
+  bool spent() const { return left < 0; }
+};
+
+namespace internal {
+
+// Values by offset, in memory that is touched only where a value was remembered.
+template <class Value>
+class Memo {
+ public:
+  explicit Memo(int64_t count) : count_(count) {}
+  const Value* find(int64_t at) const {
+    if (count_ > kDense) {
+      const auto found = sparse_.find(at);
+      return found == sparse_.end() ? nullptr : &found->second;
+    }
+    return dense_ && dense_[at].known ? &dense_[at].value : nullptr;
+  }
+  void put(int64_t at, const Value& value) {
+    if (count_ > kDense) {
+      sparse_.emplace(at, value);
+      return;
+    }
+    if (!dense_) {
+      dense_.reset(static_cast<Slot*>(std::calloc(static_cast<size_t>(count_), sizeof(Slot))));
+      check(dense_ != nullptr, "out of memory");
+    }
+    dense_[at] = {true, value};
+  }
+
+ private:
+  static constexpr int64_t kDense = int64_t{1} << 20;
+  struct Slot {
+    bool known;
+    Value value;
+  };
+  struct Free {
+    void operator()(Slot* slots) const { std::free(slots); }
+  };
+  int64_t count_;
+  std::unique_ptr<Slot[], Free> dense_;
+  std::unordered_map<int64_t, Value> sparse_;
+};
+
+}  // namespace internal
+
+template <class Domain>
+class PullEvaluator {
+ public:
+  using Value = typename Domain::Value;
+  // The element of an input node.
+  using Source = std::function<Value(ValueId, int64_t)>;
+
+  // A decomposed graph.
+  PullEvaluator(const Graph& graph, Domain& domain, PullBudget& budget, Source source)
+      : graph_(graph),
+        domain_(domain),
+        budget_(budget),
+        source_(std::move(source)),
+        plans_(graph.nodes.size()) {
+    for (const Node& node : graph.nodes) {
+      memo_.emplace_back(node.type.element_count());
+      dense_.push_back(dense_strides(node.type.shape));
+    }
+  }
+
+  Value element(ValueId id, int64_t at) {
+    const size_t i = static_cast<size_t>(id);
+    if (graph_.nodes[i].code == OpCode::input) return source_(id, at);
+    if (const Value* known = memo_[i].find(at)) return *known;
+    if (--budget_.left < 0) return domain_.zero(DType::f32);
+    const Node& node = graph_.nodes[i];
+    Value value = compute(node, i, at);
+    if (node.code != OpCode::constant) value = domain_.finish(value, node);
+    memo_[i].put(at, value);
+    return value;
+  }
+
+ private:
+  // How a node reads its operands, worked out once: strides in each operand of the result's coordinates.
+  struct Plan {
+    bool made = false;
+    std::vector<Ints> strides;
+    std::vector<bool> same;       // operands that are read at the result's own offset
+    std::vector<DType> from, to;  // conversion of each operand
+    DType compute = DType::f32;
+    Ints reduced, steps;  // reductions and contractions: extents, and strides in operand 0
+    int64_t step = 0;     // contractions: of operand 1
+    int64_t start = 0;    // slices
+  };
+
+  const Node& operand(const Node& node, size_t i) const { return graph_.node(node.operands[i]); }
+
+  Value read(const Node& node, const Plan& plan, size_t i, int64_t at) {
+    return domain_.convert(element(node.operands[i], at), plan.from[i], plan.to[i]);
+  }
+
+  // The coordinates at `at` in node `id`, weighted.
+  int64_t mapped(size_t id, int64_t at, const Ints& strides) const {
+    int64_t offset = 0;
+    const Ints& dense = dense_[id];
+    for (size_t d = 0; d < strides.size(); ++d) {
+      offset += at / dense[d] * strides[d];
+      at %= dense[d];
+    }
+    return offset;
+  }
+  int64_t place(const Plan& plan, size_t id, size_t i, int64_t at) const {
+    return plan.same[i] ? at : mapped(id, at, plan.strides[i]);
+  }
+
+  // ---- plans ----
+
+  Plan& plan_of(const Node& node, size_t id) {
+    Plan& plan = plans_[id];
+    if (plan.made) return plan;
+    plan.made = true;
+    plan.compute = compute_class(node.type.dtype);
+    const OpInfo& info = op_info(node.code);
+    if (info.kind == OpKind::elementwise) plan.compute = compute_dtype(node.code, graph_.operand_types(node));
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      plan.from.push_back(compute_class(operand(node, i).type.dtype));
+      plan.to.push_back(info.result == ResultRule::select && i == 0 ? DType::boolean
+                                                                    : compute_class(plan.compute));
+      plan.strides.push_back(operand_strides(node, i, plan));
+      plan.same.push_back(plan.strides.back() == dense_[id] &&
+                          operand(node, i).type.shape == node.type.shape && plan.start == 0);
+    }
+    return plan;
+  }
+
+  Ints operand_strides(const Node& node, size_t i, Plan& plan) const {
+    const Ints& shape = operand(node, i).type.shape;
+    const Ints dense = dense_strides(shape);
+    switch (op_info(node.code).kind) {
+      case OpKind::contraction:
+        return matmul_strides(node, i, plan);
+      case OpKind::reduction:
+        return reduction_strides(node, dense, plan);
+      case OpKind::conversion:
+        return dense;
+      case OpKind::elementwise:
+        return internal::broadcast_strides(shape, node.type.shape);
+      default:
+        break;
+    }
+    Ints strides = dense;
+    if (node.code == OpCode::broadcast) return internal::broadcast_strides(shape, node.type.shape);
+    if (node.code == OpCode::transpose)
+      for (size_t d = 0; d < dense.size(); ++d)
+        strides[d] = dense[static_cast<size_t>((*node.attrs.perm)[d])];
+    if (node.code == OpCode::concat) strides[static_cast<size_t>(node.attrs.axis->front())] = 0;
+    if (node.code == OpCode::slice)
+      for (size_t d = 0; d < dense.size(); ++d) {
+        plan.start += (*node.attrs.start)[d] * dense[d];
+        strides[d] = dense[d] * (*node.attrs.step)[d];
+      }
+    return strides;
+  }
+
+  // Batch dimensions broadcast; each operand has one free dimension of the result and the inner one.
+  Ints matmul_strides(const Node& node, size_t i, Plan& plan) const {
+    const Ints& shape = operand(node, i).type.shape;
+    const Ints dense = dense_strides(shape);
+    const bool row = operand(node, 0).type.shape.size() == 1,
+               column = operand(node, 1).type.shape.size() == 1;
+    const size_t batch = node.type.shape.size() - !row - !column;
+    Ints strides(node.type.shape.size(), 0);
+    if (i == 0) {
+      plan.reduced = {shape.back()};
+      plan.steps = {1};
+    } else {
+      plan.step = column ? 1 : shape.back();
+    }
+    if (shape.size() == 1) return strides;
+    const size_t own = shape.size() - 2;
+    for (size_t d = 0; d < own; ++d)
+      if (shape[d] != 1) strides[batch - own + d] = dense[d];
+    strides[batch + (i == 0 || row ? 0 : 1)] = i == 0 ? dense[own] : dense[own + 1];
+    return strides;
+  }
+
+  Ints reduction_strides(const Node& node, const Ints& dense, Plan& plan) const {
+    const Ints& shape = operand(node, 0).type.shape;
+    Ints kept;
+    for (size_t d = 0, next = 0; d < shape.size(); ++d) {
+      if (next == node.attrs.axis->size() || (*node.attrs.axis)[next] != static_cast<int64_t>(d)) {
+        kept.push_back(dense[d]);
+        continue;
+      }
+      ++next;
+      plan.reduced.push_back(shape[d]);
+      plan.steps.push_back(dense[d]);
+      if (*node.attrs.keepdims) kept.push_back(0);
+    }
+    return kept;
+  }
+
+  // ---- values ----
+
+  Value compute(const Node& node, size_t id, int64_t at) {
+    const Plan& plan = plan_of(node, id);
+    switch (op_info(node.code).kind) {
+      case OpKind::elementwise:
+        return elementwise(node, plan, id, at);
+      case OpKind::contraction:
+        return matmul(node, plan, id, at);
+      case OpKind::reduction:
+        return reduce(node, plan, id, at);
+      case OpKind::conversion:
+        return domain_.cast(element(node.operands[0], at), operand(node, 0).type.dtype, node.type.dtype);
+      default:
+        break;
+    }
+    switch (node.code) {
+      case OpCode::constant:
+        return domain_.number(node.number, node.type.dtype);
+      case OpCode::reshape:
+        return element(node.operands[0], at);
+      case OpCode::iota: {
+        Ints along(node.type.shape.size(), 0);
+        along[static_cast<size_t>(node.attrs.axis->front())] = 1;
+        return domain_.number(static_cast<double>(mapped(id, at, along)), node.type.dtype);
+      }
+      case OpCode::concat:
+        return concat(node, plan, id, at);
+      case OpCode::broadcast:
+      case OpCode::transpose:
+      case OpCode::slice:
+        return element(node.operands[0], plan.start + mapped(id, at, plan.strides[0]));
+      default:
+        fatal(__FILE__, __LINE__, "the evaluator takes decomposed graphs");
+    }
+  }
+
+  Value elementwise(const Node& node, const Plan& plan, size_t id, int64_t at) {
+    Value operands[3] = {domain_.zero(plan.compute), domain_.zero(plan.compute), domain_.zero(plan.compute)};
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      operands[i] = read(node, plan, i, place(plan, id, i, at));
+    return domain_.apply(node.code, plan.compute, operands);
+  }
+
+  Value matmul(const Node& node, const Plan& plan, size_t id, int64_t at) {
+    const int64_t a_at = mapped(id, at, plan.strides[0]), b_at = mapped(id, at, plan.strides[1]);
+    const DType compute = plan.compute;
+    Value sum = domain_.zero(compute);
+    for (int64_t k = 0; k < plan.reduced[0] && --budget_.left >= 0; ++k)
+      sum = domain_.add(
+          sum,
+          domain_.multiply(read(node, plan, 0, a_at + k), read(node, plan, 1, b_at + k * plan.step), compute),
+          compute);
+    return sum;
+  }
+
+  Value reduce(const Node& node, const Plan& plan, size_t id, int64_t at) {
+    const bool sum = node.code == OpCode::reduce_sum;
+    const DType compute = plan.compute;
+    Value result = sum ? domain_.zero(compute) : domain_.lowest(compute);
+    for_each_offset(plan.reduced, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
+      if (--budget_.left < 0) return;
+      const Value next = read(node, plan, 0, from);
+      result = sum ? domain_.add(result, next, compute) : domain_.maximum(result, next, compute);
+    });
+    return result;
+  }
+
+  Value concat(const Node& node, const Plan& plan, size_t id, int64_t at) {
+    const size_t axis = static_cast<size_t>(node.attrs.axis->front());
+    Ints along(node.type.shape.size(), 0);
+    along[axis] = 1;
+    int64_t position = mapped(id, at, along);
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const Ints& shape = operand(node, i).type.shape;
+      if (position < shape[axis])
+        return read(node, plan, i, mapped(id, at, plan.strides[i]) + position * dense_strides(shape)[axis]);
+      position -= shape[axis];
+    }
+    fatal(__FILE__, __LINE__, "a position lies outside of a concat");
+  }
+
+  const Graph& graph_;
+  Domain& domain_;
+  PullBudget& budget_;
+  Source source_;
+  std::vector<internal::Memo<Value>> memo_;
+  std::vector<Ints> dense_;
+  std::vector<Plan> plans_;
+};
+
+}  // namespace quern

@@ -1,0 +1,358 @@
+// Evaluates single elements of what a muGraph writes: of each block and turn only what these elements depend
+// on. Agrees with evaluate_mugraph wherever that succeeds.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "core/graph/decompose.h"
+#include "core/mugraph/block_graph.h"
+#include "core/verify/pull.h"
+
+namespace quern {
+
+template <class Domain>
+class PullMuGraph {
+ public:
+  using Value = typename Domain::Value;
+  using Input = std::function<Value(size_t input, int64_t at)>;
+
+  // A valid muGraph.
+  PullMuGraph(const MuGraph& mugraph, Domain& domain, PullBudget& budget, Input input)
+      : mugraph_(mugraph),
+        domain_(domain),
+        budget_(budget),
+        input_(std::move(input)),
+        writer_(mugraph.tensors.size(), {-1, -1}),
+        library_(mugraph.kernels.size()),
+        contexts_(mugraph.kernels.size()) {
+    for (size_t i = 0; i < mugraph.inputs.size(); ++i)
+      writer_[static_cast<size_t>(mugraph.inputs[i])] = {-1, static_cast<int>(i)};
+    for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
+      const MuKernel& kernel = mugraph.kernels[k];
+      stages_.push_back(kernel.custom ? block_stages(kernel) : std::vector<Stage>());
+      if (!kernel.custom) writer_[static_cast<size_t>(kernel.result)] = {static_cast<int>(k), -1};
+      for (size_t i = 0; i < kernel.ops.size(); ++i)
+        if (kernel.ops[i].kind == BlockOp::Kind::store)
+          writer_[static_cast<size_t>(kernel.ops[i].tensor)] = {static_cast<int>(k), static_cast<int>(i)};
+    }
+  }
+
+  // Zero, and failure() not OK, when tiles do not fit together.
+  Value output(size_t index, int64_t at) { return tensor(mugraph_.outputs[index], at); }
+  const Status& failure() const { return failure_; }
+
+ private:
+  static constexpr int64_t kOutside = -1;  // the turn of what is before or after the loop
+  using Place = std::array<int64_t, kGridAxes>;
+
+  // Where a tile lies in its tensor.
+  struct Tile {
+    int64_t first = 0;
+    Ints strides, whole;  // of the tile, and of the tensor
+  };
+  // The block graph over the tiles that one block sees in one turn.
+  struct Context {
+    Graph graph;                 // decomposed
+    std::vector<ValueId> nodes;  // by block operator
+    std::vector<int> ops;        // by node of the graph; -1 inside a definition
+    std::vector<Ints> shapes;    // by block operator
+    std::vector<Tile> loads;     // by block operator
+    std::unique_ptr<PullEvaluator<Domain>> values;
+    std::map<std::pair<size_t, int64_t>, Value> folded;  // accumulators, by operator and offset
+  };
+
+  Value fail(Status status) {
+    if (failure_.ok()) failure_ = std::move(status);
+    budget_.left = -1;
+    return domain_.zero(DType::f32);
+  }
+
+  // ---- tensors ----
+
+  Value tensor(int32_t id, int64_t at) {
+    const auto [k, store] = writer_[static_cast<size_t>(id)];
+    if (k < 0) return input_(static_cast<size_t>(store), at);
+    const MuKernel& kernel = mugraph_.kernels[static_cast<size_t>(k)];
+    if (!kernel.custom)
+      return library(static_cast<size_t>(k)).element(library_[static_cast<size_t>(k)]->graph.outputs[0], at);
+    return stored(static_cast<size_t>(k), kernel.ops[static_cast<size_t>(store)], at);
+  }
+
+  struct Library {
+    Graph graph;
+    std::unique_ptr<PullEvaluator<Domain>> values;
+  };
+
+  PullEvaluator<Domain>& library(size_t k) {
+    std::unique_ptr<Library>& made = library_[k];
+    if (made) return *made->values;
+    made = std::make_unique<Library>();
+    const MuKernel& kernel = mugraph_.kernels[k];
+    made->graph = decompose(operator_graph(mugraph_, kernel));
+    made->values = std::make_unique<PullEvaluator<Domain>>(
+        made->graph, domain_, budget_, [this, &kernel](ValueId node, int64_t at) {
+          return tensor(kernel.operands[static_cast<size_t>(node)], at);
+        });
+    return *made->values;
+  }
+
+  // The element that some block has stored at `at`.
+  Value stored(size_t k, const BlockOp& store, int64_t at) {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    const Ints& shape = mugraph_.tensors[static_cast<size_t>(store.tensor)].type.shape;
+    const Ints dense = dense_strides(shape);
+    Place place = {0, 0, 0, 0};
+    Ints inside;  // the tile
+    for (size_t d = 0; d < shape.size(); ++d) {
+      int64_t position = at / dense[d], tile = shape[d];
+      at %= dense[d];
+      for (size_t axis = 0; axis < kGridAxes; ++axis) {
+        if (store.map[axis] != static_cast<int>(d)) continue;
+        tile = (tile + kernel.grid[axis] - 1) / kernel.grid[axis];
+        place[axis] = position / tile;
+        position %= tile;
+      }
+      inside.push_back(position);
+    }
+    Context& context = this->context(k, place, kOutside);
+    const Ints& tile = context.shapes[static_cast<size_t>(store.operands[0])];
+    const Ints strides = dense_strides(tile);
+    int64_t offset = 0;
+    for (size_t d = 0; d < tile.size(); ++d) {
+      if (inside[d] >= tile[d])
+        return fail(Status(ErrorCode::INVALID_GRAPH, "a tile is shorter than its place"));
+      offset += inside[d] * strides[d];
+    }
+    return value(k, place, kOutside, store.operands[0], offset);
+  }
+
+  // ---- values of a block ----
+
+  Ints load_shape(const MuKernel& kernel, const BlockOp& op, const Place& place, int64_t turn,
+                  Tile& tile) const {
+    const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.shape;
+    tile.whole = dense_strides(whole);
+    Ints shape;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      std::vector<std::pair<int64_t, int64_t>> parts;
+      for (size_t axis = 0; axis < kGridAxes; ++axis)
+        if (op.map[axis] == static_cast<int>(d)) parts.emplace_back(kernel.grid[axis], place[axis]);
+      if (op.loop_dim == static_cast<int>(d)) parts.emplace_back(kernel.turns, std::max<int64_t>(turn, 0));
+      const Interval interval = cut(whole[d], parts);
+      shape.push_back(interval.size());
+      tile.first += interval.first * tile.whole[d];
+    }
+    tile.strides = dense_strides(shape);
+    return shape;
+  }
+
+  Context& context(size_t k, const Place& place, int64_t turn) {
+    std::unique_ptr<Context>& made = contexts_[k][{place, turn}];
+    if (made) return *made;
+    made = std::make_unique<Context>();
+    Context& context = *made;
+    const MuKernel& kernel = mugraph_.kernels[k];
+    Graph graph = block_graph(mugraph_, kernel);
+    context.loads.resize(graph.nodes.size());
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      const BlockOp& op = kernel.ops[i];
+      Node& node = graph.nodes[i];
+      if (op.kind == BlockOp::Kind::load) {
+        node.type.shape = load_shape(kernel, op, place, turn, context.loads[i]);
+      } else if (op.kind == BlockOp::Kind::compute) {
+        if (op.code != OpCode::constant) compute_node(graph, node, turn, stages_[k][i]);
+      } else {
+        node.type.shape = graph.nodes[static_cast<size_t>(op.operands[0])].type.shape;
+        if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && turn < 0)
+          node.type.shape[static_cast<size_t>(op.dim)] = concat_extent(k, place, op);
+      }
+    }
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      graph.outputs.push_back(static_cast<ValueId>(i));
+      context.shapes.push_back(graph.nodes[i].type.shape);
+    }
+    context.graph = decompose(graph);
+    context.nodes = context.graph.outputs;
+    context.ops.assign(context.graph.nodes.size(), -1);
+    for (size_t i = 0; i < context.nodes.size(); ++i)
+      context.ops[static_cast<size_t>(context.nodes[i])] = static_cast<int>(i);
+    context.values = std::make_unique<PullEvaluator<Domain>>(
+        context.graph, domain_, budget_, [this, k, place, turn, &context](ValueId node, int64_t at) {
+          const size_t i = static_cast<size_t>(context.ops[static_cast<size_t>(node)]);
+          const BlockOp& op = mugraph_.kernels[k].ops[i];
+          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at);
+          return source(k, place, turn, i, at);
+        });
+    return context;
+  }
+
+  // An operator over the tiles of this context; what lives outside of the loop is an input of a turn.
+  void compute_node(const Graph& graph, Node& node, int64_t turn, Stage stage) {
+    bool inside = turn < 0 || stage == Stage::loop;
+    if (inside || stage == Stage::before) {
+      auto type = infer_type(node.code, graph.operand_types(node), node.attrs);
+      if (type) {
+        node.type = std::move(*type);
+      } else {
+        fail(type.status());
+        inside = false;
+      }
+    }
+    if (inside) return;
+    node.code = OpCode::input;
+    node.operands.clear();
+  }
+
+  int64_t concat_extent(size_t k, const Place& place, const BlockOp& op) {
+    int64_t extent = 0;
+    for (int64_t turn = 0; turn < mugraph_.kernels[k].turns; ++turn)
+      extent +=
+          context(k, place, turn).shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)];
+    return extent;
+  }
+
+  // An operator's value where it lives: in this turn, or outside of the loop.
+  Value value(size_t k, const Place& place, int64_t turn, BlockValue id, int64_t at) {
+    const size_t i = static_cast<size_t>(id);
+    if (budget_.spent()) return domain_.zero(DType::f32);
+    if (stages_[k][i] != Stage::loop) turn = kOutside;
+    Context& context = this->context(k, place, turn);
+    return context.values->element(context.nodes[i], at);
+  }
+
+  // What is no operator over the tiles of this context.
+  Value source(size_t k, const Place& place, int64_t turn, size_t i, int64_t at) {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    const BlockOp& op = kernel.ops[i];
+    if (budget_.spent()) return domain_.zero(DType::f32);
+    if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max)
+      return running_max(k, place, i, turn < 0 ? kernel.turns - 1 : turn, at);
+    if (turn >= 0) return value(k, place, kOutside, static_cast<BlockValue>(i), at);
+    auto& folded = context(k, place, turn).folded;
+    if (const auto known = folded.find({i, at}); known != folded.end()) return known->second;
+    --budget_.left;
+    const Value result =
+        op.kind == BlockOp::Kind::reduce_cluster ? reduced(k, place, op, at) : accumulated(k, place, op, at);
+    folded.emplace(std::pair{i, at}, result);
+    return result;
+  }
+
+  Value loaded(const Tile& tile, int32_t from, int64_t at) {
+    int64_t offset = tile.first;
+    for (size_t d = 0; d < tile.whole.size(); ++d) {
+      offset += at / tile.strides[d] * tile.whole[d];
+      at %= tile.strides[d];
+    }
+    return tensor(from, offset);
+  }
+
+  // The maximum of turns 0 to `turn`.
+  Value running_max(size_t k, const Place& place, size_t i, int64_t turn, int64_t at) {
+    const BlockOp& op = mugraph_.kernels[k].ops[i];
+    Context& context = this->context(k, place, turn);
+    if (const auto known = context.folded.find({i, at}); known != context.folded.end()) return known->second;
+    --budget_.left;
+    Value result = value(k, place, turn, op.operands[0], at);
+    if (turn > 0 && !budget_.spent())
+      result = domain_.maximum(running_max(k, place, i, turn - 1, at), result, compute_class(op.type.dtype));
+    context.folded.emplace(std::pair{i, at}, result);
+    return result;
+  }
+
+  // Where an element of a tile reads a tile that broadcasts to it.
+  int64_t broadcast_offset(const Ints& from, const Ints& shape, int64_t at) const {
+    const Ints dense = dense_strides(shape), strides = internal::broadcast_strides(from, shape);
+    int64_t offset = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      offset += at / dense[d] * strides[d];
+      at %= dense[d];
+    }
+    return offset;
+  }
+
+  Value accumulated(size_t k, const Place& place, const BlockOp& op, int64_t at) {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    const DType compute = compute_class(op.type.dtype);
+    if (op.combine == Combine::concat) return concatenated(k, place, op, at);
+    const bool rescaled = op.combine == Combine::rescaled_sum;
+    const size_t shift = rescaled ? static_cast<size_t>(op.operands[1]) : 0;
+    Value total = domain_.zero(compute);
+    for (int64_t turn = 0; turn < kernel.turns && !budget_.spent(); ++turn) {
+      const Value next = value(k, place, turn, op.operands[0], at);
+      if (turn > 0 && rescaled) {
+        const std::vector<Ints>& shapes = context(k, place, turn).shapes;
+        const int64_t from = broadcast_offset(shapes[shift], shapes[static_cast<size_t>(op.operands[0])], at);
+        total = domain_.rescale(total, running_max(k, place, shift, turn - 1, from),
+                                running_max(k, place, shift, turn, from));
+      }
+      total = turn == 0 ? next : domain_.add(total, next, compute);
+    }
+    return total;
+  }
+
+  Value concatenated(size_t k, const Place& place, const BlockOp& op, int64_t at) {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    const size_t axis = static_cast<size_t>(op.dim);
+    const size_t self = static_cast<size_t>(&op - kernel.ops.data());
+    const Ints whole = dense_strides(context(k, place, kOutside).shapes[self]);
+    Ints position;
+    for (int64_t stride : whole) {
+      position.push_back(at / stride);
+      at %= stride;
+    }
+    for (int64_t turn = 0; turn < kernel.turns; ++turn) {
+      const Ints& shape = context(k, place, turn).shapes[static_cast<size_t>(op.operands[0])];
+      if (position[axis] >= shape[axis]) {
+        position[axis] -= shape[axis];
+        continue;
+      }
+      const Ints strides = dense_strides(shape);
+      int64_t offset = 0;
+      for (size_t d = 0; d < shape.size(); ++d) offset += position[d] * strides[d];
+      return value(k, place, turn, op.operands[0], offset);
+    }
+    return fail(Status(ErrorCode::INVALID_GRAPH, "a position lies outside of the turns"));
+  }
+
+  Value reduced(size_t k, const Place& place, const BlockOp& op, int64_t at) {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    const DType compute = compute_class(op.type.dtype);
+    auto member = [&](int64_t rank) { return Place{place[0], place[1], place[2], rank}; };
+    Value shift = domain_.lowest(compute);
+    int64_t from = 0;
+    if (op.combine == Combine::rescaled_sum) {
+      const std::vector<Ints>& shapes = context(k, place, kOutside).shapes;
+      from = broadcast_offset(shapes[static_cast<size_t>(op.operands[1])],
+                              shapes[static_cast<size_t>(op.operands[0])], at);
+      for (int64_t rank = 0; rank < kernel.grid[3] && !budget_.spent(); ++rank) {
+        const Value local = value(k, member(rank), kOutside, op.operands[1], from);
+        shift = rank == 0 ? local : domain_.maximum(shift, local, compute);
+      }
+    }
+    Value total = domain_.zero(compute);
+    for (int64_t rank = 0; rank < kernel.grid[3] && !budget_.spent(); ++rank) {
+      Value next = value(k, member(rank), kOutside, op.operands[0], at);
+      if (op.combine == Combine::rescaled_sum)
+        next = domain_.rescale(next, value(k, member(rank), kOutside, op.operands[1], from), shift);
+      if (rank == 0)
+        total = next;
+      else
+        total = op.combine == Combine::max ? domain_.maximum(total, next, compute)
+                                           : domain_.add(total, next, compute);
+    }
+    return total;
+  }
+
+  const MuGraph& mugraph_;
+  Domain& domain_;
+  PullBudget& budget_;
+  Input input_;
+  Status failure_;
+  std::vector<std::pair<int, int>> writer_;  // by tensor: kernel and its store; -1 and the input
+  std::vector<std::vector<Stage>> stages_;   // by kernel
+  std::vector<std::unique_ptr<Library>> library_;
+  std::vector<std::map<std::pair<Place, int64_t>, std::unique_ptr<Context>>> contexts_;  // by kernel
+};
+
+}  // namespace quern

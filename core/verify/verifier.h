@@ -1,0 +1,28 @@
+// Decides whether a muGraph computes a graph, by evaluating both at random points of a finite field (Mirage,
+// OSDI'25, section 5, made stricter: fields near 2^31, independent random inputs, several trials, all
+// elements of the outputs on a small instance, sampled ones at the full shape).
+//
+// What is accepted is equal by the laws that the field satisfies (core/verify/field.h), except with the
+// probability that the certificate states. What is rejected differs in f64, too, or does not fit together.
+#pragma once
+
+#include "core/mugraph/mugraph.h"
+#include "core/verify/certificate.h"
+
+namespace quern {
+
+struct VerifyOptions {
+  uint64_t seed = 0;  // 0 draws a fresh one
+  int trials = 2;     // at least; more are made while the error bound is above max_error
+  double max_error = 1e-9;
+  // Values that may be computed for elements at the full shape, in each of the two programs; 0 leaves them
+  // out.
+  int64_t sample_budget = 1'000'000;
+  // Programs with less work than this are compared at their full shape.
+  double whole_work = 20'000;
+};
+
+// Never fails: what cannot be decided says why. `graph` is a valid graph.
+Certificate verify(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options = {});
+
+}  // namespace quern

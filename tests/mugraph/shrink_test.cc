@@ -1,0 +1,131 @@
+// Small instances of muGraphs: what must stay, and what must become small.
+#include "core/mugraph/shrink.h"
+
+#include "core/graph/shrink.h"
+#include "core/mugraph/extents.h"
+#include "tests/mugraph/files.h"
+
+using namespace quern;
+
+namespace {
+
+Instance shrunk(const std::string& graph, const std::string& mugraph) {
+  Result<Graph> g = parse_graph(graph);
+  assert_ok(g);
+  Result<MuGraph> m = parse_mugraph(mugraph);
+  assert_ok(m);
+  Result<Instance> small = shrink(*m, *g);
+  assert_ok(small);
+  return *small;
+}
+
+// What must hold of the pair, whatever the programs are.
+void assert_small_instance(const MuGraphFile& file, const Instance& small) {
+  assert_ok(parse_mugraph(print_mugraph(small.mugraph)));
+  assert_ok(parse_graph(print_graph(small.graph)));
+  auto kept = [&](int64_t was, int64_t is) {
+    if (was < 2 ? is != was : is < 2 || is > was)
+      fail_test(file.name + ": " + std::to_string(was) + " has become " + std::to_string(is));
+  };
+  for (size_t t = 0; t < file.mugraph.tensors.size(); ++t)
+    for (size_t d = 0; d < file.mugraph.tensors[t].type.shape.size(); ++d)
+      kept(file.mugraph.tensors[t].type.shape[d], small.mugraph.tensors[t].type.shape[d]);
+  for (size_t k = 0; k < file.mugraph.kernels.size(); ++k) {
+    const MuKernel &was = file.mugraph.kernels[k], &is = small.mugraph.kernels[k];
+    for (size_t axis = 0; axis < was.grid.size(); ++axis) kept(was.grid[axis], is.grid[axis]);
+    kept(was.turns, is.turns);
+    for (size_t i = 0; i < was.ops.size(); ++i)
+      for (size_t d = 0; d < was.ops[i].type.shape.size(); ++d)
+        kept(was.ops[i].type.shape[d], is.ops[i].type.shape[d]);
+  }
+}
+
+void hand_written_files_become_small(void**) {
+  for (const MuGraphFile& file : mugraph_files()) {
+    Result<Instance> small = shrink(file.mugraph, file.graph);
+    if (!small) fail_test(file.name + ": " + small.status().message());
+    assert_small_instance(file, *small);
+    if (!(work(small->mugraph) + work(small->graph) < 20'000)) fail_test(file.name + " has stayed large");
+  }
+}
+
+constexpr const char* kRaggedGraph =
+    "graph g\nin x: f32[4, 100]\ny = exp(x)\nz = sum(y, axis=1, keepdims=true)\nout z\n";
+
+void ragged_edges_stay_ragged(void**) {
+  // 100 in 8 parts is tiles of 13; in 4 turns of the second kernel it is even.
+  const Instance small = shrunk(
+      kRaggedGraph,
+      "mugraph g\nin x: f32[4, 100]\ntensor y: f32[4, 100]\ntensor z: f32[4, 1]\nkernel grid=[8] {\na = "
+      "load(x, "
+      "x=1)\nb = exp(a)\nstore(b, y, x=1)\n}\nkernel loop=4 {\na = load(y, loop=1)\nb = sum(a, axis=1, "
+      "keepdims=true)\nc = accumulate_sum(b)\nstore(c, z)\n}\nout z\n");
+  const int64_t extent = small.mugraph.tensors[0].type.shape[1];
+  assert_true(extent % small.mugraph.kernels[0].grid[0] != 0);
+  assert_true(extent % small.mugraph.kernels[1].turns == 0);
+}
+
+void counts_follow_their_extents(void**) {
+  const Instance small = shrunk(
+      "graph g\nin x: f32[4, 4096]\nz = mean(x, axis=1, keepdims=true)\nout z\n",
+      "mugraph g\nin x: f32[4, 4096]\ntensor z: f32[4, 1]\nkernel loop=4 {\na = load(x, loop=1)\nb = sum(a, "
+      "axis=1, keepdims=true)\nc = accumulate_sum(b)\nn = extent(x[1])\nd = div(c, n)\nstore(d, z)\n}\nout "
+      "z\n");
+  assert_contains(print_mugraph(small.mugraph), "n = extent(x[1])");
+  assert_true(small.graph.node(small.graph.inputs[0]).type.shape == small.mugraph.tensors[0].type.shape);
+}
+
+void halves_and_reshapes_follow(void**) {
+  const Instance small = shrunk(
+      "graph g\nin x: f32[64, 512]\na = slice(x, stop=[64, 256])\nb = slice(x, start=[0, 256])\nc = mul(a, "
+      "b)\nd = "
+      "reshape(c, shape=[64, 8, 32])\ne = sum(d, axis=1)\nout e\n",
+      "mugraph g\nin x: f32[64, 512]\ntensor e: f32[64, 32]\nkernel grid=[16] {\nt = load(x, x=0)\na = "
+      "slice(t, start=[0, "
+      "0], stop=[4, 256])\nb = slice(t, start=[0, 256], stop=[4, 512])\nc = mul(a, b)\nd = reshape(c, "
+      "shape=[4, 8, 32])\ns = "
+      "sum(d, axis=1)\nstore(s, e, x=0)\n}\nout e\n");
+  const Ints& shape = small.mugraph.tensors[0].type.shape;
+  assert_true(shape[0] <= 8 && shape[1] <= 64 && shape[1] % 2 == 0);
+}
+
+void what_no_choice_fits_stays(void**) {
+  // Every second column: the program has no small instance in this dimension, but in the other.
+  const Instance small = shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 2])\nout a\n",
+                                "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 50]\nkernel grid=[16] {\nt "
+                                "= load(x, x=0)\nb = slice(t, "
+                                "step=[1, 2])\nstore(b, a, x=0)\n}\nout a\n");
+  assert_true(small.mugraph.tensors[0].type.shape[1] == 100 && small.mugraph.tensors[0].type.shape[0] <= 8);
+}
+
+void systems_of_extents(void**) {
+  Extents extents;
+  const auto whole = extents.add(256, Extents::Role::whole), x = extents.add(256, Extents::Role::axis),
+             one = extents.add(1, Extents::Role::tile), y = extents.add(16, Extents::Role::axis),
+             z = extents.add(16, Extents::Role::axis);
+  extents.cut(whole, {x}, one);
+  extents.cut(whole, {y, z}, one);
+  const auto free = extents.add(4096, Extents::Role::whole), part = extents.add(40, Extents::Role::whole),
+             rest = extents.add(4056, Extents::Role::whole), kept = extents.add(300, Extents::Role::whole);
+  extents.sum(free, {part, rest});
+  extents.keep(kept);
+  extents.solve();
+  assert_int_equal(extents.value(one), 1);
+  assert_int_equal(extents.value(whole), extents.value(x));
+  assert_int_equal(extents.value(whole), extents.value(y) * extents.value(z));
+  assert_true(extents.value(y) >= 2 && extents.value(z) >= 2 && extents.value(whole) <= 16);
+  assert_int_equal(extents.value(free), extents.value(part) + extents.value(rest));
+  assert_true(extents.value(free) <= 16);
+  assert_int_equal(extents.value(kept), 300);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(hand_written_files_become_small), cmocka_unit_test(ragged_edges_stay_ragged),
+      cmocka_unit_test(counts_follow_their_extents),     cmocka_unit_test(halves_and_reshapes_follow),
+      cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(systems_of_extents),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

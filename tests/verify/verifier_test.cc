@@ -1,0 +1,262 @@
+// The verifier: what it must accept, what it must reject, and what its certificate says.
+#include "core/verify/verifier.h"
+
+#include "core/mugraph/mirage.h"
+#include "core/verify/evaluate_mugraph.h"
+#include "core/verify/field.h"
+#include "core/verify/pull_mugraph.h"
+#include "tests/mugraph/files.h"
+
+using namespace quern;
+
+namespace {
+
+Graph graph_of(const std::string& text) {
+  Result<Graph> graph = parse_graph(text);
+  assert_ok(graph);
+  return *graph;
+}
+
+MuGraph mugraph_of(const std::string& text) {
+  Result<MuGraph> mugraph = parse_mugraph(text);
+  assert_ok(mugraph);
+  return *mugraph;
+}
+
+void assert_verdict(const Certificate& certificate, Verdict verdict, std::string_view reason = "") {
+  if (certificate.verdict != verdict) fail_test(certificate.print());
+  assert_contains(certificate.reason, reason);
+}
+
+void accepts_every_hand_written_file(void**) {
+  for (const MuGraphFile& file : mugraph_files()) {
+    const Certificate certificate = verify(file.graph, file.mugraph);
+    if (certificate.verdict != Verdict::accepted) fail_test(file.name + ":\n" + certificate.print());
+    assert_true(certificate.seeds.size() >= 2);
+    assert_true(certificate.error_bound <= 1e-9);
+    assert_true(certificate.elements > 0);
+    assert_true(!certificate.shrunk || certificate.samples >= 1);
+  }
+}
+
+// DESIGN section 6: attention in which K is never contracted with Q. Every row of the scores is K's row i/2
+// times a factor of the row; the softmax hides a part of the difference, and the verifier must not be fooled.
+void rejects_the_wrong_attention(void**) {
+  const Graph graph = graph_of(
+      "graph qk\nin q: f16[1, 4, 2]\nin k: f16[1, 2, 8]\nin v: f16[1, 8, 3]\nnq = rms_norm(q, eps=0)\nnv = "
+      "rms_norm(v, eps=0)\ns = matmul(nq, k)\np = softmax(s)\no = matmul(p, nv)\nout o\n");
+  const MuGraph wrong = mugraph_of(
+      "mugraph wrong\nin q: f16[1, 4, 2]\nin k: f16[1, 2, 8]\nin v: f16[1, 8, 3]\ntensor p: f16[1, 4, "
+      "8]\ntensor n: "
+      "f16[1, 8, 3]\ntensor o: f16[1, 4, 3]\nkernel grid=[1, 2] {\nq0 = load(q, x=0, y=1)\nk0 = load(k, x=0, "
+      "y=1)\nv0 = "
+      "load(v, x=0, y=1)\nnq = rms_norm(q0, axis=2, eps=0)\nt = sum(nq, axis=2, keepdims=true)\ns = mul(k0, "
+      "t)\ne = "
+      "exp(s)\nr = sum(e, axis=2, keepdims=true)\ny = div(e, r)\nnv = rms_norm(v0, axis=2, eps=0)\nstore(y, "
+      "p, x=0, "
+      "y=1)\nstore(nv, n, x=0, y=1)\n}\no = matmul(p, n)\nout o\n");
+  assert_verdict(verify(graph, wrong), Verdict::rejected, "output 0 [0, 0, 0] differs");
+}
+
+void rejects_another_interface(void**) {
+  const Graph graph = graph_of("graph g\nin x: f32[4]\ny = exp(x)\nout y\n");
+  assert_verdict(verify(graph, mugraph_of("mugraph g\nin x: f32[5]\ntensor y: f32[5]\ny = exp(x)\nout y\n")),
+                 Verdict::rejected, "input 0 has shape [5] instead of [4]");
+  assert_verdict(
+      verify(graph, mugraph_of("mugraph g\nin x: f32[4]\ntensor y: f32[4]\ny = exp(x)\nout y, y\n")),
+      Verdict::rejected, "2 outputs instead of 1");
+}
+
+void what_only_f64_knows_is_undecided(void**) {
+  const std::string head = "in x: f32[4]\ntensor y: f32[4]\n";
+  const Certificate certificate =
+      verify(graph_of("graph g\nin x: f32[4]\ns = square(x)\ny = sqrt(s)\nout y\n"),
+             mugraph_of("mugraph g\n" + head + "y = abs(x)\nout y\n"));
+  assert_verdict(certificate, Verdict::undecided, "everything agrees in f64");
+  assert_verdict(verify(graph_of("graph g\nin x: f32[4]\ns = square(x)\ny = sqrt(s)\nout y\n"),
+                        mugraph_of("mugraph g\n" + head + "y = neg(x)\nout y\n")),
+                 Verdict::rejected, "output 0 [0] differs");
+}
+
+// A mean over 4096 with the number written out is right at the full shape, and at no other.
+void numbers_that_stand_for_extents_are_undecided(void**) {
+  const Graph graph = graph_of("graph g\nin x: f32[64, 4096]\nz = mean(x, axis=1, keepdims=true)\nout z\n");
+  auto divided_by = [](const std::string& count) {
+    return mugraph_of(
+        "mugraph g\nin x: f32[64, 4096]\ntensor z: f32[64, 1]\nkernel grid=[8] loop=4 {\na = load(x, x=0, "
+        "loop=1)\nb = "
+        "sum(a, axis=1, keepdims=true)\nc = accumulate_sum(b)\nd = div(c, " +
+        count + ")\nstore(d, z, x=0)\n}\nout z\n");
+  };
+  assert_verdict(verify(graph, divided_by("4096")), Verdict::undecided, "may stand for extents");
+  assert_verdict(verify(graph, divided_by("1024")), Verdict::rejected, "at the full shape");
+  assert_verdict(verify(graph, divided_by("4095.5")), Verdict::rejected, "on the small instance");
+}
+
+void divisions_by_zero(void**) {
+  const Graph graph = graph_of("graph g\nin x: f32[4]\ny = exp(x)\nout y\n");
+  const MuGraph divides = mugraph_of(
+      "mugraph g\nin x: f32[4]\ntensor y: f32[4]\nkernel grid=[2] {\na = load(x, x=0)\nz = sub(a, a)\nb = "
+      "div(a, "
+      "z)\nstore(b, y, x=0)\n}\nout y\n");
+  const Certificate certificate = verify(graph, divides);
+  assert_verdict(certificate, Verdict::rejected, "the muGraph divides by zero where the graph does not");
+  assert_true(certificate.redrawn > 1);
+  assert_verdict(verify(graph_of("graph g\nin x: f32[4]\nz = sub(x, x)\ny = div(x, z)\nout y\n"), divides),
+                 Verdict::undecided, "the graph divides by zero");
+}
+
+void blocks_that_disagree_are_rejected(void**) {
+  const Graph graph = graph_of("graph g\nin x: f32[8]\ny = sum(x, keepdims=true)\nout y\n");
+  const std::string head =
+      "mugraph g\nin x: f32[8]\ntensor y: f32[1]\nkernel cluster=2 {\na = load(x, cluster=0)\nb = ";
+  const std::string tail = "store(b, y)\n}\nout y\n";
+  assert_verdict(verify(graph, mugraph_of(head + "sum(a, axis=0, keepdims=true)\n" + tail)),
+                 Verdict::rejected, "different values to the same place");
+  assert_verdict(
+      verify(graph, mugraph_of(head + "sum(a, axis=0, keepdims=true)\nc = cluster_sum(b)\nstore(c, "
+                                      "y)\n}\nout y\n")),
+      Verdict::accepted);
+}
+
+void too_complicated_is_undecided(void**) {
+  std::string graph = "graph g\nin x: f32[4]\nv0 = square(x)\n", mugraph = "mugraph g\nin x: f32[4]\n";
+  for (int i = 1; i < 40; ++i)
+    graph += "v" + std::to_string(i) + " = square(v" + std::to_string(i - 1) + ")\n";
+  for (int i = 0; i < 40; ++i) mugraph += "tensor v" + std::to_string(i) + ": f32[4]\n";
+  mugraph += "v0 = square(x)\n";
+  for (int i = 1; i < 40; ++i)
+    mugraph += "v" + std::to_string(i) + " = square(v" + std::to_string(i - 1) + ")\n";
+  assert_verdict(verify(graph_of(graph + "out v39\n"), mugraph_of(mugraph + "out v39\n")), Verdict::undecided,
+                 "too complicated");
+}
+
+void the_seed_fixes_everything(void**) {
+  const Graph graph = graph_named("rmsnorm_b1");
+  const MuGraph mugraph =
+      mugraph_of(read_test_file(test_root() / "tests/golden/mugraph/rmsnorm_b1-cluster.qmu"));
+  VerifyOptions options;
+  options.seed = 7;
+  options.trials = 3;
+  const std::string text = verify(graph, mugraph, options).print();
+  assert_text_equal(text, verify(graph, mugraph, options).print());
+  for (const char* line :
+       {"verdict: accepted\n", "graph: rmsnorm_b1\n", "mugraph: rmsnorm_b1_cluster\n",
+        "p = 4294967087 and q = 2147483543", "instance: shrunk, x: f16[2, ", "trials: 3, seeds ",
+        "; 0 redrawn\n", "error bound: ", "full shape: 5 elements compared\n"})
+    assert_contains(text, line);
+  options.seed = 8;
+  assert_true(text != verify(graph, mugraph, options).print());
+  options.sample_budget = 0;
+  assert_contains(verify(graph, mugraph, options).print(),
+                  "full shape: 0 elements compared; left out by request");
+}
+
+// Single elements are what whole evaluation gives, on every hand-written file that is small.
+void pulled_elements_agree_with_whole_evaluation(void**) {
+  for (const MuGraphFile& file : mugraph_files()) {
+    if (file.name.find("_b") != std::string::npos) continue;
+    FieldDomain domain(3);
+    std::vector<Elements<FieldValue>> inputs;
+    for (ValueId id : file.graph.inputs) {
+      inputs.emplace_back();
+      for (int64_t e = 0; e < file.graph.node(id).type.element_count(); ++e)
+        inputs.back().push_back(domain.random(inputs.size() - 1, static_cast<uint64_t>(e)));
+    }
+    const Graph primitive = decompose(file.graph);
+    const auto expected = evaluate(primitive, domain, inputs);
+    const auto whole = evaluate_mugraph(file.mugraph, domain, inputs);
+    assert_ok(whole);
+    PullBudget budget{10'000'000};
+    PullEvaluator<FieldDomain> graph_elements(primitive, domain, budget, [&](ValueId id, int64_t at) {
+      for (size_t i = 0; i < primitive.inputs.size(); ++i)
+        if (primitive.inputs[i] == id) return inputs[i][static_cast<size_t>(at)];
+      return FieldValue{};
+    });
+    PullMuGraph<FieldDomain> elements(file.mugraph, domain, budget, [&](size_t input, int64_t at) {
+      return inputs[input][static_cast<size_t>(at)];
+    });
+    for (size_t output = 0; output < expected.size(); ++output)
+      for (size_t e = expected[output].size(); e-- > 0;) {
+        assert_true(graph_elements.element(primitive.outputs[output], static_cast<int64_t>(e)) ==
+                    expected[output][e]);
+        if (!(elements.output(output, static_cast<int64_t>(e)) == (*whole)[output][e]))
+          fail_test(file.name + ": element " + std::to_string(e) + " " + elements.failure().message());
+      }
+    assert_ok(elements.failure());
+    assert_false(budget.spent());
+  }
+}
+
+// The programs of Mirage's benchmark: norms without epsilon, at the shapes of the files.
+struct Sample {
+  const char *file, *graph;
+  size_t count;
+  Verdict verdict;
+};
+const Sample kSamples[] = {
+    {"gqa_bs1.json",
+     "graph gqa\nin q: f16[2, 256, 64]\nin k: f16[2, 64, 4096]\nin v: f16[2, 4096, 64]\ns = matmul(q, k)\np "
+     "= "
+     "softmax(s)\no = matmul(p, v)\nout o\n",
+     28, Verdict::accepted},
+    {"rmsnorm_bs1.json",
+     "graph rmsnorm\nin x: f16[2, 4096]\nin w: f16[4096, 6144]\ny = rms_norm(x, eps=0)\nz = matmul(y, "
+     "w)\nout z\n",
+     18, Verdict::accepted},
+    {"lora_bs1.json",
+     "graph lora\nin x: f16[16, 256]\nin w: f16[256, 4096]\nin a: f16[256, 16]\nin b: f16[16, 4096]\nd = "
+     "matmul(x, "
+     "a)\ne = matmul(d, b)\nc = matmul(x, w)\no = add(c, e)\nout o\n",
+     4, Verdict::accepted},
+    {"gated_mlp_bs1.json",
+     "graph gatedmlp\nin x: f16[8, 4096]\nin w1: f16[4096, 4096]\nin w2: f16[4096, 4096]\ng = matmul(x, "
+     "w1)\nu = "
+     "matmul(x, w2)\ns = silu(g)\no = mul(s, u)\nout o\n",
+     32, Verdict::accepted},
+    {"norm_transformer_bs1.json",
+     "graph ntrans\nin h: f16[1, 4096]\nin x: f16[1, 4096]\nin alpha: f16[1, 4096]\nn = rms_norm(h, "
+     "eps=0)\nd = add(n, "
+     "x)\ns = mul(alpha, d)\nc = add(x, s)\no = rms_norm(c, eps=0)\nout o\n",
+     9, Verdict::accepted},
+    {"qknorm_gqa_bs1.json",
+     "graph qknorm\nin q: f16[2, 256, 64]\nin k: f16[2, 64, 4096]\nin v: f16[2, 4096, 64]\nnq = rms_norm(q, "
+     "eps=0)\nnv "
+     "= rms_norm(v, eps=0)\ns = matmul(nq, k)\np = softmax(s)\no = matmul(p, nv)\nout o\n",
+     190, Verdict::rejected},
+};
+
+void judges_the_published_mugraphs(void**) {
+  const std::filesystem::path folder = test_root().parent_path() / "shared/mirage_mugraphs";
+  if (!std::filesystem::exists(folder)) skip_test("there is no " + folder.string());
+  for (const Sample& sample : kSamples) {
+    Result<std::vector<MuGraph>> mugraphs = read_mirage(read_test_file(folder / sample.file));
+    assert_ok(mugraphs);
+    assert_int_equal(mugraphs->size(), sample.count);
+    const Graph graph = graph_of(sample.graph);
+    for (const MuGraph& mugraph : *mugraphs) {
+      const Certificate certificate = verify(graph, mugraph);
+      if (certificate.verdict != sample.verdict)
+        fail_test(std::string(sample.file) + "\n" + certificate.print());
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(accepts_every_hand_written_file),
+      cmocka_unit_test(rejects_the_wrong_attention),
+      cmocka_unit_test(rejects_another_interface),
+      cmocka_unit_test(what_only_f64_knows_is_undecided),
+      cmocka_unit_test(numbers_that_stand_for_extents_are_undecided),
+      cmocka_unit_test(divisions_by_zero),
+      cmocka_unit_test(blocks_that_disagree_are_rejected),
+      cmocka_unit_test(too_complicated_is_undecided),
+      cmocka_unit_test(the_seed_fixes_everything),
+      cmocka_unit_test(pulled_elements_agree_with_whole_evaluation),
+      cmocka_unit_test(judges_the_published_mugraphs),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
