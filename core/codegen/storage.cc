@@ -8,12 +8,12 @@ namespace {
 
 constexpr int64_t kAlignment = 256;
 
-bool overlap_in_time(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
+bool overlap_in_time(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
 
 // The lowest offset at which `interval` fits between the placed ones (by offset) that live when it does.
-int64_t lowest_fit(const Interval& interval, const std::vector<const Interval*>& placed) {
+int64_t lowest_fit(const Lifetime& interval, const std::vector<const Lifetime*>& placed) {
   int64_t offset = 0;
-  for (const Interval* other : placed) {
+  for (const Lifetime* other : placed) {
     if (!overlap_in_time(interval, *other)) continue;
     if (offset + interval.bytes <= other->offset) break;
     offset = std::max(offset, other->offset + other->bytes);
@@ -24,21 +24,21 @@ int64_t lowest_fit(const Interval& interval, const std::vector<const Interval*>&
 }  // namespace
 
 // Largest first, each at the lowest offset that is free for as long as it is needed.
-int64_t plan_memory(std::vector<Interval>& intervals) {
-  std::vector<Interval*> order;
-  for (Interval& interval : intervals) {
+int64_t plan_memory(std::vector<Lifetime>& intervals) {
+  std::vector<Lifetime*> order;
+  for (Lifetime& interval : intervals) {
     interval.bytes = (interval.bytes + kAlignment - 1) / kAlignment * kAlignment;
     order.push_back(&interval);
   }
   std::stable_sort(order.begin(), order.end(),
-                   [](const Interval* a, const Interval* b) { return a->bytes > b->bytes; });
-  std::vector<const Interval*> placed;
+                   [](const Lifetime* a, const Lifetime* b) { return a->bytes > b->bytes; });
+  std::vector<const Lifetime*> placed;
   int64_t size = 0;
-  for (Interval* interval : order) {
+  for (Lifetime* interval : order) {
     interval->offset = lowest_fit(*interval, placed);
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), interval,
-                         [](const Interval* a, const Interval* b) { return a->offset < b->offset; }),
+                         [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
         interval);
     size = std::max(size, interval->offset + interval->bytes);
   }

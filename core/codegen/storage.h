@@ -19,14 +19,14 @@ struct Slot {
 enum class Width : uint8_t { wide, narrow };
 
 // Part of the workspace, needed from the launch that writes it to the last one that reads it.
-struct Interval {
+struct Lifetime {
   int64_t bytes = 0;
   int first = 0, last = 0;
   int64_t offset = 0;  // the answer
 };
 // Gives the intervals offsets, multiples of 256, so that no two that are needed at once overlap. Returns the
 // size.
-int64_t plan_memory(std::vector<Interval>& intervals);
+int64_t plan_memory(std::vector<Lifetime>& intervals);
 
 class Storage {
  public:
@@ -37,7 +37,7 @@ class Storage {
   // Where the kernel that makes `value` must store it: none if only that kernel uses it.
   std::vector<Slot> targets(ValueId value) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  const std::vector<Interval>& intervals() const { return intervals_; }
+  const std::vector<Lifetime>& intervals() const { return intervals_; }
 
  private:
   using Key = std::pair<ValueId, Width>;
@@ -45,7 +45,7 @@ class Storage {
 
   std::map<Key, Slot> slots_;
   std::map<ValueId, Slot> outputs_;
-  std::vector<Interval> intervals_;
+  std::vector<Lifetime> intervals_;
   int64_t workspace_bytes_ = 0;
 };
 

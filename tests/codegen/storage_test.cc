@@ -16,12 +16,12 @@ namespace {
 using namespace quern;
 
 // Every byte that is needed at each launch, once.
-void check_intervals(const std::vector<Interval>& intervals, int64_t size) {
+void check_intervals(const std::vector<Lifetime>& intervals, int64_t size) {
   int last = 0;
-  for (const Interval& interval : intervals) last = std::max(last, interval.last);
+  for (const Lifetime& interval : intervals) last = std::max(last, interval.last);
   for (int launch = 0; launch <= last; ++launch) {
     std::set<int64_t> taken;  // blocks of 256 bytes
-    for (const Interval& interval : intervals) {
+    for (const Lifetime& interval : intervals) {
       if (launch < interval.first || launch > interval.last) continue;
       assert_int_equal(interval.offset % 256, 0);
       assert_true(interval.offset + interval.bytes <= size);
@@ -34,7 +34,7 @@ void check_intervals(const std::vector<Interval>& intervals, int64_t size) {
 void intervals_never_overlap(void**) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 200; ++round) {
-    std::vector<Interval> intervals;
+    std::vector<Lifetime> intervals;
     for (int i = 0; i < 40; ++i) {
       const int first = static_cast<int>(random() % 30);
       intervals.push_back({int64_t(1 + random() % 5000), first, first + static_cast<int>(random() % 8), 0});
@@ -45,7 +45,7 @@ void intervals_never_overlap(void**) {
 }
 
 void places_are_used_again(void**) {
-  std::vector<Interval> intervals;
+  std::vector<Lifetime> intervals;
   for (int i = 0; i < 100; ++i) intervals.push_back({1000, i, i + 1, 0});
   assert_int_equal(plan_memory(intervals), 2048);
 }

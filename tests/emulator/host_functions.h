@@ -119,6 +119,10 @@ __device__ __forceinline__ float min_nan(float a, float b) {
   return b < a ? b : a;
 }
 
+__device__ __forceinline__ unsigned join_halves(const unsigned* words, int low, int high) {
+  return (words[low / 2] >> (low % 2 * 16) & 0xffffu) | (words[high / 2] >> (high % 2 * 16) << 16);
+}
+
 // memory.cuh
 template <class T, int kCount>
 __device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {

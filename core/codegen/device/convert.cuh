@@ -82,3 +82,8 @@ __device__ __forceinline__ float min_nan(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
 }
+
+// Elements `low` and `high` of words that hold two each, as one word: prmt.
+__device__ __forceinline__ unsigned join_halves(const unsigned* words, int low, int high) {
+  return __byte_perm(words[low / 2], words[high / 2], (low % 2 ? 0x32 : 0x10) | (high % 2 ? 0x7600 : 0x5400));
+}

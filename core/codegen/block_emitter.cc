@@ -1,0 +1,289 @@
+#include "core/codegen/block_emitter.h"
+
+#include <algorithm>
+
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kMostRegisters = 4096;  // of one tile, a thread: beyond, compiling takes minutes
+
+std::string unique_word(const std::string& name) {
+  std::string out;
+  for (char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') out += c;
+  if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0]))) out = "v" + out;
+  return out + "_";
+}
+
+}  // namespace
+
+BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
+                           const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
+                           const Target& target)
+    : kernel_(kernel),
+      program_(std::move(program)),
+      places_(places),
+      schedule_(schedule),
+      target_(target),
+      warp_bits_(bits_for(schedule.threads() / 32)),
+      threads_(schedule.threads()) {
+  // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
+  for (BlockValue value = 0, count = static_cast<BlockValue>(program_.ops.size()); value < count; ++value) {
+    const BlockOp op = program_.op(value);
+    if (op.kind != BlockOp::Kind::accumulate || op.combine != Combine::rescaled_sum) continue;
+    const BlockValue shift = op.operands[1];
+    if (factors_.contains(shift)) continue;
+    factors_[shift] = static_cast<BlockValue>(program_.ops.size());
+    BlockOp factor;
+    factor.kind = BlockOp::Kind::accumulate;
+    factor.type = program_.op(shift).type;
+    factor.name = program_.op(shift).name;
+    program_.ops.push_back(factor);
+    program_.stages.push_back(Stage::loop);
+    program_.users.push_back({value, value});
+  }
+  arrays_.resize(program_.ops.size());
+}
+
+void BlockEmitter::fail(BlockValue value, const std::string& what) {
+  const BlockOp& op = program_.op(value);
+  if (status_.ok())
+    status_ = Status(ErrorCode::UNSUPPORTED, "operator " + std::to_string(value) +
+                                                 (op.name.empty() ? "" : " (" + op.name + ")") + " " + what);
+}
+
+std::string BlockEmitter::base_name(BlockValue value) const {
+  const BlockOp& op = program_.op(value);
+  if (!op.name.empty()) return unique_word(op.name);
+  if (op.kind == BlockOp::Kind::load) return unique_word(places_[static_cast<size_t>(op.tensor)].name);
+  return "v_";
+}
+
+// Where the block's (and turn's) part of a dimension begins; how far it reaches goes into `dims_`.
+std::string BlockEmitter::interval(const BlockOp& op, int dim, bool& ragged) {
+  static constexpr const char* kAxes[] = {"blockIdx.x", "blockIdx.y", "blockIdx.z", "cluster_rank"};
+  const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
+  int64_t tile = extent;
+  std::string first = "0", last = std::to_string(extent), key = std::to_string(extent);
+  bool loop = false;
+  ragged = false;
+  auto cut_by = [&](int64_t parts, const std::string& at) {
+    const int64_t next = (tile + parts - 1) / parts;
+    ragged |= next * parts != tile;
+    key += " " + at + "/" + std::to_string(parts);
+    first = add_text(first, parts == 1 ? "0" : "int(" + at + ") * " + std::to_string(next));
+    last = "min(" + last + ", " + first + " + " + std::to_string(next) + ")";
+    tile = next;
+  };
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    if (op.map[static_cast<size_t>(axis)] == dim)
+      cut_by(kernel_.grid[static_cast<size_t>(axis)], kAxes[axis]);
+  if (op.loop_dim == dim) {
+    loop = true;
+    cut_by(kernel_.turns, "turn");
+  }
+  if (first == "0") return first;
+  const auto [at, fresh_one] = defined_.try_emplace(key);
+  if (fresh_one) {
+    at->second = fresh("first");
+    std::string& lines = loop ? turn_text_ : prologue_;
+    lines += "const int " + at->second + " = " + first + ";\n";
+    if (ragged) lines += "const int " + at->second + "_left = " + last + " - " + at->second + ";\n";
+  }
+  return at->second;
+}
+
+void BlockEmitter::find_extents() {
+  const size_t count = program_.ops.size();
+  dims_.resize(count);
+  firsts_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const BlockOp& op = program_.ops[i];
+    const Ints& shape = op.type.shape;
+    auto& dims = dims_[i];
+    for (int64_t extent : shape) dims.push_back({extent, ""});
+    if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) {
+      for (int d = 0; d < op.type.rank(); ++d) {
+        bool ragged = false;
+        const std::string first = interval(op, d, ragged);
+        firsts_[i].push_back(first);
+        if (ragged) dims[static_cast<size_t>(d)].left = first + "_left";
+      }
+      continue;
+    }
+    // A dimension reaches as far as in an operand that has it.
+    for (size_t o = 0; o < op.operands.size(); ++o) {
+      const size_t operand = static_cast<size_t>(op.operands[o]);
+      const Ints& own = program_.ops[operand].type.shape;
+      std::vector<int> to(own.size(), -1);
+      if (op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::reduction) {
+        int next = 0;
+        for (size_t d = 0; d < own.size(); ++d) {
+          const Ints& axes = *op.attrs.axis;
+          const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+          if (!reduced) to[d] = next;
+          next += !reduced || *op.attrs.keepdims;
+        }
+      } else if (op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::movement) {
+        const std::vector<int> view = view_dims(program_, static_cast<BlockValue>(i));
+        if (view.size() == own.size()) to = view;
+      } else {
+        const bool product = op.kind == BlockOp::Kind::compute && op.code == OpCode::matmul;
+        for (size_t d = 0; d < own.size(); ++d)
+          if (!(product && d + (o == 0 ? 1 : 2) == own.size()) && own.size() <= shape.size())
+            to[d] = static_cast<int>(d + shape.size() - own.size());
+      }
+      for (size_t d = 0; d < own.size(); ++d)
+        if (to[d] >= 0 && own[d] == shape[static_cast<size_t>(to[d])] && !dims_[operand][d].left.empty())
+          dims[static_cast<size_t>(to[d])].left = dims_[operand][d].left;
+    }
+  }
+}
+
+void BlockEmitter::emit(BlockValue value) {
+  const BlockOp& op = program_.op(value);
+  switch (op.kind) {
+    case BlockOp::Kind::load:
+      return;
+    case BlockOp::Kind::store:
+      return store(value);
+    case BlockOp::Kind::accumulate:
+      return accumulate(value);
+    case BlockOp::Kind::reduce_cluster:
+      fail(value, "reduces over a cluster");
+      return;
+    case BlockOp::Kind::compute:
+      break;
+  }
+  // What only an accumulator uses is made there.
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  const BlockOp* accumulator = users.size() == 1 ? &program_.op(users[0]) : nullptr;
+  const bool summed = accumulator && accumulator->kind == BlockOp::Kind::accumulate && now_ == Stage::loop &&
+                      (accumulator->combine == Combine::sum || accumulator->combine == Combine::rescaled_sum);
+  const bool maximized = accumulator && accumulator->kind == BlockOp::Kind::accumulate &&
+                         now_ == Stage::loop && accumulator->combine == Combine::max &&
+                         !factors_.contains(users[0]) &&
+                         std::none_of(program_.users[static_cast<size_t>(users[0])].begin(),
+                                      program_.users[static_cast<size_t>(users[0])].end(),
+                                      [&](BlockValue user) { return program_.stage(user) == Stage::loop; });
+  if (program_.is_compute(value, OpKind::reduction)) {
+    if ((summed && op.code == OpCode::reduce_sum) || (maximized && op.code == OpCode::reduce_max)) return;
+    return reduce(value);
+  }
+  if (!program_.is_compute(value, OpKind::contraction)) return;
+  const MatmulPlan& plan = plans_.at(value);
+  if (!plan.tensor_cores) return matmul_without_tensor_cores(value);
+  if (summed) return;
+  Array array;
+  array.name = fresh(base_name(value));
+  array.spread = plan.d;
+  array.partial_warps = plan.partial_warps;
+  array.scope = now_;
+  const std::string count = std::to_string(array.spread.count());
+  text(now_) += "float " + array.name + "[" + count + "] = {};\n";
+  matmul(value, array.name, now_);
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+std::string BlockEmitter::loop_text() {
+  const std::string turns = std::to_string(kernel_.turns);
+  const int stages = schedule_.stages;
+  const bool staged = !staged_.empty(), ahead = schedule_.ahead && !straight_fetch_.empty();
+  int64_t stage_bytes = 0;
+  std::string tiles;
+  for (const auto& [value, tile] : staged_) {
+    const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
+    tiles += type + "* const " + tile.name + " = reinterpret_cast<" + type + "*>(stage + " +
+             std::to_string(stage_bytes) + ");\n";
+    stage_bytes += tile.bytes;
+  }
+  const std::string stage = "unsigned char* const stage = shared + turn % " + std::to_string(stages) + " * " +
+                            std::to_string(stage_bytes) + ";\n";
+  std::string out = declared_;
+  if (staged)
+    out += "const auto fetch_tiles = [&](int turn) {\n" +
+           indent(stage + tiles + turn_text_ + staged_fetch_, 2) + "};\n";
+  if (!straight_fetch_.empty())
+    out += "const auto fetch = [&](int turn) {\n" + indent(turn_text_ + straight_fetch_, 2) + "};\n";
+  if (staged)
+    out += "#pragma unroll\nfor (int turn = 0; turn < " + std::to_string(stages - 1) +
+           "; ++turn) {\n  if (turn < " + turns + ") fetch_tiles(turn);\n  cp_async_commit();\n}\n";
+  if (ahead) out += "fetch(0);\n";
+  std::string body = turn_text_;
+  if (ahead)
+    body += take_ + "if (turn + 1 < " + turns + ") fetch(turn + 1);\n";
+  else if (!straight_fetch_.empty())
+    body += "fetch(turn);\n";
+  if (staged) {
+    const std::string next = "turn + " + std::to_string(stages - 1);
+    body += "cp_async_wait<" + std::to_string(stages - 2) + ">();\n__syncthreads();\nif (" + next + " < " +
+            turns + ") fetch_tiles(" + next + ");\ncp_async_commit();\n" + stage + tiles;
+  }
+  body += text(Stage::loop);
+  out += "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" + indent(body, 2) + "}\n";
+  if (staged) out += "cp_async_wait<0>();\n";
+  return out;
+}
+
+Result<BlockText> BlockEmitter::run() {
+  if (kernel_.grid[3] > 1) return Status(ErrorCode::UNSUPPORTED, "clusters are not emitted for this target");
+  if (kernel_.grid[0] > 0x7fffffff || kernel_.grid[1] > 65535 || kernel_.grid[2] > 65535)
+    return Status(ErrorCode::UNSUPPORTED, "the grid is larger than a GPU's");
+  for (const TensorPlace& place : places_)
+    for (int64_t extent : place.shape)
+      if (extent > 0x3fffffff) return Status(ErrorCode::UNSUPPORTED, "an extent does not fit 30 bits");
+  find_extents();
+  plan_matmuls();
+  bool loops = false;
+  for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
+    now_ = stage;
+    for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()) && status_.ok();
+         ++value) {
+      const BlockOp& op = program_.op(value);
+      const bool factor = op.kind == BlockOp::Kind::accumulate && op.operands.empty();
+      const bool accumulator = op.kind == BlockOp::Kind::accumulate && !factor;
+      if (factor || (accumulator ? stage != Stage::loop : program_.stage(value) != stage)) continue;
+      loops |= stage == Stage::loop;
+      emit(value);
+    }
+  }
+  if (!status_.ok()) return status_;
+  for (const auto& arrays : arrays_)
+    for (const Array& array : arrays)
+      if (array.spread.count() > kMostRegisters)
+        return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
+                                                  " elements a thread: cut it smaller");
+  BlockText out;
+  int64_t staged = 0;
+  for (const auto& [value, tile] : staged_) staged += tile.bytes * schedule_.stages;
+  const int64_t bytes = std::max(staged + scratch_most_, after_);
+  if (bytes > target_.shared_bytes_per_block)
+    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
+                                              " bytes of shared memory, " + target_.name + " has " +
+                                              std::to_string(target_.shared_bytes_per_block));
+  out.shared_bytes = static_cast<uint32_t>(bytes);
+  out.threads = threads_;
+  out.grid = {static_cast<uint32_t>(kernel_.grid[0]), static_cast<uint32_t>(kernel_.grid[1]),
+              static_cast<uint32_t>(kernel_.grid[2])};
+  out.body = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
+  if (bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
+  if (scratch_most_ > 0)
+    out.body += "unsigned char* const scratch = shared + " + std::to_string(staged) + ";\n";
+  out.body += prologue_ + text(Stage::before);
+  if (loops) out.body += loop_text();
+  out.body += text(Stage::after);
+  out.signature = "(";
+  for (const auto& [tensor, written] : parameters_) {
+    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+    out.signature += std::string(out.args.empty() ? "" : ", ") + (written ? "" : "const ") +
+                     cuda_type(place.dtype) + "* __restrict__ " + place.name;
+    out.args.push_back(place.arg);
+  }
+  out.signature += ")";
+  return out;
+}
+
+}  // namespace quern

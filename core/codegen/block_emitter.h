@@ -1,0 +1,172 @@
+// Emits one block graph as a kernel.
+//
+// Operators that cannot be recomputed for free (matrix products, reductions, accumulators) are emitted one
+// after the other and leave their result in registers, in the spread that suits them; loads and elementwise
+// chains are emitted where they are asked for, in the spread that is asked for. What is there in another
+// spread than is wanted goes through shared memory. Partial results of lanes and warps are put together
+// late: where the first operator needs a whole one.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "core/base/plan.h"
+#include "core/base/target.h"
+#include "core/codegen/block_program.h"
+#include "core/codegen/spread.h"
+#include "core/lang/value_cuda.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// Where a tensor of a muGraph lies.
+struct TensorPlace {
+  std::string name;  // of the kernel's parameter
+  DType dtype = DType::f32;
+  Ints shape, strides;
+  LaunchArg arg;
+};
+
+struct BlockText {
+  std::string signature, body;
+  Dim3 grid;
+  int threads = 0;
+  uint32_t shared_bytes = 0;
+  std::vector<LaunchArg> args;
+};
+
+class BlockEmitter {
+ public:
+  BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
+               const KernelSchedule& schedule, const Target& target);
+
+  // UNSUPPORTED says which operator or size stands in the way.
+  Result<BlockText> run();
+
+ private:
+  // A tile in registers. Number i of it is `name[i]`, or half of `name[i / 2]` if two 16-bit elements share
+  // a word. Partial: the tile is the sum (or maximum) of what these bits of lane and warp numbers tell apart.
+  struct Array {
+    std::string name;
+    Spread spread;
+    DType dtype = DType::f32;
+    bool words = false;
+    Stage scope = Stage::before;  // where the text of its definition stands
+    unsigned partial_lanes = 0, partial_warps = 0;
+    bool maximum = false;
+    bool whole() const { return partial_lanes == 0 && partial_warps == 0; }
+  };
+  // A tile of a load in shared memory, one of several stages: `pitch` elements from one coordinate to the
+  // next.
+  struct StagedTile {
+    BlockValue value;
+    std::string name;
+    Ints padded, pitch;
+    int inner = 0;
+    int64_t bytes = 0;
+  };
+  // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
+  struct MatmulPlan {
+    bool tensor_cores = false;
+    DType dtype = DType::f16;
+    Spread a, b, d;
+    bool low_rows = false;  // at most 8 rows: registers of the upper rows are not there in `a`
+    int down = 1, across = 1, steps = 1, batch = 1;
+    int batch_a = 1, batch_b = 1;  // 1 if the operand is the same for all
+    unsigned partial_warps = 0;
+  };
+
+  // block_emitter.cc
+  void find_extents();
+  std::string interval(const BlockOp& op, int dim, bool& ragged);
+  void emit(BlockValue value);
+  std::string assemble();
+  std::string loop_text();
+  void fail(BlockValue value, const std::string& what);
+  std::string& text(Stage stage) { return texts_[static_cast<size_t>(stage)]; }
+  std::string fresh(const std::string& prefix) { return prefix + std::to_string(names_++); }
+  std::string base_name(BlockValue value) const;
+  std::string define(const std::string& type, const std::string& prefix, const std::string& expression);
+  // Where text for a value that is asked for now must stand.
+  Stage place_of(BlockValue value) const {
+    return program_.stage(value) == Stage::before ? Stage::before : now_;
+  }
+
+  // block_value.cc
+  const Array* find(BlockValue value, const Spread& want) const;
+  CudaText element(BlockValue value, const Spread& spread, const std::string& index);
+  CudaText read(const Array& array, const Spread& want, const std::string& index) const;
+  CudaText compute(BlockValue value, const Spread& spread, const std::string& index);
+  void materialize(BlockValue value, const Spread& spread);
+  Spread natural(BlockValue value);
+  std::optional<Spread> known_spread(BlockValue value) const;
+  Spread blocked(BlockValue value, DType dtype, int inner) const;
+  BlockValue root_load(BlockValue value) const;
+  // "x < 5 && y < y_left", over coordinates of register `index`; empty if every register is inside. Only
+  // dimensions in `dims` (all if empty) are looked at, and edges of the block only if `edges`.
+  std::string inside(BlockValue value, const Spread& spread, const std::string& index, bool edges = true,
+                     const std::vector<int>& dims = {});
+  std::string coordinate(const Spread& spread, int dim, const std::string& index);
+  std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
+  std::string leaders(const Spread& spread, unsigned but_warps = 0) const;
+  void finish_lanes(BlockValue value);
+  void exchange(BlockValue value, const Spread& want);
+
+  // block_load.cc
+  void load(BlockValue value, const Spread& spread);
+  void load_straight(BlockValue value, const Spread& spread);
+  const StagedTile& stage_tile(BlockValue value);
+  void load_staged(BlockValue value, const Spread& spread);
+  std::string stage_copy(const StagedTile& tile);
+  int vector_bits(BlockValue value, const Spread& spread, int inner) const;
+  int inner_dim(int32_t tensor, const Ints& tile) const;
+  void store(BlockValue value);
+  std::string pointer(int32_t tensor, bool written);
+  std::string tile_pointer(BlockValue value, const std::string& pointer) const;
+  bool is_staged(BlockValue value) const;
+
+  // block_matmul.cc
+  void plan_matmuls();
+  MatmulPlan plan_matmul(BlockValue value);
+  bool is_narrow(BlockValue value) const;
+  void matmul(BlockValue value, const std::string& sums, Stage stage);
+  void matmul_without_tensor_cores(BlockValue value);
+  std::string packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim);
+  std::string shared_copy(BlockValue value);
+
+  // block_reduce.cc
+  void reduce(BlockValue value);
+  // Adds the operand of reduction `value` into `name`, which is there already; gives the array.
+  Array reduce_into(BlockValue value, const std::string& name, Stage stage);
+  Array reduced_array(BlockValue value, const Spread& from) const;
+  void accumulate(BlockValue value);
+  void rescale(BlockValue value, const Array& sums);
+  void shift(BlockValue value);
+
+  const MuKernel& kernel_;
+  BlockProgram program_;
+  const std::vector<TensorPlace>& places_;
+  const KernelSchedule& schedule_;
+  const Target& target_;
+  int warp_bits_ = 0, threads_ = 32;
+
+  Status status_;
+  Stage now_ = Stage::before;
+  int names_ = 0;
+  std::array<std::string, 3> texts_;  // before, in and after the loop
+  std::string prologue_, turn_text_, declared_, straight_fetch_, staged_fetch_, take_;
+  std::map<std::string, std::string> defined_;
+  std::vector<std::vector<TileDim>> dims_;
+  std::vector<std::vector<std::string>> firsts_;  // of loads and stores: where the tile begins
+  std::vector<std::vector<Array>> arrays_;
+  std::map<BlockValue, Spread> demands_;
+  std::map<BlockValue, MatmulPlan> plans_;
+  std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
+  std::map<BlockValue, StagedTile> staged_;
+  std::map<std::string, std::string> packed_;
+  std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
+  int64_t scratch_ = 0, scratch_most_ = 0;            // bytes behind the stages
+  int64_t after_ = 0;                                 // bytes from the start, after the loop
+};
+
+}  // namespace quern

@@ -1,0 +1,277 @@
+// Loads and stores: straight between global memory and registers, or through tiles in shared memory that
+// cp.async fills ahead of time.
+#include <algorithm>
+
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+// A spread without the registers of one vector.
+Spread chunks_of(const Spread& spread, int vector) {
+  Spread out = spread;
+  out.registers.erase(out.registers.begin(), out.registers.begin() + vector);
+  return out;
+}
+
+std::string unrolled(const std::string& variable, int count, const std::string& body) {
+  return "#pragma unroll\nfor (int " + variable + " = 0; " + variable + " < " + std::to_string(count) +
+         "; ++" + variable + ") {\n" + indent(body, 2) + "}\n";
+}
+
+}  // namespace
+
+std::string BlockEmitter::pointer(int32_t tensor, bool written) {
+  for (auto& [known, writes] : parameters_)
+    if (known == tensor) {
+      writes |= written;
+      return places_[static_cast<size_t>(tensor)].name;
+    }
+  parameters_.emplace_back(tensor, written);
+  return places_[static_cast<size_t>(tensor)].name;
+}
+
+// The tensor's pointer at the first element of the tile.
+std::string BlockEmitter::tile_pointer(BlockValue value, const std::string& pointer) const {
+  const BlockOp& op = program_.op(value);
+  const Ints& strides = places_[static_cast<size_t>(op.tensor)].strides;
+  std::string out = pointer;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    const std::string& first = firsts_[static_cast<size_t>(value)][d];
+    if (first == "0" || strides[d] == 0) continue;
+    out += " + static_cast<long long>(" + first + ") * " + std::to_string(strides[d]);
+  }
+  return out;
+}
+
+bool BlockEmitter::is_staged(BlockValue value) const {
+  return schedule_.stages > 1 && program_.stage(value) == Stage::loop &&
+         places_[static_cast<size_t>(program_.op(value).tensor)].dtype != DType::boolean;
+}
+
+// The dimension whose neighbours are neighbours in memory; -1: none.
+int BlockEmitter::inner_dim(int32_t tensor, const Ints& tile) const {
+  const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+  int best = -1;
+  for (int d = 0; d < static_cast<int>(tile.size()); ++d)
+    if (place.strides[static_cast<size_t>(d)] == 1 && place.shape[static_cast<size_t>(d)] > 1 &&
+        (best < 0 || tile[static_cast<size_t>(d)] > tile[static_cast<size_t>(best)]))
+      best = d;
+  return best;
+}
+
+// Low bits of `inner` that are in registers and can move as one access of up to 16 bytes: every vector is
+// aligned, and either inside the tensor or outside.
+int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner) const {
+  if (inner < 0) return 0;
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  auto divides = [&](int64_t number) {
+    const TileDim& dim = dims_[static_cast<size_t>(value)][static_cast<size_t>(inner)];
+    if (place.shape[static_cast<size_t>(inner)] % number != 0 || dim.tile % number != 0) return false;
+    for (size_t d = 0; d < place.shape.size(); ++d)
+      if (static_cast<int>(d) != inner && place.shape[d] > 1 && place.strides[d] % number != 0) return false;
+    return true;
+  };
+  int bits = 0;
+  while ((dtype_size(place.dtype) << (bits + 1)) <= 16 && divides(int64_t{2} << bits) &&
+         std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bits}) !=
+             spread.registers.end())
+    ++bits;
+  return bits;
+}
+
+void BlockEmitter::load(BlockValue value, const Spread& spread) {
+  if (is_staged(value))
+    load_staged(value, spread);
+  else
+    load_straight(value, spread);
+}
+
+void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  const int inner = inner_dim(op.tensor, op.type.shape), vector = vector_bits(value, spread, inner);
+  Array array;
+  array.dtype = place.dtype;
+  array.spread = spread;
+  array.words = vector > 0 && dtype_size(place.dtype) == 2;
+  auto& registers = array.spread.registers;
+  for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
+    const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
+    std::rotate(registers.begin(), at, at + 1);
+  }
+  const bool loop = program_.stage(value) == Stage::loop;
+  array.scope = loop ? Stage::loop : Stage::before;
+  array.name = fresh(base_name(value));
+  const bool ahead = loop && schedule_.ahead;
+  const std::string to = ahead ? "next_" + array.name : array.name, from = fresh("at");
+  const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
+  const std::string type = array.words ? "unsigned" : cuda_type(place.dtype),
+                    element = cuda_type(place.dtype);
+  const std::string declaration = type + " " + to + "[" + std::to_string(count) + "];\n";
+  const Spread chunks = chunks_of(array.spread, vector);
+  const std::string within = inside(value, chunks, "r"), at = offset(chunks, place.strides, "r");
+  const bool shared_by_blocks = [&] {
+    for (int axis = 0; axis < kGridAxes; ++axis)
+      if (kernel_.grid[static_cast<size_t>(axis)] > 1 && op.map[static_cast<size_t>(axis)] < 0) return true;
+    return false;
+  }();
+  std::string body;
+  if (vector == 0)
+    body = to + "[r] = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
+           (within.empty() ? "" : " : " + element + "{}") + ";\n";
+  else
+    body = "load_elements<" + element + ", " + std::to_string(per) + ", " +
+           (shared_by_blocks ? "false" : "true") + ">(&" + to + "[r * " +
+           std::to_string(array.words ? per / 2 : per) + "], " + from + " + " + at + ", " +
+           (within.empty() ? "true" : within) + ");\n";
+  const std::string base =
+      "const " + element + "* const " + from + " = " + tile_pointer(value, pointer(op.tensor, false)) + ";\n";
+  const std::string lines = base + unrolled("r", chunks.count(), body);
+  if (loop) {
+    declared_ += declaration;
+    straight_fetch_ += lines;
+    if (ahead) {
+      take_ += type + " " + array.name + "[" + std::to_string(count) + "];\n" +
+               unrolled("r", count, array.name + "[r] = " + to + "[r];\n");
+    }
+  } else {
+    text(Stage::before) += declaration + lines;
+  }
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
+  const auto [at, fresh_one] = staged_.try_emplace(value);
+  StagedTile& tile = at->second;
+  if (!fresh_one) return tile;
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  tile.value = value;
+  tile.name = fresh("tile_" + base_name(value));
+  tile.inner = inner_dim(op.tensor, op.type.shape);
+  const Spread wanted = natural(value);
+  for (int d = 0; d < op.type.rank(); ++d)
+    tile.padded.push_back(
+        int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
+  if (tile.inner < 0) tile.inner = op.type.rank() - 1;
+  tile.pitch.assign(tile.padded.size(), 1);
+  const int64_t chunk = 16 / dtype_size(place.dtype);
+  // Rows are 16 bytes longer than they need be, so that eight of them lie in different banks.
+  int64_t size = 1;
+  if (tile.inner >= 0) {
+    auto& own = tile.padded[static_cast<size_t>(tile.inner)];
+    own = std::max(own, chunk);
+    size = own + chunk;
+  }
+  for (int d = op.type.rank() - 1; d >= 0; --d) {
+    if (d == tile.inner) continue;
+    tile.pitch[static_cast<size_t>(d)] = size;
+    size *= tile.padded[static_cast<size_t>(d)];
+  }
+  tile.bytes = (size * dtype_size(place.dtype) + 127) / 128 * 128;
+  staged_fetch_ += stage_copy(tile);
+  return tile;
+}
+
+// All threads copy the tile, zeros where there is nothing; `slot` is the stage.
+std::string BlockEmitter::stage_copy(const StagedTile& tile) {
+  const BlockOp& op = program_.op(tile.value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  const Ints& padded = tile.padded;
+  // Vectors along the inner dimension, lanes and warps over the rest as they come.
+  Spread vector;
+  for (int bit = 0; tile.inner >= 0 && (int64_t{1} << bit) < padded[static_cast<size_t>(tile.inner)]; ++bit)
+    vector.registers.push_back({tile.inner, bit});
+  int bits = vector_bits(tile.value, vector, inner_dim(op.tensor, op.type.shape));
+  if ((dtype_size(place.dtype) << bits) < 4) bits = 0;
+  const Spread spread = blocked_spread(padded, std::max(tile.inner, 0), bits, warp_bits_);
+  const Spread chunks = chunks_of(spread, bits);
+  const std::string element = cuda_type(place.dtype), from = fresh("at");
+  const std::string within = inside(tile.value, chunks, "r"), at = offset(chunks, place.strides, "r");
+  const std::string to = tile.name + " + " + offset(chunks, tile.pitch, "r");
+  std::string body;
+  if (bits > 0) {
+    const std::string bytes = std::to_string(dtype_size(place.dtype) << bits);
+    body = within.empty() ? "cp_async<" + bytes + ">(" + to + ", " + from + " + " + at + ");\n"
+                          : "const bool inside = " + within + ";\ncp_async<" + bytes + ">(" + to + ", " +
+                                from + " + (inside ? " + at + " : 0), inside ? " + bytes + " : 0);\n";
+  } else {
+    body = "*(" + to + ") = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
+           (within.empty() ? "" : " : " + element + "{}") + ";\n";
+  }
+  std::string lines = unrolled("r", chunks.count(), body);
+  if (const std::string condition = leaders(chunks); !condition.empty())
+    lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
+  return "const " + element + "* const " + from + " = " +
+         tile_pointer(tile.value, pointer(op.tensor, false)) + ";\n" + lines;
+}
+
+// Element by element; fragments of tensor cores have their own way (packed).
+void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
+  const StagedTile& tile = stage_tile(value);
+  const TensorPlace& place = places_[static_cast<size_t>(program_.op(value).tensor)];
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
+    if ((int64_t{1} << spread.bits(d)) > tile.padded[static_cast<size_t>(d)]) {
+      fail(value, "is read beyond its tile in shared memory");
+      return;
+    }
+  Array array;
+  array.dtype = place.dtype;
+  array.spread = spread;
+  array.scope = Stage::loop;
+  array.name = fresh(base_name(value));
+  const std::string count = std::to_string(spread.count());
+  text(Stage::loop) +=
+      cuda_type(place.dtype) + " " + array.name + "[" + count + "];\n" +
+      unrolled("r", spread.count(),
+               array.name + "[r] = " + tile.name + "[" + offset(spread, tile.pitch, "r") + "];\n");
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+void BlockEmitter::store(BlockValue value) {
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  const BlockValue source = op.operands[0];
+  const int inner = inner_dim(op.tensor, op.type.shape);
+  // As the value lies, if every thread has whole results; else in vectors.
+  Spread spread = natural(source);
+  for (const Array& array : arrays_[static_cast<size_t>(source)])
+    if (array.scope == Stage::before && !array.whole()) spread = blocked(value, place.dtype, inner);
+  for (BlockValue operand : program_.op(source).operands)
+    for (const Array& array : arrays_[static_cast<size_t>(operand)])
+      if (array.scope == Stage::before && !array.whole() && program_.shape(operand) == op.type.shape)
+        spread = blocked(value, place.dtype, inner);
+  const int vector = vector_bits(value, spread, inner);
+  for (int bit = vector - 1; bit >= 0; --bit) {
+    const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bit});
+    std::rotate(spread.registers.begin(), at, at + 1);
+  }
+  const Spread chunks = chunks_of(spread, vector);
+  const DType type = register_type(place.dtype);
+  const CudaText result = element(source, spread, "r");
+  const std::string number = round_text(convert_text(result.as(result.is_number() ? type : result.type()),
+                                                     result.is_number() ? type : result.type(), type),
+                                        place.dtype);
+  const std::string memory = pointer(op.tensor, true), to = fresh("to"), dtype = cuda_type(place.dtype);
+  const std::string within = inside(value, chunks, "c"), at = offset(chunks, place.strides, "c");
+  std::string body;
+  if (vector == 0) {
+    body = "const int r = c;\n" + to + "[" + at + "] = " + number + ";\n";
+  } else {
+    const std::string per = std::to_string(1 << vector);
+    body = "Vector<" + dtype + ", " + per + "> v;\n" +
+           unrolled("j", 1 << vector, "const int r = c * " + per + " + j;\nv[j] = " + number + ";\n") +
+           "store_vector<" + dtype + ", " + per + ">(" + to + " + " + at + ", v);\n";
+  }
+  if (!within.empty()) body = "if (" + within + ") {\n" + indent(body, 2) + "}\n";
+  std::string lines = unrolled("c", chunks.count(), body);
+  if (const std::string condition = leaders(spread); !condition.empty())
+    lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
+  text(now_) += dtype + "* const " + to + " = " + tile_pointer(value, memory) + ";\n" + lines;
+}
+
+}  // namespace quern

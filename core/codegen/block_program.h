@@ -1,0 +1,44 @@
+// A block graph in a form to emit: primitive operators only, numbers instead of extents, who uses what, and
+// how far each tile reaches.
+#pragma once
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+// One dimension of a tile: `tile` away from ragged edges; `left` names a variable with what there is of it in
+// this block (and turn), empty if that is always all.
+struct TileDim {
+  int64_t tile = 1;
+  std::string left;
+};
+
+struct BlockProgram {
+  std::vector<BlockOp> ops;
+  std::vector<Stage> stages;
+  std::vector<std::vector<BlockValue>> users;
+
+  const BlockOp& op(BlockValue value) const { return ops[static_cast<size_t>(value)]; }
+  const Ints& shape(BlockValue value) const { return op(value).type.shape; }
+  Stage stage(BlockValue value) const { return stages[static_cast<size_t>(value)]; }
+  bool is_compute(BlockValue value, OpKind kind) const {
+    return op(value).kind == BlockOp::Kind::compute && op_info(op(value).code).kind == kind;
+  }
+  bool is_number(BlockValue value) const {
+    return op(value).kind == BlockOp::Kind::compute && op(value).code == OpCode::constant;
+  }
+  // Has one user, and that is it.
+  bool only_for(BlockValue value, BlockValue user) const {
+    const auto& all = users[static_cast<size_t>(value)];
+    return all.size() == 1 && all[0] == user;
+  }
+};
+
+// Operators that only number the dimensions differently: for each dimension of the operand its number in the
+// result, -1 for one of extent 1 that goes. Empty for operators that do more.
+std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
+
+// `kernel` is custom, of a muGraph that is valid.
+BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
+
+}  // namespace quern

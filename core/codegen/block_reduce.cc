@@ -1,0 +1,162 @@
+// Reductions and accumulators. Sums over lanes and warps stay partial as long as only sums are made of them.
+#include <algorithm>
+
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+std::string both(const std::string& into, const CudaText& value, bool maximum, DType type) {
+  const CudaText old(into, type), number(value.is_number() ? value.as(type) : value.as(value.type()), type);
+  return (maximum ? max(old, number) : old + number).as(type);
+}
+
+std::string lowest(DType type) { return type == DType::i32 ? "(-2147483647 - 1)" : "(-infinity())"; }
+
+}  // namespace
+
+// What is left when the operand, in `from`, is reduced by every thread for itself.
+BlockEmitter::Array BlockEmitter::reduced_array(BlockValue value, const Spread& from) const {
+  const BlockOp& op = program_.op(value);
+  const size_t rank = program_.shape(op.operands[0]).size();
+  std::vector<int> kept(rank);
+  std::vector<bool> reduced(rank, false);
+  for (int64_t axis : *op.attrs.axis) reduced[static_cast<size_t>(axis)] = true;
+  int next = 0;
+  for (size_t d = 0; d < rank; ++d) {
+    kept[d] = reduced[d] ? -1 : next;
+    next += !reduced[d] || *op.attrs.keepdims;
+  }
+  Array array;
+  array.spread = reduced_spread(from, kept);
+  array.dtype = register_type(op.type.dtype);
+  array.maximum = op.code == OpCode::reduce_max;
+  for (size_t i = 0; i < from.lanes.size(); ++i)
+    if (from.lanes[i].dim >= 0 && reduced[static_cast<size_t>(from.lanes[i].dim)])
+      array.partial_lanes |= 1u << i;
+  for (size_t i = 0; i < from.warps.size(); ++i)
+    if (from.warps[i].dim >= 0 && reduced[static_cast<size_t>(from.warps[i].dim)])
+      array.partial_warps |= 1u << i;
+  return array;
+}
+
+BlockEmitter::Array BlockEmitter::reduce_into(BlockValue value, const std::string& name, Stage stage) {
+  const BlockOp& op = program_.op(value);
+  const BlockValue operand = op.operands[0];
+  const Spread from = natural(operand);
+  Array array = reduced_array(value, from);
+  array.name = name;
+  const CudaText number = element(operand, from, "r");
+  std::vector<int> axes;
+  for (int64_t axis : *op.attrs.axis) axes.push_back(static_cast<int>(axis));
+  const std::string valid = axes.empty() ? "" : inside(operand, from, "r", true, axes);
+  // The reduced coordinates' bits fall away from the register's number.
+  std::vector<BitMove> moves;
+  int next = 0;
+  for (size_t i = 0; i < from.registers.size(); ++i)
+    if (std::find(axes.begin(), axes.end(), from.registers[i].dim) == axes.end())
+      moves.push_back({static_cast<int>(i), next++});
+  const std::string into = name + "[" + move_bits("r", moves) + "]";
+  std::string line = into + " = " + both(into, number, array.maximum, array.dtype) + ";\n";
+  if (!valid.empty()) line = "if (" + valid + ") " + line;
+  text(stage) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(from.count()) + "; ++r) " + line;
+  return array;
+}
+
+void BlockEmitter::reduce(BlockValue value) {
+  const BlockOp& op = program_.op(value);
+  const Array shape = reduced_array(value, natural(op.operands[0]));
+  const std::string name = fresh(base_name(value)), count = std::to_string(shape.spread.count()),
+                    type = cuda_type(shape.dtype);
+  text(now_) += type + " " + name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
+                "; ++r) " + name +
+                "[r] = " + (shape.maximum ? lowest(shape.dtype) : cuda_literal(0, shape.dtype)) + ";\n";
+  Array array = reduce_into(value, name, now_);
+  array.scope = now_ == Stage::before ? Stage::before : now_;
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+void BlockEmitter::rescale(BlockValue value, const Array& sums) {
+  const BlockValue shift = program_.op(value).operands[1], factor = factors_.at(shift);
+  const Spread own = operand_spread(sums.spread, program_.shape(value), program_.shape(factor));
+  const CudaText number = element(factor, own, "(" + register_index("r", own, sums.spread) + ")");
+  text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(sums.spread.count()) +
+                       "; ++r) " + sums.name + "[r] *= " + number.as(DType::f32) + ";\n";
+}
+
+// A running maximum, and the factor by which it shifts what was summed before.
+void BlockEmitter::shift(BlockValue value) {
+  const BlockValue operand = program_.op(value).operands[0];
+  const Spread spread = natural(operand);
+  const CudaText number = element(operand, spread, "r");
+  Array array;
+  array.name = fresh(base_name(value));
+  array.spread = spread;
+  array.dtype = register_type(program_.op(value).type.dtype);
+  const std::string count = std::to_string(spread.count()), type = cuda_type(array.dtype);
+  declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
+               "; ++r) " + array.name + "[r] = " + lowest(array.dtype) + ";\n";
+  std::string line = array.name + "[r] = " + both(array.name + "[r]", number, true, array.dtype) + ";\n";
+  if (const auto at = factors_.find(value); at != factors_.end()) {
+    Array factor = array;
+    factor.name = fresh(base_name(value) + "_factor");
+    factor.scope = Stage::loop;
+    text(Stage::loop) += type + " " + factor.name + "[" + count + "];\n";
+    line = "{\n  const float old = " + array.name + "[r];\n  " + line + "  " + factor.name +
+           "[r] = shift_factor(old, " + array.name + "[r]);\n}\n";
+    arrays_[static_cast<size_t>(at->second)].push_back(std::move(factor));
+  }
+  text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + line;
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+void BlockEmitter::accumulate(BlockValue value) {
+  const BlockOp& op = program_.op(value);
+  const BlockValue operand = op.operands[0];
+  if (op.combine == Combine::concat) {
+    fail(value, "concatenates turns");
+    return;
+  }
+  bool read_in_loop = factors_.contains(value);
+  for (BlockValue user : program_.users[static_cast<size_t>(value)])
+    read_in_loop |= program_.stage(user) == Stage::loop;
+  if (op.combine == Combine::max && read_in_loop) return shift(value);
+
+  const bool maximum = op.combine == Combine::max;
+  const bool alone = program_.only_for(operand, value) && program_.stage(operand) == Stage::loop;
+  const bool product = alone && plans_.contains(operand) && plans_.at(operand).tensor_cores && !maximum;
+  const bool reduction = alone && program_.is_compute(operand, OpKind::reduction) &&
+                         (program_.op(operand).code == OpCode::reduce_max) == maximum;
+  Array array;
+  if (product) {
+    array.spread = plans_.at(operand).d;
+    array.partial_warps = plans_.at(operand).partial_warps;
+  } else if (reduction) {
+    array = reduced_array(operand, natural(program_.op(operand).operands[0]));
+  } else {
+    array.spread = natural(operand);
+  }
+  array.dtype = register_type(op.type.dtype);
+  array.maximum = maximum;
+  array.name = fresh(base_name(value));
+  array.scope = Stage::before;
+  const std::string count = std::to_string(array.spread.count()), type = cuda_type(array.dtype);
+  const std::string start = maximum ? lowest(array.dtype) : cuda_literal(0, array.dtype);
+  declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
+               "; ++r) " + array.name + "[r] = " + start + ";\n";
+  if (op.combine == Combine::rescaled_sum) rescale(value, array);
+  if (product) {
+    matmul(operand, array.name, Stage::loop);
+  } else if (reduction) {
+    reduce_into(operand, array.name, Stage::loop);
+  } else {
+    const CudaText number = element(operand, array.spread, "r");
+    text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + array.name +
+                         "[r] = " + both(array.name + "[r]", number, maximum, array.dtype) + ";\n";
+  }
+  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
+}
+
+}  // namespace quern

@@ -1,0 +1,57 @@
+// What kernels of block graphs are made of: tiles in registers, two 16-bit elements a word where they come
+// from global memory or go to tensor cores. This file is also compiled by the emulator's host compiler.
+
+// Element i of words that hold two each.
+template <class T>
+__device__ __forceinline__ T half_at(const unsigned* words, int i) {
+  return T{static_cast<unsigned short>(words[i / 2] >> (i % 2 * 16))};
+}
+
+// One load of kCount elements, or zeros. `kStreaming`: nobody else reads them.
+template <class T, int kCount, bool kStreaming, class Register>
+__device__ __forceinline__ void load_elements(Register* to, const T* from, bool inside) {
+  constexpr int kRegisters = kCount * sizeof(T) / sizeof(Register);
+  Vector<Register, kRegisters> loaded = {};
+  if (inside) {
+    if constexpr (kStreaming)
+      loaded = load_vector_streaming<Register, kRegisters>(from);
+    else
+      loaded = load_vector<Register, kRegisters>(from);
+  }
+#pragma unroll
+  for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
+}
+
+// ldmatrix into registers that are part of an array.
+template <int kCount, class T>
+__device__ __forceinline__ void ldmatrix_at(unsigned* to, const T* row) {
+  unsigned loaded[kCount];
+  ldmatrix<kCount>(loaded, row);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = loaded[i];
+}
+template <int kCount, class T>
+__device__ __forceinline__ void ldmatrix_trans_at(unsigned* to, const T* row) {
+  unsigned loaded[kCount];
+  ldmatrix_trans<kCount>(loaded, row);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = loaded[i];
+}
+
+// One mma.m16n8k16 on parts of arrays: four sums, four words of the left operand (two if kLowRows: its rows 8
+// to 15 are those from 0 again), two of the right one.
+template <class T, bool kLowRows>
+__device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, const unsigned* b) {
+  float d[4] = {sums[0], sums[1], sums[2], sums[3]};
+  const unsigned left[4] = {a[0], kLowRows ? a[0] : a[1], kLowRows ? a[1] : a[2], kLowRows ? a[1] : a[3]};
+  const unsigned right[2] = {b[0], b[1]};
+  mma_m16n8k16<T>(d, left, right);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] = d[i];
+}
+
+// By how much sums relative to `before` shrink when they become relative to `now` >= before: nothing was
+// summed yet where both are -infinity.
+__device__ __forceinline__ float shift_factor(float before, float now) {
+  return before == now ? 1.0f : __expf(before - now);
+}

@@ -1,0 +1,193 @@
+#include "core/codegen/mugraph_emitter.h"
+
+#include <algorithm>
+
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+#include "core/codegen/prelude.h"
+#include "core/codegen/storage.h"
+
+namespace quern {
+
+namespace {
+
+class MuEmitter {
+ public:
+  MuEmitter(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule, const Target& target)
+      : graph_(graph), mugraph_(mugraph), schedule_(schedule), target_(target) {}
+
+  Result<Emitted> run() {
+    Plan& plan = out_.plan;
+    plan.tier = Tier::modelled;
+    plan.target = target_.name;
+    plan.inputs = graph_.input_descs();
+    plan.outputs = graph_.output_descs();
+    if (Status status = find_places(); !status.ok()) return status;
+    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
+      const MuKernel& kernel = mugraph_.kernels[k];
+      Status status = kernel.custom ? block_kernel(kernel, k) : library_kernel(kernel);
+      if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
+    }
+    plan.certificate =
+        "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
+    out_.source = std::string(prelude_text()) + "\n" + out_.kernels;
+    return std::move(out_);
+  }
+
+ private:
+  // Inputs and outputs are the caller's; the rest of the tensors share the workspace, each from the kernel
+  // that writes it to the last that reads it.
+  Status find_places() {
+    const size_t count = mugraph_.tensors.size();
+    if (mugraph_.inputs.size() != out_.plan.inputs.size() ||
+        mugraph_.outputs.size() != out_.plan.outputs.size())
+      return Status(ErrorCode::INVALID_ARGUMENT, "the muGraph has other inputs or outputs than the graph");
+    std::vector<Lifetime> lives(count);
+    for (size_t t = 0; t < count; ++t) {
+      TensorPlace place;
+      place.name = "t" + std::to_string(t);
+      place.dtype = mugraph_.tensors[t].type.dtype;
+      place.shape = mugraph_.tensors[t].type.shape;
+      place.strides = dense_strides(place.shape);
+      places_.push_back(std::move(place));
+      lives[t] = {
+          mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
+          -1, 0};
+    }
+    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) note_lives(lives, k);
+    std::vector<bool> given(count, false);
+    for (size_t i = 0; i < mugraph_.inputs.size(); ++i) {
+      const size_t t = static_cast<size_t>(mugraph_.inputs[i]);
+      if (given[t] || places_[t].shape != out_.plan.inputs[i].shape ||
+          places_[t].dtype != out_.plan.inputs[i].dtype)
+        return Status(ErrorCode::INVALID_ARGUMENT, "an input of the muGraph is not that of the graph");
+      given[t] = true;
+      places_[t].arg = {LaunchArg::Kind::input, static_cast<int64_t>(i)};
+      places_[t].strides = out_.plan.inputs[i].strides;
+    }
+    for (size_t i = 0; i < mugraph_.outputs.size(); ++i) {
+      const size_t t = static_cast<size_t>(mugraph_.outputs[i]);
+      if (places_[t].shape != out_.plan.outputs[i].shape || places_[t].dtype != out_.plan.outputs[i].dtype)
+        return Status(ErrorCode::INVALID_ARGUMENT, "an output of the muGraph is not that of the graph");
+      if (given[t]) return Status(ErrorCode::UNSUPPORTED, "a tensor is an output twice, or an input too");
+      given[t] = true;
+      places_[t].arg = {LaunchArg::Kind::output, static_cast<int64_t>(i)};
+    }
+    std::vector<Lifetime> planned;
+    std::vector<size_t> owners;
+    for (size_t t = 0; t < count; ++t)
+      if (!given[t] && lives[t].first >= 0) {
+        planned.push_back(lives[t]);
+        owners.push_back(t);
+      }
+    workspace_ = plan_memory(planned);
+    for (size_t i = 0; i < owners.size(); ++i)
+      places_[owners[i]].arg = {LaunchArg::Kind::workspace, planned[i].offset};
+    out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
+    return {};
+  }
+
+  void note_lives(std::vector<Lifetime>& lives, size_t k) const {
+    const MuKernel& kernel = mugraph_.kernels[k];
+    auto note = [&](int32_t tensor) {
+      Lifetime& life = lives[static_cast<size_t>(tensor)];
+      if (life.first < 0) life.first = static_cast<int>(k);
+      life.last = static_cast<int>(k);
+    };
+    if (!kernel.custom) {
+      for (int32_t operand : kernel.operands) note(operand);
+      note(kernel.result);
+    }
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) note(op.tensor);
+  }
+
+  Status block_kernel(const MuKernel& kernel, size_t k) {
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_);
+    auto text = emitter.run();
+    if (!text) return text.status();
+    Launch launch;
+    launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
+    launch.grid = text->grid;
+    launch.block.x = static_cast<uint32_t>(text->threads);
+    launch.shared_bytes = text->shared_bytes;
+    launch.args = text->args;
+    out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) + ") " +
+                    launch.kernel + text->signature + " {\n" + indent(text->body, 2) + "}\n\n";
+    out_.plan.launches.push_back(std::move(launch));
+    return {};
+  }
+
+  // A program of the baseline emitter for one operator becomes part of this one.
+  Status library_kernel(const MuKernel& kernel) {
+    Graph graph;
+    Node node;
+    node.code = kernel.code;
+    node.attrs = kernel.attrs;
+    for (int32_t operand : kernel.operands) {
+      const TensorPlace& place = places_[static_cast<size_t>(operand)];
+      Node input;
+      input.type = {place.dtype, place.shape, false};
+      input.strides = place.strides;
+      input.name = place.name;
+      node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
+      graph.inputs.push_back(node.operands.back());
+      graph.nodes.push_back(std::move(input));
+    }
+    auto type = infer_type(node.code, graph.operand_types(node), node.attrs);
+    if (!type) return type.status();
+    node.type = *type;
+    const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
+    if (node.type.dtype != result.dtype)
+      return Status(ErrorCode::UNSUPPORTED, "the result has another dtype");
+    graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
+    graph.nodes.push_back(std::move(node));
+    auto emitted = emit_baseline(graph, target_);
+    if (!emitted) return emitted.status();
+    const int64_t behind = (workspace_ + 255) / 256 * 256;
+    const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
+    std::vector<std::string> renamed;
+    for (Launch launch : emitted->plan.launches) {
+      if (std::find(renamed.begin(), renamed.end(), launch.kernel) == renamed.end()) {
+        renamed.push_back(launch.kernel);
+        const size_t at = emitted->kernels.find(" " + launch.kernel + "(");
+        check(at != std::string::npos, "a launch of the baseline has no kernel");
+        emitted->kernels.insert(at + 1, prefix);
+      }
+      launch.kernel = prefix + launch.kernel;
+      for (LaunchArg& arg : launch.args) {
+        if (arg.kind == LaunchArg::Kind::input)
+          arg = places_[static_cast<size_t>(kernel.operands[static_cast<size_t>(arg.value)])].arg;
+        else if (arg.kind == LaunchArg::Kind::output)
+          arg = result.arg;
+        else if (arg.kind == LaunchArg::Kind::workspace)
+          arg.value += behind;
+      }
+      out_.plan.launches.push_back(std::move(launch));
+    }
+    if (emitted->plan.workspace_bytes > 0)
+      out_.plan.workspace_bytes =
+          std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(behind) + emitted->plan.workspace_bytes);
+    out_.kernels += emitted->kernels;
+    return {};
+  }
+
+  const Graph& graph_;
+  const MuGraph& mugraph_;
+  const Schedule& schedule_;
+  const Target& target_;
+  std::vector<TensorPlace> places_;
+  int64_t workspace_ = 0;
+  Emitted out_;
+};
+
+}  // namespace
+
+Result<Emitted> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
+                             const Target& target) {
+  auto applied = apply_schedule(mugraph, schedule);
+  if (!applied) return applied.status();
+  return MuEmitter(graph, *applied, schedule, target).run();
+}
+
+}  // namespace quern

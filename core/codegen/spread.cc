@@ -1,0 +1,145 @@
+#include "core/codegen/spread.h"
+
+#include <algorithm>
+
+namespace quern {
+
+int bits_for(int64_t extent) {
+  int bits = 0;
+  while ((int64_t{1} << bits) < extent) ++bits;
+  return bits;
+}
+
+bool is_beyond(const CoordBit& bit, const Ints& shape) {
+  return bit.dim >= 0 && (int64_t{1} << bit.bit) >= shape[static_cast<size_t>(bit.dim)];
+}
+
+int Spread::bits(int dim) const {
+  int most = 0;
+  auto look = [&](const CoordBit& bit) {
+    if (bit.dim == dim) most = std::max(most, bit.bit + 1);
+  };
+  for (const CoordBit& bit : registers) look(bit);
+  for (const CoordBit& bit : lanes) look(bit);
+  for (const CoordBit& bit : warps) look(bit);
+  return most;
+}
+
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits) {
+  std::vector<CoordBit> bits;
+  auto append = [&](int dim, int first) {
+    for (int bit = first; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
+  };
+  Spread spread;
+  for (int bit = 0; bit < vector; ++bit) spread.registers.push_back({inner, bit});
+  if (!shape.empty()) append(inner, vector);
+  for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
+    if (dim != inner) append(dim, 0);
+  spread.warps.resize(static_cast<size_t>(warp_bits));
+  size_t next = 0;
+  for (CoordBit& lane : spread.lanes)
+    if (next < bits.size()) lane = bits[next++];
+  for (CoordBit& warp : spread.warps)
+    if (next < bits.size()) warp = bits[next++];
+  spread.registers.insert(spread.registers.end(), bits.begin() + static_cast<long>(next), bits.end());
+  return spread;
+}
+
+namespace {
+
+// Gives every bit another dimension; a register bit that gets none is dropped.
+template <class F>
+Spread renumbered(const Spread& spread, F dimension) {
+  auto one = [&](const CoordBit& bit) {
+    const int dim = bit.dim < 0 ? -1 : dimension(bit.dim);
+    return dim < 0 ? CoordBit{} : CoordBit{dim, bit.bit};
+  };
+  Spread out;
+  for (const CoordBit& bit : spread.registers)
+    if (const CoordBit moved = one(bit); moved.dim >= 0) out.registers.push_back(moved);
+  for (size_t i = 0; i < spread.lanes.size(); ++i) out.lanes[i] = one(spread.lanes[i]);
+  for (const CoordBit& bit : spread.warps) out.warps.push_back(one(bit));
+  return out;
+}
+
+}  // namespace
+
+Spread operand_spread(const Spread& spread, const Ints& result, const Ints& operand) {
+  const int shift = static_cast<int>(result.size() - operand.size());
+  return renumbered(spread, [&](int dim) {
+    if (dim < shift) return -1;
+    const size_t own = static_cast<size_t>(dim - shift);
+    return operand[own] == 1 && result[static_cast<size_t>(dim)] != 1 ? -1 : dim - shift;
+  });
+}
+
+Spread reduced_spread(const Spread& spread, const std::vector<int>& kept) {
+  return renumbered(spread, [&](int dim) { return kept[static_cast<size_t>(dim)]; });
+}
+
+bool serves(const Spread& have, const Spread& want, const Ints& shape) {
+  auto same = [&](const CoordBit& has, const CoordBit& wants) {
+    return has == wants || is_beyond(wants, shape);
+  };
+  for (size_t i = 0; i < have.lanes.size(); ++i)
+    if (!same(have.lanes[i], want.lanes[i])) return false;
+  for (size_t i = 0; i < have.warps.size(); ++i)
+    if (!same(have.warps[i], want.warps[i])) return false;
+  return std::all_of(want.registers.begin(), want.registers.end(), [&](const CoordBit& bit) {
+    return is_beyond(bit, shape) ||
+           std::find(have.registers.begin(), have.registers.end(), bit) != have.registers.end();
+  });
+}
+
+std::string add_text(const std::string& a, const std::string& b) {
+  if (a == "0") return b;
+  return b == "0" ? a : a + " + " + b;
+}
+
+std::string move_bits(const std::string& variable, std::vector<BitMove> moves) {
+  std::sort(moves.begin(), moves.end(), [](const BitMove& a, const BitMove& b) { return a.from < b.from; });
+  std::string out = "0";
+  for (size_t i = 0; i < moves.size();) {
+    size_t end = i + 1;
+    while (end < moves.size() && moves[end].from == moves[end - 1].from + 1 &&
+           moves[end].to == moves[end - 1].to + 1)
+      ++end;
+    const int mask = (1 << (end - i)) - 1, from = moves[i].from, to = moves[i].to;
+    std::string part = from ? "(" + variable + " >> " + std::to_string(from) : "(" + variable;
+    part += " & " + std::to_string(mask) + ")";
+    if (to) part += " * " + std::to_string(1 << to);
+    out = add_text(out, part);
+    i = end;
+  }
+  return out;
+}
+
+std::string register_index(const std::string& variable, const Spread& have, const Spread& want) {
+  std::vector<BitMove> moves;
+  for (size_t i = 0; i < want.registers.size(); ++i) {
+    const auto at = std::find(have.registers.begin(), have.registers.end(), want.registers[i]);
+    if (at != have.registers.end())
+      moves.push_back({static_cast<int>(i), static_cast<int>(at - have.registers.begin())});
+  }
+  const bool whole = moves.size() == want.registers.size() &&
+                     std::all_of(moves.begin(), moves.end(), [](BitMove m) { return m.from == m.to; });
+  return whole ? (want.registers.empty() ? "0" : variable) : move_bits(variable, std::move(moves));
+}
+
+std::string thread_part(const Spread& spread, int dim) {
+  std::vector<BitMove> lane, warp;
+  for (size_t i = 0; i < spread.lanes.size(); ++i)
+    if (spread.lanes[i].dim == dim) lane.push_back({static_cast<int>(i), spread.lanes[i].bit});
+  for (size_t i = 0; i < spread.warps.size(); ++i)
+    if (spread.warps[i].dim == dim) warp.push_back({static_cast<int>(i), spread.warps[i].bit});
+  return add_text(move_bits("lane", lane), move_bits("warp", warp));
+}
+
+std::string register_part(const std::string& variable, const Spread& spread, int dim) {
+  std::vector<BitMove> moves;
+  for (size_t i = 0; i < spread.registers.size(); ++i)
+    if (spread.registers[i].dim == dim) moves.push_back({static_cast<int>(i), spread.registers[i].bit});
+  return move_bits(variable, std::move(moves));
+}
+
+}  // namespace quern

@@ -1,0 +1,67 @@
+// How the elements of a tile are spread over the threads of a block: every bit of a thread's warp number, of
+// its lane number and of the number of a register names one bit of one coordinate. Fragments of tensor cores,
+// vectors and rows are all of this kind: linear layouts (arXiv 2505.23819) whose matrix is a permutation, so
+// that an index in one is an index in another with its bits moved.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/lang/type.h"
+
+namespace quern {
+
+struct CoordBit {
+  int dim = -1;  // -1: none, the tile is repeated
+  int bit = 0;
+  bool operator==(const CoordBit&) const = default;
+};
+
+inline constexpr int kLaneBits = 5;
+
+// Every bit that a coordinate within the tile has is somewhere; bits beyond may be, and name nothing.
+struct Spread {
+  std::vector<CoordBit> registers;        // lowest first
+  std::array<CoordBit, kLaneBits> lanes;  // likewise
+  std::vector<CoordBit> warps;
+  bool operator==(const Spread&) const = default;
+
+  int count() const { return 1 << registers.size(); }  // of registers
+  // Bits of `dim` that are named: coordinates are below 2 to this power.
+  int bits(int dim) const;
+};
+
+// Bits needed to count to `extent`.
+int bits_for(int64_t extent);
+bool is_beyond(const CoordBit& bit, const Ints& shape);
+
+// `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
+// backwards (`inner` first), what is left in registers.
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits);
+
+// What `spread`, of a value of shape `result`, asks of an operand that is broadcast to it.
+Spread operand_spread(const Spread& spread, const Ints& result, const Ints& operand);
+
+// What is left of a spread when dimensions are reduced; `kept` gives each old dimension its number in the
+// result, or -1.
+Spread reduced_spread(const Spread& spread, const std::vector<int>& kept);
+
+// Whether a thread that has a tile of this shape in `have` finds all that it wants in `want` in registers of
+// its own.
+bool serves(const Spread& have, const Spread& want, const Ints& shape);
+
+// An expression that moves bits: bit from of `variable` becomes bit to.
+struct BitMove {
+  int from, to;
+};
+std::string move_bits(const std::string& variable, std::vector<BitMove> moves);
+// Where in `have` the register with number `variable` of `want` lies.
+std::string register_index(const std::string& variable, const Spread& have, const Spread& want);
+// The part of coordinate `dim` that the thread decides (over `lane` and `warp`), and that register `variable`
+// does.
+std::string thread_part(const Spread& spread, int dim);
+std::string register_part(const std::string& variable, const Spread& spread, int dim);
+std::string add_text(const std::string& a, const std::string& b);  // "0" disappears
+
+}  // namespace quern

@@ -1,0 +1,204 @@
+#include "core/schedule/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+
+namespace quern {
+
+namespace {
+
+Status misfit(std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); }
+
+template <class Numbers>
+std::string list(const Numbers& numbers) {
+  std::string out;
+  for (auto number : numbers) out += (out.empty() ? "[" : ", ") + std::to_string(number);
+  return out + "]";
+}
+
+// Reads the numbers of "name=[1, 2]" or "name=1" from a line.
+bool read_numbers(std::string_view line, std::string_view name, int64_t* numbers, size_t count) {
+  const std::string key = " " + std::string(name) + "=" + (count > 1 ? "[" : "");
+  size_t at = line.find(key);
+  if (at == std::string_view::npos) return false;
+  at += key.size();
+  for (size_t i = 0; i < count; ++i) {
+    while (i > 0 && at < line.size() && (line[at] == ',' || line[at] == ' ')) ++at;
+    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), numbers[i]);
+    if (error != std::errc()) return false;
+    at = static_cast<size_t>(end - line.data());
+  }
+  return count == 1 || (at < line.size() && line[at] == ']');
+}
+
+// What decides whether the loop may be cut differently: values that differ from turn to turn because a
+// dimension of theirs is cut by the loop, and values that are one turn's part of a reduction over it.
+struct LoopUse {
+  std::vector<bool> dims;
+  bool partial = false;
+};
+
+// The dimensions of a compute operator's value that the loop cuts, and whether it is partial.
+LoopUse through(const MuKernel& kernel, const BlockOp& op, const std::vector<LoopUse>& uses) {
+  LoopUse out;
+  const size_t rank = op.type.shape.size();
+  out.dims.assign(rank, false);
+  const bool reduction = op_info(op.code).kind == OpKind::reduction;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const LoopUse& use = uses[static_cast<size_t>(op.operands[i])];
+    const size_t own = use.dims.size();
+    for (size_t d = 0; d < own; ++d) {
+      if (!use.dims[d]) continue;
+      if (reduction) {
+        const Ints& axes = *op.attrs.axis;
+        const auto at = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d));
+        if (at != axes.end()) {
+          out.partial = true;
+          continue;
+        }
+        size_t dropped = 0;
+        if (!*op.attrs.keepdims)
+          for (int64_t axis : axes) dropped += axis < static_cast<int64_t>(d);
+        out.dims[d - dropped] = true;
+      } else if (op.code == OpCode::matmul && d + (i == 0 ? 1 : 2) == own) {
+        out.partial = true;
+      } else {
+        out.dims[d + rank - own] = true;
+      }
+    }
+  }
+  (void)kernel;
+  return out;
+}
+
+Status check_loop(const MuKernel& kernel) {
+  std::vector<LoopUse> uses;
+  for (const BlockOp& op : kernel.ops) {
+    LoopUse use;
+    use.dims.assign(op.type.shape.size(), false);
+    bool touched = false, partial = false;
+    for (BlockValue operand : op.operands) {
+      const LoopUse& from = uses[static_cast<size_t>(operand)];
+      touched |= std::find(from.dims.begin(), from.dims.end(), true) != from.dims.end();
+      partial |= from.partial;
+    }
+    if (op.kind == BlockOp::Kind::load) {
+      if (op.loop_dim >= 0) use.dims[static_cast<size_t>(op.loop_dim)] = true;
+    } else if (op.kind == BlockOp::Kind::accumulate) {
+      if (op.combine == Combine::concat || uses[static_cast<size_t>(op.operands[0])].dims != use.dims ||
+          !uses[static_cast<size_t>(op.operands[0])].partial)
+        return misfit("an accumulator keeps what differs from turn to turn");
+      const BlockOp& source = kernel.ops[static_cast<size_t>(op.operands[0])];
+      if ((source.code == OpCode::reduce_max) != (op.combine == Combine::max))
+        return misfit("an accumulator combines otherwise than the turn does");
+    } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
+      const OpKind kind = op_info(op.code).kind;
+      if (partial) return misfit("one turn's part of a reduction is used before it is accumulated");
+      if (kind != OpKind::elementwise && kind != OpKind::reduction && kind != OpKind::contraction)
+        return misfit("an operator over what the loop cuts may depend on the size of a turn");
+      use = through(kernel, op, uses);
+    }
+    uses.push_back(std::move(use));
+  }
+  return {};
+}
+
+// All that an axis cuts must have one extent: then it cuts one index of the program, and into how many parts
+// does not matter.
+Status check_cuts(const MuGraph& mugraph, const MuKernel& kernel, int axis, int64_t parts) {
+  int64_t extent = 0;
+  for (const BlockOp& op : kernel.ops) {
+    if (op.kind != BlockOp::Kind::load && op.kind != BlockOp::Kind::store) continue;
+    const int dim = axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim;
+    if (dim < 0) continue;
+    const int64_t own = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
+    if (extent != 0 && own != extent) return misfit("an axis cuts dimensions of different extents");
+    extent = own;
+  }
+  if (parts > extent) return misfit("an axis has more parts than what it cuts");
+  return {};
+}
+
+Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wanted) {
+  for (int axis = 0; axis < kGridAxes; ++axis) {
+    const int64_t parts = wanted.grid[static_cast<size_t>(axis)];
+    if (parts == kernel.grid[static_cast<size_t>(axis)]) continue;
+    if (Status status = check_cuts(mugraph, kernel, axis, parts); !status.ok()) return status;
+    kernel.grid[static_cast<size_t>(axis)] = parts;
+  }
+  if (wanted.turns != kernel.turns) {
+    if (Status status = check_cuts(mugraph, kernel, kGridAxes, wanted.turns); !status.ok()) return status;
+    if (Status status = check_loop(kernel); !status.ok()) return status;
+    kernel.turns = wanted.turns;
+  }
+  const int warps = wanted.warps[0] * wanted.warps[1] * wanted.warps[2];
+  for (int share : wanted.warps)
+    if (share < 1 || !std::has_single_bit(static_cast<unsigned>(share)))
+      return misfit("warps are no powers of two");
+  if (warps > 16) return misfit("more than 16 warps");
+  if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
+  kernel.threads = wanted.threads();
+  return {};
+}
+
+}  // namespace
+
+std::string print_schedule(const Schedule& schedule) {
+  std::string out;
+  for (const KernelSchedule& kernel : schedule.kernels)
+    out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
+           " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
+           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + "\n";
+  return out;
+}
+
+Result<Schedule> parse_schedule(std::string_view text) {
+  Schedule schedule;
+  for (size_t at = 0, number = 1; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.empty() || line[0] == '#') continue;
+    KernelSchedule kernel;
+    int64_t warps[3], stages = 0, ahead = 0;
+    if (!line.starts_with("kernel ") || !read_numbers(line, "grid", kernel.grid.data(), kGridAxes) ||
+        !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
+        !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1))
+      return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
+    for (size_t i = 0; i < 3; ++i) kernel.warps[i] = static_cast<int>(warps[i]);
+    kernel.stages = static_cast<int>(stages);
+    kernel.ahead = ahead != 0;
+    schedule.kernels.push_back(kernel);
+  }
+  return schedule;
+}
+
+Schedule default_schedule(const MuGraph& mugraph) {
+  Schedule schedule;
+  for (const MuKernel& kernel : mugraph.kernels) {
+    KernelSchedule own;
+    own.grid = kernel.grid;
+    own.turns = kernel.turns;
+    const unsigned warps = std::bit_floor(static_cast<unsigned>(std::max(kernel.threads / 32, 1)));
+    own.warps = {1, 1, static_cast<int>(std::min(warps, 16u))};
+    schedule.kernels.push_back(own);
+  }
+  return schedule;
+}
+
+Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule) {
+  if (schedule.kernels.size() != mugraph.kernels.size())
+    return misfit("the schedule is for " + std::to_string(schedule.kernels.size()) +
+                  " kernels, the muGraph has " + std::to_string(mugraph.kernels.size()));
+  MuGraph out = mugraph;
+  for (size_t k = 0; k < out.kernels.size(); ++k) {
+    if (!out.kernels[k].custom) continue;
+    if (Status status = retile(mugraph, out.kernels[k], schedule.kernels[k]); !status.ok())
+      return status.with_context("schedule of kernel " + std::to_string(k));
+  }
+  if (Status status = validate(out); !status.ok()) return status;
+  return out;
+}
+
+}  // namespace quern

@@ -1,0 +1,50 @@
+// A schedule: the numbers of one implementation of a muGraph. The muGraph says what is computed and along
+// which dimensions work is cut; the schedule says into how many parts, by how many warps, and how data come.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/target.h"
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+// Of one custom kernel; others have none to choose.
+struct KernelSchedule {
+  std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};
+  int64_t turns = 1;
+  // Warps along rows, columns and the inner dimension of matrix products; powers of two, at most 16 (512
+  // threads) together. A product that is too small for its share leaves the rest of the warps to repeat it.
+  std::array<int, 3> warps = {1, 1, 4};
+  // Tiles of what the loop loads that are in shared memory at a time, filled by cp.async; 0: every thread
+  // loads straight into its registers, in the order in which tensor cores take them.
+  int stages = 0;
+  // Straight loads of the next turn are asked for before the work of this one.
+  bool ahead = true;
+  bool operator==(const KernelSchedule&) const = default;
+
+  int threads() const { return 32 * warps[0] * warps[1] * warps[2]; }
+};
+
+struct Schedule {
+  std::vector<KernelSchedule> kernels;  // one for each kernel of the muGraph
+  bool operator==(const Schedule&) const = default;
+};
+
+// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=0 ahead=1".
+std::string print_schedule(const Schedule& schedule);
+// Its inverse. INVALID_ARGUMENT names the line.
+Result<Schedule> parse_schedule(std::string_view text);
+
+// With the muGraph's own grid, turns and number of threads.
+Schedule default_schedule(const MuGraph& mugraph);
+
+// The same muGraph, cut into as many parts as the schedule says; valid, with the types of its tiles.
+// INVALID_ARGUMENT when the schedule does not fit, or when another number of parts could compute something
+// else (partial results that are stored, concatenations, per-tile norms).
+Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule);
+
+}  // namespace quern

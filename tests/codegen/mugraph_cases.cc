@@ -1,0 +1,79 @@
+#include "tests/codegen/mugraph_cases.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/codegen/mugraph_emitter.h"
+#include "core/graph/decompose.h"
+#include "core/verify/reference.h"
+#include "tests/emulator/emulator.h"
+#include "tests/support/test.h"
+
+namespace quern {
+
+using namespace emulated;
+
+namespace {
+
+// Empty if the case is right.
+std::string judge(const MuGraphCase& test, const Plan& plan, Program& program) {
+  std::vector<std::string> buffers;
+  std::vector<RealTensor> inputs;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    buffers.push_back(random_buffer(plan.inputs[i], 1000 + i, test.scale));
+    inputs.push_back(read_buffer(plan.inputs[i], buffers.back().data()));
+  }
+  const std::vector<std::string_view> views(buffers.begin(), buffers.end());
+  const auto outputs = run_plan(program, plan, views, {.seed = 7});
+  if (!outputs) return outputs.status().message();
+  const Graph primitive = decompose(test.graph);
+  const std::vector<RealTensor> reference = evaluate_reference(primitive, inputs);
+  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, 3);
+  for (size_t i = 0; i < outputs->size(); ++i) {
+    const TensorDesc& desc = plan.outputs[i];
+    const Comparison result =
+        compare(desc, read_buffer(desc, (*outputs)[i].data()), reference[i], tolerance[i]);
+    if (!result.acceptable)
+      return desc.name + ": error " + std::to_string(result.error) + " above " +
+             std::to_string(result.bound) + "; " + result.what;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> find_mugraph_failures(const std::vector<MuGraphCase>& cases) {
+  std::vector<std::string> failures;
+  std::vector<const MuGraphCase*> kept;
+  std::vector<Plan> plans;
+  std::vector<ProgramSource> sources;
+  for (const MuGraphCase& test : cases) {
+    const auto target = find_target(test.target);
+    assert_ok(target);
+    auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+    if (!emitted) {
+      failures.push_back(test.label + ": " + emitted.status().message());
+      continue;
+    }
+    if (std::getenv("QUERN_SHOW_TEXT"))
+      print_message("// %s\n%s\n", test.label.c_str(), emitted->kernels.c_str());
+    ProgramSource source{emitted->kernels, {}};
+    for (const Launch& launch : emitted->plan.launches)
+      if (std::find(source.kernels.begin(), source.kernels.end(), launch.kernel) == source.kernels.end())
+        source.kernels.push_back(launch.kernel);
+    sources.push_back(std::move(source));
+    plans.push_back(std::move(emitted->plan));
+    kept.push_back(&test);
+  }
+  auto programs = compile_programs(sources);
+  if (!programs) {
+    failures.push_back("compilation: " + programs.status().message());
+    return failures;
+  }
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (const std::string wrong = judge(*kept[i], plans[i], (*programs)[i]); !wrong.empty())
+      failures.push_back(kept[i]->label + ": " + wrong);
+  return failures;
+}
+
+}  // namespace quern

@@ -1,0 +1,25 @@
+// Emits muGraphs, runs them in the emulator and compares with the float reference of the graph they compute.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+struct MuGraphCase {
+  std::string label;
+  Graph graph;
+  MuGraph mugraph;
+  Schedule schedule;
+  double scale = 1.0;  // of the inputs
+  std::string target = "sm_80";
+};
+
+// One line for each case that is refused, breaks a rule of the GPU, or is further from the reference than
+// allowed. One compilation for all.
+std::vector<std::string> find_mugraph_failures(const std::vector<MuGraphCase>& cases);
+
+}  // namespace quern
