@@ -52,10 +52,13 @@ std::string Certificate::print() const {
   text += std::string("instance: ") + (shrunk ? "shrunk, " : "full, ") +
           joined(inputs, [](const std::string& input) { return input; }) + "; " + std::to_string(elements) +
           " elements of outputs\n";
-  text += "trials: " + std::to_string(seeds.size()) + ", seeds " + joined(seeds, hexadecimal) + "; " +
-          std::to_string(redrawn) + " redrawn\n";
+  text += "trials: " + std::to_string(seeds.size()) + ", seeds " +
+          (seeds.size() > 4 ? hexadecimal(seeds[0]) + " to " + hexadecimal(seeds.back())
+                            : joined(seeds, hexadecimal)) +
+          "; " + std::to_string(redrawn) + " redrawn\n";
   text += "degree: " + print_number(degree) + ", of exponents " + print_number(exponent_degree) + "; " +
-          print_number(exponentials) + " exponentials, " + print_number(opaques) + " opaque values\n";
+          print_number(exponentials) + " exponentials, " + print_number(opaques) + " opaque values, " +
+          print_number(choices) + " choices\n";
   text += "error bound: " + scientific(error_bound) + "\n";
   if (shrunk)
     text += "full shape: " + std::to_string(samples) + " elements compared" +

@@ -31,8 +31,9 @@ struct Certificate {
   // what exponentials are taken of.
   double degree = 0, exponent_degree = 0;
   double exponentials = 0, opaques = 0;  // how many, all of which must differ unless they are equal
+  double choices = 0;                    // outcomes of max, min and comparisons, drawn anew in each trial
   // The probability that programs which differ in the algebra agree in all trials, for random exponentials
-  // and opaque functions.
+  // and opaque functions; where there are choices, for differences that show in half of their outcomes.
   double error_bound = 1;
 
   // At the full shape, when the instance is shrunk.

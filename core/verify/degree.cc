@@ -22,11 +22,10 @@ struct InDegree {
     const Degree operands[] = {a.v, b.v};
     return {domain->opaque(operands, count), domain};
   }
-  // A random truth value is a constant of degree 0.
   static InDegree truth(const InDegree& a, const InDegree& b) {
-    InDegree result = opaque(a, b, 2);
-    result.v = Degree{};
-    return result;
+    DegreeDomain* domain = counts(a, b);
+    const Degree operands[] = {a.v, b.v};
+    return {domain->truth(operands, 2), domain};
   }
 
   friend InDegree operator-(const InDegree& a) { return a; }
@@ -108,9 +107,15 @@ Degree DegreeDomain::opaque(const Value* operands, int count) {
   return input();
 }
 
+Degree DegreeDomain::truth(const Value* operands, int count) {
+  opaque(operands, count);
+  ++choices_;
+  return {};
+}
+
 Degree DegreeDomain::choose(Value a, Value b) {
   const Value operands[] = {a, b};
-  opaque(operands, 2);
+  truth(operands, 2);
   return {std::max(a.num_p, b.num_p), std::max(a.den_p, b.den_p), std::max(a.num_q, b.num_q),
           std::max(a.den_q, b.den_q), a.has_q && b.has_q};
 }

@@ -42,6 +42,7 @@ class DegreeDomain {
   Value exponential(Value a);
   Value opaque(const Value* operands, int count);
   Value choose(Value a, Value b);
+  Value truth(const Value* operands, int count);
 
   // Exponentials with different arguments must not meet, nor opaque functions, nor may a divisor vanish: how
   // many there were, and the largest degree of what they were applied to.
@@ -58,9 +59,12 @@ class DegreeDomain {
   const Calls& exponentials() const { return exponentials_; }
   const Calls& opaques() const { return opaques_; }
   const Calls& divisions() const { return divisions_; }
+  // Outcomes that are drawn: of max, min and comparisons.
+  double choices() const { return choices_; }
 
  private:
   Calls exponentials_, opaques_, divisions_;
+  double choices_ = 0;
 };
 
 }  // namespace quern

@@ -13,7 +13,7 @@ namespace quern {
 
 struct VerifyOptions {
   uint64_t seed = 0;  // 0 draws a fresh one
-  int trials = 2;     // at least; more are made while the error bound is above max_error
+  int trials = 2;     // at least; up to 40 are made while the error bound is above max_error
   double max_error = 1e-9;
   // Values that may be computed for elements at the full shape, in each of the two programs; 0 leaves them
   // out.

@@ -58,6 +58,28 @@ void rejects_the_wrong_attention(void**) {
   assert_verdict(verify(graph, wrong), Verdict::rejected, "output 0 [0, 0, 0] differs");
 }
 
+// A rescaling that is forgotten shows only when the maximum moves from one turn to the next: in half of the
+// trials here, where there is a single row.
+void rejects_a_forgotten_rescaling_of_one_row(void**) {
+  const Graph graph =
+      graph_of("graph g\nin s: f32[1, 2]\nin v: f32[2, 1]\np = softmax(s)\no = matmul(p, v)\nout o\n");
+  const std::string head =
+      "mugraph g\nin s: f32[1, 2]\nin v: f32[2, 1]\ntensor o: f32[1, 1]\nkernel loop=2 {\na = load(s, "
+      "loop=1)\nb = "
+      "load(v, loop=0)\nt = max(a, axis=1, keepdims=true)\nm = accumulate_max(t)\nd = sub(a, m)\ne = "
+      "exp(d)\nr = sum(e, "
+      "axis=1, keepdims=true)\nl = accumulate_rescaled(r, m)\nw = matmul(e, b)\nn = ";
+  const std::string tail = "\ny = div(n, l)\nstore(y, o)\n}\nout o\n";
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    VerifyOptions options;
+    options.seed = seed;
+    assert_verdict(verify(graph, mugraph_of(head + "accumulate_sum(w)" + tail), options), Verdict::rejected);
+  }
+  const Certificate right = verify(graph, mugraph_of(head + "accumulate_rescaled(w, m)" + tail));
+  assert_verdict(right, Verdict::accepted);
+  assert_true(right.seeds.size() >= 30 && right.choices > 0);
+}
+
 void rejects_another_interface(void**) {
   const Graph graph = graph_of("graph g\nin x: f32[4]\ny = exp(x)\nout y\n");
   assert_verdict(verify(graph, mugraph_of("mugraph g\nin x: f32[5]\ntensor y: f32[5]\ny = exp(x)\nout y\n")),
@@ -248,6 +270,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(accepts_every_hand_written_file),
       cmocka_unit_test(rejects_the_wrong_attention),
+      cmocka_unit_test(rejects_a_forgotten_rescaling_of_one_row),
       cmocka_unit_test(rejects_another_interface),
       cmocka_unit_test(what_only_f64_knows_is_undecided),
       cmocka_unit_test(numbers_that_stand_for_extents_are_undecided),
