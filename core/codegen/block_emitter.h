@@ -124,6 +124,7 @@ class BlockEmitter {
   std::string pointer(int32_t tensor, bool written);
   std::string tile_pointer(BlockValue value, const std::string& pointer) const;
   bool is_staged(BlockValue value) const;
+  bool waits_for_parts(BlockValue value) const;
 
   // block_matmul.cc
   void plan_matmuls();

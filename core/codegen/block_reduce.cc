@@ -30,7 +30,7 @@ BlockEmitter::Array BlockEmitter::reduced_array(BlockValue value, const Spread& 
     next += !reduced[d] || *op.attrs.keepdims;
   }
   Array array;
-  array.spread = reduced_spread(from, kept);
+  array.spread = renumbered(from, kept);
   array.dtype = register_type(op.type.dtype);
   array.maximum = op.code == OpCode::reduce_max;
   for (size_t i = 0; i < from.lanes.size(); ++i)
@@ -80,8 +80,9 @@ void BlockEmitter::reduce(BlockValue value) {
 
 void BlockEmitter::rescale(BlockValue value, const Array& sums) {
   const BlockValue shift = program_.op(value).operands[1], factor = factors_.at(shift);
-  const Spread own = operand_spread(sums.spread, program_.shape(value), program_.shape(factor));
-  const CudaText number = element(factor, own, "(" + register_index("r", own, sums.spread) + ")");
+  const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(factor));
+  const CudaText number =
+      element(factor, renumbered(sums.spread, dims), renumbered_index("r", sums.spread, dims));
   text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(sums.spread.count()) +
                        "; ++r) " + sums.name + "[r] *= " + number.as(DType::f32) + ";\n";
 }

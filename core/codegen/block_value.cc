@@ -13,16 +13,12 @@ namespace {
 
 bool is_cast(const BlockOp& op) { return op.kind == BlockOp::Kind::compute && op.code == OpCode::cast; }
 
-Spread with_dims(const Spread& spread, const std::vector<int>& dims) {
-  // dims: operand -> result; a spread of the result becomes one of the operand.
-  std::vector<int> back;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < 0) continue;
-    back.resize(std::max(back.size(), static_cast<size_t>(dims[i]) + 1), -1);
-    back[static_cast<size_t>(dims[i])] = static_cast<int>(i);
-  }
-  back.resize(std::max<size_t>(back.size(), kMaxRank), -1);
-  return reduced_spread(spread, back);
+// For each dimension of the result of a view its number in the operand; `dims` is the other way round.
+std::vector<int> inverse_dims(const std::vector<int>& dims, size_t rank) {
+  std::vector<int> back(rank, -1);
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] >= 0) back[static_cast<size_t>(dims[i])] = static_cast<int>(i);
+  return back;
 }
 
 }  // namespace
@@ -68,19 +64,20 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
       fail(value, "moves elements within a tile");
       return CudaText(0.0);
     }
-    Spread own = with_dims(spread, dims);
-    return element(op.operands[0],
-                   operand_spread(own, program_.shape(op.operands[0]), program_.shape(op.operands[0])),
-                   // registers of dimensions that are broadcast fall away
-                   "(" + register_index(index, own, spread) + ")");
+    const Ints& from = program_.shape(op.operands[0]);
+    std::vector<int> back = inverse_dims(dims, op.type.shape.size());
+    for (size_t d = 0; d < back.size(); ++d)  // repeated by a broadcast
+      if (back[d] >= 0 && from[static_cast<size_t>(back[d])] == 1 && op.type.shape[d] != 1) back[d] = -1;
+    return element(op.operands[0], renumbered(spread, back), renumbered_index(index, spread, back));
   }
   std::vector<TensorType> types;
   std::vector<CudaText> operands;
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
   const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    const Spread own = operand_spread(spread, op.type.shape, program_.shape(op.operands[i]));
-    CudaText operand = element(op.operands[i], own, "(" + register_index(index, own, spread) + ")");
+    const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(op.operands[i]));
+    CudaText operand =
+        element(op.operands[i], renumbered(spread, dims), renumbered_index(index, spread, dims));
     const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
     if (!is_cast(op) && !operand.is_number())
       operand = CudaText(convert_text(operand.as(operand.type()), operand.type(), type), type);
@@ -222,6 +219,13 @@ std::optional<Spread> BlockEmitter::known_spread(BlockValue value) const {
     if (array.scope == Stage::before || array.scope == now_) return array.spread;
   if (const auto at = demands_.find(value); at != demands_.end()) return at->second;
   const BlockOp& op = program_.op(value);
+  if (program_.is_compute(value, OpKind::movement)) {
+    const std::vector<int> dims = view_dims(program_, value);
+    if (dims.empty() || std::find(dims.begin(), dims.end(), -1) != dims.end()) return std::nullopt;
+    if (op.type.element_count() != program_.op(op.operands[0]).type.element_count()) return std::nullopt;
+    if (auto spread = known_spread(op.operands[0])) return renumbered(*spread, dims);
+    return std::nullopt;
+  }
   if (!program_.is_compute(value, OpKind::elementwise) && !is_cast(op)) return std::nullopt;
   for (BlockValue operand : op.operands)
     if (program_.shape(operand) == op.type.shape)

@@ -45,13 +45,17 @@ Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits) {
   return spread;
 }
 
-namespace {
+std::vector<int> operand_dims(const Ints& result, const Ints& operand) {
+  std::vector<int> dims(result.size(), -1);
+  const size_t shift = result.size() - operand.size();
+  for (size_t d = shift; d < result.size(); ++d)
+    if (operand[d - shift] != 1 || result[d] == 1) dims[d] = static_cast<int>(d - shift);
+  return dims;
+}
 
-// Gives every bit another dimension; a register bit that gets none is dropped.
-template <class F>
-Spread renumbered(const Spread& spread, F dimension) {
+Spread renumbered(const Spread& spread, const std::vector<int>& dims) {
   auto one = [&](const CoordBit& bit) {
-    const int dim = bit.dim < 0 ? -1 : dimension(bit.dim);
+    const int dim = bit.dim < 0 ? -1 : dims[static_cast<size_t>(bit.dim)];
     return dim < 0 ? CoordBit{} : CoordBit{dim, bit.bit};
   };
   Spread out;
@@ -62,19 +66,14 @@ Spread renumbered(const Spread& spread, F dimension) {
   return out;
 }
 
-}  // namespace
-
-Spread operand_spread(const Spread& spread, const Ints& result, const Ints& operand) {
-  const int shift = static_cast<int>(result.size() - operand.size());
-  return renumbered(spread, [&](int dim) {
-    if (dim < shift) return -1;
-    const size_t own = static_cast<size_t>(dim - shift);
-    return operand[own] == 1 && result[static_cast<size_t>(dim)] != 1 ? -1 : dim - shift;
-  });
-}
-
-Spread reduced_spread(const Spread& spread, const std::vector<int>& kept) {
-  return renumbered(spread, [&](int dim) { return kept[static_cast<size_t>(dim)]; });
+std::string renumbered_index(const std::string& variable, const Spread& spread,
+                             const std::vector<int>& dims) {
+  std::vector<BitMove> moves;
+  for (size_t i = 0; i < spread.registers.size(); ++i)
+    if (dims[static_cast<size_t>(spread.registers[i].dim)] >= 0)
+      moves.push_back({static_cast<int>(i), static_cast<int>(moves.size())});
+  if (moves.size() == spread.registers.size()) return moves.empty() ? "0" : variable;
+  return "(" + move_bits(variable, std::move(moves)) + ")";
 }
 
 bool serves(const Spread& have, const Spread& want, const Ints& shape) {

@@ -40,12 +40,12 @@ bool is_beyond(const CoordBit& bit, const Ints& shape);
 // backwards (`inner` first), what is left in registers.
 Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits);
 
-// What `spread`, of a value of shape `result`, asks of an operand that is broadcast to it.
-Spread operand_spread(const Spread& spread, const Ints& result, const Ints& operand);
-
-// What is left of a spread when dimensions are reduced; `kept` gives each old dimension its number in the
-// result, or -1.
-Spread reduced_spread(const Spread& spread, const std::vector<int>& kept);
+// For each dimension of a result its number in an operand that is broadcast to it, or -1.
+std::vector<int> operand_dims(const Ints& result, const Ints& operand);
+// What is left of a spread when its dimensions get other numbers, or none (-1); and where in it the register
+// with number `variable` of the whole one lies.
+Spread renumbered(const Spread& spread, const std::vector<int>& dims);
+std::string renumbered_index(const std::string& variable, const Spread& spread, const std::vector<int>& dims);
 
 // Whether a thread that has a tile of this shape in `have` finds all that it wants in `want` in registers of
 // its own.

@@ -142,6 +142,51 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
   return {};
 }
 
+// The extent of a dimension of a load's tile away from ragged edges.
+int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim) {
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    if (op.map[static_cast<size_t>(axis)] == dim)
+      parts.emplace_back(kernel.grid[static_cast<size_t>(axis)], 0);
+  if (op.loop_dim == dim) parts.emplace_back(kernel.turns, 0);
+  return cut(mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)], parts)
+      .tile;
+}
+
+// A reshape names extents of a tile. Where it only adds or drops extents of 1 it says the same of a tile cut
+// differently, with other numbers.
+Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& kernel) {
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    BlockOp& op = kernel.ops[i];
+    if (op.kind == BlockOp::Kind::load) {
+      op.type = mugraph.tensors[static_cast<size_t>(op.tensor)].type;
+      for (int d = 0; d < op.type.rank(); ++d)
+        op.type.shape[static_cast<size_t>(d)] = nominal_tile(mugraph, kernel, op, d);
+    } else if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) {
+      op.type = kernel.ops[static_cast<size_t>(op.operands[0])].type;
+      if (op.combine == Combine::concat) op.type.shape[static_cast<size_t>(op.dim)] *= kernel.turns;
+    } else if (op.kind == BlockOp::Kind::compute && op.code != OpCode::constant) {
+      std::vector<TensorType> types;
+      for (BlockValue operand : op.operands) types.push_back(kernel.ops[static_cast<size_t>(operand)].type);
+      if (op.code == OpCode::reshape) {
+        const Ints& old = before.ops[static_cast<size_t>(op.operands[0])].type.shape;
+        Ints& shape = *op.attrs.shape;
+        size_t from = 0;
+        for (int64_t& extent : shape) {
+          if (extent == 1) continue;
+          while (from < old.size() && old[from] == 1) ++from;
+          if (from == old.size() || old[from] != extent) break;
+          extent = types[0].shape[from++];
+        }
+      }
+      auto type = infer_type(op.code, types, op.attrs);
+      if (!type) return type.status();
+      op.type = std::move(*type);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string print_schedule(const Schedule& schedule) {
@@ -196,6 +241,8 @@ Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule)
     if (!out.kernels[k].custom) continue;
     if (Status status = retile(mugraph, out.kernels[k], schedule.kernels[k]); !status.ok())
       return status.with_context("schedule of kernel " + std::to_string(k));
+    if (Status status = fit_reshapes(mugraph, mugraph.kernels[k], out.kernels[k]); !status.ok())
+      return status.with_context("kernel " + std::to_string(k));
   }
   if (Status status = validate(out); !status.ok()) return status;
   return out;

@@ -90,6 +90,7 @@ struct Candidate {
   double emit_ms = 0, compile_ms = 0;
   double error = 0;
   std::string wrong;  // empty: right
+  std::string resources;
   std::vector<double> hot, cold;
 };
 
@@ -102,6 +103,21 @@ double median(std::vector<double> values) {
   if (values.empty()) return NAN;
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+// "64 registers, 128 bytes spilled": of every kernel, from the log of ptxas.
+std::string resources_of(const std::string& log) {
+  std::string out;
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = std::min(log.find('\n', at), log.size());
+    const std::string line = log.substr(at, end - at);
+    at = end + 1;
+    if (const size_t spill = line.find("bytes stack frame, "); spill != std::string::npos)
+      out += line.substr(spill + 19, line.find(" spill stores") - spill - 19) + " spilled, ";
+    if (const size_t used = line.find("Used "); used != std::string::npos)
+      out += line.substr(used + 5, line.find(" registers") - used - 5) + " registers; ";
+  }
+  return out;
 }
 
 std::vector<Candidate> make_candidates(const Options& options, const Graph& graph, const Target& target,
@@ -131,7 +147,8 @@ std::vector<Candidate> make_candidates(const Options& options, const Graph& grap
       }
       if (options.text && made == 0) std::printf("%s", emitted->kernels.c_str());
       candidate.emit_ms = milliseconds() - begin;
-      auto compiled = compiler.compile({emitted->source, target.name, {}});
+      auto compiled = compiler.compile({emitted->source, target.name, {"--ptxas-options=-v"}});
+      if (compiled) candidate.resources = resources_of(compiled->log);
       if (!compiled) stop(compiled.status());
       candidate.compile_ms = milliseconds() - begin - candidate.emit_ms;
       candidate.plan = std::move(emitted->plan);
@@ -335,9 +352,9 @@ int main(int argc, char** argv) {
   for (const Candidate& candidate : candidates) {
     std::string schedule = print_schedule(candidate.schedule);
     std::replace(schedule.begin(), schedule.end(), '\n', ';');
-    std::printf("%8.2f %8.2f %9.2e %8.0f %6s  %s: %s\n", median(candidate.cold), median(candidate.hot),
+    std::printf("%8.2f %8.2f %9.2e %8.0f %6s  %s: %s %s\n", median(candidate.cold), median(candidate.hot),
                 candidate.error, candidate.compile_ms, candidate.wrong.empty() ? "yes" : "NO",
-                candidate.label.c_str(), schedule.c_str());
+                candidate.label.c_str(), schedule.c_str(), candidate.resources.c_str());
     if (!candidate.wrong.empty()) std::printf("         %s\n", candidate.wrong.c_str());
   }
   return 0;
