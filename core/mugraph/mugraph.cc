@@ -211,6 +211,8 @@ class Validator {
     if (op.kind == BlockOp::Kind::reduce_cluster)
       for (BlockValue operand : op.operands)
         if (stages[operand] == Stage::loop) return invalid("a reduction over the cluster in the loop");
+    if (op.kind == BlockOp::Kind::accumulate && stages[op.operands[0]] == Stage::after)
+      return invalid("an accumulator over the turns of a value that is complete only after them");
     for (BlockValue operand : op.operands) {
       const BlockOp& source = kernel.ops[operand];
       const bool running = source.kind == BlockOp::Kind::accumulate && source.combine == Combine::max;
