@@ -15,6 +15,12 @@ void golden_files_read_back_as_themselves(void**) {
   for (const MuGraphFile& file : files) assert_text_equal(print_mugraph(file.mugraph), file.text);
 }
 
+void the_page_explains_what_is_in_the_golden_file(void**) {
+  assert_contains(
+      read_test_file(test_root() / "docs/mugraphs.md"),
+      without_head_comment(read_test_file(test_root() / "tests/golden/mugraph/gqa_b1-cluster.qmu")));
+}
+
 void dot_names_kernels_and_tensors(void**) {
   const std::filesystem::path path = test_root() / "tests/golden/mugraph";
   Result<MuGraph> mugraph = parse_mugraph(read_test_file(path / "gatedmlp_small-library.qmu"));
@@ -97,6 +103,7 @@ void damaged_texts_do_no_harm(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(golden_files_read_back_as_themselves),
+      cmocka_unit_test(the_page_explains_what_is_in_the_golden_file),
       cmocka_unit_test(dot_names_kernels_and_tensors),
       cmocka_unit_test(numbers_are_written_where_they_are_used),
       cmocka_unit_test(unnamed_values_get_names),
