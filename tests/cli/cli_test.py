@@ -70,7 +70,7 @@ class CommandLine(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.box = Box()
-        cls.commands = re.findall(r"^  (\w+) ", cls.box.run("help").stdout.split("exit codes:")[0], re.MULTILINE)
+        cls.commands = re.findall(r"^  ([\w-]+) ", cls.box.run("help").stdout.split("exit codes:")[0], re.MULTILINE)
 
     @classmethod
     def tearDownClass(cls):
