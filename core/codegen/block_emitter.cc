@@ -22,12 +22,13 @@ std::string unique_word(const std::string& name) {
 
 BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
                            const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
-                           const Target& target)
+                           const Target& target, bool fast_exp)
     : kernel_(kernel),
       program_(std::move(program)),
       places_(places),
       schedule_(schedule),
       target_(target),
+      fast_exp_(fast_exp),
       warp_bits_(bits_for(schedule.threads() / 32)),
       threads_(schedule.threads()) {
   // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
@@ -191,7 +192,7 @@ void BlockEmitter::emit(BlockValue value) {
 std::string BlockEmitter::loop_text() {
   const std::string turns = std::to_string(kernel_.turns);
   const int stages = schedule_.stages;
-  const bool staged = !staged_.empty(), ahead = schedule_.ahead && !straight_fetch_.empty();
+  const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
   int64_t stage_bytes = 0;
   std::string tiles;
   for (const auto& [value, tile] : staged_) {
@@ -203,29 +204,25 @@ std::string BlockEmitter::loop_text() {
   const std::string stage = "unsigned char* const stage = shared + turn % " + std::to_string(stages) + " * " +
                             std::to_string(stage_bytes) + ";\n";
   std::string out = declared_;
-  if (staged)
-    out += "const auto fetch_tiles = [&](int turn) {\n" +
-           indent(stage + tiles + turn_text_ + staged_fetch_, 2) + "};\n";
-  if (!straight_fetch_.empty())
-    out += "const auto fetch = [&](int turn) {\n" + indent(turn_text_ + straight_fetch_, 2) + "};\n";
-  if (staged)
-    out += "#pragma unroll\nfor (int turn = 0; turn < " + std::to_string(stages - 1) +
-           "; ++turn) {\n  if (turn < " + turns + ") fetch_tiles(turn);\n  cp_async_commit();\n}\n";
-  if (ahead) out += "fetch(0);\n";
-  std::string body = turn_text_;
-  if (ahead)
-    body += take_ + "if (turn + 1 < " + turns + ") fetch(turn + 1);\n";
-  else if (!straight_fetch_.empty())
-    body += "fetch(turn);\n";
+  // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
+  // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
   if (staged) {
-    const std::string next = "turn + " + std::to_string(stages - 1);
-    body += "cp_async_wait<" + std::to_string(stages - 2) + ">();\n__syncthreads();\nif (" + next + " < " +
-            turns + ") fetch_tiles(" + next + ");\ncp_async_commit();\n" + stage + tiles;
+    const std::string before = std::to_string(stages - 1);
+    std::string body = "cp_async_wait<" + std::to_string(stages - 2) + ">();\n__syncthreads();\nif (step + " +
+                       before + " < " + turns + ") {\n  const int turn = step + " + before + ";\n" +
+                       indent(stage + tiles + turn_text_ + staged_fetch_, 2) +
+                       "}\ncp_async_commit();\nif (step < 0) continue;\nconst int turn = step;\n" + stage +
+                       tiles + turn_text_ + straight_fetch_ + text(Stage::loop);
+    return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
+           indent(body, 2) + "}\ncp_async_wait<0>();\n";
   }
-  body += text(Stage::loop);
-  out += "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" + indent(body, 2) + "}\n";
-  if (staged) out += "cp_async_wait<0>();\n";
-  return out;
+  if (!ahead)
+    return out + "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" +
+           indent(turn_text_ + straight_fetch_ + text(Stage::loop), 2) + "}\n";
+  return out + "#pragma unroll 1\nfor (int step = 0; step <= " + turns + "; ++step) {\n  if (step < " +
+         turns + ") {\n    const int turn = step;\n" + indent(turn_text_ + straight_fetch_, 4) +
+         "  }\n  if (step > 0) {\n    const int turn = step - 1;\n" +
+         indent(turn_text_ + text(Stage::loop), 4) + "  }\n" + indent(take_, 2) + "}\n";
 }
 
 Result<BlockText> BlockEmitter::run() {
@@ -275,6 +272,9 @@ Result<BlockText> BlockEmitter::run() {
   out.body += prologue_ + text(Stage::before);
   if (loops) out.body += loop_text();
   out.body += text(Stage::after);
+  if (fast_exp_)
+    for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 7)
+      out.body.insert(at, "__");
   out.signature = "(";
   for (const auto& [tensor, written] : parameters_) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];

@@ -38,7 +38,7 @@ struct BlockText {
 class BlockEmitter {
  public:
   BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
-               const KernelSchedule& schedule, const Target& target);
+               const KernelSchedule& schedule, const Target& target, bool fast_exp);
 
   // UNSUPPORTED says which operator or size stands in the way.
   Result<BlockText> run();
@@ -124,6 +124,7 @@ class BlockEmitter {
   std::string pointer(int32_t tensor, bool written);
   std::string tile_pointer(BlockValue value, const std::string& pointer) const;
   bool is_staged(BlockValue value) const;
+  bool loads_ahead() const { return schedule_.ahead && schedule_.stages == 0; }
   bool waits_for_parts(BlockValue value) const;
 
   // block_matmul.cc
@@ -149,6 +150,7 @@ class BlockEmitter {
   const std::vector<TensorPlace>& places_;
   const KernelSchedule& schedule_;
   const Target& target_;
+  bool fast_exp_;  // by ex2.approx, exact to some 2^-21: what 16-bit outputs do not show
   int warp_bits_ = 0, threads_ = 32;
 
   Status status_;

@@ -106,12 +106,13 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
   const bool loop = program_.stage(value) == Stage::loop;
   array.scope = loop ? Stage::loop : Stage::before;
   array.name = fresh(base_name(value));
-  const bool ahead = loop && schedule_.ahead;
+  const bool ahead = loop && loads_ahead();
   const std::string to = ahead ? "next_" + array.name : array.name, from = fresh("at");
   const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
   const std::string type = array.words ? "unsigned" : cuda_type(place.dtype),
                     element = cuda_type(place.dtype);
-  const std::string declaration = type + " " + to + "[" + std::to_string(count) + "];\n";
+  const std::string declaration =
+      type + " " + to + "[" + std::to_string(count) + "]" + (ahead ? " = {}" : "") + ";\n";
   const Spread chunks = chunks_of(array.spread, vector);
   const std::string within = inside(value, chunks, "r"), at = offset(chunks, place.strides, "r");
   const bool shared_by_blocks = [&] {
@@ -135,8 +136,8 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
     declared_ += declaration;
     straight_fetch_ += lines;
     if (ahead) {
-      take_ += type + " " + array.name + "[" + std::to_string(count) + "];\n" +
-               unrolled("r", count, array.name + "[r] = " + to + "[r];\n");
+      declared_ += type + " " + array.name + "[" + std::to_string(count) + "] = {};\n";
+      take_ += unrolled("r", count, array.name + "[r] = " + to + "[r];\n");
     }
   } else {
     text(Stage::before) += declaration + lines;

@@ -171,16 +171,40 @@ void BlockEmitter::exchange(BlockValue value, const Spread& want) {
   used += bytes;
   if (place != Stage::after) scratch_most_ = std::max(scratch_most_, scratch_);
 
+  // As many neighbours at once as both the tile and the registers allow.
+  auto vector_of = [&](Spread& spread) {
+    const int last = static_cast<int>(shape.size()) - 1;
+    int vector = 0;
+    while (last >= 0 && vector < 2 && type != "bool") {
+      const int64_t next = int64_t{2} << vector;
+      bool aligned = shape[static_cast<size_t>(last)] % next == 0 && size % next == 0;
+      for (int d = 0; d < last; ++d) aligned &= pitch[static_cast<size_t>(d)] % next == 0;
+      const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{last, vector});
+      if (!aligned || at == spread.registers.end()) break;
+      std::rotate(spread.registers.begin() + vector, at, at + 1);
+      ++vector;
+    }
+    return vector;
+  };
+  auto chunks = [](Spread spread, int vector) {
+    spread.registers.erase(spread.registers.begin(), spread.registers.begin() + vector);
+    return spread;
+  };
   // Warps that hold parts all write; they are told apart by their part.
   const std::string condition = leaders(have.spread, have.partial_warps);
-  const std::string within = inside(value, have.spread, "r", false);
-  std::string at = offset(have.spread, pitch, "r");
+  Spread writes = have.spread;
+  const int write_bits = vector_of(writes);
+  const Spread write_chunks = chunks(writes, write_bits);
+  const std::string within = inside(value, write_chunks, "c", false), per = std::to_string(1 << write_bits);
+  std::string at = offset(write_chunks, pitch, "c");
   if (copies > 1) at = add_text(at, "(" + move_bits("warp", parts) + ") * " + std::to_string(size));
-  std::string write =
-      s + "[" + at + "] = " + read(have, have.spread, "r").as(register_type(have.dtype)) + ";";
-  if (!within.empty()) write = "if (" + within + ") " + write;
-  const std::string count = std::to_string(have.spread.count());
-  std::string loop = "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + write + "\n";
+  std::string write = type + " v[" + per + "];\n#pragma unroll\nfor (int j = 0; j < " + per +
+                      "; ++j) {\n  const int r = c * " + per +
+                      " + j;\n  v[j] = " + read(have, writes, "r").as(register_type(have.dtype)) +
+                      ";\n}\nput_elements(" + s + " + " + at + ", v);\n";
+  if (!within.empty()) write = "if (" + within + ") {\n" + indent(write, 2) + "}\n";
+  std::string loop = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(write_chunks.count()) +
+                     "; ++c) {\n" + indent(write, 2) + "}\n";
   if (!condition.empty()) loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
   lines += loop + "__syncthreads();\n";
 
@@ -189,17 +213,15 @@ void BlockEmitter::exchange(BlockValue value, const Spread& want) {
   array.spread = want;
   array.dtype = register_type(have.dtype);
   array.scope = place;
-  const std::string from = offset(want, pitch, "r"), missing = inside(value, want, "r", false);
-  std::string sum = s + "[" + from + "]";
-  for (int64_t copy = 1; copy < copies; ++copy) {
-    const CudaText a(sum, array.dtype),
-        b(s + "[" + from + " + " + std::to_string(copy * size) + "]", array.dtype);
-    sum = (have.maximum ? max(a, b) : a + b).as(array.dtype);
-  }
-  if (!missing.empty()) sum = missing + " ? " + sum + " : " + cuda_literal(0, array.dtype);
-  const std::string wanted = std::to_string(want.count());
-  lines += type + " " + array.name + "[" + wanted + "];\n#pragma unroll\nfor (int r = 0; r < " + wanted +
-           "; ++r) " + array.name + "[r] = " + sum + ";\n";
+  const int read_bits = vector_of(array.spread);
+  const Spread read_chunks = chunks(array.spread, read_bits);
+  const std::string missing = inside(value, read_chunks, "c", false), step = std::to_string(1 << read_bits);
+  lines += type + " " + array.name + "[" + std::to_string(want.count()) +
+           "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(read_chunks.count()) +
+           "; ++c)\n  get_elements<" + type + ", " + step + ", " + std::to_string(copies) + ", " +
+           (have.maximum ? "true" : "false") + ">(&" + array.name + "[c * " + step + "], " + s + " + " +
+           offset(read_chunks, pitch, "c") + ", " + std::to_string(size) + ", " +
+           (missing.empty() ? "true" : missing) + ");\n";
   text(place) += lines;
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }

@@ -103,7 +103,10 @@ class MuEmitter {
   }
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_);
+    const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(), [](const TensorDesc& output) {
+      return dtype_size(output.dtype) == 2;
+    });
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_, fast);
     auto text = emitter.run();
     if (!text) return text.status();
     Launch launch;

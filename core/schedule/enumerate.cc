@@ -40,6 +40,7 @@ double bytes_of(const TensorType& type) {
 struct Needs {
   double loop_bytes = 0, once_bytes = 0;  // loaded a turn, and once
   double unique = 0;                      // of all blocks, from DRAM
+  bool narrow = false;                    // rows of less than a sector
   double sums = 0, middle = 0;            // elements in registers over the loop, and in a turn
 };
 
@@ -54,7 +55,13 @@ Needs needs_of(const MuGraph& mugraph, const MuKernel& kernel) {
           elements *
           static_cast<double>(dtype_size(mugraph.tensors[static_cast<size_t>(op.tensor)].type.dtype));
       (stages[i] == Stage::loop ? out.loop_bytes : out.once_bytes) += bytes;
-      out.unique += bytes_of(mugraph.tensors[static_cast<size_t>(op.tensor)].type);
+      // Rows shorter than 64 bytes waste part of every access.
+      const double row =
+          op.type.shape.empty() ? 64 : bytes / elements * static_cast<double>(op.type.shape.back());
+      const TensorType& whole = mugraph.tensors[static_cast<size_t>(op.tensor)].type;
+      const bool narrow = !whole.shape.empty() && op.type.shape.back() < whole.shape.back() && row < 64;
+      out.unique += bytes_of(whole) * (narrow ? 64 / row : 1);
+      out.narrow |= narrow && row < 32;
     } else if (op.kind == BlockOp::Kind::store) {
       out.unique += bytes_of(mugraph.tensors[static_cast<size_t>(op.tensor)].type);
     } else if (op.kind == BlockOp::Kind::accumulate) {
@@ -201,10 +208,10 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
   const bool straight = schedule.stages == 0;
   // Operands of tensor cores lie in registers once more, as pairs.
   double registers = 40 + (needs.sums * schedule.warps[2] + needs.middle) / threads +
-                     needs.loop_bytes / 4 / threads * (straight ? (schedule.ahead ? 2 : 1) : 0.5) +
+                     needs.loop_bytes / 4 / threads * (straight ? (schedule.ahead ? 2.2 : 1.2) : 0.5) +
                      needs.once_bytes / 2 / threads;
   registers = std::ceil(registers / 8) * 8;
-  if (registers > 255 || shared > target.shared_bytes_per_block)
+  if (registers > std::min(232.0, 65536 / threads) || needs.narrow || shared > target.shared_bytes_per_block)
     return std::numeric_limits<double>::infinity();
   int64_t resident = std::min<int64_t>(static_cast<int64_t>(65536 / (registers * threads)),
                                        static_cast<int64_t>(2048 / threads));
@@ -215,7 +222,7 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
   const int64_t at_once = std::min(blocks, resident * gpu.multiprocessors);
   const double waves = static_cast<double>(divide_up(blocks, at_once));
   const double block_bytes = needs.loop_bytes * static_cast<double>(kernel.turns) + needs.once_bytes;
-  const double in_flight = straight ? needs.loop_bytes * (schedule.ahead ? 1.5 : 0.7) + needs.once_bytes * 0.5
+  const double in_flight = straight ? needs.loop_bytes * (schedule.ahead ? 1.0 : 0.5) + needs.once_bytes * 0.5
                                     : needs.loop_bytes * (schedule.stages - 1) + needs.once_bytes * 0.5;
   // Little's law, for all blocks that run at once; a multiprocessor that has no block brings nothing.
   const double busy = std::min<double>(1, static_cast<double>(at_once) / gpu.multiprocessors);

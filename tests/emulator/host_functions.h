@@ -128,6 +128,10 @@ template <class T, int kCount>
 __device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
   return *static_cast<const Vector<T, kCount>*>(p);
 }
+template <class T, int kCount, bool kStreaming>
+__device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {
+  return *static_cast<const Vector<T, kCount>*>(p);
+}
 template <class T, int kCount>
 __device__ __forceinline__ void store_vector_streaming(void* p, const Vector<T, kCount>& value) {
   *static_cast<Vector<T, kCount>*>(p) = value;

@@ -12,14 +12,41 @@ template <class T, int kCount, bool kStreaming, class Register>
 __device__ __forceinline__ void load_elements(Register* to, const T* from, bool inside) {
   constexpr int kRegisters = kCount * sizeof(T) / sizeof(Register);
   Vector<Register, kRegisters> loaded = {};
-  if (inside) {
-    if constexpr (kStreaming)
-      loaded = load_vector_streaming<Register, kRegisters>(from);
-    else
-      loaded = load_vector<Register, kRegisters>(from);
-  }
+  if (inside) loaded = load_vector_now<Register, kRegisters, kStreaming>(from);
 #pragma unroll
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
+}
+
+// Elements of a tile in shared memory: written by one thread, and read as the sum (or maximum) of kCopies
+// tiles that lie `distance` elements apart; zeros if not inside.
+template <class T, int kCount>
+__device__ __forceinline__ void put_elements(T* to, const T (&values)[kCount]) {
+  Vector<T, kCount> out;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) out[i] = values[i];
+  store_vector<T, kCount>(to, out);
+}
+__device__ __forceinline__ float combine_parts(float a, float b, bool maximum) {
+  return maximum ? max_nan(a, b) : a + b;
+}
+__device__ __forceinline__ int combine_parts(int a, int b, bool maximum) {
+  return maximum ? max_int(a, b) : wrap_add(a, b);
+}
+__device__ __forceinline__ bool combine_parts(bool a, bool b, bool) { return a || b; }
+template <class T, int kCount, int kCopies, bool kMaximum>
+__device__ __forceinline__ void get_elements(T* to, const T* from, int distance, bool inside) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = T{};
+  if (!inside) return;
+  Vector<T, kCount> part = load_vector<T, kCount>(from);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = part[i];
+#pragma unroll
+  for (int copy = 1; copy < kCopies; ++copy) {
+    part = load_vector<T, kCount>(from + copy * distance);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = combine_parts(to[i], part[i], kMaximum);
+  }
 }
 
 // ldmatrix into registers that are part of an array.

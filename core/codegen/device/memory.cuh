@@ -59,6 +59,32 @@ template <class T, int kCount>
 __device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
   return bit_cast<Vector<T, kCount>>(vector_access::Streaming<sizeof(T) * kCount>::load(p));
 }
+// The same, past L1 only if kStreaming, and never moved behind what follows in the program: the compiler may
+// otherwise wait with a load until just before its value is used, which is when it should have arrived.
+template <class T, int kCount, bool kStreaming>
+__device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {
+  constexpr int kWords = sizeof(T) * kCount / 4;
+  static_assert(kWords == 1 || kWords == 2 || kWords == 4, "4, 8 or 16 bytes");
+  const auto from = __cvta_generic_to_global(p);
+  Vector<unsigned, kWords> v;
+  if constexpr (kWords == 4 && kStreaming)
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(from));
+  else if constexpr (kWords == 4)
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(from));
+  else if constexpr (kWords == 2 && kStreaming)
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v[0]), "=r"(v[1])
+                 : "l"(from));
+  else if constexpr (kWords == 2)
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "l"(from));
+  else
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v[0]) : "l"(from));
+  return bit_cast<Vector<T, kCount>>(v);
+}
 // st.global.cs: for data that this launch does not read again. `p` as above.
 template <class T, int kCount>
 __device__ __forceinline__ void store_vector_streaming(void* p, const Vector<T, kCount>& value) {

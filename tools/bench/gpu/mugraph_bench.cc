@@ -105,15 +105,16 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// "64 registers, 128 bytes spilled": of every kernel, from the log of ptxas.
+// "64 registers, 128 bytes on the stack": of every kernel, from the log of ptxas.
 std::string resources_of(const std::string& log) {
   std::string out;
   for (size_t at = 0; at < log.size();) {
     const size_t end = std::min(log.find('\n', at), log.size());
     const std::string line = log.substr(at, end - at);
     at = end + 1;
-    if (const size_t spill = line.find("bytes stack frame, "); spill != std::string::npos)
-      out += line.substr(spill + 19, line.find(" spill stores") - spill - 19) + " spilled, ";
+    if (const size_t frame = line.find(" bytes stack frame"); frame != std::string::npos)
+      out += line.substr(line.find_first_not_of(" "), frame - line.find_first_not_of(" ")) +
+             " bytes on the stack, ";
     if (const size_t used = line.find("Used "); used != std::string::npos)
       out += line.substr(used + 5, line.find(" registers") - used - 5) + " registers; ";
   }
