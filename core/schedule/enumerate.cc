@@ -178,7 +178,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
         for (int stages : {0, 2, 3, 4}) {
           base.stages = stages;
           base.ahead = true;
-          if (stages > 0 && cut_by_loop == 0) continue;
+          if (stages > 0 && (cut_by_loop == 0 || stages > std::max<int64_t>(2, count))) continue;
           consider(base);
           if (stages == 0 && cut_by_loop > 0) {
             base.ahead = false;

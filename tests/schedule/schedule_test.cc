@@ -1,0 +1,128 @@
+// Schedules: their text, when they fit a muGraph, what cutting a muGraph differently keeps, and their
+// ranking.
+#include "core/schedule/schedule.h"
+
+#include "core/mugraph/text.h"
+#include "core/schedule/enumerate.h"
+#include "core/verify/evaluate_mugraph.h"
+#include "core/verify/real_domains.h"
+#include "core/verify/reference.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+const char kNorm[] = R"(mugraph norm
+in x: f16[3, 24]
+in w: f16[24, 12]
+tensor z: f16[3, 12]
+kernel grid=[2] loop=3 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  row = sum(x0, axis=[1], keepdims=true)
+  a = accumulate_sum(xw)
+  q = accumulate_sum(row)
+  y = div(a, q)
+  store(y, z, x=1)
+}
+out z
+)";
+
+MuGraph parse(const char* text) {
+  auto mugraph = parse_mugraph(text);
+  assert_ok(mugraph);
+  return std::move(*mugraph);
+}
+
+void text_reads_back(void**) {
+  Schedule schedule = default_schedule(parse(kNorm));
+  schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
+  auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
+  assert_ok(again);
+  assert_true(*again == schedule);
+  assert_int_equal(again->kernels[1].threads(), 512);
+  for (const char* wrong : {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1",
+                            "kernel turns=1 warps=[1, 1, 1] stages=0 ahead=1", "nonsense"})
+    assert_false(parse_schedule(wrong).ok());
+}
+
+void other_parts_compute_the_same(void**) {
+  const MuGraph mugraph = parse(kNorm);
+  const Schedule own = default_schedule(mugraph);
+  std::vector<RealTensor> inputs(2);
+  for (int i = 0; i < 72; ++i) inputs[0].push_back(1 + i % 7);
+  for (int i = 0; i < 288; ++i) inputs[1].push_back(i % 5 - 2);
+  RealDomain domain;
+  auto wanted = evaluate_mugraph(mugraph, domain, inputs);
+  assert_ok(wanted);
+  for (int64_t grid : {1, 2, 3, 5, 12})
+    for (int64_t turns : {1, 2, 5, 24}) {
+      Schedule schedule = own;
+      schedule.kernels[0].grid[0] = grid;
+      schedule.kernels[0].turns = turns;
+      auto cut = apply_schedule(mugraph, schedule);
+      assert_ok(cut);
+      auto got = evaluate_mugraph(*cut, domain, inputs);
+      assert_ok(got);
+      for (size_t e = 0; e < (*wanted)[0].size(); ++e)
+        assert_true(std::abs((*wanted)[0][e] - (*got)[0][e]) < 1e-9);
+    }
+}
+
+void what_does_not_fit_is_refused(void**) {
+  const MuGraph mugraph = parse(kNorm);
+  auto refused = [&](auto change) {
+    Schedule schedule = default_schedule(mugraph);
+    change(schedule.kernels[0]);
+    auto cut = apply_schedule(mugraph, schedule);
+    return !cut && cut.status().code() == ErrorCode::INVALID_ARGUMENT;
+  };
+  assert_true(refused([](KernelSchedule& kernel) { kernel.grid[0] = 13; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.turns = 25; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {1, 3, 1}; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {4, 4, 2}; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.stages = 1; }));
+  // A turn's own maximum stays a turn's own: its size is part of the meaning.
+  const MuGraph nested = parse(R"(mugraph nested
+in x: f16[3, 24]
+tensor z: f16[3, 1]
+kernel grid=[1] loop=3 threads=128 {
+  x0 = load(x, loop=1)
+  top = max(x0, axis=[1], keepdims=true)
+  a = accumulate_sum(top)
+  store(a, z, x=0)
+}
+out z
+)");
+  Schedule schedule = default_schedule(nested);
+  assert_ok(apply_schedule(nested, schedule));
+  schedule.kernels[0].turns = 4;
+  assert_false(apply_schedule(nested, schedule).ok());
+}
+
+void every_enumerated_schedule_fits(void**) {
+  const MuGraph mugraph = parse(kNorm);
+  for (const Target& target : all_targets()) {
+    const std::vector<Schedule> schedules = enumerate_schedules(mugraph, target);
+    assert_true(schedules.size() > 3);
+    double last = 0;
+    for (const Schedule& schedule : schedules) {
+      auto cut = apply_schedule(mugraph, schedule);
+      assert_ok(cut);
+      const double time = modelled_time(*cut, cut->kernels[0], schedule.kernels[0], target);
+      assert_true(time >= last);
+      last = time;
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(text_reads_back), cmocka_unit_test(other_parts_compute_the_same),
+      cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(every_enumerated_schedule_fits)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
