@@ -2,6 +2,7 @@
 // f32, divisible and ragged, in the emulator against the float reference.
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/schedule/enumerate.h"
 #include "tests/codegen/mugraph_cases.h"
 #include "tests/support/test.h"
 
@@ -220,10 +221,35 @@ void rows_are_right(void**) {
   run(cases);
 }
 
+// Schedules as the enumeration gives them, from all of its range.
+void enumerated_schedules_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  auto sample = [&](const MuGraphCase& base, size_t count) {
+    const auto target = find_target("sm_90a");
+    assert_ok(target);
+    const std::vector<Schedule> all = enumerate_schedules(base.mugraph, **target);
+    assert_true(all.size() > count);
+    for (size_t i = 0; i < count; ++i) {
+      MuGraphCase test = base;
+      test.schedule = all[i * all.size() / count];
+      test.label = base.mugraph.name + ": " + print_schedule(test.schedule);
+      test.target = "sm_90a";
+      cases.push_back(std::move(test));
+    }
+  };
+  const KernelSchedule own{{}, 1, {1, 1, 4}, 0, true};
+  sample(make_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "256", "2", "2"}, own), 16);
+  sample(make_case("norm", kNormGraph, kNorm, {"f16", "24", "320", "192", "2", "2"}, own), 12);
+  sample(make_case("attention", kAttentionGraph, kAttention, {"f16", "128", "64", "256", "2", "4"}, own), 16);
+  sample(make_case("adapter", kAdapterGraph, kAdapter, {"bf16", "16", "256", "256", "2", "2"}, own), 12);
+  run(cases);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(norms_are_right), cmocka_unit_test(attention_is_right),
-                              cmocka_unit_test(adapters_are_right), cmocka_unit_test(rows_are_right)};
+                              cmocka_unit_test(adapters_are_right), cmocka_unit_test(rows_are_right),
+                              cmocka_unit_test(enumerated_schedules_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
