@@ -51,6 +51,25 @@ Graph operator_graph(const MuGraph& mugraph, const MuKernel& kernel) {
   return graph;
 }
 
+Attrs attrs_for_tile(const MuKernel& kernel, const BlockOp& op, const Ints& operand_shape) {
+  if (op.code != OpCode::reshape) return op.attrs;
+  const Ints& nominal = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
+  Ints kept, kept_nominal, wanted;
+  for (size_t d = 0; d < nominal.size(); ++d)
+    if (nominal[d] != 1) {
+      kept_nominal.push_back(nominal[d]);
+      kept.push_back(operand_shape[d]);
+    }
+  for (int64_t extent : *op.attrs.shape)
+    if (extent != 1) wanted.push_back(extent);
+  Attrs attrs = op.attrs;
+  if (wanted != kept_nominal) return attrs;
+  size_t next = 0;
+  for (int64_t& extent : *attrs.shape)
+    if (extent != 1) extent = kept[next++];
+  return attrs;
+}
+
 Dimensions block_dimensions(const MuKernel& kernel, const Graph& block) {
   Dimensions dims(block);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {

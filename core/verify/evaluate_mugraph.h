@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/graph/decompose.h"
+#include "core/mugraph/block_graph.h"
 #include "core/mugraph/mugraph.h"
 #include "core/verify/evaluate.h"
 
@@ -171,7 +172,9 @@ class MuEvaluator {
     }
     std::vector<const BlockTile*> operands;
     for (BlockValue operand : op.operands) operands.push_back(&*block.values[operand]);
-    auto result = apply(op.code, op.attrs, operands);
+    const Ints no_shape;
+    auto result = apply(
+        op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape), operands);
     if (!result) return result.status();
     block.values[i] = std::move(*result);
     return {};

@@ -161,7 +161,11 @@ class PullMuGraph {
       if (op.kind == BlockOp::Kind::load) {
         node.type.shape = load_shape(kernel, op, place, turn, context.loads[i]);
       } else if (op.kind == BlockOp::Kind::compute) {
-        if (op.code != OpCode::constant) compute_node(graph, node, turn, stages_[k][i]);
+        if (op.code == OpCode::constant) continue;
+        if (!op.operands.empty())
+          node.attrs =
+              attrs_for_tile(kernel, op, graph.nodes[static_cast<size_t>(op.operands[0])].type.shape);
+        compute_node(graph, node, turn, stages_[k][i]);
       } else {
         node.type.shape = graph.nodes[static_cast<size_t>(op.operands[0])].type.shape;
         if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && turn < 0)
