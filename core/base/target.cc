@@ -5,7 +5,7 @@ namespace quern {
 namespace {
 
 constexpr Target kTargets[] = {
-#define QUERN_TARGET(name, major, minor, shared) {name, major, minor, shared},
+#define QUERN_TARGET(...) {__VA_ARGS__},
 #include "core/base/targets.def"
 #undef QUERN_TARGET
 };

@@ -14,6 +14,11 @@ struct Target {
   const char* name;  // as NVRTC takes it
   int major, minor;  // compute capability
   uint32_t shared_bytes_per_block;
+  // What the cost model counts with.
+  uint32_t shared_bytes_per_sm;
+  int sms;
+  int max_cluster;  // blocks; 1 = no clusters
+  double dram_gbps, l2_gbps, l2_mib, mma_tflops, fma_tflops;
 };
 
 std::span<const Target> all_targets();

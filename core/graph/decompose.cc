@@ -10,7 +10,7 @@ class Decomposer {
  public:
   explicit Decomposer(const Graph& from) : from_(from) {}
 
-  Graph run() {
+  Graph run(std::vector<ValueId>* result_of) {
     to_.name = from_.name;
     for (const Node& node : from_.nodes) {
       Node copy = node;
@@ -25,6 +25,7 @@ class Decomposer {
     }
     for (ValueId id : from_.inputs) to_.inputs.push_back(renumbered_[id]);
     for (ValueId id : from_.outputs) to_.outputs.push_back(renumbered_[id]);
+    if (result_of) *result_of = std::move(renumbered_);
     return std::move(to_);
   }
 
@@ -142,6 +143,8 @@ class Decomposer {
 
 }  // namespace
 
-Graph decompose(const Graph& graph) { return Decomposer(graph).run(); }
+Graph decompose(const Graph& graph, std::vector<ValueId>* result_of) {
+  return Decomposer(graph).run(result_of);
+}
 
 }  // namespace quern

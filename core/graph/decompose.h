@@ -8,7 +8,7 @@ namespace quern {
 
 // The same inputs and outputs, with no composite operators. Values inside a definition have dtype f32 and are
 // not rounded; its result keeps the dtype of the composite, without a cast. A softmax is always shifted by
-// its maximum.
-Graph decompose(const Graph& graph);
+// its maximum. `result_of`, if given, gets for every value of `graph` the one it became.
+Graph decompose(const Graph& graph, std::vector<ValueId>* result_of = nullptr);
 
 }  // namespace quern
