@@ -19,7 +19,7 @@ ARROWS = {
     "core/lang": ["core/base"],
     "core/graph": ["core/base", "core/lang"],
     "core/mugraph": GRAPH,
-    "core/search": MUGRAPH,
+    "core/search": MUGRAPH + ["core/verify"],
     "core/verify": MUGRAPH,
     "core/schedule": MUGRAPH,
     "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule"],

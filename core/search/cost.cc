@@ -1,0 +1,333 @@
+#include "core/search/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quern {
+
+namespace {
+
+// Reading N MB once on an H200, best of several grids, cold L2, in a CUDA graph (measured): MB, us. Other
+// targets are scaled by their bandwidth, less the time of an empty kernel.
+constexpr double kReadFloor[][2] = {{0, 1.4},  {2, 1.9},   {4, 2.4},   {8, 3.4},   {16, 5.2},
+                                    {32, 9.0}, {48, 12.8}, {64, 16.5}, {96, 24.0}, {128, 31.3}};
+constexpr double kMeasuredGbps = 4300;
+constexpr double kLaunchUs = 0.5;         // an empty kernel in a graph
+constexpr double kNextKernelUs = 1.2;     // drain and fill between dependent kernels
+constexpr double kMemoryLatencyUs = 0.8;  // DRAM, under load
+constexpr double kTurnUs = 0.04;          // barriers and address arithmetic of a turn that is prefetched
+constexpr double kExposedTurnUs = 0.5;    // what prefetching does not hide on the first turn
+constexpr double kClusterUs = 0.9;        // cluster barriers and remote reads of a small accumulator
+constexpr double kStages = 3;             // tiles of a loop that are in flight or in use
+constexpr double kMostPerSm = 1.5;        // bandwidth that one SM can draw, times its even share
+constexpr double kAloneOnSm = 0.85;  // of the bandwidth, when no other block of an SM loads while one waits
+constexpr double kContention = 0.25;      // of what runs beside the slowest, the part that still shows
+constexpr double kMmaEfficiency = 0.6;
+constexpr int kThreadChoices[] = {128, 256};
+constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
+constexpr int64_t kMostBlocks = int64_t{1} << 24;
+constexpr int64_t kMostOnAxis = 65535;  // y and z; more on x is never wanted
+
+double volume(const std::vector<Label>& labels, const std::array<int64_t, kMaxLabels>& tiles) {
+  double product = 1;
+  for (Label label : labels) product *= static_cast<double>(tiles[label]);
+  return product;
+}
+
+double rounded(int64_t extent, int64_t to) { return static_cast<double>((extent + to - 1) / to * to); }
+
+std::vector<Label> labels_of(LabelSet set) {
+  std::vector<Label> labels;
+  for (Label label = 0; label < kMaxLabels; ++label)
+    if (has_label(set, label)) labels.push_back(label);
+  return labels;
+}
+
+// f32 operations for one element.
+double operations(const DagOp& op) {
+  switch (op.term.kind) {
+    case BlockKind::matmul:
+    case BlockKind::concat_matmul:
+      return 2;
+    case BlockKind::composite:
+      return op.term.code == OpCode::softmax ? 24 : 8;
+    default:
+      break;
+  }
+  switch (op.term.code) {
+    case OpCode::add:
+    case OpCode::sub:
+    case OpCode::mul:
+    case OpCode::max:
+    case OpCode::min:
+    case OpCode::neg:
+    case OpCode::square:
+    case OpCode::reduce_sum:
+    case OpCode::reduce_max:
+      return 2;
+    case OpCode::exp:
+    case OpCode::sqrt:
+    case OpCode::rsqrt:
+    case OpCode::reciprocal:
+    case OpCode::div:
+    case OpCode::sigmoid:
+    case OpCode::silu:
+    case OpCode::tanh:
+      return 16;
+    default:
+      return 24;
+  }
+}
+
+bool is_contraction(const DagOp& op) {
+  return op.term.kind == BlockKind::matmul || op.term.kind == BlockKind::concat_matmul;
+}
+
+LabelSet work_labels(const Dag& dag, const DagOp& op) {
+  LabelSet set = op.labels;
+  for (int operand : op.operands) set |= dag.ops[operand].labels;
+  if (op.term.label2 >= 0) set &= ~label_bit(op.term.label2);  // counted apart
+  return set;
+}
+
+// Tile extents worth trying: powers of two, and the whole.
+std::vector<int64_t> tile_choices(int64_t extent, int64_t least, int64_t most) {
+  std::vector<int64_t> choices;
+  for (int64_t tile = least; tile < extent && tile <= most; tile *= 2) choices.push_back(tile);
+  choices.push_back(extent);
+  return choices;
+}
+
+int64_t parts(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; }
+
+}  // namespace
+
+double dram_floor_us(double bytes, const Target& target) {
+  const double mb = bytes / 1e6;
+  const size_t rows = std::size(kReadFloor);
+  size_t row = 1;
+  while (row + 1 < rows && kReadFloor[row][0] < mb) ++row;
+  const auto& [x0, y0] = kReadFloor[row - 1];
+  const auto& [x1, y1] = kReadFloor[row];
+  const double us = y0 + (mb - x0) * (y1 - y0) / (x1 - x0);
+  return kLaunchUs + (us - kLaunchUs) * std::max(1.0, kMeasuredGbps / target.dram_gbps);
+}
+
+double arithmetic_us(const Dag& dag, const Terms& terms, const Target& target) {
+  double us = 0;
+  for (const DagOp& op : dag.ops) {
+    if (op.term.kind == BlockKind::leaf || op.term.kind == BlockKind::constant) continue;
+    double elements = 1;
+    for (Label label : labels_of(work_labels(dag, op)))
+      elements *= static_cast<double>(terms.labels[label].extent);
+    if (op.term.label2 >= 0)
+      elements *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /
+                          static_cast<double>(terms.labels[op.term.label].extent);
+    const double rate = is_contraction(op) ? target.mma_tflops * kMmaEfficiency : target.fma_tflops;
+    us += elements * operations(op) / rate * 1e-6;
+  }
+  return us;
+}
+
+KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std::vector<Dims>& tensors,
+                         const std::vector<double>& element_bytes, const Terms& terms, const Target& target)
+    : roles_(roles), target_(target) {
+  for (const LabelInfo& label : terms.labels) extents_.push_back(label.extent);
+  auto count = [&](const Dims& dims) {
+    double elements = 1;
+    for (Label label : dims)
+      if (label >= 0) elements *= static_cast<double>(extents_[label]);
+    return elements;
+  };
+  for (size_t at = 0; at < kernel.dag.ops.size(); ++at) {
+    const DagOp& op = kernel.dag.ops[at];
+    if (op.term.kind == BlockKind::leaf) {
+      const double bytes = element_bytes[op.term.index];
+      loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes});
+      dram_bytes_ += count(tensors[op.term.index]) * bytes;
+    } else if (op.term.kind != BlockKind::constant) {
+      add_work(kernel, roles, terms, at);
+    }
+  }
+  for (size_t i = 0; i < kernel.stores.size(); ++i) {
+    const double bytes = element_bytes[kernel.stores[i]];
+    stores_.push_back({labels_of(kernel.dag.ops[kernel.dag.outputs[i]].labels), false, bytes});
+    dram_bytes_ += count(tensors[kernel.stores[i]]) * bytes;
+  }
+}
+
+void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms, size_t at) {
+  const DagOp& op = kernel.dag.ops[at];
+  const bool accumulates = roles.form.accumulates[at];
+  const bool looped = roles.form.stages[at] == Stage::loop || accumulates;
+  Work work{
+      labels_of(work_labels(kernel.dag, op)), looped, 0, kNoLabel, kNoLabel, kNoLabel, is_contraction(op)};
+  const double rate = work.contraction ? target_.mma_tflops * kMmaEfficiency : target_.fma_tflops;
+  work.rate = operations(op) / (rate / target_.sms) * 1e-6;
+  if (work.contraction) {
+    const LabelSet a = kernel.dag.ops[op.operands[0]].labels, b = kernel.dag.ops[op.operands[1]].labels;
+    work.inner = op.term.label;
+    for (Label label : work.labels) {
+      if (label == work.inner) continue;
+      if (!has_label(b, label)) work.row = label;
+      if (!has_label(a, label)) work.column = label;
+    }
+    if (op.term.label2 >= 0)
+      work.rate *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /
+                           static_cast<double>(terms.labels[op.term.label].extent);
+  }
+  if (accumulates)
+    accumulators_.push_back({labels_of(op.labels), true, 4});
+  else
+    values_.push_back({labels_of(op.labels), looped, 4});
+  work_.push_back(std::move(work));
+}
+
+KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
+  Tiles tiles{};
+  for (size_t label = 0; label < extents_.size(); ++label) tiles[label] = extents_[label];
+  for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
+    tiles[roles_.grid[axis]] = parts(tiles[roles_.grid[axis]], sizes.grid[axis]);
+  if (roles_.loop >= 0) tiles[roles_.loop] = parts(parts(tiles[roles_.loop], sizes.ranks), sizes.turns);
+  return tiles;
+}
+
+std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
+  const Tiles tile = tiles(sizes);
+  const double turns = static_cast<double>(sizes.turns), ranks = static_cast<double>(sizes.ranks);
+  Cost cost;
+  cost.blocks = sizes.ranks;
+  for (size_t axis = 0; axis < roles_.grid.size(); ++axis) cost.blocks *= sizes.grid[axis];
+  const double blocks = static_cast<double>(cost.blocks);
+
+  // What a block holds: loaded tiles in shared memory, accumulators and the largest value in registers.
+  double loaded = 0, in_flight = 0, largest = 0, accumulated = 0;
+  for (const Access& load : loads_) {
+    const double bytes = volume(load.labels, tile) * load.bytes;
+    loaded += bytes * (load.looped ? turns : 1);
+    cost.shared_bytes += bytes * (load.looped && sizes.turns > 1 ? kStages : 1);
+    in_flight += bytes * (load.looped && sizes.turns > 1 ? kStages - 1 : 1);
+  }
+  if (cost.shared_bytes > target_.shared_bytes_per_block) return std::nullopt;
+  for (const Access& value : values_) largest = std::max(largest, volume(value.labels, tile));
+  for (const Access& value : accumulators_) accumulated += volume(value.labels, tile);
+  for (int threads : kThreadChoices) {
+    sizes.threads = threads;
+    if (accumulated + largest <= kRegisterValues * threads) break;
+  }
+  if (accumulated + largest > kRegisterValues * sizes.threads) return std::nullopt;
+
+  const double per_sm =
+      std::max(1.0, std::min({std::floor(target_.shared_bytes_per_sm / (cost.shared_bytes + 1024)),
+                              2048.0 / sizes.threads, 16.0}));
+  double block_us = 0;  // arithmetic of one block, alone on its SM
+  for (const Work& work : work_) {
+    double elements = volume(work.labels, tile);
+    if (work.contraction) {
+      const int64_t row = work.row < 0 ? 1 : tile[work.row], column = work.column < 0 ? 1 : tile[work.column];
+      const int64_t inner = tile[work.inner];
+      const double padded =
+          std::min(rounded(row, 16) * rounded(column, 8), rounded(row, 8) * rounded(column, 16)) *
+          rounded(inner, 16);
+      elements *=
+          padded / (static_cast<double>(row) * static_cast<double>(column) * static_cast<double>(inner));
+    }
+    block_us += elements * work.rate * (work.looped ? turns : 1);
+  }
+
+  // Waves: SMs work side by side, the last wave may be partly empty.
+  const double slots = target_.sms * per_sm;
+  const double resident = std::min(blocks, slots);
+  const double busiest = std::ceil(blocks / target_.sms);
+  cost.compute_us = block_us * busiest;
+  const double imbalance = busiest * target_.sms / blocks;
+
+  cost.dram_bytes = dram_bytes_;
+  double l2_bytes = loaded * blocks;
+  if (roles_.split == Split::second_kernel) {
+    double partial = 0;
+    for (const Access& value : accumulators_) partial += volume(value.labels, tile) * 4 * blocks;
+    l2_bytes += 2 * partial;
+    cost.dram_bytes += partial;  // written back at least
+    cost.fixed_us += kNextKernelUs + kLaunchUs;
+  }
+  // Bytes in flight against latency times bandwidth, and what the busy SMs can draw.
+  const double wanted = kMemoryLatencyUs * target_.dram_gbps * 1e3;
+  const double flow =
+      std::min({1.0, resident * in_flight / wanted,
+                std::min(blocks, static_cast<double>(target_.sms)) / target_.sms * kMostPerSm});
+  const double alone = resident < 2 * target_.sms ? kAloneOnSm : 1;
+  const double floor_us = dram_floor_us(cost.dram_bytes, target_);
+  const double idle = dram_floor_us(0, target_);
+  cost.dram_us = idle + (floor_us - idle) / std::min(flow, alone) *
+                            (blocks > target_.sms ? 1 + 0.5 * (imbalance - 1) : 1);
+  cost.l2_us = l2_bytes / (target_.l2_gbps * 1e3);
+  if (roles_.split == Split::cluster) {
+    cost.fixed_us += kClusterUs;
+    for (const Access& value : accumulators_)  // every block reads all parts
+      cost.l2_us += volume(value.labels, tile) * 4 * blocks * ranks / (target_.l2_gbps * 1e3);
+  }
+  const double rounds = std::ceil(blocks / slots);
+  cost.fixed_us += rounds * (turns * kTurnUs + (sizes.turns > 1 ? kExposedTurnUs : 0)) + kLaunchUs;
+  // Loads run beside arithmetic when a loop prefetches, or other blocks of the SM compute meanwhile.
+  const double together = std::max({cost.dram_us, cost.l2_us, cost.compute_us});
+  const bool overlaps = sizes.turns > 1 || resident >= 2 * target_.sms;
+  cost.us = cost.fixed_us + (overlaps ? together + kContention * (cost.l2_us + cost.compute_us)
+                                      : std::max(cost.dram_us, cost.l2_us) + cost.compute_us);
+  return cost;
+}
+
+std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles, const Terms& terms,
+                                    const Target& target, size_t count,
+                                    const std::function<bool(const Sizes&)>& allowed) {
+  std::vector<SizedKernel> best;
+  std::vector<int64_t> grid_tiles[3];
+  for (size_t axis = 0; axis < 3; ++axis)
+    grid_tiles[axis] = axis < roles.grid.size() ? tile_choices(terms.labels[roles.grid[axis]].extent, 1, 256)
+                                                : std::vector<int64_t>{1};
+  std::vector<int64_t> rank_choices = {1};
+  if (roles.split == Split::cluster) {
+    rank_choices.clear();
+    for (int64_t ranks = 2; ranks <= target.max_cluster; ranks *= 2) rank_choices.push_back(ranks);
+  } else if (roles.split == Split::second_kernel) {
+    rank_choices = {2, 4, 8, 16, 32};
+  }
+  Sizes sizes;
+  auto extent = [&](size_t axis) {
+    return axis < roles.grid.size() ? terms.labels[roles.grid[axis]].extent : 1;
+  };
+  auto consider = [&] {
+    if (allowed && !allowed(sizes)) return;
+    Sizes tried = sizes;
+    const std::optional<Cost> cost = model.evaluate(tried);
+    if (!cost || (best.size() == count && cost->us >= best.back().cost.us)) return;
+    if (best.size() == count) best.pop_back();
+    const auto at = std::upper_bound(best.begin(), best.end(), cost->us,
+                                     [](double us, const SizedKernel& known) { return us < known.cost.us; });
+    best.insert(at, {tried, *cost});
+  };
+  auto over_loop = [&] {
+    if (roles.loop < 0) return consider();
+    for (int64_t ranks : rank_choices) {
+      const int64_t whole = terms.labels[roles.loop].extent, share = parts(whole, ranks);
+      if (ranks > whole) continue;
+      sizes.ranks = ranks;
+      for (int64_t tile : tile_choices(share, 16, 1024)) {
+        sizes.turns = parts(share, tile);
+        if (sizes.turns > 1 || ranks > 1) consider();
+      }
+    }
+  };
+  for (int64_t x : grid_tiles[0])
+    for (int64_t y : grid_tiles[1])
+      for (int64_t z : grid_tiles[2]) {
+        sizes = Sizes();
+        sizes.grid = {parts(extent(0), x), parts(extent(1), y), parts(extent(2), z)};
+        if (sizes.grid[1] > kMostOnAxis || sizes.grid[2] > kMostOnAxis) continue;
+        if (sizes.grid[0] * sizes.grid[1] * sizes.grid[2] > kMostBlocks) continue;
+        over_loop();
+      }
+  return best;
+}
+
+}  // namespace quern

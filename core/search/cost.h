@@ -1,0 +1,74 @@
+// The cost model (DESIGN section 8): how long a kernel with given roles and tile counts takes, from what it
+// moves and computes. Constants are those of the target and of the table at the top of cost.cc.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/search/derive.h"
+
+namespace quern {
+
+struct Cost {
+  double us = 0;
+  // What it is made of: the bounds by bandwidth and by arithmetic, and what does not overlap.
+  double dram_us = 0, l2_us = 0, compute_us = 0, fixed_us = 0;
+  int64_t blocks = 0;
+  double shared_bytes = 0;  // of a block
+  double dram_bytes = 0;
+};
+
+// Time to move this many bytes through DRAM once, at best.
+double dram_floor_us(double bytes, const Target& target);
+
+// What a DAG computes on the whole target if nothing is computed twice: its operators' arithmetic.
+double arithmetic_us(const Dag& dag, const Terms& terms, const Target& target);
+
+class KernelModel {
+ public:
+  // `element_bytes` of tensors, by number.
+  KernelModel(const KernelDag& kernel, const Roles& roles, const std::vector<Dims>& tensors,
+              const std::vector<double>& element_bytes, const Terms& terms, const Target& target);
+
+  // Nothing when a block does not fit its registers or shared memory. Chooses sizes.threads.
+  std::optional<Cost> evaluate(Sizes& sizes) const;
+
+ private:
+  struct Work {
+    std::vector<Label> labels;                                  // of the result and reduced
+    bool looped = false;                                        // once a turn
+    double rate = 0;                                            // us for one element on one SM
+    Label row = kNoLabel, column = kNoLabel, inner = kNoLabel;  // of a contraction
+    bool contraction = false;
+  };
+  struct Access {
+    std::vector<Label> labels;
+    bool looped = false;
+    double bytes = 0;  // of an element
+  };
+  using Tiles = std::array<int64_t, kMaxLabels>;
+
+  void add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms, size_t at);
+  Tiles tiles(const Sizes& sizes) const;
+
+  const Roles& roles_;
+  const Target& target_;
+  std::vector<int64_t> extents_;
+  std::vector<Work> work_;
+  std::vector<Access> loads_, stores_, accumulators_, values_;
+  double dram_bytes_ = 0;  // inputs and outputs, once each
+};
+
+// The best sizes of a kernel, best first, at most `count` with different numbers of blocks or turns.
+// `allowed` may refuse sizes (constraints of the caller).
+struct SizedKernel {
+  Sizes sizes;
+  Cost cost;
+};
+std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles, const Terms& terms,
+                                    const Target& target, size_t count,
+                                    const std::function<bool(const Sizes&)>& allowed);
+
+}  // namespace quern

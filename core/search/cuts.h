@@ -1,0 +1,23 @@
+// Ways to cut a DAG into kernels: one, or two with a value that the first hands to the second.
+#pragma once
+
+#include <vector>
+
+#include "core/search/roles.h"
+
+namespace quern {
+
+struct Cut {
+  std::vector<KernelDag> kernels;  // in launch order
+  std::vector<Dims> tensors;       // inputs, outputs, what is handed on
+  double traffic = 0;              // bytes written and read between the kernels
+};
+
+// One kernel first, then cuts in two by ascending traffic, at most `most` in all. Values that are larger than
+// all inputs and outputs together are never handed on.
+std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most);
+
+// Bytes of an element of each tensor of a cut; what is handed on is f32.
+std::vector<double> element_bytes(const Graph& graph, const Cut& cut);
+
+}  // namespace quern

@@ -1,0 +1,441 @@
+#include "core/search/derive.h"
+
+#include <algorithm>
+
+#include "core/search/tiles.h"
+
+namespace quern {
+
+namespace {
+
+// The index of a workspace's dimension that has one partial result for each part of the looped index.
+constexpr Label kPartLabel = kMaxLabels - 1;
+
+std::string unique_name(const MuGraph& mugraph, std::string name) {
+  auto taken = [&](const std::string& candidate) {
+    return std::any_of(mugraph.tensors.begin(), mugraph.tensors.end(),
+                       [&](const MuTensor& tensor) { return tensor.name == candidate; });
+  };
+  if (!taken(name)) return name;
+  int number = 2;
+  while (taken(name + "_" + std::to_string(number))) ++number;
+  return name + "_" + std::to_string(number);
+}
+
+class KernelWriter {
+ public:
+  KernelWriter(const Terms& terms, const KernelDesign& design, const std::vector<Dims>& tensors,
+               const std::vector<int32_t>& ids, MuGraph& mugraph)
+      : terms_(terms),
+        dag_(design.kernel.dag),
+        stores_(design.kernel.stores),
+        roles_(design.roles),
+        sizes_(design.sizes),
+        tensors_(tensors),
+        ids_(ids),
+        mugraph_(mugraph),
+        dims_(tile_dims(dag_, tensors, terms)),
+        partial_(dag_.ops.size(), -1) {}
+
+  void run() {
+    const bool two = roles_.split == Split::second_kernel;
+    begin(false);
+    for (size_t at = 0; at < dag_.ops.size(); ++at)
+      if (!two || roles_.form.stages[at] != Stage::after || roles_.form.accumulates[at]) emit(at);
+    if (two) {
+      store_partials();
+      finish();
+      begin(true);
+      for (size_t at = 0; at < dag_.ops.size(); ++at)
+        if (roles_.form.accumulates[at])
+          combine_partials(at);
+        else if (roles_.form.stages[at] != Stage::loop && needed_in_second(at))
+          emit(at);
+    }
+    for (size_t i = 0; i < stores_.size(); ++i) store(dag_.outputs[i], stores_[i]);
+    finish();
+  }
+
+ private:
+  // The second kernel neither loops nor splits.
+  void begin(bool second) {
+    second_ = second;
+    kernel_ = MuKernel();
+    kernel_.custom = true;
+    kernel_.threads = sizes_.threads;
+    for (size_t axis = 0; axis < roles_.grid.size(); ++axis) kernel_.grid[axis] = sizes_.grid[axis];
+    running_.assign(dag_.ops.size(), -1);
+    value_.assign(dag_.ops.size(), -1);
+    if (second) return;
+    kernel_.turns = sizes_.turns;
+    if (roles_.split == Split::cluster) kernel_.grid[static_cast<int>(Axis::cluster)] = sizes_.ranks;
+    if (roles_.split == Split::second_kernel) kernel_.grid[roles_.split_axis()] = sizes_.ranks;
+  }
+
+  void finish() { mugraph_.kernels.push_back(std::move(kernel_)); }
+
+  // ---- tiles ----
+
+  int64_t tile_extent(Label label) const {
+    if (label == kNoLabel) return 1;
+    if (label == kPartLabel) return second_ ? sizes_.ranks : 1;
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
+      if (roles_.grid[axis] == label) parts.emplace_back(sizes_.grid[axis], 0);
+    if (label == roles_.loop && !second_) {
+      parts.emplace_back(sizes_.ranks, 0);
+      parts.emplace_back(sizes_.turns, 0);
+    }
+    return cut(terms_.labels[label].extent, parts).tile;
+  }
+
+  // Where each axis cuts a tensor with these dimensions.
+  AxisMap axis_map(const Dims& dims) const {
+    AxisMap map = kReplicated;
+    auto position = [&](Label label) {
+      const auto at = std::find(dims.begin(), dims.end(), label);
+      return at == dims.end() ? -1 : static_cast<int>(at - dims.begin());
+    };
+    for (size_t axis = 0; axis < roles_.grid.size(); ++axis) map[axis] = position(roles_.grid[axis]);
+    if (second_ || roles_.loop < 0) return map;
+    if (roles_.split == Split::cluster) map[static_cast<int>(Axis::cluster)] = position(roles_.loop);
+    if (roles_.split == Split::second_kernel)
+      map[roles_.split_axis()] = std::max(position(roles_.loop), position(kPartLabel));
+    return map;
+  }
+
+  BlockValue append(BlockOp op) {
+    kernel_.ops.push_back(std::move(op));
+    return static_cast<BlockValue>(kernel_.ops.size()) - 1;
+  }
+
+  BlockValue compute(OpCode code, std::vector<BlockValue> operands, Attrs attrs = {}) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::compute;
+    op.code = code;
+    op.operands = std::move(operands);
+    op.attrs = std::move(attrs);
+    return append(std::move(op));
+  }
+
+  BlockValue load(int32_t tensor, const Dims& dims) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::load;
+    op.tensor = tensor;
+    op.map = axis_map(dims);
+    if (roles_.loop >= 0 && !second_)
+      for (size_t d = 0; d < dims.size(); ++d)
+        if (dims[d] == roles_.loop) op.loop_dim = static_cast<int>(d);
+    return append(std::move(op));
+  }
+
+  void store_value(BlockValue value, int32_t tensor, const Dims& dims) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::store;
+    op.operands = {value};
+    op.tensor = tensor;
+    op.map = axis_map(dims);
+    append(std::move(op));
+  }
+
+  // A value with dimensions `have` as one with dimensions `want`, which have the same labels.
+  BlockValue view(BlockValue value, const Dims& have, const Dims& want, const Fit& fit) {
+    if (fits(have, want, fit)) return value;
+    Dims order, wanted_order;
+    for (Label label : want)
+      if (label >= 0) wanted_order.push_back(label);
+    for (Label label : have)
+      if (label >= 0) order.push_back(label);
+    Dims now = have;
+    if (order != wanted_order) {
+      Attrs attrs;
+      attrs.perm = Ints();
+      for (Label label : wanted_order)
+        attrs.perm->push_back(std::find(have.begin(), have.end(), label) - have.begin());
+      for (size_t d = 0; d < have.size(); ++d)
+        if (have[d] < 0) attrs.perm->insert(attrs.perm->begin(), static_cast<int64_t>(d));
+      value = compute(OpCode::transpose, {value}, attrs);
+      now.assign(have.size() - wanted_order.size(), kNoLabel);
+      now.insert(now.end(), wanted_order.begin(), wanted_order.end());
+    }
+    if (fits(now, want, fit)) return value;
+    Attrs attrs;
+    attrs.shape = Ints();
+    for (Label label : want) attrs.shape->push_back(tile_extent(label));
+    return compute(OpCode::reshape, {value}, attrs);
+  }
+
+  // ---- operators ----
+
+  // An operator in the loop reads the running value of an accumulator.
+  BlockValue operand(size_t user, int at) const {
+    const bool running = roles_.form.stages[user] == Stage::loop && roles_.form.accumulates[at];
+    return running ? running_[at] : value_[at];
+  }
+
+  // Operand number i, as its operator wants it.
+  BlockValue wanted(size_t at, size_t i, const Fit& fit) {
+    const TileDims& dims = dims_[at];
+    const int source = dag_.ops[at].operands[dims.order.empty() ? i : dims.order[i]];
+    return view(operand(at, source), dims_[source].result, dims.operands[i], fit);
+  }
+
+  static Attrs axis_attrs(Ints axis, std::optional<bool> keepdims = std::nullopt) {
+    Attrs attrs;
+    attrs.axis = std::move(axis);
+    attrs.keepdims = keepdims;
+    return attrs;
+  }
+
+  void emit(size_t at) {
+    const DagOp& op = dag_.ops[at];
+    const TileDims& dims = dims_[at];
+    switch (op.term.kind) {
+      case BlockKind::leaf:
+        value_[at] = load(ids_[op.term.index], dims.result);
+        return;
+      case BlockKind::constant:
+        value_[at] = constant(op.term);
+        return;
+      case BlockKind::elementwise: {
+        std::vector<BlockValue> operands;
+        for (size_t i = 0; i < op.operands.size(); ++i)
+
+          operands.push_back(
+              wanted(at, i, static_cast<int>(i) == dims.exact ? kExactly : Fit{0, dims.result.size()}));
+        value_[at] = compute(op.term.code, std::move(operands));
+        return;
+      }
+      case BlockKind::composite:
+        value_[at] = composite(at);
+        return;
+      case BlockKind::sum:
+      case BlockKind::max: {
+        const Dims& from = dims.operands[0];
+        const int64_t axis = std::find(from.begin(), from.end(), op.term.label) - from.begin();
+        value_[at] = compute(op.term.code, {wanted(at, 0, kExactly)}, axis_attrs({axis}, true));
+        break;
+      }
+      case BlockKind::matmul: {
+        const Fit fit{2, dims.result.size()};
+        const BlockValue left = wanted(at, 0, fit);
+        value_[at] = compute(OpCode::matmul, {left, wanted(at, 1, fit)});
+        break;
+      }
+      case BlockKind::concat_matmul:
+        value_[at] = concat_matmul(at);
+        break;
+    }
+    if (roles_.form.accumulates[at]) accumulate(at);
+  }
+
+  BlockValue constant(const BlockTerm& term) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::compute;
+    op.code = OpCode::constant;
+    op.number = term.number;
+    if (term.index > 0) {
+      op.number = 1;
+      for (Label label = 0; label < static_cast<Label>(terms_.labels.size()); ++label) {
+        if (!has_label(terms_.counts[term.index - 1], label)) continue;
+        const LabelInfo& info = terms_.labels[label];
+        op.extents.push_back({mugraph_.inputs[info.input], info.dim});
+        op.number *= static_cast<double>(terms_.labels[label].extent);
+      }
+    }
+    return append(std::move(op));
+  }
+
+  BlockValue composite(size_t at) {
+    const CompositeInfo& info = terms_.composites[dag_.ops[at].term.index];
+    const Dims& from = dims_[at].operands[0];
+    Attrs attrs = axis_attrs({});
+    for (size_t d = 0; d < from.size(); ++d)
+      if (std::find(info.axes.begin(), info.axes.end(), from[d]) != info.axes.end())
+        attrs.axis->push_back(static_cast<int64_t>(d));
+    if (op_info(info.code).attrs & attr_bit(AttrId::eps)) attrs.eps = info.eps;
+    std::vector<BlockValue> operands;
+    for (size_t i = 0; i < dag_.ops[at].operands.size(); ++i) operands.push_back(wanted(at, i, kExactly));
+    return compute(info.code, std::move(operands), std::move(attrs));
+  }
+
+  BlockValue concat_matmul(size_t at) {
+    std::vector<BlockValue> operands;
+    for (size_t i = 0; i < 4; ++i) operands.push_back(wanted(at, i, kExactly));
+    const auto rank = static_cast<int64_t>(dims_[at].operands[0].size());
+    const auto right_rank = static_cast<int64_t>(dims_[at].operands[1].size());
+    const BlockValue left = compute(OpCode::concat, {operands[0], operands[2]}, axis_attrs({rank - 1}));
+    const BlockValue right =
+        compute(OpCode::concat, {operands[1], operands[3]}, axis_attrs({right_rank - 2}));
+    return compute(OpCode::matmul, {left, right});
+  }
+
+  // ---- accumulators ----
+
+  Combine combine_of(size_t at) const {
+    if (dag_.ops[at].term.kind == BlockKind::max) return Combine::max;
+    return roles_.form.shift[at] >= 0 ? Combine::rescaled_sum : Combine::sum;
+  }
+
+  // The dimensions of a value in an order in which a shift of it broadcasts to it: where the shift has an
+  // extent of 1, and before it, stand the labels that only the value has.
+  static Dims aligned(const Dims& value, const Dims& shift) {
+    bool fitting = value.size() >= shift.size();
+    for (size_t d = 0; fitting && d < shift.size(); ++d) {
+      const Label label = shift[shift.size() - 1 - d];
+      fitting = label < 0 || label == value[value.size() - 1 - d];
+    }
+    if (fitting) return value;
+    Dims rest, want = shift;
+    for (Label label : value)
+      if (label >= 0 && std::find(shift.begin(), shift.end(), label) == shift.end()) rest.push_back(label);
+    for (size_t d = want.size(); d-- > 0 && !rest.empty();)
+      if (want[d] < 0) {
+        want[d] = rest.back();
+        rest.pop_back();
+      }
+    want.insert(want.begin(), rest.begin(), rest.end());
+    return want;
+  }
+
+  void accumulate(size_t at) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::accumulate;
+    op.combine = combine_of(at);
+    op.operands = {value_[at]};
+    if (op.combine == Combine::rescaled_sum) {
+      const int shift = roles_.form.shift[at];
+      const Dims want = aligned(dims_[at].result, dims_[shift].result);
+      op.operands = {view(value_[at], dims_[at].result, want, kExactly), running_[shift]};
+      dims_[at].result = want;
+    }
+    running_[at] = value_[at] = append(op);
+    if (roles_.split != Split::cluster) return;
+    op.kind = BlockOp::Kind::reduce_cluster;
+    op.operands[0] = running_[at];
+    value_[at] = append(std::move(op));
+  }
+
+  Dims partial_dims(size_t at) const {
+    Dims dims = {kPartLabel};
+    dims.insert(dims.end(), dims_[at].result.begin(), dims_[at].result.end());
+    return dims;
+  }
+
+  void store_partials() {
+    for (size_t at = 0; at < dag_.ops.size(); ++at) {
+      if (!roles_.form.accumulates[at]) continue;
+      const Dims dims = partial_dims(at);
+      MuTensor tensor{unique_name(mugraph_, "part"), {DType::f32, {sizes_.ranks}, false}};
+      for (Label label : dims_[at].result)
+        tensor.type.shape.push_back(label < 0 ? 1 : terms_.labels[label].extent);
+      partial_[at] = static_cast<int32_t>(mugraph_.tensors.size());
+      mugraph_.tensors.push_back(std::move(tensor));
+      Dims of_block = dims;
+      of_block[0] = kNoLabel;
+      store_value(view(value_[at], dims_[at].result, of_block, kExactly), partial_[at], dims);
+    }
+  }
+
+  // The accumulator's value from those of all parts.
+  void combine_partials(size_t at) {
+    const Dims dims = partial_dims(at);
+    BlockValue part = load(partial_[at], dims);
+    const Combine how = combine_of(at);
+    running_[at] = part;
+    if (how == Combine::rescaled_sum) {
+      const int shift = roles_.form.shift[at];
+      const BlockValue difference = compute(OpCode::sub, {running_[shift], value_[shift]});
+      const BlockValue factor = compute(OpCode::exp, {difference});
+      Dims want;
+      for (Label label : dims)
+        want.push_back(label == kPartLabel || (label >= 0 && has_label(dag_.ops[shift].labels, label))
+                           ? label
+                           : kNoLabel);
+      part = compute(OpCode::mul, {part, view(factor, partial_dims(shift), want, kExactly)});
+    }
+    const OpCode code = how == Combine::max ? OpCode::reduce_max : OpCode::reduce_sum;
+    value_[at] = compute(code, {part}, axis_attrs({0}, false));
+  }
+
+  // Whether the second kernel uses a value from before the loop: something after the loop does.
+  bool needed_in_second(size_t at) const {
+    if (roles_.form.stages[at] == Stage::after) return true;
+    for (int output : dag_.outputs)
+      if (output == static_cast<int>(at)) return true;
+    for (size_t user = at + 1; user < dag_.ops.size(); ++user) {
+      if (roles_.form.accumulates[user] || roles_.form.stages[user] == Stage::loop) continue;
+      const auto& operands = dag_.ops[user].operands;
+      if (std::find(operands.begin(), operands.end(), static_cast<int>(at)) != operands.end() &&
+          needed_in_second(user))
+        return true;
+    }
+    return false;
+  }
+
+  void store(int at, int tensor) {
+    const Dims& dims = tensors_[tensor];
+    store_value(view(value_[at], dims_[at].result, dims, kExactly), ids_[tensor], dims);
+  }
+
+  const Terms& terms_;
+  const Dag& dag_;
+  const std::vector<int>& stores_;
+  const Roles& roles_;
+  const Sizes& sizes_;
+  const std::vector<Dims>& tensors_;
+  const std::vector<int32_t>& ids_;  // of tensors, in the muGraph
+  MuGraph& mugraph_;
+  std::vector<TileDims> dims_;
+  std::vector<int32_t> partial_;  // tensors of partial accumulators
+  MuKernel kernel_;
+  bool second_ = false;
+  std::vector<BlockValue> running_;  // of accumulators: what operators in the loop see
+  std::vector<BlockValue> value_;
+};
+
+}  // namespace
+
+Result<MuGraph> derive(const Graph& graph, const Terms& terms, const Design& design) {
+  MuGraph mugraph;
+  mugraph.name = graph.name;
+  std::vector<int32_t> ids;
+  auto add_tensor = [&](std::string name, const TensorType& type) {
+    name = unique_name(mugraph, std::move(name));
+    ids.push_back(static_cast<int32_t>(mugraph.tensors.size()));
+    mugraph.tensors.push_back({std::move(name), type});
+    return ids.back();
+  };
+  for (ValueId input : graph.inputs)
+    mugraph.inputs.push_back(add_tensor(graph.node(input).name, graph.node(input).type));
+  for (ValueId output : graph.outputs)
+    mugraph.outputs.push_back(add_tensor(graph.node(output).name, graph.node(output).type));
+  for (size_t i = ids.size(); i < design.tensors.size(); ++i) {
+    TensorType type{DType::f32, {}, false};
+    for (Label label : design.tensors[i]) type.shape.push_back(label < 0 ? 1 : terms.labels[label].extent);
+    add_tensor("between", type);
+  }
+  for (const KernelDesign& kernel : design.kernels)
+    KernelWriter(terms, kernel, design.tensors, ids, mugraph).run();
+  if (Status status = validate(mugraph); !status.ok()) return status;
+  return mugraph;
+}
+
+std::string print_roles(const KernelDesign& design, const Terms& terms) {
+  std::string text = "grid";
+  for (Label label : design.roles.grid) text += " " + terms.labels[label].name;
+  if (design.roles.loop < 0) return text + "; no loop";
+  text += "; loop " + terms.labels[design.roles.loop].name;
+  if (design.roles.split != Split::none) text += std::string(" split by ") + split_name(design.roles.split);
+  text += "; accumulators";
+  const std::vector<DagOp>& ops = design.kernel.dag.ops;
+  for (size_t at = 0; at < ops.size(); ++at) {
+    if (!design.roles.form.accumulates[at]) continue;
+    text += ops[at].term.kind == BlockKind::max ? " max"
+            : design.roles.form.shift[at] >= 0  ? " rescaled"
+                                                : " sum";
+  }
+  return text;
+}
+
+}  // namespace quern

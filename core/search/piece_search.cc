@@ -1,0 +1,417 @@
+#include "core/search/piece_search.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "core/search/cuts.h"
+#include "core/verify/verifier.h"
+
+namespace quern {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kOperatorUs = 1e-4;   // of DAGs with the same arithmetic the smaller one is better
+constexpr double kNextKernelUs = 1.2;  // between kernels that depend on each other
+constexpr size_t kMostNodes = 8000;    // of the e-graph
+constexpr double kWorthwhile = 2;      // designs that take longer than this times the best are dropped
+constexpr size_t kKeptPerForm = 3;     // DAGs of one form: those with the least arithmetic
+constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice of roles
+constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
+constexpr size_t kDesignsPerStructure = 3;
+constexpr size_t kCuts = 16;  // of a DAG into kernels
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Runs f(i) for all i below count on several threads.
+void parallel(size_t count, int threads, const std::function<void(size_t)>& f) {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next++) < count;) f(i);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+}
+
+struct Kept {
+  double score;
+  Dag dag;
+  bool operator<(const Kept& other) const {
+    return std::tie(score, dag.choices) < std::tie(other.score, other.dag.choices);
+  }
+};
+
+// The best DAGs of every form.
+class Keeper {
+ public:
+  void offer(const std::string& form, Kept kept) {
+    std::vector<Kept>& best = by_form_[form];
+    if (best.size() == kKeptPerForm && !(kept < best.back())) return;
+    if (best.size() == kKeptPerForm) best.pop_back();
+    best.insert(std::upper_bound(best.begin(), best.end(), kept), std::move(kept));
+  }
+  void merge(const Keeper& other) {
+    for (const auto& [form, best] : other.by_form_)
+      for (const Kept& kept : best) offer(form, kept);
+  }
+  std::vector<Kept> all() const {
+    std::vector<Kept> kept;
+    for (const auto& [form, best] : by_form_) kept.insert(kept.end(), best.begin(), best.end());
+    std::sort(kept.begin(), kept.end());
+    return kept;
+  }
+
+ private:
+  std::map<std::string, std::vector<Kept>> by_form_;
+};
+
+// What kinds of kernels a DAG can become: which indices it can be looped over, with which accumulators.
+std::string form_of(const Dag& dag, const Terms& terms) {
+  std::string form;
+  const KernelDag kernel{dag, {}};
+  for (Label label = 0; label < static_cast<Label>(terms.labels.size()); ++label) {
+    const std::optional<LoopForm> loop = loop_form(kernel, label, terms);
+    if (!loop) continue;
+    int counts[3] = {0, 0, 0};
+    for (size_t at = 0; at < dag.ops.size(); ++at)
+      if (loop->accumulates[at])
+        ++counts[dag.ops[at].term.kind == BlockKind::max ? 0 : loop->shift[at] >= 0 ? 1 : 2];
+    if (!counts[0] && !counts[1] && !counts[2]) continue;
+    form += "l" + std::to_string(label);
+    for (int count : counts) form += "," + std::to_string(count);
+  }
+  for (const DagOp& op : dag.ops)
+    if (op.term.kind == BlockKind::concat_matmul || op.term.kind == BlockKind::composite)
+      form += std::string(" ") + op_info(op.term.code).text;
+  return form;
+}
+
+std::string kernel_key(const KernelDag& kernel) {
+  std::string key;
+  for (const DagOp& op : kernel.dag.ops) {
+    key += std::to_string(static_cast<int>(op.term.kind)) + "." + std::to_string(op.id) + "." +
+           std::to_string(op.term.index) + "." + std::to_string(static_cast<int>(op.term.code)) + "." +
+           std::to_string(op.term.label) + "(";
+    for (int operand : op.operands) key += std::to_string(operand) + ",";
+    key += ")";
+  }
+  for (int output : kernel.dag.outputs) key += ">" + std::to_string(output);
+  for (int store : kernel.stores) key += "s" + std::to_string(store);
+  return key;
+}
+
+struct SizedRoles {
+  Roles roles;
+  std::vector<SizedKernel> sizes;  // best first, at least one
+};
+
+struct CostedDesign {
+  Design design;
+  std::vector<Cost> costs;
+  double us = 0;
+  std::string structure;
+  size_t dag = 0;
+};
+
+// A grid axis of one part is none: its label is one of the tile.
+void drop_single_parts(KernelDesign& kernel) {
+  std::vector<Label>& grid = kernel.roles.grid;
+  auto& parts = kernel.sizes.grid;
+  for (size_t axis = grid.size(); axis-- > 0;) {
+    if (parts[axis] > 1) continue;
+    grid.erase(grid.begin() + static_cast<std::ptrdiff_t>(axis));
+    std::rotate(parts.begin() + static_cast<std::ptrdiff_t>(axis),
+                parts.begin() + static_cast<std::ptrdiff_t>(axis) + 1, parts.end());
+  }
+}
+
+class PieceSearch {
+ public:
+  PieceSearch(const Graph& piece, const Target& target, const SearchOptions& options,
+              Clock::time_point deadline)
+      : piece_(piece), target_(target), options_(options), start_(Clock::now()), deadline_(deadline) {}
+
+  Result<PieceResult> run(GeneratorState state) {
+    result_.state = std::move(state);
+    Result<Terms> terms = make_terms(piece_);
+    if (!terms) {
+      result_.report.outside = terms.status().message();
+      return std::move(result_);
+    }
+    terms_ = std::move(*terms);
+    saturate_terms();
+    const Universe universe(terms_);
+    result_.report.admitted = universe.admitted();
+    result_.report.refused = universe.refused();
+    if (Status status = generate_dags(universe); !status.ok()) return status;
+    design_kernels();
+    emit();
+    stopped();
+    return std::move(result_);
+  }
+
+ private:
+  bool stopped() {
+    PieceReport& report = result_.report;
+    report.cancelled |= options_.cancel && options_.cancel->load(std::memory_order_relaxed);
+    report.timed_out |= Clock::now() >= deadline_;
+    return report.cancelled || report.timed_out;
+  }
+
+  // The time up to which a step may use what is left, when steps after it need some too.
+  Clock::time_point share(double of_rest) const {
+    const auto now = Clock::now();
+    return now >= deadline_ ? deadline_
+                            : now + std::chrono::duration_cast<Clock::duration>((deadline_ - now) * of_rest);
+  }
+
+  void saturate_terms() {
+    const auto start = Clock::now();
+    // The limit on nodes is what stops large pieces, so that what is found does not depend on the machine.
+    SaturationLimits limits;
+    limits.nodes = kMostNodes;
+    limits.time = std::chrono::duration_cast<std::chrono::milliseconds>(share(0.4) - start);
+    PieceReport& report = result_.report;
+    report.saturation = saturate(terms_.egraph, all_axioms(), limits);
+    for (auto* ids : {&terms_.goals, &terms_.of_value})
+      for (ClassId& id : *ids)
+        if (id >= 0) id = terms_.egraph.find(id);
+    report.nodes = terms_.egraph.node_count();
+    report.classes = terms_.egraph.classes().size();
+    report.saturate_s = seconds_since(start);
+  }
+
+  Status generate_dags(const Universe& universe) {
+    const auto start = Clock::now();
+    GeneratorOptions options;
+    options.bound = options_.bound;
+    options.threads = options_.threads;
+    options.max_dags = options_.max_dags;
+    options.deadline = share(0.5);
+    options.cancel = options_.cancel;
+    std::mutex mutex;
+    std::map<size_t, Keeper> keepers;  // by part
+    auto scored = [&](const Dag& dag) {
+      return Kept{arithmetic_us(dag, terms_, target_) + kOperatorUs * static_cast<double>(dag.ops.size()),
+                  dag};
+    };
+    auto sink = [&](size_t part, const Dag& dag) {
+      std::unique_lock lock(mutex);
+      Keeper& keeper = keepers[part];
+      lock.unlock();
+      keeper.offer(form_of(dag, terms_), scored(dag));
+    };
+    Keeper all;
+    for (const std::vector<int>& choices : result_.state.kept)
+      if (std::optional<Dag> dag = replay(terms_, universe, options.bound, choices))
+        all.offer(form_of(*dag, terms_), scored(*dag));
+    Result<GeneratorReport> report = generate(terms_, universe, options, result_.state, sink);
+    if (!report) return report.status();
+    for (const auto& [part, keeper] : keepers) all.merge(keeper);
+    result_.state.kept.clear();
+    for (Kept& kept : all.all()) {
+      result_.state.kept.push_back(kept.dag.choices);
+      kept_.push_back(std::move(kept.dag));
+    }
+    result_.report.generator = *report;
+    result_.report.kept = kept_.size();
+    result_.report.generate_s = seconds_since(start);
+    result_.finished = report->stop == GeneratorStop::exhausted;
+    return {};
+  }
+
+  // ---- kernels ----
+
+  void design_kernels() {
+    const auto start = Clock::now();
+    std::vector<std::pair<size_t, Cut>> cuts;  // with the DAG
+    std::map<std::string, size_t> known;
+    std::vector<std::pair<const KernelDag*, const Cut*>> kernels;
+    for (size_t d = 0; d < kept_.size(); ++d)
+      for (Cut& cut : kernel_cuts(kept_[d], terms_, options_.kernels > 1 ? kCuts : 1))
+        cuts.emplace_back(d, std::move(cut));
+    for (const auto& [dag, cut] : cuts)
+      for (const KernelDag& kernel : cut.kernels)
+        if (known.try_emplace(kernel_key(kernel), kernels.size()).second) kernels.emplace_back(&kernel, &cut);
+    std::vector<std::vector<SizedRoles>> sized(kernels.size());
+    std::mutex mutex;
+    const auto deadline = share(0.6);
+    parallel(kernels.size(), options_.threads, [&](size_t i) {
+      if (Clock::now() >= deadline || (options_.cancel && *options_.cancel)) return;
+      std::vector<std::string> why;
+      sized[i] = size_kernel(*kernels[i].first, *kernels[i].second, why);
+      std::lock_guard lock(mutex);
+      result_.report.roles += sized[i].size();
+      for (std::string& reason : why) reasons_.insert(std::move(reason));
+    });
+    result_.report.kernels = kernels.size();
+    result_.report.timed_out |= Clock::now() >= deadline;
+    for (const auto& [dag, cut] : cuts) {
+      std::vector<const std::vector<SizedRoles>*> choices;
+      for (const KernelDag& kernel : cut.kernels) choices.push_back(&sized[known[kernel_key(kernel)]]);
+      add_designs(dag, cut, choices);
+    }
+    result_.report.reasons.assign(reasons_.begin(), reasons_.end());
+    result_.report.design_s = seconds_since(start);
+  }
+
+  std::vector<SizedRoles> size_kernel(const KernelDag& kernel, const Cut& cut,
+                                      std::vector<std::string>& why) {
+    std::vector<SizedRoles> found;
+    const std::vector<double> bytes = element_bytes(piece_, cut);
+    for (Roles& roles : legal_roles(kernel, cut.tensors, terms_, target_, &why)) {
+      const KernelModel model(kernel, roles, cut.tensors, bytes, terms_, target_);
+      std::vector<SizedKernel> sizes = best_sizes(model, roles, terms_, target_, kSizesPerRoles,
+                                                  [&](const Sizes& size) { return allows(roles, size); });
+      if (!sizes.empty()) found.push_back({std::move(roles), std::move(sizes)});
+    }
+    std::stable_sort(found.begin(), found.end(), [](const SizedRoles& a, const SizedRoles& b) {
+      return a.sizes[0].cost.us < b.sizes[0].cost.us;
+    });
+    return found;
+  }
+
+  // Whether the caller's constraints allow a grid and a number of turns; maps are checked when they are
+  // known.
+  bool allows(const Roles& roles, const Sizes& sizes) const {
+    if (options_.constraints.empty()) return true;
+    std::array<int64_t, kGridAxes> grid = {sizes.grid[0], sizes.grid[1], sizes.grid[2], 1};
+    if (roles.split == Split::second_kernel) grid[roles.split_axis()] = sizes.ranks;
+    return options_.constraints.allow_grid(grid) && options_.constraints.allow_turns(sizes.turns);
+  }
+
+  void add_designs(size_t dag, const Cut& cut, const std::vector<const std::vector<SizedRoles>*>& choices) {
+    for (const auto* choice : choices)
+      if (choice->empty()) return;
+    if (cut.kernels.size() == 1) {
+      for (const SizedRoles& sized : *choices[0])
+        for (const SizedKernel& sizes : sized.sizes) add_design(dag, cut, {{&sized.roles, &sizes}});
+      return;
+    }
+    for (size_t i = 0; i < std::min(kRolesPerKernel, choices[0]->size()); ++i)
+      for (size_t j = 0; j < std::min(kRolesPerKernel, choices[1]->size()); ++j) {
+        const SizedRoles &first = (*choices[0])[i], &second = (*choices[1])[j];
+        add_design(dag, cut, {{&first.roles, &first.sizes[0]}, {&second.roles, &second.sizes[0]}});
+      }
+  }
+
+  void add_design(size_t dag, const Cut& cut,
+                  const std::vector<std::pair<const Roles*, const SizedKernel*>>& kernels) {
+    CostedDesign found{{{}, cut.tensors}, {}, 0, "", dag};
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      const auto& [roles, sized] = kernels[k];
+      found.design.kernels.push_back({cut.kernels[k], *roles, sized->sizes});
+      if (options_.constraints.empty()) drop_single_parts(found.design.kernels.back());
+      found.costs.push_back(sized->cost);
+      found.us += sized->cost.us + (k > 0 ? kNextKernelUs : 0);
+      found.structure += print_roles(found.design.kernels.back(), terms_) + "\n";
+    }
+    ++result_.report.designs;
+    // DAGs of one form are alternatives of one structure.
+    std::vector<CostedDesign>& best = designs_[found.structure + form_of(kept_[dag], terms_)];
+    const auto at = std::upper_bound(best.begin(), best.end(), found.us,
+                                     [](double us, const CostedDesign& known) { return us < known.us; });
+    if (at == best.end() && best.size() == kDesignsPerStructure) return;
+    best.insert(at, std::move(found));
+    if (best.size() > kDesignsPerStructure) best.pop_back();
+  }
+
+  // ---- muGraphs ----
+
+  // The best of every structure, then what else is good; as many as are wanted, best first.
+  std::vector<CostedDesign> choose() {
+    std::vector<CostedDesign> first, rest, chosen;
+    for (auto& [structure, designs] : designs_)
+      for (size_t i = 0; i < designs.size(); ++i) (i == 0 ? first : rest).push_back(std::move(designs[i]));
+    auto better = [](const CostedDesign& a, const CostedDesign& b) {
+      return std::tie(a.us, a.structure) < std::tie(b.us, b.structure);
+    };
+    std::stable_sort(first.begin(), first.end(), better);
+    std::stable_sort(rest.begin(), rest.end(), better);
+    for (auto* designs : {&first, &rest})
+      for (CostedDesign& design : *designs)
+        if (chosen.size() < options_.results && design.us <= kWorthwhile * first[0].us)
+          chosen.push_back(std::move(design));
+    std::stable_sort(chosen.begin(), chosen.end(), better);
+    return chosen;
+  }
+
+  void emit() {
+    const auto start = Clock::now();
+    const std::vector<CostedDesign> chosen = choose();
+    std::vector<std::optional<Candidate>> found(chosen.size());
+    std::mutex mutex;
+    // One at a time: a verification may need some hundreds of MiB for its samples.
+    parallel(chosen.size(), 1, [&](size_t i) {
+      {
+        std::lock_guard lock(mutex);
+        if (stopped()) return;
+      }
+      found[i] = emit_one(chosen[i], mutex);
+    });
+    for (std::optional<Candidate>& candidate : found)
+      if (candidate) result_.candidates.push_back(std::move(*candidate));
+    result_.report.verify_s = seconds_since(start);
+  }
+
+  // Nothing when the muGraph is not allowed, or not shown to be right.
+  std::optional<Candidate> emit_one(const CostedDesign& chosen, std::mutex& mutex) {
+    PieceReport& report = result_.report;
+    Result<MuGraph> mugraph = derive(piece_, terms_, chosen.design);
+    Candidate candidate{{},           chosen.us, chosen.structure, print_dag(kept_[chosen.dag], terms_),
+                        chosen.costs, {}};
+    auto fail = [&](const std::string& why) {
+      report.failures.push_back(why + "\n" + candidate.structure + candidate.operators);
+      return std::nullopt;
+    };
+    std::unique_lock lock(mutex);
+    if (!mugraph) return fail(mugraph.status().message());
+    ++report.emitted;
+    if (!options_.constraints.allow(*mugraph)) {
+      ++report.refused_maps;
+      return std::nullopt;
+    }
+    lock.unlock();
+    VerifyOptions how;
+    how.seed = options_.seed;
+    Certificate certificate = verify(piece_, *mugraph, how);
+    lock.lock();
+    if (certificate.verdict == Verdict::undecided) {
+      ++report.undecided;
+      return std::nullopt;
+    }
+    if (certificate.verdict == Verdict::rejected) return fail(certificate.reason);
+    ++report.verified;
+    candidate.mugraph = std::move(*mugraph);
+    candidate.certificates = {std::move(certificate)};
+    return candidate;
+  }
+
+  const Graph& piece_;
+  const Target& target_;
+  const SearchOptions& options_;
+  const Clock::time_point start_, deadline_;
+  Terms terms_;
+  std::vector<Dag> kept_;
+  std::set<std::string> reasons_;
+  std::map<std::string, std::vector<CostedDesign>> designs_;  // by structure
+  PieceResult result_;
+};
+
+}  // namespace
+
+Result<PieceResult> search_piece(const Graph& piece, const Target& target, const SearchOptions& options,
+                                 std::chrono::steady_clock::time_point deadline, GeneratorState state) {
+  return PieceSearch(piece, target, options, deadline).run(std::move(state));
+}
+
+}  // namespace quern

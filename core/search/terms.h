@@ -1,0 +1,58 @@
+// A piece of a graph as indexed terms in an e-graph: what the search starts from.
+//
+// Dimensions that the operators make equal are one label; dimensions of extent 1 have none. Transposes,
+// broadcasts and reshapes that only add or remove extents of 1 rename dimensions and are no terms. Composite
+// operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/search/egraph.h"
+
+namespace quern {
+
+// The label of each dimension of a tensor or tile; kNoLabel where the extent is 1.
+using Dims = std::vector<Label>;
+inline constexpr Label kNoLabel = -1;
+LabelSet label_set(const Dims& dims);
+
+struct LabelInfo {
+  std::string name;  // "k3": made of the name of the input and the dimension that has it
+  int input = 0;     // position in graph.inputs and dimension: where the extent of another instance of the
+  int dim = 0;       // same program is found
+  int64_t extent = 1;
+};
+
+// A composite operator without its operands; ENode.index is its position in Terms::composites.
+struct CompositeInfo {
+  OpCode code = OpCode::softmax;
+  Dims axes;  // ascending
+  double eps = 0;
+};
+
+struct Terms {
+  EGraph egraph;
+  std::vector<LabelInfo> labels;
+  std::vector<Dims> inputs;    // of the graph's inputs; the leaf of input i is ENode{input, i}
+  std::vector<ClassId> goals;  // of the graph's outputs
+  std::vector<Dims> goal_dims;
+  // Constants that are products of extents (the count of a mean): ENode{constant, 1 + position}.
+  std::vector<LabelSet> counts;
+  std::vector<CompositeInfo> composites;
+  // Operands of the program's own exponentials. The search may write no others: the shift of a softmax keeps
+  // them from overflowing.
+  std::unordered_set<ClassId> exponents;
+  // Values of the graph (not decomposed), as classes.
+  std::vector<ClassId> of_value;
+};
+
+// UNSUPPORTED with the reason when the piece has an operator or dimension that terms cannot express.
+Result<Terms> make_terms(const Graph& graph);
+
+// Why an operator can be in no piece: movement that is more than renaming, casts, integers. "" when it can.
+std::string outside_reason(const Graph& graph, ValueId id);
+
+}  // namespace quern

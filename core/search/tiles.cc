@@ -1,0 +1,188 @@
+#include "core/search/tiles.h"
+
+#include <algorithm>
+
+namespace quern {
+
+namespace {
+
+bool contains(const Dims& dims, Label label) {
+  return std::find(dims.begin(), dims.end(), label) != dims.end();
+}
+
+// A contraction of two operands over `label`: dimensions of both as a matmul wants them, and of the result.
+struct Contraction {
+  Dims left, right, result;
+};
+
+Contraction contract(const Dims& left, const Dims& right, Label label, LabelSet left_set,
+                     LabelSet right_set) {
+  // The last dimension that only one operand has is the row or column; what else there is goes to the batch.
+  auto own = [&](const Dims& dims, LabelSet other) {
+    for (size_t i = dims.size(); i-- > 0;)
+      if (dims[i] >= 0 && dims[i] != label && !has_label(other, dims[i])) return dims[i];
+    return kNoLabel;
+  };
+  const Label row = own(left, right_set), column = own(right, left_set);
+  Dims batch;
+  for (const Dims* dims : {&left, &right})
+    for (Label l : *dims)
+      if (l >= 0 && l != label && l != row && l != column && !contains(batch, l)) batch.push_back(l);
+  auto operand = [&](LabelSet set, Label second_last, Label last) {
+    Dims dims;
+    for (Label l : batch)
+      if (has_label(set, l) || !dims.empty()) dims.push_back(has_label(set, l) ? l : kNoLabel);
+    dims.push_back(second_last);
+    dims.push_back(last);
+    return dims;
+  };
+  Contraction result{operand(left_set, row, label), operand(right_set, label, column), batch};
+  result.result.push_back(row);
+  result.result.push_back(column);
+  return result;
+}
+
+bool same_order(const Dims& have, const Dims& want) {
+  Dims a = have, b = want;
+  std::erase(a, kNoLabel);
+  std::erase(b, kNoLabel);
+  return a == b;
+}
+
+int misfits(const Contraction& contraction, const Dims& left, const Dims& right) {
+  auto misfit = [&](const Dims& have, const Dims& want) {
+    return fits(have, want, {2, contraction.result.size()}) ? 0 : same_order(have, want) ? 1 : 4;
+  };
+  return misfit(left, contraction.left) + misfit(right, contraction.right);
+}
+
+class TileNamer {
+ public:
+  TileNamer(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms)
+      : dag_(dag), tensors_(tensors), terms_(terms) {}
+
+  std::vector<TileDims> run() {
+    for (const DagOp& op : dag_.ops) found_.push_back(name(op));
+    return std::move(found_);
+  }
+
+ private:
+  const Dims& of(const DagOp& op, size_t i) const { return found_[op.operands[i]].result; }
+  LabelSet labels(const DagOp& op, size_t i) const { return dag_.ops[op.operands[i]].labels; }
+
+  TileDims name(const DagOp& op) const {
+    switch (op.term.kind) {
+      case BlockKind::leaf:
+        return {tensors_[op.term.index], {}, {}, -1};
+      case BlockKind::constant:
+        return {};
+      case BlockKind::elementwise:
+        return elementwise(op);
+      case BlockKind::sum:
+      case BlockKind::max: {
+        TileDims dims{of(op, 0), {}, {of(op, 0)}, -1};
+        std::replace(dims.result.begin(), dims.result.end(), op.term.label, kNoLabel);
+        return dims;
+      }
+      case BlockKind::matmul:
+        return matmul(op);
+      case BlockKind::concat_matmul:
+        return concat_matmul(op);
+      case BlockKind::composite:
+        return composite(op);
+    }
+    return {};
+  }
+
+  TileDims elementwise(const DagOp& op) const {
+    TileDims dims;
+    // The operand with most labels leads; labels that it lacks come last.
+    size_t lead = 0;
+    for (size_t i = 1; i < op.operands.size(); ++i) {
+      auto size = [&](size_t j) { return std::pair(__builtin_popcountll(labels(op, j)), of(op, j).size()); };
+      if (size(i) > size(lead)) lead = i;
+    }
+    dims.result = of(op, lead);
+    const size_t own = dims.result.size();
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      for (Label label : of(op, i))
+        if (label >= 0 && !contains(dims.result, label)) dims.result.push_back(label);
+    // Then the leading operand is reshaped too, and loses the units before its first label.
+    if (dims.result.size() > own)
+      dims.result.erase(dims.result.begin(), std::find_if(dims.result.begin(), dims.result.end(),
+                                                          [](Label label) { return label >= 0; }));
+    dims.exact = static_cast<int>(lead);
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      Dims want;
+      for (Label label : dims.result)
+        if (i == lead || has_label_or_started(labels(op, i), label, want))
+          want.push_back(masked(labels(op, i), label));
+      dims.operands.push_back(std::move(want));
+    }
+    return dims;
+  }
+  static Label masked(LabelSet set, Label label) {
+    return label >= 0 && has_label(set, label) ? label : kNoLabel;
+  }
+  static bool has_label_or_started(LabelSet set, Label label, const Dims& want) {
+    return !want.empty() || masked(set, label) >= 0;
+  }
+
+  TileDims matmul(const DagOp& op) const {
+    const Contraction straight = contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1));
+    const Contraction turned = contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0));
+    if (misfits(turned, of(op, 1), of(op, 0)) < misfits(straight, of(op, 0), of(op, 1)))
+      return {turned.result, {1, 0}, {turned.left, turned.right}, -1};
+    return {straight.result, {0, 1}, {straight.left, straight.right}, -1};
+  }
+
+  // Operands a1, b1, a2, b2; both contractions have the same rows and columns.
+  TileDims concat_matmul(const DagOp& op) const {
+    auto place = [&](int a, int b) {
+      return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b));
+    };
+    const Contraction straight = place(0, 1), turned = place(1, 0);
+    const bool turn = misfits(turned, of(op, 1), of(op, 0)) < misfits(straight, of(op, 0), of(op, 1));
+    const Contraction& first = turn ? turned : straight;
+    Dims left = first.left, right = first.right;
+    left.back() = op.term.label2;
+    right[right.size() - 2] = op.term.label2;
+    TileDims dims{first.result, {0, 1, 2, 3}, {first.left, first.right, left, right}, -1};
+    if (turn) dims.order = {1, 0, 3, 2};
+    return dims;
+  }
+
+  // Weights lie along the axes in the order in which the operand has them.
+  TileDims composite(const DagOp& op) const {
+    TileDims dims{of(op, 0), {}, {of(op, 0)}, -1};
+    Dims weight;
+    for (Label label : of(op, 0))
+      if (contains(terms_.composites[op.term.index].axes, label)) weight.push_back(label);
+    dims.operands.resize(op.operands.size(), weight);
+    return dims;
+  }
+
+  const Dag& dag_;
+  const std::vector<Dims>& tensors_;
+  const Terms& terms_;
+  std::vector<TileDims> found_;
+};
+
+}  // namespace
+
+std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms) {
+  return TileNamer(dag, tensors, terms).run();
+}
+
+bool fits(const Dims& have, const Dims& want, const Fit& fit) {
+  if (have == want) return true;
+  if (have.size() < fit.least || have.size() > fit.most) return false;
+  auto strip = [&](const Dims& dims) {
+    size_t first = 0;
+    while (dims.size() - first > fit.least && dims[first] < 0) ++first;
+    return Dims(dims.begin() + static_cast<std::ptrdiff_t>(first), dims.end());
+  };
+  return strip(have) == strip(want);
+}
+
+}  // namespace quern

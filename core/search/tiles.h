@@ -1,0 +1,32 @@
+// Which dimension of a tile is which label: the order in which every operator of a DAG has and wants its
+// dimensions. Elementwise operators and contractions broadcast as in numpy, reductions keep their dimension
+// with extent 1, so that most operands fit as they are.
+#pragma once
+
+#include <vector>
+
+#include "core/search/dag.h"
+
+namespace quern {
+
+struct TileDims {
+  Dims result;
+  std::vector<int> order;      // of a contraction: operands as they are given to it (left before right)
+  std::vector<Dims> operands;  // wanted, in that order
+  int exact =
+      -1;  // of an elementwise operator: the operand that must have them all, for the others to broadcast to
+};
+
+// Of every operator of the DAG. `tensors` has the dimensions of what leaves read, by their index.
+std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms);
+
+// What an operator can take where it wants given dimensions: dimensions of extent 1 may come before them or
+// be left out there.
+struct Fit {
+  size_t least = 0;  // dimensions from the last that must be there
+  size_t most = 0;   // dimensions in all
+};
+inline constexpr Fit kExactly = {static_cast<size_t>(-1), 0};
+bool fits(const Dims& have, const Dims& want, const Fit& fit);
+
+}  // namespace quern

@@ -1,0 +1,86 @@
+// Cutting graphs into pieces and putting them together.
+#include "core/search/pieces.h"
+
+#include <set>
+
+#include "core/verify/verifier.h"
+#include "tests/search/examples.h"
+#include "tests/support/random_graph.h"
+
+namespace quern {
+
+namespace {
+
+void every_needed_operator_is_in_one_piece(void**) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = random_graph(seed);
+    std::set<ValueId> made(graph.inputs.begin(), graph.inputs.end());
+    for (const Piece& piece : cut_into_pieces(graph, 11)) {
+      for (ValueId input : piece.inputs) assert_true(made.count(input) == 1);  // pieces can run in this order
+      for (ValueId id : piece.nodes) assert_true(made.insert(id).second);
+      assert_int_equal(piece.graph.inputs.size(), piece.inputs.size());
+      assert_int_equal(piece.graph.outputs.size(), piece.outputs.size());
+    }
+    for (ValueId output : graph.outputs)
+      assert_true(made.count(output) == 1 || graph.node(output).code == OpCode::constant);
+  }
+}
+
+void library_kernels_compute_the_graph(void**) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Graph graph = random_graph(seed);
+    const std::vector<Piece> pieces = cut_into_pieces(graph, 5);
+    std::vector<MuGraph> parts;
+    for (const Piece& piece : pieces) parts.push_back(as_library_kernels(piece));
+    std::vector<const MuGraph*> pointers;
+    for (const MuGraph& part : parts) pointers.push_back(&part);
+    const Result<MuGraph> whole = assemble(graph, pieces, pointers);
+    if (!whole) continue;  // an output that is a constant
+    const Certificate certificate = verify(graph, *whole);
+    if (certificate.verdict == Verdict::rejected) fail_test(print_graph(graph) + certificate.reason);
+    compared += certificate.verdict == Verdict::accepted;
+  }
+  assert_true(compared > 50);
+}
+
+// Ten layers of a norm and a linear map: cut where least is handed on, and every cut is the same.
+void a_long_chain_is_cut_at_the_narrow_places(void**) {
+  std::string text = "graph deep\nin x0: f16[16, 64]\n";
+  for (int i = 0; i < 10; ++i)
+    text += "in u" + std::to_string(i) + ": f16[64, 1024]\nin d" + std::to_string(i) + ": f16[1024, 64]\n";
+  for (int i = 0; i < 10; ++i) {
+    const std::string n = std::to_string(i);
+    text += "n" + n + " = rms_norm(x" + n + ")\nh" + n + " = matmul(n" + n + ", u" + n + ")\ng" + n +
+            " = silu(h" + n + ")\ny" + n + " = matmul(g" + n + ", d" + n + ")\nx" + std::to_string(i + 1) +
+            " = add(x" + n + ", y" + n + ")\n";
+  }
+  const Graph graph = graph_of(text + "out x10\n");
+  const std::vector<Piece> pieces = cut_into_pieces(graph, 11);
+  assert_true(pieces.size() >= 5 && pieces.size() <= 12);
+  for (const Piece& piece : pieces)
+    for (ValueId output : piece.outputs) assert_int_equal(graph.node(output).type.shape[1], 64);
+}
+
+void softmaxes_count_as_their_definition(void**) {
+  std::string text = "graph g\nin x0: f32[8, 16]\n";
+  for (int i = 0; i < 4; ++i)
+    text += "x" + std::to_string(i + 1) + " = softmax(x" + std::to_string(i) + ")\n";
+  for (const Piece& piece : cut_into_pieces(graph_of(text + "out x4\n"), 11))
+    assert_true(piece.nodes.size() <= 2);
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(every_needed_operator_is_in_one_piece),
+      cmocka_unit_test(library_kernels_compute_the_graph),
+      cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
+      cmocka_unit_test(softmaxes_count_as_their_definition),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,158 @@
+// What an index may do: loops with plain and rescaled accumulators, and what is refused.
+#include "core/search/roles.h"
+
+#include "core/search/cuts.h"
+#include "tests/search/examples.h"
+
+namespace quern {
+
+namespace {
+
+// The program's own operators as a DAG: the first admitted operator that is no composite, class by class.
+class AsWritten {
+ public:
+  explicit AsWritten(const std::string& text) : graph(graph_of(text)) {
+    Result<Terms> made = make_terms(graph);
+    assert_ok(made);
+    terms = std::move(*made);
+    universe.emplace(terms);
+    for (ClassId& goal : terms.goals) goal = terms.egraph.find(goal);
+    for (ClassId goal : terms.goals) dag.outputs.push_back(place(goal));
+  }
+
+  std::optional<LoopForm> loop(const char* label, std::string* why = nullptr) {
+    return loop_form({dag, {}}, find(label), terms, why);
+  }
+  Label find(const char* name) const {
+    for (size_t label = 0; label < terms.labels.size(); ++label)
+      if (terms.labels[label].name == name) return static_cast<Label>(label);
+    fail_test("no such label");
+    return -1;
+  }
+
+  Graph graph;
+  Terms terms;
+  std::optional<Universe> universe;
+  Dag dag;
+
+ private:
+  int place(ClassId id) {
+    for (size_t at = 0; at < dag.ops.size(); ++at)
+      if (dag.ops[at].id == id) return static_cast<int>(at);
+    const std::vector<BlockTerm>& choices = universe->of(id);
+    const BlockTerm* chosen = nullptr;
+    for (const BlockTerm& term : choices)
+      if (term.kind != BlockKind::composite && (!chosen || term.kind == BlockKind::matmul)) chosen = &term;
+    assert_non_null(chosen);
+    DagOp op{*chosen, id, {}, terms.egraph.labels(id)};
+    for (ClassId operand : op.term.operands) op.operands.push_back(place(operand));
+    dag.ops.push_back(std::move(op));
+    return static_cast<int>(dag.ops.size()) - 1;
+  }
+};
+
+int accumulators(const LoopForm& form, bool rescaled) {
+  int count = 0;
+  for (size_t at = 0; at < form.accumulates.size(); ++at)
+    count += form.accumulates[at] && (form.shift[at] >= 0) == rescaled;
+  return count;
+}
+
+constexpr const char* kAttention =
+    "graph g\nin q: f16[8, 16]\nin k: f16[16, 64]\nin v: f16[64, 16]\ns = matmul(q, k)\n"
+    "m = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, keepdims=true)\n"
+    "o = matmul(e, v)\nr = div(o, l)\nout r\n";
+
+void online_softmax(void**) {
+  AsWritten attention(kAttention);
+  const std::optional<LoopForm> form = attention.loop("k1");
+  assert_true(form.has_value());
+  assert_int_equal(accumulators(*form, true), 2);
+  assert_int_equal(accumulators(*form, false), 1);  // the maximum
+  assert_int_equal(form->stages[attention.dag.outputs[0]], Stage::after);
+}
+
+void a_division_before_the_sum_needs_it_whole(void**) {
+  AsWritten attention(
+      "graph g\nin s: f16[8, 64]\nin v: f16[64, 16]\nm = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = "
+      "exp(d)\n"
+      "l = sum(e, axis=1, keepdims=true)\np = div(e, l)\nr = matmul(p, v)\nout r\n");
+  std::string why;
+  assert_false(attention.loop("s1", &why).has_value());
+  assert_contains(why, "whole");
+}
+
+void what_is_not_linear_in_the_shift_is_refused(void**) {
+  // square(exp(s - m)) is relative to exp(-2m), which no accumulator rescales.
+  AsWritten squared(
+      "graph g\nin s: f16[8, 64]\nm = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = exp(d)\nt = "
+      "square(e)\n"
+      "r = sum(t, axis=1)\nout r\n");
+  std::string why;
+  assert_false(squared.loop("s1", &why).has_value());
+  assert_contains(why, "not linear");
+  AsWritten shifted(
+      "graph g\nin s: f16[8, 64]\nm = max(s, axis=1, keepdims=true)\nd = sub(s, m)\nr = sum(d, axis=1)\nout "
+      "r\n");
+  assert_false(shifted.loop("s1", &why).has_value());
+  AsWritten mixed(
+      "graph g\nin s: f16[8, 64]\nm = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = exp(d)\nt = add(e, "
+      "s)\n"
+      "r = sum(t, axis=1)\nout r\n");
+  assert_false(mixed.loop("s1", &why).has_value());
+}
+
+void grids_hold_what_all_results_have(void**) {
+  AsWritten attention(kAttention);
+  const std::vector<Cut> cuts = kernel_cuts(attention.dag, attention.terms, 1);
+  assert_int_equal(cuts.size(), 1);
+  int clusters = 0, second = 0;
+  for (const char* name : {"sm_90a", "sm_80"}) {
+    const Target& target = **find_target(name);
+    for (const Roles& roles : legal_roles(cuts[0].kernels[0], cuts[0].tensors, attention.terms, target)) {
+      for (Label label : roles.grid) {
+        assert_true(label == attention.find("q0") || label == attention.find("v1"));
+        // Partial denominators have no v1: blocks would write them to the same place.
+        if (roles.split == Split::second_kernel) assert_int_equal(label, attention.find("q0"));
+      }
+      clusters += roles.split == Split::cluster;
+      second += roles.split == Split::second_kernel;
+      if (target.max_cluster == 1) assert_true(roles.split != Split::cluster);
+    }
+  }
+  assert_true(clusters > 0 && second > 0);
+}
+
+void cuts_are_kernels_that_follow_each_other(void**) {
+  AsWritten attention(kAttention);
+  const std::vector<Cut> cuts = kernel_cuts(attention.dag, attention.terms, 16);
+  assert_true(cuts.size() > 2);
+  for (size_t i = 1; i < cuts.size(); ++i) {
+    const Cut& cut = cuts[i];
+    assert_int_equal(cut.kernels.size(), 2);
+    assert_true(i == 1 || cuts[i - 1].traffic <= cut.traffic);
+    const int handed = cut.kernels[0].stores[0];
+    bool read = false;
+    for (const DagOp& op : cut.kernels[1].dag.ops)
+      read |= op.term.kind == BlockKind::leaf && op.term.index == handed;
+    assert_true(read);
+    for (const DagOp& op : cut.kernels[0].dag.ops)
+      assert_true(op.term.kind != BlockKind::leaf || op.term.index < 3);
+  }
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(online_softmax),
+      cmocka_unit_test(a_division_before_the_sum_needs_it_whole),
+      cmocka_unit_test(what_is_not_linear_in_the_shift_is_refused),
+      cmocka_unit_test(grids_hold_what_all_results_have),
+      cmocka_unit_test(cuts_are_kernels_that_follow_each_other),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

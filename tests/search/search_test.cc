@@ -1,0 +1,371 @@
+// What the search finds in the workloads' graphs, that all of it is right, and how it stops.
+#include "core/search/search.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/mugraph/text.h"
+#include "core/verify/verifier.h"
+#include "tests/search/examples.h"
+#include "tests/support/random_graph.h"
+
+namespace quern {
+
+namespace {
+
+const Target& target(const char* name = "sm_90a") { return **find_target(name); }
+
+// A search in which nothing went wrong.
+SearchResult found(const Graph& graph, const SearchOptions& options = {}, const char* on = "sm_90a") {
+  Result<SearchResult> result = search(graph, target(on), options);
+  assert_ok(result);
+  for (const PieceReport& piece : result->report.pieces)
+    for (const std::string& failure : piece.failures) fail_test(failure);
+  for (Candidate& candidate : result->candidates) assert_ok(validate(candidate.mugraph));
+  return std::move(*result);
+}
+
+// One block graph, with the stage of every operator.
+class Block {
+ public:
+  explicit Block(const MuKernel& kernel) : kernel_(kernel), stages_(block_stages(kernel)) {}
+
+  int count(OpCode code) const {
+    return count_if([&](const BlockOp& op, Stage) { return is(op, code); });
+  }
+  int count(OpCode code, Stage stage) const {
+    return count_if([&](const BlockOp& op, Stage at) { return is(op, code) && at == stage; });
+  }
+  int accumulators(Combine combine) const {
+    return count_if([&](const BlockOp& op, Stage) {
+      return op.kind == BlockOp::Kind::accumulate && op.combine == combine;
+    });
+  }
+  int reductions(Combine combine) const {
+    return count_if([&](const BlockOp& op, Stage) {
+      return op.kind == BlockOp::Kind::reduce_cluster && op.combine == combine;
+    });
+  }
+  // Divisions by what was accumulated, however they are written.
+  int divisions_after() const {
+    return count(OpCode::div, Stage::after) + count(OpCode::reciprocal, Stage::after);
+  }
+
+ private:
+  static bool is(const BlockOp& op, OpCode code) {
+    return op.kind == BlockOp::Kind::compute && op.code == code;
+  }
+  int count_if(const std::function<bool(const BlockOp&, Stage)>& wanted) const {
+    int count = 0;
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) count += wanted(kernel_.ops[i], stages_[i]);
+    return count;
+  }
+  const MuKernel& kernel_;
+  const std::vector<Stage> stages_;
+};
+
+void assert_some(const SearchResult& result, const std::function<bool(const MuGraph&)>& wanted,
+                 const char* what) {
+  for (const Candidate& candidate : result.candidates)
+    if (wanted(candidate.mugraph)) return;
+  fail_test(std::string("not found: ") + what + "\n" + print_report(result));
+}
+
+// Scores, exponentials, numerator and denominator in one loop over kv.
+bool is_attention_loop(const MuKernel& kernel) {
+  const Block block(kernel);
+  return block.count(OpCode::matmul, Stage::loop) == 2 && block.count(OpCode::exp, Stage::loop) == 1 &&
+         block.accumulators(Combine::max) == 1 && block.accumulators(Combine::rescaled_sum) == 2;
+}
+
+bool is_flash_attention(const MuGraph& mugraph) {
+  const MuKernel& kernel = mugraph.kernels[0];
+  // The part of a cluster's block may be a single turn.
+  return mugraph.kernels.size() == 1 && is_attention_loop(kernel) && kernel.turns * kernel.grid[3] > 1 &&
+         Block(mugraph.kernels[0]).divisions_after() == 1;
+}
+
+bool is_flash_decoding_by_cluster(const MuGraph& mugraph) {
+  return is_flash_attention(mugraph) && mugraph.kernels[0].grid[3] > 1 &&
+         Block(mugraph.kernels[0]).reductions(Combine::rescaled_sum) == 2;
+}
+
+bool is_flash_decoding_by_kernel(const MuGraph& mugraph) {
+  if (mugraph.kernels.size() != 2 || !is_attention_loop(mugraph.kernels[0])) return false;
+  const Block second(mugraph.kernels[1]);
+  return second.count(OpCode::matmul) == 0 && second.count(OpCode::exp) == 2 &&
+         mugraph.kernels[1].turns == 1 && second.count(OpCode::div) + second.count(OpCode::reciprocal) == 1;
+}
+
+constexpr const char* kSizes[] = {"b1", "b8", "b16"};
+
+void attention(void**) {
+  for (const char* size : kSizes) {
+    const SearchResult result = found(example(std::string("gqa_") + size));
+    assert_some(result, is_flash_attention, "one loop over kv, division after it");
+    assert_some(result, is_flash_decoding_by_cluster, "kv split over a cluster");
+    assert_some(result, is_flash_decoding_by_kernel, "kv split, combined by a second kernel");
+  }
+}
+
+void attention_with_norms(void**) {
+  for (const char* size : kSizes) {
+    const SearchResult result = found(example(std::string("qknorm_") + size));
+    assert_some(
+        result,
+        [](const MuGraph& mugraph) {
+          return is_flash_attention(mugraph) && Block(mugraph.kernels[0]).count(OpCode::rms_norm) == 2;
+        },
+        "both norms inside the attention kernel");
+  }
+}
+
+void norm_and_linear(void**) {
+  for (const char* size : kSizes) {
+    const SearchResult result = found(example(std::string("rmsnorm_") + size));
+    assert_some(
+        result,
+        [](const MuGraph& mugraph) {
+          const Block block(mugraph.kernels[0]);
+          return mugraph.kernels.size() == 1 && mugraph.kernels[0].turns > 1 &&
+                 block.count(OpCode::matmul, Stage::loop) == 1 && block.accumulators(Combine::sum) == 2 &&
+                 block.count(OpCode::matmul) == 1 && block.count(OpCode::reduce_sum, Stage::loop) == 1 &&
+                 block.count(OpCode::square, Stage::loop) + block.count(OpCode::mul, Stage::loop) == 1 &&
+                 block.count(OpCode::mul, Stage::after) + block.count(OpCode::div, Stage::after) >= 1;
+        },
+        "matmul and sum of squares in one loop, the division after it");
+  }
+}
+
+void low_rank_adapter(void**) {
+  for (const char* size : kSizes) {
+    const SearchResult result = found(example(std::string("lora_") + size));
+    assert_some(
+        result,
+        [](const MuGraph& mugraph) {
+          const Block block(mugraph.kernels[0]);
+          return mugraph.kernels.size() == 1 && block.count(OpCode::matmul) == 3 &&
+                 block.count(OpCode::concat) == 0;
+        },
+        "all three matmuls in one kernel");
+    assert_some(
+        result,
+        [](const MuGraph& mugraph) {
+          const Block block(mugraph.kernels[0]);
+          return mugraph.kernels.size() == 1 && block.count(OpCode::matmul) == 2 &&
+                 block.count(OpCode::concat) == 2;
+        },
+        "the concatenated form");
+  }
+}
+
+void gated_mlp(void**) {
+  for (const char* size : kSizes) {
+    const SearchResult result = found(example(std::string("gatedmlp_") + size));
+    assert_some(
+        result,
+        [](const MuGraph& mugraph) {
+          const Block block(mugraph.kernels[0]);
+          return mugraph.kernels.size() == 1 && block.count(OpCode::matmul, Stage::loop) == 2 &&
+                 block.accumulators(Combine::sum) == 2 && block.count(OpCode::mul, Stage::after) >= 1 &&
+                 block.count(OpCode::mul, Stage::loop) == 0;
+        },
+        "both matmuls in one loop, the product after it");
+  }
+}
+
+void normalised_update(void**) {
+  for (const char* size : kSizes) {
+    const Graph graph = example(std::string("ntrans_") + size);
+    const int64_t rows = graph.node(graph.inputs[0]).type.shape[0];
+    const SearchResult result = found(graph);
+    assert_some(
+        result,
+        [&](const MuGraph& mugraph) {
+          const MuKernel& kernel = mugraph.kernels[0];
+          return mugraph.kernels.size() == 1 && kernel.turns == 1 && kernel.grid[0] == rows &&
+                 kernel.grid[1] == 1;
+        },
+        "one kernel, a block a row");
+  }
+}
+
+// Other graphs: none of them is a workload.
+void other_graphs(void**) {
+  const SearchResult swiglu = found(graph_of(
+      "graph swiglu\nin x: f16[4, 1, 2048]\nin w1: f16[2048, 5632]\nin b1: f16[5632]\nin w2: f16[2048, "
+      "5632]\n"
+      "in w3: f16[5632, 2048]\nin r: f16[4, 1, 2048]\ng = matmul(x, w1)\ngb = add(g, b1)\nu = matmul(x, w2)\n"
+      "s = silu(gb)\nh = mul(s, u)\nd = matmul(h, w3)\no = add(d, r)\nout o\n"));
+  assert_some(
+      swiglu,
+      [](const MuGraph& mugraph) {
+        if (mugraph.kernels.size() < 2) return false;
+        const Block first(mugraph.kernels[0]), second(mugraph.kernels[1]);
+        return first.count(OpCode::matmul) == 2 && second.count(OpCode::matmul) == 1 &&
+               second.count(OpCode::add) == 1;
+      },
+      "gate and product in one kernel, projection and residual in the next");
+
+  const SearchResult masked = found(graph_of(
+      "graph masked\nin x: f16[100, 300]\nin m: bool[100, 300]\nin w: f16[300, 77]\nin bias: f32[77]\n"
+      "y = mul(x, 0.125)\nz = where(m, y, -1e9)\np = softmax(z)\no = matmul(p, w)\nob = add(o, bias)\nout "
+      "ob\n"));
+  assert_some(
+      masked,
+      [](const MuGraph& mugraph) {
+        const Block block(mugraph.kernels[0]);
+        return mugraph.kernels.size() == 1 && block.count(OpCode::where) == 1 &&
+               block.accumulators(Combine::rescaled_sum) == 2;
+      },
+      "a masked softmax in a loop");
+
+  const SearchResult norm = found(
+      graph_of("graph ln\nin x: f16[128, 1024]\nin g: f16[1024]\nin b: f16[1024]\nin w: f16[1024, 4096]\n"
+               "y = layer_norm(x, g, b)\nz = matmul(y, w)\nout z\n"));
+  assert_true(!norm.candidates.empty());
+
+  const SearchResult two =
+      found(graph_of("graph two\nin x: f16[64, 512]\nin r: f16[64, 512]\nin w: f16[512, 256]\nh = add(x, "
+                     "r)\nn = rms_norm(h)\n"
+                     "y = matmul(n, w)\nout h, y\n"));
+  assert_true(!two.candidates.empty());
+}
+
+// What is outside the algebra is left to library kernels, with the reason.
+void a_graph_that_is_partly_outside(void**) {
+  const Graph graph = graph_of(
+      "graph pool\nin x: f32[8, 40]\nm = max(x, axis=1)\ni = cast(m, dtype=i32)\nj = add(i, 1)\ne = mean(x, "
+      "axis=0)\n"
+      "f = sub(x, e)\nq = square(f)\nv = mean(q, axis=0)\nout j, v, e\n");
+  const SearchResult result = found(graph);
+  assert_true(!result.candidates.empty());
+  const std::string report = print_report(result);
+  assert_contains(report, "left to the baseline, the operator cast is outside the algebra");
+  assert_contains(report, "its type is i32");
+  for (const Candidate& candidate : result.candidates)
+    assert_int_equal(verify(graph, candidate.mugraph).verdict, Verdict::accepted);
+
+  const SearchResult none = found(graph_of("graph g\nin x: f32[8]\ny = cast(x, dtype=i32)\nout y\n"));
+  assert_true(none.candidates.empty());
+}
+
+// Everything that is emitted for random graphs computes them: pieces are verified by the search itself
+// (found() refuses failures), whole graphs here.
+void random_graphs_are_searched(void**) {
+  int candidates = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Graph graph = random_graph(seed);
+    SearchOptions options;
+    options.results = 4;
+    const SearchResult result = found(graph, options, seed % 2 ? "sm_90a" : "sm_80");
+    for (const Candidate& candidate : result.candidates) {
+      ++candidates;
+      if (verify(graph, candidate.mugraph).verdict == Verdict::rejected)
+        fail_test(print_graph(graph) + print_mugraph(candidate.mugraph));
+    }
+  }
+  assert_true(candidates > 60);
+}
+
+std::vector<std::string> texts(const SearchResult& result) {
+  std::vector<std::string> texts;
+  for (const Candidate& candidate : result.candidates) texts.push_back(print_mugraph(candidate.mugraph));
+  return texts;
+}
+
+void the_result_does_not_depend_on_threads(void**) {
+  for (const char* name : {"lora_b8", "gatedmlp_b16", "ntrans_b1"}) {
+    SearchOptions one, three;
+    one.threads = 1;
+    three.threads = 3;
+    assert_true(texts(found(example(name), one)) == texts(found(example(name), three)));
+  }
+}
+
+void equal_pieces_are_searched_once(void**) {
+  const SearchResult result =
+      found(graph_of("graph g\nin x: f32[64, 64]\nin i: i32[64, 64]\na = softmax(x)\nb = cast(a, "
+                     "dtype=f16)\nc = cast(b, dtype=f32)\n"
+                     "d = softmax(c)\nout d\n"));
+  assert_int_equal(result.report.pieces.size(), 4);
+  assert_false(result.report.pieces[0].shared);
+  assert_true(result.report.pieces[3].shared);
+  assert_true(!result.candidates.empty());
+}
+
+void it_stops_when_told(void**) {
+  std::atomic<bool> cancel{true};
+  SearchOptions options;
+  options.cancel = &cancel;
+  const SearchResult cancelled = found(example("qknorm_b8"), options);
+  assert_true(cancelled.report.cancelled);
+  assert_true(cancelled.candidates.empty());
+  options.cancel = nullptr;
+  options.limit = std::chrono::milliseconds(0);
+  assert_true(found(example("qknorm_b8"), options).report.timed_out);
+  // With some time there is something, and it is right.
+  options.limit = std::chrono::milliseconds(400);
+  const SearchResult some = found(example("gqa_b8"), options);
+  assert_true(some.report.seconds < 2);
+}
+
+void it_goes_on_where_it_stopped(void**) {
+  const Graph graph = example("rmsnorm_b8");
+  const SearchResult whole = found(graph);
+  assert_text_equal(whole.state, "");
+  SearchOptions options;
+  options.max_dags = 40;
+  SearchResult part = found(graph, options);
+  assert_false(part.state.empty());
+  for (int round = 0; !part.state.empty(); ++round) {
+    assert_true(round < 200);
+    options.resume = part.state;
+    part = found(graph, options);
+  }
+  assert_true(texts(part) == texts(whole));
+  options.resume = "nonsense";
+  assert_error(search(graph, target(), options), ErrorCode::INVALID_ARGUMENT, "no state");
+}
+
+void better_ones_are_told(void**) {
+  SearchOptions options;
+  std::vector<double> times;
+  options.on_better = [&](const Candidate& candidate) { times.push_back(candidate.us); };
+  const SearchResult result = found(example("lora_b1"), options);
+  assert_true(!times.empty());
+  assert_true(std::is_sorted(times.rbegin(), times.rend()));
+  assert_true(times.back() == result.candidates[0].us);
+}
+
+void options_are_checked(void**) {
+  SearchOptions options;
+  options.bound = 0;
+  assert_error(search(example("lora_b1"), target(), options), ErrorCode::INVALID_ARGUMENT, "bound");
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(attention),
+      cmocka_unit_test(attention_with_norms),
+      cmocka_unit_test(norm_and_linear),
+      cmocka_unit_test(low_rank_adapter),
+      cmocka_unit_test(gated_mlp),
+      cmocka_unit_test(normalised_update),
+      cmocka_unit_test(other_graphs),
+      cmocka_unit_test(a_graph_that_is_partly_outside),
+      cmocka_unit_test(random_graphs_are_searched),
+      cmocka_unit_test(the_result_does_not_depend_on_threads),
+      cmocka_unit_test(equal_pieces_are_searched_once),
+      cmocka_unit_test(it_stops_when_told),
+      cmocka_unit_test(it_goes_on_where_it_stopped),
+      cmocka_unit_test(better_ones_are_told),
+      cmocka_unit_test(options_are_checked),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
