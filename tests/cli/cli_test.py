@@ -77,7 +77,7 @@ class CommandLine(unittest.TestCase):
         cls.box.close()
 
     def test_the_overview_names_every_command(self):
-        expected = "get run prewarm ls show explain rm stats verify verify-mugraph doctor stop version help".split()
+        expected = "get run prewarm ls show explain rm stats verify verify-mugraph search doctor stop version help".split()
         self.assertEqual(self.commands, expected)
 
     def test_every_command_explains_itself(self):

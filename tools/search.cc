@@ -1,0 +1,236 @@
+// quern search: what the superoptimizer finds for a graph, without a daemon.
+#include "core/search/search.h"
+
+#include <charconv>
+#include <csignal>
+
+#include "core/base/target.h"
+#include "core/mugraph/text.h"
+#include "tools/output.h"
+#include "tools/session.h"
+
+namespace quern {
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+// "16,1,4"; missing numbers are `fallback`.
+template <class T>
+Result<std::array<T, 3>> parse_triple(const std::string& option, const std::string& text, T fallback) {
+  std::array<T, 3> triple = {fallback, fallback, fallback};
+  const char *at = text.data(), *end = text.data() + text.size();
+  for (size_t i = 0;; ++i) {
+    if (i == 3) break;
+    const auto [next, error] = std::from_chars(at, end, triple[i]);
+    if (error != std::errc()) break;
+    if (next == end) return triple;
+    if (*next != ',') break;
+    at = next + 1;
+  }
+  return Status(ErrorCode::INVALID_ARGUMENT,
+                "--" + option + " takes up to three numbers as \"16,1,4\", not \"" + text + "\"");
+}
+
+template <class T>
+Status read_triples(const Arguments& arguments, const char* option, T fallback,
+                    std::vector<std::array<T, 3>>& triples) {
+  for (const std::string& text : arguments.values(option)) {
+    Result<std::array<T, 3>> triple = parse_triple(option, text, fallback);
+    if (!triple) return triple.status();
+    triples.push_back(*triple);
+  }
+  return {};
+}
+
+template <class T>
+Status read_numbers(const Arguments& arguments, const char* option, std::vector<T>& numbers) {
+  for (const std::string& text : arguments.values(option)) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), numbers.emplace_back());
+    if (error != std::errc() || end != text.data() + text.size())
+      return Status(ErrorCode::INVALID_ARGUMENT,
+                    "--" + std::string(option) + " takes a number, not \"" + text + "\"");
+  }
+  return {};
+}
+
+Status read_constraints(const Arguments& arguments, Constraints& constraints) {
+  Status status = read_triples<int64_t>(arguments, "griddims", 1, constraints.griddims);
+  if (status.ok()) status = read_triples<int64_t>(arguments, "blockdims", 1, constraints.blockdims);
+  if (status.ok()) status = read_triples<int>(arguments, "imaps", -1, constraints.imaps);
+  if (status.ok()) status = read_triples<int>(arguments, "omaps", -1, constraints.omaps);
+  if (status.ok()) status = read_numbers(arguments, "fmaps", constraints.fmaps);
+  if (status.ok()) status = read_numbers(arguments, "franges", constraints.franges);
+  return status;
+}
+
+Result<SearchOptions> read_options(const Arguments& arguments) {
+  SearchOptions options;
+  struct Number {
+    const char* name;
+    int64_t fallback, low, high, value = 0;
+  } numbers[] = {{"bound", options.bound, 1, 64},
+                 {"kernels", options.kernels, 1, 2},
+                 {"results", static_cast<int64_t>(options.results), 1, 1000},
+                 {"threads", options.threads, 1, 256},
+                 {"seed", static_cast<int64_t>(options.seed), 1, INT64_MAX},
+                 {"limit", 30, 0, 1000000}};
+  for (Number& number : numbers) {
+    Result<int64_t> value = arguments.integer(number.name, number.fallback, number.low, number.high);
+    if (!value) return value.status();
+    number.value = *value;
+  }
+  options.bound = static_cast<int>(numbers[0].value);
+  options.kernels = static_cast<int>(numbers[1].value);
+  options.results = static_cast<size_t>(numbers[2].value);
+  options.threads = static_cast<int>(numbers[3].value);
+  options.seed = static_cast<uint64_t>(numbers[4].value);
+  options.limit = std::chrono::seconds(numbers[5].value);
+  if (Status status = read_constraints(arguments, options.constraints); !status.ok()) return status;
+  if (!arguments.has("resume")) return options;
+  Result<std::string> state = read_file(arguments.value("resume"));
+  if (!state) return state.status();
+  options.resume = std::move(*state);
+  return options;
+}
+
+Json piece_json(const PieceReport& piece) {
+  Json json = {{"outputs", piece.name}, {"operators", piece.operators}};
+  if (!piece.outside.empty()) {
+    json["outside"] = piece.outside;
+    return json;
+  }
+  json.update(Json{{"shared", piece.shared},
+                   {"nodes", piece.nodes},
+                   {"classes", piece.classes},
+                   {"saturation", stop_reason_name(piece.saturation.stop)},
+                   {"admitted", piece.admitted},
+                   {"refused", piece.refused},
+                   {"seen", piece.generator.seen},
+                   {"extended", piece.generator.extended},
+                   {"dags", piece.generator.dags},
+                   {"generator", generator_stop_name(piece.generator.stop)},
+                   {"kept", piece.kept},
+                   {"kernels", piece.kernels},
+                   {"roles", piece.roles},
+                   {"designs", piece.designs},
+                   {"emitted", piece.emitted},
+                   {"verified", piece.verified},
+                   {"undecided", piece.undecided},
+                   {"reasons", piece.reasons},
+                   {"failures", piece.failures},
+                   {"seconds", {piece.saturate_s, piece.generate_s, piece.design_s, piece.verify_s}}});
+  return json;
+}
+
+Json result_json(const SearchResult& result, const std::string& target) {
+  Json pieces = Json::array(), candidates = Json::array();
+  for (const PieceReport& piece : result.report.pieces) pieces.push_back(piece_json(piece));
+  for (const Candidate& candidate : result.candidates) {
+    Json bounds = Json::array();
+    for (const Certificate& certificate : candidate.certificates) bounds.push_back(certificate.error_bound);
+    candidates.push_back({{"us", candidate.us},
+                          {"structure", candidate.structure},
+                          {"operators", candidate.operators},
+                          {"error_bounds", bounds},
+                          {"mugraph", print_mugraph(candidate.mugraph)}});
+  }
+  return {{"target", target},
+          {"seconds", result.report.seconds},
+          {"timed_out", result.report.timed_out},
+          {"cancelled", result.report.cancelled},
+          {"finished", result.state.empty()},
+          {"pieces", pieces},
+          {"mugraphs", candidates}};
+}
+
+void print_result(const Arguments& arguments, const SearchResult& result) {
+  if (arguments.has("explain")) {
+    print_text(print_report(result));
+  } else {
+    Table table({"#", ">US", "STRUCTURE"});
+    for (size_t i = 0; i < result.candidates.size(); ++i) {
+      std::string structure = result.candidates[i].structure;
+      for (size_t at; (at = structure.find('\n')) != std::string::npos;)
+        structure.replace(at, 1, at + 1 == structure.size() ? "" : " | ");
+      char us[32];
+      std::snprintf(us, sizeof us, "%.2f", result.candidates[i].us);
+      table.add({std::to_string(i), us, structure});
+    }
+    print_text(table.text());
+  }
+  for (size_t i = 0; i < result.candidates.size() && (i == 0 || arguments.has("all")); ++i)
+    print_text("\n# " + std::to_string(i) + "\n" + print_mugraph(result.candidates[i].mugraph));
+}
+
+int run_search(const Arguments& arguments) {
+  Result<GraphFile> graph = read_graph(arguments.operands()[0]);
+  if (!graph) return fail(arguments, graph.status());
+  const std::string name = arguments.has("target") ? arguments.value("target") : "sm_90a";
+  Result<const Target*> target = find_target(name);
+  if (!target) return fail(arguments, target.status());
+  Result<SearchOptions> options = read_options(arguments);
+  if (!options) return fail(arguments, options.status());
+  // Interrupted once, the search ends with what it has.
+  options->cancel = &interrupted;
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  Result<SearchResult> result = search(graph->graph, **target, *options);
+  std::signal(SIGINT, SIG_DFL);
+  if (!result) return fail(arguments, result.status());
+  if (arguments.has("state"))
+    if (Status status = write_file(arguments.value("state"), result->state); !status.ok())
+      return fail(arguments, status);
+  if (arguments.json())
+    print_json(result_json(*result, name));
+  else if (arguments.has("dot"))
+    print_text(result->candidates.empty() ? "" : print_dot(result->candidates[0].mugraph));
+  else
+    print_result(arguments, *result);
+  return result->candidates.empty() ? kExitNo : kExitOk;
+}
+
+}  // namespace
+
+const Command kSearchCommand = {
+    "search",
+    "FILE",
+    1,
+    1,
+    "what the superoptimizer finds for a graph",
+    "Searches for muGraphs that compute the graph in FILE (.qg), verifies them, and prints them ranked by "
+    "the "
+    "cost model,\n"
+    "then the best one as text. Nothing is compiled or stored, and no daemon is asked. Interrupted, or at "
+    "its "
+    "limit, it\n"
+    "ends with what it has found. The exit code is 0 only if something was found.\n"
+    "\n"
+    "Constraints are those of Mirage's search configuration; each may be given several times, and kernels "
+    "then keep to\n"
+    "one of the values: grid and block dimensions as X,Y,Z; imaps and omaps as the dimension that each of "
+    "the "
+    "grid's axes\n"
+    "cuts, or -1; fmaps as the dimension that the loop cuts, or -1; franges as turns of the loop.\n",
+    false,
+    {{"target", 0, "TARGET", "architecture to search for (sm_90a)"},
+     {"limit", 0, "SECONDS", "time for all of it (30)"},
+     {"bound", 0, "N", "block operators of a piece at most (11)"},
+     {"kernels", 0, "N", "custom kernels of a piece at most, 1 or 2 (2)"},
+     {"results", 0, "N", "muGraphs of a piece at most (12)"},
+     {"threads", 0, "N", "threads (2)"},
+     {"seed", 0, "N", "of the verifier's random inputs (1)"},
+     {"explain", 0, nullptr, "print what every step did, and what the costs are made of"},
+     {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
+     {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},
+     {"state", 0, "FILE", "write where the search stands, empty if it is finished"},
+     {"resume", 0, "FILE", "go on from there"},
+     {"griddims", 0, "X,Y,Z", "allowed grids"},
+     {"blockdims", 0, "X,Y,Z", "allowed blocks"},
+     {"imaps", 0, "X,Y,Z", "allowed maps of loads"},
+     {"omaps", 0, "X,Y,Z", "allowed maps of stores"},
+     {"fmaps", 0, "DIM", "allowed dimensions of loops"},
+     {"franges", 0, "N", "allowed turns"}},
+    run_search,
+};
+
+}  // namespace quern
