@@ -79,6 +79,11 @@ void EGraph::rebuild() {
     todo.erase(std::unique(todo.begin(), todo.end()), todo.end());
     for (ClassId id : todo) repair(find(id));
   }
+  // An operator with two operands that were merged one after the other leaves its form in between.
+  std::erase_if(table_, [&](const auto& entry) {
+    const auto& children = entry.first.children;
+    return std::any_of(children.begin(), children.end(), [&](ClassId child) { return find(child) != child; });
+  });
 }
 
 // Gives every operator over this class its canonical form; operators that become equal join their classes.
