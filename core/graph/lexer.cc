@@ -104,6 +104,15 @@ bool Lexer::accept_name(std::string_view name) {
   return true;
 }
 
+void Lexer::skip_blank_lines() {
+  while (token_.kind == Token::Kind::end_of_line) advance();
+}
+
+Status Lexer::end_statement() const {
+  if (token_.kind == Token::Kind::end_of_line || token_.kind == Token::Kind::end) return {};
+  return expected("the end of the line");
+}
+
 Status Lexer::error_at(const Token& token, const std::string& message) {
   return Status(ErrorCode::INVALID_GRAPH,
                 std::to_string(token.line) + ":" + std::to_string(token.column) + ": " + message);

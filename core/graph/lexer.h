@@ -27,6 +27,9 @@ class Lexer {
   // Takes the token if it is this one.
   bool accept(char punctuation);
   bool accept_name(std::string_view name);
+  void skip_blank_lines();
+  // An error unless the line ends here; the end itself is not taken.
+  Status end_statement() const;
   // INVALID_GRAPH "LINE:COLUMN: message", at the next token or at a given one.
   Status error(const std::string& message) const { return error_at(token_, message); }
   static Status error_at(const Token& token, const std::string& message);

@@ -16,14 +16,14 @@ class Parser {
   explicit Parser(std::string_view text) : lexer_(text) {}
 
   Result<Graph> run() {
-    skip_blank_lines();
+    lexer_.skip_blank_lines();
     if (!lexer_.accept_name("graph")) return lexer_.expected("\"graph NAME\" as the first statement");
     if (lexer_.peek().kind != Token::Kind::name) return lexer_.expected("the name of the graph");
     builder_.emplace(std::string(lexer_.take().text));
-    if (Status status = end_statement(); !status.ok()) return status;
-    for (skip_blank_lines(); lexer_.peek().kind != Token::Kind::end; skip_blank_lines()) {
+    if (Status status = lexer_.end_statement(); !status.ok()) return status;
+    for (lexer_.skip_blank_lines(); lexer_.peek().kind != Token::Kind::end; lexer_.skip_blank_lines()) {
       Status status = statement();
-      if (status.ok()) status = end_statement();
+      if (status.ok()) status = lexer_.end_statement();
       if (!status.ok()) return status;
     }
     if (builder_->graph().outputs.empty())
@@ -32,17 +32,6 @@ class Parser {
   }
 
  private:
-  void skip_blank_lines() {
-    while (lexer_.peek().kind == Token::Kind::end_of_line) lexer_.take();
-  }
-
-  Status end_statement() {
-    const Token::Kind kind = lexer_.peek().kind;
-    if (kind != Token::Kind::end_of_line && kind != Token::Kind::end)
-      return lexer_.expected("the end of the line");
-    return {};
-  }
-
   Status statement() {
     const Token first = lexer_.peek();
     if (first.kind != Token::Kind::name) return lexer_.expected("\"in\", \"out\", or a name and \"=\"");

@@ -33,14 +33,14 @@ class Parser {
   explicit Parser(std::string_view text) : lexer_(text) {}
 
   Result<MuGraph> run() {
-    skip_blank_lines();
+    lexer_.skip_blank_lines();
     if (!lexer_.accept_name("mugraph")) return lexer_.expected("\"mugraph NAME\" as the first statement");
     if (lexer_.peek().kind != Token::Kind::name) return lexer_.expected("the name of the muGraph");
     mugraph_.name = lexer_.take().text;
-    if (Status status = end_statement(); !status.ok()) return status;
-    for (skip_blank_lines(); lexer_.peek().kind != Token::Kind::end; skip_blank_lines()) {
+    if (Status status = lexer_.end_statement(); !status.ok()) return status;
+    for (lexer_.skip_blank_lines(); lexer_.peek().kind != Token::Kind::end; lexer_.skip_blank_lines()) {
       Status status = statement();
-      if (status.ok()) status = end_statement();
+      if (status.ok()) status = lexer_.end_statement();
       if (!status.ok()) return status;
     }
     if (mugraph_.outputs.empty()) return lexer_.error("the muGraph has no output; expected \"out NAME\"");
@@ -49,17 +49,6 @@ class Parser {
   }
 
  private:
-  void skip_blank_lines() {
-    while (lexer_.peek().kind == Token::Kind::end_of_line) lexer_.take();
-  }
-
-  Status end_statement() {
-    const Token::Kind kind = lexer_.peek().kind;
-    if (kind != Token::Kind::end_of_line && kind != Token::Kind::end)
-      return lexer_.expected("the end of the line");
-    return {};
-  }
-
   Status punctuation(char c) {
     return lexer_.accept(c) ? Status() : lexer_.expected(std::string("\"") + c + "\"");
   }
@@ -181,9 +170,9 @@ class Parser {
     while (!lexer_.at('{'))
       if (Status status = option(kernel); !status.ok()) return status;
     lexer_.take();
-    for (skip_blank_lines(); !lexer_.accept('}'); skip_blank_lines()) {
+    for (lexer_.skip_blank_lines(); !lexer_.accept('}'); lexer_.skip_blank_lines()) {
       Status status = block_statement(kernel);
-      if (status.ok()) status = end_statement();
+      if (status.ok()) status = lexer_.end_statement();
       if (!status.ok()) return status;
     }
     mugraph_.kernels.push_back(std::move(kernel));
