@@ -1,17 +1,20 @@
 // Schedules of muGraphs against each other on a GPU:
-//   mugraph_bench [--top N] [--target NAME] [--compile] [--text] [--against baseline] [--schedule FILE]
-//                 GRAPH.qg MUGRAPH.qmu...
+//   mugraph_bench [--search N] [--save DIR] [--top M] [--target NAME] [--emit] [--compile] [--text]
+//                 [--against baseline] [--schedule FILE] GRAPH.qg [MUGRAPH.qmu...]
 //
-// Takes the N best-ranked schedules of every muGraph (or the one in FILE), compiles them with NVRTC, checks
+// Takes the M best-ranked schedules of every muGraph (or the one in FILE), compiles them with NVRTC, checks
 // all elements against the f64 reference (or, for shapes where that takes minutes, against the baseline
 // emitter's program), and times them interleaved, captured in CUDA graphs, hot and with inputs that rotate
-// over more than four times the L2 cache. --compile stops after NVRTC and needs no GPU; --text prints the
-// kernels of the best schedule.
+// over more than four times the L2 cache, beside what the models of schedules and of the search predicted.
+// --search adds the N best candidates of the search for the graph, --save writes these to DIR as .qmu files.
+// --compile stops after NVRTC and needs no GPU; --emit stops before it. --text prints the kernels of the best
+// schedule.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "core/codegen/mugraph_emitter.h"
@@ -22,6 +25,7 @@
 #include "core/jit/launcher.h"
 #include "core/mugraph/text.h"
 #include "core/schedule/enumerate.h"
+#include "core/search/search.h"
 #include "core/verify/reference.h"
 
 namespace {
@@ -42,9 +46,9 @@ void need(const Status& status) {
 }
 
 struct Options {
-  size_t top = 12;
-  std::string target = "sm_90a", schedule, graph;
-  bool compile_only = false, text = false, baseline = false;
+  size_t top = 12, search = 0;
+  std::string target = "sm_90a", schedule, graph, save;
+  bool emit_only = false, compile_only = false, text = false, baseline = false;
   std::vector<std::string> mugraphs;
 };
 
@@ -54,12 +58,18 @@ Options parse_options(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const bool more = i + 1 < argc;
-    if (argument == "--compile")
+    if (argument == "--emit")
+      options.emit_only = true;
+    else if (argument == "--compile")
       options.compile_only = true;
     else if (argument == "--text")
       options.text = true;
     else if (argument == "--top" && more)
       options.top = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (argument == "--search" && more)
+      options.search = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (argument == "--save" && more)
+      options.save = argv[++i];
     else if (argument == "--target" && more)
       options.target = argv[++i];
     else if (argument == "--schedule" && more)
@@ -69,7 +79,8 @@ Options parse_options(int argc, char** argv) {
     else
       files.push_back(argument);
   }
-  if (files.size() < 2) stop(Status(ErrorCode::INVALID_ARGUMENT, "wanted: a graph and at least one muGraph"));
+  if (files.empty() || (files.size() < 2 && options.search == 0))
+    stop(Status(ErrorCode::INVALID_ARGUMENT, "wanted: a graph, and at least one muGraph or --search"));
   options.graph = files[0];
   options.mugraphs.assign(files.begin() + 1, files.end());
   return options;
@@ -83,10 +94,18 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-struct Candidate {
+// A muGraph to take schedules of, and what the search's model says of it (nan: it is from a file).
+struct Subject {
+  std::string label;
+  MuGraph mugraph;
+  double us = NAN;
+};
+
+struct Contestant {
   std::string label;
   Schedule schedule;
   Plan plan;
+  double searched_us = NAN, modelled_us = 0;  // by the model of the search, and by that of schedules
   double emit_ms = 0, compile_ms = 0;
   double error = 0;
   std::string wrong;  // empty: right
@@ -121,44 +140,79 @@ std::string resources_of(const std::string& log) {
   return out;
 }
 
-std::vector<Candidate> make_candidates(const Options& options, const Graph& graph, const Target& target,
-                                       Compiler& compiler) {
-  std::vector<Candidate> out;
-  for (const std::string& file : options.mugraphs) {
-    const MuGraph mugraph = need(parse_mugraph(read_file(file)));
-    std::vector<Schedule> schedules;
-    const double start = milliseconds();
-    if (options.schedule.empty())
-      schedules = enumerate_schedules(mugraph, target);
-    else
-      schedules = {need(parse_schedule(read_file(options.schedule)))};
-    std::printf("%s: %zu schedules in %.0f ms\n", file.c_str(), schedules.size(), milliseconds() - start);
-    size_t made = 0;
-    for (const Schedule& schedule : schedules) {
-      if (made == options.top) break;
-      Candidate candidate;
-      candidate.label = file.substr(file.rfind('/') + 1);
-      candidate.schedule = schedule;
-      const double begin = milliseconds();
-      auto emitted = emit_mugraph(graph, mugraph, schedule, target);
-      if (!emitted) {
-        std::printf("  refused: %s; %s", emitted.status().message().c_str(),
-                    print_schedule(schedule).c_str());
-        continue;
-      }
-      if (options.text && made == 0) std::printf("%s", emitted->kernels.c_str());
-      candidate.emit_ms = milliseconds() - begin;
-      auto compiled = compiler.compile({emitted->source, target.name, {"--ptxas-options=-v"}});
-      if (compiled) candidate.resources = resources_of(compiled->log);
-      if (!compiled) stop(compiled.status());
-      candidate.compile_ms = milliseconds() - begin - candidate.emit_ms;
-      candidate.plan = std::move(emitted->plan);
-      candidate.plan.cubin = std::move(compiled->cubin);
-      out.push_back(std::move(candidate));
-      ++made;
-    }
+std::vector<Subject> make_subjects(const Options& options, const Graph& graph, const Target& target) {
+  std::vector<Subject> out;
+  for (const std::string& file : options.mugraphs)
+    out.push_back({file.substr(file.rfind('/') + 1), need(parse_mugraph(read_file(file)))});
+  if (options.search == 0) return out;
+  SearchOptions how;
+  how.results = std::max(how.results, options.search);
+  SearchResult result = need(search(graph, target, how));
+  std::printf("search: %zu candidates in %.1f s\n", result.candidates.size(), result.report.seconds);
+  const std::string file = options.graph.substr(options.graph.rfind('/') + 1);
+  for (size_t i = 0; i < std::min(options.search, result.candidates.size()); ++i) {
+    const Candidate& candidate = result.candidates[i];
+    out.push_back({"search " + std::to_string(i), candidate.mugraph, candidate.us});
+    if (options.save.empty()) continue;
+    const std::string path =
+        options.save + "/" + file.substr(0, file.rfind('.')) + "-" + std::to_string(i) + ".qmu";
+    std::ofstream to(path);
+    to << print_mugraph(candidate.mugraph);
+    if (!to.flush()) stop(Status(ErrorCode::IO, path + " cannot be written"));
   }
   return out;
+}
+
+double modelled_us(const MuGraph& mugraph, const Schedule& schedule, const Target& target) {
+  const MuGraph applied = need(apply_schedule(mugraph, schedule));
+  double us = 0;
+  for (size_t k = 0; k < applied.kernels.size(); ++k)
+    if (applied.kernels[k].custom)
+      us += modelled_time(applied, applied.kernels[k], schedule.kernels[k], target);
+  return us;
+}
+
+// Adds the best schedules of a muGraph that can be emitted; the reasons why others cannot are counted.
+void add_contestants(const Options& options, const Graph& graph, const Subject& subject, const Target& target,
+                     Compiler& compiler, std::vector<Contestant>& out) {
+  std::vector<Schedule> schedules;
+  const double start = milliseconds();
+  if (options.schedule.empty())
+    schedules = enumerate_schedules(subject.mugraph, target);
+  else
+    schedules = {need(parse_schedule(read_file(options.schedule)))};
+  std::printf("%s: %zu schedules in %.0f ms", subject.label.c_str(), schedules.size(),
+              milliseconds() - start);
+  std::map<std::string, int> refused;
+  size_t made = 0;
+  for (const Schedule& schedule : schedules) {
+    if (made == options.top) break;
+    Contestant contestant;
+    contestant.label = subject.label;
+    contestant.schedule = schedule;
+    contestant.searched_us = subject.us;
+    contestant.modelled_us = modelled_us(subject.mugraph, schedule, target);
+    const double begin = milliseconds();
+    auto emitted = emit_mugraph(graph, subject.mugraph, schedule, target);
+    if (!emitted) {
+      ++refused[emitted.status().message()];
+      continue;
+    }
+    contestant.emit_ms = milliseconds() - begin;
+    if (options.text && made == 0) std::printf("\n%s", emitted->kernels.c_str());
+    ++made;
+    contestant.plan = std::move(emitted->plan);
+    if (!options.emit_only) {
+      auto compiled = compiler.compile({emitted->source, target.name, {"--ptxas-options=-v"}});
+      if (!compiled) stop(compiled.status().with_context(contestant.label + ", " + print_schedule(schedule)));
+      contestant.resources = resources_of(compiled->log);
+      contestant.compile_ms = milliseconds() - begin - contestant.emit_ms;
+      contestant.plan.cubin = std::move(compiled->cubin);
+    }
+    out.push_back(std::move(contestant));
+  }
+  std::printf(", %zu taken\n", made);
+  for (const auto& [reason, times] : refused) std::printf("  refused %d times: %s\n", times, reason.c_str());
 }
 
 size_t bytes_of(const TensorDesc& desc) { return static_cast<size_t>(desc.span()) * dtype_size(desc.dtype); }
@@ -171,7 +225,7 @@ struct Buffers {
 
 class Bench {
  public:
-  Bench(const Graph& graph, std::vector<Candidate>& candidates)
+  Bench(const Graph& graph, std::vector<Contestant>& candidates)
       : graph_(graph),
         candidates_(candidates),
         driver_(need(Driver::open())),
@@ -182,7 +236,7 @@ class Bench {
       host_.push_back(random_buffer(descs[i], i + 1, 1.0));
       bytes += bytes_of(descs[i]);
     }
-    for (const Candidate& candidate : candidates_)
+    for (const Contestant& candidate : candidates_)
       workspace = std::max(workspace, static_cast<size_t>(candidate.plan.workspace_bytes));
     workspace_ = need(device_->allocate(workspace));
     const size_t l2 = device_->info().l2_bytes;
@@ -214,7 +268,7 @@ class Bench {
       wanted = evaluate_reference(primitive, inputs);
       tolerance = unfused_tolerance(primitive, inputs, wanted, 1);
     }
-    for (Candidate& candidate : candidates_) {
+    for (Contestant& candidate : candidates_) {
       const std::vector<std::string> outputs = run_once(candidate.plan);
       for (size_t o = 0; o < outputs.size(); ++o) {
         const TensorDesc& desc = candidate.plan.outputs[o];
@@ -318,7 +372,7 @@ class Bench {
   }
 
   const Graph& graph_;
-  std::vector<Candidate>& candidates_;
+  std::vector<Contestant>& candidates_;
   std::shared_ptr<const Driver> driver_;
   std::unique_ptr<Device> device_;
   std::vector<std::string> host_;
@@ -335,27 +389,31 @@ int main(int argc, char** argv) {
   const Target& target = *need(find_target(options.target));
   const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
   const Graph graph = need(parse_graph(read_file(options.graph)));
-  std::vector<Candidate> candidates = make_candidates(options, graph, target, *compiler);
+  std::vector<Contestant> candidates;
+  for (const Subject& subject : make_subjects(options, graph, target))
+    add_contestants(options, graph, subject, target, *compiler, candidates);
   if (candidates.empty()) stop(Status(ErrorCode::UNSUPPORTED, "no schedule could be emitted"));
   std::vector<double> compile;
-  for (const Candidate& candidate : candidates) compile.push_back(candidate.compile_ms);
+  for (const Contestant& candidate : candidates) compile.push_back(candidate.compile_ms);
   std::printf("%s, %s, NVRTC median %.0f ms, most %.0f ms\n", options.graph.c_str(), target.name,
               median(compile), *std::max_element(compile.begin(), compile.end()));
-  if (!options.compile_only) {
+  if (!options.compile_only && !options.emit_only) {
     Bench bench(graph, candidates);
     bench.check(options.baseline, *compiler, target);
     bench.time(15);
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return median(a.cold) < median(b.cold); });
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Contestant& a, const Contestant& b) {
+      return median(a.cold) < median(b.cold);
+    });
   }
-  std::printf("%8s %8s %9s %8s %6s  %s\n", "cold us", "hot us", "error", "nvrtc ms", "right",
-              "muGraph and schedule");
-  for (const Candidate& candidate : candidates) {
+  std::printf("%8s %8s %9s %9s %9s %8s %6s  %s\n", "cold us", "hot us", "schedule", "search", "error",
+              "nvrtc ms", "right", "muGraph and schedule");
+  for (const Contestant& candidate : candidates) {
     std::string schedule = print_schedule(candidate.schedule);
     std::replace(schedule.begin(), schedule.end(), '\n', ';');
-    std::printf("%8.2f %8.2f %9.2e %8.0f %6s  %s: %s %s\n", median(candidate.cold), median(candidate.hot),
-                candidate.error, candidate.compile_ms, candidate.wrong.empty() ? "yes" : "NO",
-                candidate.label.c_str(), schedule.c_str(), candidate.resources.c_str());
+    std::printf("%8.2f %8.2f %9.2f %9.2f %9.2e %8.0f %6s  %s: %s %s\n", median(candidate.cold),
+                median(candidate.hot), candidate.modelled_us, candidate.searched_us, candidate.error,
+                candidate.compile_ms, candidate.wrong.empty() ? "yes" : "NO", candidate.label.c_str(),
+                schedule.c_str(), candidate.resources.c_str());
     if (!candidate.wrong.empty()) std::printf("         %s\n", candidate.wrong.c_str());
   }
   return 0;
