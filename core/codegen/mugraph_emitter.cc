@@ -42,7 +42,7 @@ class MuEmitter {
     if (mugraph_.inputs.size() != out_.plan.inputs.size() ||
         mugraph_.outputs.size() != out_.plan.outputs.size())
       return Status(ErrorCode::INVALID_ARGUMENT, "the muGraph has other inputs or outputs than the graph");
-    std::vector<Lifetime> lives(count);
+    std::vector<MemoryBuffer> lives(count);
     for (size_t t = 0; t < count; ++t) {
       TensorPlace place;
       place.name = "t" + std::to_string(t);
@@ -52,7 +52,7 @@ class MuEmitter {
       places_.push_back(std::move(place));
       lives[t] = {
           mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
-          -1, 0};
+          -1, kWorkspaceAlignment};
     }
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) note_lives(lives, k);
     std::vector<bool> given(count, false);
@@ -73,24 +73,25 @@ class MuEmitter {
       given[t] = true;
       places_[t].arg = {LaunchArg::Kind::output, static_cast<int64_t>(i)};
     }
-    std::vector<Lifetime> planned;
+    std::vector<MemoryBuffer> planned;
     std::vector<size_t> owners;
     for (size_t t = 0; t < count; ++t)
       if (!given[t] && lives[t].first >= 0) {
         planned.push_back(lives[t]);
         owners.push_back(t);
       }
-    workspace_ = plan_memory(planned);
+    const MemoryPlan plan = plan_memory(planned);
+    workspace_ = plan.peak;
     for (size_t i = 0; i < owners.size(); ++i)
-      places_[owners[i]].arg = {LaunchArg::Kind::workspace, planned[i].offset};
+      places_[owners[i]].arg = {LaunchArg::Kind::workspace, plan.offsets[i]};
     out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
     return {};
   }
 
-  void note_lives(std::vector<Lifetime>& lives, size_t k) const {
+  void note_lives(std::vector<MemoryBuffer>& lives, size_t k) const {
     const MuKernel& kernel = mugraph_.kernels[k];
     auto note = [&](int32_t tensor) {
-      Lifetime& life = lives[static_cast<size_t>(tensor)];
+      MemoryBuffer& life = lives[static_cast<size_t>(tensor)];
       if (life.first < 0) life.first = static_cast<int>(k);
       life.last = static_cast<int>(k);
     };

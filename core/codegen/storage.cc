@@ -1,49 +1,6 @@
 #include "core/codegen/storage.h"
 
-#include <algorithm>
-
 namespace quern {
-
-namespace {
-
-constexpr int64_t kAlignment = 256;
-
-bool overlap_in_time(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
-
-// The lowest offset at which `interval` fits between the placed ones (by offset) that live when it does.
-int64_t lowest_fit(const Lifetime& interval, const std::vector<const Lifetime*>& placed) {
-  int64_t offset = 0;
-  for (const Lifetime* other : placed) {
-    if (!overlap_in_time(interval, *other)) continue;
-    if (offset + interval.bytes <= other->offset) break;
-    offset = std::max(offset, other->offset + other->bytes);
-  }
-  return offset;
-}
-
-}  // namespace
-
-// Largest first, each at the lowest offset that is free for as long as it is needed.
-int64_t plan_memory(std::vector<Lifetime>& intervals) {
-  std::vector<Lifetime*> order;
-  for (Lifetime& interval : intervals) {
-    interval.bytes = (interval.bytes + kAlignment - 1) / kAlignment * kAlignment;
-    order.push_back(&interval);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Lifetime* a, const Lifetime* b) { return a->bytes > b->bytes; });
-  std::vector<const Lifetime*> placed;
-  int64_t size = 0;
-  for (Lifetime* interval : order) {
-    interval->offset = lowest_fit(*interval, placed);
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), interval,
-                         [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
-        interval);
-    size = std::max(size, interval->offset + interval->bytes);
-  }
-  return size;
-}
 
 std::map<Storage::Key, int> Storage::find_last_reads(const Partition& partition) {
   std::map<Key, int> last;
@@ -81,11 +38,13 @@ Storage::Storage(const Graph& graph, const Partition& partition) {
         }
         slots_[{value, width}] = {dtype, {LaunchArg::Kind::workspace, 0}};
         keys.emplace_back(value, width);
-        intervals_.push_back({type.element_count() * static_cast<int64_t>(dtype_size(dtype)),
-                              static_cast<int>(k), read->second, 0});
+        buffers_.push_back({type.element_count() * static_cast<int64_t>(dtype_size(dtype)),
+                            static_cast<int>(k), read->second, kWorkspaceAlignment});
       }
-  workspace_bytes_ = plan_memory(intervals_);
-  for (size_t i = 0; i < keys.size(); ++i) slots_.at(keys[i]).arg.value = intervals_[i].offset;
+  MemoryPlan plan = plan_memory(buffers_);
+  workspace_bytes_ = plan.peak;
+  offsets_ = std::move(plan.offsets);
+  for (size_t i = 0; i < keys.size(); ++i) slots_.at(keys[i]).arg.value = offsets_[i];
 }
 
 const Slot& Storage::source(ValueId value, Width width) const { return slots_.at({value, width}); }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/codegen/partition.h"
+#include "core/schedule/memory_plan.h"
 
 namespace quern {
 
@@ -18,15 +19,7 @@ struct Slot {
 // A value in registers' precision (f32, i32, bool), or in its own 16-bit dtype for tensor cores.
 enum class Width : uint8_t { wide, narrow };
 
-// Part of the workspace, needed from the launch that writes it to the last one that reads it.
-struct Lifetime {
-  int64_t bytes = 0;
-  int first = 0, last = 0;
-  int64_t offset = 0;  // the answer
-};
-// Gives the intervals offsets, multiples of 256, so that no two that are needed at once overlap. Returns the
-// size.
-int64_t plan_memory(std::vector<Lifetime>& intervals);
+inline constexpr int64_t kWorkspaceAlignment = 256;
 
 class Storage {
  public:
@@ -37,7 +30,9 @@ class Storage {
   // Where the kernel that makes `value` must store it: none if only that kernel uses it.
   std::vector<Slot> targets(ValueId value) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  const std::vector<Lifetime>& intervals() const { return intervals_; }
+  // What lies in the workspace, from the launch that writes it to the last one that reads it, and where.
+  const std::vector<MemoryBuffer>& buffers() const { return buffers_; }
+  const std::vector<int64_t>& offsets() const { return offsets_; }
 
  private:
   using Key = std::pair<ValueId, Width>;
@@ -45,7 +40,8 @@ class Storage {
 
   std::map<Key, Slot> slots_;
   std::map<ValueId, Slot> outputs_;
-  std::vector<Lifetime> intervals_;
+  std::vector<MemoryBuffer> buffers_;
+  std::vector<int64_t> offsets_;
   int64_t workspace_bytes_ = 0;
 };
 
