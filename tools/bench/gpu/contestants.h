@@ -1,0 +1,56 @@
+// What mugraph_bench compares: muGraphs out of files and out of the search, with the best of their schedules,
+// emitted and compiled.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/base/plan.h"
+#include "core/jit/compiler.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// A muGraph to take schedules of, and what the search's model says of it (nan: it is from a file).
+struct Subject {
+  std::string label;
+  Graph graph;  // what it computes
+  MuGraph mugraph;
+  double us = NAN;
+};
+
+struct Contestant {
+  std::string label;
+  Schedule schedule;
+  std::string source;
+  Plan plan;
+  double searched_us = NAN, modelled_us = 0;  // by the model of the search, and by that of schedules
+  double emit_ms = 0, compile_ms = 0;
+  double error = 0;
+  std::string wrong;  // empty: right
+  std::string resources;
+  std::vector<double> hot, cold;  // microseconds, a round each
+};
+
+double median(std::vector<double> values);
+
+struct SubjectOptions {
+  std::string graph;                  // a file
+  std::vector<std::string> mugraphs;  // files
+  size_t search = 0;                  // so many candidates of the search too
+  std::string save;                   // a folder for these
+  bool small = false;                 // instances of a few elements each, as the verifier takes them
+};
+std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& target);
+
+// The `top` best schedules of a muGraph that can be emitted, or `only` one; says on stdout why others cannot.
+std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
+                                         const Target& target);
+// By NVRTC, `jobs` at a time.
+void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
+                         unsigned jobs);
+
+std::string read_file(const std::string& path);
+
+}  // namespace quern
