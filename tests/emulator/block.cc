@@ -38,13 +38,13 @@ uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 }  // namespace
 
 FiberStacks::FiberStacks() {
-  void* memory = mmap(nullptr, kStride * kMaxThreads, PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, kStride * kMaxClusterThreads, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   check(memory != MAP_FAILED, "there is address space for the stacks of a block");
   memory_ = static_cast<char*>(memory);
 }
 
-FiberStacks::~FiberStacks() { munmap(memory_, kStride * kMaxThreads); }
+FiberStacks::~FiberStacks() { munmap(memory_, kStride * kMaxClusterThreads); }
 
 char* FiberStacks::top(int index) {
   for (; guarded_ <= index; ++guarded_) mprotect(memory_ + kStride * guarded_, kGuard, PROT_NONE);
@@ -52,7 +52,7 @@ char* FiberStacks::top(int index) {
 }
 
 Block::Block(Program& program, const Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
-             FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random)
+             FiberStacks& stacks, char* dynamic_shared, size_t shared_pitch, std::mt19937_64& random)
     : program_(program),
       kernel_(kernel),
       launch_(launch),
@@ -60,8 +60,11 @@ Block::Block(Program& program, const Kernel& kernel, const Launch& launch, Memor
       clock_(clock),
       stacks_(stacks),
       dynamic_shared_(dynamic_shared),
+      shared_pitch_(shared_pitch),
+      block_threads_(static_cast<int>(launch.block.count())),
+      ranks_(static_cast<int>(launch.cluster.count())),
       random_(random),
-      threads_(launch.block.count()) {}
+      threads_(static_cast<size_t>(block_threads_ * ranks_)) {}
 
 const Runtime& Block::runtime() {
   static const Runtime kRuntime = {
@@ -74,7 +77,15 @@ const Runtime& Block::runtime() {
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
       .collective = [](Collective kind, unsigned mask, void* operands,
                        const void* site) { running->arrive_at_collective(kind, mask, operands, site); },
-      .dynamic_shared = []() -> void* { return running->dynamic_shared_; },
+      .dynamic_shared = []() -> void* {
+        return running->dynamic_shared_ + running->shared_pitch_ * running->rank_of(running->current_);
+      },
+      .cluster_rank = [] { return running->rank_of(running->current_); },
+      .cluster_arrive = [](const void* site) { running->arrive_at_cluster(site); },
+      .cluster_wait = [](const void* site) { running->wait_for_cluster(site); },
+      .cluster_address = [](const void* own, int rank, const void* site) -> void* {
+        return running->cluster_address(own, rank, site);
+      },
       .cp_async = [](void* shared, const void* global, int bytes, int source_bytes,
                      const void* site) { running->copy_async(shared, global, bytes, source_bytes, site); },
       .cp_async_commit = [] { ++running->threads_[running->current_].committed_groups; },
@@ -86,11 +97,11 @@ const Runtime& Block::runtime() {
   return kRuntime;
 }
 
-Status Block::run(uint64_t block_number, const std::vector<unsigned long long>& arguments) {
+Status Block::run(uint64_t cluster_number, const std::vector<unsigned long long>& arguments) {
   running = this;
   program_.library->set_runtime(&runtime());
   arguments_ = arguments.data();
-  prepare(block_number);
+  prepare(cluster_number);
   while (!runnable_.empty() && status_.ok()) {
     std::swap(runnable_[random_() % runnable_.size()], runnable_.back());
     const int thread = runnable_.back();
@@ -104,21 +115,36 @@ Status Block::run(uint64_t block_number, const std::vector<unsigned long long>& 
   return status_;
 }
 
-void Block::prepare(uint64_t block_number) {
+// Clusters tile the grid; the rank of a block counts x first.
+void Block::find_blocks(uint64_t cluster_number) {
+  const Dim3 grid = launch_.grid, size = launch_.cluster;
+  const uint64_t wide = grid.x / size.x, high = grid.y / size.y;
+  blocks_.clear();
+  block_indices_.clear();
+  for (unsigned rank = 0; rank < size.count(); ++rank) {
+    const Index at = {static_cast<unsigned>(cluster_number % wide) * size.x + rank % size.x,
+                      static_cast<unsigned>(cluster_number / wide % high) * size.y + rank / size.x % size.y,
+                      static_cast<unsigned>(cluster_number / wide / high) * size.z + rank / size.x / size.y};
+    block_indices_.push_back(at);
+    blocks_.push_back(at.x + uint64_t{grid.x} * (at.y + uint64_t{grid.y} * at.z));
+  }
+}
+
+void Block::prepare(uint64_t cluster_number) {
   const Dim3 grid = launch_.grid, block = launch_.block;
-  block_number_ = block_number;
-  clock_.begin_block(block_number);
+  find_blocks(cluster_number);
+  clock_.begin_cluster(blocks_);
   memory_.poison_shared();
-  position_.block = {static_cast<unsigned>(block_number % grid.x),
-                     static_cast<unsigned>(block_number / grid.x % grid.y),
-                     static_cast<unsigned>(block_number / grid.x / grid.y)};
   position_.block_size = {block.x, block.y, block.z};
   position_.grid_size = {grid.x, grid.y, grid.z};
   runnable_.clear();
-  at_barrier_ = 0;
+  at_barrier_.assign(static_cast<size_t>(ranks_), 0);
+  ended_ = at_barrier_;
+  arrived_ = 0;
   for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+    const int t = i % block_threads_;
     threads_[i] = EmulatedThread{};
-    threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    threads_[i].index = {t % block.x, t / block.x % block.y, t / block.x / block.y};
     threads_[i].stack_top = stacks_.top(i);
     threads_[i].context = make_fcontext(threads_[i].stack_top, FiberStacks::kSize, &Block::enter);
     runnable_.push_back(i);
@@ -134,16 +160,17 @@ void Block::enter(transfer_t transfer) {
 void Block::resume(int thread) {
   current_ = thread;
   position_.thread = threads_[thread].index;
-  position_.lane = thread % kWarpSize;
+  position_.block = block_indices_[static_cast<size_t>(rank_of(thread))];
+  position_.lane = thread % block_threads_ % kWarpSize;
   threads_[thread].context = jump_fcontext(threads_[thread].context, nullptr).fctx;
 }
 
 void Block::suspend() { scheduler_ = jump_fcontext(scheduler_, nullptr).fctx; }
 
 void Block::fail(std::string violation, const void* site) {
-  status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(block_number_) + ", " +
-                                            clock_.describe_thread(current_) + describe_site(site) + ": " +
-                                            violation);
+  status_ = Status(ErrorCode::INTERNAL,
+                   clock_.describe_block(blocks_[static_cast<size_t>(rank_of(current_))]) + ", " +
+                       clock_.describe_thread(current_) + describe_site(site) + ": " + violation);
   // Nothing on the fiber's stack may own memory from here on: it is left as it is.
   violation = {};
   suspend();
@@ -170,46 +197,48 @@ void Block::arrive_at_barrier(const void* site) {
   EmulatedThread& self = threads_[current_];
   self.state = State::at_barrier;
   self.site = site;
-  if (++at_barrier_ == static_cast<int>(threads_.size())) {
-    for (const EmulatedThread& other : threads_) {
+  const int rank = rank_of(current_), first = rank * block_threads_;
+  if (++at_barrier_[static_cast<size_t>(rank)] == block_threads_) {
+    for (int i = first; i < first + block_threads_; ++i) {
+      const EmulatedThread& other = threads_[static_cast<size_t>(i)];
       // The compiler may have made several instructions of one line; several lines are a divergent barrier.
       if (other.site != site && program_.library->find_line(program_.index, other.site) !=
                                     program_.library->find_line(program_.index, site))
         return fail("divergent barrier: " + describe_wait(other), site);
     }
-    at_barrier_ = 0;
-    clock_.barrier();
-    for (int i = 0; i < static_cast<int>(threads_.size()); ++i) make_runnable(i);
+    at_barrier_[static_cast<size_t>(rank)] = 0;
+    clock_.barrier(rank);
+    for (int i = first; i < first + block_threads_; ++i) make_runnable(i);
   }
   suspend();
 }
 
-unsigned Block::lanes_of(int warp) const {
-  const size_t lanes = std::min<size_t>(threads_.size() - warp * kWarpSize, kWarpSize);
+unsigned Block::lanes_of(int thread) const {
+  const int lanes = std::min(block_threads_ - first_of_warp(thread) % block_threads_, kWarpSize);
   return lanes == kWarpSize ? ~0u : (1u << lanes) - 1;
 }
 
 void Block::arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site) {
   EmulatedThread& self = threads_[current_];
-  const int warp = current_ / kWarpSize;
   self.state = State::at_collective;
   self.site = site;
   self.collective = kind;
-  self.mask = mask & lanes_of(warp);  // lanes that the block does not have count as ended, and may be named
+  self.mask =
+      mask & lanes_of(current_);  // lanes that the block does not have count as ended, and may be named
   self.operands = operands;
   if (!(self.mask >> position_.lane & 1))
     fail("the mask of " + describe_wait(self) + " leaves the lane itself out", site);
-  check_warp(warp);
+  check_warp(first_of_warp(current_));
   suspend();
 }
 
 // Lets the lanes go on that the current one waits with, if all of them are here.
-void Block::check_warp(int warp) {
+void Block::check_warp(int first) {
   const EmulatedThread& self = threads_[current_];
   WarpOperands operands{self.mask, {}};
   for (int lane = 0; lane < kWarpSize; ++lane) {
     if (!(self.mask >> lane & 1)) continue;
-    const EmulatedThread& other = threads_[warp * kWarpSize + lane];
+    const EmulatedThread& other = threads_[first + lane];
     if (other.state != State::at_collective) return;
     if (other.collective != self.collective || other.mask != self.mask) {
       // It may come back from where this lane is not awaited.
@@ -220,13 +249,13 @@ void Block::check_warp(int warp) {
     }
     operands.lanes[lane] = other.operands;
   }
-  std::string violation = perform(self.collective, operands, warp, memory_);
-  if (violation.empty() && self.collective == Collective::sync_warp && self.mask == lanes_of(warp) &&
-      !clock_.sync_warp(warp))
+  std::string violation = perform(self.collective, operands, first, memory_);
+  if (violation.empty() && self.collective == Collective::sync_warp && self.mask == lanes_of(first) &&
+      !clock_.sync_warp(first))
     violation = "more __syncwarp between two barriers than the emulator can count";
   if (!violation.empty()) return fail(std::move(violation), self.site);
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    if (self.mask >> lane & 1) make_runnable(warp * kWarpSize + lane);
+    if (self.mask >> lane & 1) make_runnable(first + lane);
   }
 }
 
@@ -261,7 +290,58 @@ void Block::end_thread() {
     fail("the thread ends with " + std::to_string(self.copies.size()) +
              " asynchronous copies that it did not wait for (cp_async_commit, cp_async_wait)",
          nullptr);
+  if (self.arrived_at_cluster) fail("the thread ends between cluster_arrive and cluster_wait", nullptr);
+  const int rank = rank_of(current_);
+  if (++ended_[static_cast<size_t>(rank)] == block_threads_ && ranks_ > 1) end_block(rank);
   suspend();
+}
+
+// The shared memory of a block goes with it: what others do there must have happened.
+void Block::end_block(int rank) {
+  if (!memory_.may_end(address_of(dynamic_shared_) + shared_pitch_ * static_cast<size_t>(rank), rank,
+                       current_))
+    fail(memory_.violation(), nullptr);
+}
+
+void Block::arrive_at_cluster(const void* site) {
+  EmulatedThread& self = threads_[current_];
+  if (self.arrived_at_cluster) fail("cluster_arrive twice with no cluster_wait between", site);
+  self.arrived_at_cluster = true;
+  clock_.arrive_at_cluster(current_);
+  if (++arrived_ < static_cast<int>(threads_.size())) return;
+  arrived_ = 0;
+  for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+    threads_[i].all_arrived = true;
+    if (threads_[i].state == State::at_cluster) make_runnable(i);
+  }
+}
+
+void Block::wait_for_cluster(const void* site) {
+  EmulatedThread& self = threads_[current_];
+  if (!self.arrived_at_cluster) fail("cluster_wait with no cluster_arrive before", site);
+  if (!self.all_arrived) {
+    self.state = State::at_cluster;
+    self.site = site;
+    suspend();
+  }
+  self.arrived_at_cluster = self.all_arrived = false;
+  clock_.wait_for_cluster(current_);
+}
+
+void* Block::cluster_address(const void* own, int rank, const void* site) {
+  const auto offset = static_cast<size_t>(static_cast<const char*>(own) - dynamic_shared_) -
+                      shared_pitch_ * static_cast<size_t>(rank_of(current_));
+  if (rank < 0 || rank >= ranks_)
+    fail("the cluster has no block " + std::to_string(rank) + ": it has " + std::to_string(ranks_), site);
+  if (offset >= launch_.shared_bytes)
+    fail("access to " + memory_.locate(address_of(own)) +
+             " in another block, which is not dynamic shared memory",
+         site);
+  if (!clock_.knows_cluster(current_))
+    fail("access to the shared memory of a block that may not have begun: no cluster_wait before", site);
+  if (ended_[static_cast<size_t>(rank)] == block_threads_)
+    fail("access to the shared memory of a block that has ended", site);
+  return dynamic_shared_ + shared_pitch_ * static_cast<size_t>(rank) + offset;
 }
 
 void Block::fail_deadlock() {
@@ -278,7 +358,7 @@ void Block::fail_deadlock() {
       text += clock_.describe_thread(i) + " and others wait in " + describe_wait(thread) + "; ";
   }
   text += std::to_string(ended) + " of " + std::to_string(threads_.size()) + " threads have ended";
-  status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(block_number_) + ": " + text);
+  status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(blocks_[0]) + ": " + text);
 }
 
 std::string Block::describe_site(const void* site) const {
@@ -288,7 +368,7 @@ std::string Block::describe_site(const void* site) const {
 }
 
 std::string Block::describe_wait(const EmulatedThread& thread) const {
-  std::string what = "__syncthreads";
+  std::string what = thread.state == State::at_cluster ? "cluster_wait" : "__syncthreads";
   if (thread.state == State::at_collective) {
     char mask[16];
     snprintf(mask, sizeof mask, "0x%08x", thread.mask);

@@ -1,6 +1,6 @@
-// Runs the threads of one block, each on a fiber: a thread runs until it waits for others, then another takes
-// over, in an order drawn from the seed. What compiled programs ask of the emulator (runtime.h) is answered
-// here.
+// Runs the threads of one block, or of all blocks of one cluster, each on a fiber: a thread runs until it
+// waits for others, then another takes over, in an order drawn from the seed. What compiled programs ask of
+// the emulator (runtime.h) is answered here.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -22,7 +22,7 @@ class FiberStacks {
   ~FiberStacks();
   FiberStacks(const FiberStacks&) = delete;
   FiberStacks& operator=(const FiberStacks&) = delete;
-  // The high end of the stack of fiber `index` < kMaxThreads.
+  // The high end of the stack of fiber `index` < kMaxClusterThreads.
   char* top(int index);
 
  private:
@@ -38,7 +38,7 @@ struct AsyncCopy {
 };
 
 struct EmulatedThread {
-  enum class State { runnable, at_barrier, at_collective, ended };
+  enum class State { runnable, at_barrier, at_collective, at_cluster, ended };
   State state = State::runnable;
   boost::context::detail::fcontext_t context = nullptr;
   char* stack_top = nullptr;
@@ -49,22 +49,25 @@ struct EmulatedThread {
   void* operands = nullptr;
   std::vector<AsyncCopy> copies;
   int committed_groups = 0;
+  bool arrived_at_cluster = false, all_arrived = false;  // and has not waited yet
 };
 
 class Block {
  public:
-  // Threads, memory and the order of threads of one launch; run() is called for each of its blocks.
+  // Threads, memory and the order of threads of one launch; run() is called for each of its clusters. Blocks
+  // of a cluster have their dynamic shared memory `shared_pitch` bytes apart.
   Block(Program& program, const Kernel& kernel, const Launch& launch, Memory& memory, Clock& clock,
-        FiberStacks& stacks, char* dynamic_shared, std::mt19937_64& random);
+        FiberStacks& stacks, char* dynamic_shared, size_t shared_pitch, std::mt19937_64& random);
 
   // The message of a violation names kernel, block, thread and line. One run at a time in an OS thread.
-  Status run(uint64_t block_number, const std::vector<unsigned long long>& arguments);
+  Status run(uint64_t cluster_number, const std::vector<unsigned long long>& arguments);
 
  private:
   static const Runtime& runtime();
   static void enter(boost::context::detail::transfer_t transfer);
 
-  void prepare(uint64_t block_number);
+  void prepare(uint64_t cluster_number);
+  void find_blocks(uint64_t cluster_number);
   void resume(int thread);
   void suspend();
   // Ends the run with this violation. Comes back to no one when called on a fiber.
@@ -74,12 +77,19 @@ class Block {
   void access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site);
   void arrive_at_barrier(const void* site);
   void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
-  void check_warp(int warp);
+  void check_warp(int first);
   void copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site);
   void wait_for_copies(int pending, const void* site);
+  void arrive_at_cluster(const void* site);
+  void wait_for_cluster(const void* site);
+  void* cluster_address(const void* own, int rank, const void* site);
   void end_thread();
+  void end_block(int rank);
 
-  unsigned lanes_of(int warp) const;
+  int rank_of(int thread) const { return thread / block_threads_; }
+  // The first thread of the warp of `thread`, and its lanes.
+  int first_of_warp(int thread) const { return thread - thread % block_threads_ % kWarpSize; }
+  unsigned lanes_of(int thread) const;
   std::string describe_site(const void* site) const;
   std::string describe_wait(const EmulatedThread& thread) const;
   void make_runnable(int thread);
@@ -91,13 +101,17 @@ class Block {
   Clock& clock_;
   FiberStacks& stacks_;
   char* dynamic_shared_;
+  size_t shared_pitch_;
+  int block_threads_, ranks_;
   std::mt19937_64& random_;
 
   std::vector<EmulatedThread> threads_;
   std::vector<int> runnable_;
-  int current_ = 0;  // the running thread
-  int at_barrier_ = 0;
-  uint64_t block_number_ = 0;
+  int current_ = 0;                      // the running thread
+  std::vector<int> at_barrier_, ended_;  // threads of each block of the cluster
+  int arrived_ = 0;                      // threads at the cluster's barrier
+  std::vector<uint64_t> blocks_;         // the numbers of the cluster's blocks
+  std::vector<Index> block_indices_;
   const unsigned long long* arguments_ = nullptr;
   Position position_{};
   boost::context::detail::fcontext_t scheduler_ = nullptr;

@@ -1,9 +1,10 @@
 // When something happened in a launch, and whether one thread can know that another's access came before its
 // own.
 //
-// Blocks run one after another, so a counter that rises at every block's start and at every barrier (the
-// epoch) tells blocks and the intervals between barriers apart. Within an interval only __syncwarp orders,
-// the threads of its warp.
+// Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
+// every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
+// barriers of a block apart. Within an interval only __syncwarp orders, the threads of its warp. Blocks of a
+// cluster are ordered by its barrier alone: by the epochs in which their threads arrived at it.
 #pragma once
 
 #include <array>
@@ -16,56 +17,90 @@
 namespace quern::emulated {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr int kMaxThreads = 1024;
+inline constexpr int kMaxThreads = 1024;                     // of a block
+inline constexpr int kMaxClusterThreads = 16 * kMaxThreads;  // all numbered through, block by block
 
 // The last access of a kind to a byte. Epoch 0: there was none.
 struct Stamp {
   uint32_t epoch = 0;
-  uint32_t who : 11 = 0;     // a thread's number in its block; or several readers, see below
-  uint32_t time : 20 = 0;    // how often its warp had synchronised in this epoch
+  uint32_t who : 15 = 0;     // a thread's number in its cluster; or several readers, see below
+  uint32_t time : 16 = 0;    // how often its warp had synchronised in this epoch
   uint32_t pending : 1 = 0;  // a write that an asynchronous copy has yet to do
 };
-// Several threads of warp w: kManyOfWarp + w. Threads of several warps: kManyWarps.
-inline constexpr uint32_t kManyOfWarp = kMaxThreads;
-inline constexpr uint32_t kManyWarps = kMaxThreads + kMaxThreads / kWarpSize;
+// Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b. Threads
+// of several blocks: kManyBlocks.
+inline constexpr uint32_t kManyOfWarp = kMaxClusterThreads;
+inline constexpr uint32_t kManyOfBlock = kManyOfWarp + kMaxClusterThreads / kWarpSize;
+inline constexpr uint32_t kManyBlocks = kManyOfBlock + kMaxClusterThreads / kMaxThreads;
 
 class Clock {
  public:
-  void begin_launch(Dim3 grid, Dim3 block);
-  void begin_block(uint64_t block);
-  void barrier();
-  // Orders the lanes of a warp. False when it can count no further before the next barrier.
-  bool sync_warp(int warp);
+  void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster);
+  // `blocks` are the numbers of the cluster's blocks in the grid.
+  void begin_cluster(const std::vector<uint64_t>& blocks);
+  // All threads of block `rank` of the cluster have met.
+  void barrier(int rank);
+  // Orders the lanes of the thread's warp. False when it can count no further before the next barrier.
+  bool sync_warp(int thread) { return ++times_[static_cast<size_t>(warp_of(thread))] < kLastTime; }
+  // The two halves of the cluster's barrier. All threads have arrived when the first has waited.
+  void arrive_at_cluster(int thread);
+  void wait_for_cluster(int thread) { ++waits_[static_cast<size_t>(thread)]; }
+  // Whether the thread knows that all blocks of its cluster have begun.
+  bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
 
   Stamp now(int thread) const {
-    return {epoch_, static_cast<uint32_t>(thread), times_[thread / kWarpSize], 0};
+    return {epochs_[static_cast<size_t>(thread)], static_cast<uint32_t>(thread),
+            times_[static_cast<size_t>(warp_of(thread))], 0};
   }
   // Whether the access is before whatever `thread` does now, in every order the GPU may run them.
   bool is_before(const Stamp& access, int thread) const {
-    if (access.epoch != epoch_) return access.epoch < launch_begin_ || access.epoch >= block_begin_;
-    if (access.who == static_cast<uint32_t>(thread)) return true;
-    const int warp = thread / kWarpSize;
-    return warp_of(access) == warp && access.time < times_[warp];
+    if (access.epoch < launch_begin_) return true;
+    if (access.epoch < cluster_begin_) return false;
+    const int rank = rank_of(thread);
+    if (rank_of(access) == rank) {
+      if (access.epoch < intervals_[static_cast<size_t>(rank)]) return true;
+      if (access.who == static_cast<uint32_t>(thread)) return true;
+      const int warp = warp_of(thread);
+      if (warp_of(access) == warp && access.time < times_[static_cast<size_t>(warp)]) return true;
+    }
+    return waits_[static_cast<size_t>(thread)] > 0 && is_before_cluster(access, thread);
   }
   // Adds a read by `thread` to the readers that are remembered, such that is_before of the result holds only
   // if it holds of them all.
   void add_reader(Stamp& readers, int thread) const;
+  // Whether threads of other blocks of the cluster than `rank` made the access.
+  bool is_foreign(const Stamp& access, int rank) const {
+    return access.epoch >= cluster_begin_ && rank_of(access) != rank;
+  }
   // "thread (3,0,0) of block (1,0,0)".
   std::string describe(const Stamp& access) const;
   std::string describe_thread(int thread) const;
   std::string describe_block(uint64_t block) const;
 
  private:
-  // -1 if the stamp is of several warps.
-  static int warp_of(const Stamp& access) {
-    if (access.who < kManyOfWarp) return access.who / kWarpSize;
-    return access.who < kManyWarps ? access.who - kManyOfWarp : -1;
+  // Warps are numbered as if every block had kMaxThreads threads, so that none is of two blocks.
+  int warp_of(int thread) const {
+    return rank_of(thread) * (kMaxThreads / kWarpSize) + thread % block_threads_ / kWarpSize;
   }
+  int rank_of(int thread) const { return thread / block_threads_; }
+  static constexpr uint32_t kLastTime = (1u << 16) - 1;
+  // -1 if the stamp is of several warps, or of several blocks.
+  int warp_of(const Stamp& access) const;
+  int rank_of(const Stamp& access) const;
+  bool is_before_cluster(const Stamp& access, int thread) const;
 
-  uint32_t epoch_ = 0, launch_begin_ = 0, block_begin_ = 0;
-  std::array<uint32_t, kMaxThreads / kWarpSize> times_{};
+  uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   Dim3 grid_, block_;
-  std::vector<std::pair<uint32_t, uint64_t>> blocks_;  // of this launch: first epoch, block number
+  int block_threads_ = 1, ranks_ = 1;
+  std::vector<uint32_t> epochs_;     // of each thread
+  std::vector<uint32_t> intervals_;  // for each block of the cluster: its epoch since the last barrier
+  std::vector<uint32_t> times_;      // of each warp
+  // How often each thread has waited for the cluster, and in which epoch it arrived, of the last two times:
+  // nobody can arrive twice before all have waited once.
+  std::vector<uint32_t> arrivals_, waits_;
+  std::array<std::vector<uint32_t>, 2> arrived_;
+  uint32_t after_arrival_ = 0;
+  std::vector<std::pair<uint32_t, std::vector<uint64_t>>> clusters_;  // of this launch: first epoch, blocks
 };
 
 }  // namespace quern::emulated

@@ -121,7 +121,7 @@ const char* collective_name(Collective kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-std::string perform(Collective kind, const WarpOperands& operands, int warp, Memory& memory) {
+std::string perform(Collective kind, const WarpOperands& operands, int first_thread, Memory& memory) {
   switch (kind) {
     case Collective::sync_warp:
       return "";
@@ -138,7 +138,7 @@ std::string perform(Collective kind, const WarpOperands& operands, int warp, Mem
   if (operands.mask != 0xffffffffu)
     return std::string(collective_name(kind)) + " needs all 32 lanes of the warp";
   if (kind == Collective::ldmatrix || kind == Collective::ldmatrix_trans)
-    return load_matrices(kind, operands, warp * kWarpSize, memory);
+    return load_matrices(kind, operands, first_thread, memory);
   multiply(kind, operands);
   return "";
 }

@@ -19,6 +19,6 @@ struct WarpOperands {
 };
 
 // Computes every lane's results. Otherwise the rule that was broken, empty if none.
-std::string perform(Collective kind, const WarpOperands& operands, int warp, Memory& memory);
+std::string perform(Collective kind, const WarpOperands& operands, int first_thread, Memory& memory);
 
 }  // namespace quern::emulated

@@ -76,12 +76,16 @@ Status Run::check_launch(const Launch& launch) const {
     return invalid("the grid is not possible");
   if (block.count() == 0 || block.count() > kMaxThreads || block.z > 64)
     return invalid("the block is not possible");
-  if (cluster.count() != 1) return Status(ErrorCode::UNSUPPORTED, "the emulator runs no clusters");
   auto target = find_target(plan_.target);
   if (!target.ok()) return target.status();
+  if (cluster.count() == 0 || cluster.count() > static_cast<uint64_t>((*target)->max_cluster) ||
+      grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0)
+    return invalid("the cluster is not possible");
   size_t static_bytes = 0;
   for (const ProgramSection& array : program_.library->shared_arrays(program_.index, launch.kernel))
     static_bytes += array.size;
+  if (static_bytes > 0 && cluster.count() > 1)
+    return Status(ErrorCode::UNSUPPORTED, "the emulator runs no clusters with static shared memory");
   if (static_bytes > kStaticSharedLimit) return invalid("more than 48 KiB of static shared memory");
   if (static_bytes + launch.shared_bytes > (*target)->shared_bytes_per_block)
     return invalid("more shared memory than " + plan_.target + " has: " + std::to_string(static_bytes) +
@@ -131,15 +135,21 @@ Status Run::launch(const Launch& launch) {
   memory_.remove_shared();
   for (const ProgramSection& array : program_.library->shared_arrays(program_.index, launch.kernel))
     memory_.add(Region::Kind::shared_array, "shared array `" + array.name + "`", array.begin, array.size);
-  GuardedBuffer dynamic(launch.shared_bytes, kSharedAlignment);
-  memory_.add(Region::Kind::dynamic_shared, "dynamic shared memory",
-              reinterpret_cast<uintptr_t>(dynamic.data()), dynamic.size());
+  // The blocks of a cluster lie apart, so that running over the end of one is no access to another.
+  const size_t ranks = launch.cluster.count();
+  const size_t pitch = (launch.shared_bytes + 2 * kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  GuardedBuffer dynamic(pitch * (ranks - 1) + launch.shared_bytes, kSharedAlignment);
+  for (size_t rank = 0; rank < ranks; ++rank)
+    memory_.add(
+        Region::Kind::dynamic_shared,
+        "dynamic shared memory" + (ranks > 1 ? " of block " + std::to_string(rank) + " of the cluster" : ""),
+        reinterpret_cast<uintptr_t>(dynamic.data()) + pitch * rank, launch.shared_bytes);
 
-  clock_.begin_launch(launch.grid, launch.block);
-  std::vector<uint64_t> order(launch.grid.count());
+  clock_.begin_launch(launch.grid, launch.block, launch.cluster);
+  std::vector<uint64_t> order(launch.grid.count() / ranks);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
-  Block block(program_, *kernel, launch, memory_, clock_, stacks_, dynamic.data(), random_);
+  Block block(program_, *kernel, launch, memory_, clock_, stacks_, dynamic.data(), pitch, random_);
   for (uint64_t number : order) {
     if (Status status = block.run(number, *arguments); !status.ok()) return status;
   }

@@ -2,7 +2,8 @@
 // uninitialised accesses, races, divergent or missing synchronisation, undefined arithmetic and outputs left
 // unwritten are errors.
 //
-// Stricter than a GPU: shuffles and votes order no memory (only __syncwarp of the whole warp and
+// Blocks of a cluster run together. Stricter than a GPU: shuffles and votes order no memory (only __syncwarp
+// of the whole warp and
 // __syncthreads do), and threads that have ended may not be missing at a barrier or collective.
 //
 // Not seen: a thread's own uninitialised variables (they hold a pattern that spoils results), and a block

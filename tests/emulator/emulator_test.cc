@@ -64,7 +64,7 @@ void refuses_launches_that_no_gpu_can_do(void**) {
   refused([](Launch& launch) { launch.grid.z = 65536; }, ErrorCode::INVALID_ARGUMENT, "grid");
   refused([](Launch& launch) { launch.block.y = 17; }, ErrorCode::INVALID_ARGUMENT, "block");
   refused([](Launch& launch) { launch.block.x = 0; }, ErrorCode::INVALID_ARGUMENT, "block");
-  refused([](Launch& launch) { launch.cluster.x = 2; }, ErrorCode::UNSUPPORTED, "cluster");
+  refused([](Launch& launch) { launch.cluster.x = 2; }, ErrorCode::INVALID_ARGUMENT, "cluster");
   // sm_80 has 163 KiB, of which the kernel's own array takes 256 bytes.
   refused([](Launch& launch) { launch.shared_bytes = 163 * 1024 - 255; }, ErrorCode::INVALID_ARGUMENT,
           "shared memory");

@@ -1,27 +1,10 @@
-// Each rule that the emulator watches: a kernel that breaks it must be refused with a message that names the
-// rule, whatever the order of threads, and the same kernel put right must pass and compute the right values.
-#include "tests/emulator/run_support.h"
-#include "tests/support/test.h"
+// The rules of a block that the emulator watches, each broken once.
+#include "tests/emulator/fault_cases.h"
 
 namespace quern::emulated {
 
 namespace {
 
-struct Case {
-  const char* name;
-  const char* text;       // with pairs @RIGHT@WRONG@ of which one side is taken
-  const char* rule;       // what the message must say about the wrong one
-  float (*value)(int i);  // of y[i], where x[i] = i + 1
-  uint32_t length = 128;  // of x and y
-  Dim3 grid = {2}, block = {64};
-  uint32_t shared_bytes = 0;
-  uint64_t workspace_bytes = 0;
-};
-
-constexpr int kSeeds = 5;
-
-float x(int i) { return i + 1; }
-float same(int i) { return x(i); }
 float reversed_in_block(int i) { return x(i / 64 * 64 + 63 - i % 64); }
 float neighbour(int i) { return x(i ^ 1); }
 float sum_of_warp(int i) {
@@ -30,7 +13,7 @@ float sum_of_warp(int i) {
   return sum;
 }
 
-const Case kCases[] = {
+const FaultCase kCases[] = {
     {"a removed barrier", R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   __shared__ float tile[64];
@@ -507,60 +490,9 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      {1},
      {32}},
 };
-constexpr size_t kCaseCount = std::size(kCases);
-
-// The text with one side of every pair.
-std::string choose(std::string_view text, bool wrong) {
-  std::string out;
-  for (int part = 0; !text.empty(); part = (part + 1) % 3) {
-    const size_t end = std::min(text.find('@'), text.size());
-    if (part == 0 || part == (wrong ? 2 : 1)) out += text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
-std::vector<Program> programs;  // right, wrong, right, ...
-
-int compile_all(void**) {
-  std::vector<ProgramSource> sources;
-  for (const Case& test : kCases) {
-    for (bool wrong : {false, true}) sources.push_back({choose(test.text, wrong), {"kernel"}});
-  }
-  auto compiled = compile_programs(sources);
-  assert_ok(compiled);
-  programs = std::move(*compiled);
-  return 0;
-}
-
-void is_caught(void** state) {
-  const Case& test = *static_cast<const Case*>(*state);
-  const size_t index = &test - kCases;
-  std::vector<float> input(test.length);
-  for (uint32_t i = 0; i < test.length; ++i) input[i] = x(i);
-  Plan plan =
-      make_plan({make_tensor("x", DType::f32, test.length)}, {make_tensor("y", DType::f32, test.length)},
-                test.grid, test.block, test.shared_bytes, test.workspace_bytes);
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    auto right = run_plan(programs[2 * index], plan, {to_bytes(input)}, seed);
-    assert_ok(right);
-    std::vector<float> output = from_bytes<float>(right->front());
-    for (uint32_t i = 0; i < test.length; ++i) assert_true(output[i] == test.value(i));
-    auto wrong = run_plan(programs[2 * index + 1], plan, {to_bytes(input)}, seed);
-    assert_error(wrong, ErrorCode::INTERNAL, test.rule);
-  }
-}
 
 }  // namespace
 
 }  // namespace quern::emulated
 
-int main() {
-  std::vector<CMUnitTest> tests;
-  for (const auto& test : quern::emulated::kCases) {
-    tests.push_back(
-        {test.name, quern::emulated::is_caught, nullptr, nullptr, const_cast<quern::emulated::Case*>(&test)});
-  }
-  return _cmocka_run_group_tests("emulator faults", tests.data(), tests.size(), quern::emulated::compile_all,
-                                 nullptr);
-}
+int main() { return quern::emulated::run_fault_cases("emulator faults", quern::emulated::kCases); }

@@ -215,3 +215,18 @@ template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
   quern::emulated::cp_async_wait(kPending);
 }
+
+// cluster.cuh
+__device__ __forceinline__ int cluster_rank() { return quern::emulated::cluster_rank(); }
+__device__ __forceinline__ void cluster_arrive() { quern::emulated::cluster_arrive(); }
+__device__ __forceinline__ void cluster_wait() { quern::emulated::cluster_wait(); }
+__device__ __forceinline__ void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
+}
+template <class T, int kCount>
+__device__ __forceinline__ Vector<T, kCount> load_cluster(const T* own, int rank) {
+  constexpr int kWords = sizeof(T) * kCount / 4;
+  static_assert(kWords == 1 || kWords == 2 || kWords == 4, "4, 8 or 16 bytes");
+  return *static_cast<const Vector<T, kCount>*>(quern::emulated::cluster_address(own, rank));
+}

@@ -42,6 +42,12 @@ QUERN_UNSEEN static void collective(Collective kind, unsigned mask, void* operan
   quern_runtime->collective(kind, mask, operands, __builtin_return_address(0));
 }
 QUERN_UNSEEN __attribute__((const)) static void* dynamic_shared() { return quern_runtime->dynamic_shared(); }
+QUERN_UNSEEN __attribute__((const)) static int cluster_rank() { return quern_runtime->cluster_rank(); }
+QUERN_UNSEEN static void cluster_arrive() { quern_runtime->cluster_arrive(__builtin_return_address(0)); }
+QUERN_UNSEEN static void cluster_wait() { quern_runtime->cluster_wait(__builtin_return_address(0)); }
+QUERN_UNSEEN static void* cluster_address(const void* own, int rank) {
+  return quern_runtime->cluster_address(own, rank, __builtin_return_address(0));
+}
 QUERN_UNSEEN static void cp_async(void* shared, const void* global, int bytes, int source_bytes) {
   quern_runtime->cp_async(shared, global, bytes, source_bytes, __builtin_return_address(0));
 }

@@ -127,6 +127,17 @@ bool Memory::end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_s
   return true;
 }
 
+bool Memory::may_end(uintptr_t shared, int rank, int thread) {
+  const Region* region = find(shared);
+  if (!region) return true;  // the block has none
+  for (size_t i = 0; i < region->size; ++i)
+    for (const Stamp& access : {region->cells[i].read, region->cells[i].write})
+      if (access.epoch != 0 && clock_.is_foreign(access, rank) && !clock_.is_before(access, thread))
+        return violate("the block has ended, but " + clock_.describe(access) + " accessed its " +
+                       locate(shared + i) + " with no cluster_wait between");
+  return true;
+}
+
 size_t Memory::find_unwritten(uintptr_t address, size_t size) const {
   auto after = std::upper_bound(regions_.begin(), regions_.end(), address,
                                 [](uintptr_t a, const auto& region) { return a < region->begin; });

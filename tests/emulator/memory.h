@@ -47,6 +47,9 @@ class Memory {
   // An asynchronous copy into shared memory: from its begin to its end nobody may touch the bytes.
   bool begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
   bool end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
+  // Whether block `rank` of a cluster, whose dynamic shared memory begins at `shared`, may end with `thread`:
+  // what other blocks do there is done.
+  bool may_end(uintptr_t shared, int rank, int thread);
   const std::string& violation() const { return violation_; }
   // "output 0 `y` (64 bytes) at offset 12", or the nearest buffer for an address outside of all.
   std::string locate(uintptr_t address) const;

@@ -53,6 +53,11 @@ struct Runtime {
   void (*barrier)(const void* site);
   void (*collective)(Collective kind, unsigned mask, void* operands, const void* site);
   void* (*dynamic_shared)();
+  int (*cluster_rank)();
+  void (*cluster_arrive)(const void* site);
+  void (*cluster_wait)(const void* site);
+  // Where block `rank` of the cluster has what `own` is here.
+  void* (*cluster_address)(const void* own, int rank, const void* site);
   void (*cp_async)(void* shared, const void* global, int bytes, int source_bytes, const void* site);
   void (*cp_async_commit)();
   void (*cp_async_wait)(int pending, const void* site);
