@@ -89,7 +89,7 @@ std::string BlockEmitter::interval(const BlockOp& op, int dim, bool& ragged) {
   if (first == "0") return first;
   const auto [at, fresh_one] = defined_.try_emplace(key);
   if (fresh_one) {
-    at->second = fresh("first");
+    at->second = fresh_constant("first");
     std::string& lines = loop ? turn_text_ : prologue_;
     lines += "const int " + at->second + " = " + first + ";\n";
     if (ragged) lines += "const int " + at->second + "_left = " + last + " - " + at->second + ";\n";
@@ -189,40 +189,82 @@ void BlockEmitter::emit(BlockValue value) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-std::string BlockEmitter::loop_text() {
+int BlockEmitter::shared_buffer(const std::string& type, int64_t bytes) {
+  shared_.push_back({fresh("s"), type, bytes});
+  return static_cast<int>(shared_.size()) - 1;
+}
+
+int64_t BlockEmitter::stage_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [value, tile] : staged_) bytes += tile.bytes;
+  return bytes;
+}
+
+// Time passes with barriers: a level of a stage is a moment, and there is a barrier between stages that use
+// shared memory. In the loop the moments come again and again; a barrier at the head of a turn tells the
+// turns apart. Staged tiles are needed all through the loop.
+BlockEmitter::BlockPlan BlockEmitter::plan_block() const {
+  std::vector<int64_t> bytes;
+  for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
+  BlockPlan plan;
+  std::vector<MemoryBuffer> buffers(shared_.size() + 1);
+  int now = 0;
+  for (size_t stage = 0; stage < steps_.size(); ++stage) {
+    plan.orders[stage] = order_steps(steps_[stage].order_problem(variables_, bytes));
+    for (const StepList::Span& span : steps_[stage].spans(plan.orders[stage]))
+      buffers[static_cast<size_t>(span.buffer)] = {bytes[static_cast<size_t>(span.buffer)], now + span.first,
+                                                   now + span.last};
+    const int end = now + plan.orders[stage].cost.barriers;
+    if (stage == static_cast<size_t>(Stage::loop))
+      buffers.back() = {stage_bytes() * schedule_.stages, now, end, 128};
+    now = end + 1;
+  }
+  MemoryPlan memory = plan_memory(buffers);
+  plan.ring = memory.offsets.back();
+  memory.offsets.pop_back();
+  plan.offsets = std::move(memory.offsets);
+  plan.bytes = memory.peak;
+  return plan;
+}
+
+std::string BlockEmitter::loop_text(const BlockPlan& plan) {
   const std::string turns = std::to_string(kernel_.turns);
   const int stages = schedule_.stages;
   const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
-  int64_t stage_bytes = 0;
+  int64_t offset = 0;
   std::string tiles;
   for (const auto& [value, tile] : staged_) {
     const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
     tiles += type + "* const " + tile.name + " = reinterpret_cast<" + type + "*>(stage + " +
-             std::to_string(stage_bytes) + ");\n";
-    stage_bytes += tile.bytes;
+             std::to_string(offset) + ");\n";
+    offset += tile.bytes;
   }
-  const std::string stage = "unsigned char* const stage = shared + turn % " + std::to_string(stages) + " * " +
-                            std::to_string(stage_bytes) + ";\n";
-  std::string out = declared_;
+  const std::string stage = "unsigned char* const stage = shared + " + std::to_string(plan.ring) +
+                            " + turn % " + std::to_string(stages) + " * " + std::to_string(stage_bytes()) +
+                            ";\n";
+  std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
+  // What the last turn read from shared memory is written again; the barrier of staged tiles comes in time.
+  if (!staged && text(Stage::loop).writes_shared()) body = "__syncthreads();\n" + body;
   // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
   // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
   if (staged) {
     const std::string before = std::to_string(stages - 1);
-    std::string body = "cp_async_wait<" + std::to_string(stages - 2) + ">();\n__syncthreads();\nif (step + " +
-                       before + " < " + turns + ") {\n  const int turn = step + " + before + ";\n" +
-                       indent(stage + tiles + turn_text_ + staged_fetch_, 2) +
-                       "}\ncp_async_commit();\nif (step < 0) continue;\nconst int turn = step;\n" + stage +
-                       tiles + turn_text_ + straight_fetch_ + text(Stage::loop);
+    const std::string turn = "cp_async_wait<" + std::to_string(stages - 2) +
+                             ">();\n__syncthreads();\nif (step + " + before + " < " + turns +
+                             ") {\n  const int turn = step + " + before + ";\n" +
+                             indent(stage + tiles + turn_text_ + staged_fetch_, 2) +
+                             "}\ncp_async_commit();\nif (step < 0) continue;\nconst int turn = step;\n" +
+                             stage + tiles + turn_text_ + straight_fetch_ + body;
     return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
-           indent(body, 2) + "}\ncp_async_wait<0>();\n";
+           indent(turn, 2) + "}\ncp_async_wait<0>();\n";
   }
   if (!ahead)
     return out + "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" +
-           indent(turn_text_ + straight_fetch_ + text(Stage::loop), 2) + "}\n";
+           indent(turn_text_ + straight_fetch_ + body, 2) + "}\n";
   return out + "#pragma unroll 1\nfor (int step = 0; step <= " + turns + "; ++step) {\n  if (step < " +
          turns + ") {\n    const int turn = step;\n" + indent(turn_text_ + straight_fetch_, 4) +
-         "  }\n  if (step > 0) {\n    const int turn = step - 1;\n" +
-         indent(turn_text_ + text(Stage::loop), 4) + "  }\n" + indent(take_, 2) + "}\n";
+         "  }\n  if (step > 0) {\n    const int turn = step - 1;\n" + indent(turn_text_ + body, 4) + "  }\n" +
+         indent(take_, 2) + "}\n";
 }
 
 Result<BlockText> BlockEmitter::run() {
@@ -254,24 +296,27 @@ Result<BlockText> BlockEmitter::run() {
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
   BlockText out;
-  int64_t staged = 0;
-  for (const auto& [value, tile] : staged_) staged += tile.bytes * schedule_.stages;
-  const int64_t bytes = std::max(staged + scratch_most_, after_);
-  if (bytes > target_.shared_bytes_per_block)
-    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
+  const BlockPlan plan = plan_block();
+  if (plan.bytes > target_.shared_bytes_per_block)
+    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(plan.bytes) +
                                               " bytes of shared memory, " + target_.name + " has " +
                                               std::to_string(target_.shared_bytes_per_block));
-  out.shared_bytes = static_cast<uint32_t>(bytes);
+  out.shared_bytes = static_cast<uint32_t>(plan.bytes);
   out.threads = threads_;
   out.grid = {static_cast<uint32_t>(kernel_.grid[0]), static_cast<uint32_t>(kernel_.grid[1]),
               static_cast<uint32_t>(kernel_.grid[2])};
   out.body = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
-  if (bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
-  if (scratch_most_ > 0)
-    out.body += "unsigned char* const scratch = shared + " + std::to_string(staged) + ";\n";
-  out.body += prologue_ + text(Stage::before);
-  if (loops) out.body += loop_text();
-  out.body += text(Stage::after);
+  if (plan.bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
+  for (size_t i = 0; i < shared_.size(); ++i)
+    out.body += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
+                "*>(shared + " + std::to_string(plan.offsets[i]) + ");\n";
+  out.body += prologue_ + text(Stage::before).text(plan.orders[0]);
+  if (loops) out.body += loop_text(plan);
+  // Shared memory is used again for other things.
+  if (text(Stage::after).writes_shared() &&
+      (!staged_.empty() || text(Stage::before).writes_shared() || text(Stage::loop).writes_shared()))
+    out.body += "__syncthreads();\n";
+  out.body += text(Stage::after).text(plan.orders[2]);
   if (fast_exp_)
     for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 7)
       out.body.insert(at, "__");

@@ -13,6 +13,7 @@
 #include "core/base/plan.h"
 #include "core/base/target.h"
 #include "core/codegen/block_program.h"
+#include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
 #include "core/lang/value_cuda.h"
 #include "core/schedule/schedule.h"
@@ -65,6 +66,18 @@ class BlockEmitter {
     int inner = 0;
     int64_t bytes = 0;
   };
+  // Shared memory that some step writes for others; `name` points to it.
+  struct SharedBuffer {
+    std::string name, type;
+    int64_t bytes = 0;
+  };
+  // Shared memory and barriers, decided when all steps are known.
+  struct BlockPlan {
+    std::array<OrderPlan, 3> orders;
+    int64_t ring = 0;              // offset of the staged tiles
+    std::vector<int64_t> offsets;  // of `shared_`
+    int64_t bytes = 0;
+  };
   // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
     bool tensor_cores = false;
@@ -81,10 +94,15 @@ class BlockEmitter {
   std::string interval(const BlockOp& op, int dim, bool& ragged);
   void emit(BlockValue value);
   std::string assemble();
-  std::string loop_text();
+  int shared_buffer(const std::string& type, int64_t bytes);
+  int64_t stage_bytes() const;
+  BlockPlan plan_block() const;
+  std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
-  std::string& text(Stage stage) { return texts_[static_cast<size_t>(stage)]; }
-  std::string fresh(const std::string& prefix) { return prefix + std::to_string(names_++); }
+  StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
+  std::string fresh_constant(const std::string& prefix) { return prefix + std::to_string(names_++); }
+  // A name for what steps write, or that only one of them reads: who names it keeps the order of the list.
+  std::string fresh(const std::string& prefix) { return *variables_.insert(fresh_constant(prefix)).first; }
   std::string base_name(BlockValue value) const;
   std::string define(const std::string& type, const std::string& prefix, const std::string& expression);
   // Where text for a value that is asked for now must stand.
@@ -134,7 +152,7 @@ class BlockEmitter {
   void matmul(BlockValue value, const std::string& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim);
-  std::string shared_copy(BlockValue value);
+  int shared_copy(BlockValue value);
 
   // block_reduce.cc
   void reduce(BlockValue value);
@@ -156,7 +174,9 @@ class BlockEmitter {
   Status status_;
   Stage now_ = Stage::before;
   int names_ = 0;
-  std::array<std::string, 3> texts_;  // before, in and after the loop
+  std::array<StepList, 3> steps_;  // before, in and after the loop
+  std::set<std::string> variables_;
+  std::vector<SharedBuffer> shared_;
   std::string prologue_, turn_text_, declared_, straight_fetch_, staged_fetch_, take_;
   std::map<std::string, std::string> defined_;
   std::vector<std::vector<TileDim>> dims_;
@@ -168,8 +188,6 @@ class BlockEmitter {
   std::map<BlockValue, StagedTile> staged_;
   std::map<std::string, std::string> packed_;
   std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
-  int64_t scratch_ = 0, scratch_most_ = 0;            // bytes behind the stages
-  int64_t after_ = 0;                                 // bytes from the start, after the loop
 };
 
 }  // namespace quern

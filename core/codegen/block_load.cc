@@ -152,7 +152,7 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   tile.value = value;
-  tile.name = fresh("tile_" + base_name(value));
+  tile.name = fresh_constant("tile_" + base_name(value));
   tile.inner = inner_dim(op.tensor, op.type.shape);
   const Spread wanted = natural(value);
   for (int d = 0; d < op.type.rank(); ++d)

@@ -312,8 +312,9 @@ void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage
   text(stage) += lines;
 }
 
-// Writes the whole tile to shared memory, dense and in registers' precision, zeros beyond ragged edges.
-std::string BlockEmitter::shared_copy(BlockValue value) {
+// Writes the whole tile to shared memory, dense and in registers' precision, zeros beyond ragged edges. Gives
+// the buffer.
+int BlockEmitter::shared_copy(BlockValue value) {
   const Ints& shape = program_.shape(value);
   const Stage place = now_;
   const Spread spread = natural(value);
@@ -321,22 +322,17 @@ std::string BlockEmitter::shared_copy(BlockValue value) {
   const CudaText text_of_element = element(value, spread, "r");
   const std::string number = text_of_element.as(text_of_element.is_number() ? type : text_of_element.type());
   const std::string within = inside(value, spread, "r", false), valid = inside(value, spread, "r");
-  int64_t& used = place == Stage::after ? after_ : scratch_;
-  const std::string s = fresh("s"), memory = cuda_type(type);
-  std::string lines = memory + "* const " + s + " = reinterpret_cast<" + memory + "*>(" +
-                      (place == Stage::after ? "shared" : "scratch") + " + " + std::to_string(used) + ");\n";
-  if (place != Stage::before) lines = "__syncthreads();\n" + lines;
-  std::string write = s + "[" + offset(spread, dense_strides(shape), "r") + "] = " +
-                      (valid.empty() ? number : valid + " ? " + number + " : " + cuda_literal(0, type)) + ";";
+  const int buffer = shared_buffer(cuda_type(type), program_.op(value).type.element_count() * 4);
+  std::string write =
+      shared_[static_cast<size_t>(buffer)].name + "[" + offset(spread, dense_strides(shape), "r") +
+      "] = " + (valid.empty() ? number : valid + " ? " + number + " : " + cuda_literal(0, type)) + ";";
   if (!within.empty()) write = "if (" + within + ") " + write;
   std::string loop =
       "#pragma unroll\nfor (int r = 0; r < " + std::to_string(spread.count()) + "; ++r) " + write + "\n";
   if (const std::string condition = leaders(spread); !condition.empty())
     loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
-  text(place) += lines + loop;
-  used += (program_.op(value).type.element_count() * 4 + 15) / 16 * 16;
-  if (place != Stage::after) scratch_most_ = std::max(scratch_most_, scratch_);
-  return s;
+  text(place).add({loop, {buffer}, {}});
+  return buffer;
 }
 
 void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
@@ -347,7 +343,9 @@ void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
     fail(value, "multiplies a vector");
     return;
   }
-  const std::string from_a = shared_copy(left), from_b = shared_copy(right);
+  const int copy_a = shared_copy(left), copy_b = shared_copy(right);
+  const std::string from_a = shared_[static_cast<size_t>(copy_a)].name,
+                    from_b = shared_[static_cast<size_t>(copy_b)].name;
   Array array;
   array.name = fresh(base_name(value));
   array.spread = blocked(value, DType::f32, op.type.rank() - 1);
@@ -371,9 +369,11 @@ void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
                      convert(right, from_b + "[" + add_text(at_b, "k * " + std::to_string(b.back())) + "]") +
                      ", " + array.name + "[r]);";
   if (!within.empty()) body = "if (" + within + ") " + body;
-  text(now_) += "__syncthreads();\n" + type + " " + array.name + "[" + count +
-                "] = {};\n#pragma unroll 1\nfor (int k = 0; k < " + std::to_string(a.back()) +
-                "; ++k) {\n#pragma unroll\n  for (int r = 0; r < " + count + "; ++r) " + body + "\n}\n";
+  const std::string lines = type + " " + array.name + "[" + count +
+                            "] = {};\n#pragma unroll 1\nfor (int k = 0; k < " + std::to_string(a.back()) +
+                            "; ++k) {\n#pragma unroll\n  for (int r = 0; r < " + count + "; ++r) " + body +
+                            "\n}\n";
+  text(now_).add({lines, {}, {copy_a, copy_b}});
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 

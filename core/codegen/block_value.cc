@@ -162,14 +162,10 @@ void BlockEmitter::exchange(BlockValue value, const Spread& want) {
   std::vector<BitMove> parts;
   for (int bit = 0; bit < warp_bits_; ++bit)
     if (have.partial_warps >> bit & 1) parts.push_back({bit, static_cast<int>(parts.size())});
-  const int64_t copies = int64_t{1} << parts.size(), bytes = (copies * size * 4 + 15) / 16 * 16;
-  int64_t& used = place == Stage::after ? after_ : scratch_;
-  const std::string type = cuda_type(register_type(have.dtype)), s = fresh("s");
-  std::string lines = type + "* const " + s + " = reinterpret_cast<" + type + "*>(" +
-                      (place == Stage::after ? "shared" : "scratch") + " + " + std::to_string(used) + ");\n";
-  if (place == Stage::loop || (place == Stage::after && used == 0)) lines = "__syncthreads();\n" + lines;
-  used += bytes;
-  if (place != Stage::after) scratch_most_ = std::max(scratch_most_, scratch_);
+  const int64_t copies = int64_t{1} << parts.size(), bytes = copies * size * 4;
+  const std::string type = cuda_type(register_type(have.dtype));
+  const int buffer = shared_buffer(type, bytes);
+  const std::string s = shared_[static_cast<size_t>(buffer)].name;
 
   // As many neighbours at once as both the tile and the registers allow.
   auto vector_of = [&](Spread& spread) {
@@ -206,7 +202,7 @@ void BlockEmitter::exchange(BlockValue value, const Spread& want) {
   std::string loop = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(write_chunks.count()) +
                      "; ++c) {\n" + indent(write, 2) + "}\n";
   if (!condition.empty()) loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
-  lines += loop + "__syncthreads();\n";
+  text(place).add({loop, {buffer}, {}});
 
   Array array;
   array.name = fresh(base_name(value));
@@ -216,13 +212,13 @@ void BlockEmitter::exchange(BlockValue value, const Spread& want) {
   const int read_bits = vector_of(array.spread);
   const Spread read_chunks = chunks(array.spread, read_bits);
   const std::string missing = inside(value, read_chunks, "c", false), step = std::to_string(1 << read_bits);
-  lines += type + " " + array.name + "[" + std::to_string(want.count()) +
-           "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(read_chunks.count()) +
-           "; ++c)\n  get_elements<" + type + ", " + step + ", " + std::to_string(copies) + ", " +
-           (have.maximum ? "true" : "false") + ">(&" + array.name + "[c * " + step + "], " + s + " + " +
-           offset(read_chunks, pitch, "c") + ", " + std::to_string(size) + ", " +
-           (missing.empty() ? "true" : missing) + ");\n";
-  text(place) += lines;
+  std::string lines = type + " " + array.name + "[" + std::to_string(want.count()) +
+                      "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(read_chunks.count()) +
+                      "; ++c)\n  get_elements<" + type + ", " + step + ", " + std::to_string(copies) + ", " +
+                      (have.maximum ? "true" : "false") + ">(&" + array.name + "[c * " + step + "], " + s +
+                      " + " + offset(read_chunks, pitch, "c") + ", " + std::to_string(size) + ", " +
+                      (missing.empty() ? "true" : missing) + ");\n";
+  text(place).add({lines, {}, {buffer}});
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -282,7 +278,7 @@ std::string BlockEmitter::define(const std::string& type, const std::string& pre
                                  const std::string& expression) {
   const auto [at, fresh_one] = defined_.try_emplace(expression);
   if (fresh_one) {
-    at->second = fresh(prefix);
+    at->second = fresh_constant(prefix);
     prologue_ += "const " + type + " " + at->second + " = " + expression + ";\n";
   }
   return at->second;
