@@ -22,12 +22,13 @@ std::string unique_word(const std::string& name) {
 
 BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
                            const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
-                           const Target& target, bool fast_exp)
+                           const Target& target, bool fast_exp, Chooser& chooser)
     : kernel_(kernel),
       program_(std::move(program)),
       places_(places),
       schedule_(schedule),
       target_(target),
+      chooser_(chooser),
       fast_exp_(fast_exp),
       warp_bits_(bits_for(schedule.threads() / 32)),
       threads_(schedule.threads()) {
@@ -200,30 +201,46 @@ int64_t BlockEmitter::stage_bytes() const {
   return bytes;
 }
 
-// Time passes with barriers: a level of a stage is a moment, and there is a barrier between stages that use
-// shared memory. In the loop the moments come again and again; a barrier at the head of a turn tells the
-// turns apart. Staged tiles are needed all through the loop.
-BlockEmitter::BlockPlan BlockEmitter::plan_block() const {
+// A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
+// the head of each turn, which staged tiles do anyway.
+bool BlockEmitter::begins_with_barrier(Stage stage) const {
+  auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(); };
+  if (stage == Stage::loop) return !staged_.empty() || writes(Stage::loop);
+  return stage == Stage::after && writes(Stage::after) &&
+         (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
+}
+
+// Time passes with barriers: each level of a stage is a moment. The moments of the loop come again and again,
+// with a barrier between turns. Staged tiles are needed all through the loop.
+Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   std::vector<int64_t> bytes;
   for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
   BlockPlan plan;
   std::vector<MemoryBuffer> buffers(shared_.size() + 1);
   int now = 0;
-  for (size_t stage = 0; stage < steps_.size(); ++stage) {
-    plan.orders[stage] = order_steps(steps_[stage].order_problem(variables_, bytes));
-    for (const StepList::Span& span : steps_[stage].spans(plan.orders[stage]))
+  for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
+    const StepList& steps = text(stage);
+    const OrderProblem problem = steps.order_problem(variables_, bytes);
+    auto order = chooser_.order(problem);
+    if (!order) return order.status();
+    for (const StepList::Span& span : steps.spans(*order))
       buffers[static_cast<size_t>(span.buffer)] = {bytes[static_cast<size_t>(span.buffer)], now + span.first,
                                                    now + span.last};
-    const int end = now + plan.orders[stage].cost.barriers;
-    if (stage == static_cast<size_t>(Stage::loop))
-      buffers.back() = {stage_bytes() * schedule_.stages, now, end, 128};
-    now = end + 1;
+    const int barriers = order->cost.barriers, first = begins_with_barrier(stage) ? 1 : 0;
+    const int listed = order_as_listed(problem).cost.barriers;
+    const bool loop = stage == Stage::loop;
+    (loop ? plan.costs.barriers_a_turn : plan.costs.barriers_once) += first + barriers;
+    (loop ? plan.costs.listed_a_turn : plan.costs.listed_once) += first + listed;
+    if (loop) buffers.back() = {stage_bytes() * schedule_.stages, now, now + barriers, 128};
+    now += barriers + 1;
+    plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
-  MemoryPlan memory = plan_memory(buffers);
-  plan.ring = memory.offsets.back();
-  memory.offsets.pop_back();
-  plan.offsets = std::move(memory.offsets);
-  plan.bytes = memory.peak;
+  auto memory = chooser_.memory(buffers);
+  if (!memory) return memory.status();
+  plan.ring = memory->offsets.back();
+  memory->offsets.pop_back();
+  plan.offsets = std::move(memory->offsets);
+  plan.costs.shared_bytes = memory->peak;
   return plan;
 }
 
@@ -243,8 +260,7 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
                             " + turn % " + std::to_string(stages) + " * " + std::to_string(stage_bytes()) +
                             ";\n";
   std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
-  // What the last turn read from shared memory is written again; the barrier of staged tiles comes in time.
-  if (!staged && text(Stage::loop).writes_shared()) body = "__syncthreads();\n" + body;
+  if (!staged && begins_with_barrier(Stage::loop)) body = "__syncthreads();\n" + body;
   // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
   // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
   if (staged) {
@@ -296,27 +312,27 @@ Result<BlockText> BlockEmitter::run() {
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
   BlockText out;
-  const BlockPlan plan = plan_block();
-  if (plan.bytes > target_.shared_bytes_per_block)
-    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(plan.bytes) +
+  const auto plan = plan_block();
+  if (!plan) return plan.status();
+  out.costs = plan->costs;
+  const int64_t bytes = plan->costs.shared_bytes;
+  if (bytes > target_.shared_bytes_per_block)
+    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
                                               " bytes of shared memory, " + target_.name + " has " +
                                               std::to_string(target_.shared_bytes_per_block));
-  out.shared_bytes = static_cast<uint32_t>(plan.bytes);
+  out.shared_bytes = static_cast<uint32_t>(bytes);
   out.threads = threads_;
   out.grid = {static_cast<uint32_t>(kernel_.grid[0]), static_cast<uint32_t>(kernel_.grid[1]),
               static_cast<uint32_t>(kernel_.grid[2])};
   out.body = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
-  if (plan.bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
+  if (bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
   for (size_t i = 0; i < shared_.size(); ++i)
     out.body += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
-                "*>(shared + " + std::to_string(plan.offsets[i]) + ");\n";
-  out.body += prologue_ + text(Stage::before).text(plan.orders[0]);
-  if (loops) out.body += loop_text(plan);
-  // Shared memory is used again for other things.
-  if (text(Stage::after).writes_shared() &&
-      (!staged_.empty() || text(Stage::before).writes_shared() || text(Stage::loop).writes_shared()))
-    out.body += "__syncthreads();\n";
-  out.body += text(Stage::after).text(plan.orders[2]);
+                "*>(shared + " + std::to_string(plan->offsets[i]) + ");\n";
+  out.body += prologue_ + text(Stage::before).text(plan->orders[0]);
+  if (loops) out.body += loop_text(*plan);
+  if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
+  out.body += text(Stage::after).text(plan->orders[2]);
   if (fast_exp_)
     for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 7)
       out.body.insert(at, "__");

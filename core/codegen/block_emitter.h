@@ -28,8 +28,16 @@ struct TensorPlace {
   LaunchArg arg;
 };
 
+// What the choices of a block come to.
+struct BlockCosts {
+  int barriers_once = 0, barriers_a_turn = 0;
+  int listed_once = 0, listed_a_turn = 0;  // barriers if steps stayed in the order of the muGraph
+  int64_t shared_bytes = 0;
+};
+
 struct BlockText {
   std::string signature, body;
+  BlockCosts costs;
   Dim3 grid;
   int threads = 0;
   uint32_t shared_bytes = 0;
@@ -39,9 +47,10 @@ struct BlockText {
 class BlockEmitter {
  public:
   BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
-               const KernelSchedule& schedule, const Target& target, bool fast_exp);
+               const KernelSchedule& schedule, const Target& target, bool fast_exp, Chooser& chooser);
 
-  // UNSUPPORTED says which operator or size stands in the way.
+  // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices
+  // are not for this block.
   Result<BlockText> run();
 
  private:
@@ -76,7 +85,7 @@ class BlockEmitter {
     std::array<OrderPlan, 3> orders;
     int64_t ring = 0;              // offset of the staged tiles
     std::vector<int64_t> offsets;  // of `shared_`
-    int64_t bytes = 0;
+    BlockCosts costs;
   };
   // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
@@ -96,7 +105,8 @@ class BlockEmitter {
   std::string assemble();
   int shared_buffer(const std::string& type, int64_t bytes);
   int64_t stage_bytes() const;
-  BlockPlan plan_block() const;
+  Result<BlockPlan> plan_block();
+  bool begins_with_barrier(Stage stage) const;
   std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
@@ -168,6 +178,7 @@ class BlockEmitter {
   const std::vector<TensorPlace>& places_;
   const KernelSchedule& schedule_;
   const Target& target_;
+  Chooser& chooser_;
   bool fast_exp_;  // by ex2.approx, exact to some 2^-21: what 16-bit outputs do not show
   int warp_bits_ = 0, threads_ = 32;
 

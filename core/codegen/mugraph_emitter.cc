@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/codegen/block_emitter.h"
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
@@ -13,10 +12,11 @@ namespace {
 
 class MuEmitter {
  public:
-  MuEmitter(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule, const Target& target)
-      : graph_(graph), mugraph_(mugraph), schedule_(schedule), target_(target) {}
+  MuEmitter(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule, const Target& target,
+            Optimizer* optimizer)
+      : graph_(graph), mugraph_(mugraph), schedule_(schedule), target_(target), optimizer_(optimizer) {}
 
-  Result<Emitted> run() {
+  Result<EmittedMuGraph> run() {
     Plan& plan = out_.plan;
     plan.tier = Tier::modelled;
     plan.target = target_.name;
@@ -104,12 +104,14 @@ class MuEmitter {
   }
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
-    const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(), [](const TensorDesc& output) {
-      return dtype_size(output.dtype) == 2;
-    });
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_, fast);
+    const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(),
+                                  [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
+    Chooser chooser(schedule_.kernels[k].choices, optimizer_);
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_, fast,
+                         chooser);
     auto text = emitter.run();
     if (!text) return text.status();
+    out_.blocks.push_back({k, chooser.made(), chooser.proven(), text->costs});
     Launch launch;
     launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
     launch.grid = text->grid;
@@ -182,16 +184,23 @@ class MuEmitter {
   const Target& target_;
   std::vector<TensorPlace> places_;
   int64_t workspace_ = 0;
-  Emitted out_;
+  Optimizer* const optimizer_;
+  EmittedMuGraph out_;
 };
 
 }  // namespace
 
-Result<Emitted> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
-                             const Target& target) {
+Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
+  Schedule out = schedule;
+  for (const EmittedBlock& block : emitted.blocks) out.kernels[block.kernel].choices = block.choices;
+  return out;
+}
+
+Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
+                                    const Target& target, Optimizer* optimizer) {
   auto applied = apply_schedule(mugraph, schedule);
   if (!applied) return applied.status();
-  return MuEmitter(graph, *applied, schedule, target).run();
+  return MuEmitter(graph, *applied, schedule, target, optimizer).run();
 }
 
 }  // namespace quern

@@ -3,14 +3,33 @@
 #pragma once
 
 #include "core/codegen/baseline.h"
+#include "core/codegen/block_emitter.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
 
+// A block of the program: the choices that were made for it (empty where they are the greedy ones) and what
+// they come to.
+struct EmittedBlock {
+  size_t kernel = 0;  // of the muGraph
+  BlockChoices choices;
+  bool proven = true;  // with an optimizer: nothing costs less
+  BlockCosts costs;
+};
+
+struct EmittedMuGraph : Emitted {
+  std::vector<EmittedBlock> blocks;
+};
+
 // `mugraph` computes `graph`, whose inputs and outputs its own are, in order. The plan has tier `modelled`.
-// Deterministic. UNSUPPORTED when an operator, a size or the target's shared memory stands in the way;
-// INVALID_ARGUMENT when the schedule does not fit the muGraph.
-Result<Emitted> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
-                             const Target& target);
+// Choices that the schedule leaves open are greedy, or the optimizer's; with those that come back put into
+// the schedule (with_choices) the same text is made without it. Deterministic but for the optimizer.
+// UNSUPPORTED when an operator, a size or the target's shared memory stands in the way; INVALID_ARGUMENT when
+// the schedule does not fit the muGraph.
+Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
+                                    const Target& target, Optimizer* optimizer = nullptr);
+
+// The schedule with the choices that were made.
+Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted);
 
 }  // namespace quern

@@ -32,6 +32,32 @@ bool read_numbers(std::string_view line, std::string_view name, int64_t* numbers
   return count == 1 || (at < line.size() && line[at] == ']');
 }
 
+// A list of any length; empty if it is not there. False if it does not read.
+template <class Number>
+bool read_list(std::string_view line, std::string_view name, std::vector<Number>& list) {
+  const std::string key = " " + std::string(name) + "=[";
+  const size_t begin = line.find(key), end = line.find(']', std::min(begin, line.size()));
+  if (begin == std::string_view::npos) return true;
+  if (end == std::string_view::npos) return false;
+  const std::string_view numbers = line.substr(begin + key.size(), end - begin - key.size());
+  for (size_t at = 0; at < numbers.size();) {
+    Number number = 0;
+    const auto [next, error] = std::from_chars(numbers.data() + at, numbers.data() + numbers.size(), number);
+    if (error != std::errc()) return false;
+    list.push_back(number);
+    at = numbers.find_first_not_of(", ", static_cast<size_t>(next - numbers.data()));
+  }
+  return true;
+}
+
+std::string print_choices(const BlockChoices& choices) {
+  std::string out;
+  if (!choices.layouts.empty()) out += " layouts=" + list(choices.layouts);
+  if (!choices.levels.empty()) out += " levels=" + list(choices.levels);
+  if (!choices.offsets.empty()) out += " offsets=" + list(choices.offsets);
+  return out;
+}
+
 // What decides whether the loop may be cut differently: values that differ from turn to turn because a
 // dimension of theirs is cut by the loop, and values that are one turn's part of a reduction over it.
 struct LoopUse {
@@ -194,7 +220,7 @@ std::string print_schedule(const Schedule& schedule) {
   for (const KernelSchedule& kernel : schedule.kernels)
     out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
            " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
-           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + "\n";
+           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + print_choices(kernel.choices) + "\n";
   return out;
 }
 
@@ -209,7 +235,10 @@ Result<Schedule> parse_schedule(std::string_view text) {
     int64_t warps[3], stages = 0, ahead = 0;
     if (!line.starts_with("kernel ") || !read_numbers(line, "grid", kernel.grid.data(), kGridAxes) ||
         !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
-        !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1))
+        !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
+        !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_list(line, "levels", kernel.choices.levels) ||
+        !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
     for (size_t i = 0; i < 3; ++i) kernel.warps[i] = static_cast<int>(warps[i]);
     kernel.stages = static_cast<int>(stages);

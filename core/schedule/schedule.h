@@ -9,6 +9,7 @@
 
 #include "core/base/target.h"
 #include "core/mugraph/mugraph.h"
+#include "core/schedule/choices.h"
 
 namespace quern {
 
@@ -24,6 +25,8 @@ struct KernelSchedule {
   int stages = 0;
   // Straight loads of the next turn are asked for before the work of this one.
   bool ahead = true;
+  // Layouts, order and shared memory where they are not as the greedy rules have them.
+  BlockChoices choices = {};
   bool operator==(const KernelSchedule&) const = default;
 
   int threads() const { return 32 * warps[0] * warps[1] * warps[2]; }
@@ -34,7 +37,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=0 ahead=1".
+// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=0 ahead=1", and where they
+// are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

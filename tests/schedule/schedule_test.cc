@@ -39,11 +39,14 @@ MuGraph parse(const char* text) {
 void text_reads_back(void**) {
   Schedule schedule = default_schedule(parse(kNorm));
   schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, {{2, 0}, {0, 0, 1}, {4096}}});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
   assert_int_equal(again->kernels[1].threads(), 512);
   for (const char* wrong : {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1",
+                            "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1, x]",
+                            "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1",
                             "kernel turns=1 warps=[1, 1, 1] stages=0 ahead=1", "nonsense"})
     assert_false(parse_schedule(wrong).ok());
 }
