@@ -8,6 +8,9 @@
 
 namespace quern {
 
+// A block has up to five questions; with this limit, emitting it stays well below the time of compiling it.
+inline constexpr std::chrono::milliseconds kChoiceLimit{20};
+
 // Each question gets at most `limit`; when it is up, the best answer so far counts.
 std::unique_ptr<Optimizer> make_z3_optimizer(std::chrono::milliseconds limit);
 
