@@ -6,6 +6,8 @@ namespace quern {
 
 namespace {
 
+int variable_of(char name) { return static_cast<int>(std::string_view("xyzw").find(name)); }
+
 // Recursive descent over "name(argument, ...)", "x", and "sum(k, x)".
 class PatternParser {
  public:
@@ -38,8 +40,8 @@ class PatternParser {
     const std::string_view name = word();
     Pattern pattern;
     if (!accept("(")) {
-      pattern.variable = static_cast<int>(std::string_view("xyzw").find(name));
-      check(name.size() == 1 && pattern.variable >= 0 && pattern.variable < kPatternVariables,
+      pattern.variable = name.size() == 1 ? variable_of(name[0]) : -1;
+      check(pattern.variable >= 0 && pattern.variable < kPatternVariables,
             "a pattern has an unknown variable");
       return pattern;
     }
@@ -61,18 +63,23 @@ class PatternParser {
   std::string_view rest_;
 };
 
-// "k not in y"
+// "k not in y", or "y or z narrower".
 void parse_condition(Axiom& axiom, std::string_view text) {
   if (text.empty()) return;
+  if (text.ends_with(" narrower")) {
+    axiom.narrower[0] = variable_of(text[0]);
+    axiom.narrower[1] = variable_of(text[5]);
+    return;
+  }
   check(text.size() == 10 && text.substr(1, 8) == " not in ", "an axiom has an unknown condition");
   axiom.absent_label = text[0] == 'j' ? 0 : 1;
-  axiom.absent_from = static_cast<int>(std::string_view("xyzw").find(text[9]));
+  axiom.absent_from = variable_of(text[9]);
 }
 
 std::vector<Axiom> make_axioms() {
   std::vector<Axiom> axioms;
   auto row = [&](const char* name, const char* left, const char* right, const char* condition, bool both) {
-    axioms.push_back({name, parse_pattern(left), parse_pattern(right), -1, -1, both});
+    axioms.push_back({name, parse_pattern(left), parse_pattern(right), -1, -1, both, {-1, -1}});
     parse_condition(axioms.back(), condition);
   };
 #define QUERN_AXIOM(name, left, right, condition, both) row(name, left, right, condition, both);
@@ -137,8 +144,15 @@ void match(const EGraph& egraph, const Pattern& pattern, ClassId id, std::vector
 }
 
 bool condition_holds(const EGraph& egraph, const Axiom& axiom, const Substitution& substitution) {
-  return axiom.absent_label < 0 || !has_label(egraph.labels(substitution.variables[axiom.absent_from]),
-                                              substitution.labels[axiom.absent_label]);
+  auto labels = [&](int variable) { return egraph.labels(substitution.variables[variable]); };
+  if (axiom.narrower[0] >= 0) {
+    LabelSet all = 0;
+    for (int variable = 0; variable < kPatternVariables; ++variable)
+      if (substitution.variables[variable] >= 0) all |= labels(variable);
+    return labels(axiom.narrower[0]) != all || labels(axiom.narrower[1]) != all;
+  }
+  return axiom.absent_label < 0 ||
+         !has_label(labels(axiom.absent_from), substitution.labels[axiom.absent_label]);
 }
 
 ClassId instantiate(EGraph& egraph, const Pattern& pattern, const Substitution& substitution) {

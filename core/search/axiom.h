@@ -21,8 +21,11 @@ struct Pattern {
 struct Axiom {
   const char* name;
   Pattern left, right;
-  int absent_label = -1, absent_from = -1;  // the condition: this label is not in this variable
+  int absent_label = -1, absent_from = -1;  // a condition: this label is not in this variable
   bool both;
+  // Another, that no truth needs: one of these two variables does not vary along a label along which another
+  // variable of the axiom does.
+  int narrower[2] = {-1, -1};
 };
 
 inline constexpr int kPatternVariables = 4;

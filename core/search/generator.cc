@@ -336,6 +336,7 @@ Result<GeneratorReport> generate(const Terms& terms, const Universe& universe,
     for (size_t i; (i = next++) < state.parts.size();) {
       GeneratorState::Part& part = state.parts[i];
       if (part.done) continue;
+      shared.look();
       // Each part has its share of the limit, so that what comes does not depend on the threads.
       Walker walker(terms, universe, shared, std::max<size_t>(1, options.max_dags / state.parts.size()));
       part.done = walker.walk(part, [&](const Dag& dag) { sink(i, dag); });

@@ -1,5 +1,7 @@
 #include "core/search/saturate.h"
 
+#include "core/base/status.h"
+
 namespace quern {
 
 namespace {
@@ -80,6 +82,10 @@ SaturationReport saturate(EGraph& egraph, std::span<const Axiom> axioms, const S
                                  std::chrono::duration<double>(Clock::now() - start).count()});
     if (stopped || (merges == 0 && egraph.node_count() == nodes_before)) break;
   }
+#ifndef NDEBUG
+  const std::string wrong = check_justifications(egraph, axioms);
+  check(wrong.empty(), wrong.c_str());
+#endif
   return report;
 }
 

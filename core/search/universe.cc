@@ -60,6 +60,8 @@ void Universe::add_terms(const Terms& terms, ClassId id) {
         term.kind = node.code == OpCode::input ? BlockKind::leaf : BlockKind::constant;
         break;
       case OpKind::reduction:
+        // True, as of a mean from which the mean is taken, but no loop runs over what does not vary.
+        if (!has_label(egraph.labels(node.children[0]), node.index)) continue;
         term.kind = node.code == OpCode::reduce_sum ? BlockKind::sum : BlockKind::max;
         term.label = node.index;
         term.index = 0;

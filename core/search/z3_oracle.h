@@ -1,8 +1,10 @@
 // Z3 as the judge of the look-up.
 //
 // The theory, over one uninterpreted sort of terms:
-//   the axioms of axioms.def, for each choice of labels; a condition "k not in y" is absent_k(y)
-//   absent_k of a term that is made of terms without k, or that binds k
+//   the axioms of axioms.def, for each choice of labels; a condition "k not in y" is absent_k(y),
+//   and one of x, y narrower: for some k absent_k of it and varies_k of another
+//   absent_k of a term that is made of terms without k, or that binds k; varies_k of one that does not bind k
+//   and is made of a term with k
 //   part(f(x, y)) implies part(x) and part(y): Mirage's subexpression axioms for a fixed target
 //   the operators of the program as ground equations, and part(goal)
 // The question about an operator over terms t is whether the theory implies part(t).

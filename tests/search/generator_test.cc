@@ -141,7 +141,7 @@ void an_interrupted_search_goes_on(void**) {
 }
 
 void cancelled_and_timed_out(void**) {
-  const Terms terms = saturated_terms(example("ntrans_b8"));
+  const Terms terms = saturated_terms(example("qknorm_b8"));
   const Universe universe(terms);
   std::atomic<bool> cancel{true};
   GeneratorOptions options = bounded(11);

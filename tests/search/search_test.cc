@@ -225,6 +225,24 @@ void other_graphs(void**) {
                "y = layer_norm(x, g, b)\nz = matmul(y, w)\nout z\n"));
   assert_true(!norm.candidates.empty());
 
+  assert_some(
+      found(graph_of("graph ln\nin x: f16[16, 256]\nin w: f16[256, 4096]\ny = layer_norm(x)\n"
+                     "z = matmul(y, w)\nout z\n")),
+      [](const MuGraph& mugraph) { return mugraph.kernels.size() == 1; },
+      "a short norm inside of the matmul");
+
+  // (x - m) w = x w - m sum(w), where m is known only after the loop.
+  assert_some(
+      found(graph_of("graph centred\nin x: f16[128, 1024]\nin w: f16[1024, 4096]\nm = mean(x, axis=1, "
+                     "keepdims=true)\nc = sub(x, m)\nz = matmul(c, w)\nout z\n")),
+      [](const MuGraph& mugraph) {
+        const Block block(mugraph.kernels[0]);
+        return mugraph.kernels.size() == 1 && mugraph.kernels[0].turns > 1 &&
+               block.count(OpCode::matmul, Stage::loop) == 1 && block.accumulators(Combine::sum) == 3 &&
+               block.count(OpCode::sub, Stage::after) == 1;
+      },
+      "the mean and the matmul in one loop");
+
   const SearchResult two =
       found(graph_of("graph two\nin x: f16[64, 512]\nin r: f16[64, 512]\nin w: f16[512, 256]\nh = add(x, "
                      "r)\nn = rms_norm(h)\n"
