@@ -66,7 +66,8 @@ std::string BlockEmitter::base_name(BlockValue value) const {
 
 // Where the block's (and turn's) part of a dimension begins; how far it reaches goes into `dims_`.
 std::string BlockEmitter::interval(const BlockOp& op, int dim, bool& ragged) {
-  static constexpr const char* kAxes[] = {"blockIdx.x", "blockIdx.y", "blockIdx.z", "cluster_rank"};
+  const char* const kAxes[] = {cluster_blocks() > 1 ? "block_x" : "blockIdx.x", "blockIdx.y", "blockIdx.z",
+                               "rank"};
   const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   int64_t tile = extent;
   std::string first = "0", last = std::to_string(extent), key = std::to_string(extent);
@@ -155,8 +156,7 @@ void BlockEmitter::emit(BlockValue value) {
     case BlockOp::Kind::accumulate:
       return accumulate(value);
     case BlockOp::Kind::reduce_cluster:
-      fail(value, "reduces over a cluster");
-      return;
+      return publish(value);
     case BlockOp::Kind::compute:
       break;
   }
@@ -284,8 +284,11 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
 }
 
 Result<BlockText> BlockEmitter::run() {
-  if (kernel_.grid[3] > 1) return Status(ErrorCode::UNSUPPORTED, "clusters are not emitted for this target");
-  if (kernel_.grid[0] > 0x7fffffff || kernel_.grid[1] > 65535 || kernel_.grid[2] > 65535)
+  if (cluster_blocks() > target_.max_cluster)
+    return Status(ErrorCode::UNSUPPORTED, "clusters of " + std::to_string(cluster_blocks()) + " blocks, " +
+                                              target_.name + " has at most " +
+                                              std::to_string(target_.max_cluster));
+  if (kernel_.grid[0] * cluster_blocks() > 0x7fffffff || kernel_.grid[1] > 65535 || kernel_.grid[2] > 65535)
     return Status(ErrorCode::UNSUPPORTED, "the grid is larger than a GPU's");
   for (const TensorPlace& place : places_)
     for (int64_t extent : place.shape)
@@ -311,6 +314,8 @@ Result<BlockText> BlockEmitter::run() {
       if (array.spread.count() > kMostRegisters)
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
+  // No block ends while others read what it has.
+  if (last_gather_ > 0) text(Stage::after).insert(last_gather_, {"cluster_arrive();\n", {}, {}, {}, true});
   BlockText out;
   const auto plan = plan_block();
   if (!plan) return plan.status();
@@ -322,17 +327,23 @@ Result<BlockText> BlockEmitter::run() {
                                               std::to_string(target_.shared_bytes_per_block));
   out.shared_bytes = static_cast<uint32_t>(bytes);
   out.threads = threads_;
-  out.grid = {static_cast<uint32_t>(kernel_.grid[0]), static_cast<uint32_t>(kernel_.grid[1]),
-              static_cast<uint32_t>(kernel_.grid[2])};
+  // Blocks of a cluster are neighbours along x.
+  out.cluster.x = static_cast<uint32_t>(cluster_blocks());
+  out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
+              static_cast<uint32_t>(kernel_.grid[1]), static_cast<uint32_t>(kernel_.grid[2])};
   out.body = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
   if (bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
   for (size_t i = 0; i < shared_.size(); ++i)
     out.body += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
                 "*>(shared + " + std::to_string(plan->offsets[i]) + ");\n";
+  if (cluster_blocks() > 1)
+    out.body += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
+                std::to_string(cluster_blocks()) + ";\n";
   out.body += prologue_ + text(Stage::before).text(plan->orders[0]);
   if (loops) out.body += loop_text(*plan);
   if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
   out.body += text(Stage::after).text(plan->orders[2]);
+  if (last_gather_ > 0) out.body += "cluster_wait();\n";
   if (fast_exp_)
     for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 7)
       out.body.insert(at, "__");

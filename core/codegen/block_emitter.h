@@ -38,7 +38,7 @@ struct BlockCosts {
 struct BlockText {
   std::string signature, body;
   BlockCosts costs;
-  Dim3 grid;
+  Dim3 grid, cluster;
   int threads = 0;
   uint32_t shared_bytes = 0;
   std::vector<LaunchArg> args;
@@ -87,6 +87,15 @@ class BlockEmitter {
     std::vector<int64_t> offsets;  // of `shared_`
     BlockCosts costs;
   };
+  // A tile in shared memory, several copies of `size` elements if warps have parts of it.
+  struct SharedTile {
+    int buffer = -1;
+    std::string name;
+    DType dtype = DType::f32;
+    Ints pitch;
+    int64_t size = 1;
+    int copies = 1;
+  };
   // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
     bool tensor_cores = false;
@@ -129,6 +138,7 @@ class BlockEmitter {
   Spread natural(BlockValue value);
   std::optional<Spread> known_spread(BlockValue value) const;
   Spread blocked(BlockValue value, DType dtype, int inner) const;
+  Spread shared_out(BlockValue value, DType dtype, int inner) const;
   BlockValue root_load(BlockValue value) const;
   // "x < 5 && y < y_left", over coordinates of register `index`; empty if every register is inside. Only
   // dimensions in `dims` (all if empty) are looked at, and edges of the block only if `edges`.
@@ -136,9 +146,27 @@ class BlockEmitter {
                      const std::vector<int>& dims = {});
   std::string coordinate(const Spread& spread, int dim, const std::string& index);
   std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
+
+  // block_exchange.cc
   std::string leaders(const Spread& spread, unsigned but_warps = 0) const;
   void finish_lanes(BlockValue value);
+  SharedTile shared_tile(BlockValue value, DType dtype, int copies);
+  int shared_vector(BlockValue value, const SharedTile& tile, Spread& spread) const;
+  // Appends nothing: gives the text that writes.
+  std::string put_shared(BlockValue value, const Array& have, SharedTile& tile);
   void exchange(BlockValue value, const Spread& want);
+
+  // block_cluster.cc
+  void publish(BlockValue value);
+  void gather(BlockValue value, const Spread& want);
+  const std::string& cluster_factors(BlockValue value, const Spread& spread);
+  std::string storing_block(const BlockOp& op, const Spread& spread) const;
+  int64_t cluster_blocks() const { return kernel_.grid[static_cast<size_t>(Axis::cluster)]; }
+  // Of the number of a block in its cluster; 0 if it is no power of two.
+  int rank_bits() const {
+    const int bits = bits_for(cluster_blocks());
+    return cluster_blocks() == int64_t{1} << bits ? bits : 0;
+  }
 
   // block_load.cc
   void load(BlockValue value, const Spread& spread);
@@ -198,6 +226,9 @@ class BlockEmitter {
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
   std::map<std::string, std::string> packed_;
+  std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
+  std::map<std::string, std::string> cluster_factors_;
+  size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
   std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
 };
 

@@ -237,6 +237,7 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
 bool BlockEmitter::waits_for_parts(BlockValue value) const {
   for (const Array& array : arrays_[static_cast<size_t>(value)])
     if (array.scope == Stage::before && !array.whole()) return true;
+  if (program_.op(value).kind == BlockOp::Kind::reduce_cluster) return true;
   if (program_.is_compute(value, OpKind::contraction) || program_.is_compute(value, OpKind::reduction))
     return false;
   if (program_.op(value).kind != BlockOp::Kind::compute) return false;
@@ -252,7 +253,7 @@ void BlockEmitter::store(BlockValue value) {
   const BlockValue source = op.operands[0];
   const int inner = inner_dim(op.tensor, op.type.shape);
   // As the value lies, if every thread has whole results; else in vectors.
-  Spread spread = waits_for_parts(source) ? blocked(value, place.dtype, inner) : natural(source);
+  Spread spread = waits_for_parts(source) ? shared_out(value, place.dtype, inner) : natural(source);
   const int vector = vector_bits(value, spread, inner);
   for (int bit = vector - 1; bit >= 0; --bit) {
     const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bit});
@@ -277,8 +278,8 @@ void BlockEmitter::store(BlockValue value) {
   }
   if (!within.empty()) body = "if (" + within + ") {\n" + indent(body, 2) + "}\n";
   std::string lines = unrolled("c", chunks.count(), body);
-  if (const std::string condition = leaders(spread); !condition.empty())
-    lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
+  for (const std::string& condition : {leaders(spread), storing_block(op, spread)})
+    if (!condition.empty()) lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
   text(now_) += dtype + "* const " + to + " = " + tile_pointer(value, memory) + ";\n" + lines;
 }
 

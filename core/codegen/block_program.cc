@@ -11,7 +11,13 @@ class Lowering {
   Lowering(const MuGraph& mugraph, const MuKernel& kernel) : mugraph_(mugraph), kernel_(kernel) {}
 
   BlockProgram run() {
-    for (const BlockOp& op : kernel_.ops) {
+    const std::vector<bool> wanted = find_wanted();
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+      if (!wanted[i]) {
+        numbers_.push_back(-1);
+        continue;
+      }
+      const BlockOp& op = kernel_.ops[i];
       BlockOp copy = op;
       for (BlockValue& operand : copy.operands) operand = numbers_[static_cast<size_t>(operand)];
       const bool composite = op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::composite;
@@ -28,6 +34,17 @@ class Lowering {
   }
 
  private:
+  // What a store needs.
+  std::vector<bool> find_wanted() const {
+    std::vector<bool> wanted(kernel_.ops.size(), false);
+    for (size_t i = kernel_.ops.size(); i-- > 0;) {
+      wanted[i] = wanted[i] || kernel_.ops[i].kind == BlockOp::Kind::store;
+      if (!wanted[i]) continue;
+      for (BlockValue operand : kernel_.ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
+    }
+    return wanted;
+  }
+
   BlockOp number(BlockOp op) const {
     if (op.kind != BlockOp::Kind::compute || op.extents.empty()) return op;
     op.number = 1;

@@ -33,7 +33,7 @@ StepList& StepList::operator+=(std::string text) {
 
 bool StepList::writes_shared() const {
   return std::any_of(steps_.begin(), steps_.end(),
-                     [](const BlockStep& step) { return !step.writes.empty(); });
+                     [](const BlockStep& step) { return !step.writes.empty() || !step.publishes.empty(); });
 }
 
 OrderProblem StepList::order_problem(const std::set<std::string>& variables,
@@ -67,6 +67,7 @@ std::vector<StepList::Span> StepList::spans(const OrderPlan& plan) const {
   std::map<int, Span> spans;
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (int buffer : steps_[i].writes) spans[buffer] = {buffer, plan.levels[i], plan.levels[i]};
+    for (int buffer : steps_[i].publishes) spans[buffer] = {buffer, plan.levels[i], plan.cost.barriers};
     for (int buffer : steps_[i].reads) spans[buffer].last = std::max(spans[buffer].last, plan.levels[i]);
   }
   std::vector<Span> out;

@@ -15,6 +15,8 @@ struct BlockStep {
   std::string text;
   // Numbers of shared buffers: what is written here is there for other threads after a barrier.
   std::vector<int> writes = {}, reads = {};
+  // Written here for other blocks of a cluster, theirs to read until the end.
+  std::vector<int> publishes = {};
   // Keeps its place among all steps, for an order that variables do not show.
   bool in_place = false;
 };
@@ -24,12 +26,17 @@ class StepList {
   // A step that no other thread takes part in.
   StepList& operator+=(std::string text);
   void add(BlockStep step) { steps_.push_back(std::move(step)); }
+  void insert(size_t at, BlockStep step) {
+    steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(at), std::move(step));
+  }
+  size_t size() const { return steps_.size(); }
 
   bool writes_shared() const;
   // Steps that name the same of `variables` keep their order. `bytes` are those of all shared buffers; each
   // is written once and read in the same list.
   OrderProblem order_problem(const std::set<std::string>& variables, const std::vector<int64_t>& bytes) const;
-  // The first level at which a buffer is written and the last at which it is read; nothing of other lists.
+  // The first level at which a buffer is written and the last at which it is read (of one that is published,
+  // the last of all); nothing of other lists.
   struct Span {
     int buffer, first, last;
   };

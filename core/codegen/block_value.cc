@@ -1,5 +1,4 @@
-// Values of a block graph where they are asked for: elementwise chains as expressions, coordinates and edges,
-// and the way through shared memory for what is elsewhere.
+// Values of a block graph where they are asked for: elementwise chains as expressions, coordinates and edges.
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
@@ -98,6 +97,7 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
 void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::load) return load(value, spread);
+  if (op.kind == BlockOp::Kind::reduce_cluster) return gather(value, spread);
   const bool free = program_.is_compute(value, OpKind::elementwise) || is_cast(op) ||
                     program_.is_compute(value, OpKind::movement);
   if (free) {
@@ -122,106 +122,6 @@ void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
   if (!find(value, spread)) exchange(value, spread);
 }
 
-// Puts the partial results of lanes together, so that every lane has them.
-void BlockEmitter::finish_lanes(BlockValue value) {
-  Array array = arrays_[static_cast<size_t>(value)].front();
-  for (const Array& other : arrays_[static_cast<size_t>(value)])
-    if (other.partial_lanes == 0 && (other.scope == Stage::before || other.scope == now_)) return;
-  const std::string count = std::to_string(array.spread.count()), from = array.name;
-  array.name = fresh(base_name(value));
-  array.scope = place_of(value);
-  std::string lines = cuda_type(array.dtype) + " " + array.name + "[" + count +
-                      "];\n#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) {\n  " + array.name +
-                      "[r] = " + from + "[r];\n";
-  for (int bit = 0; bit < kLaneBits; ++bit) {
-    if (!(array.partial_lanes >> bit & 1)) continue;
-    const std::string other = "shuffle_xor(" + array.name + "[r], " + std::to_string(1 << bit) + ")";
-    const CudaText a(array.name + "[r]", array.dtype), b(other, array.dtype);
-    const CudaText both = array.maximum ? max(a, b) : a + b;
-    lines += "  " + array.name + "[r] = " + both.as(array.dtype) + ";\n";
-  }
-  array.partial_lanes = 0;
-  text(array.scope) += lines + "}\n";
-  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
-}
-
-// Through shared memory: what is partial by warp lies there side by side and is put together by who reads it.
-void BlockEmitter::exchange(BlockValue value, const Spread& want) {
-  Array have;
-  for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if (array.partial_lanes == 0 && (array.scope == Stage::before || array.scope == now_)) have = array;
-  const Stage place = place_of(value);
-  const Ints& shape = program_.shape(value);
-  Ints pitch(shape.size(), 1);
-  int64_t size = 1;
-  for (size_t d = shape.size(); d-- > 0;) {
-    pitch[d] = size;
-    size *= shape[d];
-    if (d + 1 == shape.size() && shape[d] >= 16) size = (size + 3) / 4 * 4 + 4;
-  }
-  std::vector<BitMove> parts;
-  for (int bit = 0; bit < warp_bits_; ++bit)
-    if (have.partial_warps >> bit & 1) parts.push_back({bit, static_cast<int>(parts.size())});
-  const int64_t copies = int64_t{1} << parts.size(), bytes = copies * size * 4;
-  const std::string type = cuda_type(register_type(have.dtype));
-  const int buffer = shared_buffer(type, bytes);
-  const std::string s = shared_[static_cast<size_t>(buffer)].name;
-
-  // As many neighbours at once as both the tile and the registers allow.
-  auto vector_of = [&](Spread& spread) {
-    const int last = static_cast<int>(shape.size()) - 1;
-    int vector = 0;
-    while (last >= 0 && vector < 2 && type != "bool") {
-      const int64_t next = int64_t{2} << vector;
-      bool aligned = shape[static_cast<size_t>(last)] % next == 0 && size % next == 0;
-      for (int d = 0; d < last; ++d) aligned &= pitch[static_cast<size_t>(d)] % next == 0;
-      const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{last, vector});
-      if (!aligned || at == spread.registers.end()) break;
-      std::rotate(spread.registers.begin() + vector, at, at + 1);
-      ++vector;
-    }
-    return vector;
-  };
-  auto chunks = [](Spread spread, int vector) {
-    spread.registers.erase(spread.registers.begin(), spread.registers.begin() + vector);
-    return spread;
-  };
-  // Warps that hold parts all write; they are told apart by their part.
-  const std::string condition = leaders(have.spread, have.partial_warps);
-  Spread writes = have.spread;
-  const int write_bits = vector_of(writes);
-  const Spread write_chunks = chunks(writes, write_bits);
-  const std::string within = inside(value, write_chunks, "c", false), per = std::to_string(1 << write_bits);
-  std::string at = offset(write_chunks, pitch, "c");
-  if (copies > 1) at = add_text(at, "(" + move_bits("warp", parts) + ") * " + std::to_string(size));
-  std::string write = type + " v[" + per + "];\n#pragma unroll\nfor (int j = 0; j < " + per +
-                      "; ++j) {\n  const int r = c * " + per +
-                      " + j;\n  v[j] = " + read(have, writes, "r").as(register_type(have.dtype)) +
-                      ";\n}\nput_elements(" + s + " + " + at + ", v);\n";
-  if (!within.empty()) write = "if (" + within + ") {\n" + indent(write, 2) + "}\n";
-  std::string loop = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(write_chunks.count()) +
-                     "; ++c) {\n" + indent(write, 2) + "}\n";
-  if (!condition.empty()) loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
-  text(place).add({loop, {buffer}, {}});
-
-  Array array;
-  array.name = fresh(base_name(value));
-  array.spread = want;
-  array.dtype = register_type(have.dtype);
-  array.scope = place;
-  const int read_bits = vector_of(array.spread);
-  const Spread read_chunks = chunks(array.spread, read_bits);
-  const std::string missing = inside(value, read_chunks, "c", false), step = std::to_string(1 << read_bits);
-  std::string lines = type + " " + array.name + "[" + std::to_string(want.count()) +
-                      "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(read_chunks.count()) +
-                      "; ++c)\n  get_elements<" + type + ", " + step + ", " + std::to_string(copies) + ", " +
-                      (have.maximum ? "true" : "false") + ">(&" + array.name + "[c * " + step + "], " + s +
-                      " + " + offset(read_chunks, pitch, "c") + ", " + std::to_string(size) + ", " +
-                      (missing.empty() ? "true" : missing) + ");\n";
-  text(place).add({lines, {}, {buffer}});
-  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
-}
-
 BlockValue BlockEmitter::root_load(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::load) return value;
@@ -234,7 +134,8 @@ BlockValue BlockEmitter::root_load(BlockValue value) const {
 
 std::optional<Spread> BlockEmitter::known_spread(BlockValue value) const {
   for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if (array.scope == Stage::before || array.scope == now_) return array.spread;
+    if ((array.scope == Stage::before || array.scope == now_) && !array.spread.is_shared_out())
+      return array.spread;
   if (const auto at = demands_.find(value); at != demands_.end()) return at->second;
   const BlockOp& op = program_.op(value);
   if (program_.is_compute(value, OpKind::movement)) {
@@ -272,6 +173,21 @@ Spread BlockEmitter::blocked(BlockValue value, DType dtype, int inner) const {
          shape[static_cast<size_t>(inner)] % (int64_t{2} << vector) == 0)
     ++vector;
   return blocked_spread(shape, std::max(inner, 0), vector, warp_bits_);
+}
+
+// The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread
+// idles.
+Spread BlockEmitter::shared_out(BlockValue value, DType dtype, int inner) const {
+  const Spread alone = blocked(value, dtype, inner);
+  if (rank_bits() == 0) return alone;
+  const Ints& shape = program_.shape(value);
+  if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
+  int all = -(kLaneBits + warp_bits_ + rank_bits()), vector = 0;
+  for (int64_t extent : shape) all += bits_for(extent);
+  while (vector < std::max(all, 2) && static_cast<size_t>(vector) < alone.registers.size() &&
+         alone.registers[static_cast<size_t>(vector)] == CoordBit{inner, vector})
+    ++vector;
+  return blocked_spread(shape, std::max(inner, 0), vector, warp_bits_, rank_bits());
 }
 
 std::string BlockEmitter::define(const std::string& type, const std::string& prefix,
@@ -317,20 +233,6 @@ std::string BlockEmitter::inside(BlockValue value, const Spread& spread, const s
     out += (out.empty() ? "" : " && ") + std::string("(") + at + ") < " +
            (ragged ? dim.left : std::to_string(dim.tile));
   }
-  return out;
-}
-
-// Of threads that hold the same tile, the first.
-std::string BlockEmitter::leaders(const Spread& spread, unsigned but_warps) const {
-  unsigned lanes = 0, warps = 0;
-  for (size_t i = 0; i < spread.lanes.size(); ++i)
-    if (spread.lanes[i].dim < 0) lanes |= 1u << i;
-  for (size_t i = 0; i < spread.warps.size(); ++i)
-    if (spread.warps[i].dim < 0) warps |= 1u << i;
-  warps &= ~but_warps;
-  std::string out;
-  if (lanes) out = "(lane & " + std::to_string(lanes) + ") == 0";
-  if (warps) out += (out.empty() ? "" : " && ") + std::string("(warp & ") + std::to_string(warps) + ") == 0";
   return out;
 }
 

@@ -115,6 +115,7 @@ class MuEmitter {
     Launch launch;
     launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
     launch.grid = text->grid;
+    launch.cluster = text->cluster;
     launch.block.x = static_cast<uint32_t>(text->threads);
     launch.shared_bytes = text->shared_bytes;
     launch.args = text->args;

@@ -22,10 +22,11 @@ int Spread::bits(int dim) const {
   for (const CoordBit& bit : registers) look(bit);
   for (const CoordBit& bit : lanes) look(bit);
   for (const CoordBit& bit : warps) look(bit);
+  for (const CoordBit& bit : ranks) look(bit);
   return most;
 }
 
-Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits) {
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits) {
   std::vector<CoordBit> bits;
   auto append = [&](int dim, int first) {
     for (int bit = first; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
@@ -36,9 +37,12 @@ Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits) {
   for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
     if (dim != inner) append(dim, 0);
   spread.warps.resize(static_cast<size_t>(warp_bits));
+  spread.ranks.resize(static_cast<size_t>(rank_bits));
   size_t next = 0;
   for (CoordBit& lane : spread.lanes)
     if (next < bits.size()) lane = bits[next++];
+  for (CoordBit& rank : spread.ranks)
+    if (next < bits.size()) rank = bits[next++];
   for (CoordBit& warp : spread.warps)
     if (next < bits.size()) warp = bits[next++];
   spread.registers.insert(spread.registers.end(), bits.begin() + static_cast<long>(next), bits.end());
@@ -63,6 +67,7 @@ Spread renumbered(const Spread& spread, const std::vector<int>& dims) {
     if (const CoordBit moved = one(bit); moved.dim >= 0) out.registers.push_back(moved);
   for (size_t i = 0; i < spread.lanes.size(); ++i) out.lanes[i] = one(spread.lanes[i]);
   for (const CoordBit& bit : spread.warps) out.warps.push_back(one(bit));
+  for (const CoordBit& bit : spread.ranks) out.ranks.push_back(one(bit));
   return out;
 }
 
@@ -84,6 +89,10 @@ bool serves(const Spread& have, const Spread& want, const Ints& shape) {
     if (!same(have.lanes[i], want.lanes[i])) return false;
   for (size_t i = 0; i < have.warps.size(); ++i)
     if (!same(have.warps[i], want.warps[i])) return false;
+  for (size_t i = 0; i < std::max(have.ranks.size(), want.ranks.size()); ++i)
+    if (!same(i < have.ranks.size() ? have.ranks[i] : CoordBit{},
+              i < want.ranks.size() ? want.ranks[i] : CoordBit{}))
+      return false;
   return std::all_of(want.registers.begin(), want.registers.end(), [&](const CoordBit& bit) {
     return is_beyond(bit, shape) ||
            std::find(have.registers.begin(), have.registers.end(), bit) != have.registers.end();
@@ -126,12 +135,14 @@ std::string register_index(const std::string& variable, const Spread& have, cons
 }
 
 std::string thread_part(const Spread& spread, int dim) {
-  std::vector<BitMove> lane, warp;
+  std::vector<BitMove> lane, warp, rank;
   for (size_t i = 0; i < spread.lanes.size(); ++i)
     if (spread.lanes[i].dim == dim) lane.push_back({static_cast<int>(i), spread.lanes[i].bit});
   for (size_t i = 0; i < spread.warps.size(); ++i)
     if (spread.warps[i].dim == dim) warp.push_back({static_cast<int>(i), spread.warps[i].bit});
-  return add_text(move_bits("lane", lane), move_bits("warp", warp));
+  for (size_t i = 0; i < spread.ranks.size(); ++i)
+    if (spread.ranks[i].dim == dim) rank.push_back({static_cast<int>(i), spread.ranks[i].bit});
+  return add_text(add_text(move_bits("lane", lane), move_bits("warp", warp)), move_bits("rank", rank));
 }
 
 std::string register_part(const std::string& variable, const Spread& spread, int dim) {

@@ -1,9 +1,11 @@
 // How the elements of a tile are spread over the threads of a block: every bit of a thread's warp number, of
-// its lane number and of the number of a register names one bit of one coordinate. Fragments of tensor cores,
-// vectors and rows are all of this kind: linear layouts (arXiv 2505.23819) whose matrix is a permutation, so
-// that an index in one is an index in another with its bits moved.
+// its lane number and of the number of a register names one bit of one coordinate. Where the blocks of a
+// cluster have a part of a tile each, so do the bits of the block's number in the cluster. Fragments of
+// tensor cores, vectors and rows are all of this kind: linear layouts (arXiv 2505.23819) whose matrix is a
+// permutation, so that an index in one is an index in another with its bits moved.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -25,9 +27,13 @@ struct Spread {
   std::vector<CoordBit> registers;        // lowest first
   std::array<CoordBit, kLaneBits> lanes;  // likewise
   std::vector<CoordBit> warps;
+  std::vector<CoordBit> ranks;  // none: every block of a cluster has all
   bool operator==(const Spread&) const = default;
 
   int count() const { return 1 << registers.size(); }  // of registers
+  bool is_shared_out() const {                         // every block of a cluster has a part
+    return std::any_of(ranks.begin(), ranks.end(), [](const CoordBit& bit) { return bit.dim >= 0; });
+  }
   // Bits of `dim` that are named: coordinates are below 2 to this power.
   int bits(int dim) const;
 };
@@ -37,8 +43,8 @@ int bits_for(int64_t extent);
 bool is_beyond(const CoordBit& bit, const Ints& shape);
 
 // `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
-// backwards (`inner` first), what is left in registers.
-Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits);
+// backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps.
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0);
 
 // For each dimension of a result its number in an operand that is broadcast to it, or -1.
 std::vector<int> operand_dims(const Ints& result, const Ints& operand);
@@ -58,8 +64,8 @@ struct BitMove {
 std::string move_bits(const std::string& variable, std::vector<BitMove> moves);
 // Where in `have` the register with number `variable` of `want` lies.
 std::string register_index(const std::string& variable, const Spread& have, const Spread& want);
-// The part of coordinate `dim` that the thread decides (over `lane` and `warp`), and that register `variable`
-// does.
+// The part of coordinate `dim` that the thread decides (over `lane`, `warp` and `rank`), and that register
+// `variable` does.
 std::string thread_part(const Spread& spread, int dim);
 std::string register_part(const std::string& variable, const Spread& spread, int dim);
 std::string add_text(const std::string& a, const std::string& b);  // "0" disappears

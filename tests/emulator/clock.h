@@ -4,7 +4,8 @@
 // Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
 // every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
 // barriers of a block apart. Within an interval only __syncwarp orders, the threads of its warp. Blocks of a
-// cluster are ordered by its barrier alone: by the epochs in which their threads arrived at it.
+// cluster are ordered by its barrier alone: who has waited n times knows what was done before the n-th
+// arrival.
 #pragma once
 
 #include <array>
@@ -26,6 +27,7 @@ struct Stamp {
   uint32_t who : 15 = 0;     // a thread's number in its cluster; or several readers, see below
   uint32_t time : 16 = 0;    // how often its warp had synchronised in this epoch
   uint32_t pending : 1 = 0;  // a write that an asynchronous copy has yet to do
+  uint32_t phase = 0;        // how often the thread had arrived at the barrier of its cluster
 };
 // Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b. Threads
 // of several blocks: kManyBlocks.
@@ -43,14 +45,14 @@ class Clock {
   // Orders the lanes of the thread's warp. False when it can count no further before the next barrier.
   bool sync_warp(int thread) { return ++times_[static_cast<size_t>(warp_of(thread))] < kLastTime; }
   // The two halves of the cluster's barrier. All threads have arrived when the first has waited.
-  void arrive_at_cluster(int thread);
+  void arrive_at_cluster(int thread) { ++arrivals_[static_cast<size_t>(thread)]; }
   void wait_for_cluster(int thread) { ++waits_[static_cast<size_t>(thread)]; }
   // Whether the thread knows that all blocks of its cluster have begun.
   bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
 
   Stamp now(int thread) const {
-    return {epochs_[static_cast<size_t>(thread)], static_cast<uint32_t>(thread),
-            times_[static_cast<size_t>(warp_of(thread))], 0};
+    return {epochs_[static_cast<size_t>(rank_of(thread))], static_cast<uint32_t>(thread),
+            times_[static_cast<size_t>(warp_of(thread))], 0, arrivals_[static_cast<size_t>(thread)]};
   }
   // Whether the access is before whatever `thread` does now, in every order the GPU may run them.
   bool is_before(const Stamp& access, int thread) const {
@@ -58,12 +60,12 @@ class Clock {
     if (access.epoch < cluster_begin_) return false;
     const int rank = rank_of(thread);
     if (rank_of(access) == rank) {
-      if (access.epoch < intervals_[static_cast<size_t>(rank)]) return true;
+      if (access.epoch < epochs_[static_cast<size_t>(rank)]) return true;
       if (access.who == static_cast<uint32_t>(thread)) return true;
       const int warp = warp_of(thread);
       if (warp_of(access) == warp && access.time < times_[static_cast<size_t>(warp)]) return true;
     }
-    return waits_[static_cast<size_t>(thread)] > 0 && is_before_cluster(access, thread);
+    return access.phase < waits_[static_cast<size_t>(thread)];
   }
   // Adds a read by `thread` to the readers that are remembered, such that is_before of the result holds only
   // if it holds of them all.
@@ -87,19 +89,13 @@ class Clock {
   // -1 if the stamp is of several warps, or of several blocks.
   int warp_of(const Stamp& access) const;
   int rank_of(const Stamp& access) const;
-  bool is_before_cluster(const Stamp& access, int thread) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   Dim3 grid_, block_;
   int block_threads_ = 1, ranks_ = 1;
-  std::vector<uint32_t> epochs_;     // of each thread
-  std::vector<uint32_t> intervals_;  // for each block of the cluster: its epoch since the last barrier
-  std::vector<uint32_t> times_;      // of each warp
-  // How often each thread has waited for the cluster, and in which epoch it arrived, of the last two times:
-  // nobody can arrive twice before all have waited once.
-  std::vector<uint32_t> arrivals_, waits_;
-  std::array<std::vector<uint32_t>, 2> arrived_;
-  uint32_t after_arrival_ = 0;
+  std::vector<uint32_t> epochs_;            // of each block of the cluster, since its last barrier
+  std::vector<uint32_t> times_;             // of each warp
+  std::vector<uint32_t> arrivals_, waits_;  // at the cluster's barrier, of each thread
   std::vector<std::pair<uint32_t, std::vector<uint64_t>>> clusters_;  // of this launch: first epoch, blocks
 };
 

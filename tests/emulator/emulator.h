@@ -7,7 +7,7 @@
 // __syncthreads do), and threads that have ended may not be missing at a barrier or collective.
 //
 // Not seen: a thread's own uninitialised variables (they hold a pattern that spoils results), and a block
-// larger than its __launch_bounds__. Needs 17 bytes for each byte of outputs and workspace, 1 for each of
+// larger than its __launch_bounds__. Needs 25 bytes for each byte of outputs and workspace, 1 for each of
 // inputs.
 #pragma once
 

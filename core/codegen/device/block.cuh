@@ -82,3 +82,17 @@ __device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, con
 __device__ __forceinline__ float shift_factor(float before, float now) {
   return before == now ? 1.0f : __expf(before - now);
 }
+
+// What blocks of a cluster have summed relative to maxima of their own, which lie at `from` in each: by how
+// much that of each shrinks when it becomes relative to the maximum of all.
+template <int kBlocks>
+__device__ __forceinline__ void cluster_factors(float* factors, const float* from, bool inside) {
+  float top = -infinity();
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    factors[block] = inside ? load_cluster<float, 1>(from, block)[0] : 0.0f;
+    top = max_nan(top, factors[block]);
+  }
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) factors[block] = shift_factor(factors[block], top);
+}
