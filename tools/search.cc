@@ -6,6 +6,7 @@
 
 #include "core/base/target.h"
 #include "core/mugraph/text.h"
+#include "core/search/z3_oracle_maker.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
@@ -64,6 +65,17 @@ Status read_constraints(const Arguments& arguments, Constraints& constraints) {
   return status;
 }
 
+Status read_oracle(const Arguments& arguments, OracleMaker& oracle) {
+  const std::string name = arguments.has("oracle") ? arguments.value("oracle") : "lookup";
+  if (name == "lookup") return {};
+  if (name != "z3")
+    return Status(ErrorCode::INVALID_ARGUMENT, "--oracle takes \"lookup\" or \"z3\", not \"" + name + "\"");
+  Result<OracleMaker> maker = z3_oracle_maker();
+  if (!maker) return maker.status();
+  oracle = std::move(*maker);
+  return {};
+}
+
 Result<SearchOptions> read_options(const Arguments& arguments) {
   SearchOptions options;
   struct Number {
@@ -87,6 +99,7 @@ Result<SearchOptions> read_options(const Arguments& arguments) {
   options.seed = static_cast<uint64_t>(numbers[4].value);
   options.limit = std::chrono::seconds(numbers[5].value);
   if (Status status = read_constraints(arguments, options.constraints); !status.ok()) return status;
+  if (Status status = read_oracle(arguments, options.oracle); !status.ok()) return status;
   if (!arguments.has("resume")) return options;
   Result<std::string> state = read_file(arguments.value("resume"));
   if (!state) return state.status();
@@ -120,6 +133,13 @@ Json piece_json(const PieceReport& piece) {
                    {"reasons", piece.reasons},
                    {"failures", piece.failures},
                    {"seconds", {piece.saturate_s, piece.generate_s, piece.design_s, piece.verify_s}}});
+  if (piece.prefixes)
+    json["oracle"] = {{"yes", piece.prefixes->yes},
+                      {"no", piece.prefixes->no},
+                      {"undecided", piece.prefixes->undecided},
+                      {"beyond", piece.prefixes->beyond},
+                      {"finished", piece.prefixes->finished},
+                      {"seconds", piece.prefixes->seconds}};
   return json;
 }
 
@@ -219,6 +239,7 @@ const Command kSearchCommand = {
      {"results", 0, "N", "muGraphs of a piece at most (12)"},
      {"threads", 0, "N", "threads (2)"},
      {"seed", 0, "N", "of the verifier's random inputs (1)"},
+     {"oracle", 0, "NAME", "who prunes prefixes: \"lookup\" in the e-graph, or \"z3\" (lookup)"},
      {"explain", 0, nullptr, "print what every step did, and what the costs are made of"},
      {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
      {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},

@@ -149,7 +149,8 @@ class PieceSearch {
     }
     terms_ = std::move(*terms);
     saturate_terms();
-    const Universe universe(terms_);
+    const Prefixes* prefixes = result_.report.prefixes ? &*result_.report.prefixes : nullptr;
+    const Universe universe(terms_, prefixes);
     result_.report.admitted = universe.admitted();
     result_.report.refused = universe.refused();
     if (Status status = generate_dags(universe); !status.ok()) return status;
@@ -181,6 +182,8 @@ class PieceSearch {
     limits.nodes = kMostNodes;
     limits.time = std::chrono::duration_cast<std::chrono::milliseconds>(share(0.4) - start);
     PieceReport& report = result_.report;
+    const EGraph program = terms_.egraph;
+    const std::vector<ClassId> goals = terms_.goals;
     report.saturation = saturate(terms_.egraph, all_axioms(), limits);
     for (auto* ids : {&terms_.goals, &terms_.of_value})
       for (ClassId& id : *ids)
@@ -188,6 +191,11 @@ class PieceSearch {
     report.nodes = terms_.egraph.node_count();
     report.classes = terms_.egraph.classes().size();
     report.saturate_s = seconds_since(start);
+    if (!options_.oracle) return;
+    const std::unique_ptr<Oracle> oracle = options_.oracle(program, goals, terms_.egraph);
+    report.prefixes = grow_prefixes(terms_.egraph, *oracle, share(0.8), [&] { return stopped(); });
+    report.prefixes->seconds = seconds_since(start) - report.saturate_s;
+    report.timed_out |= !report.prefixes->finished;
   }
 
   Status generate_dags(const Universe& universe) {

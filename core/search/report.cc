@@ -33,6 +33,10 @@ std::string print_piece(const PieceReport& piece) {
   for (size_t axiom = 0; axiom < piece.saturation.merges_by_axiom.size(); ++axiom)
     if (const size_t merges = piece.saturation.merges_by_axiom[axiom])
       line("", std::string(all_axioms()[axiom].name) + " " + std::to_string(merges));
+  if (const auto& prefixes = piece.prefixes)
+    line("oracle", count(prefixes->yes, "operators are parts of the target, ") +
+                       count(prefixes->no, "are not, ") + count(prefixes->undecided, "undecided, ") +
+                       count(prefixes->beyond, "parts beyond the e-graph, ") + seconds(prefixes->seconds));
   line("admitted",
        count(piece.admitted, "block operators, ") + count(piece.refused, "refused by the numerics policy"));
   line("generated", count(piece.generator.dags, "DAGs from ") +

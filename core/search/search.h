@@ -9,12 +9,14 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/search/constraints.h"
 #include "core/search/cost.h"
 #include "core/search/generator.h"
+#include "core/search/oracle.h"
 #include "core/search/saturate.h"
 #include "core/verify/certificate.h"
 
@@ -39,6 +41,8 @@ struct SearchOptions {
   std::chrono::milliseconds limit{30000};
   const std::atomic<bool>* cancel = nullptr;
   Constraints constraints;
+  // Who says what prefixes may have, instead of the look-up (z3_oracle.h). For comparison: it takes seconds.
+  OracleMaker oracle;
   // The state of an interrupted search for the same graph, target and bound, to go on from.
   std::string resume;
   // Called for every candidate of the graph that is better than those before, from the thread of the caller.
@@ -53,6 +57,7 @@ struct PieceReport {
   bool shared = false;   // found with an equal piece, whose report this is
   SaturationReport saturation;
   size_t nodes = 0, classes = 0;
+  std::optional<Prefixes> prefixes;  // when another oracle was asked
   size_t admitted = 0, refused = 0;  // block operators
   GeneratorReport generator;
   size_t kept = 0;          // DAGs that went on: the least arithmetic of every structure

@@ -10,6 +10,10 @@ void add_unique(std::vector<BlockTerm>& terms, BlockTerm term) {
   if (std::find(terms.begin(), terms.end(), term) == terms.end()) terms.push_back(std::move(term));
 }
 
+bool is_admitted(const ENode& node, const Prefixes* prefixes) {
+  return !prefixes || prefixes->admitted.count(node) > 0;
+}
+
 // Labels that rows and columns of a contraction have: some must remain on one side at least, or it is an
 // elementwise product with a sum.
 bool is_contraction(LabelSet a, LabelSet b, Label label) {
@@ -30,10 +34,10 @@ int BlockTerm::size() const {
   }
 }
 
-Universe::Universe(const Terms& terms) {
+Universe::Universe(const Terms& terms, const Prefixes* prefixes) {
   const std::vector<ClassId> classes = terms.egraph.classes();
   of_.resize(classes.empty() ? 0 : static_cast<size_t>(classes.back()) + 1);
-  for (ClassId id : classes) add_terms(terms, id);
+  for (ClassId id : classes) add_terms(terms, prefixes, id);
   for (ClassId id : classes) add_concats(terms, id);
   for (ClassId id : classes) {
     std::sort(of_[id].begin(), of_[id].end());
@@ -45,11 +49,12 @@ Universe::Universe(const Terms& terms) {
 const std::vector<BlockTerm>& Universe::of(ClassId id) const { return of_[static_cast<size_t>(id)]; }
 int Universe::depth(ClassId id) const { return depth_[static_cast<size_t>(id)]; }
 
-void Universe::add_terms(const Terms& terms, ClassId id) {
+void Universe::add_terms(const Terms& terms, const Prefixes* prefixes, ClassId id) {
   const EGraph& egraph = terms.egraph;
   std::unordered_set<ClassId> exponents;
   for (ClassId exponent : terms.exponents) exponents.insert(egraph.find(exponent));
   for (const ENode& node : egraph.nodes(id)) {
+    if (!is_admitted(node, prefixes)) continue;
     BlockTerm term;
     term.code = node.code;
     term.index = node.index;
@@ -65,7 +70,7 @@ void Universe::add_terms(const Terms& terms, ClassId id) {
         term.kind = node.code == OpCode::reduce_sum ? BlockKind::sum : BlockKind::max;
         term.label = node.index;
         term.index = 0;
-        if (term.kind == BlockKind::sum) add_matmuls(terms, id, node);
+        if (term.kind == BlockKind::sum) add_matmuls(terms, prefixes, id, node);
         break;
       case OpKind::composite:
         term.kind = BlockKind::composite;
@@ -83,10 +88,10 @@ void Universe::add_terms(const Terms& terms, ClassId id) {
   }
 }
 
-void Universe::add_matmuls(const Terms& terms, ClassId id, const ENode& sum) {
+void Universe::add_matmuls(const Terms& terms, const Prefixes* prefixes, ClassId id, const ENode& sum) {
   const EGraph& egraph = terms.egraph;
   for (const ENode& product : egraph.nodes(sum.children[0])) {
-    if (product.code != OpCode::mul) continue;
+    if (product.code != OpCode::mul || !is_admitted(product, prefixes)) continue;
     ClassId a = egraph.find(product.children[0]), b = egraph.find(product.children[1]);
     if (!is_contraction(egraph.labels(a), egraph.labels(b), sum.index)) continue;
     if (a > b) std::swap(a, b);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "core/search/oracle.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -38,8 +39,9 @@ struct BlockTerm {
 
 class Universe {
  public:
-  // `terms` is saturated; it must outlive the universe.
-  explicit Universe(const Terms& terms);
+  // `terms` is saturated; it must outlive the universe. With `prefixes`, only operators that an oracle has
+  // admitted.
+  explicit Universe(const Terms& terms, const Prefixes* prefixes = nullptr);
 
   // Admitted operators that compute a class, in canonical order; a term's position is part of no contract but
   // is the same for equal terms.
@@ -53,8 +55,8 @@ class Universe {
   static constexpr int kUnreachable = 1 << 20;
 
  private:
-  void add_terms(const Terms& terms, ClassId id);
-  void add_matmuls(const Terms& terms, ClassId id, const ENode& sum);
+  void add_terms(const Terms& terms, const Prefixes* prefixes, ClassId id);
+  void add_matmuls(const Terms& terms, const Prefixes* prefixes, ClassId id, const ENode& sum);
   void add_concats(const Terms& terms, ClassId id);
   void find_depths(const std::vector<ClassId>& classes);
 

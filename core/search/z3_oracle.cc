@@ -30,18 +30,18 @@ class Z3Oracle::Judge {
     check_model(theory, goals);
   }
 
-  Answer admits(const ENode& op) {
-    return not_a_model_.empty() && !model_->is_part(op) ? Answer::no : proves(op);
+  Ruling admits(const ENode& op) {
+    return not_a_model_.empty() && !model_->is_part(op) ? Ruling::no : proves(op);
   }
 
-  Answer proves(const ENode& op) {
+  Ruling proves(const ENode& op) {
     Exprs operands;
     for (ClassId child : op.children) operands.push_back(terms_.at(saturated_.find(child)));
     prover_.push();
     prover_.add(!free_->part(free_->apply(symbol_of(op), operands)));
     const z3::check_result result = prover_.check();
     prover_.pop();
-    return result == z3::unsat ? Answer::yes : Answer::undecided;
+    return result == z3::unsat ? Ruling::yes : Ruling::undecided;
   }
 
   const std::string& not_a_model() const { return not_a_model_; }
@@ -136,8 +136,8 @@ Z3Oracle::Z3Oracle(const EGraph& program, std::span<const ClassId> goals, const 
                    std::span<const Axiom> axioms, const Z3Limits& limits)
     : judge_(std::make_unique<Judge>(program, goals, saturated, axioms, limits)) {}
 Z3Oracle::~Z3Oracle() = default;
-Answer Z3Oracle::admits(const ENode& op) { return judge_->admits(op); }
-Answer Z3Oracle::proves(const ENode& op) { return judge_->proves(op); }
+Ruling Z3Oracle::admits(const ENode& op) { return judge_->admits(op); }
+Ruling Z3Oracle::proves(const ENode& op) { return judge_->proves(op); }
 const std::string& Z3Oracle::not_a_model() const { return judge_->not_a_model(); }
 
 }  // namespace quern

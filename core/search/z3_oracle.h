@@ -42,10 +42,10 @@ class Z3Oracle : public Oracle {
   Z3Oracle(const EGraph& program, std::span<const ClassId> goals, const EGraph& saturated,
            std::span<const Axiom> axioms, const Z3Limits& limits = {});
   ~Z3Oracle() override;
-  Answer admits(const ENode& op) override;
+  Ruling admits(const ENode& op) override;
   // Whether a proof of the axioms implies that the operator is part of the target: yes or undecided, whatever
   // the model says.
-  Answer proves(const ENode& op);
+  Ruling proves(const ENode& op);
 
   // Why the saturated e-graph is not taken as a model; empty when it is one.
   const std::string& not_a_model() const;

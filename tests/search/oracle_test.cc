@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <random>
 
+#include "core/mugraph/text.h"
+#include "core/search/search.h"
 #include "core/search/z3_oracle.h"
+#include "core/search/z3_oracle_maker.h"
 #include "tests/search/examples.h"
 #include "tests/search/programs.h"
 #include "tests/support/test.h"
@@ -56,15 +59,15 @@ struct Tally {
 
 static void ask(Oracle& lookup, Oracle& z3, const std::vector<ENode>& ops, Tally& tally) {
   for (const ENode& op : ops) {
-    const Answer mine = lookup.admits(op), judge = z3.admits(op);
-    if (mine == Answer::undecided || judge == Answer::undecided) {
+    const Ruling mine = lookup.admits(op), judge = z3.admits(op);
+    if (mine == Ruling::undecided || judge == Ruling::undecided) {
       ++tally.undecided;
       continue;
     }
     if (mine != judge)
       ++tally.disagree;
     else
-      ++(mine == Answer::yes ? tally.both_yes : tally.both_no);
+      ++(mine == Ruling::yes ? tally.both_yes : tally.both_no);
   }
 }
 
@@ -106,7 +109,7 @@ static void judge_block_operators(const Terms& terms, Z3Oracle& z3, Tally& tally
   for (ClassId id : egraph.classes()) {
     for (const BlockTerm& term : universe.of(id))
       for (const ENode& op : meaning(egraph, term))
-        ++(z3.proves(op) == Answer::yes ? tally.both_yes : tally.undecided);
+        ++(z3.proves(op) == Ruling::yes ? tally.both_yes : tally.undecided);
     for (const ENode& node : egraph.nodes(id)) {
       if (node.code != OpCode::exp) continue;
       bool own = false, admitted = false;
@@ -185,10 +188,10 @@ static void wrong_look_ups_are_seen(void**) {
   saturate(wild, all_axioms());
   Z3Oracle sober(program.egraph, program.goals, wild, all_axioms());
   size_t unproved = 0;
-  for (const ENode& op : admitted_ops(wild, 0)) unproved += sober.proves(op) != Answer::yes;
+  for (const ENode& op : admitted_ops(wild, 0)) unproved += sober.proves(op) != Ruling::yes;
   assert_true(unproved > 0);
   Z3Oracle judge(program.egraph, program.goals, right, all_axioms());
-  for (const ENode& op : admitted_ops(right, 0)) assert_true(judge.proves(op) == Answer::yes);
+  for (const ENode& op : admitted_ops(right, 0)) assert_true(judge.proves(op) == Ruling::yes);
 }
 
 // What Z3 refuses by a model it never proves.
@@ -200,15 +203,43 @@ static void proofs_and_models_exclude_each_other(void**) {
     limits.question = std::chrono::milliseconds(100);
     Z3Oracle z3(program.egraph, program.goals, egraph, all_axioms(), limits);
     for (const ENode& op : rejected_ops(egraph, 20)) {
-      assert_true(z3.admits(op) == Answer::no);
-      assert_true(z3.proves(op) == Answer::undecided);
+      assert_true(z3.admits(op) == Ruling::no);
+      assert_true(z3.proves(op) == Ruling::undecided);
     }
   }
 }
 
+// A search that asks Z3 finds what one that looks up finds.
+static void searches_find_the_same(void**) {
+  for (const char* name : {"lora_b8", "ntrans_b1"}) {
+    const Graph graph = example(name);
+    std::vector<std::string> found[2];
+    for (bool asks : {false, true}) {
+      SearchOptions options;
+      if (asks) {
+        Result<OracleMaker> maker = z3_oracle_maker();
+        assert_ok(maker);
+        options.oracle = std::move(*maker);
+      }
+      Result<SearchResult> result = search(graph, **find_target("sm_90a"), options);
+      assert_ok(result);
+      for (const Candidate& candidate : result->candidates)
+        found[asks].push_back(print_mugraph(candidate.mugraph));
+      const PieceReport& piece = result->report.pieces[0];
+      assert_true(piece.prefixes.has_value() == asks);
+      if (!asks) continue;
+      assert_int_equal(piece.prefixes->yes, piece.nodes);
+      assert_int_equal(piece.prefixes->undecided + piece.prefixes->beyond, 0);
+      assert_true(piece.prefixes->no > piece.prefixes->yes);
+      assert_contains(print_report(*result), " are not, 0 undecided");
+    }
+    assert_true(!found[0].empty() && found[0] == found[1]);
+  }
+}
+
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(lookup_and_z3_agree),
-                              cmocka_unit_test(wrong_look_ups_are_seen),
-                              cmocka_unit_test(proofs_and_models_exclude_each_other)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(lookup_and_z3_agree), cmocka_unit_test(wrong_look_ups_are_seen),
+      cmocka_unit_test(searches_find_the_same), cmocka_unit_test(proofs_and_models_exclude_each_other)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

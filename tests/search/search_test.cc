@@ -356,6 +356,33 @@ void better_ones_are_told(void**) {
   assert_true(times.back() == result.candidates[0].us);
 }
 
+// Prefixes are what the oracle of the caller says.
+void another_oracle(void**) {
+  class Stubborn : public Oracle {
+   public:
+    explicit Stubborn(const EGraph& egraph) : lookup_(egraph, true) {}
+    Ruling admits(const ENode& op) override {
+      if (op.code == OpCode::div) return Ruling::no;
+      const Ruling ruling = lookup_.admits(op);
+      return op.code == OpCode::sqrt && ruling == Ruling::yes ? Ruling::undecided : ruling;
+    }
+
+   private:
+    LookupOracle lookup_;
+  };
+  SearchOptions options;
+  options.oracle = [](const EGraph&, std::span<const ClassId>, const EGraph& saturated) {
+    return std::make_unique<Stubborn>(saturated);
+  };
+  const SearchResult result = found(example("rmsnorm_b8"), options);
+  const Prefixes& prefixes = *result.report.pieces[0].prefixes;
+  assert_true(prefixes.finished && prefixes.no > prefixes.yes && prefixes.undecided == 1);
+  assert_true(!result.candidates.empty());
+  for (const Candidate& candidate : result.candidates)
+    for (const MuKernel& kernel : candidate.mugraph.kernels)
+      assert_int_equal(Block(kernel).count(OpCode::div), 0);
+}
+
 void options_are_checked(void**) {
   SearchOptions options;
   options.bound = 0;
@@ -383,6 +410,7 @@ int main() {
       cmocka_unit_test(it_stops_when_told),
       cmocka_unit_test(it_goes_on_where_it_stopped),
       cmocka_unit_test(better_ones_are_told),
+      cmocka_unit_test(another_oracle),
       cmocka_unit_test(options_are_checked),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
