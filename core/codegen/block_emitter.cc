@@ -1,6 +1,7 @@
 #include "core/codegen/block_emitter.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/codegen/kernel_writer.h"
 
@@ -133,6 +134,8 @@ void BlockEmitter::find_extents() {
       } else if (op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::movement) {
         const std::vector<int> view = view_dims(program_, static_cast<BlockValue>(i));
         if (view.size() == own.size()) to = view;
+        if (op.code == OpCode::concat || op.code == OpCode::slice)  // their axes have another extent
+          std::iota(to.begin(), to.end(), 0);
       } else {
         const bool product = op.kind == BlockOp::Kind::compute && op.code == OpCode::matmul;
         for (size_t d = 0; d < own.size(); ++d)
@@ -175,6 +178,7 @@ void BlockEmitter::emit(BlockValue value) {
     if ((summed && op.code == OpCode::reduce_sum) || (maximized && op.code == OpCode::reduce_max)) return;
     return reduce(value);
   }
+  if (program_.is_compute(value, OpKind::movement) && !is_free(value)) return move(value);
   if (!program_.is_compute(value, OpKind::contraction)) return;
   const MatmulPlan& plan = plans_.at(value);
   if (!plan.tensor_cores) return matmul_without_tensor_cores(value);
@@ -206,6 +210,7 @@ int64_t BlockEmitter::stage_bytes() const {
 bool BlockEmitter::begins_with_barrier(Stage stage) const {
   auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(); };
   if (stage == Stage::loop) return !staged_.empty() || writes(Stage::loop);
+  if (stage == Stage::after && !joined_.empty()) return true;
   return stage == Stage::after && writes(Stage::after) &&
          (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
 }
@@ -235,6 +240,8 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     now += barriers + 1;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
+  for (int buffer : joined_)
+    buffers[static_cast<size_t>(buffer)] = {bytes[static_cast<size_t>(buffer)], 0, now - 1};
   auto memory = chooser_.memory(buffers);
   if (!memory) return memory.status();
   plan.ring = memory->offsets.back();

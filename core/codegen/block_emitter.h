@@ -20,14 +20,6 @@
 
 namespace quern {
 
-// Where a tensor of a muGraph lies.
-struct TensorPlace {
-  std::string name;  // of the kernel's parameter
-  DType dtype = DType::f32;
-  Ints shape, strides;
-  LaunchArg arg;
-};
-
 // What the choices of a block come to.
 struct BlockCosts {
   int barriers_once = 0, barriers_a_turn = 0;
@@ -182,15 +174,22 @@ class BlockEmitter {
   bool is_staged(BlockValue value) const;
   bool loads_ahead() const { return schedule_.ahead && schedule_.stages == 0; }
   bool waits_for_parts(BlockValue value) const;
+  // Computed where it is asked for, element by element.
+  bool is_free(BlockValue value) const;
 
   // block_matmul.cc
   void plan_matmuls();
   MatmulPlan plan_matmul(BlockValue value);
-  bool is_narrow(BlockValue value) const;
   void matmul(BlockValue value, const std::string& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim);
   int shared_copy(BlockValue value);
+  std::string write_elements(BlockValue value, const std::string& to, const Ints& strides);
+  void read_elements(BlockValue value, int buffer, const std::string& from, const Ints& strides, Stage place);
+
+  // block_move.cc
+  void move(BlockValue value);
+  void join_turns(BlockValue value);
 
   // block_reduce.cc
   void reduce(BlockValue value);
@@ -216,6 +215,7 @@ class BlockEmitter {
   std::array<StepList, 3> steps_;  // before, in and after the loop
   std::set<std::string> variables_;
   std::vector<SharedBuffer> shared_;
+  std::set<int> joined_;  // of these: those that the loop fills turn by turn
   std::string prologue_, turn_text_, declared_, straight_fetch_, staged_fetch_, take_;
   std::map<std::string, std::string> defined_;
   std::vector<std::vector<TileDim>> dims_;

@@ -38,41 +38,6 @@ std::vector<int> others(int count, const std::vector<int>& taken) {
 
 }  // namespace
 
-// Whether rounding the value to the 16 bits of its type is what an unfused program would do: nothing in it is
-// wider by the program's own word.
-bool BlockEmitter::is_narrow(BlockValue value) const {
-  const BlockOp& op = program_.op(value);
-  if (op.kind == BlockOp::Kind::load)
-    return dtype_size(places_[static_cast<size_t>(op.tensor)].dtype) == 2 && is_float(op.type.dtype);
-  if (op.code == OpCode::cast && op.kind == BlockOp::Kind::compute) return dtype_size(*op.attrs.dtype) == 2;
-  bool any = false;
-  for (BlockValue operand : op.operands) {
-    if (program_.is_number(operand)) continue;
-    if (!is_narrow(operand)) return false;
-    any = true;
-  }
-  return any;
-}
-
-namespace {
-
-// The 16-bit dtype that the loads behind a value have; f32 if they differ.
-DType narrow_dtype(const BlockProgram& program, BlockValue value) {
-  const BlockOp& op = program.op(value);
-  if (op.kind == BlockOp::Kind::load) return op.type.dtype;
-  if (op.code == OpCode::cast && op.kind == BlockOp::Kind::compute) return *op.attrs.dtype;
-  std::optional<DType> all;
-  for (BlockValue operand : op.operands) {
-    if (program.is_number(operand)) continue;
-    const DType own = narrow_dtype(program, operand);
-    if (all && *all != own) return DType::f32;
-    all = own;
-  }
-  return all.value_or(DType::f32);
-}
-
-}  // namespace
-
 void BlockEmitter::plan_matmuls() {
   for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
     if (!program_.is_compute(value, OpKind::contraction)) continue;
@@ -103,9 +68,9 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  if (a.size() < 2 || b.size() < 2 || !is_narrow(left) || !is_narrow(right)) return plan;
-  plan.dtype = narrow_dtype(program_, left);
-  if (dtype_size(plan.dtype) != 2 || plan.dtype != narrow_dtype(program_, right)) return plan;
+  const std::optional<DType> dtype = narrow_dtype(program_, left, places_);
+  if (!dtype || dtype != narrow_dtype(program_, right, places_)) return plan;
+  plan.dtype = *dtype;
   plan.tensor_cores = true;
   const int ra = static_cast<int>(a.size()), rb = static_cast<int>(b.size()), rd = static_cast<int>(d.size());
   const int64_t rows = a[a.size() - 2], inner = a.back(), columns = b.back();
@@ -312,37 +277,10 @@ void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage
   text(stage) += lines;
 }
 
-// Writes the whole tile to shared memory, dense and in registers' precision, zeros beyond ragged edges. Gives
-// the buffer.
-int BlockEmitter::shared_copy(BlockValue value) {
-  const Ints& shape = program_.shape(value);
-  const Stage place = now_;
-  const Spread spread = natural(value);
-  const DType type = register_type(program_.op(value).type.dtype);
-  const CudaText text_of_element = element(value, spread, "r");
-  const std::string number = text_of_element.as(text_of_element.is_number() ? type : text_of_element.type());
-  const std::string within = inside(value, spread, "r", false), valid = inside(value, spread, "r");
-  const int buffer = shared_buffer(cuda_type(type), program_.op(value).type.element_count() * 4);
-  std::string write =
-      shared_[static_cast<size_t>(buffer)].name + "[" + offset(spread, dense_strides(shape), "r") +
-      "] = " + (valid.empty() ? number : valid + " ? " + number + " : " + cuda_literal(0, type)) + ";";
-  if (!within.empty()) write = "if (" + within + ") " + write;
-  std::string loop =
-      "#pragma unroll\nfor (int r = 0; r < " + std::to_string(spread.count()) + "; ++r) " + write + "\n";
-  if (const std::string condition = leaders(spread); !condition.empty())
-    loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
-  text(place).add({loop, {buffer}, {}});
-  return buffer;
-}
-
 void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  if (a.size() < 2 || b.size() < 2) {
-    fail(value, "multiplies a vector");
-    return;
-  }
   const int copy_a = shared_copy(left), copy_b = shared_copy(right);
   const std::string from_a = shared_[static_cast<size_t>(copy_a)].name,
                     from_b = shared_[static_cast<size_t>(copy_b)].name;

@@ -11,18 +11,18 @@ class Lowering {
   Lowering(const MuGraph& mugraph, const MuKernel& kernel) : mugraph_(mugraph), kernel_(kernel) {}
 
   BlockProgram run() {
-    const std::vector<bool> wanted = find_wanted();
-    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
-      if (!wanted[i]) {
-        numbers_.push_back(-1);
-        continue;
-      }
-      const BlockOp& op = kernel_.ops[i];
+    for (const BlockOp& op : kernel_.ops) {
       BlockOp copy = op;
       for (BlockValue& operand : copy.operands) operand = numbers_[static_cast<size_t>(operand)];
-      const bool composite = op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::composite;
-      numbers_.push_back(composite ? expand(copy) : append(number(std::move(copy))));
+      const bool compute = op.kind == BlockOp::Kind::compute;
+      if (compute && op_info(op.code).kind == OpKind::composite)
+        numbers_.push_back(expand(copy));
+      else if (compute && op.code == OpCode::matmul)
+        numbers_.push_back(product(std::move(copy)));
+      else
+        numbers_.push_back(append(number(std::move(copy))));
     }
+    keep_wanted();
     MuKernel lowered;
     lowered.ops = out_.ops;
     out_.stages = block_stages(lowered);
@@ -34,15 +34,87 @@ class Lowering {
   }
 
  private:
-  // What a store needs.
-  std::vector<bool> find_wanted() const {
-    std::vector<bool> wanted(kernel_.ops.size(), false);
-    for (size_t i = kernel_.ops.size(); i-- > 0;) {
-      wanted[i] = wanted[i] || kernel_.ops[i].kind == BlockOp::Kind::store;
+  // Only what a store needs.
+  void keep_wanted() {
+    std::vector<bool> wanted(out_.ops.size(), false);
+    for (size_t i = out_.ops.size(); i-- > 0;) {
+      wanted[i] = wanted[i] || out_.ops[i].kind == BlockOp::Kind::store;
       if (!wanted[i]) continue;
-      for (BlockValue operand : kernel_.ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
+      for (BlockValue operand : out_.ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
     }
-    return wanted;
+    std::vector<BlockValue> numbers(out_.ops.size(), -1);
+    std::vector<BlockOp> kept;
+    for (size_t i = 0; i < out_.ops.size(); ++i) {
+      if (!wanted[i]) continue;
+      numbers[i] = static_cast<BlockValue>(kept.size());
+      kept.push_back(std::move(out_.ops[i]));
+      for (BlockValue& operand : kept.back().operands) operand = numbers[static_cast<size_t>(operand)];
+    }
+    out_.ops = std::move(kept);
+  }
+
+  BlockValue compute(OpCode code, std::vector<BlockValue> operands, TensorType type, Attrs attrs = {}) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::compute;
+    op.code = code;
+    op.operands = std::move(operands);
+    op.type = std::move(type);
+    op.attrs = std::move(attrs);
+    return append(std::move(op));
+  }
+
+  BlockValue reshape(BlockValue value, const Ints& shape) {
+    TensorType type = out_.op(value).type;
+    if (type.shape == shape) return value;
+    type.shape = shape;
+    Attrs attrs;
+    attrs.shape = shape;
+    return compute(OpCode::reshape, {value}, std::move(type), std::move(attrs));
+  }
+
+  // Where a value is concatenated along its dimension `dim` from the end.
+  bool is_concat(BlockValue value, size_t from_end) const {
+    const BlockOp& op = out_.op(value);
+    return op.kind == BlockOp::Kind::compute && op.code == OpCode::concat &&
+           (*op.attrs.axis)[0] + static_cast<int64_t>(from_end) == op.type.rank();
+  }
+
+  // Concatenated rows times concatenated columns are a sum of products, if both are cut at the same places.
+  bool is_sum_of_products(const BlockOp& op) const {
+    if (!is_concat(op.operands[0], 1) || !is_concat(op.operands[1], 2)) return false;
+    const auto &left = out_.op(op.operands[0]).operands, &right = out_.op(op.operands[1]).operands;
+    bool same = left.size() == right.size();
+    for (size_t i = 0; same && i < left.size(); ++i)
+      same = out_.shape(left[i]).back() == *(out_.shape(right[i]).end() - 2);
+    return same;
+  }
+
+  BlockValue product(BlockOp op) {
+    const TensorType type = op.type;
+    const bool vector = out_.shape(op.operands[0]).size() == 1 || out_.shape(op.operands[1]).size() == 1;
+    if (out_.shape(op.operands[0]).size() == 1)
+      op.operands[0] = reshape(op.operands[0], {1, out_.shape(op.operands[0])[0]});
+    if (out_.shape(op.operands[1]).size() == 1)
+      op.operands[1] = reshape(op.operands[1], {out_.shape(op.operands[1])[0], 1});
+    if (is_sum_of_products(op)) {
+      const std::vector<BlockValue> left = out_.op(op.operands[0]).operands,
+                                    right = out_.op(op.operands[1]).operands;
+      BlockValue sum = -1;
+      for (size_t i = 0; i < left.size(); ++i) {
+        const BlockValue part = compute(OpCode::matmul, {left[i], right[i]}, type);
+        sum = sum < 0 ? part : compute(OpCode::add, {sum, part}, type);
+      }
+      return sum;
+    }
+    const Ints &a = out_.shape(op.operands[0]), &b = out_.shape(op.operands[1]);
+    if (vector) {
+      const Ints& batch = a.size() > b.size() ? a : b;  // a vector has none
+      Ints shape(batch.begin(), batch.end() - 2);
+      shape.push_back(*(a.end() - 2));
+      shape.push_back(b.back());
+      op.type.shape = std::move(shape);
+    }
+    return reshape(append(std::move(op)), type.shape);
   }
 
   BlockOp number(BlockOp op) const {
@@ -129,6 +201,27 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value) {
     dims[i] = static_cast<int>(to++);
   }
   return dims;
+}
+
+bool is_view(const BlockProgram& program, BlockValue value) {
+  const std::vector<BlockValue>& operands = program.op(value).operands;
+  return operands.size() == 1 && (program.shape(operands[0]).empty() || !view_dims(program, value).empty());
+}
+
+std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
+                                  const std::vector<TensorPlace>& places) {
+  const BlockOp& op = program.op(value);
+  if (op.kind == BlockOp::Kind::load) return places[static_cast<size_t>(op.tensor)].narrow;
+  if (op.kind == BlockOp::Kind::compute && op.code == OpCode::cast)
+    return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
+  std::optional<DType> all;
+  for (BlockValue operand : op.operands) {
+    if (program.is_number(operand)) continue;
+    const std::optional<DType> own = narrow_dtype(program, operand, places);
+    if (!own || (all && *all != *own)) return std::nullopt;
+    all = own;
+  }
+  return all;
 }
 
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel) {

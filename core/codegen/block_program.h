@@ -2,6 +2,9 @@
 // how far each tile reaches.
 #pragma once
 
+#include <optional>
+
+#include "core/base/plan.h"
 #include "core/mugraph/mugraph.h"
 
 namespace quern {
@@ -11,6 +14,16 @@ namespace quern {
 struct TileDim {
   int64_t tile = 1;
   std::string left;
+};
+
+// Where a tensor of a muGraph lies.
+struct TensorPlace {
+  std::string name;  // of the kernel's parameter
+  DType dtype = DType::f32;
+  Ints shape, strides;
+  LaunchArg arg;
+  // The 16-bit dtype that an unfused program would have rounded the values to.
+  std::optional<DType> narrow;
 };
 
 struct BlockProgram {
@@ -37,8 +50,16 @@ struct BlockProgram {
 // Operators that only number the dimensions differently: for each dimension of the operand its number in the
 // result, -1 for one of extent 1 that goes. Empty for operators that do more.
 std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
+// Whether that is all that a movement operator does.
+bool is_view(const BlockProgram& program, BlockValue value);
 
-// `kernel` is custom, of a muGraph that is valid.
+// The 16-bit dtype to which an unfused program rounds the value: that of all it is made of. Nothing if it is
+// made of different ones, or of what is wider by the program's own word.
+std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
+                                  const std::vector<TensorPlace>& places);
+
+// `kernel` is custom, of a muGraph that is valid. What no store needs is left out. Products of concatenated
+// operands become sums of products, and operands that are vectors matrices of one row or column.
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
 
 }  // namespace quern

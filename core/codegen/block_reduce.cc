@@ -116,10 +116,7 @@ void BlockEmitter::shift(BlockValue value) {
 void BlockEmitter::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
-  if (op.combine == Combine::concat) {
-    fail(value, "concatenates turns");
-    return;
-  }
+  if (op.combine == Combine::concat) return join_turns(value);
   bool read_in_loop = factors_.contains(value);
   for (BlockValue user : program_.users[static_cast<size_t>(value)])
     read_in_loop |= program_.stage(user) == Stage::loop;

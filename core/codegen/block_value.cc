@@ -22,6 +22,14 @@ std::vector<int> inverse_dims(const std::vector<int>& dims, size_t rank) {
 
 }  // namespace
 
+bool BlockEmitter::is_free(BlockValue value) const {
+  const BlockOp& op = program_.op(value);
+  if (op.kind != BlockOp::Kind::compute) return false;
+  const OpKind kind = op_info(op.code).kind;
+  return kind == OpKind::elementwise || is_cast(op) || op.code == OpCode::iota ||
+         (kind == OpKind::movement && is_view(program_, value));
+}
+
 const BlockEmitter::Array* BlockEmitter::find(BlockValue value, const Spread& want) const {
   for (const Array& array : arrays_[static_cast<size_t>(value)])
     if (array.whole() && (array.scope == Stage::before || array.scope == now_) &&
@@ -42,9 +50,8 @@ CudaText BlockEmitter::read(const Array& array, const Spread& want, const std::s
 CudaText BlockEmitter::element(BlockValue value, const Spread& spread, const std::string& index) {
   if (program_.is_number(value)) return CudaText(program_.op(value).number);
   if (const Array* array = find(value, spread)) return read(*array, spread, index);
-  const bool free = program_.is_compute(value, OpKind::elementwise) || is_cast(program_.op(value)) ||
-                    program_.is_compute(value, OpKind::movement);
-  if (free && (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
+  if (is_free(value) &&
+      (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
     return compute(value, spread, index);
   materialize(value, spread);
   const Array* array = find(value, spread);
@@ -59,15 +66,16 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
   const BlockOp& op = program_.op(value);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = view_dims(program_, value);
-    if (dims.empty() && !program_.shape(op.operands[0]).empty()) {
-      fail(value, "moves elements within a tile");
-      return CudaText(0.0);
-    }
     const Ints& from = program_.shape(op.operands[0]);
     std::vector<int> back = inverse_dims(dims, op.type.shape.size());
     for (size_t d = 0; d < back.size(); ++d)  // repeated by a broadcast
       if (back[d] >= 0 && from[static_cast<size_t>(back[d])] == 1 && op.type.shape[d] != 1) back[d] = -1;
     return element(op.operands[0], renumbered(spread, back), renumbered_index(index, spread, back));
+  }
+  if (op.code == OpCode::iota) {
+    const DType to = register_type(op.type.dtype);
+    const std::string at = coordinate(spread, static_cast<int>((*op.attrs.axis)[0]), index);
+    return {convert_text("int(" + at + ")", DType::i32, to), to};
   }
   std::vector<TensorType> types;
   std::vector<CudaText> operands;
@@ -98,9 +106,7 @@ void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::load) return load(value, spread);
   if (op.kind == BlockOp::Kind::reduce_cluster) return gather(value, spread);
-  const bool free = program_.is_compute(value, OpKind::elementwise) || is_cast(op) ||
-                    program_.is_compute(value, OpKind::movement);
-  if (free) {
+  if (is_free(value)) {
     const Stage place = place_of(value);
     const CudaText result = compute(value, spread, "r");
     Array array;

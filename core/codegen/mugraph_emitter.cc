@@ -28,6 +28,8 @@ class MuEmitter {
       Status status = kernel.custom ? block_kernel(kernel, k) : library_kernel(kernel);
       if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
     }
+    for (const auto& [tensor, to] : copies_)
+      if (Status status = copy(places_[tensor], to); !status.ok()) return status;
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
     out_.source = std::string(prelude_text()) + "\n" + out_.kernels;
@@ -49,6 +51,7 @@ class MuEmitter {
       place.dtype = mugraph_.tensors[t].type.dtype;
       place.shape = mugraph_.tensors[t].type.shape;
       place.strides = dense_strides(place.shape);
+      if (dtype_size(place.dtype) == 2) place.narrow = place.dtype;
       places_.push_back(std::move(place));
       lives[t] = {
           mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
@@ -67,11 +70,15 @@ class MuEmitter {
     }
     for (size_t i = 0; i < mugraph_.outputs.size(); ++i) {
       const size_t t = static_cast<size_t>(mugraph_.outputs[i]);
+      const LaunchArg arg{LaunchArg::Kind::output, static_cast<int64_t>(i)};
       if (places_[t].shape != out_.plan.outputs[i].shape || places_[t].dtype != out_.plan.outputs[i].dtype)
         return Status(ErrorCode::INVALID_ARGUMENT, "an output of the muGraph is not that of the graph");
-      if (given[t]) return Status(ErrorCode::UNSUPPORTED, "a tensor is an output twice, or an input too");
+      if (given[t]) {
+        copies_.emplace_back(t, arg);
+        continue;
+      }
       given[t] = true;
-      places_[t].arg = {LaunchArg::Kind::output, static_cast<int64_t>(i)};
+      places_[t].arg = arg;
     }
     std::vector<MemoryBuffer> planned;
     std::vector<size_t> owners;
@@ -107,8 +114,11 @@ class MuEmitter {
     const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(),
                                   [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_, fast,
-                         chooser);
+    BlockProgram program = lower_block(mugraph_, kernel);
+    for (const BlockOp& op : program.ops)
+      if (op.kind == BlockOp::Kind::store && !places_[static_cast<size_t>(op.tensor)].narrow)
+        places_[static_cast<size_t>(op.tensor)].narrow = narrow_dtype(program, op.operands[0], places_);
+    BlockEmitter emitter(kernel, std::move(program), places_, schedule_.kernels[k], target_, fast, chooser);
     auto text = emitter.run();
     if (!text) return text.status();
     out_.blocks.push_back({k, chooser.made(), chooser.proven(), text->costs});
@@ -125,30 +135,59 @@ class MuEmitter {
     return {};
   }
 
-  // A program of the baseline emitter for one operator becomes part of this one.
-  Status library_kernel(const MuKernel& kernel) {
-    Graph graph;
+  static ValueId add_input(Graph& graph, const TensorPlace& place) {
+    Node input;
+    input.type = {place.dtype, place.shape, false};
+    input.strides = place.strides;
+    input.name = place.name;
+    const auto id = static_cast<ValueId>(graph.nodes.size());
+    graph.inputs.push_back(id);
+    graph.nodes.push_back(std::move(input));
+    return id;
+  }
+
+  static Status add_node(Graph& graph, OpCode code, std::vector<ValueId> operands, Attrs attrs) {
     Node node;
-    node.code = kernel.code;
-    node.attrs = kernel.attrs;
-    for (int32_t operand : kernel.operands) {
-      const TensorPlace& place = places_[static_cast<size_t>(operand)];
-      Node input;
-      input.type = {place.dtype, place.shape, false};
-      input.strides = place.strides;
-      input.name = place.name;
-      node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
-      graph.inputs.push_back(node.operands.back());
-      graph.nodes.push_back(std::move(input));
-    }
+    node.code = code;
+    node.operands = std::move(operands);
+    node.attrs = std::move(attrs);
     auto type = infer_type(node.code, graph.operand_types(node), node.attrs);
     if (!type) return type.status();
     node.type = *type;
-    const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
-    if (node.type.dtype != result.dtype)
-      return Status(ErrorCode::UNSUPPORTED, "the result has another dtype");
-    graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
     graph.nodes.push_back(std::move(node));
+    return {};
+  }
+
+  Status library_kernel(const MuKernel& kernel) {
+    Graph graph;
+    std::vector<LaunchArg> inputs;
+    std::vector<ValueId> operands;
+    for (int32_t operand : kernel.operands) {
+      const TensorPlace& place = places_[static_cast<size_t>(operand)];
+      operands.push_back(add_input(graph, place));
+      inputs.push_back(place.arg);
+    }
+    if (Status status = add_node(graph, kernel.code, operands, kernel.attrs); !status.ok()) return status;
+    const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
+    const auto last = [&] { return static_cast<ValueId>(graph.nodes.size()) - 1; };
+    if (graph.nodes.back().type.dtype != result.dtype) {
+      Attrs attrs;
+      attrs.dtype = result.dtype;
+      if (Status status = add_node(graph, OpCode::cast, {last()}, attrs); !status.ok()) return status;
+    }
+    graph.outputs = {last()};
+    return baseline_program(graph, inputs, result.arg);
+  }
+
+  // Of a tensor that is complete, to one more output.
+  Status copy(const TensorPlace& from, const LaunchArg& to) {
+    Graph graph;
+    graph.outputs = {add_input(graph, from)};
+    return baseline_program(graph, {from.arg}, to);
+  }
+
+  // A program of the baseline emitter becomes part of this one.
+  Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs, const LaunchArg& output) {
     auto emitted = emit_baseline(graph, target_);
     if (!emitted) return emitted.status();
     const int64_t behind = (workspace_ + 255) / 256 * 256;
@@ -164,9 +203,9 @@ class MuEmitter {
       launch.kernel = prefix + launch.kernel;
       for (LaunchArg& arg : launch.args) {
         if (arg.kind == LaunchArg::Kind::input)
-          arg = places_[static_cast<size_t>(kernel.operands[static_cast<size_t>(arg.value)])].arg;
+          arg = inputs[static_cast<size_t>(arg.value)];
         else if (arg.kind == LaunchArg::Kind::output)
-          arg = result.arg;
+          arg = output;
         else if (arg.kind == LaunchArg::Kind::workspace)
           arg.value += behind;
       }
@@ -184,6 +223,7 @@ class MuEmitter {
   const Schedule& schedule_;
   const Target& target_;
   std::vector<TensorPlace> places_;
+  std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   Optimizer* const optimizer_;
   EmittedMuGraph out_;

@@ -211,7 +211,7 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
                      needs.loop_bytes / 4 / threads * (straight ? (schedule.ahead ? 2.2 : 1.2) : 0.5) +
                      needs.once_bytes / 2 / threads;
   registers = std::ceil(registers / 8) * 8;
-  if (registers > std::min(232.0, 65536 / threads) || needs.narrow || shared > target.shared_bytes_per_block)
+  if (registers > std::min(232.0, 65536 / threads) || shared > target.shared_bytes_per_block)
     return std::numeric_limits<double>::infinity();
   int64_t resident = std::min<int64_t>(static_cast<int64_t>(65536 / (registers * threads)),
                                        static_cast<int64_t>(2048 / threads));
