@@ -40,7 +40,6 @@ double bytes_of(const TensorType& type) {
 struct Needs {
   double loop_bytes = 0, once_bytes = 0;  // loaded a turn, and once
   double unique = 0;                      // of all blocks, from DRAM
-  bool narrow = false;                    // rows of less than a sector
   double sums = 0, middle = 0;            // elements in registers over the loop, and in a turn
 };
 
@@ -61,7 +60,6 @@ Needs needs_of(const MuGraph& mugraph, const MuKernel& kernel) {
       const TensorType& whole = mugraph.tensors[static_cast<size_t>(op.tensor)].type;
       const bool narrow = !whole.shape.empty() && op.type.shape.back() < whole.shape.back() && row < 64;
       out.unique += bytes_of(whole) * (narrow ? 64 / row : 1);
-      out.narrow |= narrow && row < 32;
     } else if (op.kind == BlockOp::Kind::store) {
       out.unique += bytes_of(mugraph.tensors[static_cast<size_t>(op.tensor)].type);
     } else if (op.kind == BlockOp::Kind::accumulate) {
@@ -211,8 +209,10 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
                      needs.loop_bytes / 4 / threads * (straight ? (schedule.ahead ? 2.2 : 1.2) : 0.5) +
                      needs.once_bytes / 2 / threads;
   registers = std::ceil(registers / 8) * 8;
-  if (registers > std::min(232.0, 65536 / threads) || shared > target.shared_bytes_per_block)
-    return std::numeric_limits<double>::infinity();
+  if (shared > target.shared_bytes_per_block) return std::numeric_limits<double>::infinity();
+  // What does not fit the registers is written to memory and read again, time and again.
+  const double spills = std::max(1.0, registers / std::min(232.0, 65536 / threads));
+  registers /= spills;
   int64_t resident = std::min<int64_t>(static_cast<int64_t>(65536 / (registers * threads)),
                                        static_cast<int64_t>(2048 / threads));
   if (shared > 0) resident = std::min(resident, gpu.shared / (shared + 1024));
@@ -231,7 +231,7 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
   const double from_dram = needs.unique / std::min(gpu.dram, arrival);
   const double barriers = straight ? 0 : waves * static_cast<double>(kernel.turns) * kBarrier;
   const double finish = schedule.warps[2] > 1 ? 0.5 + 0.05 * schedule.warps[2] : 0.2;
-  return kLaunch + std::max(from_l2, from_dram) + barriers + finish;
+  return kLaunch + (std::max(from_l2, from_dram) + barriers + finish) * std::pow(spills, 4);
 }
 
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target) {
