@@ -18,7 +18,8 @@ static_assert(QUERN_BASELINE == static_cast<int>(quern::Tier::baseline) &&
 static_assert(QUERN_ARG_INPUT == static_cast<int>(quern::LaunchArg::Kind::input) &&
               QUERN_ARG_OUTPUT == static_cast<int>(quern::LaunchArg::Kind::output) &&
               QUERN_ARG_WORKSPACE == static_cast<int>(quern::LaunchArg::Kind::workspace) &&
-              QUERN_ARG_INTEGER == static_cast<int>(quern::LaunchArg::Kind::integer));
+              QUERN_ARG_INTEGER == static_cast<int>(quern::LaunchArg::Kind::integer) &&
+              QUERN_ARG_TENSOR_MAP == static_cast<int>(quern::LaunchArg::Kind::tensor_map));
 static_assert(QUERN_MAX_RANK == quern::kMaxRank);
 static_assert(sizeof(quern_error) == 2048 && sizeof(quern_attr) == 48 && sizeof(quern_launch_arg) == 16,
               "these never change");

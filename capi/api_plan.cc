@@ -104,7 +104,27 @@ quern_status quern_plan_launch(const quern_plan* plan, size_t index, quern_launc
     filled.shared_bytes = launches[index].shared_bytes;
     filled.args = plan->args(index).data();
     filled.arg_count = plan->args(index).size();
+    filled.overlaps = launches[index].overlaps ? 1 : 0;
     return write_struct(filled, info, "info");
+  });
+}
+
+quern_status quern_plan_tensor_map(const quern_plan* plan, size_t index, quern_tensor_map* map,
+                                   quern_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require(plan, "plan"); !status.ok()) return status;
+    const std::vector<TensorMap>& maps = plan->plan().tensor_maps;
+    if (Status status = check_index(plan, index, maps.size(), "tensor map"); !status.ok()) return status;
+    const TensorMap& own = maps[index];
+    quern_tensor_map filled{};
+    filled.buffer = {static_cast<int32_t>(own.buffer.kind), 0, own.buffer.value};
+    filled.dtype = static_cast<int32_t>(own.dtype);
+    filled.rank = static_cast<int32_t>(own.shape.size());
+    filled.shape = own.shape.data();
+    filled.strides = own.strides.data();
+    filled.box = own.box.data();
+    filled.swizzle = own.swizzle;
+    return write_struct(filled, map, "map");
   });
 }
 

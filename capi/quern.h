@@ -389,7 +389,7 @@ QUERN_API quern_status quern_plan_input(const quern_plan* plan, size_t index, qu
 QUERN_API quern_status quern_plan_output(const quern_plan* plan, size_t index, quern_tensor* tensor,
                                          quern_error* error);
 
-/* One parameter of a kernel; all are 8 bytes. */
+/* One parameter of a kernel: 8 bytes, or the 128 of a tensor map. */
 typedef struct quern_launch_arg {
   int32_t kind;     /* QUERN_ARG_... */
   int32_t reserved; /* 0 */
@@ -400,7 +400,10 @@ enum {
   QUERN_ARG_INPUT = 1,     /* device pointer of input `value` */
   QUERN_ARG_OUTPUT = 2,    /* device pointer of output `value` */
   QUERN_ARG_WORKSPACE = 3, /* pointer of the workspace plus `value` bytes */
-  QUERN_ARG_INTEGER = 4    /* the integer `value` */
+  QUERN_ARG_INTEGER = 4,   /* the integer `value` */
+  /* A CUtensorMap by value, which quern_plan_tensor_map(plan, `value`, ...) describes. Only in plans for
+     sm_90 and later. */
+  QUERN_ARG_TENSOR_MAP = 5
 };
 
 typedef struct quern_launch_info {
@@ -412,12 +415,32 @@ typedef struct quern_launch_info {
   uint32_t shared_bytes;        /* of dynamic shared memory */
   const quern_launch_arg* args; /* in the order of the kernel's parameters */
   size_t arg_count;
+  /* 1: may be launched with CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 1, so that it begins
+     while the launch before it ends; it waits by itself for what it needs. */
+  uint32_t overlaps;
 } quern_launch_info;
 
 /* For callers who launch the cubin themselves: launches run in order on one stream. A launch with an extent
  * of 0 is left out. NOT_FOUND. */
 QUERN_API quern_status quern_plan_launch(const quern_plan* plan, size_t index, quern_launch_info* info,
                                          quern_error* error);
+
+/* What cuTensorMapEncodeTiled takes to make a tensor map of a plan. Elements are moved as unsigned integers
+ * of the dtype's size; interleave none, element strides 1, L2 promotion 256 bytes, fill with zeros. */
+typedef struct quern_tensor_map {
+  size_t struct_size;
+  quern_launch_arg buffer; /* where the tensor begins */
+  int32_t dtype;           /* QUERN_F16, ... */
+  int32_t rank;
+  const int64_t* shape;   /* outermost dimension first, as everywhere here; the driver wants them reversed */
+  const int64_t* strides; /* in elements; the last is 1, and the driver takes the others in bytes */
+  const int64_t* box;
+  uint32_t swizzle; /* bytes: 0 = none, 32, 64, 128 */
+} quern_tensor_map;
+
+/* Lists belong to the plan. NOT_FOUND. */
+QUERN_API quern_status quern_plan_tensor_map(const quern_plan* plan, size_t index, quern_tensor_map* map,
+                                             quern_error* error);
 
 /* ---- launching -------------------------------------------------------------------------------------- */
 

@@ -145,6 +145,9 @@ class Plan {
   quern_launch_info launch_info(size_t index) const {
     return at<quern_launch_info>(quern_plan_launch, index);
   }
+  quern_tensor_map tensor_map(size_t index) const {
+    return at<quern_tensor_map>(quern_plan_tensor_map, index);
+  }
 
   void prepare(void* stream = nullptr) { detail::call(quern_plan_prepare, get(), stream); }
   // The lists must be as long as the plan has inputs and outputs.

@@ -26,6 +26,8 @@ std::string argument_text(const Plan& plan, const LaunchArg& arg) {
       return "workspace+" + std::to_string(arg.value);
     case LaunchArg::Kind::integer:
       return std::to_string(arg.value);
+    case LaunchArg::Kind::tensor_map:
+      return "map of " + argument_text(plan, plan.tensor_maps[static_cast<size_t>(arg.value)].buffer);
   }
   return "?";
 }
@@ -40,6 +42,8 @@ const char* argument_kind(LaunchArg::Kind kind) {
       return "workspace";
     case LaunchArg::Kind::integer:
       return "integer";
+    case LaunchArg::Kind::tensor_map:
+      return "tensor_map";
   }
   return "?";
 }
@@ -90,13 +94,21 @@ Json launches_json(const Plan& plan) {
                         {"block", dim_json(launch.block)},
                         {"cluster", dim_json(launch.cluster)},
                         {"shared_bytes", launch.shared_bytes},
+                        {"overlaps", launch.overlaps},
                         {"args", args}});
   }
   return launches;
 }
 
 Json plan_json(const Plan& plan) {
-  Json inputs = Json::array(), outputs = Json::array();
+  Json inputs = Json::array(), outputs = Json::array(), maps = Json::array();
+  for (const TensorMap& map : plan.tensor_maps)
+    maps.push_back({{"buffer", {{"kind", argument_kind(map.buffer.kind)}, {"value", map.buffer.value}}},
+                    {"dtype", dtype_name(map.dtype)},
+                    {"shape", map.shape},
+                    {"strides", map.strides},
+                    {"box", map.box},
+                    {"swizzle", map.swizzle}});
   for (const TensorDesc& tensor : plan.inputs) inputs.push_back(tensor_json(tensor));
   for (const TensorDesc& tensor : plan.outputs) outputs.push_back(tensor_json(tensor));
   return {{"tier", tier_name(plan.tier)},
@@ -104,6 +116,7 @@ Json plan_json(const Plan& plan) {
           {"inputs", inputs},
           {"outputs", outputs},
           {"launches", launches_json(plan)},
+          {"tensor_maps", maps},
           {"workspace_bytes", plan.workspace_bytes},
           {"cubin_bytes", plan.cubin.size()},
           {"certificate", plan.certificate}};

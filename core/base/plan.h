@@ -43,21 +43,46 @@ struct Dim3 {
 // One kernel parameter, in the order of the kernel's parameter list.
 struct LaunchArg {
   enum class Kind : uint8_t {
-    input = 1,      // device pointer of input `value`
-    output = 2,     // device pointer of output `value`
-    workspace = 3,  // workspace pointer + `value` bytes
-    integer = 4,    // the 64-bit integer `value`
+    input = 1,       // device pointer of input `value`
+    output = 2,      // device pointer of output `value`
+    workspace = 3,   // workspace pointer + `value` bytes
+    integer = 4,     // the 64-bit integer `value`
+    tensor_map = 5,  // tensor map `value` of the plan, as the driver encodes it: 128 bytes by value
   };
   Kind kind = Kind::input;
   int64_t value = 0;
   bool operator==(const LaunchArg&) const = default;
 };
 
+// What the copy engine of sm_90 needs to know of a tensor in global memory to bring boxes of it into shared
+// memory: what lies outside of the tensor arrives as zeros. Dimensions are outermost first, the last one has
+// stride 1.
+struct TensorMap {
+  LaunchArg buffer;  // where the tensor begins: an input, an output or a part of the workspace
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape, strides;  // in elements
+  std::vector<int64_t> box;
+  // Bytes of a row of the box in shared memory within which chunks of 16 bytes are permuted: 32, 64 or 128; 0
+  // for none.
+  uint32_t swizzle = 0;
+  bool operator==(const TensorMap&) const = default;
+
+  int64_t box_bytes() const;
+};
+// What the hardware can take (CUDA Driver API, "Tensor Map Object Management"); INVALID_ARGUMENT says what
+// does not hold.
+Status check_tensor_map(const TensorMap& map);
+inline constexpr size_t kMostTensorMapDims = 5;
+inline constexpr int64_t kTensorMapAlignment = 16;  // bytes, of the tensor and of all strides but the last
+
 struct Launch {
   std::string kernel;  // unmangled name of an extern "C" __global__ function in the cubin
   Dim3 grid, block, cluster;
   uint32_t shared_bytes = 0;  // dynamic shared memory
   std::vector<LaunchArg> args;
+  // It may begin before the launch in front of it has ended, and waits by itself before it touches what that
+  // one writes (programmatic dependent launch, sm_90 and later).
+  bool overlaps = false;
   bool operator==(const Launch&) const = default;
 };
 
@@ -68,6 +93,7 @@ struct Plan {
   std::string target;  // "sm_90a"
   std::vector<TensorDesc> inputs, outputs;
   std::vector<Launch> launches;
+  std::vector<TensorMap> tensor_maps;
   uint64_t workspace_bytes = 0;
   std::string certificate;  // what was checked about it: lines of "key: value"
   std::string cubin;        // an ELF image; empty only before compilation

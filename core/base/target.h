@@ -19,6 +19,8 @@ struct Target {
   int sms;
   int max_cluster;  // blocks; 1 = no clusters
   double dram_gbps, l2_gbps, l2_mib, mma_tflops, fma_tflops;
+  bool tma;    // the copy engine, mbarriers with byte counts, programmatic dependent launch
+  bool wgmma;  // tensor-core products by warp groups
 };
 
 std::span<const Target> all_targets();

@@ -236,7 +236,7 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     const bool loop = stage == Stage::loop;
     (loop ? plan.costs.barriers_a_turn : plan.costs.barriers_once) += first + barriers;
     (loop ? plan.costs.listed_a_turn : plan.costs.listed_once) += first + listed;
-    if (loop) buffers.back() = {stage_bytes() * schedule_.stages, now, now + barriers, 128};
+    if (loop) buffers.back() = {stage_bytes() * schedule_.stages, now, now + barriers, stage_alignment()};
     now += barriers + 1;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
@@ -267,19 +267,23 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
                             " + turn % " + std::to_string(stages) + " * " + std::to_string(stage_bytes()) +
                             ";\n";
   std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
+  // The copy engine may get memory that was written before the loop.
+  if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
   if (!staged && begins_with_barrier(Stage::loop)) body = "__syncthreads();\n" + body;
   // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
   // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
   if (staged) {
     const std::string before = std::to_string(stages - 1);
-    const std::string turn = "cp_async_wait<" + std::to_string(stages - 2) +
-                             ">();\n__syncthreads();\nif (step + " + before + " < " + turns +
-                             ") {\n  const int turn = step + " + before + ";\n" +
-                             indent(stage + tiles + turn_text_ + staged_fetch_, 2) +
-                             "}\ncp_async_commit();\nif (step < 0) continue;\nconst int turn = step;\n" +
-                             stage + tiles + turn_text_ + straight_fetch_ + body;
+    const bool copies = !staged_fetch_.empty();
+    auto if_copies = [&](const std::string& line) { return copies ? line + "\n" : std::string(); };
+    const std::string turn =
+        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") + "__syncthreads();\nif (step + " +
+        before + " < " + turns + ") {\n  const int turn = step + " + before + ";\n" +
+        indent(stage + tiles + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
+        if_copies("cp_async_commit();") + "if (step < 0) continue;\nconst int turn = step;\n" + stage +
+        tiles + turn_text_ + straight_fetch_ + engine_wait() + body;
     return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
-           indent(turn, 2) + "}\ncp_async_wait<0>();\n";
+           indent(turn, 2) + "}\n" + if_copies("cp_async_wait<0>();");
   }
   if (!ahead)
     return out + "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" +
@@ -327,7 +331,13 @@ Result<BlockText> BlockEmitter::run() {
   const auto plan = plan_block();
   if (!plan) return plan.status();
   out.costs = plan->costs;
-  const int64_t bytes = plan->costs.shared_bytes;
+  int64_t bytes = plan->costs.shared_bytes;
+  std::string engine;
+  if (!tensor_maps_.empty()) {
+    const int64_t barriers = (bytes + 7) / 8 * 8;
+    engine = engine_prologue(barriers);
+    bytes = barriers + schedule_.stages * 8;
+  }
   if (bytes > target_.shared_bytes_per_block)
     return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
                                               " bytes of shared memory, " + target_.name + " has " +
@@ -346,7 +356,7 @@ Result<BlockText> BlockEmitter::run() {
   if (cluster_blocks() > 1)
     out.body += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
                 std::to_string(cluster_blocks()) + ";\n";
-  out.body += prologue_ + text(Stage::before).text(plan->orders[0]);
+  out.body += engine + prologue_ + text(Stage::before).text(plan->orders[0]);
   if (loops) out.body += loop_text(*plan);
   if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
   out.body += text(Stage::after).text(plan->orders[2]);
@@ -361,6 +371,12 @@ Result<BlockText> BlockEmitter::run() {
                      cuda_type(place.dtype) + "* __restrict__ " + place.name;
     out.args.push_back(place.arg);
   }
+  for (size_t i = 0; i < tensor_maps_.size(); ++i) {
+    out.signature += std::string(out.args.empty() ? "" : ", ") + "const __grid_constant__ TensorMap map" +
+                     std::to_string(i);
+    out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
+  }
+  out.tensor_maps = std::move(tensor_maps_);
   out.signature += ")";
   return out;
 }

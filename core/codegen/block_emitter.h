@@ -33,7 +33,8 @@ struct BlockText {
   Dim3 grid, cluster;
   int threads = 0;
   uint32_t shared_bytes = 0;
-  std::vector<LaunchArg> args;
+  std::vector<LaunchArg> args;  // tensor maps are numbered from 0
+  std::vector<TensorMap> tensor_maps;
 };
 
 class BlockEmitter {
@@ -66,6 +67,10 @@ class BlockEmitter {
     Ints padded, pitch;
     int inner = 0;
     int64_t bytes = 0;
+    // Of tiles that the copy engine brings, instead of the pitch: to which bit of an element's place in the
+    // tile each bit of each coordinate goes, and which of those the swizzle changes.
+    std::vector<std::vector<int>> bit_places;
+    int swizzle = 0;
   };
   // Shared memory that some step writes for others; `name` points to it.
   struct SharedBuffer {
@@ -177,6 +182,19 @@ class BlockEmitter {
   // Computed where it is asked for, element by element.
   bool is_free(BlockValue value) const;
 
+  // block_tma.cc
+  // Of tiles in the ring, bytes: a swizzle repeats every 1024.
+  int64_t stage_alignment() const { return schedule_.tma ? 1024 : 128; }
+  bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
+  std::optional<TensorMap> tensor_map(BlockValue value, const Ints& padded, int inner,
+                                      std::vector<int>& dims) const;
+  bool bring_by_engine(StagedTile& tile);
+  bool is_shared_by_blocks(const BlockOp& op) const;
+  std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index);
+  std::string engine_refill() const;
+  std::string engine_wait() const;
+  std::string engine_prologue(int64_t at) const;
+
   // block_matmul.cc
   void plan_matmuls();
   MatmulPlan plan_matmul(BlockValue value);
@@ -230,6 +248,9 @@ class BlockEmitter {
   std::map<std::string, std::string> cluster_factors_;
   size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
   std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
+  std::vector<TensorMap> tensor_maps_;
+  std::string engine_fetch_;
+  int64_t engine_bytes_ = 0;  // of a turn
 };
 
 }  // namespace quern

@@ -115,18 +115,13 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
       type + " " + to + "[" + std::to_string(count) + "]" + (ahead ? " = {}" : "") + ";\n";
   const Spread chunks = chunks_of(array.spread, vector);
   const std::string within = inside(value, chunks, "r"), at = offset(chunks, place.strides, "r");
-  const bool shared_by_blocks = [&] {
-    for (int axis = 0; axis < kGridAxes; ++axis)
-      if (kernel_.grid[static_cast<size_t>(axis)] > 1 && op.map[static_cast<size_t>(axis)] < 0) return true;
-    return false;
-  }();
   std::string body;
   if (vector == 0)
     body = to + "[r] = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
            (within.empty() ? "" : " : " + element + "{}") + ";\n";
   else
     body = "load_elements<" + element + ", " + std::to_string(per) + ", " +
-           (shared_by_blocks ? "false" : "true") + ">(&" + to + "[r * " +
+           (is_shared_by_blocks(op) ? "false" : "true") + ">(&" + to + "[r * " +
            std::to_string(array.words ? per / 2 : per) + "], " + from + " + " + at + ", " +
            (within.empty() ? "true" : within) + ");\n";
   const std::string base =
@@ -161,6 +156,13 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   if (tile.inner < 0) tile.inner = op.type.rank() - 1;
   tile.pitch.assign(tile.padded.size(), 1);
   const int64_t chunk = 16 / dtype_size(place.dtype);
+  if (schedule_.tma && target_.tma) {
+    if (tile.inner >= 0) {
+      auto& own = tile.padded[static_cast<size_t>(tile.inner)];
+      own = std::max(own, chunk);
+    }
+    if (bring_by_engine(tile)) return tile;
+  }
   // Rows are 16 bytes longer than they need be, so that eight of them lie in different banks.
   int64_t size = 1;
   if (tile.inner >= 0) {
@@ -173,7 +175,8 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
     tile.pitch[static_cast<size_t>(d)] = size;
     size *= tile.padded[static_cast<size_t>(d)];
   }
-  tile.bytes = (size * dtype_size(place.dtype) + 127) / 128 * 128;
+  const int64_t unit = stage_alignment();  // where the tile behind it can begin
+  tile.bytes = (size * dtype_size(place.dtype) + unit - 1) / unit * unit;
   staged_fetch_ += stage_copy(tile);
   return tile;
 }
@@ -229,7 +232,7 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   text(Stage::loop) +=
       cuda_type(place.dtype) + " " + array.name + "[" + count + "];\n" +
       unrolled("r", spread.count(),
-               array.name + "[r] = " + tile.name + "[" + offset(spread, tile.pitch, "r") + "];\n");
+               array.name + "[r] = " + tile.name + "[" + place_in(tile, spread, "r") + "];\n");
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 

@@ -215,8 +215,8 @@ std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType d
       const std::string count = std::to_string(1 << matrices);
       lines = "unsigned " + name + "[" + std::to_string(words) + "];\n#pragma unroll\nfor (int r = 0; r < " +
               std::to_string(rows.count()) + "; ++r) " + (plain ? "ldmatrix_at<" : "ldmatrix_trans_at<") +
-              count + ">(&" + name + "[r * " + count + "], " + tile.name + " + " +
-              offset(rows, tile.pitch, "r") + ");\n";
+              count + ">(&" + name + "[r * " + count + "], " + tile.name + " + " + place_in(tile, rows, "r") +
+              ");\n";
     }
   }
   if (lines.empty()) {

@@ -32,7 +32,9 @@ class MuEmitter {
       if (Status status = copy(places_[tensor], to); !status.ok()) return status;
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
-    out_.source = std::string(prelude_text()) + "\n" + out_.kernels;
+    out_.source = std::string(prelude_text()) + "\n";
+    if (!plan.tensor_maps.empty()) out_.source += std::string(prelude_hopper_text()) + "\n";
+    out_.source += out_.kernels;
     return std::move(out_);
   }
 
@@ -129,6 +131,10 @@ class MuEmitter {
     launch.block.x = static_cast<uint32_t>(text->threads);
     launch.shared_bytes = text->shared_bytes;
     launch.args = text->args;
+    for (LaunchArg& arg : launch.args)
+      if (arg.kind == LaunchArg::Kind::tensor_map)
+        arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
+    for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) + ") " +
                     launch.kernel + text->signature + " {\n" + indent(text->body, 2) + "}\n\n";
     out_.plan.launches.push_back(std::move(launch));

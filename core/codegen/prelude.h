@@ -7,6 +7,8 @@
 namespace quern {
 
 std::string_view prelude_text();
+// What follows it for targets that have a copy engine and mbarriers (Target::tma).
+std::string_view prelude_hopper_text();
 
 // The two parts of it that hold no PTX; the emulator puts its own versions of the functions between them.
 std::string_view prelude_types_text();

@@ -13,12 +13,13 @@ namespace quern {
 
 // From cuda.h, with the same layout: what cuLaunchKernelEx takes.
 struct CuLaunchAttribute {
-  static constexpr int kClusterDimension = 4;
+  static constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;
   int id = 0;
   char pad[4] = {};
   union {
     char bytes[64] = {};
     uint32_t cluster[3];
+    int programmatic_serialization;  // 1: allowed
   };
 };
 struct CuLaunchConfig {
@@ -27,6 +28,9 @@ struct CuLaunchConfig {
   void* stream;
   const CuLaunchAttribute* attributes;
   uint32_t attribute_count;
+};
+struct alignas(64) CuTensorMap {
+  uint64_t words[16] = {};
 };
 static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56);
 

@@ -72,10 +72,18 @@ Status check_buffer(const char* kind, size_t index, const TensorDesc& tensor, ui
                                                  (address ? "is not 16-byte aligned" : "is a null pointer"));
 }
 
+uint64_t value_of(const LaunchArg& arg, const LaunchBuffers& buffers) {
+  const size_t index = static_cast<size_t>(arg.value);
+  if (arg.kind == LaunchArg::Kind::input) return buffers.inputs[index];
+  if (arg.kind == LaunchArg::Kind::output) return buffers.outputs[index];
+  return arg.kind == LaunchArg::Kind::workspace ? buffers.workspace + index
+                                                : static_cast<uint64_t>(arg.value);
+}
+
 }  // namespace
 
 Launcher::Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const Plan> plan)
-    : driver_(std::move(driver)), plan_(std::move(plan)) {}
+    : driver_(std::move(driver)), plan_(std::move(plan)), tensor_maps_(driver_, plan_->tensor_maps) {}
 
 // A context that is gone took its module with it; pushing it then fails, and nothing is left to do.
 Launcher::~Launcher() {
@@ -188,43 +196,46 @@ Status Launcher::prepare_function(const Launch& launch, void* function) const {
   return status;
 }
 
-Status Launcher::enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers,
-                         void* stream) const {
+Status Launcher::enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream) {
   if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
   std::vector<uint64_t> values;
+  std::vector<CuTensorMap> maps;
   values.reserve(launch.args.size());
+  maps.reserve(launch.args.size());
+  std::vector<void*> arguments;
   for (const LaunchArg& arg : launch.args) {
-    const size_t index = static_cast<size_t>(arg.value);
-    switch (arg.kind) {
-      case LaunchArg::Kind::input:
-        values.push_back(buffers.inputs[index]);
-        break;
-      case LaunchArg::Kind::output:
-        values.push_back(buffers.outputs[index]);
-        break;
-      case LaunchArg::Kind::workspace:
-        values.push_back(buffers.workspace + index);
-        break;
-      case LaunchArg::Kind::integer:
-        values.push_back(static_cast<uint64_t>(arg.value));
-        break;
+    if (arg.kind == LaunchArg::Kind::tensor_map) {
+      const size_t index = static_cast<size_t>(arg.value);
+      maps.emplace_back();
+      const Status encoded =
+          tensor_maps_.encode(index, value_of(plan_->tensor_maps[index].buffer, buffers), maps.back());
+      if (!encoded.ok()) return encoded.with_context("launching " + launch.kernel);
+      arguments.push_back(&maps.back());
+    } else {
+      values.push_back(value_of(arg, buffers));
+      arguments.push_back(&values.back());
     }
   }
-  std::vector<void*> arguments;
-  arguments.reserve(values.size());
-  for (uint64_t& value : values) arguments.push_back(&value);
-
-  CuLaunchAttribute cluster;
-  cluster.id = CuLaunchAttribute::kClusterDimension;
-  cluster.cluster[0] = launch.cluster.x;
-  cluster.cluster[1] = launch.cluster.y;
-  cluster.cluster[2] = launch.cluster.z;
+  CuLaunchAttribute attributes[2];
+  uint32_t attribute_count = 0;
+  if (launch.cluster.count() > 1) {
+    CuLaunchAttribute& cluster = attributes[attribute_count++];
+    cluster.id = CuLaunchAttribute::kClusterDimension;
+    cluster.cluster[0] = launch.cluster.x;
+    cluster.cluster[1] = launch.cluster.y;
+    cluster.cluster[2] = launch.cluster.z;
+  }
+  if (launch.overlaps) {
+    CuLaunchAttribute& overlap = attributes[attribute_count++];
+    overlap.id = CuLaunchAttribute::kProgrammaticStreamSerialization;
+    overlap.programmatic_serialization = 1;
+  }
   const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
                                  {launch.block.x, launch.block.y, launch.block.z},
                                  launch.shared_bytes,
                                  stream,
-                                 &cluster,
-                                 launch.cluster.count() > 1 ? 1u : 0u};
+                                 attributes,
+                                 attribute_count};
   return driver_->check(driver_->api().launch(&config, function, arguments.data(), nullptr),
                         "launching " + launch.kernel);
 }

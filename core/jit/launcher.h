@@ -11,6 +11,7 @@
 
 #include "core/base/plan.h"
 #include "core/jit/driver.h"
+#include "core/jit/tensor_maps.h"
 
 namespace quern {
 
@@ -50,10 +51,11 @@ class Launcher {
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
   Status prepare_function(const Launch& launch, void* function) const;
-  Status enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream) const;
+  Status enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream);
 
   const std::shared_ptr<const Driver> driver_;
   const std::shared_ptr<const Plan> plan_;
+  TensorMaps tensor_maps_;
   std::shared_mutex mutex_;
   // By the context's id, which is never reused; its address may be. Entries are never moved or removed.
   std::map<unsigned long long, Loaded> loaded_;

@@ -163,6 +163,7 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
     if (share < 1 || !std::has_single_bit(static_cast<unsigned>(share)))
       return misfit("warps are no powers of two");
   if (warps > 16) return misfit("more than 16 warps");
+  if (wanted.tma && wanted.stages == 0) return misfit("the copy engine fills stages, and there are none");
   if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
   kernel.threads = wanted.threads();
   return {};
@@ -220,7 +221,8 @@ std::string print_schedule(const Schedule& schedule) {
   for (const KernelSchedule& kernel : schedule.kernels)
     out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
            " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
-           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + print_choices(kernel.choices) + "\n";
+           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
+           print_choices(kernel.choices) + "\n";
   return out;
 }
 
@@ -243,6 +245,9 @@ Result<Schedule> parse_schedule(std::string_view text) {
     for (size_t i = 0; i < 3; ++i) kernel.warps[i] = static_cast<int>(warps[i]);
     kernel.stages = static_cast<int>(stages);
     kernel.ahead = ahead != 0;
+    int64_t tma = 0;
+    read_numbers(line, "tma", &tma, 1);
+    kernel.tma = tma != 0;
     schedule.kernels.push_back(kernel);
   }
   return schedule;

@@ -20,11 +20,14 @@ struct KernelSchedule {
   // Warps along rows, columns and the inner dimension of matrix products; powers of two, at most 16 (512
   // threads) together. A product that is too small for its share leaves the rest of the warps to repeat it.
   std::array<int, 3> warps = {1, 1, 4};
-  // Tiles of what the loop loads that are in shared memory at a time, filled by cp.async; 0: every thread
-  // loads straight into its registers, in the order in which tensor cores take them.
+  // Tiles of what the loop loads that are in shared memory at a time, filled by copies beside the work; 0:
+  // every thread loads straight into its registers, in the order in which tensor cores take them.
   int stages = 0;
   // Straight loads of the next turn are asked for before the work of this one.
   bool ahead = true;
+  // Tiles in shared memory that the copy engine can bring (sm_90) are its business; others still come by
+  // cp.async. With `stages`.
+  bool tma = false;
   // Layouts, order and shared memory where they are not as the greedy rules have them.
   BlockChoices choices = {};
   bool operator==(const KernelSchedule&) const = default;
@@ -37,8 +40,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=0 ahead=1", and where they
-// are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1" if
+// so, and where they are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

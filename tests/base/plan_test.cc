@@ -19,7 +19,10 @@ static Plan sample() {
                     {{LaunchArg::Kind::input, 1},
                      {LaunchArg::Kind::output, 0},
                      {LaunchArg::Kind::workspace, 256},
-                     {LaunchArg::Kind::integer, -7}}}};
+                     {LaunchArg::Kind::integer, -7},
+                     {LaunchArg::Kind::tensor_map, 0}},
+                    true}};
+  plan.tensor_maps = {{{LaunchArg::Kind::input, 0}, DType::f16, {16, 4096}, {4096, 1}, {16, 64}, 128}};
   plan.workspace_bytes = 512;
   plan.certificate = "method: test\n";
   plan.cubin = std::string(
@@ -45,11 +48,31 @@ static void every_cut_is_refused(void**) {
 static void arguments_stay_inside(void**) {
   for (const LaunchArg arg :
        {LaunchArg{LaunchArg::Kind::input, 2}, LaunchArg{LaunchArg::Kind::output, 1},
-        LaunchArg{LaunchArg::Kind::workspace, 512}, LaunchArg{LaunchArg::Kind::input, -1}}) {
+        LaunchArg{LaunchArg::Kind::workspace, 512}, LaunchArg{LaunchArg::Kind::input, -1},
+        LaunchArg{LaunchArg::Kind::tensor_map, 1}}) {
     Plan plan = sample();
     plan.launches[0].args[0] = arg;
     assert_error(decode_plan(encode_plan(plan)).status(), ErrorCode::CORRUPT);
   }
+}
+
+static void tensor_maps_stay_inside_and_are_possible(void**) {
+  auto refused = [](auto change) {
+    Plan plan = sample();
+    change(plan.tensor_maps[0]);
+    assert_error(decode_plan(encode_plan(plan)).status(), ErrorCode::CORRUPT);
+  };
+  refused([](TensorMap& map) { map.buffer.value = 2; });
+  refused([](TensorMap& map) { map.buffer = {LaunchArg::Kind::integer, 0}; });
+  refused([](TensorMap& map) { map.buffer = {LaunchArg::Kind::workspace, 0}; });  // 512 bytes
+  refused([](TensorMap& map) { map.shape[0] = 17; });
+  refused([](TensorMap& map) { map.strides[0] = 4097; });
+  refused([](TensorMap& map) { map.strides[1] = 2; });
+  refused([](TensorMap& map) { map.box[0] = 257; });
+  refused([](TensorMap& map) { map.box[1] = 128; });  // longer than the swizzle
+  refused([](TensorMap& map) { map.box[1] = 4; });
+  refused([](TensorMap& map) { map.box.pop_back(); });
+  refused([](TensorMap& map) { map.swizzle = 16; });
 }
 
 static void any_damage_is_refused_or_another_plan(void**) {
@@ -76,6 +99,7 @@ int main() {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(every_cut_is_refused),
       cmocka_unit_test(arguments_stay_inside),
+      cmocka_unit_test(tensor_maps_stay_inside_and_are_possible),
       cmocka_unit_test(any_damage_is_refused_or_another_plan),
       cmocka_unit_test(spans_count_addressed_elements),
   };

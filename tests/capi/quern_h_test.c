@@ -379,6 +379,7 @@ static void launches(void** state) {
   quern_plan *plan = get(graph), *by_device = NULL;
   quern_plan_info info;
   quern_launch_info launch;
+  quern_tensor_map map;
   const char* target = NULL;
   void *context = NULL, *stream = NULL, *captured = NULL, *memory, *workspace;
   void *inputs[2], *outputs[1];
@@ -403,9 +404,12 @@ static void launches(void** state) {
     assert_true(strlen(launch.kernel) > 0);
     assert_true(launch.grid[0] >= 1 && launch.block[0] >= 1 && launch.cluster[0] >= 1);
     assert_true(launch.arg_count >= 1);
-    assert_true(launch.args[0].kind >= QUERN_ARG_INPUT && launch.args[0].kind <= QUERN_ARG_INTEGER);
+    assert_true(launch.args[0].kind >= QUERN_ARG_INPUT && launch.args[0].kind <= QUERN_ARG_TENSOR_MAP);
   }
   fails(quern_plan_launch(plan, i, &launch, &failure), QUERN_NOT_FOUND, "launch");
+  memset(&map, 0, sizeof map);
+  map.struct_size = sizeof map;
+  fails(quern_plan_tensor_map(plan, 0, &map, &failure), QUERN_NOT_FOUND, "tensor map 0 of a plan with 0");
 
   memory = aligned_alloc(256, 4096);
   workspace = aligned_alloc(256, (info.workspace_bytes + 511) / 256 * 256);

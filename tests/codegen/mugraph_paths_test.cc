@@ -35,10 +35,16 @@ MuGraphCase make_case(const std::string& label, const std::string& graph, const 
     kernel.warps = way.warps;
     kernel.stages = way.stages;
     kernel.ahead = way.ahead;
+    kernel.tma = way.tma;
   }
   std::string name = label;
   for (const auto& [word, by] : words) name += " " + by;
-  return {name + ": " + print_schedule(schedule), *parsed_graph, *parsed, schedule, 0.5};
+  return {name + ": " + print_schedule(schedule),
+          *parsed_graph,
+          *parsed,
+          schedule,
+          0.5,
+          way.tma ? "sm_90a" : "sm_80"};
 }
 
 void run(const std::vector<MuGraphCase>& cases) {
@@ -86,7 +92,9 @@ void norms_are_right(void**) {
     for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true},
                                       {{}, 1, {1, 2, 2}, 0, false},
                                       {{}, 1, {1, 1, 4}, 2, true},
-                                      {{}, 1, {2, 2, 1}, 3, true}})
+                                      {{}, 1, {2, 2, 1}, 3, true},
+                                      {{}, 1, {1, 1, 4}, 3, true, true},
+                                      {{}, 1, {1, 2, 2}, 2, true, true}})
       cases.push_back(make_case("norm", kNormGraph, kNorm, sizes, way));
   run(cases);
 }
@@ -133,7 +141,9 @@ void attention_is_right(void**) {
     for (const KernelSchedule& way : {KernelSchedule{{}, 1, {2, 1, 1}, 0, true},
                                       {{}, 1, {2, 1, 1}, 2, true},
                                       {{}, 1, {1, 1, 2}, 3, true},
-                                      {{}, 1, {1, 2, 1}, 0, false}})
+                                      {{}, 1, {1, 2, 1}, 0, false},
+                                      {{}, 1, {2, 1, 1}, 2, true, true},
+                                      {{}, 1, {1, 1, 2}, 3, true, true}})
       cases.push_back(make_case("attention", kAttentionGraph, kAttention, sizes, way));
   run(cases);
 }
@@ -180,7 +190,8 @@ void adapters_are_right(void**) {
                              {"bf16", "9", "144", "80", "2", "2"}})
     for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true},
                                       {{}, 1, {1, 2, 1}, 0, false},
-                                      {{}, 1, {1, 1, 4}, 2, true}})
+                                      {{}, 1, {1, 1, 4}, 2, true},
+                                      {{}, 1, {1, 2, 1}, 4, true, true}})
       cases.push_back(make_case("adapter", kAdapterGraph, kAdapter, sizes, way));
   run(cases);
 }

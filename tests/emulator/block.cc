@@ -64,6 +64,7 @@ Block::Block(Program& program, const Kernel& kernel, const Launch& launch, Memor
       block_threads_(static_cast<int>(launch.block.count())),
       ranks_(static_cast<int>(launch.cluster.count())),
       random_(random),
+      mbarriers_(memory, clock),
       threads_(static_cast<size_t>(block_threads_ * ranks_)) {}
 
 const Runtime& Block::runtime() {
@@ -90,6 +91,23 @@ const Runtime& Block::runtime() {
                      const void* site) { running->copy_async(shared, global, bytes, source_bytes, site); },
       .cp_async_commit = [] { ++running->threads_[running->current_].committed_groups; },
       .cp_async_wait = [](int pending, const void* site) { running->wait_for_copies(pending, site); },
+      .mbarrier_init =
+          [](void* barrier, int arrivals, const void* site) {
+            running->check_rule(running->mbarriers_.init(address_of(barrier), arrivals, running->current_),
+                                site);
+          },
+      .mbarrier_init_fence = [] { running->mbarriers_.fence_init(running->current_); },
+      .mbarrier_arrive =
+          [](void* barrier, int bytes, const void* site) {
+            running->check_rule(running->mbarriers_.arrive(address_of(barrier), bytes, running->current_),
+                                site);
+            running->wake_at_mbarriers();
+          },
+      .mbarrier_wait = [](void* barrier, unsigned parity,
+                          const void* site) { running->wait_at_mbarrier(barrier, parity, site); },
+      .fence_proxy = [] { running->memory_.fence_proxy(running->current_); },
+      .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
+                     const void* site) { running->load_box(to, map, barrier, x, rank, site); },
       .f16_to_float = quern::f16_to_float,
       .f16_from_float = quern::f16_from_float,
       .bf16_from_float = quern::bf16_from_float,
@@ -102,7 +120,14 @@ Status Block::run(uint64_t cluster_number, const std::vector<unsigned long long>
   program_.library->set_runtime(&runtime());
   arguments_ = arguments.data();
   prepare(cluster_number);
-  while (!runnable_.empty() && status_.ok()) {
+  while ((!runnable_.empty() || mbarriers_.any_under_way()) && status_.ok()) {
+    // Copies land whenever they like, and at the latest when everybody waits.
+    if (mbarriers_.any_under_way() && (runnable_.empty() || random_() % 4 == 0)) {
+      if (std::string violation = mbarriers_.land_one(random_); !violation.empty())
+        status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(blocks_[0]) + ": " + violation);
+      wake_at_mbarriers();
+      continue;
+    }
     std::swap(runnable_[random_() % runnable_.size()], runnable_.back());
     const int thread = runnable_.back();
     runnable_.pop_back();
@@ -111,6 +136,8 @@ Status Block::run(uint64_t cluster_number, const std::vector<unsigned long long>
   const bool all_ended = std::all_of(threads_.begin(), threads_.end(),
                                      [](const auto& thread) { return thread.state == State::ended; });
   if (status_.ok() && !all_ended) fail_deadlock();
+  if (const std::string violation = mbarriers_.end_cluster(); status_.ok() && !violation.empty())
+    status_ = Status(ErrorCode::INTERNAL, clock_.describe_block(blocks_[0]) + ": " + violation);
   running = nullptr;
   return status_;
 }
@@ -141,6 +168,7 @@ void Block::prepare(uint64_t cluster_number) {
   at_barrier_.assign(static_cast<size_t>(ranks_), 0);
   ended_ = at_barrier_;
   arrived_ = 0;
+  mbarriers_.begin_cluster();
   for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
     const int t = i % block_threads_;
     threads_[i] = EmulatedThread{};
@@ -283,6 +311,36 @@ void Block::wait_for_copies(int pending, const void* site) {
   std::erase_if(self.copies, is_due);
 }
 
+void Block::wait_at_mbarrier(void* barrier, unsigned parity, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  std::string violation;
+  while (!mbarriers_.try_wait(address_of(barrier), parity, current_, violation)) {
+    check_rule(std::move(violation), site);
+    self.state = State::at_mbarrier;
+    self.site = site;
+    self.mbarrier = address_of(barrier);
+    self.parity = parity;
+    suspend();
+  }
+}
+
+// Those who wait look again.
+void Block::wake_at_mbarriers() {
+  for (int i = 0; i < static_cast<int>(threads_.size()); ++i)
+    if (threads_[i].state == State::at_mbarrier) make_runnable(i);
+}
+
+void Block::load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site) {
+  const auto* bound = static_cast<const BoundTensorMap*>(map);
+  if (static_cast<size_t>(rank) != bound->map->shape.size())
+    fail("tma_load with " + std::to_string(rank) + " coordinates of a tensor map with " +
+             std::to_string(bound->map->shape.size()),
+         site);
+  BoxPlace at{};
+  for (int i = 0; i < rank; ++i) at[static_cast<size_t>(i)] = x[i];
+  check_rule(mbarriers_.load_box(address_of(to), *bound, address_of(barrier), at, current_), site);
+}
+
 void Block::end_thread() {
   EmulatedThread& self = threads_[current_];
   self.state = State::ended;
@@ -374,6 +432,9 @@ std::string Block::describe_wait(const EmulatedThread& thread) const {
     snprintf(mask, sizeof mask, "0x%08x", thread.mask);
     what = std::string(collective_name(thread.collective)) + " with mask " + mask;
   }
+  if (thread.state == State::at_mbarrier)
+    what = "mbarrier_wait for parity " + std::to_string(thread.parity & 1) + " of an mbarrier whose " +
+           mbarriers_.describe(thread.mbarrier);
   return what + describe_site(thread.site);
 }
 

@@ -10,6 +10,7 @@
 
 #include "tests/emulator/collective.h"
 #include "tests/emulator/compile.h"
+#include "tests/emulator/mbarrier.h"
 #include "tests/emulator/memory.h"
 
 namespace quern::emulated {
@@ -38,7 +39,7 @@ struct AsyncCopy {
 };
 
 struct EmulatedThread {
-  enum class State { runnable, at_barrier, at_collective, at_cluster, ended };
+  enum class State { runnable, at_barrier, at_collective, at_cluster, at_mbarrier, ended };
   State state = State::runnable;
   boost::context::detail::fcontext_t context = nullptr;
   char* stack_top = nullptr;
@@ -47,6 +48,8 @@ struct EmulatedThread {
   Collective collective{};
   unsigned mask = 0;
   void* operands = nullptr;
+  uintptr_t mbarrier = 0;
+  unsigned parity = 0;
   std::vector<AsyncCopy> copies;
   int committed_groups = 0;
   bool arrived_at_cluster = false, all_arrived = false;  // and has not waited yet
@@ -83,6 +86,12 @@ class Block {
   void arrive_at_cluster(const void* site);
   void wait_for_cluster(const void* site);
   void* cluster_address(const void* own, int rank, const void* site);
+  void wait_at_mbarrier(void* barrier, unsigned parity, const void* site);
+  void wake_at_mbarriers();
+  void load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
+  void check_rule(std::string violation, const void* site) {
+    if (!violation.empty()) fail(std::move(violation), site);
+  }
   void end_thread();
   void end_block(int rank);
 
@@ -105,6 +114,7 @@ class Block {
   int block_threads_, ranks_;
   std::mt19937_64& random_;
 
+  Mbarriers mbarriers_;
   std::vector<EmulatedThread> threads_;
   std::vector<int> runnable_;
   int current_ = 0;                      // the running thread

@@ -22,6 +22,7 @@ void Clock::begin_launch(Dim3 grid, Dim3 block, Dim3 cluster) {
   ranks_ = static_cast<int>(cluster.count());
   epochs_.assign(static_cast<size_t>(ranks_), 0);
   times_.assign(static_cast<size_t>(ranks_ * kWarps), 0);
+  known_.assign(static_cast<size_t>(ranks_), {});
   clusters_.clear();
   launch_begin_ = epoch_ + 1;
 }
@@ -39,11 +40,47 @@ void Clock::barrier(int rank) {
   check(epoch_ != 0, "a run has fewer than 2^32 barriers");
   std::fill_n(times_.begin() + rank * kWarps, kWarps, 0);
   epochs_[static_cast<size_t>(rank)] = epoch_;
+  known_[static_cast<size_t>(rank)].forget();
+}
+
+bool Clock::sync_warp(int thread) {
+  known_[static_cast<size_t>(rank_of(thread))].sync_warp(thread % block_threads_ / kWarpSize);
+  return ++times_[static_cast<size_t>(warp_of(thread))] < kLastTime;
+}
+
+void Clock::release(int thread, Knowledge& told) const {
+  known_[static_cast<size_t>(rank_of(thread))].release(thread % block_threads_,
+                                                       times_[static_cast<size_t>(warp_of(thread))], told);
+}
+
+void Clock::acquire(int thread, const Knowledge& told) {
+  known_[static_cast<size_t>(rank_of(thread))].acquire(thread % block_threads_, told);
+}
+
+Stamp Clock::engine(int thread, int number, uint32_t phase) const {
+  Stamp stamp = now(thread);
+  stamp.who = kEngine + static_cast<uint32_t>(rank_of(thread) * kMaxMbarriers + number);
+  stamp.time = phase & 0xffff;
+  return stamp;
+}
+
+// Of an access of this interval by another warp of the thread's block, or by the copy engine for it.
+bool Clock::knows(const Stamp& access, int thread) const {
+  const BlockKnowledge& block = known_[static_cast<size_t>(rank_of(thread))];
+  const Knowledge* own = block.of(thread % block_threads_);
+  if (!own) return false;
+  if (access.who >= kEngine) return access.time < own->phases[(access.who - kEngine) % kMaxMbarriers];
+  if (access.who >= kManyOfBlock)
+    return block.knows_set(access.time, thread % block_threads_,
+                           times_[static_cast<size_t>(warp_of(thread))]);
+  const int warp = warp_of(access) % kWarps;
+  return warp != warp_of(thread) % kWarps && access.time < own->warps[static_cast<size_t>(warp)];
 }
 
 int Clock::rank_of(const Stamp& access) const {
   if (access.who < kManyOfWarp) return rank_of(static_cast<int>(access.who));
   if (access.who < kManyOfBlock) return static_cast<int>(access.who - kManyOfWarp) / kWarps;
+  if (access.who >= kEngine) return static_cast<int>(access.who - kEngine) / kMaxMbarriers;
   return access.who < kManyBlocks ? static_cast<int>(access.who - kManyOfBlock) : -1;
 }
 
@@ -52,7 +89,7 @@ int Clock::warp_of(const Stamp& access) const {
   return access.who < kManyOfBlock ? static_cast<int>(access.who - kManyOfWarp) : -1;
 }
 
-void Clock::add_reader(Stamp& readers, int thread) const {
+void Clock::add_reader(Stamp& readers, int thread) {
   // Readers in another cluster of this launch race with any writer to come: they must not be forgotten.
   if (readers.epoch >= launch_begin_ && readers.epoch < cluster_begin_) return;
   const Stamp own = now(thread);
@@ -62,10 +99,18 @@ void Clock::add_reader(Stamp& readers, int thread) const {
   }
   const int rank = rank_of(thread), warp = warp_of(thread);
   const bool same_warp = warp_of(readers) == warp, same_block = rank_of(readers) == rank;
+  uint32_t time = own.time;
+  if (same_block && !same_warp) {
+    BlockKnowledge& block = known_[static_cast<size_t>(rank)];
+    const bool many = readers.who >= kManyOfBlock;
+    time = block.with(many ? readers.time : block.single(warp_of(readers) % kWarps, readers.time),
+                      warp % kWarps, own.time);
+  }
   const Stamp others = readers;
   readers = own;
   readers.epoch = std::max(others.epoch, own.epoch);
   readers.phase = std::max(others.phase, own.phase);
+  readers.time = time;
   readers.who = same_warp    ? kManyOfWarp + static_cast<uint32_t>(warp)
                 : same_block ? kManyOfBlock + static_cast<uint32_t>(rank)
                              : kManyBlocks;
@@ -77,6 +122,7 @@ std::string Clock::describe_thread(int thread) const {
 std::string Clock::describe_block(uint64_t block) const { return "block " + coordinates(block, grid_); }
 
 std::string Clock::describe(const Stamp& access) const {
+  if (access.who >= kEngine) return "the copy engine";
   std::string who = access.who < kManyOfWarp ? describe_thread(static_cast<int>(access.who))
                     : access.who < kManyOfBlock
                         ? "several threads of warp " + std::to_string((access.who - kManyOfWarp) % kWarps)

@@ -3,9 +3,9 @@
 //
 // Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
 // every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
-// barriers of a block apart. Within an interval only __syncwarp orders, the threads of its warp. Blocks of a
-// cluster are ordered by its barrier alone: who has waited n times knows what was done before the n-th
-// arrival.
+// barriers of a block apart. Within an interval __syncwarp orders the threads of its warp, and mbarriers
+// order what knowledge.h says. Blocks of a cluster are ordered by its barrier alone: who has waited n times
+// knows what was done before the n-th arrival.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/plan.h"
+#include "tests/emulator/knowledge.h"
 
 namespace quern::emulated {
 
@@ -29,11 +30,13 @@ struct Stamp {
   uint32_t pending : 1 = 0;  // a write that an asynchronous copy has yet to do
   uint32_t phase = 0;        // how often the thread had arrived at the barrier of its cluster
 };
-// Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b. Threads
-// of several blocks: kManyBlocks.
+// Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b, and
+// `time` numbers a set of readers. Threads of several blocks: kManyBlocks. The copy engine, for mbarrier m of
+// block b: kEngine + b * kMaxMbarriers + m, and `time` is the phase.
 inline constexpr uint32_t kManyOfWarp = kMaxClusterThreads;
 inline constexpr uint32_t kManyOfBlock = kManyOfWarp + kMaxClusterThreads / kWarpSize;
 inline constexpr uint32_t kManyBlocks = kManyOfBlock + kMaxClusterThreads / kMaxThreads;
+inline constexpr uint32_t kEngine = kManyBlocks + 1;
 
 class Clock {
  public:
@@ -43,12 +46,18 @@ class Clock {
   // All threads of block `rank` of the cluster have met.
   void barrier(int rank);
   // Orders the lanes of the thread's warp. False when it can count no further before the next barrier.
-  bool sync_warp(int thread) { return ++times_[static_cast<size_t>(warp_of(thread))] < kLastTime; }
+  bool sync_warp(int thread);
   // The two halves of the cluster's barrier. All threads have arrived when the first has waited.
   void arrive_at_cluster(int thread) { ++arrivals_[static_cast<size_t>(thread)]; }
   void wait_for_cluster(int thread) { ++waits_[static_cast<size_t>(thread)]; }
   // Whether the thread knows that all blocks of its cluster have begun.
   bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
+
+  // What `thread` tells with an arrival at an mbarrier is added to `told`, which whoever waits there gets.
+  void release(int thread, Knowledge& told) const;
+  void acquire(int thread, const Knowledge& told);
+  // What the copy engine wrote for a phase of mbarrier `number` of the thread's block.
+  Stamp engine(int thread, int number, uint32_t phase) const;
 
   Stamp now(int thread) const {
     return {epochs_[static_cast<size_t>(rank_of(thread))], static_cast<uint32_t>(thread),
@@ -64,12 +73,13 @@ class Clock {
       if (access.who == static_cast<uint32_t>(thread)) return true;
       const int warp = warp_of(thread);
       if (warp_of(access) == warp && access.time < times_[static_cast<size_t>(warp)]) return true;
+      if (knows(access, thread)) return true;
     }
     return access.phase < waits_[static_cast<size_t>(thread)];
   }
   // Adds a read by `thread` to the readers that are remembered, such that is_before of the result holds only
   // if it holds of them all.
-  void add_reader(Stamp& readers, int thread) const;
+  void add_reader(Stamp& readers, int thread);
   // Whether threads of other blocks of the cluster than `rank` made the access.
   bool is_foreign(const Stamp& access, int rank) const {
     return access.epoch >= cluster_begin_ && rank_of(access) != rank;
@@ -79,16 +89,18 @@ class Clock {
   std::string describe_thread(int thread) const;
   std::string describe_block(uint64_t block) const;
 
+  int rank_of(int thread) const { return thread / block_threads_; }
+
  private:
   // Warps are numbered as if every block had kMaxThreads threads, so that none is of two blocks.
   int warp_of(int thread) const {
     return rank_of(thread) * (kMaxThreads / kWarpSize) + thread % block_threads_ / kWarpSize;
   }
-  int rank_of(int thread) const { return thread / block_threads_; }
   static constexpr uint32_t kLastTime = (1u << 16) - 1;
   // -1 if the stamp is of several warps, or of several blocks.
   int warp_of(const Stamp& access) const;
   int rank_of(const Stamp& access) const;
+  bool knows(const Stamp& access, int thread) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   Dim3 grid_, block_;
@@ -96,6 +108,7 @@ class Clock {
   std::vector<uint32_t> epochs_;            // of each block of the cluster, since its last barrier
   std::vector<uint32_t> times_;             // of each warp
   std::vector<uint32_t> arrivals_, waits_;  // at the cluster's barrier, of each thread
+  std::vector<BlockKnowledge> known_;       // in each block of the cluster, since its last barrier
   std::vector<std::pair<uint32_t, std::vector<uint64_t>>> clusters_;  // of this launch: first epoch, blocks
 };
 

@@ -28,10 +28,12 @@ class Run {
 
   Status make_buffers(std::span<const std::string_view> inputs);
   Status launch(const Launch& launch);
+  Status bind_tensor_maps();
   Result<std::vector<std::string>> take_outputs();
 
  private:
   Status check_launch(const Launch& launch) const;
+  Result<uintptr_t> address_of(const LaunchArg& arg) const;
   Result<std::vector<unsigned long long>> make_arguments(const Launch& launch) const;
   Status check_output(size_t index) const;
 
@@ -42,6 +44,7 @@ class Run {
   FiberStacks stacks_;
   std::mt19937_64 random_;
   std::vector<GuardedBuffer> inputs_, outputs_, workspace_;
+  std::vector<BoundTensorMap> tensor_maps_;
 };
 
 Status Run::make_buffers(std::span<const std::string_view> inputs) {
@@ -93,30 +96,43 @@ Status Run::check_launch(const Launch& launch) const {
   return Status();
 }
 
+Result<uintptr_t> Run::address_of(const LaunchArg& arg) const {
+  const auto value = static_cast<uint64_t>(arg.value);
+  if (arg.kind == LaunchArg::Kind::workspace) {
+    if (value > plan_.workspace_bytes) return invalid("is beyond the workspace");
+    return reinterpret_cast<uintptr_t>(workspace_[0].data()) + value;
+  }
+  const auto& buffers = arg.kind == LaunchArg::Kind::input ? inputs_ : outputs_;
+  if (value >= buffers.size()) return invalid("names no tensor");
+  return reinterpret_cast<uintptr_t>(buffers[value].data());
+}
+
+// As cuTensorMapEncodeTiled refuses them.
+Status Run::bind_tensor_maps() {
+  for (const TensorMap& map : plan_.tensor_maps) {
+    if (Status status = check_tensor_map(map); !status.ok()) return status;
+    const Result<uintptr_t> base = address_of(map.buffer);
+    if (!base) return invalid("a tensor map " + base.status().message());
+    if (*base % kTensorMapAlignment != 0) return invalid("a tensor map begins at no multiple of 16 bytes");
+    tensor_maps_.push_back({&map, *base});
+  }
+  return Status();
+}
+
 Result<std::vector<unsigned long long>> Run::make_arguments(const Launch& launch) const {
   std::vector<unsigned long long> words;
   for (const LaunchArg& arg : launch.args) {
     const auto value = static_cast<uint64_t>(arg.value);
-    auto buffer_address = [](const GuardedBuffer& buffer) {
-      return reinterpret_cast<unsigned long long>(buffer.data());
-    };
-    switch (arg.kind) {
-      case LaunchArg::Kind::input:
-      case LaunchArg::Kind::output: {
-        const auto& buffers = arg.kind == LaunchArg::Kind::input ? inputs_ : outputs_;
-        if (value >= buffers.size())
-          return invalid("argument " + std::to_string(words.size()) + " names no tensor");
-        words.push_back(buffer_address(buffers[value]));
-        break;
-      }
-      case LaunchArg::Kind::workspace:
-        if (value > plan_.workspace_bytes)
-          return invalid("argument " + std::to_string(words.size()) + " is beyond the workspace");
-        words.push_back(buffer_address(workspace_[0]) + value);
-        break;
-      case LaunchArg::Kind::integer:
-        words.push_back(value);
-        break;
+    if (arg.kind == LaunchArg::Kind::integer) {
+      words.push_back(value);
+    } else if (arg.kind == LaunchArg::Kind::tensor_map) {
+      if (value >= tensor_maps_.size()) return invalid("an argument names no tensor map");
+      words.push_back(reinterpret_cast<uintptr_t>(&tensor_maps_[value]));
+    } else {
+      const Result<uintptr_t> address = address_of(arg);
+      if (!address)
+        return invalid("argument " + std::to_string(words.size()) + " " + address.status().message());
+      words.push_back(*address);
     }
   }
   return words;
@@ -201,6 +217,7 @@ Result<std::vector<std::string>> run_plan(Program& program, const Plan& plan,
                                           const EmulatorOptions& options) {
   Run run(program, plan, options);
   if (Status status = run.make_buffers(inputs); !status.ok()) return status;
+  if (Status status = run.bind_tensor_maps(); !status.ok()) return status;
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     if (Status status = run.launch(plan.launches[i]); !status.ok())
       return status.with_context("launch " + std::to_string(i) + " (" + plan.launches[i].kernel + ")");

@@ -80,7 +80,7 @@ void refuses_text_that_does_not_compile(void**) {
   program = compile_program({kCopy, {"kernel", "missing"}});
   assert_error(program, ErrorCode::COMPILE, "missing");
   program = compile_program({"extern \"C\" __global__ void kernel(int n) {}", {"kernel"}});
-  assert_error(program, ErrorCode::COMPILE, "kernel parameters are pointers or 64-bit integers");
+  assert_error(program, ErrorCode::COMPILE, "kernel parameters are pointers, 64-bit integers or tensor maps");
 }
 
 void says_that_there_is_no_compiler(void**) {

@@ -230,3 +230,32 @@ __device__ __forceinline__ Vector<T, kCount> load_cluster(const T* own, int rank
   static_assert(kWords == 1 || kWords == 2 || kWords == 4, "4, 8 or 16 bytes");
   return *static_cast<const Vector<T, kCount>*>(quern::emulated::cluster_address(own, rank));
 }
+
+// mbarrier.cuh
+using Mbarrier = unsigned long long;
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
+  quern::emulated::mbarrier_init(barrier, arrivals);
+}
+__device__ __forceinline__ void mbarrier_init_fence() { quern::emulated::mbarrier_init_fence(); }
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
+  quern::emulated::mbarrier_arrive(barrier, 0);
+}
+__device__ __forceinline__ void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
+  quern::emulated::mbarrier_arrive(barrier, bytes);
+}
+__device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
+  quern::emulated::mbarrier_wait(barrier, parity);
+}
+__device__ __forceinline__ void fence_proxy_async() { quern::emulated::fence_proxy(); }
+
+// tma.cuh
+struct TensorMap {
+  const void* bound;
+  explicit TensorMap(unsigned long long argument) : bound(reinterpret_cast<const void*>(argument)) {}
+};
+template <int kRank, bool kOnce>
+__device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrier* barrier,
+                                         const int (&x)[kRank]) {
+  quern::emulated::tma_load(to, map.bound, barrier, x, kRank);
+}
+__device__ __forceinline__ void tma_prefetch(const TensorMap&) {}

@@ -4,6 +4,7 @@
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __global__
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __restrict__
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -54,6 +55,20 @@ QUERN_UNSEEN static void cp_async(void* shared, const void* global, int bytes, i
 QUERN_UNSEEN static void cp_async_commit() { quern_runtime->cp_async_commit(); }
 QUERN_UNSEEN static void cp_async_wait(int pending) {
   quern_runtime->cp_async_wait(pending, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void mbarrier_init(void* barrier, int arrivals) {
+  quern_runtime->mbarrier_init(barrier, arrivals, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void mbarrier_init_fence() { quern_runtime->mbarrier_init_fence(); }
+QUERN_UNSEEN static void mbarrier_arrive(void* barrier, int bytes) {
+  quern_runtime->mbarrier_arrive(barrier, bytes, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void mbarrier_wait(void* barrier, unsigned parity) {
+  quern_runtime->mbarrier_wait(barrier, parity, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void fence_proxy() { quern_runtime->fence_proxy(); }
+QUERN_UNSEEN static void tma_load(void* to, const void* map, void* barrier, const int* x, int rank) {
+  quern_runtime->tma_load(to, map, barrier, x, rank, __builtin_return_address(0));
 }
 QUERN_UNSEEN __attribute__((const)) static float f16_to_float(unsigned short bits) {
   return quern_runtime->f16_to_float(bits);
@@ -122,7 +137,8 @@ struct CountTo<0, kIndex...> {
 template <class... Arguments, int... kIndex>
 QUERN_UNSEEN void call_with(void (*kernel)(Arguments...), const unsigned long long* words,
                             Indices<kIndex...>) {
-  static_assert(((sizeof(Arguments) == 8) && ...), "kernel parameters are pointers or 64-bit integers");
+  static_assert(((sizeof(Arguments) == 8) && ...),
+                "kernel parameters are pointers, 64-bit integers or tensor maps");
   kernel((Arguments)words[kIndex]...);
 }
 template <auto kKernel>

@@ -27,6 +27,8 @@ void Memory::remove_shared() {
 }
 
 void Memory::poison_shared() {
+  ordinary_ = 0;
+  fences_.fill(0);
   for (auto& region : regions_) {
     if (!region->is_shared()) continue;
     std::fill(region->cells.begin(), region->cells.end(), Cell{});
@@ -79,7 +81,7 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
   if (!region.is_writable()) return violate("write of " + bytes(size) + " to read-only " + locate(address));
   const Cell* cells = &region.cells[address - region.begin];
   for (size_t i = 0; i < size; ++i) {
-    const auto& [write, read] = cells[i];
+    const Stamp &write = cells[i].write, &read = cells[i].read;
     if (write.pending)
       return violate("write to " + locate(address + i) + ", into which an asynchronous copy of " +
                      clock_.describe(write) + " is still under way");
@@ -96,8 +98,39 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
 bool Memory::write(uintptr_t address, size_t size, int thread) {
   Region* region = find_for("write", address, size);
   if (!region || !judge_write(*region, address, size, thread)) return false;
-  std::fill_n(&region->cells[address - region->begin], size, Cell{clock_.now(thread), {}});
+  std::fill_n(&region->cells[address - region->begin], size, Cell{clock_.now(thread), {}, ++ordinary_});
   return true;
+}
+
+bool Memory::judge_fences(const Region& region, uintptr_t address, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    const Cell& cell = region.cells[address - region.begin + i];
+    if (cell.ordinary != 0 && fences_[cell.write.who] < cell.ordinary)
+      return violate("asynchronous access to " + locate(address + i) + ", which " +
+                     clock_.describe(cell.write) + " wrote with no fence_proxy_async behind it");
+  }
+  return true;
+}
+
+bool Memory::begin_engine_copy(uintptr_t to, size_t size, int thread) {
+  Region* region = find_for("write", to, size);
+  if (!region || !judge_write(*region, to, size, thread)) return false;
+  if (!region->is_shared())
+    return violate("asynchronous copy to " + locate(to) + ", which is not shared memory");
+  if (!judge_fences(*region, to, size)) return false;
+  Cell cell{clock_.now(thread), {}, 0};
+  cell.write.pending = 1;
+  std::fill_n(&region->cells[to - region->begin], size, cell);
+  return true;
+}
+
+void Memory::end_engine_copy(uintptr_t to, size_t size, Stamp stamp) {
+  Region* region = find(to);
+  std::fill_n(&region->cells[to - region->begin], size, Cell{stamp, {}, 0});
+}
+
+bool Memory::read_by_engine(uintptr_t address, size_t size, int thread) {
+  return read_shared(address, size, thread) && judge_fences(*find(address), address, size);
 }
 
 bool Memory::begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread) {
@@ -111,7 +144,7 @@ bool Memory::begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source
   if (!region || !judge_write(*region, to, size, thread)) return false;
   if (!region->is_shared())
     return violate("asynchronous copy to " + locate(to) + ", which is not shared memory");
-  Cell cell{clock_.now(thread), {}};
+  Cell cell{clock_.now(thread), {}, ++ordinary_};
   cell.write.pending = 1;
   std::fill_n(&region->cells[to - region->begin], size, cell);
   return true;
@@ -123,7 +156,7 @@ bool Memory::end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_s
   memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), source_size);
   memset(reinterpret_cast<void*>(to + source_size), 0, size - source_size);
   Region* region = find(to);
-  std::fill_n(&region->cells[to - region->begin], size, Cell{clock_.now(thread), {}});
+  std::fill_n(&region->cells[to - region->begin], size, Cell{clock_.now(thread), {}, ++ordinary_});
   return true;
 }
 

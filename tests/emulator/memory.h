@@ -2,6 +2,7 @@
 // whom, and who has read it since. Every access is judged here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@ namespace quern::emulated {
 // What is known about one byte.
 struct Cell {
   Stamp write, read;
+  uint32_t ordinary = 0;  // number of the ordinary write that it was, in their order; 0: by the copy engine
 };
 
 struct Region {
@@ -50,6 +52,14 @@ class Memory {
   // Whether block `rank` of a cluster, whose dynamic shared memory begins at `shared`, may end with `thread`:
   // what other blocks do there is done.
   bool may_end(uintptr_t shared, int rank, int thread);
+  // A copy by the engine: `thread` asks for it, and must know of all accesses before; when somebody has
+  // waited for it, the bytes are there and `stamp` says for whom.
+  bool begin_engine_copy(uintptr_t to, size_t size, int thread);
+  void end_engine_copy(uintptr_t to, size_t size, Stamp stamp);
+  // A read of shared memory by the engine or by tensor cores, for `thread`: ordinary writes must have been
+  // fenced by who wrote.
+  bool read_by_engine(uintptr_t address, size_t size, int thread);
+  void fence_proxy(int thread) { fences_[static_cast<size_t>(thread)] = ++ordinary_; }
   const std::string& violation() const { return violation_; }
   // "output 0 `y` (64 bytes) at offset 12", or the nearest buffer for an address outside of all.
   std::string locate(uintptr_t address) const;
@@ -64,8 +74,12 @@ class Memory {
 
   bool violate(std::string text);
 
+  bool judge_fences(const Region& region, uintptr_t address, size_t size);
+
   Clock& clock_;
-  std::vector<std::unique_ptr<Region>> regions_;  // by address
+  uint32_t ordinary_ = 0;                              // writes and fences so far
+  std::array<uint32_t, kMaxClusterThreads> fences_{};  // of each thread, the last
+  std::vector<std::unique_ptr<Region>> regions_;       // by address
   Region* last_ = nullptr;
   std::string violation_;
 };

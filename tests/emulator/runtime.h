@@ -61,6 +61,13 @@ struct Runtime {
   void (*cp_async)(void* shared, const void* global, int bytes, int source_bytes, const void* site);
   void (*cp_async_commit)();
   void (*cp_async_wait)(int pending, const void* site);
+  // mbarrier.cuh and tma.cuh; `map` is what the launch gave as the argument.
+  void (*mbarrier_init)(void* barrier, int arrivals, const void* site);
+  void (*mbarrier_init_fence)();
+  void (*mbarrier_arrive)(void* barrier, int bytes, const void* site);
+  void (*mbarrier_wait)(void* barrier, unsigned parity, const void* site);
+  void (*fence_proxy)();
+  void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
   float (*f16_to_float)(unsigned short bits);
   unsigned short (*f16_from_float)(float value);
   unsigned short (*bf16_from_float)(float value);

@@ -111,6 +111,36 @@ void launches_carry_grid_cluster_shared_memory_and_arguments(void**) {
           kBothLaunches);
 }
 
+void tensor_maps_are_encoded_once_a_buffer(void**) {
+  const auto device = open_device(0);
+  Plan plan = two_kernel_plan();
+  plan.inputs[0] = {"x", DType::f16, {16, 4096}, {4096, 1}};
+  plan.tensor_maps = {{{LaunchArg::Kind::input, 0}, DType::f16, {16, 4096}, {4096, 1}, {8, 64}, 128},
+                      {{LaunchArg::Kind::workspace, 256}, DType::f32, {64}, {1}, {16}, 64}};
+  plan.launches[0].args = {
+      {LaunchArg::Kind::tensor_map, 1}, {LaunchArg::Kind::output, 0}, {LaunchArg::Kind::tensor_map, 0}};
+  plan.launches[1].overlaps = true;
+  const auto launcher = launcher_for(plan);
+  assert_ok(launcher->load(nullptr));
+  steering().clear();
+  assert_ok(launch_on(launcher.get(), nullptr));
+  assert_ok(launch_on(launcher.get(), nullptr));
+  const std::string launches =
+      "launch first grid 16,2,1 block 128,1,1 cluster 16,1,1 shared 100000 args 12544 8192 4096\n"
+      "launch second grid 1,1,1 block 32,1,1 overlapping shared 0 args 12288 8192 8\n";
+  assert_text_equal(log_text(),
+                    "encode type 2 swizzle 2 extents 64 strides box 16\n"
+                    "encode type 1 swizzle 3 extents 4096 16 strides 8192 box 64 8\n" +
+                        launches + launches);
+  const uint64_t other[] = {0x7000}, outputs[] = {kY};
+  for (int i = 0; i < 2; ++i) assert_ok(launcher->launch({other, outputs, kWorkspace}, nullptr));
+  assert_int_equal(count_in_log("encode"), 3);
+  steering().fail_once("cuTensorMapEncodeTiled", 1);
+  const uint64_t third[] = {0x8000};
+  assert_error(launcher->launch({third, outputs, kWorkspace}, nullptr), ErrorCode::CUDA,
+               "encoding tensor map 0");
+}
+
 void a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher(void**) {
   const auto first = open_device(0);
   const Result<Stream> on_first = Stream::create(driver());
@@ -319,6 +349,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test_setup(launches_carry_grid_cluster_shared_memory_and_arguments, set_up),
+      cmocka_unit_test_setup(tensor_maps_are_encoded_once_a_buffer, set_up),
       cmocka_unit_test_setup(a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher, set_up),
       cmocka_unit_test_setup(threads_share_one_module, set_up),
       cmocka_unit_test_setup(a_loaded_plan_can_be_captured, set_up),

@@ -122,6 +122,8 @@ std::string describe(const CuLaunchConfig& config, const Function& function, voi
   for (uint32_t i = 0; i < config.attribute_count; ++i)
     if (config.attributes[i].id == CuLaunchAttribute::kClusterDimension)
       line += " cluster " + triple(config.attributes[i].cluster);
+    else if (config.attributes[i].id == CuLaunchAttribute::kProgrammaticStreamSerialization)
+      line += " overlapping";
   line += " shared " + std::to_string(config.shared_bytes) + " args";
   const auto counted = function.module->argument_counts.find(function.name);
   for (int i = 0; counted != function.module->argument_counts.end() && i < counted->second; ++i)
@@ -136,6 +138,7 @@ int check_launch(const CuLaunchConfig& config, const Function& function) {
     if (config.grid[i] == 0 || config.block[i] == 0) return kInvalidValue;
   if (config.shared_bytes > function.shared_limit) return kInvalidValue;
   for (uint32_t i = 0; i < config.attribute_count; ++i) {
+    if (config.attributes[i].id != CuLaunchAttribute::kClusterDimension) continue;
     const uint32_t* cluster = config.attributes[i].cluster;
     if (cluster[0] * cluster[1] * cluster[2] > 8 && !function.big_clusters) return kInvalidClusterSize;
   }
@@ -303,6 +306,25 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   if (attribute == 8) f->shared_limit = static_cast<uint32_t>(value);
   if (attribute == 14) f->big_clusters = value != 0;
   return value > 227 * 1024 ? kInvalidValue : kOk;
+}
+
+// The first word of an encoded map is the address, so that launches show it as an argument.
+int cuTensorMapEncodeTiled(quern::CuTensorMap* map, int dtype, uint32_t rank, void* address,
+                           const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
+                           const uint32_t*, int, int swizzle, int, int) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuTensorMapEncodeTiled")) return result;
+  if (reinterpret_cast<uint64_t>(address) % 16 != 0) return kInvalidValue;
+  std::string line =
+      "encode type " + std::to_string(dtype) + " swizzle " + std::to_string(swizzle) + " extents";
+  for (uint32_t i = 0; i < rank; ++i) line += " " + std::to_string(extents[i]);
+  line += " strides";
+  for (uint32_t i = 0; i + 1 < rank; ++i) line += " " + std::to_string(strides[i]);
+  line += " box";
+  for (uint32_t i = 0; i < rank; ++i) line += " " + std::to_string(box[i]);
+  note(line);
+  map->words[0] = reinterpret_cast<uint64_t>(address);
+  return kOk;
 }
 
 int cuLaunchKernelEx(const CuLaunchConfig* config, void* function, void** arguments, void**) {

@@ -18,7 +18,7 @@ _DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "bool": 5}
 _DTYPE_NAMES = {number: name for name, number in _DTYPES.items()}
 _TIERS = {1: "baseline", 2: "modelled", 3: "measured"}
 _ORIGINS = {1: "hit", 2: "compiled", 3: "shared"}
-_ARGS = {1: "input", 2: "output", 3: "workspace", 4: "integer"}
+_ARGS = {1: "input", 2: "output", 3: "workspace", 4: "integer", 5: "tensor_map"}
 
 TensorInfo = collections.namedtuple("TensorInfo", "name dtype shape strides bytes")
 PlanInfo = collections.namedtuple(

@@ -52,7 +52,7 @@ class LaunchArg(c.Structure):
 class LaunchInfo(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("kernel", c.c_char_p), ("grid", c.c_uint32 * 3), ("block", c.c_uint32 * 3),
                 ("cluster", c.c_uint32 * 3), ("shared_bytes", c.c_uint32), ("args", c.POINTER(LaunchArg)),
-                ("arg_count", c.c_size_t)]
+                ("arg_count", c.c_size_t), ("overlaps", c.c_uint32)]
 
 
 class Stat(Sized):

@@ -17,6 +17,18 @@ __device__ __forceinline__ void load_elements(Register* to, const T* from, bool 
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
 }
 
+// Where element `at` of a tile lies that the copy engine has swizzled: bits kMask are xored with those three
+// above them. And the same of a sum of what the thread decides, already swizzled, and what the register does: no bit is in both.
+template <int kMask>
+__device__ __forceinline__ int swizzled(int at) {
+  return at ^ (at >> 3 & kMask);
+}
+template <int kMask>
+__device__ __forceinline__ int swizzled_sum(int thread, int registers) {
+  const int at = swizzled<kMask>(registers);
+  return (thread ^ (at & kMask)) + (at & ~kMask);
+}
+
 // Elements of a tile in shared memory: written by one thread, and read as the sum (or maximum) of kCopies
 // tiles that lie `distance` elements apart; zeros if not inside.
 template <class T, int kCount>

@@ -1,0 +1,164 @@
+// Tiles that the copy engine brings: which loads qualify, where their elements lie in swizzled shared memory,
+// and the ring of stages with an mbarrier each.
+#include <algorithm>
+
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int64_t kMostBoxExtent = 256, kSwizzledRow = 128;  // elements, bytes
+
+}  // namespace
+
+// Whether what lies behind the tile's part of a dimension, up to `padded`, is behind the end of the tensor:
+// there the copy engine gives zeros, elsewhere it would give what belongs to other blocks or turns.
+bool BlockEmitter::ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const {
+  int64_t tile = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
+  bool cut = false, exact = true;
+  auto cut_by = [&](int64_t parts) {
+    if (parts == 1) return;
+    const int64_t next = (tile + parts - 1) / parts;
+    exact &= !cut || next * parts == tile;
+    cut = true;
+    tile = next;
+  };
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)]);
+  if (op.loop_dim == dim) cut_by(kernel_.turns);
+  return !cut || (exact && tile == padded);
+}
+
+// The map by which the copy engine brings the tile, if it can.
+std::optional<TensorMap> BlockEmitter::tensor_map(BlockValue value, const Ints& padded, int inner,
+                                                  std::vector<int>& dims) const {
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  if (inner < 0 || place.strides[static_cast<size_t>(inner)] != 1) return std::nullopt;
+  TensorMap map;
+  map.buffer = place.arg;
+  map.dtype = place.dtype;
+  for (int d = 0; d < op.type.rank(); ++d) {
+    const size_t at = static_cast<size_t>(d);
+    if (!ends_with_tensor(op, d, padded[at])) return std::nullopt;
+    if (d != inner && (place.shape[at] > 1 || padded[at] > 1)) dims.push_back(d);
+  }
+  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
+    return place.strides[static_cast<size_t>(a)] > place.strides[static_cast<size_t>(b)];
+  });
+  dims.push_back(inner);
+  const int64_t size = static_cast<int64_t>(dtype_size(place.dtype));
+  const int64_t row = std::min(padded[static_cast<size_t>(inner)] * size, kSwizzledRow);
+  for (int d : dims) {
+    const size_t at = static_cast<size_t>(d);
+    map.shape.push_back(place.shape[at]);
+    // The stride of a dimension of extent 1 is never used, but must be possible.
+    map.strides.push_back(place.shape[at] > 1 || d == inner ? place.strides[at] : kTensorMapAlignment / size);
+    map.box.push_back(d == inner ? row / size : padded[at]);
+  }
+  map.swizzle = row >= 32 ? static_cast<uint32_t>(row) : 0;
+  if (!check_tensor_map(map).ok() || *std::max_element(map.box.begin(), map.box.end()) > kMostBoxExtent)
+    return std::nullopt;
+  return map;
+}
+
+// Rows of the innermost dimension are cut into panels as wide as a swizzle; a panel holds all other
+// dimensions row after row, as the copy engine writes them.
+bool BlockEmitter::bring_by_engine(StagedTile& tile) {
+  std::vector<int> dims;
+  const BlockOp& op = program_.op(tile.value);
+  auto map = tensor_map(tile.value, tile.padded, inner_dim(op.tensor, op.type.shape), dims);
+  if (!map) return false;
+  const int size = static_cast<int>(dtype_size(map->dtype));
+  const int row_bits = bits_for(map->box.back());
+  tile.swizzle = map->swizzle ? (static_cast<int>(map->swizzle) - 1) / size & 0x70 / size : 0;
+  tile.bit_places.resize(tile.padded.size());
+  auto put = [&](int dim, int first, int count) {
+    for (int bit = 0; bit < count; ++bit) tile.bit_places[static_cast<size_t>(dim)].push_back(first + bit);
+    return first + count;
+  };
+  int at = put(tile.inner, 0, row_bits);
+  for (size_t i = dims.size() - 1; i-- > 0;)
+    at = put(dims[i], at, bits_for(tile.padded[static_cast<size_t>(dims[i])]));
+  const int panel_bits = at;
+  put(tile.inner, at, bits_for(tile.padded[static_cast<size_t>(tile.inner)]) - row_bits);
+  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> row_bits;
+  tile.bytes = ((panels << panel_bits) * size + 1023) / 1024 * 1024;
+
+  const std::string name = "map" + std::to_string(tensor_maps_.size());
+  const auto& firsts = firsts_[static_cast<size_t>(tile.value)];
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    std::string at_text;
+    for (size_t i = dims.size(); i-- > 0;) {
+      std::string first = firsts[static_cast<size_t>(dims[i])];
+      if (dims[i] == tile.inner) first = add_text(first, std::to_string(panel << row_bits));
+      at_text += (at_text.empty() ? "" : ", ") + first;
+    }
+    engine_fetch_ += "tma_load<" + std::to_string(dims.size()) + ", " +
+                     (is_shared_by_blocks(op) ? "false" : "true") + ">(" +
+                     add_text(tile.name, std::to_string(panel << panel_bits)) + ", " + name + ", arrived, {" +
+                     at_text + "});\n";
+  }
+  engine_bytes_ += (panels << panel_bits) * size;
+  tensor_maps_.push_back(std::move(*map));
+  return true;
+}
+
+bool BlockEmitter::is_shared_by_blocks(const BlockOp& op) const {
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    if (kernel_.grid[static_cast<size_t>(axis)] > 1 && op.map[static_cast<size_t>(axis)] < 0) return true;
+  return false;
+}
+
+// Where in a staged tile, counted in elements, what register `index` of a thread stands for lies.
+std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const std::string& index) {
+  if (tile.bit_places.empty()) return offset(spread, tile.pitch, index);
+  std::vector<BitMove> lanes, warps, registers;
+  auto move = [&](std::vector<BitMove>& moves, size_t from, const CoordBit& bit) {
+    if (bit.dim < 0) return;
+    const std::vector<int>& places = tile.bit_places[static_cast<size_t>(bit.dim)];
+    if (bit.bit < static_cast<int>(places.size()))
+      moves.push_back({static_cast<int>(from), places[static_cast<size_t>(bit.bit)]});
+    else
+      fail(tile.value, "is read beyond its tile in shared memory");
+  };
+  for (size_t i = 0; i < spread.lanes.size(); ++i) move(lanes, i, spread.lanes[i]);
+  for (size_t i = 0; i < spread.warps.size(); ++i) move(warps, i, spread.warps[i]);
+  for (size_t i = 0; i < spread.registers.size(); ++i) move(registers, i, spread.registers[i]);
+  std::string thread = add_text(move_bits("lane", lanes), move_bits("warp", warps));
+  const std::string mine = move_bits(index, registers), mask = std::to_string(tile.swizzle);
+  if (tile.swizzle == 0) {
+    if (thread != "0") thread = define("int", "i", thread);
+    return add_text(thread, mine);
+  }
+  thread = define("int", "i", "swizzled<" + mask + ">(" + thread + ")");
+  return "swizzled_sum<" + mask + ">(" + thread + ", " + mine + ")";
+}
+
+// What asks for the tiles of turn `turn` into the stage that is free for them.
+std::string BlockEmitter::engine_refill() const {
+  if (tensor_maps_.empty()) return "";
+  return "if (threadIdx.x == 0) {\n  Mbarrier* const arrived = &landed[turn % " +
+         std::to_string(schedule_.stages) + "];\n  mbarrier_arrive_expect(arrived, " +
+         std::to_string(engine_bytes_) + ");\n" + indent(engine_fetch_, 2) + "}\n";
+}
+
+std::string BlockEmitter::engine_wait() const {
+  if (tensor_maps_.empty()) return "";
+  const std::string stages = std::to_string(schedule_.stages);
+  return "mbarrier_wait(&landed[turn % " + stages + "], turn / " + stages + " & 1);\n";
+}
+
+// `at` is where the mbarriers lie in the block's shared memory.
+std::string BlockEmitter::engine_prologue(int64_t at) const {
+  const std::string stages = std::to_string(schedule_.stages);
+  std::string maps;
+  for (size_t i = 0; i < tensor_maps_.size(); ++i) maps += "  tma_prefetch(map" + std::to_string(i) + ");\n";
+  return "Mbarrier* const landed = reinterpret_cast<Mbarrier*>(shared + " + std::to_string(at) +
+         ");\nif (threadIdx.x == 0) {\n" + maps + "  for (int i = 0; i < " + stages +
+         "; ++i) mbarrier_init(&landed[i], 1);\n  mbarrier_init_fence();\n}\n__syncthreads();\n";
+}
+
+}  // namespace quern

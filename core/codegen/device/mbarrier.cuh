@@ -1,0 +1,35 @@
+// Barriers in shared memory that count arrivals and the bytes of asynchronous copies (PTX ISA, "mbarrier").
+// A phase ends when all arrivals have come and all bytes that were announced have landed; phases are numbered
+// from 0, and a wait names the parity of the phase that it waits for. What a thread did before it arrived, and
+// what the copies of the phase wrote, can be seen by those who have waited.
+using Mbarrier = unsigned long long;
+
+// One thread, before any other use; then mbarrier_init_fence and a barrier of the block (or cluster).
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+// Lets the copy engine, and the other blocks of a cluster, see the barriers that this thread made.
+__device__ __forceinline__ void mbarrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// Arrives, and announces the bytes of copies that this thread asks for next.
+__device__ __forceinline__ void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+// Until the phase of this parity has ended. At most one phase may have ended since.
+__device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(
+          shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Orders this thread's ordinary accesses to shared memory before those of the copy engine and of tensor cores
+// that come after it: each thread that wrote, before the barrier that tells the thread that asks.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
