@@ -206,17 +206,18 @@ int64_t BlockEmitter::stage_bytes() const {
 }
 
 // A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
-// the head of each turn, which staged tiles do anyway.
+// the head of each turn, which staged tiles do anyway and what stays within warps need not.
 bool BlockEmitter::begins_with_barrier(Stage stage) const {
   auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(); };
-  if (stage == Stage::loop) return !staged_.empty() || writes(Stage::loop);
+  if (stage == Stage::loop) return !staged_.empty() || steps_[static_cast<size_t>(stage)].has_exchanges();
   if (stage == Stage::after && !joined_.empty()) return true;
   return stage == Stage::after && writes(Stage::after) &&
          (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
 }
 
-// Time passes with barriers: each level of a stage is a moment. The moments of the loop come again and again,
-// with a barrier between turns. Staged tiles are needed all through the loop.
+// Time passes with barriers: each level of a stage is a moment, and goes on in the next stage unless that
+// begins with a barrier. The moments of the loop come again and again. Staged tiles are needed all through
+// it.
 Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   std::vector<int64_t> bytes;
   for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
@@ -225,29 +226,32 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   int now = 0;
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
     const StepList& steps = text(stage);
+    const int first = begins_with_barrier(stage) ? 1 : 0;
+    now += first;
     const OrderProblem problem = steps.order_problem(variables_, bytes);
     auto order = chooser_.order(problem);
     if (!order) return order.status();
     for (const StepList::Span& span : steps.spans(*order))
       buffers[static_cast<size_t>(span.buffer)] = {bytes[static_cast<size_t>(span.buffer)], now + span.first,
                                                    now + span.last};
-    const int barriers = order->cost.barriers, first = begins_with_barrier(stage) ? 1 : 0;
+    const int barriers = order->cost.barriers;
     const int listed = order_as_listed(problem).cost.barriers;
     const bool loop = stage == Stage::loop;
     (loop ? plan.costs.barriers_a_turn : plan.costs.barriers_once) += first + barriers;
     (loop ? plan.costs.listed_a_turn : plan.costs.listed_once) += first + listed;
     if (loop) buffers.back() = {stage_bytes() * schedule_.stages, now, now + barriers, stage_alignment()};
-    now += barriers + 1;
+    now += barriers;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
   for (int buffer : joined_)
-    buffers[static_cast<size_t>(buffer)] = {bytes[static_cast<size_t>(buffer)], 0, now - 1};
+    buffers[static_cast<size_t>(buffer)] = {bytes[static_cast<size_t>(buffer)], 0, now};
   auto memory = chooser_.memory(buffers);
   if (!memory) return memory.status();
   plan.ring = memory->offsets.back();
   memory->offsets.pop_back();
   plan.offsets = std::move(memory->offsets);
   plan.costs.shared_bytes = memory->peak;
+  plan.costs.conversion_cycles = conversion_cycles_;
   return plan;
 }
 

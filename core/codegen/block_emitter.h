@@ -16,6 +16,7 @@
 #include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
 #include "core/lang/value_cuda.h"
+#include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -25,6 +26,7 @@ struct BlockCosts {
   int barriers_once = 0, barriers_a_turn = 0;
   int listed_once = 0, listed_a_turn = 0;  // barriers if steps stayed in the order of the muGraph
   int64_t shared_bytes = 0;
+  int64_t conversion_cycles = 0;  // estimated issue cycles of a warp, over all turns
 };
 
 struct BlockText {
@@ -84,14 +86,13 @@ class BlockEmitter {
     std::vector<int64_t> offsets;  // of `shared_`
     BlockCosts costs;
   };
-  // A tile in shared memory, several copies of `size` elements if warps have parts of it.
+  // A tile in shared memory that other blocks read.
   struct SharedTile {
     int buffer = -1;
     std::string name;
     DType dtype = DType::f32;
     Ints pitch;
     int64_t size = 1;
-    int copies = 1;
   };
   // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
@@ -145,13 +146,22 @@ class BlockEmitter {
   std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
 
   // block_exchange.cc
-  std::string leaders(const Spread& spread, unsigned but_warps = 0) const;
+  std::string leaders(const Spread& spread) const;
   void finish_lanes(BlockValue value);
-  SharedTile shared_tile(BlockValue value, DType dtype, int copies);
+  SharedTile shared_tile(BlockValue value, DType dtype);
   int shared_vector(BlockValue value, const SharedTile& tile, Spread& spread) const;
   // Appends nothing: gives the text that writes.
   std::string put_shared(BlockValue value, const Array& have, SharedTile& tile);
-  void exchange(BlockValue value, const Spread& want);
+
+  // block_convert.cc
+  Result<Conversion> plan_move(const Array& from, const Spread& to, const Ints& shape) const;
+  std::string warp_and_rank() const;  // as to_layout numbers them
+  void convert(BlockValue value, const Spread& want);
+  void shuffle(const ShufflePlan& plan, const Array& from, const Array& to);
+  void exchange(const SharedExchange& plan, const Array& from, const Array& to);
+  // The number that terms over (the register `index`, lane, warp, block) give; what threads decide stands in
+  // front.
+  std::string address(const Layout& layout, std::string_view output, const std::string& index);
 
   // block_cluster.cc
   void publish(BlockValue value);
@@ -234,6 +244,7 @@ class BlockEmitter {
   std::set<std::string> variables_;
   std::vector<SharedBuffer> shared_;
   std::set<int> joined_;  // of these: those that the loop fills turn by turn
+  int64_t conversion_cycles_ = 0;
   std::string prologue_, turn_text_, declared_, straight_fetch_, staged_fetch_, take_;
   std::map<std::string, std::string> defined_;
   std::vector<std::vector<TileDim>> dims_;

@@ -1,5 +1,5 @@
-// From one spread to another: partial results of lanes by shuffles, and what other warps, or other blocks of
-// a cluster, hold through shared memory.
+// Partial results of lanes put together by shuffles, and tiles that a block leaves in shared memory for the
+// others of its cluster.
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
@@ -40,9 +40,8 @@ void BlockEmitter::finish_lanes(BlockValue value) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-// Places for a tile in shared memory, `copies` times one after the other. `pitch`: elements from one
-// coordinate to the next.
-BlockEmitter::SharedTile BlockEmitter::shared_tile(BlockValue value, DType dtype, int copies) {
+// Places for a tile in shared memory. `pitch`: elements from one coordinate to the next.
+BlockEmitter::SharedTile BlockEmitter::shared_tile(BlockValue value, DType dtype) {
   SharedTile tile;
   const Ints& shape = program_.shape(value);
   tile.pitch.assign(shape.size(), 1);
@@ -51,9 +50,8 @@ BlockEmitter::SharedTile BlockEmitter::shared_tile(BlockValue value, DType dtype
     tile.size *= shape[d];
     if (d + 1 == shape.size() && shape[d] >= 16) tile.size = (tile.size + 3) / 4 * 4 + 4;
   }
-  tile.copies = copies;
   tile.dtype = register_type(dtype);
-  tile.buffer = shared_buffer(cuda_type(tile.dtype), copies * tile.size * 4);
+  tile.buffer = shared_buffer(cuda_type(tile.dtype), tile.size * 4);
   tile.name = shared_[static_cast<size_t>(tile.buffer)].name;
   return tile;
 }
@@ -76,19 +74,15 @@ int BlockEmitter::shared_vector(BlockValue value, const SharedTile& tile, Spread
   return vector;
 }
 
-// Writes a tile to shared memory; warps that hold parts of it all write theirs, one behind the other.
+// Writes a tile to shared memory, where other blocks will read it.
 std::string BlockEmitter::put_shared(BlockValue value, const Array& have, SharedTile& tile) {
-  std::vector<BitMove> parts;
-  for (int bit = 0; bit < warp_bits_; ++bit)
-    if (have.partial_warps >> bit & 1) parts.push_back({bit, static_cast<int>(parts.size())});
-  tile = shared_tile(value, have.dtype, 1 << parts.size());
-  const std::string type = cuda_type(tile.dtype), condition = leaders(have.spread, have.partial_warps);
+  tile = shared_tile(value, have.dtype);
+  const std::string type = cuda_type(tile.dtype), condition = leaders(have.spread);
   Spread writes = have.spread;
   const int vector = shared_vector(value, tile, writes);
   const Spread chunks = chunks_of(writes, vector);
   const std::string within = inside(value, chunks, "c", false), per = std::to_string(1 << vector);
-  std::string at = offset(chunks, tile.pitch, "c");
-  if (tile.copies > 1) at = add_text(at, "(" + move_bits("warp", parts) + ") * " + std::to_string(tile.size));
+  const std::string at = offset(chunks, tile.pitch, "c");
   std::string write = type + " v[" + per + "];\n#pragma unroll\nfor (int j = 0; j < " + per +
                       "; ++j) {\n  const int r = c * " + per +
                       " + j;\n  v[j] = " + read(have, writes, "r").as(tile.dtype) + ";\n}\nput_elements(" +
@@ -100,47 +94,13 @@ std::string BlockEmitter::put_shared(BlockValue value, const Array& have, Shared
   return loop;
 }
 
-// Through shared memory: what is partial by warp is put together by who reads it.
-void BlockEmitter::exchange(BlockValue value, const Spread& want) {
-  const Array* have = nullptr;
-  for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if (array.partial_lanes == 0 && (array.scope == Stage::before || array.scope == now_) &&
-        (!array.spread.is_shared_out() || array.spread.ranks == want.ranks))
-      have = &array;
-  if (!have) return fail(value, "is in another block of the cluster");
-  const Stage place = place_of(value);
-  const bool maximum = have->maximum;
-  SharedTile tile;
-  const std::string write = put_shared(value, *have, tile);
-  text(place).add({write, {tile.buffer}, {}});
-  Array array;
-  array.name = fresh(base_name(value));
-  array.spread = want;
-  array.dtype = tile.dtype;
-  array.scope = place;
-  const int vector = shared_vector(value, tile, array.spread);
-  const Spread chunks = chunks_of(array.spread, vector);
-  const std::string within = inside(value, chunks, "c", false), per = std::to_string(1 << vector),
-                    type = cuda_type(tile.dtype);
-  const std::string take = type + " " + array.name + "[" + std::to_string(want.count()) +
-                           "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(chunks.count()) +
-                           "; ++c)\n  get_elements<" + type + ", " + per + ", " +
-                           std::to_string(tile.copies) + ", " + (maximum ? "true" : "false") + ">(&" +
-                           array.name + "[c * " + per + "], " + tile.name + " + " +
-                           offset(chunks, tile.pitch, "c") + ", " + std::to_string(tile.size) + ", " +
-                           (within.empty() ? "true" : within) + ");\n";
-  text(place).add({take, {}, {tile.buffer}});
-  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
-}
-
 // Of threads that hold the same tile, the first.
-std::string BlockEmitter::leaders(const Spread& spread, unsigned but_warps) const {
+std::string BlockEmitter::leaders(const Spread& spread) const {
   unsigned lanes = 0, warps = 0;
   for (size_t i = 0; i < spread.lanes.size(); ++i)
     if (spread.lanes[i].dim < 0) lanes |= 1u << i;
   for (size_t i = 0; i < spread.warps.size(); ++i)
     if (spread.warps[i].dim < 0) warps |= 1u << i;
-  warps &= ~but_warps;
   std::string out;
   if (lanes) out = "(lane & " + std::to_string(lanes) + ") == 0";
   if (warps) out += (out.empty() ? "" : " && ") + std::string("(warp & ") + std::to_string(warps) + ") == 0";

@@ -36,6 +36,11 @@ bool StepList::writes_shared() const {
                      [](const BlockStep& step) { return !step.writes.empty() || !step.publishes.empty(); });
 }
 
+bool StepList::has_exchanges() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const BlockStep& step) { return !step.reads.empty() && step.reads != step.writes; });
+}
+
 OrderProblem StepList::order_problem(const std::set<std::string>& variables,
                                      const std::vector<int64_t>& bytes) const {
   OrderProblem problem;
@@ -50,11 +55,11 @@ OrderProblem StepList::order_problem(const std::set<std::string>& variables,
       if (!first) problem.edges.push_back({at->second, i, false});
       at->second = i;
     }
+    for (int buffer : step.writes) writers[buffer] = i;
     for (int buffer : step.reads) {
-      problem.edges.push_back({writers.at(buffer), i, true});
+      if (writers.at(buffer) != i) problem.edges.push_back({writers.at(buffer), i, true});
       problem.buffers.push_back({writers.at(buffer), i, bytes[static_cast<size_t>(buffer)]});
     }
-    for (int buffer : step.writes) writers[buffer] = i;
     if (fixed >= 0) problem.edges.push_back({fixed, i, false});
     if (!step.in_place) continue;
     for (int before = fixed + 1; before < i; ++before) problem.edges.push_back({before, i, false});

@@ -13,7 +13,8 @@ namespace quern {
 
 struct BlockStep {
   std::string text;
-  // Numbers of shared buffers: what is written here is there for other threads after a barrier.
+  // Numbers of shared buffers: what is written here is there for other steps after a barrier. A step that
+  // does both keeps to the warp and waits for it by itself.
   std::vector<int> writes = {}, reads = {};
   // Written here for other blocks of a cluster, theirs to read until the end.
   std::vector<int> publishes = {};
@@ -32,8 +33,10 @@ class StepList {
   size_t size() const { return steps_.size(); }
 
   bool writes_shared() const;
+  // Some step reads what another has written.
+  bool has_exchanges() const;
   // Steps that name the same of `variables` keep their order. `bytes` are those of all shared buffers; each
-  // is written once and read in the same list.
+  // is written once and read in the same list, then or later.
   OrderProblem order_problem(const std::set<std::string>& variables, const std::vector<int64_t>& bytes) const;
   // The first level at which a buffer is written and the last at which it is read (of one that is published,
   // the last of all); nothing of other lists.

@@ -125,7 +125,7 @@ void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
     return;
   }
   finish_lanes(value);
-  if (!find(value, spread)) exchange(value, spread);
+  if (!find(value, spread)) convert(value, spread);
 }
 
 BlockValue BlockEmitter::root_load(BlockValue value) const {

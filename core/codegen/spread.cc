@@ -26,6 +26,30 @@ int Spread::bits(int dim) const {
   return most;
 }
 
+Layout to_layout(const Spread& spread, const Ints& shape, size_t rank_bits) {
+  std::vector<LayoutDim> dims;
+  std::vector<int> shifts;
+  int bits = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    dims.push_back({std::to_string(d), bits_for(shape[d])});
+    shifts.push_back(bits);
+    bits += dims.back().bits;
+  }
+  F2Matrix matrix{bits, {}};
+  auto append = [&](const CoordBit& bit) {
+    const bool nothing = bit.dim < 0 || is_beyond(bit, shape);
+    matrix.columns.push_back(nothing ? 0 : uint64_t{1} << (shifts[static_cast<size_t>(bit.dim)] + bit.bit));
+  };
+  for (const CoordBit& bit : spread.registers) append(bit);
+  for (const CoordBit& bit : spread.lanes) append(bit);
+  for (const CoordBit& bit : spread.warps) append(bit);
+  for (size_t i = 0; i < rank_bits; ++i) append(i < spread.ranks.size() ? spread.ranks[i] : CoordBit{});
+  return Layout({{std::string(kRegister), static_cast<int>(spread.registers.size())},
+                 {std::string(kLane), kLaneBits},
+                 {std::string(kWarp), static_cast<int>(spread.warps.size() + rank_bits)}},
+                std::move(dims), std::move(matrix));
+}
+
 Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits) {
   std::vector<CoordBit> bits;
   auto append = [&](int dim, int first) {

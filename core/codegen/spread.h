@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/lang/type.h"
+#include "core/schedule/layout.h"
 
 namespace quern {
 
@@ -41,6 +42,11 @@ struct Spread {
 // Bits needed to count to `extent`.
 int bits_for(int64_t extent);
 bool is_beyond(const CoordBit& bit, const Ints& shape);
+
+// The same as a linear layout over dimensions "0", "1", ... of these extents, rounded up to powers of two.
+// Bits that name nothing of it count as copies. Blocks of a cluster are further warps: 2^rank_bits times as
+// many.
+Layout to_layout(const Spread& spread, const Ints& shape, size_t rank_bits);
 
 // `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
 // backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps.

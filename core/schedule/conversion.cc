@@ -50,17 +50,6 @@ std::vector<int> copies(const Layout& layout) {
   return result;
 }
 
-ConversionCost cost_of(const ShufflePlan& plan) {
-  return {.shuffles = plan.shuffles(), .selects = plan.selects()};
-}
-
-ConversionCost cost_of(const SharedExchange& exchange) {
-  return {.accesses = exchange.instructions(),
-          .wavefronts = exchange.wavefronts(),
-          .warp_barriers = exchange.across_warps ? 0 : 1,
-          .block_barriers = exchange.across_warps ? 1 : 0};
-}
-
 // The table of a plan in which every round moves the same word within every thread.
 Conversion register_moves(const Layout& source, const Layout& destination, const ShufflePlan& plan,
                           const std::vector<int>& filled, const std::vector<int>& copy_of) {
@@ -82,6 +71,17 @@ Conversion register_moves(const Layout& source, const Layout& destination, const
 }
 
 }  // namespace
+
+ConversionCost cost_of(const ShufflePlan& plan) {
+  return {.shuffles = plan.shuffles(), .selects = plan.selects()};
+}
+
+ConversionCost cost_of(const SharedExchange& exchange) {
+  return {.accesses = exchange.instructions(),
+          .wavefronts = exchange.wavefronts(),
+          .warp_barriers = exchange.across_warps ? 0 : 1,
+          .block_barriers = exchange.across_warps ? 1 : 0};
+}
 
 int ConversionCost::cycles() const {
   const bool waits = shuffles > 0 || accesses > 0;

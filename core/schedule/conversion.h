@@ -30,6 +30,9 @@ struct ConversionCost {
   int cycles() const;
 };
 
+ConversionCost cost_of(const ShufflePlan& plan);
+ConversionCost cost_of(const SharedExchange& exchange);
+
 enum class ConversionKind { none, registers, shuffle, shared };
 const char* conversion_kind_name(ConversionKind kind);
 

@@ -30,7 +30,7 @@ __device__ __forceinline__ int swizzled_sum(int thread, int registers) {
 }
 
 // Elements of a tile in shared memory: written by one thread, and read as the sum (or maximum) of kCopies
-// tiles that lie `distance` elements apart; zeros if not inside.
+// tiles that lie `distance` elements apart.
 template <class T, int kCount>
 __device__ __forceinline__ void put_elements(T* to, const T (&values)[kCount]) {
   Vector<T, kCount> out;
@@ -46,10 +46,7 @@ __device__ __forceinline__ int combine_parts(int a, int b, bool maximum) {
 }
 __device__ __forceinline__ bool combine_parts(bool a, bool b, bool) { return a || b; }
 template <class T, int kCount, int kCopies, bool kMaximum>
-__device__ __forceinline__ void get_elements(T* to, const T* from, int distance, bool inside) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = T{};
-  if (!inside) return;
+__device__ __forceinline__ void get_elements(T* to, const T* from, int distance) {
   Vector<T, kCount> part = load_vector<T, kCount>(from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = part[i];
