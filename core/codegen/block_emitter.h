@@ -181,6 +181,7 @@ class BlockEmitter {
   const StagedTile& stage_tile(BlockValue value);
   void load_staged(BlockValue value, const Spread& spread);
   std::string stage_copy(const StagedTile& tile);
+  static std::vector<int> beyond_tile(const StagedTile& tile, const Spread& spread);
   int vector_bits(BlockValue value, const Spread& spread, int inner) const;
   int inner_dim(int32_t tensor, const Ints& tile) const;
   void store(BlockValue value);

@@ -214,25 +214,31 @@ std::string BlockEmitter::stage_copy(const StagedTile& tile) {
          tile_pointer(tile.value, pointer(op.tensor, false)) + ";\n" + lines;
 }
 
+// Dimensions along which the spread reaches beyond what the tile has room for.
+std::vector<int> BlockEmitter::beyond_tile(const StagedTile& tile, const Spread& spread) {
+  std::vector<int> dims;
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
+    if ((int64_t{1} << spread.bits(d)) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
+  return dims;
+}
+
 // Element by element; fragments of tensor cores have their own way (packed).
 void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   const StagedTile& tile = stage_tile(value);
   const TensorPlace& place = places_[static_cast<size_t>(program_.op(value).tensor)];
-  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
-    if ((int64_t{1} << spread.bits(d)) > tile.padded[static_cast<size_t>(d)]) {
-      fail(value, "is read beyond its tile in shared memory");
-      return;
-    }
+  const std::vector<int> beyond = beyond_tile(tile, spread);
+  const std::string within = beyond.empty() ? "" : inside(value, spread, "r", false, beyond);
   Array array;
   array.dtype = place.dtype;
   array.spread = spread;
   array.scope = Stage::loop;
   array.name = fresh(base_name(value));
   const std::string count = std::to_string(spread.count());
-  text(Stage::loop) +=
-      cuda_type(place.dtype) + " " + array.name + "[" + count + "];\n" +
-      unrolled("r", spread.count(),
-               array.name + "[r] = " + tile.name + "[" + place_in(tile, spread, "r") + "];\n");
+  text(Stage::loop) += cuda_type(place.dtype) + " " + array.name + "[" + count + "];\n" +
+                       unrolled("r", spread.count(),
+                                array.name + "[r] = " + (within.empty() ? "" : within + " ? ") + tile.name +
+                                    "[" + place_in(tile, spread, "r") + "]" +
+                                    (within.empty() ? "" : " : " + cuda_type(place.dtype) + "{}") + ";\n");
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 

@@ -200,7 +200,7 @@ std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType d
     const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
                         pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
                         spread.lanes[1].dim != tile.inner;
-    if (plain || turned) {
+    if ((plain || turned) && beyond_tile(tile, spread).empty()) {
       // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
       const int matrices = std::min(2, bits_for(words));
       Spread rows;

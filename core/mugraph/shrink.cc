@@ -37,10 +37,12 @@ class GraphExtents {
     return shape;
   }
 
-  // Positions at which slices cut a variable.
+  // Positions at which slices cut a variable. Along the axis of an iota the extent is in the values.
   void collect_cuts(std::map<Var, std::set<int64_t>>& cuts) const {
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
+      if (node.code == OpCode::iota)
+        extents_.keep(var(static_cast<ValueId>(id), static_cast<size_t>((*node.attrs.axis)[0])));
       if (node.code != OpCode::slice) continue;
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
         if (is_whole(graph_, node, d)) continue;

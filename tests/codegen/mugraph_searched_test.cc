@@ -1,0 +1,113 @@
+// What the search finds, through the emitter and the emulator against the float reference: candidates of all
+// example graphs on small instances, and of random graphs. $QUERN_SEARCHED_SEED chooses other ones,
+// $QUERN_SEARCHED_COUNT how many of a graph, $QUERN_SEARCHED_GRAPHS how many random graphs.
+#include <filesystem>
+#include <random>
+
+#include "core/mugraph/shrink.h"
+#include "core/schedule/enumerate.h"
+#include "core/search/search.h"
+#include "tests/codegen/mugraph_cases.h"
+#include "tests/mugraph/files.h"
+#include "tests/support/random_graph.h"
+
+namespace {
+
+using namespace quern;
+
+uint64_t from_environment(const char* name, uint64_t fallback) {
+  const char* value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : fallback;
+}
+
+const uint64_t kSeed = from_environment("QUERN_SEARCHED_SEED", 1);
+
+std::vector<Candidate> candidates_of(const Graph& graph, const char* target,
+                                     std::chrono::milliseconds limit) {
+  SearchOptions options;
+  options.limit = limit;
+  auto result = search(graph, **find_target(target), options);
+  assert_ok(result);
+  return std::move(result->candidates);
+}
+
+// Some of the candidates, each by one of its schedules or by its own numbers with other warps and stages.
+void sample(const Graph& graph, const std::vector<Candidate>& candidates, const char* target, size_t count,
+            std::mt19937_64& random, std::vector<MuGraphCase>& cases) {
+  std::vector<size_t> order(candidates.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  order.resize(std::min(order.size(), count));
+  for (size_t number : order) {
+    auto small = shrink(candidates[number].mugraph, graph);
+    assert_ok(small);
+    const std::vector<Schedule> all = enumerate_schedules(small->mugraph, **find_target(target));
+    MuGraphCase test{"", small->graph, small->mugraph, default_schedule(small->mugraph), 1.0, target};
+    if (random() % 2 == 0 && !all.empty()) {
+      test.schedule = all[random() % all.size()];
+    } else {
+      static const std::array<int, 3> kWarps[] = {{1, 1, 1}, {1, 1, 4}, {2, 1, 1}, {1, 2, 1}, {1, 2, 2}};
+      for (KernelSchedule& kernel : test.schedule.kernels) {
+        kernel.warps = kWarps[random() % std::size(kWarps)];
+        kernel.stages = static_cast<int>(random() % 2 * (2 + random() % 2));
+        kernel.ahead = random() % 2 == 0;
+      }
+    }
+    test.label =
+        graph.name + " " + std::to_string(number) + " on " + target + ", " + print_schedule(test.schedule);
+    cases.push_back(std::move(test));
+  }
+}
+
+void all_are_right(const std::vector<MuGraphCase>& cases) {
+  const std::vector<std::string> failures = find_mugraph_failures(cases);
+  for (const std::string& failure : failures) {
+    print_error("%s\n", failure.c_str());
+    for (const MuGraphCase& test : cases)
+      if (failure.starts_with(test.label))
+        print_error("%s%s", print_graph(test.graph).c_str(), print_mugraph(test.mugraph).c_str());
+  }
+  assert_int_equal(failures.size(), 0);
+}
+
+void examples_are_right(void**) {
+  std::mt19937_64 random(kSeed);
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(test_root() / "examples"))
+    if (file.path().extension() == ".qg") names.push_back(file.path().stem());
+  std::sort(names.begin(), names.end());
+  assert_int_equal(names.size(), 18);
+  std::vector<MuGraphCase> cases;
+  const size_t count = from_environment("QUERN_SEARCHED_COUNT", 3);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Graph graph = graph_named(names[i]);
+    const char* target = i % 3 == kSeed % 3 ? "sm_80" : "sm_90a";
+    sample(graph, candidates_of(graph, target, std::chrono::seconds(20)), target, count, random, cases);
+  }
+  assert_true(cases.size() >= 18 * std::min<size_t>(count, 3));
+  all_are_right(cases);
+}
+
+void random_graphs_are_right(void**) {
+  std::mt19937_64 random(kSeed);
+  std::vector<MuGraphCase> cases;
+  const uint64_t count = from_environment("QUERN_SEARCHED_GRAPHS", 40);
+  for (uint64_t seed = kSeed * 1000; seed < kSeed * 1000 + count; ++seed) {
+    const Graph graph = random_graph(seed, {.max_ops = 6, .empty_extents = false});
+    const char* target = seed % 2 ? "sm_80" : "sm_90a";
+    const size_t before = cases.size();
+    sample(graph, candidates_of(graph, target, std::chrono::milliseconds(500)), target, 2, random, cases);
+    for (size_t i = before; i < cases.size(); ++i)
+      cases[i].label = "seed " + std::to_string(seed) + ": " + cases[i].label;
+  }
+  assert_true(cases.size() > count / 4);
+  all_are_right(cases);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right),
+                              cmocka_unit_test(random_graphs_are_right)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
