@@ -32,6 +32,7 @@ class MuEmitter {
       if (Status status = copy(places_[tensor], to); !status.ok()) return status;
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
+    for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
     if (!plan.tensor_maps.empty()) out_.source += std::string(prelude_hopper_text()) + "\n";
     out_.source += out_.kernels;
@@ -236,6 +237,18 @@ class MuEmitter {
 };
 
 }  // namespace
+
+std::string explain(const EmittedBlock& block) {
+  auto barriers = [](int once, int turn) {
+    return std::to_string(once) + " once and " + std::to_string(turn) + " a turn";
+  };
+  const BlockCosts& costs = block.costs;
+  return "block " + std::to_string(block.kernel) + ": " +
+         barriers(costs.barriers_once, costs.barriers_a_turn) + " barriers (in the order of the muGraph " +
+         barriers(costs.listed_once, costs.listed_a_turn) + "), " + std::to_string(costs.shared_bytes) +
+         " bytes of shared memory, " + std::to_string(costs.conversion_cycles) +
+         " cycles of conversions a warp\n";
+}
 
 Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
   Schedule out = schedule;

@@ -29,6 +29,9 @@ struct EmittedMuGraph : Emitted {
 Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
                                     const Target& target, Optimizer* optimizer = nullptr);
 
+// One line of what its choices come to; also in the plan's certificate.
+std::string explain(const EmittedBlock& block);
+
 // The schedule with the choices that were made.
 Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted);
 

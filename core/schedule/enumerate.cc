@@ -1,6 +1,7 @@
 #include "core/schedule/enumerate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -39,6 +40,7 @@ double bytes_of(const TensorType& type) {
 // What one kernel asks of a block.
 struct Needs {
   double loop_bytes = 0, once_bytes = 0;  // loaded a turn, and once
+  double staged_bytes = 0;                // of a turn, with extents rounded up as stages have them
   double unique = 0;                      // of all blocks, from DRAM
   double sums = 0, middle = 0;            // elements in registers over the loop, and in a turn
 };
@@ -54,6 +56,12 @@ Needs needs_of(const MuGraph& mugraph, const MuKernel& kernel) {
           elements *
           static_cast<double>(dtype_size(mugraph.tensors[static_cast<size_t>(op.tensor)].type.dtype));
       (stages[i] == Stage::loop ? out.loop_bytes : out.once_bytes) += bytes;
+      if (stages[i] == Stage::loop) {
+        double room = bytes / elements;
+        for (int64_t extent : op.type.shape)
+          room *= static_cast<double>(std::bit_ceil(static_cast<uint64_t>(extent)));
+        out.staged_bytes += room;
+      }
       // Rows shorter than 64 bytes waste part of every access.
       const double row =
           op.type.shape.empty() ? 64 : bytes / elements * static_cast<double>(op.type.shape.back());
@@ -201,7 +209,7 @@ double modelled_time(const MuGraph& mugraph, const MuKernel& kernel, const Kerne
   const GpuNumbers& gpu = numbers_of(target);
   const Needs needs = needs_of(mugraph, kernel);
   const double threads = schedule.threads();
-  const int64_t shared = static_cast<int64_t>(schedule.stages * needs.loop_bytes * 1.15) +
+  const int64_t shared = static_cast<int64_t>(schedule.stages * needs.staged_bytes * 1.15) +
                          static_cast<int64_t>(needs.sums * 4 * schedule.warps[2]);
   const bool straight = schedule.stages == 0;
   // Operands of tensor cores lie in registers once more, as pairs.
