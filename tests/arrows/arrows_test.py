@@ -13,7 +13,8 @@ ROOT = pathlib.Path(os.environ.get("QUERN_SOURCE_ROOT", pathlib.Path(__file__).r
 
 GRAPH = ["core/base", "core/lang", "core/graph"]
 MUGRAPH = GRAPH + ["core/mugraph"]
-CORE = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/codegen", "core/jit"]
+MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/codegen", "core/jit"]
+CORE = MAKERS + ["core/optimize"]
 ARROWS = {
     "core/base": [],
     "core/lang": ["core/base"],
@@ -24,6 +25,7 @@ ARROWS = {
     "core/schedule": MUGRAPH,
     "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule"],
     "core/jit": ["core/base"],
+    "core/optimize": MAKERS,
     "cache": ["core/base"],
     "capi/wire": ["core/base"],
     # Of core/jit only what needs nothing but the driver: a client never loads NVRTC.

@@ -1,0 +1,206 @@
+#include "core/optimize/optimize.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "core/codegen/mugraph_emitter.h"
+#include "core/mugraph/text.h"
+#include "core/optimize/ranking.h"
+
+namespace quern {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+uint64_t ns_since(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+// What ptxas says it had to put into memory for want of registers, over all kernels.
+int64_t spilled_bytes(const std::string& log) {
+  static const std::string kWords = " bytes spill stores";
+  int64_t bytes = 0;
+  for (size_t at = 0; (at = log.find(kWords, at)) != std::string::npos; at += kWords.size()) {
+    const size_t begin = log.find_last_not_of("0123456789", at - 1) + 1;
+    bytes += std::strtoll(log.c_str() + begin, nullptr, 10);
+  }
+  return bytes;
+}
+
+class Optimizer {
+ public:
+  Optimizer(const Graph& graph, const Target& target, Compiler& compiler, const OptimizeOptions& options)
+      : graph_(graph), target_(target), compiler_(compiler), options_(options) {}
+
+  Result<Optimized> run() {
+    SearchOptions how = options_.search;
+    how.limit = std::min(how.limit, options_.limit);
+    auto found = search(graph_, target_, how);
+    if (!found) return found.status();
+    search_ = std::move(*found);
+    out_.search_ns = ns_since(start_);
+    out_.state = search_.state;
+    fates_.resize(search_.candidates.size(), "no schedule of it fits the target");
+    refusals_.resize(search_.candidates.size());
+    if (Status status = count_baseline(); !status.ok()) return status;
+    try_all(rank_implementations(search_.candidates, target_, options_.schedules));
+    write_report();
+    return std::move(out_);
+  }
+
+ private:
+  struct Program {
+    Implementation from;
+    Emitted emitted;
+    std::string cubin;
+    int64_t spilled = 0;
+  };
+
+  bool over() const {
+    return Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel);
+  }
+
+  Status count_baseline() {
+    auto baseline = emit_baseline(graph_, target_);
+    if (!baseline) return baseline.status();
+    baseline_launches_ = baseline->plan.launches.size();
+    return {};
+  }
+
+  // The model does not know of spilled registers, so a program that spills is taken only when no other is
+  // found.
+  void try_all(const std::vector<Implementation>& ranked) {
+    std::optional<Program> spilling;
+    size_t compiled = 0;
+    for (const Implementation& implementation : ranked) {
+      if (compiled == options_.compiles || over()) {
+        stopped_ = compiled == options_.compiles ? "as many programs were compiled as may be"
+                                                 : "the time was up, or it was cancelled";
+        break;
+      }
+      std::optional<Program> program = emit(implementation);
+      if (!program) continue;
+      ++compiled;
+      if (!compile(*program)) continue;
+      if (program->spilled == 0) return accept(std::move(*program));
+      note(implementation.candidate, "its registers spill");
+      if (!spilling || program->spilled < spilling->spilled) spilling = std::move(program);
+    }
+    if (spilling) accept(std::move(*spilling));
+  }
+
+  std::optional<Program> emit(const Implementation& implementation) {
+    const auto start = Clock::now();
+    const MuGraph& mugraph = search_.candidates[implementation.candidate].mugraph;
+    auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_);
+    out_.emit_ns += ns_since(start);
+    if (!emitted) {
+      note(implementation.candidate, emitted.status().message());
+      return {};
+    }
+    // Operators that were left to the baseline are a kernel each, where the baseline fuses them.
+    const bool library = std::any_of(mugraph.kernels.begin(), mugraph.kernels.end(),
+                                     [](const MuKernel& kernel) { return !kernel.custom; });
+    if (library && emitted->plan.launches.size() >= baseline_launches_) {
+      note(implementation.candidate, "it has no fewer launches than the baseline");
+      return {};
+    }
+    return Program{implementation, std::move(*emitted), "", 0};
+  }
+
+  bool compile(Program& program) {
+    const auto start = Clock::now();
+    auto output = compiler_.compile({program.emitted.source, target_.name, {"--ptxas-options=-v"}});
+    out_.compile_ns += ns_since(start);
+    if (!output) {
+      note(program.from.candidate, "the compiler refused it: " + output.status().message());
+      return false;
+    }
+    program.cubin = std::move(output->cubin);
+    program.spilled = spilled_bytes(output->log);
+    return true;
+  }
+
+  // What becomes of a candidate is what became of its best schedule; the rest are counted.
+  void note(size_t candidate, const std::string& refusal) {
+    if (refusals_[candidate]++ == 0) fates_[candidate] = refusal.substr(0, refusal.find('\n'));
+  }
+
+  void accept(Program program) {
+    const Implementation& from = program.from;
+    const Candidate& candidate = search_.candidates[from.candidate];
+    out_.us = from.us;
+    out_.mugraph = print_mugraph(candidate.mugraph);
+    out_.schedule = print_schedule(from.schedule);
+    out_.cuda = std::move(program.emitted.source);
+    out_.plan = std::move(program.emitted.plan);
+    out_.plan.cubin = std::move(program.cubin);
+    out_.plan.certificate += "compiler: " + compiler_.fingerprint() + "\nmodelled: " + number(from.us) +
+                             " us\ncandidate: " + std::to_string(from.candidate) + " of " +
+                             std::to_string(search_.candidates.size()) + "\n";
+    for (const Certificate& certificate : candidate.certificates)
+      out_.plan.certificate += certificate.print();
+    fates_[from.candidate] = "taken, " + number(from.us) + " us by the model of schedules" +
+                             (program.spilled ? ", " + std::to_string(program.spilled) + " bytes spilled" : "");
+    refusals_[from.candidate] = 0;
+  }
+
+  void write_report() {
+    const SearchReport& report = search_.report;
+    out_.report = "search: " + std::to_string(search_.candidates.size()) + " candidates in " +
+                  number(report.seconds) + " s" +
+                  (report.cancelled ? ", cancelled" : report.timed_out ? ", its time was up" : "") + "\n";
+    for (const PieceReport& piece : report.pieces)
+      if (!piece.outside.empty())
+        out_.report += "not searched: " + piece.name + ": " + piece.outside + "\n";
+    for (size_t i = 0; i < fates_.size(); ++i)
+      out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) + " us): " +
+                     fates_[i] +
+                     (refusals_[i] > 1 ? " (" + std::to_string(refusals_[i]) + " schedules)" : "") + "\n";
+    if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
+    if (!out_.found()) out_.reason = why_nothing();
+  }
+
+  std::string why_nothing() const {
+    if (report().cancelled) return "the search was cancelled";
+    if (!fates_.empty())
+      return "none of " + std::to_string(fates_.size()) + " candidates became a program; the first: " +
+             fates_[0];
+    for (const PieceReport& piece : report().pieces)
+      if (!piece.outside.empty()) return "nothing to search: " + piece.name + ": " + piece.outside;
+    if (report().timed_out) return "the search found nothing in its time";
+    return options_.search.constraints.empty() ? "the search found nothing"
+                                               : "the search found nothing within the constraints";
+  }
+
+  const SearchReport& report() const { return search_.report; }
+
+  const Graph& graph_;
+  const Target& target_;
+  Compiler& compiler_;
+  const OptimizeOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  SearchResult search_;
+  size_t baseline_launches_ = 0;
+  std::vector<std::string> fates_;  // of candidates
+  std::vector<size_t> refusals_;    // schedules of them that were refused
+  std::string stopped_;
+  Optimized out_;
+};
+
+}  // namespace
+
+Result<Optimized> optimize(const Graph& graph, const Target& target, Compiler& compiler,
+                           const OptimizeOptions& options) {
+  return Optimizer(graph, target, compiler, options).run();
+}
+
+}  // namespace quern

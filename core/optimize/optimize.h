@@ -1,0 +1,40 @@
+// From a graph to the best program that the search leads to: its candidates times their schedules, ranked by
+// the model, emitted and compiled from the best on until one does.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "core/base/plan.h"
+#include "core/jit/compiler.h"
+#include "core/search/search.h"
+
+namespace quern {
+
+struct OptimizeOptions {
+  SearchOptions search;                    // with a limit of its own; its `cancel` ends all of it
+  std::chrono::milliseconds limit{30000};  // of the search and what follows it
+  size_t schedules = 64;                   // of a candidate at most
+  size_t compiles = 12;                    // programs for the compiler at most
+};
+
+struct Optimized {
+  Plan plan;      // of tier modelled; without a cubin when there is none
+  double us = 0;  // by the model of schedules
+  // What the plan was made from; with the graph they give the same program again.
+  std::string mugraph, schedule;
+  std::string cuda;    // the complete text that was compiled
+  std::string report;  // a line for the search, and one for each candidate: what became of it
+  std::string reason;  // why there is no plan
+  std::string state;   // of the search, to continue from; empty when it is finished
+  uint64_t search_ns = 0, emit_ns = 0, compile_ns = 0;
+
+  bool found() const { return !plan.cubin.empty(); }
+};
+
+// Not an error: that there is no program, or no time for one. INVALID_ARGUMENT for options that make no
+// sense.
+Result<Optimized> optimize(const Graph& graph, const Target& target, Compiler& compiler,
+                           const OptimizeOptions& options);
+
+}  // namespace quern

@@ -1,0 +1,21 @@
+// Every implementation of the candidates of a search, best first by the model.
+#pragma once
+
+#include <vector>
+
+#include "core/schedule/schedule.h"
+#include "core/search/search.h"
+
+namespace quern {
+
+struct Implementation {
+  size_t candidate = 0;  // its position in the list
+  Schedule schedule;
+  double us = 0;
+};
+
+// At most `most` schedules of each candidate.
+std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates, const Target& target,
+                                                 size_t most);
+
+}  // namespace quern

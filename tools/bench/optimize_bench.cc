@@ -1,0 +1,75 @@
+// What the background job does with graphs, and how long it takes:
+//   optimize_bench [--target NAME] [--report] GRAPH.qg...
+//
+// One row a graph: seconds of the search, of emitting, of NVRTC and of all; how many candidates the search
+// found; the model's time of the program that was taken, its launches and the size of its code. --report adds
+// what became of each candidate. The exit code is 0 when every graph got a program.
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "core/graph/text.h"
+#include "core/optimize/optimize.h"
+
+namespace {
+
+using namespace quern;
+
+[[noreturn]] void stop(const Status& status) {
+  std::fprintf(stderr, "optimize_bench: %s: %s\n", error_name(status.code()), status.message().c_str());
+  std::exit(2);
+}
+template <class T>
+T need(Result<T> result) {
+  if (!result) stop(result.status());
+  return std::move(*result);
+}
+
+Graph read_graph(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
+  std::stringstream text;
+  text << in.rdbuf();
+  return need(parse_graph(text.str()));
+}
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string target_name = "sm_90a";
+  bool report = false, all = true;
+  std::vector<std::string> files;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--report") == 0)
+      report = true;
+    else if (std::strcmp(argv[i], "--target") == 0 && i + 1 < argc)
+      target_name = argv[++i];
+    else
+      files.push_back(argv[i]);
+  }
+  const Target& target = *need(find_target(target_name));
+  const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
+  std::printf("%-28s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "emit s", "nvrtc s", "all s",
+              "found", "model us", "launches", "cubin B");
+  for (const std::string& file : files) {
+    const Graph graph = read_graph(file);
+    OptimizeOptions options;
+    options.search.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const auto start = std::chrono::steady_clock::now();
+    const Optimized result = need(optimize(graph, target, *compiler, options));
+    const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+    all &= result.found();
+    std::printf("%-28s %8.2f %8.2f %8.2f %8.2f %5s %9.2f %8zu %9zu\n",
+                file.substr(file.rfind('/') + 1).c_str(), seconds(result.search_ns), seconds(result.emit_ns),
+                seconds(result.compile_ns), whole.count(), result.found() ? "yes" : "NO", result.us,
+                result.plan.launches.size(), result.plan.cubin.size());
+    if (!result.found()) std::printf("  %s\n", result.reason.c_str());
+    if (report) std::printf("%s%s\n", result.report.c_str(), result.schedule.c_str());
+  }
+  return all ? 0 : 1;
+}
