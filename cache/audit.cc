@@ -79,6 +79,10 @@ Status check_record(Txn& txn, Table table, std::string_view key, std::string_vie
     }
     case Table::quarantine:
       return status_of(read_quarantine(txn, hash));
+    case Table::findings: {
+      const auto findings = read_findings(txn, hash);
+      return findings.ok() ? needs_plan(txn, hash) : findings.status();
+    }
     case Table::meta:
       break;
   }

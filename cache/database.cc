@@ -94,6 +94,8 @@ const char* table_name(Table table) {
       return "quarantine";
     case Table::meta:
       return "meta";
+    case Table::findings:
+      return "findings";
   }
   return "?";
 }

@@ -111,6 +111,21 @@ void read(ByteReader& in, CountersRecord& record) {
   record.generation_floor = in.get<uint64_t>();
 }
 
+void write(ByteWriter& out, const FindingsRecord& record) {
+  put_hash(out, record.key);
+  out.put(record.generation);
+  for (std::string_view text :
+       {record.reason, record.report, record.mugraph, record.schedule, record.cuda, record.state})
+    out.string(text);
+}
+void read(ByteReader& in, FindingsRecord& record) {
+  record.key = get_hash(in);
+  record.generation = in.get<uint64_t>();
+  for (std::string_view* text :
+       {&record.reason, &record.report, &record.mugraph, &record.schedule, &record.cuda, &record.state})
+    *text = in.string();
+}
+
 Status corrupt(std::string what) { return Status(ErrorCode::CORRUPT, std::move(what)); }
 
 // Checks everything around the payload and returns it.
@@ -172,6 +187,8 @@ const char* record_kind_name(RecordKind kind) {
       return "meta";
     case RecordKind::counters:
       return "counters";
+    case RecordKind::findings:
+      return "findings";
   }
   return "nameless";
 }
@@ -183,6 +200,7 @@ std::string encode_record(const UsageRecord& record) { return encode(record); }
 std::string encode_record(const QuarantineRecord& record) { return encode(record); }
 std::string encode_record(const MetaRecord& record) { return encode(record); }
 std::string encode_record(const CountersRecord& record) { return encode(record); }
+std::string encode_record(const FindingsRecord& record) { return encode(record); }
 
 template <class T>
 Result<T> decode_record(std::string_view bytes) {
@@ -204,5 +222,6 @@ template Result<UsageRecord> decode_record(std::string_view bytes);
 template Result<QuarantineRecord> decode_record(std::string_view bytes);
 template Result<MetaRecord> decode_record(std::string_view bytes);
 template Result<CountersRecord> decode_record(std::string_view bytes);
+template Result<FindingsRecord> decode_record(std::string_view bytes);
 
 }  // namespace quern

@@ -24,7 +24,8 @@ enum class RecordKind : uint8_t {
   usage = 4,
   quarantine = 5,
   meta = 6,
-  counters = 7
+  counters = 7,
+  findings = 8
 };
 const char* record_kind_name(RecordKind kind);
 
@@ -90,6 +91,18 @@ struct MetaRecord {
   bool operator==(const MetaRecord&) const = default;
 };
 
+// What the background search for a better plan came to.
+struct FindingsRecord {
+  static constexpr RecordKind kKind = RecordKind::findings;
+  Hash128 key;
+  uint64_t generation = 0;                   // of the plan that it made; 0: none
+  std::string_view reason;                   // why it made none; empty if it did
+  std::string_view report;                   // what became of the candidates
+  std::string_view mugraph, schedule, cuda;  // what the plan was made from
+  std::string_view state;                    // of an interrupted search, to continue from
+  bool operator==(const FindingsRecord&) const = default;
+};
+
 // The store's own counters.
 struct CountersRecord {
   static constexpr RecordKind kKind = RecordKind::counters;
@@ -106,6 +119,7 @@ std::string encode_record(const UsageRecord& record);
 std::string encode_record(const QuarantineRecord& record);
 std::string encode_record(const MetaRecord& record);
 std::string encode_record(const CountersRecord& record);
+std::string encode_record(const FindingsRecord& record);
 
 // CORRUPT, saying what does not hold, unless `bytes` is exactly what encode_record writes for a record of
 // type T.

@@ -40,6 +40,11 @@ Store::Done deliver(std::shared_ptr<T> value, std::function<void(Result<T>)> don
   };
 }
 
+uint64_t size_of(const Findings& findings) {
+  return findings.reason.size() + findings.report.size() + findings.mugraph.size() +
+         findings.schedule.size() + findings.cuda.size() + findings.state.size();
+}
+
 }  // namespace
 
 class Store::Impl {
@@ -249,7 +254,8 @@ void Store::touch(const Hash128& key) {
 }
 
 void Store::put(PlanPut put, PutDone done) {
-  const uint64_t bytes = put.plan.size() + put.material.bytes().size() + kSmallWriteBytes;
+  const uint64_t bytes = put.plan.size() + put.material.bytes().size() + kSmallWriteBytes +
+                         (put.findings ? size_of(*put.findings) : 0);
   if (bytes > impl_->budget && impl_->writer) {
     if (done)
       done(Status(ErrorCode::LIMIT, "a plan of " + std::to_string(bytes) +
@@ -291,6 +297,24 @@ void Store::put_timing(const Hash128& key, Timing timing, Done done) {
 
 Result<std::vector<Timing>> Store::timings(const Hash128& key) {
   return impl_->read<std::vector<Timing>>([&](Txn& txn) { return read_timings(txn, key); });
+}
+
+void Store::put_findings(const Hash128& key, Findings findings, Done done) {
+  const uint64_t bytes = size_of(findings) + kSmallWriteBytes;
+  impl_->submit(
+      [key, findings = std::move(findings)](WriteTxn& write) { return add_findings(write, key, findings); },
+      std::move(done), bytes);
+}
+
+Result<Findings> Store::findings(const Hash128& key) {
+  return impl_->read<Findings>([&](Txn& txn) -> Result<Findings> {
+    const auto record = read_findings(txn, key);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(txn, Table::findings, table_key(key), record.status());
+    if (!record.ok())
+      return Status(ErrorCode::NOT_FOUND, "no search for the plan " + to_hex(key) + " has ended");
+    return findings_of(*record);
+  });
 }
 
 void Store::remove(const Hash128& key, Done done) {

@@ -65,6 +65,15 @@ struct Timing {
   int64_t measured_ms = 0;  // filled in by the store
 };
 
+// What the background search for a better plan came to.
+struct Findings {
+  uint64_t generation = 0;  // of the plan that the texts below belong to; put() fills it in; 0: it made none
+  std::string reason;       // why it made none; empty if it did
+  std::string report;       // what became of its candidates, for people
+  std::string mugraph, schedule, cuda;  // what the plan was made from
+  std::string state;                    // of an interrupted search, to continue from
+};
+
 struct PlanPut {
   KeyMaterial material;
   Tier tier = Tier::baseline;
@@ -72,7 +81,9 @@ struct PlanPut {
   std::optional<Timing>
       timing;  // makes a plan of equal tier better when it is shorter than what stands on this device
   std::optional<KeyMaterial>
-      request;         // enters the front index with the plan, whether or not the plan is better
+      request;  // enters the front index with the plan, whether or not the plan is better
+  std::optional<Findings>
+      findings;        // of the search that made the plan; what is known of a plan that stands stays
   bool force = false;  // replace whatever stands
 };
 
@@ -144,7 +155,11 @@ class Store {
   // NOT_FOUND unless `timing.generation` is the one that stands.
   void put_timing(const Hash128& key, Timing timing, Done done = {});
   Result<std::vector<Timing>> timings(const Hash128& key);
-  // The plan with its timings and requests; NOT_FOUND when there is none.
+  // Of a search that made no plan; what is known of the plan that stands stays. NOT_FOUND when none stands.
+  void put_findings(const Hash128& key, Findings findings, Done done = {});
+  // NOT_FOUND when the plan's search has not ended yet.
+  Result<Findings> findings(const Hash128& key);
+  // The plan with its timings, requests and findings; NOT_FOUND when there is none.
   void remove(const Hash128& key, Done done = {});
 
   // Counts one more death of a worker on this key.

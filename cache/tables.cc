@@ -67,6 +67,26 @@ Status write_usage(WriteTxn& write, const Hash128& key, uint64_t generation, int
   return write.txn.put(Table::usage, table_key(key), encode_record(usage));
 }
 
+// What a plan that stands was made from outlives later searches that found nothing better.
+Status write_findings(WriteTxn& write, const Hash128& key, Findings findings, uint64_t generation) {
+  findings.generation = generation;
+  if (const auto old = read_findings(write.txn, key); generation == 0 && old.ok() && old->generation > 0) {
+    Findings kept = findings_of(*old);
+    kept.report = std::move(findings.report);
+    kept.state = std::move(findings.state);
+    findings = std::move(kept);
+  }
+  const FindingsRecord record{key,
+                              findings.generation,
+                              findings.reason,
+                              findings.report,
+                              findings.mugraph,
+                              findings.schedule,
+                              findings.cuda,
+                              findings.state};
+  return write.txn.put(Table::findings, table_key(key), encode_record(record));
+}
+
 bool is_better(Txn& txn, const PlanRecord& stands, const PlanPut& put, const Hash128& key) {
   if (put.force || put.tier != stands.tier) return put.force || put.tier > stands.tier;
   if (!put.timing || !(put.timing->median_ns > 0)) return false;
@@ -140,6 +160,18 @@ Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key) {
   return record;
 }
 
+Result<FindingsRecord> read_findings(Txn& txn, const Hash128& key) {
+  auto record = read<FindingsRecord>(txn, Table::findings, table_key(key));
+  if (record.ok() && record->key != key) return misplaced("findings");
+  return record;
+}
+
+Findings findings_of(const FindingsRecord& record) {
+  return {record.generation,           std::string(record.reason),   std::string(record.report),
+          std::string(record.mugraph), std::string(record.schedule), std::string(record.cuda),
+          std::string(record.state)};
+}
+
 Result<MetaRecord> read_meta(Txn& txn, std::string_view name) {
   auto record = read<MetaRecord>(txn, Table::meta, name);
   if (record.ok() && record->name != name) return misplaced("meta");
@@ -208,6 +240,8 @@ Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put) {
   }
   Status status = write_usage(write, key, outcome.generation, write.now_ms);
   if (status.ok() && put.request) status = write_request(write, *put.request, key);
+  if (status.ok() && put.findings)
+    status = write_findings(write, key, *put.findings, outcome.published ? outcome.generation : 0);
   if (!status.ok()) return status;
   return outcome;
 }
@@ -231,6 +265,13 @@ Status add_timing(WriteTxn& write, const Hash128& key, const Timing& timing) {
   return write_timing(write, key, timing, timing.generation);
 }
 
+Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings) {
+  const auto stands = read_plan(write.txn, key);
+  if (!stands.ok() && write.txn.broken()) return stands.status();
+  if (!stands.ok()) return Status(ErrorCode::NOT_FOUND, "the plan " + to_hex(key) + " is not there any more");
+  return write_findings(write, key, findings, 0);
+}
+
 Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms) {
   if (const auto usage = read_usage(write.txn, key); usage.ok())
     return write_usage(write, key, usage->generation, used_ms);
@@ -250,6 +291,7 @@ Status remove_plan(WriteTxn& write, const Hash128& key) {
   for (const Hash128& request : *requests)
     if (Status status = drop_request(write.txn, key, request); !status.ok()) return status;
   Status status = remove_timings(write.txn, key);
+  if (status.ok()) status = write.txn.remove(Table::findings, table_key(key));
   if (status.ok()) status = write.txn.remove(Table::usage, table_key(key));
   if (status.ok()) status = write.txn.remove(Table::plans, table_key(key));
   return status;

@@ -31,6 +31,8 @@ Result<PlanRecord> read_plan(Txn& txn, const Hash128& key);
 Result<RequestRecord> read_request(Txn& txn, const Hash128& key);
 Result<UsageRecord> read_usage(Txn& txn, const Hash128& key);
 Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key);
+Result<FindingsRecord> read_findings(Txn& txn, const Hash128& key);
+Findings findings_of(const FindingsRecord& record);
 Result<MetaRecord> read_meta(Txn& txn, std::string_view name);
 Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device);
 // The key of a record that belongs to two hashes (a plan and a device, a plan and a request); those of one
@@ -47,6 +49,7 @@ Status write_counters(Txn& txn, const CountersRecord& counters);
 Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put);
 Status add_request(WriteTxn& write, const KeyMaterial& request, const KeyMaterial& plan);
 Status add_timing(WriteTxn& write, const Hash128& key, const Timing& timing);
+Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings);
 // Nothing when there is no such plan.
 Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms);
 // Everything that belongs to the key except its quarantine; no error when there is nothing.

@@ -148,8 +148,9 @@ class Optimizer {
                              std::to_string(search_.candidates.size()) + "\n";
     for (const Certificate& certificate : candidate.certificates)
       out_.plan.certificate += certificate.print();
-    fates_[from.candidate] = "taken, " + number(from.us) + " us by the model of schedules" +
-                             (program.spilled ? ", " + std::to_string(program.spilled) + " bytes spilled" : "");
+    fates_[from.candidate] =
+        "taken, " + number(from.us) + " us by the model of schedules" +
+        (program.spilled ? ", " + std::to_string(program.spilled) + " bytes spilled" : "");
     refusals_[from.candidate] = 0;
   }
 
@@ -157,13 +158,15 @@ class Optimizer {
     const SearchReport& report = search_.report;
     out_.report = "search: " + std::to_string(search_.candidates.size()) + " candidates in " +
                   number(report.seconds) + " s" +
-                  (report.cancelled ? ", cancelled" : report.timed_out ? ", its time was up" : "") + "\n";
+                  (report.cancelled   ? ", cancelled"
+                   : report.timed_out ? ", its time was up"
+                                      : "") +
+                  "\n";
     for (const PieceReport& piece : report.pieces)
-      if (!piece.outside.empty())
-        out_.report += "not searched: " + piece.name + ": " + piece.outside + "\n";
+      if (!piece.outside.empty()) out_.report += "not searched: " + piece.name + ": " + piece.outside + "\n";
     for (size_t i = 0; i < fates_.size(); ++i)
-      out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) + " us): " +
-                     fates_[i] +
+      out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) +
+                     " us): " + fates_[i] +
                      (refusals_[i] > 1 ? " (" + std::to_string(refusals_[i]) + " schedules)" : "") + "\n";
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
     if (!out_.found()) out_.reason = why_nothing();
@@ -172,8 +175,8 @@ class Optimizer {
   std::string why_nothing() const {
     if (report().cancelled) return "the search was cancelled";
     if (!fates_.empty())
-      return "none of " + std::to_string(fates_.size()) + " candidates became a program; the first: " +
-             fates_[0];
+      return "none of " + std::to_string(fates_.size()) +
+             " candidates became a program; the first: " + fates_[0];
     for (const PieceReport& piece : report().pieces)
       if (!piece.outside.empty()) return "nothing to search: " + piece.name + ": " + piece.outside;
     if (report().timed_out) return "the search found nothing in its time";

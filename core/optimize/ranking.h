@@ -15,7 +15,7 @@ struct Implementation {
 };
 
 // At most `most` schedules of each candidate.
-std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates, const Target& target,
-                                                 size_t most);
+std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates,
+                                                 const Target& target, size_t most);
 
 }  // namespace quern

@@ -48,6 +48,11 @@ template <>
 CountersRecord sample() {
   return {1000, 12};
 }
+template <>
+FindingsRecord sample() {
+  return {kKey,        7,        "", "search: 12 candidates", "mugraph m", "kernel grid=[1, 1, 1, 1]",
+          "void q0()", "piece 0"};
+}
 
 template <class T>
 void comes_back(void**) {
@@ -122,7 +127,7 @@ void another_kind_or_version_is_refused(void**) {
   cmocka_unit_test(test<PlanRecord>), cmocka_unit_test(test<TimingRecord>),         \
       cmocka_unit_test(test<RequestRecord>), cmocka_unit_test(test<UsageRecord>),   \
       cmocka_unit_test(test<QuarantineRecord>), cmocka_unit_test(test<MetaRecord>), \
-      cmocka_unit_test(test<CountersRecord>)
+      cmocka_unit_test(test<CountersRecord>), cmocka_unit_test(test<FindingsRecord>)
 
 int main() {
   using namespace quern;

@@ -193,6 +193,45 @@ void a_generation_never_falls(void**) {
   assert_int_equal(put(test.open(), test_put(1, "c")).generation, 3);
 }
 
+Findings test_findings(const std::string& text) {
+  return {99, "", "report " + text, "mugraph " + text, "schedule " + text, "cuda " + text, "state " + text};
+}
+
+void findings_belong_to_a_plan_and_its_generation(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const Hash128 key = test_key(1).key();
+  const auto put_reason = [&] {
+    Findings none;
+    none.reason = "nothing could be emitted";
+    none.state = "piece 0";
+    return wait_for([&](Store::Done done) { store.put_findings(key, none, done); });
+  };
+  assert_error(put_reason(), ErrorCode::NOT_FOUND);
+  assert_ok(store.put_and_wait(test_put(1, "plan")));
+  assert_error(store.findings(key), ErrorCode::NOT_FOUND);
+  assert_ok(put_reason());
+  assert_int_equal(store.findings(key)->generation, 0);
+  assert_text_equal(store.findings(key)->reason, "nothing could be emitted");
+  // A better plan brings its own; a later search that is outdone leaves them but for where it stands.
+  PlanPut better = test_put(1, "better", Tier::modelled);
+  better.findings = test_findings("a");
+  assert_int_equal(store.put_and_wait(better)->generation, 2);
+  better.findings = test_findings("b");
+  assert_false(store.put_and_wait(better)->published);
+  assert_ok(put_reason());
+  const auto found = test.open().findings(key);
+  assert_ok(found);
+  assert_int_equal(found->generation, 2);
+  assert_text_equal(found->reason, "");
+  assert_text_equal(found->cuda, "cuda a");
+  assert_text_equal(found->mugraph, "mugraph a");
+  assert_text_equal(found->state, "piece 0");
+  assert_int_equal(test->verify_all()->damage.size(), 0);
+  assert_ok(wait_for([&](Store::Done done) { test->remove(key, done); }));
+  assert_error(test->findings(key), ErrorCode::NOT_FOUND);
+}
+
 void quarantine_counts_and_ends(void**) {
   TestStore test(temp_dir());
   Store& store = test.open();
@@ -350,6 +389,7 @@ int main() {
       cmocka_unit_test(a_plan_has_only_so_many_requests),
       cmocka_unit_test(equal_hashes_are_not_taken_for_equal_keys),
       cmocka_unit_test(a_generation_never_falls),
+      cmocka_unit_test(findings_belong_to_a_plan_and_its_generation),
       cmocka_unit_test(quarantine_counts_and_ends),
       cmocka_unit_test(meta_values_stay),
       cmocka_unit_test(list_and_stats_see_everything),
