@@ -42,7 +42,7 @@ KeyMaterial& KeyMaterial::add(std::string_view tag, std::string_view bytes) {
 }
 
 KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, uint32_t policy,
-                     std::string_view toolchain) {
+                     std::string_view toolchain, std::string_view constraints) {
   char flags[11];
   std::snprintf(flags, sizeof flags, "0x%08x", policy);
   KeyMaterial material;
@@ -50,12 +50,14 @@ KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, 
       .add("policy", flags)
       .add("toolchain", toolchain)
       .add("graph", canonical_graph);
+  if (!constraints.empty()) material.add("constraints", constraints);
   return material;
 }
 
-KeyMaterial request_key(std::string_view request, std::string_view toolchain) {
+KeyMaterial request_key(std::string_view request, std::string_view toolchain, std::string_view constraints) {
   KeyMaterial material;
   material.add("toolchain", toolchain).add("request", request);
+  if (!constraints.empty()) material.add("constraints", constraints);
   return material;
 }
 
@@ -72,6 +74,12 @@ Result<std::vector<KeyPart>> parse_key_material(std::string_view material) {
   if (parts.empty() || parts[0].tag != "epoch")
     return Status(ErrorCode::CORRUPT, "the key material does not start with its epoch");
   return parts;
+}
+
+std::string_view key_part(const std::vector<KeyPart>& parts, std::string_view tag) {
+  for (const KeyPart& part : parts)
+    if (part.tag == tag) return part.bytes;
+  return "";
 }
 
 Result<std::string> print_key_material(std::string_view material) {

@@ -36,16 +36,19 @@ class KeyMaterial {
   std::string bytes_;
 };
 
-// The key of a plan: the canonical graph text, the target, the numerics policy (bit 0: tf32 allowed) and the
-// toolchain fingerprint.
+// The key of a plan: the canonical graph text, the target, the numerics policy (bit 0: tf32 allowed), the
+// toolchain fingerprint, and what the caller allows the search, which is no part when it is empty.
 KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, uint32_t policy,
-                     std::string_view toolchain);
+                     std::string_view toolchain, std::string_view constraints = {});
 // The key of a request in the front index: the bytes as the client sent them. The toolchain stands beside
 // them because the same request means another plan after the toolchain has changed.
-KeyMaterial request_key(std::string_view request, std::string_view toolchain);
+KeyMaterial request_key(std::string_view request, std::string_view toolchain,
+                        std::string_view constraints = {});
 
 // The parts, as views into `material`; CORRUPT when it is no key material.
 Result<std::vector<KeyPart>> parse_key_material(std::string_view material);
+// The bytes of the part with this tag; empty when there is none.
+std::string_view key_part(const std::vector<KeyPart>& parts, std::string_view tag);
 // For people and for diff: a line "tag, N bytes:" for each part, then its bytes as indented lines, what
 // cannot be printed as \xNN.
 Result<std::string> print_key_material(std::string_view material);

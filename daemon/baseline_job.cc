@@ -31,7 +31,11 @@ Result<Compiled> compile_baseline(Compiler& compiler, const std::string& graph, 
   if (!output) return output.status().with_context("the baseline of this graph");
   Plan plan = std::move(emitted->plan);
   plan.cubin = std::move(output->cubin);
-  return Compiled{encode_plan(plan), emitted_at - start, now_ns() - emitted_at};
+  Compiled compiled;
+  compiled.plan = encode_plan(plan);
+  compiled.emit_ns = emitted_at - start;
+  compiled.compile_ns = now_ns() - emitted_at;
+  return compiled;
 }
 
 }  // namespace quern

@@ -12,13 +12,6 @@ namespace {
 
 constexpr uint32_t kMaxPage = 1000;
 
-// The part of a plan's key with this tag.
-std::string_view part(const std::vector<KeyPart>& parts, std::string_view tag) {
-  for (const KeyPart& part : parts)
-    if (part.tag == tag) return part.bytes;
-  return "";
-}
-
 std::vector<KeyPart> parts_of(const StoredPlan& plan) {
   auto parts = parse_key_material(plan.material);
   return parts.ok() ? *parts : std::vector<KeyPart>();
@@ -29,8 +22,9 @@ wire::ListRow row_of(const StoredPlan& plan, const std::vector<KeyPart>& parts) 
   row.key = plan.key;
   row.tier = plan.tier;
   row.generation = plan.generation;
-  row.target = part(parts, "target");
-  row.numerics = static_cast<uint32_t>(std::strtoul(std::string(part(parts, "policy")).c_str(), nullptr, 16));
+  row.target = key_part(parts, "target");
+  row.numerics =
+      static_cast<uint32_t>(std::strtoul(std::string(key_part(parts, "policy")).c_str(), nullptr, 16));
   row.plan_bytes = plan.plan.size();
   row.created_ms = static_cast<uint64_t>(std::max<int64_t>(plan.created_ms, 0));
   row.used_ms = static_cast<uint64_t>(std::max<int64_t>(plan.used_ms, 0));
@@ -69,10 +63,19 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
   const std::vector<KeyPart> parts = parts_of(*plan);
   wire::ShowReply reply;
   reply.row = row_of(*plan, parts);
-  reply.graph = part(parts, "graph");
-  reply.toolchain = part(parts, "toolchain");
+  reply.graph = key_part(parts, "graph");
+  reply.toolchain = key_part(parts, "toolchain");
   if (auto text = print_key_material(plan->material); text.ok()) reply.key_text = *text;
+  reply.constraints = key_part(parts, "constraints");
   reply.plan = std::move(plan->plan);
+  auto findings = store.findings(key);
+  if (!findings) return reply;
+  reply.reason = std::move(findings->reason);
+  reply.report = std::move(findings->report);
+  if (findings->generation != plan->generation) return reply;
+  reply.mugraph = std::move(findings->mugraph);
+  reply.schedule = std::move(findings->schedule);
+  reply.cuda = std::move(findings->cuda);
   return reply;
 }
 

@@ -109,6 +109,9 @@ void Jobs::finish_compile(const Hash128& key, Result<Compiled> compiled) {
   result.plan = std::move(compiled->plan);
   result.emit_ns = compiled->emit_ns;
   result.compile_ns = compiled->compile_ns;
+  result.search_ns = compiled->search_ns;
+  result.modelled_ns = compiled->modelled_ns;
+  result.findings = std::move(compiled->findings);
   // Until the plan is durable the job stays in the table, so that whoever asks now joins instead of starting
   // another.
   hooks_.publish(job.spec, std::move(result), [this, key](JobResult published) { finish(key, published); });
@@ -136,6 +139,18 @@ void Jobs::drop_background() {
     counts_.queued -= drop;
     return drop;
   });
+}
+
+void Jobs::dismiss_waiters(const Status& status) {
+  std::vector<std::pair<Hash128, std::vector<Waiter>>> dismissed;
+  for (auto& [key, job] : jobs_) dismissed.emplace_back(key, std::exchange(job->waiters, {}));
+  for (const auto& [key, waiters] : dismissed) {
+    JobResult result;
+    result.key = key;
+    result.status = status;
+    for (const Waiter& waiter : waiters)
+      if (!waiter.interest.expired()) waiter.done(result);
+  }
 }
 
 void Jobs::fail_queued(const Status& status) {

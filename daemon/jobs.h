@@ -1,6 +1,6 @@
-// Jobs: at most one for a key, however many wait for it; two classes with priorities; dead workers retried
-// once. Loop-free: everything happens on the daemon's thread, in the calls below and in the completions of
-// Workers and publish.
+// Jobs of one kind: at most one for a key, however many wait for it; two classes with priorities; dead
+// workers retried once. Loop-free: everything happens on the daemon's thread, in the calls below and in the
+// completions of Workers and publish.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,9 @@ struct JobResult {
   uint64_t generation = 0;  // 0: not stored
   Tier tier = Tier::baseline;
   Status stored;  // why it is not stored
-  uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0;
+  uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0, search_ns = 0;
+  uint64_t modelled_ns = 0;  // of a searched plan, by the model
+  Findings findings;         // of a search
 };
 
 class Jobs {
@@ -70,6 +72,8 @@ class Jobs {
   void drop_background();
   // Ends every queued job with `status`.
   void fail_queued(const Status& status);
+  // Tells everybody who waits, for running jobs too, that there will be no result.
+  void dismiss_waiters(const Status& status);
 
  private:
   struct Job {

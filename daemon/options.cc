@@ -125,6 +125,8 @@ const std::vector<Setting>& settings() {
       {"worker", "PATH", text(&Options::worker),
        "quern-worker; default beside quernd, else in the installed libexec directory"},
       {"workers", "N", set_workers, "worker processes; default half the processors, 1 to 4"},
+      {"searchers", "N", number(&Options::searchers, 0, 64),
+       "worker processes that search for better plans in the background; 0: none; default 1"},
       {"nvrtc", "PATH", text(&Options::nvrtc), "libnvrtc.so of CUDA 12.4 or later; default the usual places"},
       {"job-seconds", "N", number(&Options::job_seconds, 1, kDay),
        "wall clock a compile may take; default 60"},

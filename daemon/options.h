@@ -23,6 +23,7 @@ struct Options {
   std::string worker;    // path of quern-worker; empty: look beside this program, then in libexecdir
   std::string nvrtc;     // path of libnvrtc; empty: the usual places
   unsigned workers = 0;  // 0: half the processors, 1 to 4
+  uint64_t searchers = 1;
   uint64_t job_seconds = 60, job_cpu_seconds = 60, job_memory_bytes = 4ull << 30;
 
   uint64_t cache_bytes = 5ull << 30;

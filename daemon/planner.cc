@@ -4,6 +4,7 @@
 #include "core/base/target.h"
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
+#include "core/search/constraints.h"
 
 namespace quern {
 
@@ -26,24 +27,32 @@ Planner::Planner(Hooks hooks)
                publish(spec, std::move(result), std::move(done));
              },
              [this](const Hash128& key, const std::string& how) { return setbacks_.worker_died(key, how); },
-             [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}) {
+             [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}),
+      searches_({hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log,
+                 hooks_.now_ns, hooks_.max_queued, hooks_.better}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
   compiler_changed();
 }
 
 std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
+                                    uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
+  return get(request, flags, priority, interest, until(wanted, interest, std::move(reply)));
+}
+
+std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
                                     std::weak_ptr<void> interest, Reply reply) {
   if (Status status = check_request(request); !status.ok()) return fail(reply, status);
   if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->find_request(request_material(request)), reply)) {
+      answer_from_store(hooks_.store->find_request(request_material(request)), flags, reply)) {
     ++counts_.front_hits;
     return std::nullopt;
   }
   auto keyed = make_key(request);
   if (!keyed) return fail(reply, keyed.status());
   const Hash128 key = keyed->material.key();
-  if (hooks_.store && !toolchain_.empty() && answer_from_store(hooks_.store->get(keyed->material), reply)) {
+  if (hooks_.store && !toolchain_.empty() &&
+      answer_from_store(hooks_.store->get(keyed->material), flags, reply)) {
     hooks_.store->put_request(request_material(request), keyed->material);
     return key;
   }
@@ -67,8 +76,13 @@ std::optional<Hash128> Planner::start_job(const PlanRequest& request, Keyed keye
                                           uint8_t priority, std::weak_ptr<void> interest, Reply reply) {
   const Hash128 key = keyed.material.key();
   const KeyMaterial front = request_material(request);
-  JobSpec spec{keyed.material,   front,     std::move(keyed.canonical), request.target,
-               request.numerics, toolchain_};
+  JobSpec spec;
+  spec.material = keyed.material;
+  spec.request = front;
+  spec.graph = std::move(keyed.canonical);
+  spec.target = request.target;
+  spec.numerics = request.numerics;
+  spec.toolchain = toolchain_;
   auto joined = std::make_shared<bool>(false);
   Jobs::Waiter waiter;
   if (!(flags & wire::kGetNoWait)) {
@@ -93,8 +107,27 @@ std::optional<Hash128> Planner::start_job(const PlanRequest& request, Keyed keye
   return key;
 }
 
-void Planner::wait(const Hash128& key, std::weak_ptr<void> interest, Reply reply) {
-  if (hooks_.store && answer_from_store(hooks_.store->peek(key), reply)) return;
+// A search that fails leaves what stands as the answer.
+Planner::Reply Planner::until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
+  if (wanted <= static_cast<uint8_t>(Tier::baseline)) return reply;
+  return [=, this](PlanAnswer answer) {
+    if (!answer.status.ok() || static_cast<uint8_t>(answer.tier) >= wanted) return reply(std::move(answer));
+    const auto shared = std::make_shared<PlanAnswer>(std::move(answer));
+    const auto done = [=, this](const JobResult& result) {
+      if (auto stands = hooks_.store->peek(result.key); stands.ok()) {
+        shared->plan = std::move(stands->plan);
+        shared->generation = stands->generation;
+        shared->tier = stands->tier;
+      }
+      reply(std::move(*shared));
+    };
+    if (!searches_.join(*shared->key, {interest, done})) reply(std::move(*shared));
+  };
+}
+
+void Planner::wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
+  reply = until(wanted, interest, std::move(reply));
+  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, reply)) return;
   auto done = [this, reply](const JobResult& result) { reply(from_job(result, wire::Origin::shared)); };
   if (jobs_.join(key, {std::move(interest), std::move(done)})) return;
   Status why(ErrorCode::NOT_FOUND, "no plan and no job for key " + to_hex(key));
@@ -110,6 +143,9 @@ Status Planner::check_request(const PlanRequest& request) const {
   if (request.numerics & ~kKnownNumerics)
     return Status(ErrorCode::INVALID_ARGUMENT, "numerics policy " + std::to_string(request.numerics) +
                                                    " has bits other than bit 0 (tf32 allowed)");
+  if (request.constraints.size() > wire::kMaxConstraintBytes)
+    return Status(ErrorCode::LIMIT, "the constraints have " + std::to_string(request.constraints.size()) +
+                                        " bytes and may have " + std::to_string(wire::kMaxConstraintBytes));
   auto target = find_target(request.target);
   return target.ok() ? Status() : target.status();
 }
@@ -119,24 +155,27 @@ KeyMaterial Planner::request_material(const PlanRequest& request) const {
   bytes.put(request.numerics);
   bytes.string(request.target);
   bytes.raw(request.graph);
-  return request_key(bytes.view(), toolchain_);
+  return request_key(bytes.view(), toolchain_, request.constraints);
 }
 
 Result<Planner::Keyed> Planner::make_key(const PlanRequest& request) const {
   auto graph = parse_graph(request.graph);
   if (!graph) return graph.status();
-  std::string canonical = canonical_text(*graph);
-  KeyMaterial material = plan_key(canonical, request.target, request.numerics, toolchain_);
+  auto constraints = parse_constraints(request.constraints);
+  if (!constraints) return constraints.status();
+  std::string canonical = canonical_text(*graph), allowed = print_constraints(*constraints);
+  KeyMaterial material = plan_key(canonical, request.target, request.numerics, toolchain_, allowed);
   return Keyed{std::move(canonical), std::move(material)};
 }
 
-bool Planner::answer_from_store(Result<StoredPlan> found, const Reply& reply) {
+bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, const Reply& reply) {
   if (!found) {
     if (found.status().code() != ErrorCode::NOT_FOUND)
       hooks_.log->warning("event=store_read_failed reason=\"" + found.status().message() + "\"");
     return false;
   }
   ++counts_.hits;
+  if (!(flags & wire::kGetNoStart)) searches_.consider(found->key, found->material, found->tier);
   PlanAnswer answer;
   answer.key = found->key;
   answer.plan = std::move(found->plan);
@@ -220,6 +259,7 @@ void Planner::settle(JobResult& result, const KeyMaterial& material, const Resul
   }
   result.generation = outcome.value().generation;
   result.tier = outcome.value().tier;
+  searches_.consider(result.key, material.bytes(), result.tier);
   if (outcome.value().published) return hooks_.better(result.key, result.generation, result.tier);
   // Something as good or better stands there already: that is the answer.
   if (auto standing = hooks_.store->get(material); standing.ok()) result.plan = std::move(standing->plan);
@@ -240,9 +280,15 @@ void Planner::job_ended(const JobResult& result) {
   }
 }
 
+void Planner::forgive(const Hash128& key) {
+  setbacks_.release(key);
+  searches_.forget(key);
+}
+
 void Planner::compiler_changed() {
   compiler_ = hooks_.workers->compiler();
   if (compiler_.kind == CompilerState::Kind::starting) return;
+  searches_.compiler_changed();
   if (compiler_.kind == CompilerState::Kind::ready && compiler_.toolchain != toolchain_) {
     toolchain_ = compiler_.toolchain;
     if (hooks_.store) hooks_.store->set_meta(kMetaToolchain, toolchain_);
@@ -257,6 +303,7 @@ void Planner::compiler_changed() {
 
 void Planner::drain() {
   draining_ = true;
+  searches_.drain();
   jobs_.drop_background();
 }
 
@@ -276,6 +323,7 @@ wire::JobStatusReply Planner::status(const Hash128& key) const {
       reply.tier = static_cast<uint8_t>(stored->tier);
     }
   }
+  if (reply.state == wire::JobState::none) reply.state = searches_.state(key);
   if (reply.state != wire::JobState::none) return reply;
   if (auto reason = setbacks_.quarantine(key)) {
     reply.state = wire::JobState::quarantined;
@@ -283,6 +331,8 @@ wire::JobStatusReply Planner::status(const Hash128& key) const {
   } else if (auto failure = setbacks_.last_failure(key)) {
     reply.state = wire::JobState::failed;
     reply.reason = std::string(error_name(failure->code())) + ": " + failure->message();
+  } else if (hooks_.store) {
+    if (const auto findings = hooks_.store->findings(key); findings.ok()) reply.reason = findings->reason;
   }
   return reply;
 }
@@ -305,7 +355,25 @@ Result<wire::ExplainReply> Planner::explain(const PlanRequest& request) {
   reply.reason = reply.hit ? std::string("a ") + tier_name(static_cast<Tier>(where.tier)) +
                                  " plan of generation " + std::to_string(where.generation) + " is stored"
                            : why_missing(*keyed, where);
+  if (reply.hit) explain_search(reply);
   return reply;
+}
+
+// What the search for a better plan than the stored one came to.
+void Planner::explain_search(wire::ExplainReply& reply) const {
+  const auto findings = hooks_.store->findings(reply.key);
+  if (findings.ok()) reply.report = findings->report;
+  const wire::JobState state = searches_.state(reply.key);
+  if (state != wire::JobState::none)
+    reply.search = std::string("a search for a better plan is ") + wire::job_state_name(state);
+  else if (!findings.ok())
+    reply.search = "none yet; the next use of the plan starts one";
+  else if (!findings->reason.empty())
+    reply.search = "no better plan: " + findings->reason;
+  else
+    reply.search = "it made generation " + std::to_string(findings->generation);
+  if (findings.ok() && !findings->state.empty() && state == wire::JobState::none)
+    reply.search += "; it can be continued, which the next use of the plan does";
 }
 
 // The first of these that holds is the reason why Get would not answer from the cache.

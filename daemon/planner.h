@@ -13,6 +13,7 @@
 #include "capi/wire/messages.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
+#include "daemon/searches.h"
 #include "daemon/setbacks.h"
 #include "daemon/workers.h"
 
@@ -21,6 +22,7 @@ namespace quern {
 struct PlanRequest {
   std::string graph, target;
   uint32_t numerics = 0;
+  std::string constraints;  // of the search
 };
 
 struct PlanAnswer {
@@ -46,6 +48,7 @@ class Planner {
     Log* log = nullptr;
     std::function<uint64_t()> now_ns;
     size_t max_queued = 4096;
+    bool search = true;  // for better plans than baselines
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
   };
@@ -55,17 +58,18 @@ class Planner {
 
   explicit Planner(Hooks hooks);
 
-  // Replies at once or later; not at all if `interest` has expired by then. `flags` are kGet bits. The key,
-  // if it is known.
-  std::optional<Hash128> get(const PlanRequest& request, uint32_t flags, uint8_t priority,
+  // Replies at once or later; not at all if `interest` has expired by then. `flags` are kGet bits. A plan
+  // below the tier `wanted` is held back as long as a search for a better one is under way. The key, if it is
+  // known.
+  std::optional<Hash128> get(const PlanRequest& request, uint32_t flags, uint8_t priority, uint8_t wanted,
                              std::weak_ptr<void> interest, Reply reply);
   // The plan of a key: at once if it is stored, else when its job ends.
-  void wait(const Hash128& key, std::weak_ptr<void> interest, Reply reply);
+  void wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
   // What get() would do; ERROR when the request itself is no good.
   Result<wire::ExplainReply> explain(const PlanRequest& request);
   wire::JobStatusReply status(const Hash128& key) const;
   // Forgets failures and quarantine of a key.
-  void forgive(const Hash128& key) { setbacks_.release(key); }
+  void forgive(const Hash128& key);
 
   // To be called after each change of Workers::compiler().
   void compiler_changed();
@@ -80,6 +84,7 @@ class Planner {
   const std::string& toolchain() const { return toolchain_; }
   Counts counts() const { return counts_; }
   Jobs::Counts job_counts() const { return jobs_.counts(); }
+  const Searches& searches() const { return searches_; }
 
  private:
   struct Keyed {
@@ -90,7 +95,11 @@ class Planner {
   Status check_request(const PlanRequest& request) const;
   KeyMaterial request_material(const PlanRequest& request) const;
   Result<Keyed> make_key(const PlanRequest& request) const;
-  bool answer_from_store(Result<StoredPlan> found, const Reply& reply);
+  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, const Reply& reply);
+  Reply until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
+  std::optional<Hash128> get(const PlanRequest& request, uint32_t flags, uint8_t priority,
+                             std::weak_ptr<void> interest, Reply reply);
+  void explain_search(wire::ExplainReply& reply) const;
   // OK when a job for the key may start.
   Status may_start(const Hash128& key, uint32_t flags);
   std::optional<Hash128> start_job(const PlanRequest& request, Keyed keyed, uint32_t flags, uint8_t priority,
@@ -106,7 +115,8 @@ class Planner {
 
   Hooks hooks_;
   Setbacks setbacks_;
-  Jobs jobs_;
+  Jobs jobs_;  // baselines
+  Searches searches_;
   // As compiler_changed() found it, so that it and the toolchain of keys always belong together: the workers'
   // own state can be a step ahead.
   CompilerState compiler_;

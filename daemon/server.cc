@@ -97,7 +97,7 @@ void Server::allow_files() {
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
   getrlimit(RLIMIT_NOFILE, &files);
-  const uint64_t others = kOwnFiles + 2 * std::max(options_.workers, 4u);
+  const uint64_t others = kOwnFiles + 2 * (std::max(options_.workers, 4u) + options_.searchers);
   max_clients_ = std::min(options_.max_clients, files.rlim_cur > others ? files.rlim_cur - others : 1);
 }
 
@@ -182,12 +182,14 @@ void Server::start_workers() {
   WorkerPoolOptions pool;
   pool.command = worker_command();
   pool.count = options_.workers ? options_.workers : std::clamp(processors / 2, 1u, 4u);
+  pool.searchers = static_cast<unsigned>(options_.searchers);
   pool.job_limit_ms = static_cast<int64_t>(options_.job_seconds) * 1000;
   workers_ = std::make_unique<WorkerPool>(pool, post, log_, [this] { service_->compiler_changed(); });
   ServiceOptions limits;
   limits.max_open_requests = static_cast<uint32_t>(options_.max_requests);
   limits.request_limit_ms = options_.request_seconds * 1000;
   limits.max_queued_jobs = options_.max_queued_jobs;
+  limits.search = options_.searchers > 0;
   limits.socket = options_.socket;
   limits.cache_dir = options_.cache_dir;
   Service::Hooks hooks;

@@ -28,7 +28,7 @@ Service::Service(ServiceOptions options, Hooks hooks)
     : options_(std::move(options)),
       hooks_(std::move(hooks)),
       planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
-                options_.max_queued_jobs,
+                options_.max_queued_jobs, options_.search,
                 [this](const Hash128& key, uint64_t generation, Tier tier) {
                   send_better(key, generation, tier);
                 }}),
@@ -223,14 +223,15 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
         open, Status(ErrorCode::PROTOCOL, "Get with unknown flags " + std::to_string(message.flags)));
   // The planner and its jobs do not own the request: it is theirs to answer only as long as its client wants
   // it.
-  open->key = planner_.get({std::move(message.graph), std::move(message.target), message.numerics},
-                           message.flags, message.priority, open, plan_replier(open));
+  open->key = planner_.get(
+      {std::move(message.graph), std::move(message.target), message.numerics, std::move(message.constraints)},
+      message.flags, message.priority, message.tier, open, plan_replier(open));
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Wait message) {
   open->key = message.key;
-  planner_.wait(message.key, open, plan_replier(open));
+  planner_.wait(message.key, message.tier, open, plan_replier(open));
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 
@@ -245,7 +246,8 @@ void Service::on(const std::shared_ptr<Open>& open, wire::JobStatus message) {
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Explain message) {
-  auto explained = planner_.explain({std::move(message.graph), std::move(message.target), message.numerics});
+  auto explained = planner_.explain({std::move(message.graph), std::move(message.target), message.numerics,
+                                     std::move(message.constraints)});
   if (!explained) return reply_error(open, explained.status());
   reply(open, *explained);
 }
@@ -372,6 +374,13 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
   count("jobs_retried", jobs.retried);
   count("jobs_queued", jobs.queued);
   count("jobs_running", jobs.running);
+  const Jobs::Counts searches = planner_.searches().counts();
+  count("searches_done", searches.done);
+  count("searches_failed", searches.failed);
+  count("searches_retried", searches.retried);
+  count("searches_queued", searches.queued);
+  count("searches_running", searches.running);
+  count("bettered", planner_.searches().published());
   count("workers", hooks_.workers->count());
   count("worker_restarts", hooks_.workers->restarts());
   fact("software", kDaemonSoftware);

@@ -30,6 +30,7 @@ struct ServiceOptions {
   uint32_t max_subscriptions = 65536;  // of one client
   uint64_t request_limit_ms = 600000;  // of a request that names no time
   size_t max_queued_jobs = 4096;
+  bool search = true;             // for better plans than baselines
   std::string socket, cache_dir;  // for statistics
 };
 

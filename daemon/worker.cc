@@ -59,6 +59,14 @@ std::string answer(const WorkerSkill& skill, const wire::Frame& frame) {
   done.plan = std::move(compiled->plan);
   done.emit_ns = compiled->emit_ns;
   done.compile_ns = compiled->compile_ns;
+  done.search_ns = compiled->search_ns;
+  done.modelled_ns = compiled->modelled_ns;
+  done.reason = std::move(compiled->findings.reason);
+  done.report = std::move(compiled->findings.report);
+  done.mugraph = std::move(compiled->findings.mugraph);
+  done.schedule = std::move(compiled->findings.schedule);
+  done.cuda = std::move(compiled->findings.cuda);
+  done.state = std::move(compiled->findings.state);
   std::string encoded = wire::encode(frame.request, done);
   if (wire::fits(encoded)) return encoded;
   return wire::encode(frame.request, wire::to_error(Status(ErrorCode::LIMIT,

@@ -1,5 +1,8 @@
 // quern-worker: started by quernd, with the socket to it as standard input. Of no use by hand.
 #include <getopt.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstdio>
@@ -7,6 +10,7 @@
 
 #include "core/jit/compiler.h"
 #include "daemon/baseline_job.h"
+#include "daemon/optimize_job.h"
 #include "daemon/worker.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +19,7 @@ int main(int argc, char** argv) {
   const option options[] = {{"nvrtc", required_argument, nullptr, 'n'},
                             {"cpu-seconds", required_argument, nullptr, 'c'},
                             {"memory-mb", required_argument, nullptr, 'm'},
+                            {"background", no_argument, nullptr, 'b'},
                             {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
     if (option == 'n')
@@ -23,9 +28,13 @@ int main(int argc, char** argv) {
       limits.cpu_seconds = std::strtoull(optarg, nullptr, 10);
     else if (option == 'm')
       limits.memory_bytes = std::strtoull(optarg, nullptr, 10) << 20;
+    else if (option == 'b')
+      setpriority(PRIO_PROCESS, 0, 19);
     else
       return 2;
   }
+  // A search goes on for a while before it would notice that the daemon is gone.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   int type = 0;
   socklen_t size = sizeof type;
   if (getsockopt(0, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
@@ -39,7 +48,9 @@ int main(int argc, char** argv) {
   else
     skill.toolchain = (*compiler)->fingerprint();
   skill.run = [&](const quern::wire::Job& job) {
-    return quern::compile_baseline(**compiler, job.graph, job.target);
+    return job.kind == quern::wire::JobKind::optimize
+               ? quern::run_optimize(**compiler, job)
+               : quern::compile_baseline(**compiler, job.graph, job.target);
   };
   return quern::run_worker(0, skill, limits);
 }

@@ -21,9 +21,17 @@ WorkerPool::WorkerPool(WorkerPoolOptions options, Post post, Log* log, std::func
       log_(log),
       changed_(std::move(changed)),
       looked_ms_(now_ms()) {
-  for (unsigned i = 0; i < options_.count; ++i) slots_.push_back(std::make_unique<Slot>());
+  add_slots(options_.count, wire::JobKind::baseline);
+  add_slots(options_.searchers, wire::JobKind::optimize);
   slots_[0]->look = true;
   for (auto& slot : slots_) slot->thread = std::thread([this, &slot = *slot] { serve(slot); });
+}
+
+void WorkerPool::add_slots(unsigned count, wire::JobKind kind) {
+  for (unsigned i = 0; i < count; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->kind = kind;
+  }
 }
 
 WorkerPool::~WorkerPool() {
@@ -41,7 +49,8 @@ bool WorkerPool::start(const JobSpec& spec, Done done) {
   std::lock_guard lock(mutex_);
   Slot* chosen = nullptr;
   for (auto& slot : slots_)  // one that runs already rather than one that must be started
-    if (!slot->task && (!chosen || (slot->process && !chosen->process))) chosen = slot.get();
+    if (!slot->task && slot->kind == spec.kind && (!chosen || (slot->process && !chosen->process)))
+      chosen = slot.get();
   if (!chosen) return false;
   chosen->task = Task{spec, std::move(done)};
   wake_.notify_all();
@@ -120,7 +129,9 @@ Result<Compiled> WorkerPool::run(Slot& slot, const JobSpec& spec) {
 Status WorkerPool::ensure_process(Slot& slot) {
   if (slot.process && slot.process->alive()) return {};
   drop_process(slot);
-  auto process = WorkerProcess::spawn(options_.command);
+  std::vector<std::string> command = options_.command;
+  if (slot.kind == wire::JobKind::optimize) command.push_back("--background");
+  auto process = WorkerProcess::spawn(command);
   Status status = process.ok() ? Status() : process.status();
   if (status.ok()) {
     {

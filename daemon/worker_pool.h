@@ -19,8 +19,9 @@ namespace quern {
 
 struct WorkerPoolOptions {
   std::vector<std::string> command;  // path of quern-worker and its arguments
-  unsigned count = 1;
-  int64_t job_limit_ms = 60000;  // wall clock
+  unsigned count = 1;                // for what clients wait for
+  unsigned searchers = 1;            // for searches, started with --background
+  int64_t job_limit_ms = 60000;      // wall clock
 };
 
 class WorkerPool : public Workers {
@@ -44,12 +45,14 @@ class WorkerPool : public Workers {
   };
   struct Slot {
     std::optional<Task> task;
+    wire::JobKind kind = wire::JobKind::baseline;
     bool look = false;  // start the process although there is no task
     std::unique_ptr<WorkerProcess> process;
     bool started_before = false;
     std::thread thread;
   };
 
+  void add_slots(unsigned count, wire::JobKind kind);
   void serve(Slot& slot);
   Result<Compiled> run(Slot& slot, const JobSpec& spec);
   Status ensure_process(Slot& slot);

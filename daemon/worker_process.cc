@@ -129,6 +129,9 @@ Result<Compiled> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
   job.graph = spec.graph;
   job.target = spec.target;
   job.numerics = spec.numerics;
+  job.kind = spec.kind;
+  job.constraints = spec.constraints;
+  job.state = spec.state;
   if (Status status = send(wire::encode(++last_request_, job), deadline); !status.ok()) return status;
   auto frame = receive(deadline);
   if (!frame) return frame.status();
@@ -139,7 +142,19 @@ Result<Compiled> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
   if (!done)
     return Status(ErrorCode::WORKER,
                   "the worker's answer is no good: " + done.status().message() + "; it " + end());
-  return Compiled{std::move(done->plan), done->emit_ns, done->compile_ns};
+  Compiled compiled;
+  compiled.plan = std::move(done->plan);
+  compiled.emit_ns = done->emit_ns;
+  compiled.compile_ns = done->compile_ns;
+  compiled.search_ns = done->search_ns;
+  compiled.modelled_ns = done->modelled_ns;
+  compiled.findings.reason = std::move(done->reason);
+  compiled.findings.report = std::move(done->report);
+  compiled.findings.mugraph = std::move(done->mugraph);
+  compiled.findings.schedule = std::move(done->schedule);
+  compiled.findings.cuda = std::move(done->cuda);
+  compiled.findings.state = std::move(done->state);
+  return compiled;
 }
 
 void WorkerProcess::interrupt() {

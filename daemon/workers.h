@@ -7,6 +7,8 @@
 #include <string>
 
 #include "cache/key.h"
+#include "cache/store.h"
+#include "capi/wire/messages.h"
 #include "core/base/status.h"
 
 namespace quern {
@@ -14,19 +16,23 @@ namespace quern {
 // Runs a function on the daemon's one thread, later. May be called from any thread.
 using Post = std::function<void(std::function<void()>)>;
 
-// What a worker compiles, and under which keys it is kept.
+// What a worker makes, and under which keys it is kept.
 struct JobSpec {
+  wire::JobKind kind = wire::JobKind::baseline;
   KeyMaterial material;  // of the plan
   KeyMaterial request;   // of the request that started it
   std::string graph;     // canonical text
   std::string target;
   uint32_t numerics = 0;
-  std::string toolchain;  // what the key was made with: no other compiler may do this job
+  std::string toolchain;           // what the key was made with: no other compiler may do this job
+  std::string constraints, state;  // of a search
 };
 
 struct Compiled {
-  std::string plan;  // encoded
-  uint64_t emit_ns = 0, compile_ns = 0;
+  std::string plan;  // encoded; empty when a search found none
+  uint64_t emit_ns = 0, compile_ns = 0, search_ns = 0;
+  uint64_t modelled_ns = 0;  // of a searched plan, by the model
+  Findings findings{};       // of a search
 };
 
 // Whether misses can be compiled.
@@ -43,7 +49,8 @@ class Workers {
   using Done = std::function<void(Result<Compiled>)>;
 
   virtual ~Workers() = default;
-  // False when no worker is free; else calls `done` on the daemon's thread, later, exactly once.
+  // False when no worker for jobs of this kind is free: searches have workers of their own, so that a client
+  // never waits behind one. Else calls `done` on the daemon's thread, later, exactly once.
   virtual bool start(const JobSpec& spec, Done done) = 0;
   virtual CompilerState compiler() const = 0;
   // When there is no compiler, looks for one again: somebody may have installed it. Not more often than every

@@ -1,5 +1,5 @@
 // quern get: the plan of a graph.
-#include <thread>
+#include <chrono>
 
 #include "tools/plan_output.h"
 #include "tools/session.h"
@@ -9,12 +9,6 @@ namespace quern {
 namespace {
 
 using std::chrono::steady_clock;
-
-std::optional<Tier> parse_tier(const std::string& name) {
-  for (Tier tier : {Tier::baseline, Tier::modelled, Tier::measured})
-    if (name == tier_name(tier)) return tier;
-  return {};
-}
 
 const char* origin_text(wire::Origin origin) {
   switch (origin) {
@@ -28,22 +22,14 @@ const char* origin_text(wire::Origin origin) {
   return "?";
 }
 
-// Until the stored plan is of `wanted` tier or better. NOT_FOUND when nothing is under way that could make it
-// so.
-Status wait_for_tier(Session& session, const Hash128& key, Tier wanted) {
-  for (;;) {
-    Result<wire::JobStatusReply> job = session.ask<wire::JobStatusReply>(wire::JobStatus{key});
-    if (!job) return job.status();
-    if (job->tier >= static_cast<uint8_t>(wanted)) return {};
-    if (job->state != wire::JobState::queued && job->state != wire::JobState::running)
-      return Status(ErrorCode::NOT_FOUND, std::string("no plan of tier ") + tier_name(wanted) +
-                                              ": nothing is under way that would make one" +
-                                              (job->reason.empty() ? "" : " (" + job->reason + ")"));
-    if (steady_clock::now() > session.deadline)
-      return Status(ErrorCode::TIMEOUT,
-                    std::string("no plan of tier ") + tier_name(wanted) + " yet; ask again");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+// Why the plan that came is not of the tier that was waited for: nothing is under way any more that could
+// make it so.
+Status not_reached(Session& session, const Hash128& key, Tier wanted) {
+  Result<wire::JobStatusReply> job = session.ask<wire::JobStatusReply>(wire::JobStatus{key});
+  return Status(ErrorCode::NOT_FOUND, std::string("no plan of tier ") + tier_name(wanted) + ": " +
+                                          (!job                  ? job.status().message()
+                                           : job->reason.empty() ? "nothing is under way that would make one"
+                                                                 : job->reason));
 }
 
 int print_pending(const Arguments& arguments, const wire::Pending& pending) {
@@ -91,6 +77,8 @@ void print_plan(const Arguments& arguments, const wire::PlanReply& reply, const 
 
 // The request but for its text and time.
 Result<wire::Get> request_of(const Arguments& arguments) {
+  Result<Tier> wanted = tier_of(arguments);
+  if (!wanted) return wanted.status();
   Result<std::string> target = choose_target(arguments);
   if (!target) return target.status();
   Result<int64_t> priority = arguments.integer("priority", 0, 0, 255);
@@ -101,6 +89,7 @@ Result<wire::Get> request_of(const Arguments& arguments) {
   get.flags = (arguments.has("no-wait") ? wire::kGetNoWait : 0) |
               (arguments.has("no-compile") ? wire::kGetNoStart : 0);
   get.priority = static_cast<uint8_t>(*priority);
+  if (*wanted > Tier::baseline) get.tier = static_cast<uint8_t>(*wanted);
   return get;
 }
 
@@ -113,11 +102,6 @@ Status write_results(const Arguments& arguments, const Plan& plan) {
 }
 
 int run_get(const Arguments& arguments) {
-  std::optional<Tier> wanted;
-  if (arguments.has("wait-tier") && !(wanted = parse_tier(arguments.value("wait-tier"))))
-    return fail(arguments, Status(ErrorCode::INVALID_ARGUMENT,
-                                  "--wait-tier takes baseline, modelled or measured, not \"" +
-                                      arguments.value("wait-tier") + "\""));
   Result<GraphFile> file = read_graph(arguments.operands()[0]);
   if (!file) return fail(arguments, file.status());
   Result<wire::Get> get = request_of(arguments);
@@ -136,12 +120,8 @@ int run_get(const Arguments& arguments) {
   }
   Result<wire::PlanReply> reply = answer->as<wire::PlanReply>();
   if (!reply) return fail(arguments, reply.status());
-  if (wanted && reply->tier < *wanted) {
-    if (Status status = wait_for_tier(*session, reply->key, *wanted); !status.ok())
-      return fail(arguments, status);
-    reply = session->ask<wire::PlanReply>(wire::Wait{reply->key, session->milliseconds_left()});
-    if (!reply) return fail(arguments, reply.status());
-  }
+  if (static_cast<uint8_t>(reply->tier) < get->tier)
+    return fail(arguments, not_reached(*session, reply->key, static_cast<Tier>(get->tier)));
   const auto ns = static_cast<uint64_t>((steady_clock::now() - start).count());
   Result<Plan> plan = decode_plan(reply->plan);
   if (!plan) return fail(arguments, plan.status());

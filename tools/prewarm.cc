@@ -20,6 +20,8 @@ constexpr size_t kWindow = 64;
 struct Wish {
   std::string file, target;
   std::string text;  // of the graph
+  Tier wanted = Tier::baseline;
+  Tier tier = Tier::baseline;  // of the plan that stands
   Hash128 key;
   std::string outcome;  // "hit", "compiled"; "" = not yet
   Status status;
@@ -31,7 +33,11 @@ Status add_wishes(const std::string& file, const std::vector<std::string>& targe
   if (!graph) return graph.status();
   for (const std::string& target : targets) {
     if (Result<const Target*> known = find_target(target); !known) return known.status().with_context(file);
-    wishes.push_back({file, target, graph->text, {}, "", {}});
+    Wish wish;
+    wish.file = file;
+    wish.target = target;
+    wish.text = graph->text;
+    wishes.push_back(std::move(wish));
   }
   return {};
 }
@@ -93,12 +99,16 @@ bool settle_or_queue(Wish& wish, const Result<Answer>& answer) {
   } else {
     Result<wire::PlanReply> reply = answer->as<wire::PlanReply>();
     wish.status = reply.status();
-    if (reply) wish.key = reply->key, wish.outcome = reply->origin == wire::Origin::hit ? "hit" : "compiled";
+    if (!reply) return true;
+    wish.key = reply->key;
+    wish.tier = reply->tier;
+    if (wish.tier < wish.wanted) return false;
+    wish.outcome = reply->origin == wire::Origin::hit ? "hit" : "compiled";
   }
   return true;
 }
 
-// True when the job of the wish has ended, well or not.
+// True when the job of the wish, and the search if one is waited for, have ended, well or not.
 bool settle_by_status(Wish& wish, const Result<Answer>& answer) {
   if (!answer) {
     wish.status = answer.status();
@@ -109,8 +119,12 @@ bool settle_by_status(Wish& wish, const Result<Answer>& answer) {
     wish.status = job.status();
     return true;
   }
-  if (job->state == wire::JobState::queued || job->state == wire::JobState::running) return false;
-  if (job->generation > 0)
+  const bool stored = job->generation > 0;
+  if (stored) wish.tier = static_cast<Tier>(job->tier);
+  const bool reached = stored && wish.tier >= wish.wanted;
+  const bool busy = job->state == wire::JobState::queued || job->state == wire::JobState::running;
+  if (busy && !reached) return false;
+  if (stored)
     wish.outcome = "compiled";
   else if (job->state == wire::JobState::quarantined)
     wish.status = Status(ErrorCode::QUARANTINED, job->reason);
@@ -172,16 +186,18 @@ void settle_all(const Arguments& arguments, Session& session, std::vector<Wish>&
 }
 
 int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t ns) {
-  size_t hits = 0, compiled = 0, failed = 0;
+  size_t hits = 0, compiled = 0, failed = 0, below = 0;
   Status first;
   Json rows = Json::array();
   for (const Wish& wish : wishes) {
     hits += wish.outcome == "hit";
     compiled += wish.outcome == "compiled";
+    below += wish.status.ok() && wish.tier < wish.wanted;
     if (!wish.status.ok() && failed++ == 0) first = wish.status;
     Json row = {{"file", wish.file},
                 {"target", wish.target},
                 {"key", to_hex(wish.key)},
+                {"tier", wish.status.ok() ? Json(tier_name(wish.tier)) : Json()},
                 {"outcome", wish.status.ok() ? wish.outcome : "failed"}};
     if (!wish.status.ok()) row["error"] = error_json(wish.status);
     rows.push_back(row);
@@ -190,19 +206,28 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t
                    wish.status.message().c_str());
   }
   if (arguments.json())
-    print_json({{"hits", hits}, {"compiled", compiled}, {"failed", failed}, {"ns", ns}, {"plans", rows}});
+    print_json({{"hits", hits},
+                {"compiled", compiled},
+                {"failed", failed},
+                {"below", below},
+                {"ns", ns},
+                {"plans", rows}});
   else
     print_text(std::to_string(wishes.size()) + " plans: " + std::to_string(hits) + " were there, " +
-               std::to_string(compiled) + " compiled, " + std::to_string(failed) + " failed; " +
-               human_duration(ns) + "\n");
+               std::to_string(compiled) + " compiled, " + std::to_string(failed) + " failed" +
+               (below ? ", " + std::to_string(below) + " below the tier" : "") + "; " + human_duration(ns) +
+               "\n");
   return exit_code(first);
 }
 
 int run_prewarm(const Arguments& arguments) {
   Result<int64_t> priority = arguments.integer("priority", 0, 0, 255);
   if (!priority) return fail(arguments, priority.status());
+  Result<Tier> wanted = tier_of(arguments);
+  if (!wanted) return fail(arguments, wanted.status());
   Result<std::vector<Wish>> wishes = read_wishes(arguments);
   if (!wishes) return fail(arguments, wishes.status());
+  for (Wish& wish : *wishes) wish.wanted = *wanted;
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
   // Nobody waits for a prewarm as for a request: unless a time is named it may take as long as it takes.
@@ -224,11 +249,13 @@ const Command kPrewarmCommand = {
     "put the plans of many graphs into the cache",
     "Has the daemon make the plans of all graphs for all targets, in the background and side by side,\n"
     "and waits until they are stored. No GPU is needed. A manifest has lines of \"FILE TARGET...\",\n"
-    "with FILE relative to the manifest; \"#\" starts a comment. The exit code is that of the first\n"
-    "plan that failed.\n",
+    "with FILE relative to the manifest; \"#\" starts a comment. With --wait-tier it also waits for the\n"
+    "searches for better plans; a plan whose search finds none stays as it is and is counted. The exit\n"
+    "code is that of the first plan that failed.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture; may be given several times (that of the first GPU)"},
      {"manifest", 'm', "FILE", "graphs and their targets; may be given several times"},
+     {"wait-tier", 0, "TIER", "wait for plans of this tier too: modelled, measured (baseline)"},
      {"tf32", 0, nullptr, "as in quern get"},
      {"priority", 0, "N", "among background jobs, higher goes first: 0 to 255 (0)"}},
     run_prewarm,

@@ -91,6 +91,14 @@ Result<std::string> choose_target(const Arguments& arguments) {
 
 uint32_t numerics_of(const Arguments& arguments) { return arguments.has("tf32") ? 1 : 0; }
 
+Result<Tier> tier_of(const Arguments& arguments) {
+  const std::string name = arguments.has("wait-tier") ? arguments.value("wait-tier") : "baseline";
+  for (Tier tier : {Tier::baseline, Tier::modelled, Tier::measured})
+    if (name == tier_name(tier)) return tier;
+  return Status(ErrorCode::INVALID_ARGUMENT,
+                "--wait-tier takes baseline, modelled or measured, not \"" + name + "\"");
+}
+
 Result<Hash128> find_key(Session& session, const std::string& digits) {
   if (std::optional<Hash128> key = parse_hash(digits)) return *key;
   if (digits.size() < 4 || digits.size() > 31 ||

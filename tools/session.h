@@ -42,6 +42,9 @@ Result<std::string> choose_target(const Arguments& arguments);
 // --tf32 as bits of the numerics policy.
 uint32_t numerics_of(const Arguments& arguments);
 
+// --wait-tier, or baseline. INVALID_ARGUMENT when it is no tier.
+Result<Tier> tier_of(const Arguments& arguments);
+
 // A key from its 32 digits or the first few of them. NOT_FOUND, INVALID_ARGUMENT.
 Result<Hash128> find_key(Session& session, const std::string& digits);
 

@@ -26,12 +26,15 @@ inline constexpr uint32_t kGetNoStart = 1 << 1;  // on a miss start nothing and 
 inline constexpr uint32_t kGetKnownFlags = kGetNoWait | kGetNoStart;
 
 inline constexpr uint32_t kMaxGraphBytes = 1 << 20;  // far above what 4096 ops need
-inline constexpr uint32_t kMaxRepeated = 1 << 16;    // items of one repeated field
-inline constexpr uint32_t kMaxProblems = 1000;       // lines in VerifyReply
+inline constexpr uint32_t kMaxConstraintBytes = 1 << 16;
+inline constexpr uint32_t kMaxRepeated = 1 << 16;  // items of one repeated field
+inline constexpr uint32_t kMaxProblems = 1000;     // lines in VerifyReply
 
 // Sent: never change a value.
 enum class Origin : uint8_t { hit = 1, compiled = 2, shared = 3 };
 enum class JobState : uint8_t { none = 0, queued = 1, running = 2, failed = 3, quarantined = 4 };
+// What a worker does: a baseline at once, or a search for something better.
+enum class JobKind : uint8_t { baseline = 0, optimize = 1 };
 const char* origin_name(Origin origin);
 const char* job_state_name(JobState state);
 

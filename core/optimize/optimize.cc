@@ -48,10 +48,10 @@ class Optimizer {
     search_ = std::move(*found);
     out_.search_ns = ns_since(start_);
     out_.state = search_.state;
-    fates_.resize(search_.candidates.size(), "no schedule of it fits the target");
+    fates_.resize(search_.candidates.size(), "none of its schedules fits");
     refusals_.resize(search_.candidates.size());
     if (Status status = count_baseline(); !status.ok()) return status;
-    try_all(rank_implementations(search_.candidates, target_, options_.schedules));
+    try_all(rank_implementations(search_.candidates, target_, how.constraints, options_.schedules));
     write_report();
     return std::move(out_);
   }

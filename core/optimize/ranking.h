@@ -14,8 +14,9 @@ struct Implementation {
   double us = 0;
 };
 
-// At most `most` schedules of each candidate.
+// At most `most` schedules of each candidate, all within the constraints.
 std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates,
-                                                 const Target& target, size_t most);
+                                                 const Target& target, const Constraints& constraints,
+                                                 size_t most);
 
 }  // namespace quern

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/mugraph/mugraph.h"
@@ -23,5 +25,11 @@ struct Constraints {
   // Whether every block graph of the muGraph keeps to them. Axes of extent 1 are left out of maps.
   bool allow(const MuGraph& mugraph) const;
 };
+
+// "griddims 96,1,1 64,1,1; fmaps 0 -1; franges 16": lists with a name, divided by semicolons, values by
+// spaces. Numbers that a triple lacks are 1 in dimensions and -1 in maps. INVALID_ARGUMENT names the value.
+Result<Constraints> parse_constraints(std::string_view text);
+// Its inverse, the same text for constraints that allow the same; empty when they are.
+std::string print_constraints(const Constraints& constraints);
 
 }  // namespace quern

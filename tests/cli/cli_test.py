@@ -201,7 +201,7 @@ class Cached(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.box = Box()
+        cls.box = Box(QUERN_SEARCHERS="0")
         cls.small = cls.box.write("small.qg", SMALL)
         cls.chain = cls.box.write("chain.qg", CHAIN)
         cls.first = cls.box.json("get", cls.small, "-t", "sm_90a")

@@ -9,9 +9,10 @@
 
 namespace quern {
 
-inline std::string fake_plan(const std::string& graph, const std::string& target,
-                             size_t cubin_bytes = 20000) {
+inline std::string fake_plan(const std::string& graph, const std::string& target, size_t cubin_bytes = 20000,
+                             Tier tier = Tier::baseline) {
   Plan plan;
+  plan.tier = tier;
   plan.target = target;
   if (auto parsed = parse_graph(graph); parsed.ok()) {
     plan.inputs = parsed->input_descs();

@@ -19,7 +19,7 @@
 
 namespace quern {
 
-// Holds every job until the test ends it.
+// Holds every job until the test ends it; searches stand apart from baselines, as they do in the pool.
 class FakeWorkers : public Workers {
  public:
   struct Running {
@@ -29,9 +29,14 @@ class FakeWorkers : public Workers {
   size_t slots = 1;
   CompilerState state{CompilerState::Kind::ready, "fake 1.0", ""};
   int looked_again = 0, started = 0;
-  std::deque<Running> running;
+  std::deque<Running> running, searching;
 
   bool start(const JobSpec& spec, Done done) override {
+    if (spec.kind == wire::JobKind::optimize) {
+      if (!searching.empty()) return false;
+      searching.push_back({spec, std::move(done)});
+      return true;
+    }
     if (running.size() >= slots) return false;
     ++started;
     running.push_back({spec, std::move(done)});
@@ -42,16 +47,30 @@ class FakeWorkers : public Workers {
   uint64_t count() const override { return slots; }
   uint64_t restarts() const override { return 0; }
 
-  void finish(Result<Compiled> result) {
-    check(!running.empty(), "no job runs");
-    Running job = std::move(running.front());
-    running.pop_front();
-    job.done(std::move(result));
-  }
+  void finish(Result<Compiled> result) { finish(running, std::move(result)); }
+  void finish_search(Result<Compiled> result) { finish(searching, std::move(result)); }
   void finish() {
     check(!running.empty(), "no job runs");
     const JobSpec& spec = running.front().spec;
     finish(Compiled{fake_plan(spec.graph, spec.target), 1000, 2000});
+  }
+  // Ends a search with a plan that the model gives this time.
+  void finish_search(uint64_t modelled_ns) {
+    check(!searching.empty(), "no search runs");
+    const JobSpec& spec = searching.front().spec;
+    Compiled compiled;
+    compiled.plan = fake_plan(spec.graph, spec.target, 20000, Tier::modelled);
+    compiled.modelled_ns = modelled_ns;
+    compiled.findings = {0, "", "report", "mugraph", "schedule", "cuda " + std::to_string(modelled_ns), ""};
+    finish_search(std::move(compiled));
+  }
+
+ private:
+  static void finish(std::deque<Running>& jobs, Result<Compiled> result) {
+    check(!jobs.empty(), "no job runs");
+    Running job = std::move(jobs.front());
+    jobs.pop_front();
+    job.done(std::move(result));
   }
 };
 

@@ -3,7 +3,9 @@
 //   toolchain      its fingerprint (default "fake 1.0");  no_compiler: it has none, and this is why
 //   crashes        how many of the next jobs kill it;     hangs, spins: the same for jobs that never end
 //   delay_ms       how long a job takes;                  fails: what every job fails with
-// and it writes there: `compiles` one byte a job, `pids` one line a process.
+//   search_crashes, search_hangs, search_delay_ms: the same for searches;  search_finds: their plans are
+//   better
+// and it writes there: `compiles` and `searches` one byte a job, `pids` and `search_pids` one line a process.
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -42,7 +44,24 @@ bool take_one(const char* name) {
   return true;
 }
 
+Result<Compiled> run_search(const wire::Job& job) {
+  append("searches", "x");
+  if (take_one("search_crashes")) abort();
+  if (take_one("search_hangs")) pause();
+  if (const int delay = std::atoi(read_text("search_delay_ms").c_str()))
+    usleep(static_cast<useconds_t>(delay) * 1000);
+  Compiled compiled;
+  compiled.findings.reason = "the fake finds nothing";
+  compiled.findings.report = "search: 0 candidates\n";
+  if (read_text("search_finds").empty()) return compiled;
+  compiled.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
+  compiled.modelled_ns = 1000;
+  compiled.findings = {0, "", "search: 1 candidate\n", "the muGraph", "the schedule", "the CUDA text", ""};
+  return compiled;
+}
+
 Result<Compiled> run(const wire::Job& job) {
+  if (job.kind == wire::JobKind::optimize) return run_search(job);
   append("compiles", "x");
   if (take_one("crashes")) abort();
   if (take_one("hangs")) pause();
@@ -57,12 +76,17 @@ Result<Compiled> run(const wire::Job& job) {
 
 int serve(int argc, char** argv) {
   WorkerLimits limits;
+  bool background = false;
   const option options[] = {{"cpu-seconds", required_argument, nullptr, 'c'},
                             {"memory-mb", required_argument, nullptr, 'm'},
+                            {"background", no_argument, nullptr, 'b'},
                             {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;)
-    if (option == 'c') limits.cpu_seconds = std::strtoull(optarg, nullptr, 10);
-  append("pids", std::to_string(getpid()) + "\n");
+    if (option == 'c')
+      limits.cpu_seconds = std::strtoull(optarg, nullptr, 10);
+    else if (option == 'b')
+      background = true;
+  append(background ? "search_pids" : "pids", std::to_string(getpid()) + "\n");
   WorkerSkill skill;
   skill.reason = read_text("no_compiler");
   skill.toolchain = read_text("toolchain");

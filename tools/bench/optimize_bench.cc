@@ -54,8 +54,8 @@ int main(int argc, char** argv) {
   }
   const Target& target = *need(find_target(target_name));
   const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
-  std::printf("%-28s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "emit s", "nvrtc s", "all s",
-              "found", "model us", "launches", "cubin B");
+  std::printf("%-28s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "emit s", "nvrtc s",
+              "all s", "found", "model us", "launches", "cubin B");
   for (const std::string& file : files) {
     const Graph graph = read_graph(file);
     OptimizeOptions options;

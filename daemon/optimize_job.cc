@@ -1,0 +1,52 @@
+#include "daemon/optimize_job.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/graph/text.h"
+#include "core/optimize/optimize.h"
+
+namespace quern {
+
+namespace {
+
+constexpr std::chrono::seconds kSearchLimit{10}, kLimit{25};
+
+}  // namespace
+
+Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job) {
+  auto graph = parse_graph(job.graph);
+  if (!graph) return graph.status();
+  auto target = find_target(job.target);
+  if (!target) return target.status();
+  auto constraints = parse_constraints(job.constraints);
+  if (!constraints) return constraints.status();
+  OptimizeOptions options;
+  options.limit = kLimit;
+  options.search.limit = kSearchLimit;
+  options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  options.search.constraints = std::move(*constraints);
+  options.search.resume = job.state;
+  auto found = optimize(*graph, **target, compiler, options);
+  // A state of another version is of no use any more.
+  if (!found && !options.search.resume.empty()) {
+    options.search.resume.clear();
+    found = optimize(*graph, **target, compiler, options);
+  }
+  if (!found) return found.status();
+  Compiled compiled;
+  if (found->found()) compiled.plan = encode_plan(found->plan);
+  compiled.search_ns = found->search_ns;
+  compiled.emit_ns = found->emit_ns;
+  compiled.compile_ns = found->compile_ns;
+  compiled.modelled_ns = static_cast<uint64_t>(found->us * 1000);
+  compiled.findings.reason = std::move(found->reason);
+  compiled.findings.report = std::move(found->report);
+  compiled.findings.mugraph = std::move(found->mugraph);
+  compiled.findings.schedule = std::move(found->schedule);
+  compiled.findings.cuda = std::move(found->cuda);
+  compiled.findings.state = std::move(found->state);
+  return compiled;
+}
+
+}  // namespace quern

@@ -1,0 +1,15 @@
+// The job of a real worker in the background: from canonical graph text to the plan of tier modelled that the
+// search leads to.
+#pragma once
+
+#include "capi/wire/messages.h"
+#include "core/jit/compiler.h"
+#include "daemon/workers.h"
+
+namespace quern {
+
+// Without a plan, and with the reason in its findings, when the search leads to none. INVALID_GRAPH,
+// INVALID_ARGUMENT (constraints), UNSUPPORTED (target).
+Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job);
+
+}  // namespace quern
