@@ -1,7 +1,6 @@
 #include "daemon/listener.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,6 +30,15 @@ sockaddr_un address_of(const std::string& path) {
 
 Status system_error(const std::string& what) {
   return Status(ErrorCode::IO, what + ": " + std::strerror(errno));
+}
+
+bool accepts(const std::string& path) {
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_un address = address_of(path);
+  const bool answered =
+      probe >= 0 && connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (probe >= 0) close(probe);
+  return answered;
 }
 
 }  // namespace
@@ -69,11 +77,9 @@ Status Listener::lock() {
   for (int tries = 0; flock(lock_, LOCK_EX | LOCK_NB) != 0; ++tries) {
     char text[32] = {};
     [[maybe_unused]] const ssize_t size = pread(lock_, text, sizeof text - 1, 0);
-    // A daemon killed while it started a worker leaves its lock to that child until the child's exec, a
-    // moment later.
-    const pid_t holder = static_cast<pid_t>(std::atol(text));
-    const bool dead = holder > 0 && kill(holder, 0) != 0 && errno == ESRCH;
-    if (!dead || tries == kLockTries)
+    // A daemon on its way out accepts nobody while it ends its workers. One killed while it started a worker
+    // leaves its lock to that child until the child's exec, a moment later.
+    if (accepts(path_) || tries == kLockTries)
       return Status(ErrorCode::BUSY, "another daemon (process " + std::string(text, strcspn(text, "\n")) +
                                          ") serves " + path_);
     usleep(kLockPauseUs);
@@ -91,12 +97,7 @@ Status Listener::clear_stale() const {
     return errno == ENOENT ? Status() : system_error("cannot look at " + path_);
   if (!S_ISSOCK(info.st_mode))
     return Status(ErrorCode::IO, path_ + " exists and is not a socket; remove it or set QUERN_SOCKET");
-  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_un address = address_of(path_);
-  const bool answered =
-      probe >= 0 && connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (probe >= 0) close(probe);
-  if (answered) return Status(ErrorCode::BUSY, "another program listens on " + path_);
+  if (accepts(path_)) return Status(ErrorCode::BUSY, "another program listens on " + path_);
   return unlink(path_.c_str()) == 0 ? Status() : system_error("cannot remove the stale socket " + path_);
 }
 

@@ -35,12 +35,12 @@ int64_t spilled_bytes(const std::string& log) {
   return bytes;
 }
 
-class Optimizer {
+class OptimizeRun {
  public:
-  Optimizer(const Graph& graph, const Target& target, Compiler& compiler, const OptimizeOptions& options)
+  OptimizeRun(const Graph& graph, const Target& target, Compiler& compiler, const OptimizeOptions& options)
       : graph_(graph), target_(target), compiler_(compiler), options_(options) {}
 
-  Result<Optimized> run() {
+  Result<OptimizeResult> run() {
     SearchOptions how = options_.search;
     how.limit = std::min(how.limit, options_.limit);
     auto found = search(graph_, target_, how);
@@ -196,14 +196,14 @@ class Optimizer {
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
   std::string stopped_;
-  Optimized out_;
+  OptimizeResult out_;
 };
 
 }  // namespace
 
-Result<Optimized> optimize(const Graph& graph, const Target& target, Compiler& compiler,
-                           const OptimizeOptions& options) {
-  return Optimizer(graph, target, compiler, options).run();
+Result<OptimizeResult> optimize(const Graph& graph, const Target& target, Compiler& compiler,
+                                const OptimizeOptions& options) {
+  return OptimizeRun(graph, target, compiler, options).run();
 }
 
 }  // namespace quern

@@ -18,7 +18,7 @@ struct OptimizeOptions {
   size_t compiles = 12;                    // programs for the compiler at most
 };
 
-struct Optimized {
+struct OptimizeResult {
   Plan plan;      // of tier modelled; without a cubin when there is none
   double us = 0;  // by the model of schedules
   // What the plan was made from; with the graph they give the same program again.
@@ -34,7 +34,7 @@ struct Optimized {
 
 // Not an error: that there is no program, or no time for one. INVALID_ARGUMENT for options that make no
 // sense.
-Result<Optimized> optimize(const Graph& graph, const Target& target, Compiler& compiler,
-                           const OptimizeOptions& options);
+Result<OptimizeResult> optimize(const Graph& graph, const Target& target, Compiler& compiler,
+                                const OptimizeOptions& options);
 
 }  // namespace quern

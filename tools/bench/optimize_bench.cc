@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     OptimizeOptions options;
     options.search.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     const auto start = std::chrono::steady_clock::now();
-    const Optimized result = need(optimize(graph, target, *compiler, options));
+    const OptimizeResult result = need(optimize(graph, target, *compiler, options));
     const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
     all &= result.found();
     std::printf("%-28s %8.2f %8.2f %8.2f %8.2f %5s %9.2f %8zu %9zu\n",
