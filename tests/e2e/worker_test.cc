@@ -118,7 +118,8 @@ void a_missing_worker_is_named(void**) {
 
 void no_plan_is_kept_under_the_key_of_another_compiler(void**) {
   TestDaemon daemon;
-  daemon.arguments = {"--workers=1"};
+  // One process: a searcher that is back first would tell of the new compiler before anybody asks.
+  daemon.arguments = {"--workers=1", "--searchers=0"};
   daemon.start();
   TestClient client(daemon.socket());
   const auto before = client.ask<wire::PlanReply>(test_get(1));
