@@ -366,8 +366,8 @@ Result<BlockText> BlockEmitter::run() {
   out.body += text(Stage::after).text(plan->orders[2]);
   if (last_gather_ > 0) out.body += "cluster_wait();\n";
   if (fast_exp_)
-    for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 7)
-      out.body.insert(at, "__");
+    for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 8)
+      out.body.replace(at, 4, "exp_fast");
   out.signature = "(";
   for (const auto& [tensor, written] : parameters_) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];

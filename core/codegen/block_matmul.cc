@@ -102,7 +102,9 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
   auto straight = [&](BlockValue load, int dim) {
     return load >= 0 && !is_staged(load) && inner_dim(program_.op(load).tensor, program_.shape(load)) == dim;
   };
-  // The inner dimension.
+  // The inner dimension. Rows of a staged tile are read in their own order, which keeps them in different
+  // banks.
+  const bool staged = (load_a >= 0 && is_staged(load_a)) || (load_b >= 0 && is_staged(load_b));
   std::vector<int> k_lanes = {1, 2}, k_registers;
   BlockValue source = left;  // an earlier product whose result is the left operand as it lies
   while (!plans_.contains(source) && program_.is_compute(source, OpKind::elementwise)) {
@@ -120,7 +122,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
       k_lanes = {1, 2};
       k_registers.clear();
     }
-  } else if (straight(load_a, ra - 1) || straight(load_b, rb - 2)) {
+  } else if (!staged && (straight(load_a, ra - 1) || straight(load_b, rb - 2))) {
     const int vector = std::min(3, k_left - 2);
     k_lanes = {vector, vector + 1};
   }

@@ -136,8 +136,10 @@ class MuEmitter {
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
-    out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) + ") " +
-                    launch.kernel + text->signature + " {\n" + indent(text->body, 2) + "}\n\n";
+    const int resident = schedule_.kernels[k].resident;
+    out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
+                    (resident > 0 ? ", " + std::to_string(resident) : "") + ") " + launch.kernel +
+                    text->signature + " {\n" + indent(text->body, 2) + "}\n\n";
     out_.plan.launches.push_back(std::move(launch));
     return {};
   }

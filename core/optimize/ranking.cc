@@ -3,22 +3,9 @@
 #include <algorithm>
 
 #include "core/schedule/enumerate.h"
+#include "core/schedule/model.h"
 
 namespace quern {
-
-namespace {
-
-// By the model of schedules, over the custom kernels: those of library operators are the same in every
-// candidate. `applied` is cut as the schedule says.
-double modelled_us(const MuGraph& applied, const Schedule& schedule, const Target& target) {
-  double us = 0;
-  for (size_t k = 0; k < applied.kernels.size(); ++k)
-    if (applied.kernels[k].custom)
-      us += modelled_time(applied, applied.kernels[k], schedule.kernels[k], target);
-  return us;
-}
-
-}  // namespace
 
 std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
@@ -29,10 +16,10 @@ std::vector<Implementation> rank_implementations(const std::vector<Candidate>& c
     for (Schedule& schedule : enumerate_schedules(candidates[i].mugraph, target)) {
       if (taken == most) break;
       auto applied = apply_schedule(candidates[i].mugraph, schedule);
-      check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
+      auto us = modelled_time(candidates[i].mugraph, schedule, target);
+      check(applied.ok() && us.ok(), "a schedule of the enumeration does not fit its muGraph");
       if (!constraints.empty() && !constraints.allow(*applied)) continue;
-      const double us = modelled_us(*applied, schedule, target);
-      out.push_back({i, std::move(schedule), us});
+      out.push_back({i, std::move(schedule), *us});
       ++taken;
     }
   }

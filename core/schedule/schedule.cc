@@ -222,6 +222,7 @@ std::string print_schedule(const Schedule& schedule) {
     out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
            " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
+           (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
            print_choices(kernel.choices) + "\n";
   return out;
 }
@@ -234,10 +235,15 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, resident = 0;
+    // What is 0 may be left out.
+    auto read_optional = [&](const std::string& name, int64_t* value) {
+      return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
+    };
     if (!line.starts_with("kernel ") || !read_numbers(line, "grid", kernel.grid.data(), kGridAxes) ||
         !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
+        !read_optional("tma", &tma) || !read_optional("resident", &resident) ||
         !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
@@ -245,9 +251,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
     for (size_t i = 0; i < 3; ++i) kernel.warps[i] = static_cast<int>(warps[i]);
     kernel.stages = static_cast<int>(stages);
     kernel.ahead = ahead != 0;
-    int64_t tma = 0;
-    read_numbers(line, "tma", &tma, 1);
     kernel.tma = tma != 0;
+    kernel.resident = static_cast<int>(resident);
     schedule.kernels.push_back(kernel);
   }
   return schedule;

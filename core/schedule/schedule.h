@@ -30,6 +30,8 @@ struct KernelSchedule {
   bool tma = false;
   // Layouts, order and shared memory where they are not as the greedy rules have them.
   BlockChoices choices = {};
+  // Blocks of a multiprocessor for which the compiler must leave registers; 0: as many as come out.
+  int resident = 0;
   bool operator==(const KernelSchedule&) const = default;
 
   int threads() const { return 32 * warps[0] * warps[1] * warps[2]; }
@@ -40,8 +42,9 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1" if
-// so, and where they are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1" and
+// " resident=2" if they are not 0, and where choices are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1]
+// offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

@@ -89,7 +89,7 @@ __device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, con
 // By how much sums relative to `before` shrink when they become relative to `now` >= before: nothing was
 // summed yet where both are -infinity.
 __device__ __forceinline__ float shift_factor(float before, float now) {
-  return before == now ? 1.0f : __expf(before - now);
+  return before == now ? 1.0f : exp_fast(before - now);
 }
 
 // What blocks of a cluster have summed relative to maxima of their own, which lie at `from` in each: by how

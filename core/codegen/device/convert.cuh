@@ -71,6 +71,13 @@ __device__ __forceinline__ unsigned to_tf32(float value) {
   return result;
 }
 
+// exp by ex2.approx.ftz.f32: exact to some 2^-21 of the result, 0 where it would be subnormal.
+__device__ __forceinline__ float exp_fast(float value) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value * 1.44269504f));
+  return result;
+}
+
 // max.NaN.f32, min.NaN.f32 (sm_80): NaN if either is NaN, unlike fmaxf and fminf.
 __device__ __forceinline__ float max_nan(float a, float b) {
   float result;

@@ -13,6 +13,7 @@
 #include "core/mugraph/shrink.h"
 #include "core/mugraph/text.h"
 #include "core/schedule/enumerate.h"
+#include "core/schedule/model.h"
 #include "core/search/search.h"
 #include "tools/bench/gpu/need.h"
 
@@ -48,15 +49,6 @@ void save(const Subject& subject, const std::string& path) {
 std::string stem(const std::string& path) {
   const std::string file = path.substr(path.rfind('/') + 1);
   return file.substr(0, file.rfind('.'));
-}
-
-double modelled_us(const MuGraph& mugraph, const Schedule& schedule, const Target& target) {
-  const MuGraph applied = need(apply_schedule(mugraph, schedule));
-  double us = 0;
-  for (size_t k = 0; k < applied.kernels.size(); ++k)
-    if (applied.kernels[k].custom)
-      us += modelled_time(applied, applied.kernels[k], schedule.kernels[k], target);
-  return us;
 }
 
 }  // namespace
@@ -123,7 +115,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
     contestant.label = subject.label;
     contestant.schedule = schedule;
     contestant.searched_us = subject.us;
-    contestant.modelled_us = modelled_us(subject.mugraph, schedule, target);
+    contestant.modelled_us = need(modelled_time(subject.mugraph, schedule, target));
     contestant.source = std::move(emitted->source);
     contestant.plan = std::move(emitted->plan);
     out.push_back(std::move(contestant));

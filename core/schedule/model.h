@@ -1,0 +1,27 @@
+// How long a scheduled muGraph takes: what bounds each kernel (bytes from DRAM and L2, tensor cores, issue
+// slots, special functions, shared memory, and how many of all these are under way at a time).
+// The constants were fitted to kernels measured on an H200 (docs/results/model.md).
+#pragma once
+
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+struct KernelTime {
+  double us = 0;             // infinite if the kernel does not fit the target
+  double memory_us = 0;      // to bring the bytes
+  double compute_us = 0;     // to do the work
+  double registers = 0;      // of a thread
+  int64_t resident = 1;      // blocks that a multiprocessor holds at a time
+  int64_t shared_bytes = 0;  // of a block
+};
+
+// Of one custom kernel, cut as it is (apply_schedule).
+KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
+                           const Target& target);
+
+// Of all kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not cut
+// yet; INVALID_ARGUMENT if the schedule does not fit it.
+Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target);
+
+}  // namespace quern
