@@ -42,7 +42,11 @@ void is_caught(void** state) {
       make_plan({make_tensor("x", DType::f32, test.length)}, {make_tensor("y", DType::f32, test.length)},
                 test.grid, test.block, test.shared_bytes, test.workspace_bytes);
   plan.launches[0].cluster = test.cluster;
-  if (test.cluster.count() > 1) plan.target = "sm_90a";
+  if (test.cluster.count() > 1 || test.box > 0) plan.target = "sm_90a";
+  if (test.box > 0) {
+    plan.tensor_maps = {{{LaunchArg::Kind::input, 0}, DType::f32, {test.length}, {1}, {test.box}, 0}};
+    plan.launches[0].args.push_back({LaunchArg::Kind::tensor_map, 0});
+  }
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     auto right = run_plan(programs[2 * index], plan, {to_bytes(input)}, seed);
     assert_ok(right);
