@@ -356,23 +356,17 @@ class PieceSearch {
   void emit() {
     const auto start = Clock::now();
     const std::vector<CostedDesign> chosen = choose();
-    std::vector<std::optional<Candidate>> found(chosen.size());
-    std::mutex mutex;
-    // One at a time: a verification may need some hundreds of MiB for its samples.
-    parallel(chosen.size(), 1, [&](size_t i) {
-      {
-        std::lock_guard lock(mutex);
-        if (stopped()) return;
-      }
-      found[i] = emit_one(chosen[i], mutex);
-    });
-    for (std::optional<Candidate>& candidate : found)
-      if (candidate) result_.candidates.push_back(std::move(*candidate));
+    Verifier verifier(piece_, {.seed = options_.seed});
+    for (const CostedDesign& design : chosen) {
+      if (stopped()) break;
+      if (std::optional<Candidate> candidate = emit_one(design, verifier))
+        result_.candidates.push_back(std::move(*candidate));
+    }
     result_.report.verify_s = seconds_since(start);
   }
 
   // Nothing when the muGraph is not allowed, or not shown to be right.
-  std::optional<Candidate> emit_one(const CostedDesign& chosen, std::mutex& mutex) {
+  std::optional<Candidate> emit_one(const CostedDesign& chosen, Verifier& verifier) {
     PieceReport& report = result_.report;
     Result<MuGraph> mugraph = derive(piece_, terms_, chosen.design);
     Candidate candidate{{},           chosen.us, chosen.structure, print_dag(kept_[chosen.dag], terms_),
@@ -381,18 +375,13 @@ class PieceSearch {
       report.failures.push_back(why + "\n" + candidate.structure + candidate.operators);
       return std::nullopt;
     };
-    std::unique_lock lock(mutex);
     if (!mugraph) return fail(mugraph.status().message());
     ++report.emitted;
     if (!options_.constraints.allow(*mugraph)) {
       ++report.refused_maps;
       return std::nullopt;
     }
-    lock.unlock();
-    VerifyOptions how;
-    how.seed = options_.seed;
-    Certificate certificate = verify(piece_, *mugraph, how);
-    lock.lock();
+    Certificate certificate = verifier.verify(*mugraph);
     if (certificate.verdict == Verdict::undecided) {
       ++report.undecided;
       return std::nullopt;

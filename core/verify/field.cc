@@ -10,43 +10,44 @@ namespace quern {
 
 namespace {
 
-uint64_t mul_mod(uint64_t a, uint64_t b, uint64_t m) { return a * b % m; }  // a, b < 2^32
+// a, b and m below 2^32, as everything here.
+uint32_t mul_mod(uint64_t a, uint64_t b, uint64_t m) { return static_cast<uint32_t>(a * b % m); }
 
-uint64_t pow_mod(uint64_t base, uint64_t exponent, uint64_t m) {
-  uint64_t result = 1;
+uint32_t pow_mod(uint64_t base, uint64_t exponent, uint64_t m) {
+  uint32_t result = 1;
   for (; exponent; exponent >>= 1, base = mul_mod(base, base, m))
     if (exponent & 1) result = mul_mod(result, base, m);
   return result;
 }
 
 // Of a number that is not 0, m prime: the extended Euclidean algorithm.
-uint64_t inverse(uint64_t a, uint64_t m) {
+uint32_t inverse(uint64_t a, uint64_t m) {
   int64_t r = static_cast<int64_t>(m), next_r = static_cast<int64_t>(a), t = 0, next_t = 1;
   while (next_r != 0) {
     const int64_t quotient = r / next_r;
     r = std::exchange(next_r, r - quotient * next_r);
     t = std::exchange(next_t, t - quotient * next_t);
   }
-  return static_cast<uint64_t>(t < 0 ? t + static_cast<int64_t>(m) : t);
+  return static_cast<uint32_t>(t < 0 ? t + static_cast<int64_t>(m) : t);
 }
 
 constexpr size_t kMaxOperands = 3;  // of an operator
 
 // Names of random functions: opcodes name their own, these are the others.
-enum Name : uint64_t { kInput = 1000, kConstant, kGenerator, kExp, kMax, kMin, kCast };
+enum Name : uint64_t { kConstant = 1000, kGenerator, kExp, kMax, kMin, kCast };
 
 uint64_t name_of(OpCode code) { return static_cast<uint64_t>(code); }
 
 // A double as an element of the field of `m` elements: mantissa times a power of two, exactly.
-uint64_t residue(double value, uint64_t m) {
+uint32_t residue(double value, uint64_t m) {
   int exponent = 0;
   const double fraction = std::frexp(value, &exponent);
   const int64_t mantissa = static_cast<int64_t>(std::ldexp(fraction, 53));
   const uint64_t magnitude = static_cast<uint64_t>(std::llabs(mantissa)) % m;
   const int shift = exponent - 53;
   const uint64_t power = pow_mod(2, static_cast<uint64_t>(std::abs(shift)), m);
-  const uint64_t scaled = mul_mod(magnitude, shift < 0 ? inverse(power, m) : power, m);
-  return mantissa < 0 && scaled ? m - scaled : scaled;
+  const uint32_t scaled = mul_mod(magnitude, shift < 0 ? inverse(power, m) : power, m);
+  return mantissa < 0 && scaled ? static_cast<uint32_t>(m) - scaled : scaled;
 }
 
 // The value type over which the meanings of ops.def are instantiated: a field value that knows its trial.
@@ -64,7 +65,7 @@ struct InField {
   static InField truth(OpCode code, const InField& a, const InField& b) {
     FieldDomain* domain = trial(a, b);
     const FieldValue operands[] = {a.v, b.v};
-    const uint64_t bit = domain->random_bit(name_of(code), operands, 2);
+    const uint32_t bit = domain->random_bit(name_of(code), operands, 2);
     return {FieldValue{bit, bit}, domain};
   }
 
@@ -108,7 +109,7 @@ struct InField {
   friend InField less_equal(const InField& a, const InField& b) { return truth(OpCode::le, a, b); }
   friend InField equal(const InField& a, const InField& b) {
     // Equal arguments are equal; others are taken to differ, which they do except with probability 1/p.
-    const uint64_t bit = a.v == b.v;
+    const uint32_t bit = a.v == b.v;
     return {FieldValue{bit, bit}, trial(a, b)};
   }
   friend InField select(const InField& condition, const InField& a, const InField& b) {
@@ -133,22 +134,17 @@ FieldDomain::FieldDomain(uint64_t seed) : seed_(seed) {
   }
 }
 
-FieldValue FieldDomain::random(uint64_t index, uint64_t element) const {
-  const FieldValue place{index, element};
-  return opaque(kInput, &place, 1);
-}
-
 FieldValue FieldDomain::opaque(uint64_t name, const Value* operands, int count) const {
   // Laid out by hand, without allocation: this is where most of the verifier's time goes.
   uint64_t key[2 + 3 * kMaxOperands] = {seed_, name};
   size_t words = 2;
   for (int i = 0; i < count; ++i) {
     key[words++] = operands[i].p;
-    key[words++] = operands[i].has_q ? operands[i].q : kFieldQ;
+    key[words++] = operands[i].has_q ? uint64_t{operands[i].q} : kFieldQ;
     key[words++] = operands[i].is_lowest;
   }
   const Hash128 hash = hash128({reinterpret_cast<const char*>(key), words * sizeof key[0]});
-  return {hash.high % kFieldP, hash.low % kFieldQ};
+  return {residue_of(hash.high, kFieldP), residue_of(hash.low, kFieldQ)};
 }
 
 bool FieldDomain::random_bit(uint64_t name, const Value* operands, int count) const {
@@ -174,7 +170,8 @@ FieldValue FieldDomain::cast(Value value, DType from, DType to) {
 }
 
 FieldValue FieldDomain::negate(Value a) {
-  return {a.p ? kFieldP - a.p : 0, a.has_q && a.q ? kFieldQ - a.q : 0, a.has_q};
+  auto opposite = [](uint32_t x, uint64_t m) { return x ? static_cast<uint32_t>(m) - x : 0; };
+  return {opposite(a.p, kFieldP), a.has_q ? opposite(a.q, kFieldQ) : 0, a.has_q};
 }
 
 FieldValue FieldDomain::divide(Value a, Value b) {
@@ -193,7 +190,7 @@ FieldValue FieldDomain::exponential(Value a) {
     result.has_q = false;
     return result;
   }
-  uint64_t power = 1;
+  uint32_t power = 1;
   for (size_t i = 0; i < powers_.size(); ++i)
     power = mul_mod(power, powers_[i][a.q >> (8 * i) & 255], kFieldP);
   return {power, 0, false};

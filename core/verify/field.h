@@ -22,11 +22,15 @@ inline constexpr uint64_t kFieldQ = 2147483543;
 inline constexpr uint64_t kFieldP = 2 * kFieldQ + 1;
 
 struct FieldValue {
-  uint64_t p = 0;
-  uint64_t q = 0;
+  uint32_t p = 0;
+  uint32_t q = 0;
   bool has_q = true;
   bool is_lowest = false;  // the identity of max: below every value
   bool operator==(const FieldValue&) const = default;
+  // A residue mod q counts where both have one: an exponential has lost it.
+  bool agrees(const FieldValue& other) const {
+    return p == other.p && is_lowest == other.is_lowest && (!has_q || !other.has_q || q == other.q);
+  }
 };
 
 // A domain of evaluate.h. One object is one trial: the seed fixes w, every opaque function and the orders of
@@ -36,8 +40,19 @@ class FieldDomain {
   using Value = FieldValue;
   explicit FieldDomain(uint64_t seed);
 
-  // A uniformly random input; `index` and `element` say which.
-  Value random(uint64_t index, uint64_t element) const;
+  // Uniformly random elements of an input, from an offset on in steps.
+  void random(uint64_t index, int64_t at, int64_t step, int64_t count, Value* to) const {
+    const uint64_t input = mix(seed_ ^ mix(index + 1));
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t p = mix(input + static_cast<uint64_t>(at + i * step)), q = mix(p);
+      to[i] = {residue_of(p, kFieldP), residue_of(q, kFieldQ)};
+    }
+  }
+  Value random(uint64_t index, uint64_t element) const {
+    Value value;
+    random(index, static_cast<int64_t>(element), 0, 1, &value);
+    return value;
+  }
   // Whether a division by zero has happened: the trial says nothing then, and another seed must be drawn.
   bool divided_by_zero() const { return divided_by_zero_; }
 
@@ -45,19 +60,24 @@ class FieldDomain {
   Value apply(OpCode code, DType compute, const Value* operands);
   Value convert(Value value, DType, DType to) {
     if (to != DType::boolean) return value;
-    const uint64_t bit = value.p != 0;
+    const uint32_t bit = value.p != 0;
     return {bit, bit};
   }
   Value cast(Value value, DType from, DType to);
   Value zero(DType) { return {}; }
   Value add(Value a, Value b, DType) {
-    const uint64_t p = a.p + b.p, q = a.q + b.q;
+    const uint64_t p = uint64_t{a.p} + b.p, q = uint64_t{a.q} + b.q;
     const bool has_q = a.has_q && b.has_q;
-    return {p < kFieldP ? p : p - kFieldP, !has_q ? 0 : q < kFieldQ ? q : q - kFieldQ, has_q};
+    return {static_cast<uint32_t>(p < kFieldP ? p : p - kFieldP),
+            static_cast<uint32_t>(!has_q        ? 0
+                                  : q < kFieldQ ? q
+                                                : q - kFieldQ),
+            has_q};
   }
   Value multiply(Value a, Value b, DType) {
     const bool has_q = a.has_q && b.has_q;
-    return {a.p * b.p % kFieldP, has_q ? a.q * b.q % kFieldQ : 0, has_q};
+    return {residue_of(uint64_t{a.p} * b.p, kFieldP), has_q ? residue_of(uint64_t{a.q} * b.q, kFieldQ) : 0,
+            has_q};
   }
   Value lowest(DType) { return {0, 0, true, true}; }
   Value maximum(Value a, Value b, DType);
@@ -78,6 +98,15 @@ class FieldDomain {
   bool random_bit(uint64_t name, const Value* operands, int count) const;
 
  private:
+  static uint32_t residue_of(uint64_t number, uint64_t m) { return static_cast<uint32_t>(number % m); }
+  // The finaliser of splitmix64 (Steele, Lea, Flood 2014).
+  static uint64_t mix(uint64_t z) {
+    z += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
   uint64_t seed_;
   // w to the powers of a 32-bit exponent, byte by byte: powers_[i][b] = w^(b * 256^i).
   std::array<std::array<uint32_t, 256>, 4> powers_;

@@ -2,7 +2,7 @@
 // computed, and remembered. For a few elements of a program at its full shape.
 #pragma once
 
-#include <cstdlib>
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -20,42 +20,44 @@ struct PullBudget {
 
 namespace internal {
 
-// Values by offset, in memory that is touched only where a value was remembered.
+// Values by offset, in pages that are made where a value is remembered.
 template <class Value>
 class Memo {
  public:
   explicit Memo(int64_t count) : count_(count) {}
+
   const Value* find(int64_t at) const {
-    if (count_ > kDense) {
-      const auto found = sparse_.find(at);
-      return found == sparse_.end() ? nullptr : &found->second;
+    const Page* page = nullptr;
+    if (count_ > kListed) {
+      const auto found = scattered_.find(at / kPage);
+      page = found == scattered_.end() ? nullptr : found->second.get();
+    } else if (!listed_.empty()) {
+      page = listed_[static_cast<size_t>(at / kPage)].get();
     }
-    return dense_ && dense_[at].known ? &dense_[at].value : nullptr;
+    return page && page->known >> (at % kPage) & 1 ? &page->values[at % kPage] : nullptr;
   }
+
   void put(int64_t at, const Value& value) {
-    if (count_ > kDense) {
-      sparse_.emplace(at, value);
-      return;
-    }
-    if (!dense_) {
-      dense_.reset(static_cast<Slot*>(std::calloc(static_cast<size_t>(count_), sizeof(Slot))));
-      check(dense_ != nullptr, "out of memory");
-    }
-    dense_[at] = {true, value};
+    if (count_ <= kListed && listed_.empty())
+      listed_.resize(static_cast<size_t>((count_ + kPage - 1) / kPage));
+    std::unique_ptr<Page>& page =
+        count_ > kListed ? scattered_[at / kPage] : listed_[static_cast<size_t>(at / kPage)];
+    if (!page) page = std::make_unique<Page>();
+    page->known |= uint32_t{1} << (at % kPage);
+    page->values[at % kPage] = value;
   }
 
  private:
-  static constexpr int64_t kDense = int64_t{1} << 20;
-  struct Slot {
-    bool known;
-    Value value;
-  };
-  struct Free {
-    void operator()(Slot* slots) const { std::free(slots); }
+  static constexpr int64_t kPage = 32;
+  static constexpr int64_t kListed = int64_t{1}
+                                     << 20;  // values of a list of pages; larger ones are scattered
+  struct Page {
+    uint32_t known = 0;
+    Value values[kPage];
   };
   int64_t count_;
-  std::unique_ptr<Slot[], Free> dense_;
-  std::unordered_map<int64_t, Value> sparse_;
+  std::vector<std::unique_ptr<Page>> listed_;
+  std::unordered_map<int64_t, std::unique_ptr<Page>> scattered_;
 };
 
 }  // namespace internal
@@ -64,8 +66,8 @@ template <class Domain>
 class PullEvaluator {
  public:
   using Value = typename Domain::Value;
-  // The element of an input node.
-  using Source = std::function<Value(ValueId, int64_t)>;
+  // `count` elements of an input node, from an offset on in steps.
+  using Source = std::function<void(ValueId, int64_t at, int64_t step, int64_t count, Value* to)>;
 
   // A decomposed graph.
   PullEvaluator(const Graph& graph, Domain& domain, PullBudget& budget, Source source)
@@ -74,6 +76,7 @@ class PullEvaluator {
         budget_(budget),
         source_(std::move(source)),
         plans_(graph.nodes.size()) {
+    find_read_once();
     for (const Node& node : graph.nodes) {
       memo_.emplace_back(node.type.element_count());
       dense_.push_back(dense_strides(node.type.shape));
@@ -82,13 +85,18 @@ class PullEvaluator {
 
   Value element(ValueId id, int64_t at) {
     const size_t i = static_cast<size_t>(id);
-    if (graph_.nodes[i].code == OpCode::input) return source_(id, at);
-    if (const Value* known = memo_[i].find(at)) return *known;
+    if (graph_.nodes[i].code == OpCode::input) {
+      Value value;
+      source_(id, at, 0, 1, &value);
+      return value;
+    }
+    if (!read_once_[i])
+      if (const Value* known = memo_[i].find(at)) return *known;
     if (--budget_.left < 0) return domain_.zero(DType::f32);
     const Node& node = graph_.nodes[i];
     Value value = compute(node, i, at);
     if (node.code != OpCode::constant) value = domain_.finish(value, node);
-    memo_[i].put(at, value);
+    if (!read_once_[i]) memo_[i].put(at, value);
     return value;
   }
 
@@ -106,6 +114,52 @@ class PullEvaluator {
   };
 
   const Node& operand(const Node& node, size_t i) const { return graph_.node(node.operands[i]); }
+
+  // Elements that only one operator reads, and each of them once, need not be remembered.
+  void find_read_once() {
+    std::vector<int> reads(graph_.nodes.size());
+    for (const Node& node : graph_.nodes)
+      for (ValueId operand : node.operands) {
+        const OpInfo& info = op_info(node.code);
+        const bool each_once = info.kind == OpKind::reduction ||
+                               (info.kind == OpKind::elementwise &&
+                                graph_.node(operand).type.element_count() == node.type.element_count());
+        reads[static_cast<size_t>(operand)] += each_once ? 1 : 2;
+      }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      read_once_.push_back(reads[i] == 1 && op_info(graph_.nodes[i].code).kind == OpKind::elementwise);
+  }
+
+  // Operand i from `at` on in steps, as the operator reads it.
+  void read_run(const Node& node, const Plan& plan, size_t i, int64_t at, int64_t step,
+                std::vector<Value>& to) {
+    run(node.operands[i], at, step, to);
+    for (Value& value : to) value = domain_.convert(value, plan.from[i], plan.to[i]);
+  }
+
+  // Elements from `at` on in steps. What is not remembered is computed together.
+  void run(ValueId id, int64_t at, int64_t step, std::vector<Value>& to) {
+    const size_t self = static_cast<size_t>(id);
+    const Node& node = graph_.nodes[self];
+    const int64_t count = static_cast<int64_t>(to.size());
+    if (node.code == OpCode::input) return source_(id, at, step, count, to.data());
+    const Plan& plan = plan_of(node, self);
+    if (!read_once_[self] || std::find(plan.same.begin(), plan.same.end(), false) != plan.same.end()) {
+      for (int64_t i = 0; i < count; ++i) to[static_cast<size_t>(i)] = element(id, at + i * step);
+      return;
+    }
+    std::vector<Value> operands[3];
+    if ((budget_.left -= count) < 0) return;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      operands[i].resize(to.size(), domain_.zero(plan.compute));
+      read_run(node, plan, i, at, step, operands[i]);
+    }
+    for (size_t e = 0; e < to.size(); ++e) {
+      Value values[3] = {domain_.zero(plan.compute), domain_.zero(plan.compute), domain_.zero(plan.compute)};
+      for (size_t i = 0; i < node.operands.size(); ++i) values[i] = operands[i][e];
+      to[e] = domain_.finish(domain_.apply(node.code, plan.compute, values), node);
+    }
+  }
 
   Value read(const Node& node, const Plan& plan, size_t i, int64_t at) {
     return domain_.convert(element(node.operands[i], at), plan.from[i], plan.to[i]);
@@ -260,11 +314,12 @@ class PullEvaluator {
     const int64_t a_at = mapped(id, at, plan.strides[0]), b_at = mapped(id, at, plan.strides[1]);
     const DType compute = plan.compute;
     Value sum = domain_.zero(compute);
-    for (int64_t k = 0; k < plan.reduced[0] && --budget_.left >= 0; ++k)
-      sum = domain_.add(
-          sum,
-          domain_.multiply(read(node, plan, 0, a_at + k), read(node, plan, 1, b_at + k * plan.step), compute),
-          compute);
+    std::vector<Value> a(static_cast<size_t>(plan.reduced[0])), b(a.size());
+    if ((budget_.left -= plan.reduced[0]) < 0) return sum;
+    read_run(node, plan, 0, a_at, 1, a);
+    read_run(node, plan, 1, b_at, plan.step, b);
+    for (size_t k = 0; k < a.size(); ++k)
+      sum = domain_.add(sum, domain_.multiply(a[k], b[k], compute), compute);
     return sum;
   }
 
@@ -272,10 +327,14 @@ class PullEvaluator {
     const bool sum = node.code == OpCode::reduce_sum;
     const DType compute = plan.compute;
     Value result = sum ? domain_.zero(compute) : domain_.lowest(compute);
-    for_each_offset(plan.reduced, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
-      if (--budget_.left < 0) return;
-      const Value next = read(node, plan, 0, from);
-      result = sum ? domain_.add(result, next, compute) : domain_.maximum(result, next, compute);
+    // The last of the reduced dimensions as runs.
+    const Ints outer(plan.reduced.begin(), plan.reduced.end() - 1);
+    std::vector<Value> values(static_cast<size_t>(plan.reduced.back()));
+    for_each_offset(outer, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
+      if ((budget_.left -= plan.reduced.back()) < 0) return;
+      read_run(node, plan, 0, from, plan.steps.back(), values);
+      for (const Value& next : values)
+        result = sum ? domain_.add(result, next, compute) : domain_.maximum(result, next, compute);
     });
     return result;
   }
@@ -300,6 +359,7 @@ class PullEvaluator {
   Source source_;
   std::vector<internal::Memo<Value>> memo_;
   std::vector<Ints> dense_;
+  std::vector<bool> read_once_;
   std::vector<Plan> plans_;
 };
 

@@ -15,7 +15,8 @@ template <class Domain>
 class PullMuGraph {
  public:
   using Value = typename Domain::Value;
-  using Input = std::function<Value(size_t input, int64_t at)>;
+  // `count` elements of an input, from an offset on in steps.
+  using Input = std::function<void(size_t input, int64_t at, int64_t step, int64_t count, Value* to)>;
 
   // A valid muGraph.
   PullMuGraph(const MuGraph& mugraph, Domain& domain, PullBudget& budget, Input input)
@@ -49,7 +50,8 @@ class PullMuGraph {
   // Where a tile lies in its tensor.
   struct Tile {
     int64_t first = 0;
-    Ints strides, whole;  // of the tile, and of the tensor
+    Ints shape, strides;  // of the tile
+    Ints whole;           // strides of the tensor
   };
   // The block graph over the tiles that one block sees in one turn.
   struct Context {
@@ -72,11 +74,21 @@ class PullMuGraph {
 
   Value tensor(int32_t id, int64_t at) {
     const auto [k, store] = writer_[static_cast<size_t>(id)];
-    if (k < 0) return input_(static_cast<size_t>(store), at);
+    if (k < 0) {
+      Value value;
+      input_(static_cast<size_t>(store), at, 0, 1, &value);
+      return value;
+    }
     const MuKernel& kernel = mugraph_.kernels[static_cast<size_t>(k)];
     if (!kernel.custom)
       return library(static_cast<size_t>(k)).element(library_[static_cast<size_t>(k)]->graph.outputs[0], at);
     return stored(static_cast<size_t>(k), kernel.ops[static_cast<size_t>(store)], at);
+  }
+
+  void tensor_run(int32_t id, int64_t at, int64_t step, int64_t count, Value* to) {
+    const auto [k, input] = writer_[static_cast<size_t>(id)];
+    if (k < 0) return input_(static_cast<size_t>(input), at, step, count, to);
+    for (int64_t i = 0; i < count; ++i) to[i] = tensor(id, at + i * step);
   }
 
   struct Library {
@@ -91,8 +103,9 @@ class PullMuGraph {
     const MuKernel& kernel = mugraph_.kernels[k];
     made->graph = decompose(operator_graph(mugraph_, kernel));
     made->values = std::make_unique<PullEvaluator<Domain>>(
-        made->graph, domain_, budget_, [this, &kernel](ValueId node, int64_t at) {
-          return tensor(kernel.operands[static_cast<size_t>(node)], at);
+        made->graph, domain_, budget_,
+        [this, &kernel](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
+          tensor_run(kernel.operands[static_cast<size_t>(node)], at, step, count, to);
         });
     return *made->values;
   }
@@ -144,12 +157,21 @@ class PullMuGraph {
       tile.first += interval.first * tile.whole[d];
     }
     tile.strides = dense_strides(shape);
+    tile.shape = shape;
     return shape;
   }
 
   Context& context(size_t k, const Place& place, int64_t turn) {
-    std::unique_ptr<Context>& made = contexts_[k][{place, turn}];
-    if (made) return *made;
+    // Most questions are about the context of the one before.
+    if (last_.context && last_.kernel == k && last_.turn == turn && last_.place == place)
+      return *last_.context;
+    std::unique_ptr<Context>& known = contexts_[k][{place, turn}];
+    if (!known) make_context(k, place, turn, known);
+    last_ = {k, place, turn, known.get()};
+    return *known;
+  }
+
+  void make_context(size_t k, const Place& place, int64_t turn, std::unique_ptr<Context>& made) {
     made = std::make_unique<Context>();
     Context& context = *made;
     const MuKernel& kernel = mugraph_.kernels[k];
@@ -182,13 +204,13 @@ class PullMuGraph {
     for (size_t i = 0; i < context.nodes.size(); ++i)
       context.ops[static_cast<size_t>(context.nodes[i])] = static_cast<int>(i);
     context.values = std::make_unique<PullEvaluator<Domain>>(
-        context.graph, domain_, budget_, [this, k, place, turn, &context](ValueId node, int64_t at) {
+        context.graph, domain_, budget_,
+        [this, k, place, turn, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
           const size_t i = static_cast<size_t>(context.ops[static_cast<size_t>(node)]);
           const BlockOp& op = mugraph_.kernels[k].ops[i];
-          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at);
-          return source(k, place, turn, i, at);
+          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at, step, count, to);
+          for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, turn, i, at + e * step);
         });
-    return context;
   }
 
   // An operator over the tiles of this context; what lives outside of the loop is an input of a turn.
@@ -242,13 +264,21 @@ class PullMuGraph {
     return result;
   }
 
-  Value loaded(const Tile& tile, int32_t from, int64_t at) {
-    int64_t offset = tile.first;
+  void loaded(const Tile& tile, int32_t from, int64_t at, int64_t step, int64_t count, Value* to) {
+    int64_t offset = tile.first, rest = at;
+    size_t along = tile.shape.size();  // the dimension along which the steps go
     for (size_t d = 0; d < tile.whole.size(); ++d) {
-      offset += at / tile.strides[d] * tile.whole[d];
-      at %= tile.strides[d];
+      const int64_t position = rest / tile.strides[d];
+      offset += position * tile.whole[d];
+      rest %= tile.strides[d];
+      if (step > 0 && step % tile.strides[d] == 0 &&
+          position + (count - 1) * (step / tile.strides[d]) < tile.shape[d])
+        along = std::min(along, d);
     }
-    return tensor(from, offset);
+    if (count == 1) return tensor_run(from, offset, 0, 1, to);
+    if (along < tile.shape.size())
+      return tensor_run(from, offset, step / tile.strides[along] * tile.whole[along], count, to);
+    for (int64_t i = 0; i < count; ++i) loaded(tile, from, at + i * step, 0, 1, to + i);
   }
 
   // The maximum of turns 0 to `turn`.
@@ -357,6 +387,12 @@ class PullMuGraph {
   std::vector<std::vector<Stage>> stages_;   // by kernel
   std::vector<std::unique_ptr<Library>> library_;
   std::vector<std::map<std::pair<Place, int64_t>, std::unique_ptr<Context>>> contexts_;  // by kernel
+  struct {
+    size_t kernel = 0;
+    Place place{};
+    int64_t turn = 0;
+    Context* context = nullptr;
+  } last_;
 };
 
 }  // namespace quern

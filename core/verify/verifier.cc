@@ -11,7 +11,7 @@
 #include "core/verify/degree.h"
 #include "core/verify/evaluate_mugraph.h"
 #include "core/verify/field.h"
-#include "core/verify/pull_mugraph.h"
+#include "core/verify/full_shape.h"
 #include "core/verify/real_domains.h"
 #include "core/verify/reference.h"
 
@@ -23,11 +23,6 @@ constexpr int kMaxTrials = 40, kMaxRedrawn = 8, kRealDraws = 30;
 constexpr double kMostWork = 5e6;  // of an instance that could not be shrunk
 
 using FieldTensor = Elements<FieldValue>;
-
-// A residue mod q counts where both have one: an exponential has lost it.
-bool same(const FieldValue& a, const FieldValue& b) {
-  return a.p == b.p && a.is_lowest == b.is_lowest && (!a.has_q || !b.has_q || a.q == b.q);
-}
 
 std::string coordinates(const Ints& shape, int64_t offset) {
   Ints at;
@@ -96,11 +91,10 @@ bool names_extent(const Graph& graph, const MuGraph& mugraph) {
   return false;
 }
 
-class Verifier {
+class Judgement {
  public:
-  Verifier(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options)
-      : options_(options), graph_(graph), mugraph_(mugraph), seeds_(options.seed) {
-    if (options.seed == 0) seeds_ = (uint64_t{std::random_device()()} << 32) | std::random_device()();
+  Judgement(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options, FullShape& full_shape)
+      : options_(options), graph_(graph), mugraph_(mugraph), full_shape_(full_shape), seeds_(options.seed) {
     certificate_.graph = graph.name;
     certificate_.mugraph = mugraph.name;
   }
@@ -208,7 +202,7 @@ class Verifier {
     for (size_t output = 0; output < expected.size(); ++output) {
       certificate_.elements += static_cast<int64_t>(expected[output].size());
       for (size_t e = 0; e < expected[output].size(); ++e)
-        if (!same(expected[output][e], actual[output][e])) {
+        if (!expected[output][e].agrees(actual[output][e])) {
           differs(output, static_cast<int64_t>(e));
           return false;
         }
@@ -309,78 +303,23 @@ class Verifier {
 
   // ---- the full shape ----
 
-  // Elements of an output: the first, the last, those around the edges of tiles, and one at random.
-  std::vector<int64_t> sampled(size_t output) {
-    const Ints& shape = graph_.node(graph_.outputs[output]).type.shape;
-    int64_t count = 1;
-    for (int64_t extent : shape) count *= extent;
-    if (count == 0) return {};
-    std::vector<int64_t> elements = {0, count - 1};
-    const Ints dense = dense_strides(shape);
-    for (const MuKernel& kernel : mugraph_.kernels)
-      for (const BlockOp& op : kernel.ops) {
-        if (op.kind != BlockOp::Kind::store || op.tensor != mugraph_.outputs[output]) continue;
-        int64_t last_tile = 0, first_tile_end = 0;  // first element of the last tile, last one of the first
-        for (size_t d = 0; d < shape.size(); ++d) {
-          const int64_t tile = std::max<int64_t>(op.type.shape[d], 1);
-          last_tile += (shape[d] - 1) / tile * tile * dense[d];
-          first_tile_end += (std::min(tile, shape[d]) - 1) * dense[d];
-        }
-        elements.push_back(last_tile);
-        elements.push_back(first_tile_end);
-      }
-    elements.push_back(static_cast<int64_t>(next_seed() % static_cast<uint64_t>(count)));
-    std::vector<int64_t> unique;
-    for (int64_t element : elements)
-      if (std::find(unique.begin(), unique.end(), element) == unique.end()) unique.push_back(element);
-    return unique;
-  }
-
   // False when an element differs, which is then concluded.
   bool compare_samples() {
-    if (options_.sample_budget <= 0) {
-      certificate_.samples_note = "left out by request";
-      return true;
-    }
-    const Graph primitive = decompose(graph_);
-    FieldDomain domain(next_seed());
-    PullBudget graph_budget{options_.sample_budget}, mugraph_budget{options_.sample_budget};
-    std::vector<size_t> input_index(primitive.nodes.size());
-    for (size_t i = 0; i < primitive.inputs.size(); ++i)
-      input_index[static_cast<size_t>(primitive.inputs[i])] = i;
-    PullEvaluator<FieldDomain> expected(primitive, domain, graph_budget, [&](ValueId node, int64_t at) {
-      return domain.random(input_index[static_cast<size_t>(node)], static_cast<uint64_t>(at));
-    });
-    PullMuGraph<FieldDomain> actual(mugraph_, domain, mugraph_budget, [&](size_t input, int64_t at) {
-      return domain.random(input, static_cast<uint64_t>(at));
-    });
-    size_t wanted = 0;
-    std::vector<std::pair<size_t, int64_t>> places;
-    for (size_t output = 0; output < graph_.outputs.size(); ++output)
-      for (int64_t at : sampled(output)) places.emplace_back(output, at);
-    for (const auto& [output, at] : places) {
-      const FieldValue a = expected.element(primitive.outputs[output], at);
-      const FieldValue b = graph_budget.spent() ? a : actual.output(output, at);
-      if (!actual.failure().ok())
-        return conclude(Verdict::rejected, "at the full shape: " + actual.failure().message()), false;
-      if (graph_budget.spent() || mugraph_budget.spent() || domain.divided_by_zero()) break;
-      if (!same(a, b))
-        return conclude(Verdict::rejected, element_name(graph_, output, at) + " differs at the full shape"),
-               false;
-      ++certificate_.samples;
-      ++wanted;
-    }
-    if (wanted < places.size())
-      certificate_.samples_note =
-          graph_budget.spent() || mugraph_budget.spent()
-              ? "of " + std::to_string(places.size()) + " that were wanted: the others would take too long"
-              : "stopped by a division by zero";
-    return true;
+    const FullShape::Comparison found = full_shape_.compare(mugraph_);
+    certificate_.samples = found.compared;
+    certificate_.samples_note = found.cut_short;
+    if (!found.misfit.ok())
+      conclude(Verdict::rejected, "at the full shape: " + found.misfit.message());
+    else if (found.differs)
+      conclude(Verdict::rejected, element_name(graph_, found.differs->first, found.differs->second) +
+                                      " differs at the full shape");
+    return found.misfit.ok() && !found.differs;
   }
 
   const VerifyOptions& options_;
   const Graph& graph_;
   MuGraph mugraph_;
+  FullShape& full_shape_;
   uint64_t seeds_;
   Instance instance_;
   Graph primitive_;  // of the instance
@@ -390,8 +329,18 @@ class Verifier {
 
 }  // namespace
 
+Verifier::Verifier(const Graph& graph, const VerifyOptions& options) : graph_(graph), options_(options) {
+  if (options_.seed == 0) options_.seed = (uint64_t{std::random_device()()} << 32) | std::random_device()();
+  full_shape_ = std::make_unique<FullShape>(graph_, options_.seed, options_.sample_budget);
+}
+Verifier::~Verifier() = default;
+
+Certificate Verifier::verify(const MuGraph& mugraph) {
+  return Judgement(graph_, mugraph, options_, *full_shape_).run();
+}
+
 Certificate verify(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options) {
-  return Verifier(graph, mugraph, options).run();
+  return Verifier(graph, options).verify(mugraph);
 }
 
 }  // namespace quern

@@ -6,6 +6,8 @@
 // probability that the certificate states. What is rejected differs in f64, too, or does not fit together.
 #pragma once
 
+#include <memory>
+
 #include "core/mugraph/mugraph.h"
 #include "core/verify/certificate.h"
 
@@ -17,12 +19,27 @@ struct VerifyOptions {
   double max_error = 1e-9;
   // Values that may be computed for elements at the full shape, in each of the two programs; 0 leaves them
   // out.
-  int64_t sample_budget = 1'000'000;
+  int64_t sample_budget = 8'000'000;
   // Programs with less work than this are compared at their full shape.
   double whole_work = 20'000;
 };
 
-// Never fails: what cannot be decided says why. `graph` is a valid graph.
+// For several muGraphs of one graph: what they have in common is computed once. Not for several threads.
+class FullShape;
+class Verifier {
+ public:
+  // A valid graph, which must outlive this.
+  explicit Verifier(const Graph& graph, const VerifyOptions& options = {});
+  ~Verifier();
+  // Never fails: what cannot be decided says why.
+  Certificate verify(const MuGraph& mugraph);
+
+ private:
+  const Graph& graph_;
+  VerifyOptions options_;
+  std::unique_ptr<FullShape> full_shape_;
+};
+
 Certificate verify(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options = {});
 
 }  // namespace quern

@@ -166,7 +166,7 @@ void the_seed_fixes_everything(void**) {
   for (const char* line :
        {"verdict: accepted\n", "graph: rmsnorm_b1\n", "mugraph: rmsnorm_b1_cluster\n",
         "p = 4294967087 and q = 2147483543", "instance: shrunk, x: f16[2, ", "trials: 3, seeds ",
-        "; 0 redrawn\n", "error bound: ", "full shape: 5 elements compared\n"})
+        "; 0 redrawn\n", "error bound: ", "full shape: 7 elements compared\n"})
     assert_contains(text, line);
   options.seed = 8;
   assert_true(text != verify(graph, mugraph, options).print());
@@ -191,14 +191,15 @@ void pulled_elements_agree_with_whole_evaluation(void**) {
     const auto whole = evaluate_mugraph(file.mugraph, domain, inputs);
     assert_ok(whole);
     PullBudget budget{10'000'000};
-    PullEvaluator<FieldDomain> graph_elements(primitive, domain, budget, [&](ValueId id, int64_t at) {
-      for (size_t i = 0; i < primitive.inputs.size(); ++i)
-        if (primitive.inputs[i] == id) return inputs[i][static_cast<size_t>(at)];
-      return FieldValue{};
-    });
-    PullMuGraph<FieldDomain> elements(file.mugraph, domain, budget, [&](size_t input, int64_t at) {
-      return inputs[input][static_cast<size_t>(at)];
-    });
+    auto take = [&](size_t input, int64_t at, int64_t step, int64_t count, FieldValue* to) {
+      for (int64_t i = 0; i < count; ++i) to[i] = inputs[input][static_cast<size_t>(at + i * step)];
+    };
+    PullEvaluator<FieldDomain> graph_elements(
+        primitive, domain, budget, [&](ValueId id, int64_t at, int64_t step, int64_t count, FieldValue* to) {
+          for (size_t i = 0; i < primitive.inputs.size(); ++i)
+            if (primitive.inputs[i] == id) take(i, at, step, count, to);
+        });
+    PullMuGraph<FieldDomain> elements(file.mugraph, domain, budget, take);
     for (size_t output = 0; output < expected.size(); ++output)
       for (size_t e = expected[output].size(); e-- > 0;) {
         assert_true(graph_elements.element(primitive.outputs[output], static_cast<int64_t>(e)) ==
