@@ -5,12 +5,15 @@
 
 #include "core/graph/text.h"
 #include "core/optimize/optimize.h"
+#include "core/schedule/z3_optimizer.h"
 
 namespace quern {
 
 namespace {
 
 constexpr std::chrono::seconds kSearchLimit{10}, kLimit{25};
+// Of a question about a block: there are five, so that a block takes at most half a second.
+constexpr std::chrono::milliseconds kQuestionLimit{100};
 
 }  // namespace
 
@@ -22,6 +25,8 @@ Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job) {
   auto constraints = parse_constraints(job.constraints);
   if (!constraints) return constraints.status();
   OptimizeOptions options;
+  const auto optimizer = make_z3_optimizer(kQuestionLimit);
+  options.optimizer = optimizer.get();
   options.limit = kLimit;
   options.search.limit = kSearchLimit;
   options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));

@@ -6,6 +6,8 @@
 
 #include "core/base/target.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/explain.h"
+#include "core/schedule/z3_optimizer.h"
 #include "core/search/z3_oracle_maker.h"
 #include "tools/output.h"
 #include "tools/session.h"
@@ -164,7 +166,9 @@ Json result_json(const SearchResult& result, const std::string& target) {
           {"mugraphs", candidates}};
 }
 
-void print_result(const Arguments& arguments, const SearchResult& result) {
+void print_result(const Arguments& arguments, const Graph& graph, const Target& target,
+                  const SearchResult& result) {
+  const auto optimizer = make_z3_optimizer(kChoiceLimit);
   if (arguments.has("explain")) {
     print_text(print_report(result));
   } else {
@@ -179,8 +183,12 @@ void print_result(const Arguments& arguments, const SearchResult& result) {
     }
     print_text(table.text());
   }
-  for (size_t i = 0; i < result.candidates.size() && (i == 0 || arguments.has("all")); ++i)
-    print_text("\n# " + std::to_string(i) + "\n" + print_mugraph(result.candidates[i].mugraph));
+  for (size_t i = 0; i < result.candidates.size() && (i == 0 || arguments.has("all")); ++i) {
+    const Candidate& candidate = result.candidates[i];
+    print_text("\n# " + std::to_string(i) + "\n" + print_mugraph(candidate.mugraph));
+    if (arguments.has("explain"))
+      print_text("\n" + explain_candidate(graph, candidate, target, optimizer.get()));
+  }
 }
 
 int run_search(const Arguments& arguments) {
@@ -205,7 +213,7 @@ int run_search(const Arguments& arguments) {
   else if (arguments.has("dot"))
     print_text(result->candidates.empty() ? "" : print_dot(result->candidates[0].mugraph));
   else
-    print_result(arguments, *result);
+    print_result(arguments, graph->graph, **target, *result);
   return result->candidates.empty() ? kExitNo : kExitOk;
 }
 
@@ -240,7 +248,7 @@ const Command kSearchCommand = {
      {"threads", 0, "N", "threads (2)"},
      {"seed", 0, "N", "of the verifier's random inputs (1)"},
      {"oracle", 0, "NAME", "who prunes prefixes: \"lookup\" in the e-graph, or \"z3\" (lookup)"},
-     {"explain", 0, nullptr, "print what every step did, and what the costs are made of"},
+     {"explain", 0, nullptr, "print what every step did, what the costs are made of, and what the choices of its blocks cost"},
      {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
      {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},
      {"state", 0, "FILE", "write where the search stands, empty if it is finished"},

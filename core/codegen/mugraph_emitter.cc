@@ -238,18 +238,40 @@ class MuEmitter {
   EmittedMuGraph out_;
 };
 
+std::string barriers_text(int once, int turn) {
+  return std::to_string(once) + " once and " + std::to_string(turn) + " a turn";
+}
+
 }  // namespace
 
 std::string explain(const EmittedBlock& block) {
-  auto barriers = [](int once, int turn) {
-    return std::to_string(once) + " once and " + std::to_string(turn) + " a turn";
-  };
   const BlockCosts& costs = block.costs;
   return "block " + std::to_string(block.kernel) + ": " +
-         barriers(costs.barriers_once, costs.barriers_a_turn) + " barriers (in the order of the muGraph " +
-         barriers(costs.listed_once, costs.listed_a_turn) + "), " + std::to_string(costs.shared_bytes) +
+         barriers_text(costs.barriers_once, costs.barriers_a_turn) + " barriers (in the order of the muGraph " +
+         barriers_text(costs.listed_once, costs.listed_a_turn) + "), " + std::to_string(costs.shared_bytes) +
          " bytes of shared memory, " + std::to_string(costs.conversion_cycles) +
          " cycles of conversions a warp\n";
+}
+
+std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& optimal) {
+  check(greedy.blocks.size() == optimal.blocks.size(), "two emissions of one program");
+  std::string out;
+  for (size_t b = 0; b < optimal.blocks.size(); ++b) {
+    const EmittedBlock& block = optimal.blocks[b];
+    const BlockCosts &own = greedy.blocks[b].costs, &best = block.costs;
+    auto line = [&](const char* what, const std::string& rules, const std::string& least, const char* unit,
+                    bool proven) {
+      out += "block " + std::to_string(block.kernel) + ", " + what + ": greedy " + rules + ", optimal " +
+             least + unit + (proven ? "" : " (as far as there was time)") + "\n";
+    };
+    line("layouts", std::to_string(own.conversion_cycles), std::to_string(best.conversion_cycles),
+         " cycles of conversions a warp", block.proven.layouts);
+    line("order", barriers_text(own.barriers_once, own.barriers_a_turn),
+         barriers_text(best.barriers_once, best.barriers_a_turn), " barriers", block.proven.levels);
+    line("shared memory", std::to_string(own.shared_bytes), std::to_string(best.shared_bytes), " bytes",
+         block.proven.offsets);
+  }
+  return out;
 }
 
 Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {

@@ -13,7 +13,7 @@ namespace quern {
 struct EmittedBlock {
   size_t kernel = 0;  // of the muGraph
   BlockChoices choices;
-  bool proven = true;  // with an optimizer: nothing costs less
+  ProvenChoices proven;  // with an optimizer
   BlockCosts costs;
 };
 
@@ -31,6 +31,8 @@ Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, 
 
 // One line of what its choices come to; also in the plan's certificate.
 std::string explain(const EmittedBlock& block);
+// The same program as the greedy rules and as an optimizer have it: a line for each choice of every block.
+std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& optimal);
 
 // The schedule with the choices that were made.
 Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted);

@@ -6,6 +6,7 @@
 
 #include "core/codegen/mugraph_emitter.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/explain.h"
 #include "core/optimize/ranking.h"
 
 namespace quern {
@@ -59,7 +60,7 @@ class OptimizeRun {
  private:
   struct Program {
     Implementation from;
-    Emitted emitted;
+    EmittedMuGraph emitted;
     std::string cubin;
     int64_t spilled = 0;
   };
@@ -100,7 +101,7 @@ class OptimizeRun {
   std::optional<Program> emit(const Implementation& implementation) {
     const auto start = Clock::now();
     const MuGraph& mugraph = search_.candidates[implementation.candidate].mugraph;
-    auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_);
+    auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_, options_.optimizer);
     out_.emit_ns += ns_since(start);
     if (!emitted) {
       note(implementation.candidate, emitted.status().message());
@@ -139,7 +140,9 @@ class OptimizeRun {
     const Candidate& candidate = search_.candidates[from.candidate];
     out_.us = from.us;
     out_.mugraph = print_mugraph(candidate.mugraph);
-    out_.schedule = print_schedule(from.schedule);
+    out_.schedule = print_schedule(with_choices(from.schedule, program.emitted));
+    choices_ = explain_choices(graph_, candidate.mugraph, from.schedule, target_, program.emitted,
+                               options_.optimizer != nullptr);
     out_.cuda = std::move(program.emitted.source);
     out_.plan = std::move(program.emitted.plan);
     out_.plan.cubin = std::move(program.cubin);
@@ -169,6 +172,7 @@ class OptimizeRun {
                      " us): " + fates_[i] +
                      (refusals_[i] > 1 ? " (" + std::to_string(refusals_[i]) + " schedules)" : "") + "\n";
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
+    out_.report += choices_;
     if (!out_.found()) out_.reason = why_nothing();
   }
 
@@ -196,6 +200,7 @@ class OptimizeRun {
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
   std::string stopped_;
+  std::string choices_;  // of the program that was taken
   OptimizeResult out_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/base/plan.h"
 #include "core/jit/compiler.h"
+#include "core/schedule/optimizer.h"
 #include "core/search/search.h"
 
 namespace quern {
@@ -16,6 +17,7 @@ struct OptimizeOptions {
   std::chrono::milliseconds limit{30000};  // of the search and what follows it
   size_t schedules = 64;                   // of a candidate at most
   size_t compiles = 12;                    // programs for the compiler at most
+  Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
 };
 
 struct OptimizeResult {
@@ -24,7 +26,9 @@ struct OptimizeResult {
   // What the plan was made from; with the graph they give the same program again.
   std::string mugraph, schedule;
   std::string cuda;    // the complete text that was compiled
-  std::string report;  // a line for the search, and one for each candidate: what became of it
+  // A line for the search, one for each candidate: what became of it, and one for each choice of the plan's
+  // blocks: what it costs, greedy and optimal.
+  std::string report;
   std::string reason;  // why there is no plan
   std::string state;   // of the search, to continue from; empty when it is finished
   uint64_t search_ns = 0, emit_ns = 0, compile_ns = 0;

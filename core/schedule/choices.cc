@@ -21,7 +21,7 @@ Result<LayoutPlan> Chooser::layouts(const LayoutProblem& problem) {
     plan = {given_.layouts, *cost};
   } else if (optimizer_) {
     auto best = optimizer_->layouts(problem);
-    proven_ &= best.proven;
+    proven_.layouts &= best.proven;
     plan = std::move(best.plan);
   }
   made_.layouts = plan.candidates;
@@ -40,7 +40,7 @@ Result<OrderPlan> Chooser::order(const OrderProblem& problem) {
     plan = {{levels.begin(), levels.end()}, *cost};
   } else if (optimizer_) {
     auto best = optimizer_->order(problem);
-    proven_ &= best.proven;
+    proven_.levels &= best.proven;
     plan = std::move(best.plan);
   }
   made_.levels.insert(made_.levels.end(), plan.levels.begin(), plan.levels.end());
@@ -56,7 +56,7 @@ Result<MemoryPlan> Chooser::memory(std::span<const MemoryBuffer> buffers) {
     plan = {given_.offsets, *peak};
   } else if (optimizer_) {
     auto best = optimizer_->memory(buffers);
-    proven_ &= best.proven;
+    proven_.offsets &= best.proven;
     plan = std::move(best.plan);
   }
   made_.offsets = plan.offsets;

@@ -14,6 +14,12 @@ struct BlockChoices {
   bool operator==(const BlockChoices&) const = default;
 };
 
+// Of each choice whether nothing costs less than what was chosen.
+struct ProvenChoices {
+  bool layouts = true, levels = true, offsets = true;
+  bool all() const { return layouts && levels && offsets; }
+};
+
 // Answers the questions of one block in the order in which they come up: from `given` where it says, else by
 // the optimizer if there is one, else greedily.
 class Chooser {
@@ -27,14 +33,13 @@ class Chooser {
 
   // What was chosen; what the greedy rules give anyway is left empty.
   BlockChoices made() const;
-  // Whether nothing costs less than what was chosen.
-  bool proven() const { return proven_; }
+  ProvenChoices proven() const { return proven_; }
 
  private:
   const BlockChoices given_;
   Optimizer* const optimizer_;
   BlockChoices made_, greedy_;
-  bool proven_ = true;
+  ProvenChoices proven_;
 };
 
 }  // namespace quern

@@ -11,7 +11,8 @@ namespace quern {
 // A block has up to five questions; with this limit, emitting it stays well below the time of compiling it.
 inline constexpr std::chrono::milliseconds kChoiceLimit{20};
 
-// Each question gets at most `limit`; when it is up, the best answer so far counts.
+// Each question gets at most `limit`; when it is up, the best answer so far counts. Null in a build without
+// libz3: then choices are greedy.
 std::unique_ptr<Optimizer> make_z3_optimizer(std::chrono::milliseconds limit);
 
 }  // namespace quern

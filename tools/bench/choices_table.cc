@@ -91,7 +91,7 @@ class Table {
                   pair_of(own.barriers_once, own.barriers_a_turn).c_str(),
                   pair_of(least.barriers_once, least.barriers_a_turn).c_str(),
                   static_cast<long long>(own.shared_bytes), static_cast<long long>(least.shared_bytes),
-                  static_cast<long long>(least.conversion_cycles), best->blocks[b].proven ? "yes" : "no",
+                  static_cast<long long>(least.conversion_cycles), best->blocks[b].proven.all() ? "yes" : "no",
                   between - start, end - between);
     }
     return true;
