@@ -247,10 +247,10 @@ std::string barriers_text(int once, int turn) {
 std::string explain(const EmittedBlock& block) {
   const BlockCosts& costs = block.costs;
   return "block " + std::to_string(block.kernel) + ": " +
-         barriers_text(costs.barriers_once, costs.barriers_a_turn) + " barriers (in the order of the muGraph " +
-         barriers_text(costs.listed_once, costs.listed_a_turn) + "), " + std::to_string(costs.shared_bytes) +
-         " bytes of shared memory, " + std::to_string(costs.conversion_cycles) +
-         " cycles of conversions a warp\n";
+         barriers_text(costs.barriers_once, costs.barriers_a_turn) +
+         " barriers (in the order of the muGraph " + barriers_text(costs.listed_once, costs.listed_a_turn) +
+         "), " + std::to_string(costs.shared_bytes) + " bytes of shared memory, " +
+         std::to_string(costs.conversion_cycles) + " cycles of conversions a warp\n";
 }
 
 std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& optimal) {

@@ -25,7 +25,7 @@ struct OptimizeResult {
   double us = 0;  // by the model of schedules
   // What the plan was made from; with the graph they give the same program again.
   std::string mugraph, schedule;
-  std::string cuda;    // the complete text that was compiled
+  std::string cuda;  // the complete text that was compiled
   // A line for the search, one for each candidate: what became of it, and one for each choice of the plan's
   // blocks: what it costs, greedy and optimal.
   std::string report;

@@ -31,6 +31,15 @@ class Search(unittest.TestCase):
         self.assertNotIn("oracle", by_lookup["pieces"][0])
         self.assertEqual(by_lookup["mugraphs"], json.loads(done.stdout)["mugraphs"])
 
+    def test_explains_the_choices_of_blocks(self):
+        done = search("lora_b1", "--explain")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("kernel grid=", done.stdout)
+        if "this build has no libz3" in done.stdout:
+            self.skipTest("without libz3 choices are greedy")
+        for choice in ("layouts", "order", "shared memory"):
+            self.assertRegex(done.stdout, f"block 0, {choice}: greedy .*, optimal ")
+
     def test_names_the_oracles(self):
         done = search("lora_b1", "--oracle", "delphi")
         self.assertEqual(done.returncode, 2, done.stderr)

@@ -1,0 +1,44 @@
+// The background job, with a compiler that takes everything.
+#include "core/optimize/optimize.h"
+
+#include "core/graph/text.h"
+#include "core/schedule/z3_optimizer.h"
+#include "tests/support/fake_compiler.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+Result<Graph> example() { return parse_graph(read_test_file(test_root() / "examples/lora_b1.qg")); }
+
+const Target& sm90() { return **find_target("sm_90a"); }
+
+OptimizeResult optimized(const Graph& graph, Optimizer* optimizer) {
+  FakeCompiler compiler;
+  OptimizeOptions options;
+  options.optimizer = optimizer;
+  options.search.limit = std::chrono::seconds(20);
+  auto result = optimize(graph, sm90(), compiler, options);
+  assert_ok(result);
+  assert_true(result->found());
+  return std::move(*result);
+}
+
+void choices_are_explained_greedy_and_optimal(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  const auto optimizer = make_z3_optimizer(kChoiceLimit);
+  if (optimizer)
+    for (const char* line :
+         {"block 0, layouts: greedy ", "block 0, order: greedy ", "block 0, shared memory: greedy "})
+      assert_contains(optimized(*graph, optimizer.get()).report, line);
+  assert_contains(optimized(*graph, nullptr).report, "choices are greedy: this build has no libz3");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(choices_are_explained_greedy_and_optimal)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
