@@ -50,7 +50,7 @@ class Memo {
  private:
   static constexpr int64_t kPage = 32;
   static constexpr int64_t kListed = int64_t{1}
-                                     << 20;  // values of a list of pages; larger ones are scattered
+                                     << 24;  // values of a list of pages; larger ones are scattered
   struct Page {
     uint32_t known = 0;
     Value values[kPage];
@@ -111,6 +111,10 @@ class PullEvaluator {
     Ints reduced, steps;  // reductions and contractions: extents, and strides in operand 0
     int64_t step = 0;     // contractions: of operand 1
     int64_t start = 0;    // slices
+    // Contractions: the runs of both operands that were read last, and from where. Elements of one row or
+    // column are often asked for one after the other.
+    std::vector<Value> held[2];
+    int64_t held_at[2] = {-1, -1};
   };
 
   const Node& operand(const Node& node, size_t i) const { return graph_.node(node.operands[i]); }
@@ -193,8 +197,10 @@ class PullEvaluator {
       plan.to.push_back(info.result == ResultRule::select && i == 0 ? DType::boolean
                                                                     : compute_class(plan.compute));
       plan.strides.push_back(operand_strides(node, i, plan));
-      plan.same.push_back(plan.strides.back() == dense_[id] &&
-                          operand(node, i).type.shape == node.type.shape && plan.start == 0);
+      // Strides of extents of 1 differ without a difference.
+      plan.same.push_back(
+          operand(node, i).type.shape == node.type.shape &&
+          (info.kind == OpKind::elementwise || (plan.strides.back() == dense_[id] && plan.start == 0)));
     }
     return plan;
   }
@@ -269,7 +275,7 @@ class PullEvaluator {
   // ---- values ----
 
   Value compute(const Node& node, size_t id, int64_t at) {
-    const Plan& plan = plan_of(node, id);
+    Plan& plan = plan_of(node, id);
     switch (op_info(node.code).kind) {
       case OpKind::elementwise:
         return elementwise(node, plan, id, at);
@@ -310,17 +316,23 @@ class PullEvaluator {
     return domain_.apply(node.code, plan.compute, operands);
   }
 
-  Value matmul(const Node& node, const Plan& plan, size_t id, int64_t at) {
-    const int64_t a_at = mapped(id, at, plan.strides[0]), b_at = mapped(id, at, plan.strides[1]);
+  Value matmul(const Node& node, Plan& plan, size_t id, int64_t at) {
     const DType compute = plan.compute;
     Value sum = domain_.zero(compute);
-    std::vector<Value> a(static_cast<size_t>(plan.reduced[0])), b(a.size());
     if ((budget_.left -= plan.reduced[0]) < 0) return sum;
-    read_run(node, plan, 0, a_at, 1, a);
-    read_run(node, plan, 1, b_at, plan.step, b);
+    hold(node, plan, 0, mapped(id, at, plan.strides[0]), 1);
+    hold(node, plan, 1, mapped(id, at, plan.strides[1]), plan.step);
+    const std::vector<Value>&a = plan.held[0], &b = plan.held[1];
     for (size_t k = 0; k < a.size(); ++k)
       sum = domain_.add(sum, domain_.multiply(a[k], b[k], compute), compute);
     return sum;
+  }
+
+  void hold(const Node& node, Plan& plan, size_t i, int64_t at, int64_t step) {
+    if (plan.held_at[i] == at) return;
+    plan.held[i].resize(static_cast<size_t>(plan.reduced[0]), domain_.zero(plan.compute));
+    read_run(node, plan, i, at, step, plan.held[i]);
+    plan.held_at[i] = at;
   }
 
   Value reduce(const Node& node, const Plan& plan, size_t id, int64_t at) {

@@ -53,13 +53,17 @@ class PullMuGraph {
     Ints shape, strides;  // of the tile
     Ints whole;           // strides of the tensor
   };
-  // The block graph over the tiles that one block sees in one turn.
-  struct Context {
+  // The block graph over tiles of certain shapes, in the loop or outside.
+  struct Form {
     Graph graph;                 // decomposed
     std::vector<ValueId> nodes;  // by block operator
     std::vector<int> ops;        // by node of the graph; -1 inside a definition
     std::vector<Ints> shapes;    // by block operator
-    std::vector<Tile> loads;     // by block operator
+  };
+  // The tiles that one block sees in one turn.
+  struct Context {
+    const Form* form = nullptr;
+    std::vector<Tile> loads;  // by block operator
     std::unique_ptr<PullEvaluator<Domain>> values;
     std::map<std::pair<size_t, int64_t>, Value> folded;  // accumulators, by operator and offset
   };
@@ -128,8 +132,8 @@ class PullMuGraph {
       }
       inside.push_back(position);
     }
-    Context& context = this->context(k, place, kOutside);
-    const Ints& tile = context.shapes[static_cast<size_t>(store.operands[0])];
+    const Context& context = this->context(k, place, kOutside);
+    const Ints& tile = context.form->shapes[static_cast<size_t>(store.operands[0])];
     const Ints strides = dense_strides(tile);
     int64_t offset = 0;
     for (size_t d = 0; d < tile.size(); ++d) {
@@ -175,13 +179,38 @@ class PullMuGraph {
     made = std::make_unique<Context>();
     Context& context = *made;
     const MuKernel& kernel = mugraph_.kernels[k];
+    context.loads.resize(kernel.ops.size());
+    std::vector<Ints> given(kernel.ops.size());  // shapes that follow from the place
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      const BlockOp& op = kernel.ops[i];
+      if (op.kind == BlockOp::Kind::load)
+        given[i] = load_shape(kernel, op, place, turn, context.loads[i]);
+      else if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && turn < 0)
+        given[i] = {concat_extent(k, place, op)};
+    }
+    const auto [known, is_new] = forms_.try_emplace({k, turn < 0, std::move(given)});
+    if (is_new) known->second = make_form(k, turn, std::get<2>(known->first));
+    const Form* form = context.form = known->second.get();
+    context.values = std::make_unique<PullEvaluator<Domain>>(
+        form->graph, domain_, budget_,
+        [this, k, place, turn, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
+          const size_t i = static_cast<size_t>(context.form->ops[static_cast<size_t>(node)]);
+          const BlockOp& op = mugraph_.kernels[k].ops[i];
+          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at, step, count, to);
+          for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, turn, i, at + e * step);
+        });
+  }
+
+  // `given`: the shape of every load, and the extent along which every concatenation outside of the loop
+  // grows.
+  std::unique_ptr<Form> make_form(size_t k, int64_t turn, const std::vector<Ints>& given) {
+    const MuKernel& kernel = mugraph_.kernels[k];
     Graph graph = block_graph(mugraph_, kernel);
-    context.loads.resize(graph.nodes.size());
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
       Node& node = graph.nodes[i];
       if (op.kind == BlockOp::Kind::load) {
-        node.type.shape = load_shape(kernel, op, place, turn, context.loads[i]);
+        node.type.shape = given[i];
       } else if (op.kind == BlockOp::Kind::compute) {
         if (op.code == OpCode::constant) continue;
         if (!op.operands.empty())
@@ -190,27 +219,20 @@ class PullMuGraph {
         compute_node(graph, node, turn, stages_[k][i]);
       } else {
         node.type.shape = graph.nodes[static_cast<size_t>(op.operands[0])].type.shape;
-        if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && turn < 0)
-          node.type.shape[static_cast<size_t>(op.dim)] = concat_extent(k, place, op);
+        if (!given[i].empty()) node.type.shape[static_cast<size_t>(op.dim)] = given[i][0];
       }
     }
+    auto form = std::make_unique<Form>();
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       graph.outputs.push_back(static_cast<ValueId>(i));
-      context.shapes.push_back(graph.nodes[i].type.shape);
+      form->shapes.push_back(graph.nodes[i].type.shape);
     }
-    context.graph = decompose(graph);
-    context.nodes = context.graph.outputs;
-    context.ops.assign(context.graph.nodes.size(), -1);
-    for (size_t i = 0; i < context.nodes.size(); ++i)
-      context.ops[static_cast<size_t>(context.nodes[i])] = static_cast<int>(i);
-    context.values = std::make_unique<PullEvaluator<Domain>>(
-        context.graph, domain_, budget_,
-        [this, k, place, turn, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
-          const size_t i = static_cast<size_t>(context.ops[static_cast<size_t>(node)]);
-          const BlockOp& op = mugraph_.kernels[k].ops[i];
-          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at, step, count, to);
-          for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, turn, i, at + e * step);
-        });
+    form->graph = decompose(graph);
+    form->nodes = form->graph.outputs;
+    form->ops.assign(form->graph.nodes.size(), -1);
+    for (size_t i = 0; i < form->nodes.size(); ++i)
+      form->ops[static_cast<size_t>(form->nodes[i])] = static_cast<int>(i);
+    return form;
   }
 
   // An operator over the tiles of this context; what lives outside of the loop is an input of a turn.
@@ -233,8 +255,8 @@ class PullMuGraph {
   int64_t concat_extent(size_t k, const Place& place, const BlockOp& op) {
     int64_t extent = 0;
     for (int64_t turn = 0; turn < mugraph_.kernels[k].turns; ++turn)
-      extent +=
-          context(k, place, turn).shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)];
+      extent += context(k, place, turn)
+                    .form->shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)];
     return extent;
   }
 
@@ -244,7 +266,7 @@ class PullMuGraph {
     if (budget_.spent()) return domain_.zero(DType::f32);
     if (stages_[k][i] != Stage::loop) turn = kOutside;
     Context& context = this->context(k, place, turn);
-    return context.values->element(context.nodes[i], at);
+    return context.values->element(context.form->nodes[i], at);
   }
 
   // What is no operator over the tiles of this context.
@@ -315,7 +337,7 @@ class PullMuGraph {
     for (int64_t turn = 0; turn < kernel.turns && !budget_.spent(); ++turn) {
       const Value next = value(k, place, turn, op.operands[0], at);
       if (turn > 0 && rescaled) {
-        const std::vector<Ints>& shapes = context(k, place, turn).shapes;
+        const std::vector<Ints>& shapes = context(k, place, turn).form->shapes;
         const int64_t from = broadcast_offset(shapes[shift], shapes[static_cast<size_t>(op.operands[0])], at);
         total = domain_.rescale(total, running_max(k, place, shift, turn - 1, from),
                                 running_max(k, place, shift, turn, from));
@@ -329,14 +351,14 @@ class PullMuGraph {
     const MuKernel& kernel = mugraph_.kernels[k];
     const size_t axis = static_cast<size_t>(op.dim);
     const size_t self = static_cast<size_t>(&op - kernel.ops.data());
-    const Ints whole = dense_strides(context(k, place, kOutside).shapes[self]);
+    const Ints whole = dense_strides(context(k, place, kOutside).form->shapes[self]);
     Ints position;
     for (int64_t stride : whole) {
       position.push_back(at / stride);
       at %= stride;
     }
     for (int64_t turn = 0; turn < kernel.turns; ++turn) {
-      const Ints& shape = context(k, place, turn).shapes[static_cast<size_t>(op.operands[0])];
+      const Ints& shape = context(k, place, turn).form->shapes[static_cast<size_t>(op.operands[0])];
       if (position[axis] >= shape[axis]) {
         position[axis] -= shape[axis];
         continue;
@@ -356,7 +378,7 @@ class PullMuGraph {
     Value shift = domain_.lowest(compute);
     int64_t from = 0;
     if (op.combine == Combine::rescaled_sum) {
-      const std::vector<Ints>& shapes = context(k, place, kOutside).shapes;
+      const std::vector<Ints>& shapes = context(k, place, kOutside).form->shapes;
       from = broadcast_offset(shapes[static_cast<size_t>(op.operands[1])],
                               shapes[static_cast<size_t>(op.operands[0])], at);
       for (int64_t rank = 0; rank < kernel.grid[3] && !budget_.spent(); ++rank) {
@@ -386,6 +408,8 @@ class PullMuGraph {
   std::vector<std::pair<int, int>> writer_;  // by tensor: kernel and its store; -1 and the input
   std::vector<std::vector<Stage>> stages_;   // by kernel
   std::vector<std::unique_ptr<Library>> library_;
+  // By kernel, whether outside of the loop, and what make_form is given.
+  std::map<std::tuple<size_t, bool, std::vector<Ints>>, std::unique_ptr<Form>> forms_;
   std::vector<std::map<std::pair<Place, int64_t>, std::unique_ptr<Context>>> contexts_;  // by kernel
   struct {
     size_t kernel = 0;
