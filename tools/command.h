@@ -40,7 +40,7 @@ std::vector<Option> options_of(const Command& command);
 
 // One a file of this folder.
 extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kListCommand, kShowCommand, kExplainCommand,
-    kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand, kSearchCommand, kDoctorCommand,
-    kStopCommand, kVersionCommand, kHelpCommand;
+    kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand, kSearchCommand, kEmitCommand,
+    kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand;
 
 }  // namespace quern

@@ -6,9 +6,10 @@ namespace quern {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kGetCommand,     &kRunCommand,    &kPrewarmCommand, &kListCommand,    &kShowCommand,
-    &kExplainCommand, &kRemoveCommand, &kStatsCommand,   &kVerifyCommand,  &kVerifyMuGraphCommand,
-    &kSearchCommand,  &kDoctorCommand, &kStopCommand,    &kVersionCommand, &kHelpCommand,
+    &kGetCommand,    &kRunCommand,           &kPrewarmCommand, &kListCommand,
+    &kShowCommand,   &kExplainCommand,       &kRemoveCommand,  &kStatsCommand,
+    &kVerifyCommand, &kVerifyMuGraphCommand, &kSearchCommand,  &kEmitCommand,
+    &kDoctorCommand, &kStopCommand,          &kVersionCommand, &kHelpCommand,
 };
 
 constexpr Option kCommon[] = {

@@ -1,4 +1,5 @@
 // quern explain: why a request hits or misses, what its key is made of, and where two keys differ.
+#include "tools/constraints.h"
 #include "tools/diff.h"
 #include "tools/output.h"
 #include "tools/session.h"
@@ -13,7 +14,10 @@ Result<wire::ExplainReply> explain_file(const Arguments& arguments, Session& ses
   if (!file) return file.status();
   Result<std::string> target = choose_target(arguments);
   if (!target) return target.status();
-  return session.ask<wire::ExplainReply>(wire::Explain{file->text, *target, numerics_of(arguments)});
+  Result<std::string> constraints = constraints_of(arguments);
+  if (!constraints) return constraints.status();
+  return session.ask<wire::ExplainReply>(
+      wire::Explain{file->text, *target, numerics_of(arguments), *constraints});
 }
 
 // The key text of a stored key or, asked with the same options, of a file.
@@ -56,6 +60,8 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
                 {"generation", reply.generation},
                 {"tier", reply.tier ? Json(tier_name(static_cast<Tier>(reply.tier))) : Json()},
                 {"quarantine", reply.quarantine},
+                {"search", reply.search},
+                {"report", reply.report},
                 {"toolchain", reply.toolchain},
                 {"key_text", reply.key_text}});
     return kExitOk;
@@ -65,13 +71,15 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
       {"answer", reply.hit ? "hit" : "miss"},
       {"why", reply.reason},
       {"stored", stored},
+      {"search", reply.search},
       {"job", job_state_name(reply.state)},
       {"request",
        reply.front ? "seen before: found without parsing the graph" : "not seen before in these bytes"},
       {"toolchain", reply.toolchain.empty() ? "none was ever seen" : reply.toolchain},
   };
   if (!reply.quarantine.empty()) facts.emplace_back("set aside", reply.quarantine);
-  print_text(facts_text(facts));
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  print_text(facts_text(facts) + (reply.report.empty() ? "" : "\n" + reply.report));
   return kExitOk;
 }
 
@@ -104,14 +112,16 @@ const Command kExplainCommand = {
     1,
     1,
     "why a graph hits or misses, and what its key is made of",
-    "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it. With --key it\n"
+    "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it, and what the "
+    "search\n"
+    "for a better plan came to: a line for each candidate. With --key it\n"
     "prints the text that the key is the hash of; with --diff the lines in which two such texts differ,\n"
     "and then the exit code is 0 only if they do not. There FILE can also be a stored key.\n",
     true,
-    {{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
-     {"tf32", 0, nullptr, "as in quern get"},
-     {"key", 'k', nullptr, "print the text that the key is the hash of"},
-     {"diff", 'd', "FILE|KEY", "compare with the key of another graph, or a stored one"}},
+    with_constraints({{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
+                      {"tf32", 0, nullptr, "as in quern get"},
+                      {"key", 'k', nullptr, "print the text that the key is the hash of"},
+                      {"diff", 'd', "FILE|KEY", "compare with the key of another graph, or a stored one"}}),
     run_explain,
 };
 

@@ -1,6 +1,7 @@
 // quern get: the plan of a graph.
 #include <chrono>
 
+#include "tools/constraints.h"
 #include "tools/plan_output.h"
 #include "tools/session.h"
 
@@ -83,12 +84,15 @@ Result<wire::Get> request_of(const Arguments& arguments) {
   if (!target) return target.status();
   Result<int64_t> priority = arguments.integer("priority", 0, 0, 255);
   if (!priority) return priority.status();
+  Result<std::string> constraints = constraints_of(arguments);
+  if (!constraints) return constraints.status();
   wire::Get get;
   get.target = *target;
   get.numerics = numerics_of(arguments);
   get.flags = (arguments.has("no-wait") ? wire::kGetNoWait : 0) |
               (arguments.has("no-compile") ? wire::kGetNoStart : 0);
   get.priority = static_cast<uint8_t>(*priority);
+  get.constraints = *constraints;
   if (*wanted > Tier::baseline) get.tier = static_cast<uint8_t>(*wanted);
   return get;
 }
@@ -140,16 +144,17 @@ const Command kGetCommand = {
     "the plan of a graph: from the cache, or compiled now",
     "Sends the graph in FILE (\"-\" is standard input) to the daemon and prints what came back: the\n"
     "key, whether it was a hit, tier and generation, times, and the kernels to launch. Exit code 6\n"
-    "means pending (--no-wait).\n",
+    "means pending (--no-wait). Constraints (--griddims to --franges) say what the search for a better\n"
+    "plan may find, and are part of the key.\n",
     true,
-    {{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
-     {"output", 'o', "FILE", "write the cubin"},
-     {"launches", 'l', "FILE", "write launch list and buffers as JSON"},
-     {"no-wait", 0, nullptr, "on a miss let it be made in the background"},
-     {"no-compile", 0, nullptr, "on a miss make nothing; exit code 1"},
-     {"wait-tier", 0, "TIER", "wait for a plan of this tier: baseline, modelled, measured"},
-     {"tf32", 0, nullptr, "f32 products may be computed from operands rounded to tf32"},
-     {"priority", 0, "N", "among waiting jobs, higher goes first: 0 to 255 (0)"}},
+    with_constraints({{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
+                      {"output", 'o', "FILE", "write the cubin"},
+                      {"launches", 'l', "FILE", "write launch list and buffers as JSON"},
+                      {"no-wait", 0, nullptr, "on a miss let it be made in the background"},
+                      {"no-compile", 0, nullptr, "on a miss make nothing; exit code 1"},
+                      {"wait-tier", 0, "TIER", "wait for a plan of this tier: baseline, modelled, measured"},
+                      {"tf32", 0, nullptr, "f32 products may be computed from operands rounded to tf32"},
+                      {"priority", 0, "N", "among waiting jobs, higher goes first: 0 to 255 (0)"}}),
     run_get,
 };
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/base/target.h"
+#include "tools/constraints.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
@@ -134,19 +135,16 @@ bool settle_by_status(Wish& wish, const Result<Answer>& answer) {
   return true;
 }
 
-// Asks for the wishes behind `next` until the window is full, and adds those that have to be waited for to
-// `pending`.
-void ask_for_more(const Arguments& arguments, Session& session, std::vector<Wish>& wishes, size_t& next,
-                  std::vector<Wish*>& pending, uint8_t priority) {
+// Asks as `how` says for the wishes behind `next` until the window is full, and adds those that have to be
+// waited for to `pending`.
+void ask_for_more(const wire::Get& how, Session& session, std::vector<Wish>& wishes, size_t& next,
+                  std::vector<Wish*>& pending) {
   std::vector<wire::Get> gets;
   const size_t first = next;
   for (; next < wishes.size() && pending.size() + gets.size() < kWindow; ++next) {
-    wire::Get get;
+    wire::Get get = how;
     get.graph = wishes[next].text;
     get.target = wishes[next].target;
-    get.numerics = numerics_of(arguments);
-    get.flags = wire::kGetNoWait;
-    get.priority = priority;
     gets.push_back(std::move(get));
   }
   const std::vector<Result<Answer>> answers = session.client->exchange_all(gets, session.deadline);
@@ -169,15 +167,15 @@ void look_after(Session& session, std::vector<Wish*>& pending) {
 
 // Background jobs run behind everything that somebody waits for, so nobody waits here: their states are
 // looked at.
-void settle_all(const Arguments& arguments, Session& session, std::vector<Wish>& wishes, uint8_t priority) {
+void settle_all(const wire::Get& how, Session& session, std::vector<Wish>& wishes, bool show_progress) {
   constexpr auto kShortest = std::chrono::milliseconds(5), kLongest = std::chrono::milliseconds(64);
-  Progress progress("prewarming", wishes.size(), !arguments.json());
+  Progress progress("prewarming", wishes.size(), show_progress);
   std::vector<Wish*> pending;
   size_t next = 0;
   auto pause = kShortest;
   while (next < wishes.size() || !pending.empty()) {
     const size_t before = next - pending.size();
-    ask_for_more(arguments, session, wishes, next, pending, priority);
+    ask_for_more(how, session, wishes, next, pending);
     look_after(session, pending);
     progress.update(next - pending.size());
     pause = next - pending.size() > before ? kShortest : std::min(pause * 2, kLongest);
@@ -220,9 +218,23 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t
   return exit_code(first);
 }
 
-int run_prewarm(const Arguments& arguments) {
+// All requests but for graph and target.
+Result<wire::Get> request_of(const Arguments& arguments) {
   Result<int64_t> priority = arguments.integer("priority", 0, 0, 255);
-  if (!priority) return fail(arguments, priority.status());
+  if (!priority) return priority.status();
+  Result<std::string> constraints = constraints_of(arguments);
+  if (!constraints) return constraints.status();
+  wire::Get get;
+  get.numerics = numerics_of(arguments);
+  get.flags = wire::kGetNoWait;
+  get.priority = static_cast<uint8_t>(*priority);
+  get.constraints = *constraints;
+  return get;
+}
+
+int run_prewarm(const Arguments& arguments) {
+  Result<wire::Get> how = request_of(arguments);
+  if (!how) return fail(arguments, how.status());
   Result<Tier> wanted = tier_of(arguments);
   if (!wanted) return fail(arguments, wanted.status());
   Result<std::vector<Wish>> wishes = read_wishes(arguments);
@@ -234,7 +246,7 @@ int run_prewarm(const Arguments& arguments) {
   if (!arguments.has("timeout"))
     session->deadline = std::chrono::steady_clock::now() + std::chrono::hours(24);
   const auto start = std::chrono::steady_clock::now();
-  settle_all(arguments, *session, *wishes, static_cast<uint8_t>(*priority));
+  settle_all(*how, *session, *wishes, !arguments.json());
   return report(arguments, *wishes,
                 static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()));
 }
@@ -253,11 +265,12 @@ const Command kPrewarmCommand = {
     "searches for better plans; a plan whose search finds none stays as it is and is counted. The exit\n"
     "code is that of the first plan that failed.\n",
     true,
-    {{"target", 't', "TARGET", "GPU architecture; may be given several times (that of the first GPU)"},
-     {"manifest", 'm', "FILE", "graphs and their targets; may be given several times"},
-     {"wait-tier", 0, "TIER", "wait for plans of this tier too: modelled, measured (baseline)"},
-     {"tf32", 0, nullptr, "as in quern get"},
-     {"priority", 0, "N", "among background jobs, higher goes first: 0 to 255 (0)"}},
+    with_constraints(
+        {{"target", 't', "TARGET", "GPU architecture; may be given several times (that of the first GPU)"},
+         {"manifest", 'm', "FILE", "graphs and their targets; may be given several times"},
+         {"wait-tier", 0, "TIER", "wait for plans of this tier too: modelled, measured (baseline)"},
+         {"tf32", 0, nullptr, "as in quern get"},
+         {"priority", 0, "N", "among background jobs, higher goes first: 0 to 255 (0)"}}),
     run_prewarm,
 };
 

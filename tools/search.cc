@@ -1,7 +1,6 @@
 // quern search: what the superoptimizer finds for a graph, without a daemon.
 #include "core/search/search.h"
 
-#include <charconv>
 #include <csignal>
 
 #include "core/base/target.h"
@@ -9,6 +8,7 @@
 #include "core/optimize/explain.h"
 #include "core/schedule/z3_optimizer.h"
 #include "core/search/z3_oracle_maker.h"
+#include "tools/constraints.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
@@ -17,55 +17,6 @@ namespace quern {
 namespace {
 
 std::atomic<bool> interrupted{false};
-
-// "16,1,4"; missing numbers are `fallback`.
-template <class T>
-Result<std::array<T, 3>> parse_triple(const std::string& option, const std::string& text, T fallback) {
-  std::array<T, 3> triple = {fallback, fallback, fallback};
-  const char *at = text.data(), *end = text.data() + text.size();
-  for (size_t i = 0;; ++i) {
-    if (i == 3) break;
-    const auto [next, error] = std::from_chars(at, end, triple[i]);
-    if (error != std::errc()) break;
-    if (next == end) return triple;
-    if (*next != ',') break;
-    at = next + 1;
-  }
-  return Status(ErrorCode::INVALID_ARGUMENT,
-                "--" + option + " takes up to three numbers as \"16,1,4\", not \"" + text + "\"");
-}
-
-template <class T>
-Status read_triples(const Arguments& arguments, const char* option, T fallback,
-                    std::vector<std::array<T, 3>>& triples) {
-  for (const std::string& text : arguments.values(option)) {
-    Result<std::array<T, 3>> triple = parse_triple(option, text, fallback);
-    if (!triple) return triple.status();
-    triples.push_back(*triple);
-  }
-  return {};
-}
-
-template <class T>
-Status read_numbers(const Arguments& arguments, const char* option, std::vector<T>& numbers) {
-  for (const std::string& text : arguments.values(option)) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), numbers.emplace_back());
-    if (error != std::errc() || end != text.data() + text.size())
-      return Status(ErrorCode::INVALID_ARGUMENT,
-                    "--" + std::string(option) + " takes a number, not \"" + text + "\"");
-  }
-  return {};
-}
-
-Status read_constraints(const Arguments& arguments, Constraints& constraints) {
-  Status status = read_triples<int64_t>(arguments, "griddims", 1, constraints.griddims);
-  if (status.ok()) status = read_triples<int64_t>(arguments, "blockdims", 1, constraints.blockdims);
-  if (status.ok()) status = read_triples<int>(arguments, "imaps", -1, constraints.imaps);
-  if (status.ok()) status = read_triples<int>(arguments, "omaps", -1, constraints.omaps);
-  if (status.ok()) status = read_numbers(arguments, "fmaps", constraints.fmaps);
-  if (status.ok()) status = read_numbers(arguments, "franges", constraints.franges);
-  return status;
-}
 
 Status read_oracle(const Arguments& arguments, OracleMaker& oracle) {
   const std::string name = arguments.has("oracle") ? arguments.value("oracle") : "lookup";
@@ -100,7 +51,9 @@ Result<SearchOptions> read_options(const Arguments& arguments) {
   options.threads = static_cast<int>(numbers[3].value);
   options.seed = static_cast<uint64_t>(numbers[4].value);
   options.limit = std::chrono::seconds(numbers[5].value);
-  if (Status status = read_constraints(arguments, options.constraints); !status.ok()) return status;
+  Result<std::string> constraints = constraints_of(arguments);
+  if (!constraints) return constraints.status();
+  options.constraints = *parse_constraints(*constraints);
   if (Status status = read_oracle(arguments, options.oracle); !status.ok()) return status;
   if (!arguments.has("resume")) return options;
   Result<std::string> state = read_file(arguments.value("resume"));
@@ -225,41 +178,27 @@ const Command kSearchCommand = {
     1,
     1,
     "what the superoptimizer finds for a graph",
-    "Searches for muGraphs that compute the graph in FILE (.qg), verifies them, and prints them ranked by "
-    "the "
-    "cost model,\n"
-    "then the best one as text. Nothing is compiled or stored, and no daemon is asked. Interrupted, or at "
-    "its "
-    "limit, it\n"
-    "ends with what it has found. The exit code is 0 only if something was found.\n"
-    "\n"
-    "Constraints are those of Mirage's search configuration; each may be given several times, and kernels "
-    "then keep to\n"
-    "one of the values: grid and block dimensions as X,Y,Z; imaps and omaps as the dimension that each of "
-    "the "
-    "grid's axes\n"
-    "cuts, or -1; fmaps as the dimension that the loop cuts, or -1; franges as turns of the loop.\n",
+    "Searches for muGraphs that compute the graph in FILE (.qg), verifies them, and prints them ranked by\n"
+    "the cost model, then the best one as text. Nothing is compiled or stored, and no daemon is asked.\n"
+    "Interrupted, or at its limit, it ends with what it has found. The exit code is 0 only if something\n"
+    "was found. Constraints (--griddims to --franges) are those of Mirage's search configuration: kernels\n"
+    "keep to one of the values given.\n",
     false,
-    {{"target", 0, "TARGET", "architecture to search for (sm_90a)"},
-     {"limit", 0, "SECONDS", "time for all of it (30)"},
-     {"bound", 0, "N", "block operators of a piece at most (11)"},
-     {"kernels", 0, "N", "custom kernels of a piece at most, 1 or 2 (2)"},
-     {"results", 0, "N", "muGraphs of a piece at most (12)"},
-     {"threads", 0, "N", "threads (2)"},
-     {"seed", 0, "N", "of the verifier's random inputs (1)"},
-     {"oracle", 0, "NAME", "who prunes prefixes: \"lookup\" in the e-graph, or \"z3\" (lookup)"},
-     {"explain", 0, nullptr,
-      "print what every step did, what the costs are made of, and what the choices of its blocks cost"},
-     {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
-     {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},
-     {"state", 0, "FILE", "write where the search stands, empty if it is finished"},
-     {"resume", 0, "FILE", "go on from there"},
-     {"griddims", 0, "X,Y,Z", "allowed grids"},
-     {"blockdims", 0, "X,Y,Z", "allowed blocks"},
-     {"imaps", 0, "X,Y,Z", "allowed maps of loads"},
-     {"omaps", 0, "X,Y,Z", "allowed maps of stores"},
-     {"fmaps", 0, "DIM", "allowed dimensions of loops"},
-     {"franges", 0, "N", "allowed turns"}},
+    with_constraints(
+        {{"target", 0, "TARGET", "architecture to search for (sm_90a)"},
+         {"limit", 0, "SECONDS", "time for all of it (30)"},
+         {"bound", 0, "N", "block operators of a piece at most (11)"},
+         {"kernels", 0, "N", "custom kernels of a piece at most, 1 or 2 (2)"},
+         {"results", 0, "N", "muGraphs of a piece at most (12)"},
+         {"threads", 0, "N", "threads (2)"},
+         {"seed", 0, "N", "of the verifier's random inputs (1)"},
+         {"oracle", 0, "NAME", "who prunes prefixes: \"lookup\" in the e-graph, or \"z3\" (lookup)"},
+         {"explain", 0, nullptr,
+          "print what every step did, what the costs are made of, and what the choices of its blocks cost"},
+         {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
+         {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},
+         {"state", 0, "FILE", "write where the search stands, empty if it is finished"},
+         {"resume", 0, "FILE", "go on from there"}}),
     run_search,
 };
 

@@ -1,7 +1,10 @@
 // quern show: all about one stored plan.
+#include <tuple>
+
 #include "core/base/target.h"
 #include "core/codegen/baseline.h"
 #include "core/graph/text.h"
+#include "tools/disassemble.h"
 #include "tools/plan_output.h"
 #include "tools/session.h"
 
@@ -9,12 +12,21 @@ namespace quern {
 
 namespace {
 
-// The CUDA text of the plan. It is not stored, but the emitter is deterministic: NOT_FOUND unless it gives
-// the stored launches again.
-Result<std::string> cuda_text(const Graph& graph, const Plan& plan) {
-  if (plan.tier != Tier::baseline)
-    return Status(ErrorCode::UNSUPPORTED, std::string("the CUDA text of a plan of tier ") +
-                                              tier_name(plan.tier) + " cannot be made again");
+// What the search left behind of the plan.
+Result<std::string> searched(const wire::ShowReply& shown, const Plan& plan, const char* what,
+                             const std::string& text) {
+  if (!text.empty()) return text;
+  if (plan.tier == Tier::baseline)
+    return Status(ErrorCode::NOT_FOUND,
+                  std::string("a baseline plan is made without search and has no ") + what +
+                      (shown.reason.empty() ? "" : "; the search made no better plan: " + shown.reason));
+  return Status(ErrorCode::NOT_FOUND, std::string("the ") + what + " of this plan was not kept");
+}
+
+// The CUDA text of the plan. That of a baseline is not stored, but the emitter is deterministic: NOT_FOUND
+// unless it gives the stored launches again.
+Result<std::string> cuda_text(const wire::ShowReply& shown, const Graph& graph, const Plan& plan) {
+  if (plan.tier != Tier::baseline) return searched(shown, plan, "CUDA text", shown.cuda);
   Result<const Target*> target = find_target(plan.target);
   if (!target) return target.status();
   Result<Emitted> emitted = emit_baseline(graph, **target);
@@ -33,24 +45,33 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
                 {"created_ms", shown.row.created_ms},
                 {"used_ms", shown.row.used_ms},
                 {"toolchain", shown.toolchain},
+                {"constraints", shown.constraints},
                 {"graph", shown.graph},
                 {"key_text", shown.key_text},
+                {"reason", shown.reason},
+                {"report", shown.report},
+                {"mugraph", shown.mugraph},
+                {"schedule", shown.schedule},
                 {"plan", plan_json(plan)}});
     return kExitOk;
   }
-  print_text(facts_text(
-      {{"key", to_hex(shown.row.key)},
-       {"tier", std::string(tier_name(plan.tier)) + ", generation " + std::to_string(shown.row.generation)},
-       {"target", plan.target + (shown.row.numerics & 1 ? ", tf32 allowed" : "")},
-       {"toolchain", shown.toolchain},
-       {"created", human_time(shown.row.created_ms)},
-       {"last used", human_time(shown.row.used_ms)},
-       {"cubin", human_bytes(plan.cubin.size())},
-       {"workspace", human_bytes(plan.workspace_bytes)}}));
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"key", to_hex(shown.row.key)},
+      {"tier", std::string(tier_name(plan.tier)) + ", generation " + std::to_string(shown.row.generation)},
+      {"target", plan.target + (shown.row.numerics & 1 ? ", tf32 allowed" : "")},
+      {"toolchain", shown.toolchain},
+      {"created", human_time(shown.row.created_ms)},
+      {"last used", human_time(shown.row.used_ms)},
+      {"cubin", human_bytes(plan.cubin.size())},
+      {"workspace", human_bytes(plan.workspace_bytes)}};
+  if (!shown.constraints.empty()) facts.emplace_back("constraints", shown.constraints);
+  if (!shown.reason.empty()) facts.emplace_back("not searched", shown.reason);
+  print_text(facts_text(facts));
   print_text("\n" + tensors_text(plan) + "\n" + launches_text(plan));
   if (!plan.certificate.empty())
     print_text("\n" + plan.certificate + (plan.certificate.back() == '\n' ? "" : "\n"));
-  print_text("\n" + shown.graph);
+  for (const std::string& part : {shown.report, shown.graph, shown.mugraph, shown.schedule})
+    if (!part.empty()) print_text("\n" + part);
   return kExitOk;
 }
 
@@ -66,7 +87,8 @@ int print_part(const Arguments& arguments, const char* name, const Result<std::s
 
 int run_show(const Arguments& arguments) {
   int parts = 0;
-  for (const char* part : {"graph", "plan", "launches", "certificate", "cubin", "dot", "cuda", "key"})
+  for (const char* part : {"graph", "plan", "launches", "certificate", "cubin", "dot", "cuda", "mugraph",
+                           "schedule", "sass", "report", "key"})
     parts += arguments.has(part);
   if (parts > 1)
     return fail(arguments,
@@ -85,7 +107,12 @@ int run_show(const Arguments& arguments) {
   if (arguments.has("graph")) return print_part(arguments, "graph", shown->graph);
   if (arguments.has("certificate")) return print_part(arguments, "certificate", plan->certificate);
   if (arguments.has("dot")) return print_part(arguments, "dot", print_dot(*graph));
-  if (arguments.has("cuda")) return print_part(arguments, "cuda", cuda_text(*graph, *plan));
+  if (arguments.has("cuda")) return print_part(arguments, "cuda", cuda_text(*shown, *graph, *plan));
+  if (arguments.has("sass")) return print_part(arguments, "sass", disassemble(plan->cubin));
+  for (const auto& [part, what, text] : {std::tuple{"mugraph", "muGraph", &shown->mugraph},
+                                         std::tuple{"schedule", "schedule", &shown->schedule},
+                                         std::tuple{"report", "report of a search", &shown->report}})
+    if (arguments.has(part)) return print_part(arguments, part, searched(*shown, *plan, what, *text));
   if (arguments.has("key")) return print_part(arguments, "key_text", shown->key_text);
   if (arguments.has("launches") || arguments.has("plan")) {
     const bool all = arguments.has("plan");
@@ -113,14 +140,20 @@ const Command kShowCommand = {
     1,
     "all about one stored plan, or a part of it",
     "Prints a stored plan: what it is, its buffers, its kernels, its certificate and its graph in\n"
-    "canonical form. KEY is 32 digits, or the first few of them.\n",
+    "canonical form, and of a searched plan the muGraph and schedule. KEY is 32 digits, or the first few\n"
+    "of them. A part is printed as it is: what --graph, --mugraph and --schedule print makes the same\n"
+    "kernels again with \"quern emit\".\n",
     true,
     {{"graph", 0, nullptr, "only the canonical graph"},
      {"dot", 0, nullptr, "only the graph, for Graphviz"},
      {"plan", 0, nullptr, "only buffers and kernels"},
      {"launches", 0, nullptr, "only the kernels"},
      {"certificate", 0, nullptr, "only what was checked about it"},
-     {"cuda", 0, nullptr, "only the CUDA text of its kernels, made again"},
+     {"cuda", 0, nullptr, "only the CUDA text of its kernels"},
+     {"sass", 0, nullptr, "only their instructions, by nvdisasm or cuobjdump of the CUDA toolkit"},
+     {"mugraph", 0, nullptr, "only the muGraph that it was made from (.qmu)"},
+     {"schedule", 0, nullptr, "only the schedule of that"},
+     {"report", 0, nullptr, "only what became of the candidates of its search"},
      {"key", 0, nullptr, "only the text that the key is the hash of"},
      {"cubin", 0, "FILE", "write the cubin"}},
     run_show,

@@ -19,6 +19,8 @@ uint64_t ns_since(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
+constexpr const char* kNoSchedule = "none of its schedules fits";
+
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);
@@ -49,10 +51,16 @@ class OptimizeRun {
     search_ = std::move(*found);
     out_.search_ns = ns_since(start_);
     out_.state = search_.state;
-    fates_.resize(search_.candidates.size(), "none of its schedules fits");
+    fates_.resize(search_.candidates.size(), kNoSchedule);
     refusals_.resize(search_.candidates.size());
+    if (Status status = name_as_text(); !status.ok()) return status;
     if (Status status = count_baseline(); !status.ok()) return status;
-    try_all(rank_implementations(search_.candidates, target_, how.constraints, options_.schedules));
+    const std::vector<Implementation> ranked =
+        rank_implementations(search_.candidates, target_, how.constraints, options_.schedules);
+    for (const Implementation& best : ranked)
+      if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
+        fate = "not tried, its best schedule takes " + number(best.us) + " us by the model of schedules";
+    try_all(ranked);
     write_report();
     return std::move(out_);
   }
@@ -67,6 +75,17 @@ class OptimizeRun {
 
   bool over() const {
     return Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel);
+  }
+
+  // Names of values are in the emitted text: with those that the printed muGraph has, it gives the same text
+  // again.
+  Status name_as_text() {
+    for (Candidate& candidate : search_.candidates) {
+      auto named = parse_mugraph(print_mugraph(candidate.mugraph));
+      if (!named) return named.status().with_context("the text of a muGraph that was found");
+      candidate.mugraph = std::move(*named);
+    }
+    return {};
   }
 
   Status count_baseline() {

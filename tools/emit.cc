@@ -1,0 +1,71 @@
+// quern emit: the CUDA text of a muGraph with a schedule, without a daemon.
+#include "core/base/target.h"
+#include "core/codegen/mugraph_emitter.h"
+#include "core/mugraph/text.h"
+#include "tools/plan_output.h"
+#include "tools/session.h"
+
+namespace quern {
+
+namespace {
+
+// FILE:LINE: what, as editors read it.
+Status in_file(const Status& status, const std::string& path) {
+  return Status(status.code(), path + ":" + status.message());
+}
+
+Result<Schedule> read_schedule(const std::string& path) {
+  Result<std::string> text = read_file(path);
+  if (!text) return text.status();
+  Result<Schedule> schedule = parse_schedule(*text);
+  return schedule ? schedule : in_file(schedule.status(), path);
+}
+
+Result<EmittedMuGraph> emit_files(const Arguments& arguments) {
+  Result<std::string> name = choose_target(arguments);
+  if (!name) return name.status();
+  Result<const Target*> target = find_target(*name);
+  if (!target) return target.status();
+  Result<GraphFile> graph = read_graph(arguments.operands()[0]);
+  if (!graph) return graph.status();
+  const std::string path = arguments.operands()[1];
+  Result<std::string> text = read_file(path);
+  if (!text) return text.status();
+  Result<MuGraph> mugraph = parse_mugraph(*text);
+  if (!mugraph) return in_file(mugraph.status(), path);
+  Result<Schedule> schedule = arguments.has("schedule") ? read_schedule(arguments.value("schedule"))
+                                                        : Result<Schedule>(default_schedule(*mugraph));
+  if (!schedule) return schedule.status();
+  return emit_mugraph(graph->graph, *mugraph, *schedule, **target);
+}
+
+int run_emit(const Arguments& arguments) {
+  Result<EmittedMuGraph> emitted = emit_files(arguments);
+  if (!emitted) return fail(arguments, emitted.status());
+  if (arguments.json())
+    print_json({{"cuda", emitted->source}, {"plan", plan_json(emitted->plan)}});
+  else
+    print_text(arguments.has("launches") ? tensors_text(emitted->plan) + "\n" + launches_text(emitted->plan)
+                                         : emitted->source);
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kEmitCommand = {
+    "emit",
+    "GRAPH FILE",
+    2,
+    2,
+    "the CUDA text of a muGraph with a schedule",
+    "Prints the program that the muGraph in FILE (.qmu) becomes for GRAPH (.qg) with a schedule. From what\n"
+    "\"quern show KEY\" prints with --graph, --mugraph and --schedule, for the same target, it is the text\n"
+    "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say.\n",
+    false,
+    {{"schedule", 's', "FILE", "how it is cut up (as the muGraph says)"},
+     {"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
+     {"launches", 0, nullptr, "print buffers and kernels instead"}},
+    run_emit,
+};
+
+}  // namespace quern
