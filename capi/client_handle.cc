@@ -21,7 +21,7 @@ int64_t coarse_now_ns() {
 PlanRequest plan_request(const quern_graph& graph, std::string_view target,
                          const quern_get_options& options) {
   const quern_graph::Text& text = graph.text();
-  return {text.text, text.hash, target, options.numerics};
+  return {text.text, text.hash, target, options.numerics, options.constraints ? options.constraints : ""};
 }
 
 wire::Get get_message(const PlanRequest& request, const quern_get_options& options) {
@@ -30,6 +30,7 @@ wire::Get get_message(const PlanRequest& request, const quern_get_options& optio
   get.graph = request.graph;
   get.target = request.target;
   get.numerics = request.numerics;
+  get.constraints = request.constraints;
   get.flags = options.flags & wire::kGetKnownFlags;
   get.priority = static_cast<uint8_t>(options.priority);
   get.timeout_ms = or_default(options.timeout_ms, kDefaultTimeoutMs);

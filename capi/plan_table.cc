@@ -4,16 +4,17 @@
 
 namespace quern {
 
-// Mixes what is known to be well mixed with two short parts; same() compares the whole.
+// Mixes what is known to be well mixed with short parts; same() compares the whole.
 Hash128 PlanTable::hash(const PlanRequest& request) {
-  const uint64_t target = std::hash<std::string_view>()(request.target);
+  const std::hash<std::string_view> hash;
+  const uint64_t target = hash(request.target) + 31 * hash(request.constraints);
   return {request.graph_hash.high ^ target,
           request.graph_hash.low + (target * 31 + request.numerics) * 0x9e3779b97f4a7c15u};
 }
 
 bool PlanTable::same(const Request& stored, const PlanRequest& request) {
   return stored.numerics == request.numerics && stored.target == request.target &&
-         stored.graph == request.graph;
+         stored.constraints == request.constraints && stored.graph == request.graph;
 }
 
 PlanTable::Found PlanTable::find(const PlanRequest& request) {
@@ -44,8 +45,8 @@ PlanTable::Put PlanTable::put(const PlanRequest& request, PlanRef plan) {
   if (entry == requests_.end() || !same(entry->second, request) || entry->second.key != key) {
     // What had this hash or another key before is forgotten; its record stays until it is evicted.
     if (entry != requests_.end()) std::erase(records_.at(entry->second.key).requests, id);
-    requests_.insert_or_assign(
-        id, Request{std::string(request.graph), std::string(request.target), request.numerics, key});
+    requests_.insert_or_assign(id, Request{std::string(request.graph), std::string(request.target),
+                                           std::string(request.constraints), request.numerics, key});
     record.requests.push_back(id);
   }
   Put result{record.plan, {}};

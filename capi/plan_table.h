@@ -19,6 +19,7 @@ struct PlanRequest {
   Hash128 graph_hash;      // of that text
   std::string_view target;
   uint32_t numerics = 0;
+  std::string_view constraints = {};  // text
 };
 
 // Thread-safe. Holds one reference to each of at most `capacity` plans; the least recently used go first.
@@ -56,7 +57,7 @@ class PlanTable {
     std::list<Hash128>::iterator use;
   };
   struct Request {
-    std::string graph, target;
+    std::string graph, target, constraints;
     uint32_t numerics;
     Hash128 key;
   };

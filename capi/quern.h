@@ -304,6 +304,10 @@ typedef struct quern_get_options {
   uint32_t numerics;   /* set of QUERN_ALLOW_TF32; part of the key */
   uint32_t timeout_ms; /* 0 = 60 seconds, UINT32_MAX = as long as it takes */
   uint32_t priority;   /* 0 to 255: among waiting jobs of the daemon the higher goes first */
+  /* What the search for a better plan may find, as "griddims 96,1,1 64,1,1; fmaps 0 -1; franges 16"; part of
+     the key; NULL or "" = anything. docs/mugraphs.md describes griddims, blockdims, imaps, omaps, fmaps and
+     franges. */
+  const char* constraints;
 } quern_get_options;
 
 /* The plan of a graph for a target such as "sm_90a"; NULL means that of CUDA device 0.
@@ -317,8 +321,9 @@ typedef struct quern_get_options {
  * Otherwise blocks up to timeout_ms for the daemon, less than a millisecond if the plan is in its cache.
  * After TIMEOUT the daemon goes on with its work: ask again. If the connection is lost, it is made again
  * once, as by quern_open; then DISCONNECTED or NO_DAEMON. PENDING, NOT_FOUND: see the flags. UNSUPPORTED for
- * an unknown target. INVALID_GRAPH for a graph without outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED
- * when there is no plan and none could be made. LIMIT, BUSY, FORKED, and with a NULL target NO_DEVICE. */
+ * an unknown target, INVALID_ARGUMENT for constraints that are none. INVALID_GRAPH for a graph without
+ * outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there is no plan and none could be made. LIMIT,
+ * BUSY, FORKED, and with a NULL target NO_DEVICE. */
 QUERN_API quern_status quern_get(quern_client* client, const quern_graph* graph, const char* target,
                                  const quern_get_options* options, quern_plan** plan, quern_error* error);
 

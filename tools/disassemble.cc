@@ -40,7 +40,7 @@ Result<std::vector<std::string>> command() {
   if (const std::string program = find_program("cuobjdump"); !program.empty())
     return std::vector{program, std::string("-sass")};
   return Status(
-      ErrorCode::UNSUPPORTED,
+      ErrorCode::IO,
       "there is no disassembler: neither nvdisasm nor cuobjdump is in $PATH or $CUDA_HOME/bin; they come "
       "with the CUDA toolkit, in its packages cuda-nvdisasm and cuda-cuobjdump");
 }
@@ -75,13 +75,13 @@ Status run(const std::vector<std::string>& command, const std::string& output) {
   pid_t pid;
   const int error = posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return Status(ErrorCode::UNSUPPORTED, command[0] + ": " + std::strerror(error));
+  if (error != 0) return Status(ErrorCode::IO, command[0] + ": " + std::strerror(error));
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   const Result<std::string> said = read_file(output);
-  return Status(ErrorCode::UNSUPPORTED, command[0] + " refused the cubin: " + (said ? *said : ""));
+  return Status(ErrorCode::IO, command[0] + " refused the cubin: " + (said ? *said : ""));
 }
 
 }  // namespace

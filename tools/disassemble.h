@@ -8,7 +8,7 @@
 
 namespace quern {
 
-// nvdisasm or else cuobjdump, in $PATH or $CUDA_HOME/bin. UNSUPPORTED when neither is there, or it refuses
+// nvdisasm or else cuobjdump, in $PATH or $CUDA_HOME/bin. IO when neither is there, or it refuses
 // the cubin.
 Result<std::string> disassemble(std::string_view cubin);
 

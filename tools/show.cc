@@ -65,7 +65,7 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
       {"cubin", human_bytes(plan.cubin.size())},
       {"workspace", human_bytes(plan.workspace_bytes)}};
   if (!shown.constraints.empty()) facts.emplace_back("constraints", shown.constraints);
-  if (!shown.reason.empty()) facts.emplace_back("not searched", shown.reason);
+  if (!shown.reason.empty()) facts.emplace_back("search", "no better plan: " + shown.reason);
   print_text(facts_text(facts));
   print_text("\n" + tensors_text(plan) + "\n" + launches_text(plan));
   if (!plan.certificate.empty())

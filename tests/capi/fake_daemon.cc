@@ -17,7 +17,8 @@ namespace quern {
 namespace {
 
 Hash128 fake_key(const wire::Get& get) {
-  return hash128(get.graph + "\n" + get.target + "\n" + std::to_string(get.numerics));
+  return hash128(get.graph + "\n" + get.target + "\n" + std::to_string(get.numerics) + "\n" +
+                 get.constraints);
 }
 
 template <class M>
@@ -225,6 +226,8 @@ void FakeDaemon::answer_get(Peer& peer, uint64_t request, const wire::Get& get) 
   auto fail = [&](ErrorCode code, const std::string& message) {
     peer.outbox += wire::encode(request, wire::to_error(Status(code, message)));
   };
+  if (get.constraints.starts_with("nonsense"))
+    return fail(ErrorCode::INVALID_ARGUMENT, "there is no constraint \"nonsense\"");
   if (get.target.starts_with("sm_none")) return fail(ErrorCode::UNSUPPORTED, "no target " + get.target);
   if (get.graph.starts_with("graph killer")) return fail(ErrorCode::QUARANTINED, "killed its worker twice");
   const Hash128 key = fake_key(get);

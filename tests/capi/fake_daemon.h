@@ -21,9 +21,9 @@ namespace quern {
 Plan fake_plan(const std::string& graph_text, const std::string& target, uint64_t generation);
 
 // Listens from the constructor to the destructor, on a thread of its own. Safe to steer from any thread.
-//   Get        a plan; a target that starts with "sm_none" is UNSUPPORTED; a graph named "killer" is
-//   QUARANTINED the rest   what PROTOCOL.md says, as far as the client needs it; Verify sends two Progress
-//   frames
+//   Get        a plan; a target that starts with "sm_none" is UNSUPPORTED, constraints that start with
+//              "nonsense" are INVALID_ARGUMENT; a graph named "killer" is QUARANTINED
+//   the rest   what PROTOCOL.md says, as far as the client needs it; Verify sends two Progress frames
 class FakeDaemon {
  public:
   explicit FakeDaemon(std::string socket_path);

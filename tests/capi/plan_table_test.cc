@@ -7,8 +7,9 @@ namespace quern {
 
 namespace {
 
-PlanRequest request_for(std::string_view graph, std::string_view target = "sm_90a", uint32_t numerics = 0) {
-  return {graph, hash128(graph), target, numerics};
+PlanRequest request_for(std::string_view graph, std::string_view target = "sm_90a", uint32_t numerics = 0,
+                        std::string_view constraints = {}) {
+  return {graph, hash128(graph), target, numerics, constraints};
 }
 
 PlanRef plan_with(uint64_t key, uint64_t generation) {
@@ -31,6 +32,7 @@ void the_same_request_gets_the_same_plan(void**) {
   assert_false(bool(table.find(request_for("b")).plan));
   assert_false(bool(table.find(request_for("a", "sm_80")).plan));
   assert_false(bool(table.find(request_for("a", "sm_90a", 1)).plan));
+  assert_false(bool(table.find(request_for("a", "sm_90a", 0, "franges 4")).plan));
 }
 
 void a_hash_is_not_believed(void**) {

@@ -238,7 +238,7 @@ static void obeys_the_options(void** state) {
     quern_get_options known;
     uint64_t unknown;
   } newer;
-  quern_plan* plan = NULL;
+  quern_plan *plan = NULL, *other = NULL;
   int tries;
   (void)state;
 
@@ -270,6 +270,23 @@ static void obeys_the_options(void** state) {
   options.priority = 256;
   fails(quern_get(client, graph, "sm_90a", &options, &plan, &failure), QUERN_INVALID_ARGUMENT, "priority");
   fails(quern_get(client, graph, "sm_none", NULL, &plan, &failure), QUERN_UNSUPPORTED, "sm_none");
+
+  /* Constraints are part of the key, and none at all are the empty ones. */
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.constraints = "";
+  must(quern_get(client, graph, "sm_90a", NULL, &plan, &failure));
+  must(quern_get(client, graph, "sm_90a", &options, &other, &failure));
+  assert_ptr_equal(plan, other);
+  quern_plan_release(other);
+  options.constraints = "franges 4 8";
+  must(quern_get(client, graph, "sm_90a", &options, &other, &failure));
+  assert_ptr_not_equal(plan, other);
+  quern_plan_release(other);
+  quern_plan_release(plan);
+  options.constraints = "nonsense 4";
+  fails(quern_get(client, graph, "sm_90a", &options, &plan, &failure), QUERN_INVALID_ARGUMENT,
+        "no constraint \"nonsense\"");
   fails(quern_get(NULL, graph, "sm_90a", NULL, &plan, &failure), QUERN_INVALID_ARGUMENT, "client");
 
   /* A program that was compiled against a later header. */

@@ -68,6 +68,15 @@ class Package(unittest.TestCase):
         self.assertIsNone(self.client.get(graph, "sm_90a", wait=False))
         self.assertIsNotNone(self.client.get(graph, "sm_90a"))
 
+    def test_constraints_make_another_plan(self):
+        graph = quern.Graph.parse(TEXT)
+        plan = self.client.get(graph, "sm_90a")
+        constrained = self.client.get(graph, "sm_90a", constraints="franges 8 4; griddims 16")
+        self.assertNotEqual(constrained.info.key, plan.info.key)
+        self.assertEqual(self.client.get(graph, "sm_90a", constraints="griddims 16,1,1; franges 4 8").info.key, constrained.info.key)
+        self.assertEqual(self.client.get(graph, "sm_90a").info.key, plan.info.key)
+        self.assert_fails("INVALID_ARGUMENT", '"16,x"', self.client.get, graph, "sm_90a", constraints="griddims 16,x")
+
     def test_statistics_and_polling(self):
         stats = self.client.stats()
         self.assertIsInstance(stats["hits"], int)

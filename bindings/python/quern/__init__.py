@@ -190,10 +190,13 @@ class Client(_Owner):
                                   socket=str(socket).encode() if socket is not None else None)
         super().__init__(_made("quern_open", c.byref(options)))
 
-    def get(self, graph, target=None, wait=True, compile=True, refresh=False, allow_tf32=False, timeout_ms=0, priority=0):
-        """The plan of `graph`; None if it is not ready and `wait` is false. target=None means CUDA device 0."""
+    def get(self, graph, target=None, wait=True, compile=True, refresh=False, allow_tf32=False, timeout_ms=0, priority=0,
+            constraints=""):
+        """The plan of `graph`; None if it is not ready and `wait` is false. target=None means CUDA device 0. Constraints say what
+        the search for a better plan may find: "griddims 96,1,1 64,1,1; franges 16"."""
         options = lib.GetOptions(flags=(0 if wait else 1) | (0 if compile else 2) | (4 if refresh else 0),
-                                 numerics=int(allow_tf32), timeout_ms=timeout_ms, priority=priority)
+                                 numerics=int(allow_tf32), timeout_ms=timeout_ms, priority=priority,
+                                 constraints=constraints.encode())
         handle = c.c_void_p()
         status = lib.call("quern_get", self._handle, graph._handle, target.encode() if target is not None else None,
                           c.byref(options), c.byref(handle))
