@@ -27,9 +27,10 @@ std::string number(double value) {
   return text;
 }
 
-// What ptxas says it had to put into memory for want of registers, over all kernels.
-int64_t spilled_bytes(const std::string& log) {
-  static const std::string kWords = " bytes spill stores";
+// What ptxas says a thread has in memory for want of registers, or because it is an array that is not
+// unrolled, over all kernels.
+int64_t stack_bytes(const std::string& log) {
+  static const std::string kWords = " bytes stack frame";
   int64_t bytes = 0;
   for (size_t at = 0; (at = log.find(kWords, at)) != std::string::npos; at += kWords.size()) {
     const size_t begin = log.find_last_not_of("0123456789", at - 1) + 1;
@@ -70,7 +71,7 @@ class OptimizeRun {
     Implementation from;
     EmittedMuGraph emitted;
     std::string cubin;
-    int64_t spilled = 0;
+    int64_t stack = 0;
   };
 
   bool over() const {
@@ -95,8 +96,8 @@ class OptimizeRun {
     return {};
   }
 
-  // The model does not know of spilled registers, so a program that spills is taken only when no other is
-  // found.
+  // The model does not know what the compiler puts on the stack, so a program that has some there is taken
+  // only when no other is found.
   void try_all(const std::vector<Implementation>& ranked) {
     std::optional<Program> spilling;
     size_t compiled = 0;
@@ -110,9 +111,9 @@ class OptimizeRun {
       if (!program) continue;
       ++compiled;
       if (!compile(*program)) continue;
-      if (program->spilled == 0) return accept(std::move(*program));
-      note(implementation.candidate, "its registers spill");
-      if (!spilling || program->spilled < spilling->spilled) spilling = std::move(program);
+      if (program->stack == 0) return accept(std::move(*program));
+      note(implementation.candidate, "its registers are not enough");
+      if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
     }
     if (spilling) accept(std::move(*spilling));
   }
@@ -145,7 +146,7 @@ class OptimizeRun {
       return false;
     }
     program.cubin = std::move(output->cubin);
-    program.spilled = spilled_bytes(output->log);
+    program.stack = stack_bytes(output->log);
     return true;
   }
 
@@ -172,7 +173,7 @@ class OptimizeRun {
       out_.plan.certificate += certificate.print();
     fates_[from.candidate] =
         "taken, " + number(from.us) + " us by the model of schedules" +
-        (program.spilled ? ", " + std::to_string(program.spilled) + " bytes spilled" : "");
+        (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
   }
 

@@ -4,25 +4,29 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace quern {
 
 namespace {
 
-constexpr double kClockMhz = 1755;      // H200; the others are close enough
-constexpr double kStartUs = 1.6;        // of a kernel in a CUDA graph: launch, first instruction, drain
-constexpr double kLatencyUs = 0.42;     // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 36e3;  // that one multiprocessor gets from L2
+constexpr double kClockMhz = 1755;       // H200; the others are close enough
+constexpr double kStartUs = 1.7;         // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kLatencyUs = 0.26;      // from asking DRAM for bytes to having them, under load
+constexpr double kSmBytesPerUs = 90000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kAheadShare = 0.57, kStraightShare = 0.09, kOnceShare = 0.54;
-constexpr double kMmaShare = 0.35;     // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 1.3;    // of issue slots that straight-line code fills
+constexpr double kStraightBytes = 300;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.67, kStraightShare = 0.091, kOnceShare = 0.25;
+constexpr double kMmaShare = 0.16;     // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 2;      // of issue slots that straight-line code fills
 constexpr double kShadow = 0.45;       // of what runs beside the slowest, the part that still shows
-constexpr double kBarrierCycles = 45;  // of a block
-constexpr double kMmaLatency = 58, kAluLatency = 5.5, kShuffleLatency = 15, kSharedLatency = 31;  // cycles
-constexpr double kSharedBytesPerCycle = 100;
-constexpr double kFixedRegisters = 32;  // addresses, counters, predicates
+constexpr double kBarrierCycles = 56;  // of a block
+constexpr double kMmaLatency = 35, kAluLatency = 3.7, kShuffleLatency = 6, kSharedLatency = 12;  // cycles
+constexpr double kSharedBytesPerCycle = 96;
+constexpr double kL1Cost = 1.4;  // of a byte of straight loads, in bytes of shared memory
+constexpr double kClusterCycles = 1700, kClusterCost = 3;  // of a sum over a cluster: waiting, and each byte
+constexpr double kFixedRegisters = 32;                     // addresses, counters, predicates
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -98,7 +102,8 @@ class KernelModel {
         kernel_(kernel),
         schedule_(schedule),
         target_(target),
-        stages_(block_stages(kernel)) {}
+        stages_(block_stages(kernel)),
+        straight_(kernel.ops.size()) {}
 
   KernelTime run() {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
@@ -177,11 +182,16 @@ class KernelModel {
     }
   }
 
+  // Of its tile, as the tensor has them.
+  double loaded_bytes(const BlockOp& load) const {
+    return static_cast<double>(load.type.element_count()) *
+           static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
+  }
+
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-    const double size = static_cast<double>(dtype_size(whole.dtype));
-    const double bytes = static_cast<double>(each.type.element_count()) * size;
+    const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
     // A row of a tile that is not the tensor's own is fetched in sectors of 32 bytes, and from DRAM in pairs
     // of them.
     const bool cut = !whole.shape.empty() && each.type.shape.back() < whole.shape.back();
@@ -192,7 +202,10 @@ class KernelModel {
     const bool looped = in_loop(i);
     (looped ? loop_bytes_ : once_bytes_) += bytes;
     (looped ? loop_l2_ : once_l2_) += bytes * l2_waste;
-    if (looped) loop_room_ += padded_elements(each.type) * size;
+    if (looped) {
+      loop_room_ += padded_elements(each.type) * size;
+      loaded_words_ += bytes / 4 / schedule_.threads();
+    }
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
     Work& own = work(stages_[i]);
@@ -276,6 +289,7 @@ class KernelModel {
         own.issue += words / 4 * 2 * warps();
       } else {
         own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
+        if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
       }
       if (in_loop(i)) fragments_ += words;
     }
@@ -293,6 +307,14 @@ class KernelModel {
     }
   }
 
+  // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
+  void read_straight(BlockValue load, double words) {
+    const size_t i = static_cast<size_t>(load);
+    work(stages_[i]).shared_bytes += words * 4 * 32 * warps() * kL1Cost;
+    if (in_loop(i) && !std::exchange(straight_[i], true))
+      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.threads();
+  }
+
   void reduction(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     Work& own = work(stages_[i]);
@@ -308,6 +330,11 @@ class KernelModel {
     const bool product = op(each.operands[0]).kind == BlockOp::Kind::compute &&
                          op_info(op(each.operands[0]).code).kind == OpKind::contraction;
     if (!product) sums_ += elements;
+    if (each.kind == BlockOp::Kind::reduce_cluster) {
+      once_.chain += kClusterCycles;
+      once_.shared_bytes += 2 * elements * 4 * kClusterCost;
+      return;
+    }
     if (each.combine == Combine::rescaled_sum) {
       loop_.issue += elements / 32;
       loop_.chain += kAluLatency;
@@ -320,10 +347,10 @@ class KernelModel {
   }
 
   double registers() const {
-    const double threads = schedule_.threads(), loaded = loop_bytes_ / 4 / threads;
+    const double threads = schedule_.threads();
     double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
                  0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * once_bytes_ / 4 / threads;
-    if (schedule_.stages == 0) own += loaded * (schedule_.ahead ? 1.7 : 0.2);
+    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);
     return own;
   }
 
@@ -335,7 +362,10 @@ class KernelModel {
     const double block_bytes = loop_l2_ * turns + once_l2_;
     const double in_flight =
         schedule_.stages == 0
-            ? loop_bytes_ * (schedule_.ahead ? kAheadShare : kStraightShare) + once_bytes_ * kOnceShare
+            ? (schedule_.ahead
+                   ? loop_bytes_ * kAheadShare
+                   : std::min(loop_bytes_, kStraightBytes * schedule_.threads()) * kStraightShare) +
+                  once_bytes_ * kOnceShare
             : loop_bytes_ * std::min<double>(schedule_.stages - 1, turns) + once_bytes_ * kOnceShare;
     const double busy = std::min<double>(1, static_cast<double>(at_once) / target_.sms);
     const double arrival = std::min(l2 * busy, static_cast<double>(at_once) * in_flight / kLatencyUs);
@@ -369,9 +399,11 @@ class KernelModel {
   const KernelSchedule& schedule_;
   const Target& target_;
   const std::vector<Stage> stages_;
+  std::vector<char> straight_;              // loads whose fragments are counted
   Work loop_, once_;                        // of a block: a turn, and the rest
   double loop_bytes_ = 0, once_bytes_ = 0;  // loaded by a block a turn, and once
   double loop_l2_ = 0, once_l2_ = 0;        // the same in whole sectors
+  double loaded_words_ = 0;                 // registers of a thread for straight loads of a turn
   double loop_room_ = 0;                    // of a turn's tiles in shared memory, extents rounded up
   double unique_bytes_ = 0;                 // of all blocks, from and to DRAM
   double sums_ = 0, middle_ = 0;            // elements in registers of the block: over the loop, in a turn

@@ -13,6 +13,7 @@ namespace quern {
 namespace {
 
 constexpr size_t kHotLaunches = 40;
+constexpr double kFarBehind = 3;
 
 size_t bytes_of(const TensorDesc& desc) { return static_cast<size_t>(desc.span()) * dtype_size(desc.dtype); }
 
@@ -130,11 +131,15 @@ void Trial::time(int rounds) {
     timed[i].hot = capture(*timed[i].launcher, kHotLaunches, 1);
     timed[i].cold = capture(*timed[i].launcher, copies, copies);
   }
-  for (int round = -2; round < rounds; ++round)
+  double fastest = INFINITY;
+  for (int round = -1; round < rounds; ++round)
     for (size_t i = 0; i < contestants_.size(); ++i) {
+      // Far behind after its first rounds, it need not be known better.
+      if (round > 0 && contestants_[i].cold[0] > kFarBehind * fastest) continue;
       const double hot = run_graph(timed[i].hot) / kHotLaunches,
                    cold = run_graph(timed[i].cold) / static_cast<double>(copies);
       if (round < 0) continue;
+      fastest = std::min(fastest, cold);
       contestants_[i].hot.push_back(hot);
       contestants_[i].cold.push_back(cold);
     }
