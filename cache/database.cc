@@ -173,8 +173,14 @@ Status Database::reach_last_page() {
 Status Database::open_tables() {
   MDB_txn* txn = nullptr;
   int code = mdb_txn_begin(env_, nullptr, read_only_ ? MDB_RDONLY : 0, &txn);
-  for (int i = 0; i < kTableCount && code == 0; ++i)
+  for (int i = 0; i < kTableCount && code == 0; ++i) {
     code = mdb_dbi_open(txn, table_name(kAllTables[i]), read_only_ ? 0 : MDB_CREATE, &tables_[i]);
+    // A file of an earlier version lacks what was added since; without plans it is not one of ours.
+    if (code == MDB_NOTFOUND && kAllTables[i] != Table::plans) {
+      tables_[i] = kNoTable;
+      code = 0;
+    }
+  }
   if (code == 0)
     code = mdb_txn_commit(txn);
   else if (txn)
@@ -228,6 +234,7 @@ Status Txn::fail(int code, std::string_view doing) {
 }
 
 Result<std::string_view> Txn::get(Table table, std::string_view key) {
+  if (!has(table)) return Status(ErrorCode::NOT_FOUND, {});
   MDB_val mdb_key = val(key), value;
   const int code = mdb_get(txn_, handle(table), &mdb_key, &value);
   if (code == MDB_NOTFOUND) return Status(ErrorCode::NOT_FOUND, {});
@@ -249,6 +256,7 @@ Status Txn::remove(Table table, std::string_view key) {
 
 Status Txn::scan(Table table, std::string_view from,
                  const std::function<bool(std::string_view key, std::string_view value)>& visit) {
+  if (!has(table)) return {};
   MDB_cursor* cursor = nullptr;
   int code = mdb_cursor_open(txn_, handle(table), &cursor);
   if (code != 0) return fail(code, "cannot read");
@@ -260,6 +268,7 @@ Status Txn::scan(Table table, std::string_view from,
 }
 
 Result<uint64_t> Txn::count(Table table) {
+  if (!has(table)) return uint64_t{0};
   MDB_stat stat;
   const int code = mdb_stat(txn_, handle(table), &stat);
   if (code != 0) return fail(code, "cannot read");
@@ -269,6 +278,7 @@ Result<uint64_t> Txn::count(Table table) {
 Result<uint64_t> Txn::live_bytes() {
   uint64_t bytes = 0;
   for (Table table : kAllTables) {
+    if (!has(table)) continue;
     MDB_stat stat;
     const int code = mdb_stat(txn_, handle(table), &stat);
     if (code != 0) return fail(code, "cannot read");

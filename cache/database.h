@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,7 +37,8 @@ Hash128 hash_of_table_key(std::string_view key);
 class Database {
  public:
   // The map is halved as long as the address space refuses it. Read-only: the file must exist, and nobody may
-  // write to it. CORRUPT when the file is no database or its tables cannot be found.
+  // write to it; tables that it lacks, because an earlier version made it, are empty. CORRUPT when the file
+  // is no database or its tables cannot be found.
   static Result<std::unique_ptr<Database>> open(const std::string& path, uint64_t map_bytes, bool read_only);
   ~Database();
   Database(const Database&) = delete;
@@ -66,6 +68,7 @@ class Database {
   mutable std::shared_mutex env_mutex_;
   std::atomic<bool> panicked_ = false;
   MDB_env* env_ = nullptr;
+  static constexpr unsigned kNoTable = UINT_MAX;  // read-only: a table that is not in the file is empty
   unsigned tables_[kTableCount] = {};
 };
 
@@ -102,6 +105,7 @@ class Txn {
   Txn(Database& database, MDB_txn* txn, std::shared_lock<std::shared_mutex> lock)
       : database_(&database), txn_(txn), lock_(std::move(lock)) {}
   Status fail(int code, std::string_view doing);
+  bool has(Table table) const { return handle(table) != Database::kNoTable; }
   unsigned handle(Table table) const { return database_->tables_[static_cast<int>(table)]; }
 
   Database* database_;

@@ -140,7 +140,8 @@ class OptimizeRun {
   bool compile(Program& program) {
     const auto start = Clock::now();
     auto output = compiler_.compile({program.emitted.source, target_.name, {"--ptxas-options=-v"}});
-    out_.compile_ns += ns_since(start);
+    compile_ns_.push_back(ns_since(start));
+    out_.compile_ns += compile_ns_.back();
     if (!output) {
       note(program.from.candidate, "the compiler refused it: " + output.status().message());
       return false;
@@ -191,9 +192,17 @@ class OptimizeRun {
       out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) +
                      " us): " + fates_[i] +
                      (refusals_[i] > 1 ? " (" + std::to_string(refusals_[i]) + " schedules)" : "") + "\n";
+    if (!compile_ns_.empty()) out_.report += explain_compiles();
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
     out_.report += choices_;
     if (!out_.found()) out_.reason = why_nothing();
+  }
+
+  std::string explain_compiles() {
+    const auto middle = compile_ns_.begin() + static_cast<ptrdiff_t>(compile_ns_.size() / 2);
+    std::nth_element(compile_ns_.begin(), middle, compile_ns_.end());
+    return "compiled: " + std::to_string(compile_ns_.size()) + " programs, median " +
+           std::to_string(*middle / 1000000) + " ms\n";
   }
 
   std::string why_nothing() const {
@@ -219,6 +228,7 @@ class OptimizeRun {
   size_t baseline_launches_ = 0;
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
+  std::vector<uint64_t> compile_ns_;
   std::string stopped_;
   std::string choices_;  // of the program that was taken
   OptimizeResult out_;

@@ -26,8 +26,8 @@ struct OptimizeResult {
   // What the plan was made from; with the graph they give the same program again.
   std::string mugraph, schedule;
   std::string cuda;  // the complete text that was compiled
-  // A line for the search, one for each candidate: what became of it, and one for each choice of the plan's
-  // blocks: what it costs, greedy and optimal.
+  // A line for the search, one for each candidate: what became of it, one for what was compiled, and one for
+  // each choice of the plan's blocks: what it costs, greedy and optimal.
   std::string report;
   std::string reason;  // why there is no plan
   std::string state;   // of the search, to continue from; empty when it is finished

@@ -344,6 +344,57 @@ void a_read_only_directory_still_answers(void**) {
   assert_int_equal(result, 0);
 }
 
+// As an earlier version left it, which knew of no findings.
+void drop_findings(const std::string& directory) {
+  MDB_env* env = nullptr;
+  MDB_txn* txn = nullptr;
+  MDB_dbi table;
+  assert_int_equal(mdb_env_create(&env), 0);
+  mdb_env_set_maxdbs(env, kTableCount);
+  assert_int_equal(mdb_env_open(env, (directory + "/" + kStoreFile).c_str(), MDB_NOSUBDIR, 0600), 0);
+  assert_int_equal(mdb_txn_begin(env, nullptr, 0, &txn), 0);
+  assert_int_equal(mdb_dbi_open(txn, "findings", 0, &table), 0);
+  assert_int_equal(mdb_drop(txn, table, 1), 0);
+  assert_int_equal(mdb_txn_commit(txn), 0);
+  mdb_env_close(env);
+}
+
+void a_read_only_store_of_an_earlier_version_is_read(void**) {
+  const std::string directory = temp_dir();
+  {
+    TestStore test(directory);
+    test.open();
+    assert_ok(test->put_and_wait(test_put(1, "plan")));
+  }
+  drop_findings(directory);
+  assert_int_equal(chmod(directory.c_str(), 0755), 0);
+  for (const auto& file : std::filesystem::directory_iterator(directory))
+    assert_int_equal(chmod(file.path().c_str(), 0444), 0);
+  assert_int_equal(chmod(directory.c_str(), 0555), 0);
+  const int result = in_child([&] {
+    become_nobody();
+    TestStore test(directory);
+    auto opened = Store::open(test.options);
+    if (!opened.ok() || !(*opened)->read_only()) return 1;
+    Store& store = **opened;
+    if (!store.get(test_key(1)).ok()) return 2;
+    if (store.findings(test_key(1).key()).status().code() != ErrorCode::NOT_FOUND) return 3;
+    if (!store.stats().ok() || store.stats()->plans != 1) return 4;
+    const auto report = store.verify_all();
+    return report.ok() && report->damage.empty() ? 0 : 5;
+  });
+  chmod(directory.c_str(), 0700);
+  assert_int_equal(result, 0);
+  // Who may write makes the table.
+  TestStore test(directory);
+  for (const auto& file : std::filesystem::directory_iterator(directory)) chmod(file.path().c_str(), 0600);
+  test.open();
+  Findings findings;
+  findings.reason = "none";
+  assert_ok(wait_for([&](Store::Done done) { test->put_findings(test_key(1).key(), findings, done); }));
+  assert_text_equal(test->findings(test_key(1).key())->reason, "none");
+}
+
 void where_nothing_can_be_made_everything_misses(void**) {
   const std::string parent = temp_dir();
   assert_int_equal(chmod(parent.c_str(), 0555), 0);
@@ -484,6 +535,7 @@ int main() {
       cmocka_unit_test(a_real_write_error_leaves_a_good_store),
       cmocka_unit_test(a_full_disk_is_said_to_be_full),
       cmocka_unit_test(a_read_only_directory_still_answers),
+      cmocka_unit_test(a_read_only_store_of_an_earlier_version_is_read),
       cmocka_unit_test(where_nothing_can_be_made_everything_misses),
       cmocka_unit_test(a_second_opener_is_told_who_holds_it),
       cmocka_unit_test(too_many_open_files_is_a_clear_error),

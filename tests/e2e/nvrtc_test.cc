@@ -1,5 +1,6 @@
 // The real worker with the real compiler: graph text in, a cubin for every target out. Skipped where there is
 // no NVRTC.
+#include <signal.h>
 #include <unistd.h>
 
 #include "core/base/plan.h"
@@ -10,14 +11,20 @@ namespace quern {
 
 namespace {
 
-void graphs_become_cubins(void**) {
-  TestDaemon daemon;
+// Skips the test when the worker finds no NVRTC.
+void start(TestDaemon& daemon) {
   const char* worker = std::getenv("QUERN_REAL_WORKER");
   daemon.worker = worker ? worker : REAL_WORKER_BUILT;
   daemon.start();
   TestClient client(daemon.socket());
   assert_true(eventually([&] { return client.fact("compiler") != "starting"; }));
   if (const std::string why = client.fact("compiler"); why != "ready") skip_test("there is no NVRTC: " + why);
+}
+
+void graphs_become_cubins(void**) {
+  TestDaemon daemon;
+  start(daemon);
+  TestClient client(daemon.socket());
   for (const Target& target : all_targets()) {
     wire::Get get;
     get.graph =
@@ -37,12 +44,51 @@ void graphs_become_cubins(void**) {
   }
 }
 
+// The daemon ends while its worker searches, once by kill -9 and once by a drain: what stands stays, and the
+// search is done all the same in the end.
+void a_search_outlives_its_daemon(void**) {
+  TestDaemon daemon;
+  wire::Get get;
+  get.graph = read_test_file(test_root() / "examples/gqa_b1.qg");
+  get.target = "sm_90a";
+  std::string baseline;
+  for (const int number : {SIGKILL, SIGTERM}) {
+    start(daemon);
+    TestClient client(daemon.socket());
+    const auto plan = client.ask<wire::PlanReply>(get);
+    assert_true(plan.tier == Tier::baseline && plan.generation == 1);
+    assert_true(baseline.empty() || plan.plan == baseline);
+    baseline = plan.plan;
+    assert_true(eventually([&] {
+      return client.ask<wire::JobStatusReply>(wire::JobStatus{plan.key}).state == wire::JobState::running;
+    }));
+    daemon.signal(number);
+    daemon.wait();
+  }
+  start(daemon);
+  TestClient client(daemon.socket());
+  get.tier = static_cast<uint8_t>(Tier::modelled);
+  const auto better = client.ask<wire::PlanReply>(get);
+  assert_true(better.tier == Tier::modelled && better.generation == 2);
+  const auto plan = decode_plan(better.plan);
+  assert_ok(plan);
+  assert_text_equal(plan->cubin.substr(1, 3), "ELF");
+  assert_contains(plan->certificate, "verdict: accepted");
+  const auto shown = client.ask<wire::ShowReply>(wire::Show{better.key});
+  assert_contains(shown.mugraph, "mugraph ");
+  assert_contains(shown.schedule, "kernel grid=");
+  assert_contains(shown.cuda, "__global__");
+  assert_contains(shown.report, ": taken, ");
+  assert_int_equal(client.ask<wire::VerifyReply>(wire::Verify{}).damaged, 0);
+}
+
 }  // namespace
 
 }  // namespace quern
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {cmocka_unit_test(graphs_become_cubins)};
+  const CMUnitTest tests[] = {cmocka_unit_test(graphs_become_cubins),
+                              cmocka_unit_test(a_search_outlives_its_daemon)};
   return cmocka_run_group_tests_name("nvrtc", tests, nullptr, nullptr);
 }
