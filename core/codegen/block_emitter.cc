@@ -191,6 +191,7 @@ void BlockEmitter::emit(BlockValue value) {
   const std::string count = std::to_string(array.spread.count());
   text(now_) += "float " + array.name + "[" + count + "] = {};\n";
   matmul(value, array.name, now_);
+  if (plan.wgmma) text(now_) += wgmma_landing({array.name});
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -271,6 +272,7 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
                             " + turn % " + std::to_string(stages) + " * " + std::to_string(stage_bytes()) +
                             ";\n";
   std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
+  body += wgmma_landing(in_flight_);
   // The copy engine may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
   if (!staged && begins_with_barrier(Stage::loop)) body = "__syncthreads();\n" + body;
@@ -281,8 +283,9 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
     const bool copies = !staged_fetch_.empty();
     auto if_copies = [&](const std::string& line) { return copies ? line + "\n" : std::string(); };
     const std::string turn =
-        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") + "__syncthreads();\nif (step + " +
-        before + " < " + turns + ") {\n  const int turn = step + " + before + ";\n" +
+        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") +
+        (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\nif (step + " + before + " < " +
+        turns + ") {\n  const int turn = step + " + before + ";\n" +
         indent(stage + tiles + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
         if_copies("cp_async_commit();") + "if (step < 0) continue;\nconst int turn = step;\n" + stage +
         tiles + turn_text_ + straight_fetch_ + engine_wait() + body;
@@ -381,6 +384,7 @@ Result<BlockText> BlockEmitter::run() {
     out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
   }
   out.tensor_maps = std::move(tensor_maps_);
+  out.shapes = std::move(shapes_);
   out.signature += ")";
   return out;
 }

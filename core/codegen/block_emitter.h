@@ -15,6 +15,7 @@
 #include "core/codegen/block_program.h"
 #include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
+#include "core/codegen/wgmma_text.h"
 #include "core/lang/value_cuda.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
@@ -37,6 +38,7 @@ struct BlockText {
   uint32_t shared_bytes = 0;
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
+  std::set<WgmmaShape> shapes;  // that it uses
 };
 
 class BlockEmitter {
@@ -69,10 +71,11 @@ class BlockEmitter {
     Ints padded, pitch;
     int inner = 0;
     int64_t bytes = 0;
-    // Of tiles that the copy engine brings, instead of the pitch: to which bit of an element's place in the
-    // tile each bit of each coordinate goes, and which of those the swizzle changes.
+    // Of tiles in panels, instead of the pitch: to which bit of an element's place in the tile each bit of
+    // each coordinate goes, and which of those the swizzle changes. Panels have rows of 2^row_bits elements
+    // of the inner dimension, and 2^panel_bits elements.
     std::vector<std::vector<int>> bit_places;
-    int swizzle = 0;
+    int swizzle = 0, row_bits = 0, panel_bits = 0;
   };
   // Shared memory that some step writes for others; `name` points to it.
   struct SharedBuffer {
@@ -103,6 +106,11 @@ class BlockEmitter {
     int down = 1, across = 1, steps = 1, batch = 1;
     int batch_a = 1, batch_b = 1;  // 1 if the operand is the same for all
     unsigned partial_warps = 0;
+    // By warpgroups: which operands tensor cores read from shared memory, which one gives the 64 rows of an
+    // instruction, and how many columns it has.
+    bool wgmma = false;
+    std::array<bool, 2> shared = {false, false};
+    int tall = 0, columns = 0;
   };
 
   // block_emitter.cc
@@ -195,26 +203,38 @@ class BlockEmitter {
 
   // block_tma.cc
   // Of tiles in the ring, bytes: a swizzle repeats every 1024.
-  int64_t stage_alignment() const { return schedule_.tma ? 1024 : 128; }
+  int64_t stage_alignment() const { return schedule_.tma || schedule_.wgmma ? 1024 : 128; }
+  std::vector<int> dims_by_stride(const StagedTile& tile) const;
+  void put_in_panels(StagedTile& tile, const std::vector<int>& dims) const;
   bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
-  std::optional<TensorMap> tensor_map(BlockValue value, const Ints& padded, int inner,
-                                      std::vector<int>& dims) const;
+  std::optional<TensorMap> tensor_map(const StagedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_engine(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;
-  std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index);
+  std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
+                       bool swizzled = true);
   std::string engine_refill() const;
   std::string engine_wait() const;
   std::string engine_prologue(int64_t at) const;
 
   // block_matmul.cc
   void plan_matmuls();
-  MatmulPlan plan_matmul(BlockValue value);
+  MatmulPlan plan_matmul(BlockValue value) const;
+  bool plan_batch(BlockValue value, MatmulPlan& plan) const;
+  static std::string matmul_loops(const MatmulPlan& plan);
   void matmul(BlockValue value, const std::string& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim);
   int shared_copy(BlockValue value);
   std::string write_elements(BlockValue value, const std::string& to, const Ints& strides);
   void read_elements(BlockValue value, int buffer, const std::string& from, const Ints& strides, Stage place);
+
+  // block_wgmma.cc
+  bool is_panel_operand(BlockValue value, DType dtype) const;
+  bool plan_wgmma(BlockValue value, MatmulPlan& plan) const;
+  void note_panels(BlockValue value, const MatmulPlan& plan);
+  std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index);
+  void wgmma(BlockValue value, const std::string& sums, Stage stage);
+  static std::string wgmma_landing(const std::vector<std::string>& sums);
 
   // block_move.cc
   void move(BlockValue value);
@@ -261,6 +281,10 @@ class BlockEmitter {
   size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
   std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
   std::vector<TensorMap> tensor_maps_;
+  std::map<BlockValue, Ints> panels_;  // operands in shared memory, with the least extents of their tiles
+  bool copies_panels_ = false;         // some of these come by cp.async
+  std::set<WgmmaShape> shapes_;
+  std::vector<std::string> in_flight_;  // sums for which a turn waits at its end
   std::string engine_fetch_;
   int64_t engine_bytes_ = 0;  // of a turn
 };

@@ -154,22 +154,26 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
     tile.padded.push_back(
         int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
   if (tile.inner < 0) tile.inner = op.type.rank() - 1;
+  const auto panels = panels_.find(value);
+  if (panels != panels_.end())
+    for (size_t d = 0; d < tile.padded.size(); ++d)
+      tile.padded[d] = std::max(tile.padded[d], panels->second[d]);
   tile.pitch.assign(tile.padded.size(), 1);
   const int64_t chunk = 16 / dtype_size(place.dtype);
-  if (schedule_.tma && target_.tma) {
-    if (tile.inner >= 0) {
-      auto& own = tile.padded[static_cast<size_t>(tile.inner)];
-      own = std::max(own, chunk);
-    }
-    if (bring_by_engine(tile)) return tile;
-  }
-  // Rows are 16 bytes longer than they need be, so that eight of them lie in different banks.
-  int64_t size = 1;
   if (tile.inner >= 0) {
     auto& own = tile.padded[static_cast<size_t>(tile.inner)];
     own = std::max(own, chunk);
-    size = own + chunk;
+    if (schedule_.tma && target_.tma && bring_by_engine(tile)) return tile;
   }
+  if (panels != panels_.end()) {
+    put_in_panels(tile, dims_by_stride(tile));
+    copies_panels_ = true;
+    staged_fetch_ += stage_copy(tile);
+    return tile;
+  }
+  // Rows are 16 bytes longer than they need be, so that eight of them lie in different banks.
+  int64_t size = 1;
+  if (tile.inner >= 0) size = tile.padded[static_cast<size_t>(tile.inner)] + chunk;
   for (int d = op.type.rank() - 1; d >= 0; --d) {
     if (d == tile.inner) continue;
     tile.pitch[static_cast<size_t>(d)] = size;
@@ -196,7 +200,7 @@ std::string BlockEmitter::stage_copy(const StagedTile& tile) {
   const Spread chunks = chunks_of(spread, bits);
   const std::string element = cuda_type(place.dtype), from = fresh("at");
   const std::string within = inside(tile.value, chunks, "r"), at = offset(chunks, place.strides, "r");
-  const std::string to = tile.name + " + " + offset(chunks, tile.pitch, "r");
+  const std::string to = tile.name + " + " + place_in(tile, chunks, "r");
   std::string body;
   if (bits > 0) {
     const std::string bytes = std::to_string(dtype_size(place.dtype) << bits);

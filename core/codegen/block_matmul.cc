@@ -45,7 +45,9 @@ void BlockEmitter::plan_matmuls() {
     plans_[value] = plan;
     if (!plan.tensor_cores) continue;
     demands_.emplace(value, plan.d);
+    if (plan.wgmma) note_panels(value, plan);
     for (int side = 0; side < 2; ++side) {
+      if (plan.shared[side]) continue;
       // Whatever is computed element by element from the same tiles is best done where they are.
       std::vector<BlockValue> open = {program_.op(value).operands[static_cast<size_t>(side)]};
       while (!open.empty()) {
@@ -63,7 +65,7 @@ void BlockEmitter::plan_matmuls() {
 // mma counts rows, columns and the inner dimension in its own order; which bits of the tile's coordinates
 // these are is free. Columns and inner dimension are counted so that what a lane holds of an operand that
 // comes straight from global memory are neighbours there.
-BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
+BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
   MatmulPlan plan;
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
@@ -72,6 +74,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
   if (!dtype || dtype != narrow_dtype(program_, right, places_)) return plan;
   plan.dtype = *dtype;
   plan.tensor_cores = true;
+  if (MatmulPlan by_groups = plan; plan_wgmma(value, by_groups)) return by_groups;
   const int ra = static_cast<int>(a.size()), rb = static_cast<int>(b.size()), rd = static_cast<int>(d.size());
   const int64_t rows = a[a.size() - 2], inner = a.back(), columns = b.back();
   const int m_bits = std::max(4, bits_for(rows)), n_bits = std::max(3, bits_for(columns)),
@@ -160,24 +163,32 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) {
   plan.steps = 1 << (k_registers.size() - 2);
   plan.across = 1 << n_tiles.size();
   plan.down = 1 << (m_left - 4);
+  plan.tensor_cores = plan_batch(value, plan);
+  return plan;
+}
+
+// Appends the bits that tell the matrices of a batch apart.
+bool BlockEmitter::plan_batch(BlockValue value, MatmulPlan& plan) const {
+  const BlockOp& op = program_.op(value);
+  const Ints &a = program_.shape(op.operands[0]), &b = program_.shape(op.operands[1]), &d = op.type.shape;
+  const int ra = static_cast<int>(a.size()), rb = static_cast<int>(b.size()), rd = static_cast<int>(d.size());
   for (int dim = rd - 3; dim >= 0; --dim) {
     const int64_t extent = d[static_cast<size_t>(dim)];
     const int da = dim - (rd - ra), db = dim - (rd - rb);
     const bool in_a = da >= 0 && a[static_cast<size_t>(da)] == extent,
                in_b = db >= 0 && b[static_cast<size_t>(db)] == extent;
     for (int bit = 0; bit < bits_for(extent); ++bit) {
-      fd.registers.push_back({dim, bit});
+      plan.d.registers.push_back({dim, bit});
       plan.batch *= 2;
-      if (in_a) fa.registers.push_back({da, bit});
-      if (in_b) fb.registers.push_back({db, bit});
+      if (in_a) plan.a.registers.push_back({da, bit});
+      if (in_b) plan.b.registers.push_back({db, bit});
       plan.batch_a *= in_a ? 2 : 1;
       plan.batch_b *= in_b ? 2 : 1;
     }
   }
   // A batch that is the same for some dimensions and different for others would need its own count.
-  if ((plan.batch_a != 1 && plan.batch_a != plan.batch) || (plan.batch_b != 1 && plan.batch_b != plan.batch))
-    plan.tensor_cores = false;
-  return plan;
+  return (plan.batch_a == 1 || plan.batch_a == plan.batch) &&
+         (plan.batch_b == 1 || plan.batch_b == plan.batch);
 }
 
 // The value in words of two 16-bit elements, in exactly this order of registers.
@@ -250,12 +261,7 @@ std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType d
   return name;
 }
 
-void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
-  const BlockOp& op = program_.op(value);
-  const MatmulPlan& plan = plans_.at(value);
-  const int ra = program_.op(op.operands[0]).type.rank(), rb = program_.op(op.operands[1]).type.rank();
-  const std::string a = packed(op.operands[0], plan.a, plan.dtype, ra - 1),
-                    b = packed(op.operands[1], plan.b, plan.dtype, rb - 2);
+std::string BlockEmitter::matmul_loops(const MatmulPlan& plan) {
   struct Level {
     const char* name;
     int count;
@@ -264,6 +270,17 @@ void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage
   for (const Level& level : {Level{"z", plan.batch}, {"k", plan.steps}, {"m", plan.down}, {"n", plan.across}})
     lines += "#pragma unroll\nfor (int " + std::string(level.name) + " = 0; " + level.name + " < " +
              std::to_string(level.count) + "; ++" + level.name + ")\n";
+  return lines;
+}
+
+void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
+  const BlockOp& op = program_.op(value);
+  const MatmulPlan& plan = plans_.at(value);
+  if (plan.wgmma) return wgmma(value, sums, stage);
+  const int ra = program_.op(op.operands[0]).type.rank(), rb = program_.op(op.operands[1]).type.rank();
+  const std::string a = packed(op.operands[0], plan.a, plan.dtype, ra - 1),
+                    b = packed(op.operands[1], plan.b, plan.dtype, rb - 2);
+  std::string lines = matmul_loops(plan);
   auto index = [](const std::string& outer, int outer_count, const std::string& middle, int count,
                   const std::string& within, int last) {
     const std::string first =

@@ -147,6 +147,7 @@ void BlockEmitter::accumulate(BlockValue value) {
   if (op.combine == Combine::rescaled_sum) rescale(value, array);
   if (product) {
     matmul(operand, array.name, Stage::loop);
+    if (plans_.at(operand).wgmma) in_flight_.push_back(array.name);
   } else if (reduction) {
     reduce_into(operand, array.name, Stage::loop);
   } else {

@@ -9,7 +9,8 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kMostBoxExtent = 256, kSwizzledRow = 128;  // elements, bytes
+constexpr int64_t kMostBoxExtent = 256;                    // elements
+constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;  // bytes
 
 }  // namespace
 
@@ -31,77 +32,93 @@ bool BlockEmitter::ends_with_tensor(const BlockOp& op, int dim, int64_t padded) 
   return !cut || (exact && tile == padded);
 }
 
-// The map by which the copy engine brings the tile, if it can.
-std::optional<TensorMap> BlockEmitter::tensor_map(BlockValue value, const Ints& padded, int inner,
-                                                  std::vector<int>& dims) const {
-  const BlockOp& op = program_.op(value);
-  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
-  if (inner < 0 || place.strides[static_cast<size_t>(inner)] != 1) return std::nullopt;
-  TensorMap map;
-  map.buffer = place.arg;
-  map.dtype = place.dtype;
-  for (int d = 0; d < op.type.rank(); ++d) {
+// Outermost first, `inner` last; without those of extent 1.
+std::vector<int> BlockEmitter::dims_by_stride(const StagedTile& tile) const {
+  const TensorPlace& place = places_[static_cast<size_t>(program_.op(tile.value).tensor)];
+  std::vector<int> dims;
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d) {
     const size_t at = static_cast<size_t>(d);
-    if (!ends_with_tensor(op, d, padded[at])) return std::nullopt;
-    if (d != inner && (place.shape[at] > 1 || padded[at] > 1)) dims.push_back(d);
+    if (d != tile.inner && (place.shape[at] > 1 || tile.padded[at] > 1)) dims.push_back(d);
   }
   std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
     return place.strides[static_cast<size_t>(a)] > place.strides[static_cast<size_t>(b)];
   });
-  dims.push_back(inner);
+  dims.push_back(tile.inner);
+  return dims;
+}
+
+// Rows of the innermost dimension are cut into panels as wide as a swizzle; a panel holds all other
+// dimensions row after row, as the copy engine writes them and wgmma reads them.
+void BlockEmitter::put_in_panels(StagedTile& tile, const std::vector<int>& dims) const {
+  const int64_t size =
+      static_cast<int64_t>(dtype_size(places_[static_cast<size_t>(program_.op(tile.value).tensor)].dtype));
+  const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)],
+                row = std::min(inner * size, kSwizzledRow);
+  tile.row_bits = bits_for(row / size);
+  tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
+  tile.bit_places.assign(tile.padded.size(), {});
+  auto put = [&](int dim, int first, int count) {
+    for (int bit = 0; bit < count; ++bit) tile.bit_places[static_cast<size_t>(dim)].push_back(first + bit);
+    return first + count;
+  };
+  int at = put(tile.inner, 0, tile.row_bits);
+  for (size_t i = dims.size() - 1; i-- > 0;)
+    at = put(dims[i], at, bits_for(tile.padded[static_cast<size_t>(dims[i])]));
+  tile.panel_bits = at;
+  at = put(tile.inner, at, bits_for(inner) - tile.row_bits);
+  tile.bytes = ((size << at) + 1023) / 1024 * 1024;
+}
+
+// The map by which the copy engine brings the tile, if it can.
+std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
+                                                  const std::vector<int>& dims) const {
+  const BlockOp& op = program_.op(tile.value);
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  if (place.strides[static_cast<size_t>(tile.inner)] != 1) return std::nullopt;
+  TensorMap map;
+  map.buffer = place.arg;
+  map.dtype = place.dtype;
   const int64_t size = static_cast<int64_t>(dtype_size(place.dtype));
-  const int64_t row = std::min(padded[static_cast<size_t>(inner)] * size, kSwizzledRow);
+  for (int d = 0; d < op.type.rank(); ++d)
+    if (!ends_with_tensor(op, d, tile.padded[static_cast<size_t>(d)])) return std::nullopt;
+  const int64_t row = std::min(tile.padded[static_cast<size_t>(tile.inner)] * size, kSwizzledRow);
   for (int d : dims) {
     const size_t at = static_cast<size_t>(d);
     map.shape.push_back(place.shape[at]);
     // The stride of a dimension of extent 1 is never used, but must be possible.
-    map.strides.push_back(place.shape[at] > 1 || d == inner ? place.strides[at] : kTensorMapAlignment / size);
-    map.box.push_back(d == inner ? row / size : padded[at]);
+    map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
+                                                                 : kTensorMapAlignment / size);
+    map.box.push_back(d == tile.inner ? row / size : tile.padded[at]);
   }
-  map.swizzle = row >= 32 ? static_cast<uint32_t>(row) : 0;
+  map.swizzle = row >= kLeastSwizzle ? static_cast<uint32_t>(row) : 0;
   if (!check_tensor_map(map).ok() || *std::max_element(map.box.begin(), map.box.end()) > kMostBoxExtent)
     return std::nullopt;
   return map;
 }
 
-// Rows of the innermost dimension are cut into panels as wide as a swizzle; a panel holds all other
-// dimensions row after row, as the copy engine writes them.
+// Puts the tile in panels, a copy each, if the engine can bring it.
 bool BlockEmitter::bring_by_engine(StagedTile& tile) {
-  std::vector<int> dims;
   const BlockOp& op = program_.op(tile.value);
-  auto map = tensor_map(tile.value, tile.padded, inner_dim(op.tensor, op.type.shape), dims);
+  const std::vector<int> dims = dims_by_stride(tile);
+  auto map = tensor_map(tile, dims);
   if (!map) return false;
-  const int size = static_cast<int>(dtype_size(map->dtype));
-  const int row_bits = bits_for(map->box.back());
-  tile.swizzle = map->swizzle ? (static_cast<int>(map->swizzle) - 1) / size & 0x70 / size : 0;
-  tile.bit_places.resize(tile.padded.size());
-  auto put = [&](int dim, int first, int count) {
-    for (int bit = 0; bit < count; ++bit) tile.bit_places[static_cast<size_t>(dim)].push_back(first + bit);
-    return first + count;
-  };
-  int at = put(tile.inner, 0, row_bits);
-  for (size_t i = dims.size() - 1; i-- > 0;)
-    at = put(dims[i], at, bits_for(tile.padded[static_cast<size_t>(dims[i])]));
-  const int panel_bits = at;
-  put(tile.inner, at, bits_for(tile.padded[static_cast<size_t>(tile.inner)]) - row_bits);
-  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> row_bits;
-  tile.bytes = ((panels << panel_bits) * size + 1023) / 1024 * 1024;
-
+  put_in_panels(tile, dims);
+  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
   const std::string name = "map" + std::to_string(tensor_maps_.size());
   const auto& firsts = firsts_[static_cast<size_t>(tile.value)];
   for (int64_t panel = 0; panel < panels; ++panel) {
     std::string at_text;
     for (size_t i = dims.size(); i-- > 0;) {
       std::string first = firsts[static_cast<size_t>(dims[i])];
-      if (dims[i] == tile.inner) first = add_text(first, std::to_string(panel << row_bits));
+      if (dims[i] == tile.inner) first = add_text(first, std::to_string(panel << tile.row_bits));
       at_text += (at_text.empty() ? "" : ", ") + first;
     }
     engine_fetch_ += "tma_load<" + std::to_string(dims.size()) + ", " +
                      (is_shared_by_blocks(op) ? "false" : "true") + ">(" +
-                     add_text(tile.name, std::to_string(panel << panel_bits)) + ", " + name + ", arrived, {" +
-                     at_text + "});\n";
+                     add_text(tile.name, std::to_string(panel << tile.panel_bits)) + ", " + name +
+                     ", arrived, {" + at_text + "});\n";
   }
-  engine_bytes_ += (panels << panel_bits) * size;
+  engine_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
   tensor_maps_.push_back(std::move(*map));
   return true;
 }
@@ -113,7 +130,9 @@ bool BlockEmitter::is_shared_by_blocks(const BlockOp& op) const {
 }
 
 // Where in a staged tile, counted in elements, what register `index` of a thread stands for lies.
-std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const std::string& index) {
+// Without the swizzle: where the hardware looks when it swizzles by itself.
+std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
+                                   bool swizzled) {
   if (tile.bit_places.empty()) return offset(spread, tile.pitch, index);
   std::vector<BitMove> lanes, warps, registers;
   auto move = [&](std::vector<BitMove>& moves, size_t from, const CoordBit& bit) {
@@ -128,7 +147,7 @@ std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread,
   for (size_t i = 0; i < spread.registers.size(); ++i) move(registers, i, spread.registers[i]);
   std::string thread = add_text(move_bits("lane", lanes), move_bits("warp", warps));
   const std::string mine = move_bits(index, registers), mask = std::to_string(tile.swizzle);
-  if (tile.swizzle == 0) {
+  if (tile.swizzle == 0 || !swizzled) {
     if (thread != "0") thread = define("int", "i", thread);
     return add_text(thread, mine);
   }

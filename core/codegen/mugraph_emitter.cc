@@ -34,7 +34,10 @@ class MuEmitter {
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
     for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
-    if (!plan.tensor_maps.empty()) out_.source += std::string(prelude_hopper_text()) + "\n";
+    if (!plan.tensor_maps.empty() || !shapes_.empty())
+      out_.source += std::string(prelude_hopper_text()) + "\n";
+    if (!shapes_.empty()) out_.source += std::string(prelude_wgmma_text()) + "\n";
+    for (const WgmmaShape& shape : shapes_) out_.source += wgmma_text(shape);
     out_.source += out_.kernels;
     return std::move(out_);
   }
@@ -135,6 +138,7 @@ class MuEmitter {
     for (LaunchArg& arg : launch.args)
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
+    shapes_.merge(text->shapes);
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     const int resident = schedule_.kernels[k].resident;
     out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
@@ -234,6 +238,7 @@ class MuEmitter {
   std::vector<TensorPlace> places_;
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
+  std::set<WgmmaShape> shapes_;
   Optimizer* const optimizer_;
   EmittedMuGraph out_;
 };

@@ -9,6 +9,9 @@ namespace quern {
 std::string_view prelude_text();
 // What follows it for targets that have a copy engine and mbarriers (Target::tma).
 std::string_view prelude_hopper_text();
+// What follows that for programs that use wgmma (Target::wgmma), in front of the shapes that they use
+// (wgmma_text.h).
+std::string_view prelude_wgmma_text();
 
 // The two parts of it that hold no PTX; the emulator puts its own versions of the functions between them.
 std::string_view prelude_types_text();

@@ -164,6 +164,9 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
       return misfit("warps are no powers of two");
   if (warps > 16) return misfit("more than 16 warps");
   if (wanted.tma && wanted.stages == 0) return misfit("the copy engine fills stages, and there are none");
+  if (wanted.wgmma && wanted.stages == 0) return misfit("wgmma reads stages, and there are none");
+  if (wanted.wgmma && wanted.warps[0] < 4 && (wanted.warps[0] != 1 || wanted.warps[1] < 4))
+    return misfit("wgmma needs four warps along rows, or none there and four along columns");
   if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
   kernel.threads = wanted.threads();
   return {};
@@ -222,6 +225,7 @@ std::string print_schedule(const Schedule& schedule) {
     out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
            " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
+           (kernel.wgmma ? " wgmma=1" : "") +
            (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
            print_choices(kernel.choices) + "\n";
   return out;
@@ -235,7 +239,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, resident = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, resident = 0;
     // What is 0 may be left out.
     auto read_optional = [&](const std::string& name, int64_t* value) {
       return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
@@ -243,8 +247,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
     if (!line.starts_with("kernel ") || !read_numbers(line, "grid", kernel.grid.data(), kGridAxes) ||
         !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
-        !read_optional("tma", &tma) || !read_optional("resident", &resident) ||
-        !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
+        !read_optional("resident", &resident) || !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
@@ -252,6 +256,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     kernel.stages = static_cast<int>(stages);
     kernel.ahead = ahead != 0;
     kernel.tma = tma != 0;
+    kernel.wgmma = wgmma != 0;
     kernel.resident = static_cast<int>(resident);
     schedule.kernels.push_back(kernel);
   }

@@ -65,6 +65,7 @@ Block::Block(Program& program, const Kernel& kernel, const Launch& launch, Memor
       ranks_(static_cast<int>(launch.cluster.count())),
       random_(random),
       mbarriers_(memory, clock),
+      wgmmas_(memory),
       threads_(static_cast<size_t>(block_threads_ * ranks_)) {}
 
 const Runtime& Block::runtime() {
@@ -177,6 +178,11 @@ void Block::prepare(uint64_t cluster_number) {
     threads_[i].context = make_fcontext(threads_[i].stack_top, FiberStacks::kSize, &Block::enter);
     runnable_.push_back(i);
   }
+  // Programs without wgmma are spared the bookkeeping.
+  std::vector<char*> tops;
+  if (program_.text.find("wgmma") != std::string::npos && block_threads_ % (4 * kWarpSize) == 0)
+    for (const EmulatedThread& thread : threads_) tops.push_back(thread.stack_top);
+  wgmmas_.begin_cluster(tops);
 }
 
 void Block::enter(transfer_t transfer) {
@@ -206,7 +212,8 @@ void Block::fail(std::string violation, const void* site) {
 
 void Block::access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site) {
   const auto top = address_of(threads_[current_].stack_top);
-  if (top - address <= FiberStacks::kSize) return;
+  if (top - address <= FiberStacks::kSize)
+    return check_rule(wgmmas_.touch(address, size, is_write, current_), site);
   const char* action = is_write ? "write" : "read";
   if (aligned && address % size != 0)
     fail(std::string("misaligned ") + action + " of " + std::to_string(size) + " bytes at " +
@@ -277,7 +284,9 @@ void Block::check_warp(int first) {
     }
     operands.lanes[lane] = other.operands;
   }
-  std::string violation = perform(self.collective, operands, first, memory_);
+  std::string violation = self.collective >= Collective::wgmma_fence
+                              ? wgmmas_.perform(self.collective, operands, first)
+                              : perform(self.collective, operands, first, memory_);
   if (violation.empty() && self.collective == Collective::sync_warp && self.mask == lanes_of(first) &&
       !clock_.sync_warp(first))
     violation = "more __syncwarp between two barriers than the emulator can count";
@@ -349,6 +358,7 @@ void Block::end_thread() {
              " asynchronous copies that it did not wait for (cp_async_commit, cp_async_wait)",
          nullptr);
   if (self.arrived_at_cluster) fail("the thread ends between cluster_arrive and cluster_wait", nullptr);
+  check_rule(wgmmas_.end_thread(current_), nullptr);
   const int rank = rank_of(current_);
   if (++ended_[static_cast<size_t>(rank)] == block_threads_ && ranks_ > 1) end_block(rank);
   suspend();

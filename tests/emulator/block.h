@@ -12,6 +12,7 @@
 #include "tests/emulator/compile.h"
 #include "tests/emulator/mbarrier.h"
 #include "tests/emulator/memory.h"
+#include "tests/emulator/wgmma.h"
 
 namespace quern::emulated {
 
@@ -115,6 +116,7 @@ class Block {
   std::mt19937_64& random_;
 
   Mbarriers mbarriers_;
+  Wgmmas wgmmas_;
   std::vector<EmulatedThread> threads_;
   std::vector<int> runnable_;
   int current_ = 0;                      // the running thread

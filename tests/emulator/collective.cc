@@ -116,8 +116,10 @@ std::string load_matrices(Collective kind, const WarpOperands& warp, int first_t
 
 const char* collective_name(Collective kind) {
   static constexpr const char* kNames[] = {
-      "__syncwarp",        "shuffle_xor",        "shuffle_down",     "shuffle",  "warp_ballot",
-      "mma_m16n8k16<f16>", "mma_m16n8k16<bf16>", "mma_m16n8k8_tf32", "ldmatrix", "ldmatrix_trans"};
+      "__syncwarp",   "shuffle_xor",       "shuffle_down",       "shuffle",
+      "warp_ballot",  "mma_m16n8k16<f16>", "mma_m16n8k16<bf16>", "mma_m16n8k8_tf32",
+      "ldmatrix",     "ldmatrix_trans",    "wgmma_fence",        "wgmma",
+      "wgmma_commit", "wgmma_wait"};
   return kNames[static_cast<int>(kind)];
 }
 

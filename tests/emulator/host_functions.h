@@ -260,3 +260,46 @@ __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrie
   quern::emulated::tma_load(to, map.bound, barrier, x, kRank);
 }
 __device__ __forceinline__ void tma_prefetch(const TensorMap&) {}
+
+// wgmma.cuh
+__device__ __forceinline__ void wgmma_collective(quern::emulated::Collective kind, int pending) {
+  quern::emulated::WgmmaOperands operands{nullptr, nullptr, {}, {}, 0, false, pending};
+  quern::emulated::collective(kind, kFullWarp, &operands);
+}
+__device__ __forceinline__ void wgmma_fence() {
+  wgmma_collective(quern::emulated::Collective::wgmma_fence, 0);
+}
+__device__ __forceinline__ void wgmma_commit() {
+  wgmma_collective(quern::emulated::Collective::wgmma_commit, 0);
+}
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  wgmma_collective(quern::emulated::Collective::wgmma_wait, kPending);
+}
+template <int kCount>
+__device__ __forceinline__ void wgmma_landed(float (&)[kCount]) {}
+
+template <int kSwizzle, bool kTurned, int kPanel, int kStep>
+struct SharedOperand {
+  const void* at;
+  static_assert(kSwizzle == 32 || kSwizzle == 64 || kSwizzle == 128, "swizzles are 32, 64 or 128 bytes");
+  quern::emulated::WgmmaOperand described() const { return {at, kSwizzle, kTurned, kPanel, kStep}; }
+};
+template <class T>
+constexpr bool kIsBf16 = false;
+template <>
+constexpr bool kIsBf16<bf16> = true;
+__device__ __forceinline__ void take_left(quern::emulated::WgmmaOperands& operands, const unsigned* fragments) {
+  operands.fragments = fragments;
+}
+template <int kSwizzle, bool kTurned, int kPanel, int kStep>
+__device__ __forceinline__ void take_left(quern::emulated::WgmmaOperands& operands,
+                                          SharedOperand<kSwizzle, kTurned, kPanel, kStep> left) {
+  operands.a = left.described();
+}
+template <class T, int kColumns, class A, class B>
+__device__ __forceinline__ void wgmma(float* sums, A a, B b) {
+  quern::emulated::WgmmaOperands operands{sums, nullptr, {}, b.described(), kColumns, kIsBf16<T>, 0};
+  take_left(operands, a);
+  quern::emulated::collective(quern::emulated::Collective::wgmma, kFullWarp, &operands);
+}

@@ -82,6 +82,8 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
   const Cell* cells = &region.cells[address - region.begin];
   for (size_t i = 0; i < size; ++i) {
     const Stamp &write = cells[i].write, &read = cells[i].read;
+    if (cells[i].held > 0)
+      return violate("write to " + locate(address + i) + ", which a wgmma still reads: no wgmma_wait before");
     if (write.pending)
       return violate("write to " + locate(address + i) + ", into which an asynchronous copy of " +
                      clock_.describe(write) + " is still under way");
@@ -127,6 +129,11 @@ bool Memory::begin_engine_copy(uintptr_t to, size_t size, int thread) {
 void Memory::end_engine_copy(uintptr_t to, size_t size, Stamp stamp) {
   Region* region = find(to);
   std::fill_n(&region->cells[to - region->begin], size, Cell{stamp, {}, 0});
+}
+
+void Memory::change_held(uintptr_t address, size_t size, uint32_t by) {
+  Region* region = find(address);
+  for (size_t i = 0; i < size; ++i) region->cells[address - region->begin + i].held += by;
 }
 
 bool Memory::read_by_engine(uintptr_t address, size_t size, int thread) {

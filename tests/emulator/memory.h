@@ -16,6 +16,7 @@ namespace quern::emulated {
 struct Cell {
   Stamp write, read;
   uint32_t ordinary = 0;  // number of the ordinary write that it was, in their order; 0: by the copy engine
+  uint32_t held = 0;      // warps whose wgmma still reads it
 };
 
 struct Region {
@@ -59,6 +60,9 @@ class Memory {
   // A read of shared memory by the engine or by tensor cores, for `thread`: ordinary writes must have been
   // fenced by who wrote.
   bool read_by_engine(uintptr_t address, size_t size, int thread);
+  // From now on, until it is released as often, nobody may write there.
+  void hold(uintptr_t address, size_t size) { change_held(address, size, 1); }
+  void release(uintptr_t address, size_t size) { change_held(address, size, ~0u); }
   void fence_proxy(int thread) { fences_[static_cast<size_t>(thread)] = ++ordinary_; }
   const std::string& violation() const { return violation_; }
   // "output 0 `y` (64 bytes) at offset 12", or the nearest buffer for an address outside of all.
@@ -74,6 +78,7 @@ class Memory {
 
   bool violate(std::string text);
 
+  void change_held(uintptr_t address, size_t size, uint32_t by);
   bool judge_fences(const Region& region, uintptr_t address, size_t size);
 
   Clock& clock_;

@@ -25,6 +25,10 @@ enum class Collective {
   mma_tf32,
   ldmatrix,
   ldmatrix_trans,
+  wgmma_fence,
+  wgmma,
+  wgmma_commit,
+  wgmma_wait,
 };
 
 // The operands of one lane; results are written through the same pointer before the lane goes on.
@@ -37,6 +41,21 @@ struct MmaOperands {
   float* d;
   const unsigned* a;
   const unsigned* b;
+};
+// Shared memory as SharedOperand in wgmma.cuh describes it.
+struct WgmmaOperand {
+  const void* at;
+  int swizzle;
+  bool turned;
+  int panel, step;
+};
+struct WgmmaOperands {
+  float* sums;
+  const unsigned* fragments;  // of the left operand, or null and it is `a`
+  WgmmaOperand a, b;
+  int columns;
+  bool bf16;
+  int pending;  // of a wait
 };
 struct LdmatrixOperands {
   unsigned* registers;

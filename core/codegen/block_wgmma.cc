@@ -1,0 +1,179 @@
+// Matrix products by warpgroups: which products qualify, which of their operands tensor cores read from
+// shared memory by themselves, and the instructions.
+//
+// One operand's side of the result is `tall`, the 64 rows of wgmma; the other is its up to 256 columns.
+// Either operand of the product can be the tall one: a few rows times many columns is computed as many rows
+// of the transposed result. The flat operand must lie in a staged tile; the tall one may, or comes from
+// registers.
+#include <algorithm>
+
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kTallBits = 6, kRowGroupBits = 3, kInnerBits = 4;  // of one instruction: 64 rows, of 8 each; k
+
+int free_dim(int side, int rank) { return side == 0 ? rank - 2 : rank - 1; }
+int summed_dim(int side, int rank) { return side == 0 ? rank - 1 : rank - 2; }
+
+void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
+  for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
+}
+
+}  // namespace
+
+// Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
+bool BlockEmitter::is_panel_operand(BlockValue value, DType dtype) const {
+  const BlockOp& op = program_.op(value);
+  const int rank = op.type.rank();
+  if (op.kind != BlockOp::Kind::load || !is_staged(value)) return false;
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  const int inner = inner_dim(op.tensor, op.type.shape);
+  if (place.dtype != dtype || inner < rank - 2) return false;
+  const int64_t row = place.strides[static_cast<size_t>(inner == rank - 1 ? rank - 2 : rank - 1)];
+  for (int d = 0; d < rank - 2; ++d)
+    if (op.type.shape[static_cast<size_t>(d)] > 1 && place.strides[static_cast<size_t>(d)] <= row)
+      return false;
+  return true;
+}
+
+bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
+  if (!schedule_.wgmma || !target_.wgmma) return false;
+  const BlockOp& op = program_.op(value);
+  const int tall = schedule_.warps[0] >= 4 ? 0 : 1, flat = 1 - tall;
+  const Ints* const shapes[2] = {&program_.shape(op.operands[0]), &program_.shape(op.operands[1])};
+  auto rank = [&](int side) { return static_cast<int>(shapes[side]->size()); };
+  auto extent = [&](int side) { return *(shapes[side]->end() - (side == 0 ? 2 : 1)); };
+  const int m_bits = bits_for(extent(tall)), n_bits = std::max(kRowGroupBits, bits_for(extent(flat))),
+            k_bits = std::max(kInnerBits, bits_for(shapes[0]->back()));
+  if (m_bits < kTallBits || !is_panel_operand(op.operands[static_cast<size_t>(flat)], plan.dtype))
+    return false;
+  plan.shared[flat] = true;
+  plan.shared[tall] = is_panel_operand(op.operands[static_cast<size_t>(tall)], plan.dtype);
+  plan.tall = tall;
+
+  Spread &high = tall == 0 ? plan.a : plan.b, &wide = tall == 0 ? plan.b : plan.a, &d = plan.d;
+  const int m = free_dim(tall, op.type.rank()), n = free_dim(flat, op.type.rank());
+  const int high_m = free_dim(tall, rank(tall)), high_k = summed_dim(tall, rank(tall)),
+            wide_n = free_dim(flat, rank(flat)), wide_k = summed_dim(flat, rank(flat));
+  int m_left = m_bits, n_left = n_bits, k_left = k_bits;
+  const int tall_warps = bits_for(schedule_.warps[static_cast<size_t>(tall)]),
+            wide_warps = tall == 0 ? bits_for(schedule_.warps[1]) : 0;
+  for (std::vector<CoordBit>* warps : {&high.warps, &wide.warps, &d.warps})
+    warps->assign(static_cast<size_t>(warp_bits_), {});
+  for (int position = 0; position < warp_bits_; ++position) {
+    const size_t p = static_cast<size_t>(position);
+    const bool by_m = position < tall_warps, by_k = position >= tall_warps + wide_warps;
+    if (position < 2) {  // within a warpgroup
+      d.warps[p] = {m, 4 + position};
+      if (!plan.shared[tall]) high.warps[p] = {high_m, 4 + position};
+    } else if (by_m && m_left > kTallBits) {
+      d.warps[p] = {m, --m_left};
+      high.warps[p] = {high_m, m_left};
+    } else if (by_k && k_left > kInnerBits) {
+      high.warps[p] = {high_k, --k_left};
+      wide.warps[p] = {wide_k, k_left};
+      plan.partial_warps |= 1u << position;
+    } else if (n_left > kRowGroupBits) {
+      d.warps[p] = {n, --n_left};
+      wide.warps[p] = {wide_n, n_left};
+    }
+  }
+
+  const int one = std::min(n_left, bits_for(kMostWgmmaColumns));
+  plan.columns = 1 << one;
+  plan.steps = 1 << (k_left - kInnerBits);
+  plan.down = 1 << (m_left - kTallBits);
+  plan.across = 1 << (n_left - one);
+  d.lanes = {CoordBit{n, 1}, {n, 2}, {m, 0}, {m, 1}, {m, 2}};
+  d.registers = {{n, 0}, {m, 3}};
+  put_bits(d.registers, n, kRowGroupBits, n_left);
+  put_bits(d.registers, m, kTallBits, m_left);
+  // Of operands in shared memory registers count instructions.
+  if (!plan.shared[tall]) {
+    high.lanes = {CoordBit{high_k, 1}, {high_k, 2}, {high_m, 0}, {high_m, 1}, {high_m, 2}};
+    high.registers = {{high_k, 0}, {high_m, 3}, {high_k, 3}};
+  }
+  put_bits(high.registers, high_k, kInnerBits, k_left);
+  put_bits(high.registers, high_m, kTallBits, m_left);
+  put_bits(wide.registers, wide_k, kInnerBits, k_left);
+  put_bits(wide.registers, wide_n, one, n_left);
+  plan.wgmma = plan_batch(value, plan);
+  return plan.wgmma;
+}
+
+// Room in staged tiles for whole instructions.
+void BlockEmitter::note_panels(BlockValue value, const MatmulPlan& plan) {
+  const BlockOp& op = program_.op(value);
+  for (int side = 0; side < 2; ++side) {
+    if (!plan.shared[side]) continue;
+    const BlockValue operand = op.operands[static_cast<size_t>(side)];
+    const int rank = program_.op(operand).type.rank();
+    Ints& least = panels_[operand];
+    least.resize(static_cast<size_t>(rank), 1);
+    auto need = [&](int dim, int64_t extent) {
+      least[static_cast<size_t>(dim)] = std::max(least[static_cast<size_t>(dim)], extent);
+    };
+    need(summed_dim(side, rank), int64_t{1} << kInnerBits);
+    need(free_dim(side, rank), int64_t{1} << (side == plan.tall ? kTallBits : kRowGroupBits));
+    need(inner_dim(program_.op(operand).tensor, program_.op(operand).type.shape), 16);  // rows of 32 bytes
+  }
+}
+
+// Operand `side` of a product, of instruction `index`.
+std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int side,
+                                        const std::string& index) {
+  const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
+  const StagedTile& tile = stage_tile(operand);
+  const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
+  const bool turned = tile.inner == free;
+  const auto &rows = tile.bit_places[static_cast<size_t>(turned ? summed_dim(side, rank) : free)],
+             &inner = tile.bit_places[static_cast<size_t>(tile.inner)];
+  auto bytes = [](int place) { return std::to_string(int64_t{2} << place); };
+  const size_t row = static_cast<size_t>(tile.row_bits);
+  const std::string panel = inner.size() > row ? bytes(inner[row]) : "0",
+                    step = rows.size() > kRowGroupBits ? bytes(rows[kRowGroupBits]) : "0";
+  return "SharedOperand<" + bytes(tile.row_bits) + ", " + (turned ? "true" : "false") + ", " +
+         (turned ? panel : "0") + ", " + step + ">{" +
+         add_text(tile.name, place_in(tile, side == 0 ? plan.a : plan.b, index, false)) + "}";
+}
+
+// Asks for the product; `sums` are there after wgmma_landing.
+void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage) {
+  const BlockOp& op = program_.op(value);
+  const MatmulPlan& plan = plans_.at(value);
+  const std::string type = cuda_type(plan.dtype);
+  auto number = [](const std::string& z, const std::string& tile, int tiles, const std::string& k,
+                   int steps) {
+    return "((" + z + " * " + std::to_string(tiles) + " + " + tile + ") * " + std::to_string(steps) + " + " +
+           k + ")";
+  };
+  auto operand = [&](int side) {
+    const int batch = side == 0 ? plan.batch_a : plan.batch_b;
+    const bool tall = side == plan.tall;
+    const std::string index =
+        number(batch == 1 ? "0" : "z", tall ? "m" : "n", tall ? plan.down : plan.across, "k", plan.steps);
+    if (plan.shared[side]) return panel_operand(value, plan, side, index);
+    const BlockValue from = op.operands[static_cast<size_t>(side)];
+    const int rank = program_.op(from).type.rank();
+    return "&" + packed(from, side == 0 ? plan.a : plan.b, plan.dtype, summed_dim(side, rank)) + "[" + index +
+           " * 4]";
+  };
+  std::string lines = "wgmma_fence();\n" + matmul_loops(plan);
+  lines += "  wgmma<" + type + ", " + std::to_string(plan.columns) + ">(&" + sums + "[" +
+           number("z", "m", plan.down, "n", plan.across) + " * " + std::to_string(plan.columns / 2) + "], " +
+           operand(plan.tall) + ", " + operand(1 - plan.tall) + ");\nwgmma_commit();\n";
+  shapes_.insert({plan.dtype, plan.columns});
+  text(stage) += lines;
+}
+
+std::string BlockEmitter::wgmma_landing(const std::vector<std::string>& sums) {
+  std::string out = sums.empty() ? "" : "wgmma_wait<0>();\n";
+  for (const std::string& name : sums) out += "wgmma_landed(" + name + ");\n";
+  return out;
+}
+
+}  // namespace quern
