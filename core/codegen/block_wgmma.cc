@@ -15,6 +15,7 @@ namespace quern {
 namespace {
 
 constexpr int kTallBits = 6, kRowGroupBits = 3, kInnerBits = 4;  // of one instruction: 64 rows, of 8 each; k
+constexpr int kPanelBits = 6;                                    // elements of a row of 128 bytes
 
 int free_dim(int side, int rank) { return side == 0 ? rank - 2 : rank - 1; }
 int summed_dim(int side, int rank) { return side == 0 ? rank - 1 : rank - 2; }
@@ -59,6 +60,10 @@ bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
   const int m = free_dim(tall, op.type.rank()), n = free_dim(flat, op.type.rank());
   const int high_m = free_dim(tall, rank(tall)), high_k = summed_dim(tall, rank(tall)),
             wide_n = free_dim(flat, rank(flat)), wide_k = summed_dim(flat, rank(flat));
+  // No instruction begins within a row of a panel.
+  const BlockOp& flat_load = program_.op(op.operands[static_cast<size_t>(flat)]);
+  const bool turned = inner_dim(flat_load.tensor, flat_load.type.shape) == wide_n;
+  const int n_least = turned ? std::min(n_bits, kPanelBits) : kRowGroupBits;
   int m_left = m_bits, n_left = n_bits, k_left = k_bits;
   const int tall_warps = bits_for(schedule_.warps[static_cast<size_t>(tall)]),
             wide_warps = tall == 0 ? bits_for(schedule_.warps[1]) : 0;
@@ -77,7 +82,7 @@ bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
       high.warps[p] = {high_k, --k_left};
       wide.warps[p] = {wide_k, k_left};
       plan.partial_warps |= 1u << position;
-    } else if (n_left > kRowGroupBits) {
+    } else if (n_left > n_least) {
       d.warps[p] = {n, --n_left};
       wide.warps[p] = {wide_n, n_left};
     }

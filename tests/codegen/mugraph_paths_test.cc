@@ -1,86 +1,18 @@
 // Tiles large enough for whole fragments, vectors and several warps: every data path, both 16-bit dtypes,
 // f32, divisible and ragged, in the emulator against the float reference.
-#include "core/graph/text.h"
-#include "core/mugraph/text.h"
 #include "core/schedule/enumerate.h"
-#include "tests/codegen/mugraph_cases.h"
+#include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
 namespace {
 
 using namespace quern;
 
-std::string replace_all(std::string text, const std::vector<std::pair<std::string, std::string>>& words) {
-  for (const auto& [word, by] : words)
-    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
-      text.replace(at, word.size(), by);
-  return text;
-}
-
-struct Sizes {
-  const char *dtype, *rows, *inner, *columns, *grid, *turns;
-};
-
-MuGraphCase make_case(const std::string& label, const std::string& graph, const std::string& mugraph,
-                      const Sizes& sizes, const KernelSchedule& way) {
-  const std::vector<std::pair<std::string, std::string>> words = {
-      {"TYPE", sizes.dtype},      {"ROWS", sizes.rows}, {"INNER", sizes.inner},
-      {"COLUMNS", sizes.columns}, {"GRID", sizes.grid}, {"TURNS", sizes.turns}};
-  auto parsed_graph = parse_graph(replace_all(graph, words));
-  assert_ok(parsed_graph);
-  auto parsed = parse_mugraph(replace_all(mugraph, words));
-  assert_ok(parsed);
-  Schedule schedule = default_schedule(*parsed);
-  for (KernelSchedule& kernel : schedule.kernels) {
-    kernel.warps = way.warps;
-    kernel.stages = way.stages;
-    kernel.ahead = way.ahead;
-    kernel.tma = way.tma;
-  }
-  std::string name = label;
-  for (const auto& [word, by] : words) name += " " + by;
-  return {name + ": " + print_schedule(schedule),
-          *parsed_graph,
-          *parsed,
-          schedule,
-          0.5,
-          way.tma ? "sm_90a" : "sm_80"};
-}
-
 void run(const std::vector<MuGraphCase>& cases) {
   const std::vector<std::string> failures = find_mugraph_failures(cases);
   for (const std::string& failure : failures) print_error("%s\n", failure.c_str());
   assert_int_equal(failures.size(), 0);
 }
-
-const char kNormGraph[] = R"(graph norm
-in  x: TYPE[ROWS, INNER]
-in  w: TYPE[INNER, COLUMNS]
-y = rms_norm(x, axis=-1, eps=1e-5)
-z = matmul(y, w)
-out z
-)";
-const char kNorm[] = R"(mugraph norm
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-tensor z: TYPE[ROWS, COLUMNS]
-kernel grid=[GRID] loop=TURNS threads=128 {
-  x0 = load(x, loop=1)
-  w0 = load(w, x=1, loop=0)
-  xw = matmul(x0, w0)
-  xx = square(x0)
-  row = sum(xx, axis=[1], keepdims=true)
-  a = accumulate_sum(xw)
-  q = accumulate_sum(row)
-  k = extent(x[1])
-  mean = div(q, k)
-  shifted = add(mean, 1e-05)
-  rms = sqrt(shifted)
-  y = div(a, rms)
-  store(y, z, x=1)
-}
-out z
-)";
 
 void norms_are_right(void**) {
   std::vector<MuGraphCase> cases;
@@ -95,42 +27,9 @@ void norms_are_right(void**) {
                                       {{}, 1, {2, 2, 1}, 3, true},
                                       {{}, 1, {1, 1, 4}, 3, true, true},
                                       {{}, 1, {1, 2, 2}, 2, true, true}})
-      cases.push_back(make_case("norm", kNormGraph, kNorm, sizes, way));
+      cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way));
   run(cases);
 }
-
-const char kAttentionGraph[] = R"(graph attention
-in q: TYPE[2, ROWS, INNER]
-in k: TYPE[2, INNER, COLUMNS]
-in v: TYPE[2, COLUMNS, INNER]
-s = matmul(q, k)
-p = softmax(s, axis=-1)
-o = matmul(p, v)
-out o
-)";
-const char kAttention[] = R"(mugraph attention
-in q: TYPE[2, ROWS, INNER]
-in k: TYPE[2, INNER, COLUMNS]
-in v: TYPE[2, COLUMNS, INNER]
-tensor o: TYPE[2, ROWS, INNER]
-kernel grid=[2, 1, GRID] loop=TURNS threads=128 {
-  q0 = load(q, x=0, z=1)
-  k0 = load(k, x=0, loop=2)
-  v0 = load(v, x=0, loop=1)
-  s = matmul(q0, k0)
-  top = max(s, axis=[2], keepdims=true)
-  m = accumulate_max(top)
-  d = sub(s, m)
-  e = exp(d)
-  r = sum(e, axis=[2], keepdims=true)
-  l = accumulate_rescaled(r, m)
-  pv = matmul(e, v0)
-  n = accumulate_rescaled(pv, m)
-  y = div(n, l)
-  store(y, o, x=0, z=1)
-}
-out o
-)";
 
 void attention_is_right(void**) {
   std::vector<MuGraphCase> cases;
@@ -144,7 +43,7 @@ void attention_is_right(void**) {
                                       {{}, 1, {1, 2, 1}, 0, false},
                                       {{}, 1, {2, 1, 1}, 2, true, true},
                                       {{}, 1, {1, 1, 2}, 3, true, true}})
-      cases.push_back(make_case("attention", kAttentionGraph, kAttention, sizes, way));
+      cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes, way));
   run(cases);
 }
 
@@ -192,7 +91,7 @@ void adapters_are_right(void**) {
                                       {{}, 1, {1, 2, 1}, 0, false},
                                       {{}, 1, {1, 1, 4}, 2, true},
                                       {{}, 1, {1, 2, 1}, 4, true, true}})
-      cases.push_back(make_case("adapter", kAdapterGraph, kAdapter, sizes, way));
+      cases.push_back(sized_case("adapter", kAdapterGraph, kAdapter, sizes, way));
   run(cases);
 }
 
@@ -228,7 +127,7 @@ void rows_are_right(void**) {
                              {"f32", "5", "300", "", "2", ""},
                              {"bf16", "4", "77", "", "2", ""}})
     for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true}, {{}, 1, {1, 1, 1}, 0, true}})
-      cases.push_back(make_case("rows", kRowsGraph, kRows, sizes, way));
+      cases.push_back(sized_case("rows", kRowsGraph, kRows, sizes, way));
   run(cases);
 }
 
@@ -249,10 +148,11 @@ void enumerated_schedules_are_right(void**) {
     }
   };
   const KernelSchedule own{{}, 1, {1, 1, 4}, 0, true};
-  sample(make_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "256", "2", "2"}, own), 16);
-  sample(make_case("norm", kNormGraph, kNorm, {"f16", "24", "320", "192", "2", "2"}, own), 12);
-  sample(make_case("attention", kAttentionGraph, kAttention, {"f16", "128", "64", "256", "2", "4"}, own), 16);
-  sample(make_case("adapter", kAdapterGraph, kAdapter, {"bf16", "16", "256", "256", "2", "2"}, own), 12);
+  sample(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "256", "2", "2"}, own), 16);
+  sample(sized_case("norm", kNormGraph, kNorm, {"f16", "24", "320", "192", "2", "2"}, own), 12);
+  sample(sized_case("attention", kAttentionGraph, kAttention, {"f16", "128", "64", "256", "2", "4"}, own),
+         16);
+  sample(sized_case("adapter", kAdapterGraph, kAdapter, {"bf16", "16", "256", "256", "2", "2"}, own), 12);
   run(cases);
 }
 

@@ -1,0 +1,69 @@
+// Every data path with every instruction family, dtype, and sizes that divide and that do not: in the
+// emulator against the float reference. A family that the dtype or the path does not permit falls back to
+// another.
+#include "tests/codegen/sized_cases.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+void run(const std::vector<MuGraphCase>& cases) {
+  const std::vector<std::string> failures = find_mugraph_failures(cases);
+  for (const std::string& failure : failures) print_error("%s\n", failure.c_str());
+  assert_int_equal(failures.size(), 0);
+}
+
+KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma) {
+  KernelSchedule out;
+  out.warps = warps;
+  out.stages = stages;
+  out.tma = tma;
+  out.wgmma = wgmma;
+  return out;
+}
+
+// Rows of the product along the 64 of wgmma, and its columns (a few rows times many columns).
+void tall_products_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"f16", "bf16"})
+    for (const Sizes& sizes : {Sizes{dtype, "64", "256", "64", "2", "4"},
+                               {dtype, "128", "128", "128", "1", "2"},
+                               {dtype, "100", "200", "72", "2", "2"}})
+      for (bool tma : {false, true})
+        for (const std::array<int, 3>& warps : {std::array{4, 1, 1}, {4, 2, 1}, {8, 1, 1}, {4, 1, 2}})
+          cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way(warps, 3, tma, true)));
+  run(cases);
+}
+
+void flat_products_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"f16", "bf16"})
+    for (const Sizes& sizes : {Sizes{dtype, "1", "256", "128", "2", "2"},
+                               {dtype, "16", "256", "128", "1", "2"},
+                               {dtype, "5", "200", "200", "2", "2"}})
+      for (bool tma : {false, true})
+        for (const std::array<int, 3>& warps : {std::array{1, 4, 1}, {1, 8, 1}, {1, 4, 2}})
+          cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way(warps, 2, tma, true)));
+  run(cases);
+}
+
+void attention_is_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "128", "64", "128", "2", "2"},
+                             {"bf16", "64", "32", "64", "1", "2"},
+                             {"f16", "72", "40", "100", "1", "2"}})
+    for (bool tma : {false, true})
+      cases.push_back(
+          sized_case("attention", kAttentionGraph, kAttention, sizes, way({4, 1, 1}, 2, tma, true)));
+  run(cases);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(tall_products_are_right),
+                              cmocka_unit_test(flat_products_are_right),
+                              cmocka_unit_test(attention_is_right)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

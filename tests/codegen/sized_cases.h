@@ -1,0 +1,22 @@
+// Graphs whose sizes and dtype are filled in, with a muGraph and one way to run it.
+#pragma once
+
+#include "tests/codegen/mugraph_cases.h"
+
+namespace quern {
+
+struct Sizes {
+  const char *dtype, *rows, *inner, *columns, *grid, *turns;
+};
+
+// The texts have TYPE, ROWS, INNER, COLUMNS, GRID and TURNS where these stand; of `way` everything but grid
+// and turns is taken.
+MuGraphCase sized_case(const std::string& label, const std::string& graph, const std::string& mugraph,
+                       const Sizes& sizes, const KernelSchedule& way);
+
+// A product behind a norm of its rows: x[ROWS, INNER], w[INNER, COLUMNS].
+extern const char kNormGraph[], kNorm[];
+// Attention over two heads: q[2, ROWS, INNER], k[2, INNER, COLUMNS], v[2, COLUMNS, INNER].
+extern const char kAttentionGraph[], kAttention[];
+
+}  // namespace quern
