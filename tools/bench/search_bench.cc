@@ -16,6 +16,7 @@
 #include "core/search/search.h"
 #include "core/verify/verifier.h"
 #include "tools/bench/in_child.h"
+#include "tools/bench/unpruned.h"
 
 namespace {
 
@@ -119,24 +120,98 @@ void print_full(const Input& input, const Target& target, int runs) {
   std::fflush(stdout);
 }
 
+// ---- with pruning and without ----
+
+std::string row(const Input& input, int bound, const char* pruning, const std::string& cells,
+                const Usage& usage) {
+  char line[256];
+  std::snprintf(line, sizeof line, "| %s | %d | %s | %s | %.2f | %.0f |\n", input.name.c_str(), bound,
+                pruning, cells.c_str(), usage.cpu_s, usage.peak_mib);
+  return line;
+}
+
+std::string cells(std::initializer_list<size_t> counts, const char* suffix) {
+  std::string text;
+  for (size_t number : counts) text += (text.empty() ? "" : " | ") + std::to_string(number);
+  return text + " | " + suffix;
+}
+
+void print_pruned(const Input& input, const Target& target, int bound) {
+  Usage usage;
+  const Counts counts = in_child(
+      [&] {
+        SearchOptions options;
+        options.bound = bound;
+        return count(need(search(input.graph, target, options)).report);
+      },
+      usage);
+  std::printf("%s", row(input, bound, "on",
+                        cells({counts.seen, counts.extended, counts.dags, counts.emitted, counts.verified},
+                              counts.exhausted ? "yes" : "no"),
+                        usage)
+                        .c_str());
+  std::fflush(stdout);
+}
+
+// False when the limit was reached.
+bool print_unpruned(const Input& input, int bound, int limit_s) {
+  Usage usage;
+  const UnprunedReport report = in_child(
+      [&] {
+        const Terms program = need(make_terms(input.graph));
+        EGraph saturated = program.egraph;
+        saturate(saturated, all_axioms());
+        return enumerate_unpruned(program, saturated, bound,
+                                  std::chrono::steady_clock::now() + std::chrono::seconds(limit_s));
+      },
+      usage);
+  std::printf("%s", row(input, bound, "off",
+                        cells({report.seen, report.extended, report.equal, report.complete, report.equal},
+                              report.finished ? "yes" : "no"),
+                        usage)
+                        .c_str());
+  std::fflush(stdout);
+  return report.finished;
+}
+
+void print_ablation(const Input& input, const Target& target, int limit_s) {
+  for (int bound = 5; bound <= 11; ++bound) print_pruned(input, target, bound);
+  for (int bound = 1; bound <= 11; ++bound)
+    if (!print_unpruned(input, bound, limit_s)) break;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  int runs = 5;
+  int runs = 5, limit_s = 60;
   std::vector<std::string> files;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
       runs = std::max(1, std::atoi(argv[++i]));
+    else if (std::strcmp(argv[i], "--limit") == 0 && i + 1 < argc)
+      limit_s = std::max(1, std::atoi(argv[++i]));
     else
       files.push_back(argv[i]);
   }
-  if (mode != "full" || files.empty())
+  if ((mode != "full" && mode != "ablation") || files.empty())
     stop(Status(ErrorCode::INVALID_ARGUMENT, "wanted: full or ablation, and graphs"));
   const Target& target = *need(find_target("sm_90a"));
-  std::printf(
-      "| graph | search s | wall s | peak MiB | operators tried | DAGs | muGraphs emitted | accepted | "
-      "verification s: mean | alone, median | alone, most "
-      "|\n|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const std::string& file : files) print_full(read_input(file), target, runs);
+  if (mode == "full")
+    std::printf(
+        "| graph | search s | wall s | peak MiB | operators tried | DAGs | muGraphs emitted | accepted | "
+        "verification s: mean | alone, median | alone, most "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  else
+    std::printf(
+        "| graph | bound | pruning | operators tried | prefixes | right DAGs | emitted | verified | finished "
+        "| s | "
+        "peak MiB |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const std::string& file : files) {
+    const Input input = read_input(file);
+    if (mode == "full")
+      print_full(input, target, runs);
+    else
+      print_ablation(input, target, limit_s);
+  }
 }

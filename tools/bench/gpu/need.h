@@ -9,7 +9,7 @@
 namespace quern {
 
 [[noreturn]] inline void stop(const Status& status) {
-  std::fprintf(stderr, "mugraph_bench: %s: %s\n", error_name(status.code()), status.message().c_str());
+  std::fprintf(stderr, "%s: %s\n", error_name(status.code()), status.message().c_str());
   std::exit(1);
 }
 template <class T>
