@@ -45,6 +45,14 @@ void Extents::product(std::vector<Var> left, std::vector<Var> right) {
   constraints_.push_back({Constraint::Kind::product, std::move(left), std::move(right)});
 }
 
+void Extents::reshape(std::vector<Var> left, std::vector<Var> right) {
+  constraints_.push_back({Constraint::Kind::product, std::move(left), std::move(right), true});
+}
+
+void Extents::follows(std::string rule, std::vector<Var> from, Var result) {
+  rules_.push_back({std::move(rule), std::move(from), result});
+}
+
 void Extents::sum(Var total, std::vector<Var> parts) {
   constraints_.push_back({Constraint::Kind::sum, {total}, std::move(parts)});
 }
@@ -54,8 +62,78 @@ void Extents::cut(Var whole, std::vector<Var> axes, Var tile) {
   for (Var axis : axes) covered *= original(axis);
   axes.push_back(tile);
   const bool ragged = covered != original(whole);
+  follows("cut " + std::to_string(original(whole)), axes, whole);
   constraints_.push_back(
-      {ragged ? Constraint::Kind::ragged : Constraint::Kind::product, {whole}, std::move(axes)});
+      {ragged ? Constraint::Kind::ragged : Constraint::Kind::product, {whole}, std::move(axes), false});
+}
+
+std::vector<Extents::Var> Extents::roots(const std::vector<Var>& vars) const {
+  std::vector<Var> result;
+  for (Var var : vars) result.push_back(root(var));
+  return result;
+}
+
+void Extents::align() {
+  while (align_results() || align_reshapes()) continue;
+}
+
+bool Extents::align_results() {
+  std::map<std::pair<std::string, std::vector<Var>>, Var> known;
+  bool changed = false;
+  for (const Rule& rule : rules_) {
+    const Var first = known.try_emplace({rule.name, roots(rule.from)}, rule.result).first->second;
+    if (root(first) == root(rule.result)) continue;
+    equal(first, rule.result);
+    changed = true;
+  }
+  return changed;
+}
+
+// All reshapes of the same dimensions, in either direction.
+bool Extents::align_reshapes() {
+  std::map<std::vector<Var>, std::vector<std::vector<Var>>> shapes;
+  for (const Constraint& constraint : constraints_) {
+    if (!constraint.ordered) continue;
+    const std::vector<Var> left = roots(constraint.left), right = roots(constraint.right);
+    shapes[left].push_back(right);
+    shapes[right].push_back(left);
+  }
+  for (const auto& [of, list] : shapes)
+    for (size_t i = 0; i < list.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (align_factors(list[i], list[j])) return true;
+  return false;
+}
+
+// Between two boundaries at which both shapes split the elements lies the same.
+bool Extents::align_factors(const std::vector<Var>& a, const std::vector<Var>& b) {
+  bool changed = false;
+  std::vector<Var> left, right;
+  int64_t left_extent = 1, right_extent = 1;
+  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    if (j == b.size() || (i < a.size() && left_extent <= right_extent)) {
+      left_extent *= original(a[i]);
+      left.push_back(a[i++]);
+    } else {
+      right_extent *= original(b[j]);
+      right.push_back(b[j++]);
+    }
+    if (left_extent != right_extent || left.empty() || right.empty()) continue;
+    if (left.size() == 1 && right.size() == 1 && root(left[0]) != root(right[0])) {
+      equal(left[0], right[0]);
+      changed = true;
+    } else if (left != right && (left.size() < a.size() || right.size() < b.size())) {
+      const bool known = std::any_of(constraints_.begin(), constraints_.end(), [&](const Constraint& other) {
+        const std::vector<Var> l = roots(other.left), r = roots(other.right);
+        return other.ordered && ((l == left && r == right) || (l == right && r == left));
+      });
+      if (!known) reshape(left, right);
+      changed |= !known;
+    }
+    left.clear(), right.clear();
+    left_extent = right_extent = 1;
+  }
+  return changed;
 }
 
 void Extents::keep(Var var) { variables_[static_cast<size_t>(root(var))].kept = true; }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace quern {
@@ -21,6 +22,13 @@ class Extents {
   void equal(Var a, Var b);
   // The products are equal.
   void product(std::vector<Var> left, std::vector<Var> right);
+  // A reshape: the products are equal, and elements keep their order.
+  void reshape(std::vector<Var> left, std::vector<Var> right);
+  // `result` follows from `from` by a rule of this name: twice the same has one result.
+  void follows(std::string rule, std::vector<Var> from, Var result);
+  // Makes one what must be one because of reshape() and follows(): two programs may split or cut the same
+  // dimension, and do it alike only if they get the same extents for the parts.
+  void align();
   // The total is the sum of the parts.
   void sum(Var total, std::vector<Var> parts);
   // `tile` is what axes leave of `whole` when they cut it one after the other. When they do not divide it
@@ -48,7 +56,18 @@ class Extents {
     // product: left = right; sum: left[0] = sum of right; ragged: left[0] cut by right but for the last one,
     // which is the tile
     std::vector<Var> left, right;
+    bool ordered = false;  // a reshape
   };
+  struct Rule {
+    std::string name;
+    std::vector<Var> from;
+    Var result;
+  };
+
+  std::vector<Var> roots(const std::vector<Var>& vars) const;
+  bool align_results();
+  bool align_reshapes();
+  bool align_factors(const std::vector<Var>& a, const std::vector<Var>& b);
 
   bool known(Var var) const { return variables_[static_cast<size_t>(var)].value >= 0; }
   bool set(Var var, int64_t value);
@@ -63,6 +82,7 @@ class Extents {
 
   std::vector<Variable> variables_;
   std::vector<Constraint> constraints_;
+  std::vector<Rule> rules_;
   std::vector<const Constraint*> active_;  // of the component that is being solved
   std::vector<Var> trail_;                 // variables in the order in which they got values
   int budget_ = 0;                         // choices left for this component

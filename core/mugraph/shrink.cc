@@ -65,12 +65,19 @@ class GraphExtents {
     };
     if (node.code == OpCode::reshape)
       for_each_reshape_group(graph_, node, [&](const Ints& from, const Ints& to) {
-        if (from.size() > 1 || to.size() > 1) extents_.product(vars(node.operands[0], from), vars(id, to));
+        if (from.size() > 1 || to.size() > 1) extents_.reshape(vars(node.operands[0], from), vars(id, to));
       });
+    if (node.code == OpCode::slice)
+      for (size_t d = 0; d < node.type.shape.size(); ++d)
+        if (!is_whole(graph_, node, d))
+          extents_.follows(
+              "slice " + print_ints({(*node.attrs.start)[d], (*node.attrs.stop)[d], (*node.attrs.step)[d]}),
+              {var(node.operands[0], d)}, var(id, d));
     if (node.code != OpCode::concat) return;
     const size_t axis = static_cast<size_t>(node.attrs.axis->front());
     std::vector<Var> parts;
     for (ValueId operand : node.operands) parts.push_back(var(operand, axis));
+    extents_.follows("concat", parts, var(id, axis));
     extents_.sum(var(id, axis), std::move(parts));
   }
 
@@ -97,6 +104,7 @@ class Shrinker {
     kernel_graphs_.reserve(mugraph.kernels.size());
     kernels_.reserve(mugraph.kernels.size());
     for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
+    extents_.align();
     target_.collect_cuts(cuts_);
     for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_);
     add_pieces();
@@ -140,10 +148,12 @@ class Shrinker {
       const BlockOp& op = kernel.ops[i];
       if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store)
         add_access(op, static_cast<ValueId>(i));
-      if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat)
-        extents_.product(
-            {kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.dim))},
-            {kernels_.back().var(op.operands[0], static_cast<size_t>(op.dim)), axes_.back().back()});
+      if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat) {
+        const Var joined = kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.dim));
+        const Var tile = kernels_.back().var(op.operands[0], static_cast<size_t>(op.dim));
+        extents_.follows("turns", {tile, axes_.back().back()}, joined);
+        extents_.product({joined}, {tile, axes_.back().back()});
+      }
     }
   }
 

@@ -116,6 +116,47 @@ void numbers_that_stand_for_extents_are_undecided(void**) {
   assert_verdict(verify(graph, divided_by("4095.5")), Verdict::rejected, "on the small instance");
 }
 
+// Values between operators have extents of their own in both programs; small ones must be split alike.
+void heads_split_by_library_operators(void**) {
+  const std::string inputs = "in x: f16[64, 512]\nin w: f16[512, 1536]\n",
+                    slices =
+                        "q = slice(h, stop=[64, 512])\nk = slice(h, start=[0, 512], stop=[64, 1024])\n"
+                        "v = slice(h, start=[0, 1024])\n",
+                    heads = "a = reshape(q, shape=[64, 8, 64])\nb = reshape(k, shape=[64, 8, 64])\n",
+                    both = "d = concat(k, q, axis=1)\n",
+                    rest =
+                        "e = reshape(d, shape=[64, 16, 64])\nf = softmax(e, axis=2)\n"
+                        "g = reshape(f, shape=[64, 1024])\nr = reshape(t, shape=[64, 512])\n",
+                    outputs = "out r, g, v\n";
+  const Graph graph = graph_of("graph g\n" + inputs + "h = matmul(x, w)\n" + slices + heads +
+                               "c = mul(a, b)\nt = softmax(c, axis=2)\n" + both + rest + outputs);
+  const std::string tensors =
+      "tensor h: f16[64, 1536]\ntensor q: f16[64, 512]\ntensor k: f16[64, 512]\ntensor v: f16[64, 512]\n"
+      "tensor r: f16[64, 512]\ntensor d: f16[64, 1024]\ntensor e: f16[64, 16, 64]\ntensor f: f16[64, 16, "
+      "64]\n"
+      "tensor g: f16[64, 1024]\n";
+  const std::string product =
+      "kernel grid=[16, 4] loop=2 {\ni = load(x, y=0, loop=1)\nj = load(w, x=1, loop=0)\nm = matmul(i, j)\n"
+      "n = accumulate_sum(m)\nstore(n, h, x=1, y=0)\n}\n";
+  auto program = [&](const std::string& shape, int axis, const std::string& joined) {
+    const std::string of_heads =
+                          "tensor a: f16" + shape + "\ntensor b: f16" + shape + "\ntensor t: f16" + shape,
+                      map = "x=0, y=" + std::to_string(3 - axis);
+    return mugraph_of("mugraph g\n" + inputs + tensors + of_heads + "\n" + product + slices +
+                      "a = reshape(q, shape=" + shape + ")\nb = reshape(k, shape=" + shape +
+                      ")\nkernel grid=[8, 8] {\ni = load(a, " + map + ")\nj = load(b, " + map +
+                      ")\nm = mul(i, j)\nn = softmax(m, axis=" + std::to_string(axis) + ")\nstore(n, t, " +
+                      map + ")\n}\n" + joined + rest + outputs);
+  };
+  const Certificate right = verify(graph, program("[64, 8, 64]", 2, both));
+  assert_verdict(right, Verdict::accepted);
+  assert_true(right.shrunk);
+  // Heads that lie the other way, and halves the wrong way round.
+  assert_verdict(verify(graph, program("[64, 64, 8]", 1, both)), Verdict::rejected, "output 0");
+  assert_verdict(verify(graph, program("[64, 8, 64]", 2, "d = concat(q, k, axis=1)\n")), Verdict::rejected,
+                 "output 1");
+}
+
 void divisions_by_zero(void**) {
   const Graph graph = graph_of("graph g\nin x: f32[4]\ny = exp(x)\nout y\n");
   const MuGraph divides = mugraph_of(
@@ -238,6 +279,7 @@ int main() {
       cmocka_unit_test(rejects_another_interface),
       cmocka_unit_test(what_only_f64_knows_is_undecided),
       cmocka_unit_test(numbers_that_stand_for_extents_are_undecided),
+      cmocka_unit_test(heads_split_by_library_operators),
       cmocka_unit_test(divisions_by_zero),
       cmocka_unit_test(blocks_that_disagree_are_rejected),
       cmocka_unit_test(too_complicated_is_undecided),

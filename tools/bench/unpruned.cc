@@ -185,7 +185,7 @@ class Enumeration {
     }
     if (symbol.label >= 0) labels &= ~label_bit(symbol.label);
     // A contraction has rows or columns, or it is a product and a sum.
-    if (symbol.code == OpCode::matmul && points[0] == points[1]) return;
+    if (symbol.code == OpCode::matmul && value_at(operands[0]).labels == value_at(operands[1]).labels) return;
     Value made{labels, {}, true, 0};
     if (symbol.code == OpCode::matmul)
       made.points = instance_.reduce(OpCode::reduce_sum, symbol.label,
