@@ -177,17 +177,19 @@ class Evaluator {
       return offsets;
     };
     const auto a_at = batch_offsets(a, rows * inner), b_at = batch_offsets(b, inner * columns);
-    const DType compute = compute_class(node.type.dtype);
+    const DType compute = compute_class(node.type.dtype),
+                right_class = compute_class(operand(node, 1).type.dtype);
     Tensor result(node.type.element_count(), domain_.zero(compute));
     for (size_t i = 0; i < a_at.size(); ++i)
       for (int64_t row = 0; row < rows; ++row) {
         Value* sums = &result[(i * rows + row) * columns];
         for (int64_t k = 0; k < inner; ++k) {
           const Value left = read(node, 0, a_at[i] + row * inner + k, compute);
+          const Value* right = &value(node, 1)[static_cast<size_t>(b_at[i] + k * columns)];
           for (int64_t column = 0; column < columns; ++column)
             sums[column] = domain_.add(
                 sums[column],
-                domain_.multiply(left, read(node, 1, b_at[i] + k * columns + column, compute), compute),
+                domain_.multiply(left, domain_.convert(right[column], right_class, compute), compute),
                 compute);
         }
       }

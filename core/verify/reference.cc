@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <cstdio>
 
 #include "core/graph/decompose.h"
@@ -88,9 +89,14 @@ std::vector<Tolerance> unfused_tolerance(const Graph& graph, const std::vector<R
   const Graph primitive = decompose(graph);
   std::vector<Tolerance> tolerances;
   for (const RealTensor& output : reference) tolerances.push_back({0, std::vector<double>(output.size(), 0)});
-  for (int trial = 0; trial < kPerturbations; ++trial) {
-    PerturbedDomain domain(seed + static_cast<uint64_t>(trial));
-    const std::vector<RealTensor> moved = evaluate(primitive, domain, inputs);
+  std::vector<std::future<std::vector<RealTensor>>> trials;
+  for (int trial = 0; trial < kPerturbations; ++trial)
+    trials.push_back(std::async([&, trial] {
+      PerturbedDomain domain(seed + static_cast<uint64_t>(trial));
+      return evaluate(primitive, domain, inputs);
+    }));
+  for (auto& trial : trials) {
+    const std::vector<RealTensor> moved = trial.get();
     for (size_t output = 0; output < moved.size(); ++output)
       for (size_t i = 0; i < moved[output].size(); ++i) {
         const double error = 2 * std::fabs(moved[output][i] - reference[output][i]);
