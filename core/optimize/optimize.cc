@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <optional>
 
 #include "core/codegen/mugraph_emitter.h"
@@ -25,6 +26,12 @@ std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);
   return text;
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 // What ptxas says a thread has in memory for want of registers, or because it is an array that is not
@@ -139,9 +146,11 @@ class OptimizeRun {
 
   bool compile(Program& program) {
     const auto start = Clock::now();
+    const std::clock_t cpu_start = std::clock();
     auto output = compiler_.compile({program.emitted.source, target_.name, {"--ptxas-options=-v"}});
-    compile_ns_.push_back(ns_since(start));
-    out_.compile_ns += compile_ns_.back();
+    compile_ms_.push_back(static_cast<double>(ns_since(start)) / 1e6);
+    compile_cpu_ms_.push_back(1e3 * static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC);
+    out_.compile_ns += ns_since(start);
     if (!output) {
       note(program.from.candidate, "the compiler refused it: " + output.status().message());
       return false;
@@ -192,17 +201,13 @@ class OptimizeRun {
       out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) +
                      " us): " + fates_[i] +
                      (refusals_[i] > 1 ? " (" + std::to_string(refusals_[i]) + " schedules)" : "") + "\n";
-    if (!compile_ns_.empty()) out_.report += explain_compiles();
+    if (!compile_ms_.empty())
+      out_.report += "programs compiled: " + std::to_string(compile_ms_.size()) + ", median " +
+                     number(median(compile_ms_)) + " ms, " + number(median(compile_cpu_ms_)) +
+                     " ms of processor time\n";
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
     out_.report += choices_;
     if (!out_.found()) out_.reason = why_nothing();
-  }
-
-  std::string explain_compiles() {
-    const auto middle = compile_ns_.begin() + static_cast<ptrdiff_t>(compile_ns_.size() / 2);
-    std::nth_element(compile_ns_.begin(), middle, compile_ns_.end());
-    return "compiled: " + std::to_string(compile_ns_.size()) + " programs, median " +
-           std::to_string(*middle / 1000000) + " ms\n";
   }
 
   std::string why_nothing() const {
@@ -228,7 +233,7 @@ class OptimizeRun {
   size_t baseline_launches_ = 0;
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
-  std::vector<uint64_t> compile_ns_;
+  std::vector<double> compile_ms_, compile_cpu_ms_;
   std::string stopped_;
   std::string choices_;  // of the program that was taken
   OptimizeResult out_;
