@@ -6,8 +6,8 @@ namespace quern {
 
 namespace {
 
-// Raise this when the layout of an encoded plan changes; old bytes are then refused, and the cache treats
-// them as a miss.
+// Raise this when the layout of an encoded plan changes, and kKeyEpoch (cache/key.h) with it: old bytes are
+// refused, so no key may lead to them.
 constexpr uint32_t kPlanVersion = 2;
 constexpr uint32_t kMaxItems =
     1 << 16;  // tensors, launches, arguments: far above what a graph of 4096 ops needs

@@ -34,6 +34,8 @@ std::string print_input(const Node& node) {
   return text;
 }
 
+}  // namespace
+
 std::string quote_dot(std::string_view text) {
   std::string quoted = "\"";
   for (char c : text) {
@@ -42,8 +44,6 @@ std::string quote_dot(std::string_view text) {
   }
   return quoted + "\"";
 }
-
-}  // namespace
 
 std::string print_graph(const Graph& graph) {
   std::string text = "graph " + graph.name + "\n";

@@ -28,5 +28,7 @@ std::string print_graph(const Graph& graph);
 
 // Graphviz text: one box a node with its operator, type and attributes.
 std::string print_dot(const Graph& graph);
+// Quoted for such a text.
+std::string quote_dot(std::string_view text);
 
 }  // namespace quern

@@ -1,6 +1,8 @@
 // print_mugraph and print_dot of text.h.
 #include "core/mugraph/text.h"
 
+#include "core/graph/text.h"
+
 namespace quern {
 
 namespace {
@@ -19,15 +21,6 @@ const char* combine_name(Combine combine) {
       return "concat";
   }
   return "";
-}
-
-std::string quote_dot(std::string_view text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
 }
 
 // Prints the operators of one block graph.
