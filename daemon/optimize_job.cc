@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kQuestionLimit{100};
 
 }  // namespace
 
-Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job) {
+Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job) {
   auto graph = parse_graph(job.graph);
   if (!graph) return graph.status();
   auto target = find_target(job.target);
@@ -32,6 +32,7 @@ Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job) {
   options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   options.search.constraints = std::move(*constraints);
   options.search.resume = job.state;
+  options.search.memo = &memo;
   auto found = optimize(*graph, **target, compiler, options);
   // A state of another version is of no use any more.
   if (!found && !options.search.resume.empty()) {

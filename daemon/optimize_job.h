@@ -4,12 +4,14 @@
 
 #include "capi/wire/messages.h"
 #include "core/jit/compiler.h"
+#include "core/search/piece_memo.h"
 #include "daemon/workers.h"
 
 namespace quern {
 
 // Without a plan, and with the reason in its findings, when the search leads to none. INVALID_GRAPH,
 // INVALID_ARGUMENT (constraints), UNSUPPORTED (target).
-Result<Compiled> run_optimize(Compiler& compiler, const wire::Job& job);
+// `memo` is that of the worker: graphs that share a piece share its result.
+Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job);
 
 }  // namespace quern

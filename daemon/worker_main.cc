@@ -47,9 +47,10 @@ int main(int argc, char** argv) {
     skill.reason = compiler.status().message();
   else
     skill.toolchain = (*compiler)->fingerprint();
+  quern::PieceMemo memo;
   skill.run = [&](const quern::wire::Job& job) {
     return job.kind == quern::wire::JobKind::optimize
-               ? quern::run_optimize(**compiler, job)
+               ? quern::run_optimize(**compiler, memo, job)
                : quern::compile_baseline(**compiler, job.graph, job.target);
   };
   return quern::run_worker(0, skill, limits);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/graph/canon.h"
+#include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
 
@@ -75,8 +76,11 @@ class Search {
   // Equal pieces are searched once.
   void count_different() {
     std::map<std::string, size_t> known;
-    for (const Piece& piece : pieces_)
-      number_.push_back(known.try_emplace(canonical_text(piece.graph), known.size()).first->second);
+    for (const Piece& piece : pieces_) {
+      const auto [text, is_new] = known.try_emplace(canonical_text(piece.graph), known.size());
+      number_.push_back(text->second);
+      if (is_new) memo_keys_.push_back(PieceMemo::key(text->first, target_, options_));
+    }
     different_ = known.size();
   }
 
@@ -88,6 +92,10 @@ class Search {
     } else if (const auto known = found_.find(number_[p]); known != found_.end()) {
       report = known->second.report;
       report.shared = true;
+    } else if (const PieceResult* remembered = memo() ? memo()->find(memo_keys_[number_[p]]) : nullptr) {
+      report = remembered->report;
+      report.shared = true;
+      found_.emplace(number_[p], *remembered);
     } else {
       // What is left of the time is divided among the pieces that are left.
       const auto deadline = start_ + options_.limit;
@@ -99,6 +107,7 @@ class Search {
       if (!found) return found.status();
       if (!found->finished) unfinished_[number_[p]] = found->state;
       report = found->report;
+      if (memo()) memo()->put(memo_keys_[number_[p]], *found);
       found_.emplace(number_[p], std::move(*found));
     }
     report.name = name_of(graph_, piece);
@@ -108,6 +117,8 @@ class Search {
     result_.report.pieces.push_back(std::move(report));
     return {};
   }
+
+  PieceMemo* memo() const { return options_.oracle ? nullptr : options_.memo; }
 
   // The i-th candidate of the graph has the i-th best of every piece, or the last there is.
   void combine() {
@@ -149,6 +160,7 @@ class Search {
   std::vector<Piece> pieces_;
   std::vector<size_t> number_;  // of each piece among the different ones
   size_t different_ = 0;
+  std::vector<std::string> memo_keys_;  // of the different ones
   std::map<size_t, PieceResult> found_;
   std::map<size_t, GeneratorState> unfinished_;
   std::vector<MuGraph> libraries_;

@@ -31,6 +31,8 @@ struct Candidate {
   std::vector<Certificate> certificates;  // of the pieces that were searched, each accepted
 };
 
+class PieceMemo;
+
 struct SearchOptions {
   int bound = 11;       // block operators of a piece; loads and constants are not counted
   int kernels = 2;      // custom kernels of a piece at most, not counting those that combine partial results
@@ -43,6 +45,9 @@ struct SearchOptions {
   Constraints constraints;
   // Who says what prefixes may have, instead of the look-up (z3_oracle.h). For comparison: it takes seconds.
   OracleMaker oracle;
+  // Pieces that are in it are not searched again, and what is found for others is put there (piece_memo.h).
+  // With an oracle it is not used.
+  PieceMemo* memo = nullptr;
   // The state of an interrupted search for the same graph, target and bound, to go on from.
   std::string resume;
   // Called for every candidate of the graph that is better than those before, from the thread of the caller.
@@ -54,7 +59,7 @@ struct PieceReport {
   std::string name;      // of its outputs
   size_t operators = 0;  // as written
   std::string outside;   // why it was not searched; the rest is empty then
-  bool shared = false;   // found with an equal piece, whose report this is
+  bool shared = false;   // found with an equal piece, of this graph or another, whose report this is
   SaturationReport saturation;
   size_t nodes = 0, classes = 0;
   std::optional<Prefixes> prefixes;  // when another oracle was asked

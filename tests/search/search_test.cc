@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/mugraph/text.h"
+#include "core/search/piece_memo.h"
 #include "core/verify/verifier.h"
 #include "tests/search/examples.h"
 #include "tests/support/random_graph.h"
@@ -312,6 +313,37 @@ void equal_pieces_are_searched_once(void**) {
   assert_true(!result.candidates.empty());
 }
 
+void graphs_share_the_results_of_their_pieces(void**) {
+  const std::string layer = "a = softmax(x)\nb = cast(a, dtype=f16)\n";
+  const Graph one = graph_of("graph one\nin x: f32[64, 64]\n" + layer + "out b\n");
+  const Graph other =
+      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "c = exp(b)\nd = silu(c)\nout d\n");
+  PieceMemo memo(2);
+  SearchOptions options;
+  options.memo = &memo;
+  assert_false(found(one, options).report.pieces[0].shared);
+  const SearchResult shared = found(other, options);
+  assert_true(shared.report.pieces[0].shared);
+  assert_true(texts(shared) == texts(found(other)));
+  for (const Candidate& candidate : shared.candidates)
+    assert_true(verify(other, candidate.mugraph).verdict == Verdict::accepted);
+  // What the result depends on is part of what a piece is known by.
+  options.constraints.franges = {1};
+  assert_false(found(one, options).report.pieces[0].shared);
+  options.constraints = {};
+  assert_false(found(one, options, "sm_80").report.pieces[0].shared);
+  // By now the first has had to go.
+  assert_false(found(one, options).report.pieces[0].shared);
+  assert_true(found(one, options).report.pieces[0].shared);
+  // A search that was cut short leaves nothing.
+  PieceMemo empty;
+  options.memo = &empty;
+  options.limit = std::chrono::milliseconds(0);
+  found(one, options);
+  options.limit = std::chrono::seconds(30);
+  assert_false(found(one, options).report.pieces[0].shared);
+}
+
 void it_stops_when_told(void**) {
   std::atomic<bool> cancel{true};
   SearchOptions options;
@@ -407,6 +439,7 @@ int main() {
       cmocka_unit_test(random_graphs_are_searched),
       cmocka_unit_test(the_result_does_not_depend_on_threads),
       cmocka_unit_test(equal_pieces_are_searched_once),
+      cmocka_unit_test(graphs_share_the_results_of_their_pieces),
       cmocka_unit_test(it_stops_when_told),
       cmocka_unit_test(it_goes_on_where_it_stopped),
       cmocka_unit_test(better_ones_are_told),
