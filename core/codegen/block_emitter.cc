@@ -355,15 +355,16 @@ Result<BlockText> BlockEmitter::run() {
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
   out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
               static_cast<uint32_t>(kernel_.grid[1]), static_cast<uint32_t>(kernel_.grid[2])};
-  out.body = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
-  if (bytes > 0) out.body += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
+  out.setup = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
+  if (bytes > 0) out.setup += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
   for (size_t i = 0; i < shared_.size(); ++i)
-    out.body += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
-                "*>(shared + " + std::to_string(plan->offsets[i]) + ");\n";
+    out.setup += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
+                 "*>(shared + " + std::to_string(plan->offsets[i]) + ");\n";
   if (cluster_blocks() > 1)
-    out.body += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
-                std::to_string(cluster_blocks()) + ";\n";
-  out.body += engine + prologue_ + text(Stage::before).text(plan->orders[0]);
+    out.setup += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
+                 std::to_string(cluster_blocks()) + ";\n";
+  out.setup += engine;
+  out.body = prologue_ + text(Stage::before).text(plan->orders[0]);
   if (loops) out.body += loop_text(*plan);
   if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
   out.body += text(Stage::after).text(plan->orders[2]);

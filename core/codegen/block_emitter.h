@@ -31,7 +31,8 @@ struct BlockCosts {
 };
 
 struct BlockText {
-  std::string signature, body;
+  // The body is `setup`, which touches no memory but the block's own, and `body`.
+  std::string signature, setup, body;
   BlockCosts costs;
   Dim3 grid, cluster;
   int threads = 0;

@@ -34,7 +34,9 @@ class MuEmitter {
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
     for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
-    if (!plan.tensor_maps.empty() || !shapes_.empty())
+    const bool waits = std::any_of(plan.launches.begin(), plan.launches.end(),
+                                   [](const Launch& launch) { return launch.overlaps; });
+    if (!plan.tensor_maps.empty() || !shapes_.empty() || waits)
       out_.source += std::string(prelude_hopper_text()) + "\n";
     if (!shapes_.empty()) out_.source += std::string(prelude_wgmma_text()) + "\n";
     for (const WgmmaShape& shape : shapes_) out_.source += wgmma_text(shape);
@@ -116,6 +118,11 @@ class MuEmitter {
       if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) note(op.tensor);
   }
 
+  bool overlaps(size_t k) const {
+    return k < mugraph_.kernels.size() && mugraph_.kernels[k].custom && schedule_.kernels[k].overlaps &&
+           target_.tma;
+  }
+
   Status block_kernel(const MuKernel& kernel, size_t k) {
     const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(),
                                   [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
@@ -141,9 +148,12 @@ class MuEmitter {
     shapes_.merge(text->shapes);
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     const int resident = schedule_.kernels[k].resident;
+    launch.overlaps = overlaps(k);
+    if (overlaps(k + 1)) text->setup += "grid_launch_dependents();\n";
+    if (overlaps(k)) text->setup += "grid_wait();\n";
     out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
                     (resident > 0 ? ", " + std::to_string(resident) : "") + ") " + launch.kernel +
-                    text->signature + " {\n" + indent(text->body, 2) + "}\n\n";
+                    text->signature + " {\n" + indent(text->setup + text->body, 2) + "}\n\n";
     out_.plan.launches.push_back(std::move(launch));
     return {};
   }

@@ -225,7 +225,7 @@ std::string print_schedule(const Schedule& schedule) {
     out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
            " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
-           (kernel.wgmma ? " wgmma=1" : "") +
+           (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
            (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
            print_choices(kernel.choices) + "\n";
   return out;
@@ -239,7 +239,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, resident = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0;
     // What is 0 may be left out.
     auto read_optional = [&](const std::string& name, int64_t* value) {
       return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
@@ -248,7 +248,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
         !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
         !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
-        !read_optional("resident", &resident) || !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_optional("overlaps", &overlaps) || !read_optional("resident", &resident) ||
+        !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
@@ -257,6 +258,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     kernel.ahead = ahead != 0;
     kernel.tma = tma != 0;
     kernel.wgmma = wgmma != 0;
+    kernel.overlaps = overlaps != 0;
     kernel.resident = static_cast<int>(resident);
     schedule.kernels.push_back(kernel);
   }
@@ -282,6 +284,7 @@ Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule)
                   " kernels, the muGraph has " + std::to_string(mugraph.kernels.size()));
   MuGraph out = mugraph;
   for (size_t k = 0; k < out.kernels.size(); ++k) {
+    if (k == 0 && schedule.kernels[k].overlaps) return misfit("the first kernel has none to overlap with");
     if (!out.kernels[k].custom) continue;
     if (Status status = retile(mugraph, out.kernels[k], schedule.kernels[k]); !status.ok())
       return status.with_context("schedule of kernel " + std::to_string(k));

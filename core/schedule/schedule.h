@@ -31,6 +31,8 @@ struct KernelSchedule {
   // Products by warpgroups (wgmma, sm_90a) where operands and sizes permit: their 64 rows run along the rows
   // of the product if warps[0] counts four or more, else along its columns. With `stages`.
   bool wgmma = false;
+  // It begins while the kernel in front of it still runs, and waits before it touches memory (sm_90).
+  bool overlaps = false;
   // Layouts, order and shared memory where they are not as the greedy rules have them.
   BlockChoices choices = {};
   // Blocks of a multiprocessor for which the compiler must leave registers; 0: as many as come out.
@@ -46,8 +48,8 @@ struct Schedule {
 };
 
 // One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1",
-// " wgmma=1" and " resident=2" if they are not 0, and where choices are not greedy, " layouts=[0, 1, 1]
-// levels=[0, 0, 1] offsets=[0, 512]".
+// " wgmma=1", " overlaps=1" and " resident=2" if they are not 0, and where choices are not greedy, "
+// layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

@@ -59,11 +59,55 @@ void attention_is_right(void**) {
   run(cases);
 }
 
+const char kChainGraph[] = R"(graph chain
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in v: TYPE[COLUMNS, INNER]
+h = matmul(x, w)
+g = silu(h)
+o = matmul(g, v)
+out o
+)";
+const char kChain[] = R"(mugraph chain
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in v: TYPE[COLUMNS, INNER]
+tensor g: TYPE[ROWS, COLUMNS]
+tensor o: TYPE[ROWS, INNER]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  h = accumulate_sum(xw)
+  s = silu(h)
+  store(s, g, x=1)
+}
+kernel grid=[GRID] loop=TURNS threads=128 {
+  g0 = load(g, loop=1)
+  v0 = load(v, x=1, loop=0)
+  gv = matmul(g0, v0)
+  y = accumulate_sum(gv)
+  store(y, o, x=1)
+}
+out o
+)";
+
+void overlapping_kernels_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each :
+       {way({1, 1, 4}, 0, false, false), way({1, 1, 4}, 3, true, false), way({1, 4, 1}, 2, true, true)}) {
+    cases.push_back(sized_case("chain", kChainGraph, kChain, {"f16", "16", "128", "128", "2", "2"}, each));
+    cases.back().schedule.kernels[1].overlaps = true;
+    cases.back().target = "sm_90a";
+  }
+  run(cases);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(tall_products_are_right),
-                              cmocka_unit_test(flat_products_are_right),
-                              cmocka_unit_test(attention_is_right)};
+                              cmocka_unit_test(flat_products_are_right), cmocka_unit_test(attention_is_right),
+                              cmocka_unit_test(overlapping_kernels_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

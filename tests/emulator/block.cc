@@ -107,6 +107,7 @@ const Runtime& Block::runtime() {
       .mbarrier_wait = [](void* barrier, unsigned parity,
                           const void* site) { running->wait_at_mbarrier(barrier, parity, site); },
       .fence_proxy = [] { running->memory_.fence_proxy(running->current_); },
+      .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
       .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
                      const void* site) { running->load_box(to, map, barrier, x, rank, site); },
       .f16_to_float = quern::f16_to_float,
@@ -359,6 +360,9 @@ void Block::end_thread() {
          nullptr);
   if (self.arrived_at_cluster) fail("the thread ends between cluster_arrive and cluster_wait", nullptr);
   check_rule(wgmmas_.end_thread(current_), nullptr);
+  if (!clock_.sees_earlier_launches(current_))
+    fail("the thread ends with no grid_wait: launches behind this one count on its end for those before it",
+         nullptr);
   const int rank = rank_of(current_);
   if (++ended_[static_cast<size_t>(rank)] == block_threads_ && ranks_ > 1) end_block(rank);
   suspend();

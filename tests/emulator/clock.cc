@@ -15,7 +15,8 @@ std::string coordinates(uint64_t number, Dim3 size) {
 
 }  // namespace
 
-void Clock::begin_launch(Dim3 grid, Dim3 block, Dim3 cluster) {
+void Clock::begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps) {
+  overlaps_ = overlaps;
   grid_ = grid;
   block_ = block;
   block_threads_ = static_cast<int>(block.count());
@@ -31,6 +32,7 @@ void Clock::begin_cluster(const std::vector<uint64_t>& blocks) {
   cluster_begin_ = epoch_ + 1;
   arrivals_.assign(static_cast<size_t>(block_threads_ * ranks_), 0);
   waits_ = arrivals_;
+  earlier_.assign(arrivals_.size(), !overlaps_);
   for (int rank = 0; rank < ranks_; ++rank) barrier(rank);
   clusters_.push_back({cluster_begin_, blocks});
 }
@@ -41,6 +43,8 @@ void Clock::barrier(int rank) {
   std::fill_n(times_.begin() + rank * kWarps, kWarps, 0);
   epochs_[static_cast<size_t>(rank)] = epoch_;
   known_[static_cast<size_t>(rank)].forget();
+  const auto first = earlier_.begin() + rank * block_threads_, last = first + block_threads_;
+  if (std::find(first, last, true) != last) std::fill(first, last, true);
 }
 
 bool Clock::sync_warp(int thread) {

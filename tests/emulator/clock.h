@@ -40,7 +40,8 @@ inline constexpr uint32_t kEngine = kManyBlocks + 1;
 
 class Clock {
  public:
-  void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster);
+  // `overlaps`: earlier launches may still run, and are known only to those who have waited for them.
+  void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps);
   // `blocks` are the numbers of the cluster's blocks in the grid.
   void begin_cluster(const std::vector<uint64_t>& blocks);
   // All threads of block `rank` of the cluster have met.
@@ -50,6 +51,9 @@ class Clock {
   // The two halves of the cluster's barrier. All threads have arrived when the first has waited.
   void arrive_at_cluster(int thread) { ++arrivals_[static_cast<size_t>(thread)]; }
   void wait_for_cluster(int thread) { ++waits_[static_cast<size_t>(thread)]; }
+  // The thread, and with the next barrier its block, knows all that earlier launches did.
+  void wait_for_grid(int thread) { earlier_[static_cast<size_t>(thread)] = true; }
+  bool sees_earlier_launches(int thread) const { return earlier_[static_cast<size_t>(thread)]; }
   // Whether the thread knows that all blocks of its cluster have begun.
   bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
 
@@ -65,7 +69,7 @@ class Clock {
   }
   // Whether the access is before whatever `thread` does now, in every order the GPU may run them.
   bool is_before(const Stamp& access, int thread) const {
-    if (access.epoch < launch_begin_) return true;
+    if (access.epoch < launch_begin_) return sees_earlier_launches(thread);
     if (access.epoch < cluster_begin_) return false;
     const int rank = rank_of(thread);
     if (rank_of(access) == rank) {
@@ -103,6 +107,8 @@ class Clock {
   bool knows(const Stamp& access, int thread) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
+  bool overlaps_ = false;
+  std::vector<bool> earlier_;  // of each thread
   Dim3 grid_, block_;
   int block_threads_ = 1, ranks_ = 1;
   std::vector<uint32_t> epochs_;            // of each block of the cluster, since its last barrier

@@ -161,7 +161,7 @@ Status Run::launch(const Launch& launch) {
         "dynamic shared memory" + (ranks > 1 ? " of block " + std::to_string(rank) + " of the cluster" : ""),
         reinterpret_cast<uintptr_t>(dynamic.data()) + pitch * rank, launch.shared_bytes);
 
-  clock_.begin_launch(launch.grid, launch.block, launch.cluster);
+  clock_.begin_launch(launch.grid, launch.block, launch.cluster, launch.overlaps);
   std::vector<uint64_t> order(launch.grid.count() / ranks);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);

@@ -489,6 +489,57 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      32,
      {1},
      {32}},
+    {"memory touched before earlier launches have ended",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  @grid_wait();@@
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  @@grid_wait();@
+})",
+     "of an earlier launch",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     0,
+     {1},
+     0,
+     true},
+    {"a wait for earlier launches that others cannot know of",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  if (threadIdx.x == 0) grid_wait();
+  @__syncthreads();@__syncwarp();@
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+})",
+     "of an earlier launch",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     0,
+     {1},
+     0,
+     true},
+    {"a block that ends before earlier launches have",
+     R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  @@if (blockIdx.x == 0) @grid_wait();
+  for (int i = threadIdx.x; i < 128 && blockIdx.x == 0; i += 64) y[i] = x[i];
+})",
+     "ends with no grid_wait",
+     same,
+     128,
+     {2},
+     {64},
+     0,
+     0,
+     {1},
+     0,
+     true},
 };
 
 }  // namespace

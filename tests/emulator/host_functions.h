@@ -261,6 +261,10 @@ __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrie
 }
 __device__ __forceinline__ void tma_prefetch(const TensorMap&) {}
 
+// grid.cuh
+__device__ __forceinline__ void grid_wait() { quern::emulated::grid_wait(); }
+__device__ __forceinline__ void grid_launch_dependents() {}
+
 // wgmma.cuh
 __device__ __forceinline__ void wgmma_collective(quern::emulated::Collective kind, int pending) {
   quern::emulated::WgmmaOperands operands{nullptr, nullptr, {}, {}, 0, false, pending};

@@ -86,6 +86,7 @@ struct Runtime {
   void (*mbarrier_arrive)(void* barrier, int bytes, const void* site);
   void (*mbarrier_wait)(void* barrier, unsigned parity, const void* site);
   void (*fence_proxy)();
+  void (*grid_wait)();
   void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
   float (*f16_to_float)(unsigned short bits);
   unsigned short (*f16_from_float)(float value);

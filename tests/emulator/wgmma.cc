@@ -50,7 +50,8 @@ void Wgmmas::begin_cluster(const std::vector<char*>& stack_tops) {
 
 std::string Wgmmas::perform(Collective kind, const WarpOperands& operands, int first) {
   if (operands.mask != 0xffffffffu || touched_.empty())
-    return std::string(collective_name(kind)) + " needs blocks of whole warpgroups, and all lanes of each warp";
+    return std::string(collective_name(kind)) +
+           " needs blocks of whole warpgroups, and all lanes of each warp";
   Warp& warp = warp_of(first);
   switch (kind) {
     case Collective::wgmma_fence:

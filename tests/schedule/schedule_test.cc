@@ -40,7 +40,7 @@ MuGraph parse(const char* text) {
 void text_reads_back(void**) {
   Schedule schedule = default_schedule(parse(kNorm));
   schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, {{2, 0}, {0, 0, 1}, {4096}}});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
