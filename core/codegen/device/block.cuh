@@ -58,32 +58,33 @@ __device__ __forceinline__ void get_elements(T* to, const T* from, int distance)
   }
 }
 
+// kCount elements of an array from `from` on, as an array of their own. Nothing is copied: copies of registers
+// go away, but cost the compiler more time than anything else that an mma needs.
+template <int kCount, class T>
+__device__ __forceinline__ T (&part_of(T* from))[kCount] {
+  return *reinterpret_cast<T(*)[kCount]>(from);
+}
+
 // ldmatrix into registers that are part of an array.
 template <int kCount, class T>
 __device__ __forceinline__ void ldmatrix_at(unsigned* to, const T* row) {
-  unsigned loaded[kCount];
-  ldmatrix<kCount>(loaded, row);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = loaded[i];
+  ldmatrix<kCount>(part_of<kCount>(to), row);
 }
 template <int kCount, class T>
 __device__ __forceinline__ void ldmatrix_trans_at(unsigned* to, const T* row) {
-  unsigned loaded[kCount];
-  ldmatrix_trans<kCount>(loaded, row);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = loaded[i];
+  ldmatrix_trans<kCount>(part_of<kCount>(to), row);
 }
 
 // One mma.m16n8k16 on parts of arrays: four sums, four words of the left operand (two if kLowRows: its rows 8
 // to 15 are those from 0 again), two of the right one.
 template <class T, bool kLowRows>
 __device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, const unsigned* b) {
-  float d[4] = {sums[0], sums[1], sums[2], sums[3]};
-  const unsigned left[4] = {a[0], kLowRows ? a[0] : a[1], kLowRows ? a[1] : a[2], kLowRows ? a[1] : a[3]};
-  const unsigned right[2] = {b[0], b[1]};
-  mma_m16n8k16<T>(d, left, right);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] = d[i];
+  if constexpr (kLowRows) {
+    const unsigned left[4] = {a[0], a[0], a[1], a[1]};
+    mma_m16n8k16<T>(part_of<4>(sums), left, part_of<2>(b));
+  } else {
+    mma_m16n8k16<T>(part_of<4>(sums), part_of<4>(a), part_of<2>(b));
+  }
 }
 
 // By how much sums relative to `before` shrink when they become relative to `now` >= before: nothing was
