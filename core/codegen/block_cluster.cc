@@ -20,7 +20,7 @@ void BlockEmitter::publish(BlockValue value) {
   }
   if (ready.empty()) return;
   for (BlockValue operand : ready) {
-    const Spread spread = waits_for_parts(operand)
+    const Spread spread = in_parts_.contains(operand)
                               ? blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)
                               : natural(operand);
     if (!find(operand, spread)) materialize(operand, spread);

@@ -109,6 +109,16 @@ Result<Conversion> BlockEmitter::plan_move(const Array& from, const Spread& to, 
   return out;
 }
 
+std::optional<int64_t> BlockEmitter::move_cycles(BlockValue value, Array from, const Spread& want) const {
+  const Ints& shape = program_.shape(value);
+  from.dtype = register_type(program_.op(value).type.dtype);
+  from.partial_lanes = 0;  // put together by who makes it
+  if (from.whole() && serves(from.spread, want, shape)) return 0;
+  auto plan = plan_move(from, within_tile(want, shape), shape);
+  if (!plan) return std::nullopt;
+  return plan->cost.cycles();
+}
+
 std::string BlockEmitter::warp_and_rank() const {
   return "(warp + rank * " + std::to_string(1 << warp_bits_) + ")";
 }

@@ -253,6 +253,8 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   plan.offsets = std::move(memory->offsets);
   plan.costs.shared_bytes = memory->peak;
   plan.costs.conversion_cycles = conversion_cycles_;
+  plan.costs.layout_cycles = layout_cycles_;
+  plan.costs.planned_conversion_cycles = planned_conversion_cycles_;
   return plan;
 }
 
@@ -313,6 +315,7 @@ Result<BlockText> BlockEmitter::run() {
       if (extent > 0x3fffffff) return Status(ErrorCode::UNSUPPORTED, "an extent does not fit 30 bits");
   find_extents();
   plan_matmuls();
+  if (Status status = choose_layouts(); !status.ok()) return status;
   bool loops = false;
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
     now_ = stage;

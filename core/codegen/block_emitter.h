@@ -27,7 +27,9 @@ struct BlockCosts {
   int barriers_once = 0, barriers_a_turn = 0;
   int listed_once = 0, listed_a_turn = 0;  // barriers if steps stayed in the order of the muGraph
   int64_t shared_bytes = 0;
-  int64_t conversion_cycles = 0;  // estimated issue cycles of a warp, over all turns
+  // Estimated issue cycles of a warp, over all turns: of all that layouts decide, of the conversions among
+  // it, and of the conversions that were emitted.
+  int64_t layout_cycles = 0, planned_conversion_cycles = 0, conversion_cycles = 0;
 };
 
 struct BlockText {
@@ -142,8 +144,11 @@ class BlockEmitter {
   CudaText read(const Array& array, const Spread& want, const std::string& index) const;
   CudaText compute(BlockValue value, const Spread& spread, const std::string& index);
   void materialize(BlockValue value, const Spread& spread);
-  Spread natural(BlockValue value);
-  std::optional<Spread> known_spread(BlockValue value) const;
+  // The spread in which operators ask for all of a value.
+  const Spread& natural(BlockValue value) const { return layouts_.at(value); }
+  // Of a value that is computed where it is asked for: for each of its dimensions that of operand number
+  // `operand`, or -1.
+  std::vector<int> asked_dims(BlockValue value, size_t operand) const;
   Spread blocked(BlockValue value, DType dtype, int inner) const;
   Spread shared_out(BlockValue value, DType dtype, int inner) const;
   BlockValue root_load(BlockValue value) const;
@@ -153,6 +158,10 @@ class BlockEmitter {
                      const std::vector<int>& dims = {});
   std::string coordinate(const Spread& spread, int dim, const std::string& index);
   std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
+
+  // block_layouts.cc
+  class LayoutQuestion;
+  Status choose_layouts();
 
   // block_exchange.cc
   std::string leaders(const Spread& spread) const;
@@ -164,6 +173,8 @@ class BlockEmitter {
 
   // block_convert.cc
   Result<Conversion> plan_move(const Array& from, const Spread& to, const Ints& shape) const;
+  // What convert() will emit, in issue cycles of a warp; nothing if it cannot be done.
+  std::optional<int64_t> move_cycles(BlockValue value, Array from, const Spread& want) const;
   std::string warp_and_rank() const;  // as to_layout numbers them
   void convert(BlockValue value, const Spread& want);
   void shuffle(const ShufflePlan& plan, const Array& from, const Array& to);
@@ -198,7 +209,6 @@ class BlockEmitter {
   std::string tile_pointer(BlockValue value, const std::string& pointer) const;
   bool is_staged(BlockValue value) const;
   bool loads_ahead() const { return schedule_.ahead && schedule_.stages == 0; }
-  bool waits_for_parts(BlockValue value) const;
   // Computed where it is asked for, element by element.
   bool is_free(BlockValue value) const;
 
@@ -247,6 +257,9 @@ class BlockEmitter {
   Array reduce_into(BlockValue value, const std::string& name, Stage stage);
   Array reduced_array(BlockValue value, const Spread& from) const;
   void accumulate(BlockValue value);
+  bool is_shift(BlockValue value) const;
+  // Whether the accumulator takes over what its operand has in parts.
+  bool keeps_parts(BlockValue value) const;
   void rescale(BlockValue value, const Array& sums);
   void shift(BlockValue value);
 
@@ -272,7 +285,10 @@ class BlockEmitter {
   std::vector<std::vector<TileDim>> dims_;
   std::vector<std::vector<std::string>> firsts_;  // of loads and stores: where the tile begins
   std::vector<std::vector<Array>> arrays_;
-  std::map<BlockValue, Spread> demands_;
+  std::map<BlockValue, Spread> demands_;  // of matrix products
+  std::map<BlockValue, Spread> layouts_;  // as chosen
+  std::set<BlockValue> in_parts_;         // some of the tiles that these are made of, element by element
+  int64_t layout_cycles_ = 0, planned_conversion_cycles_ = 0;
   std::map<BlockValue, MatmulPlan> plans_;
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;

@@ -149,7 +149,8 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   tile.value = value;
   tile.name = fresh_constant("tile_" + base_name(value));
   tile.inner = inner_dim(op.tensor, op.type.shape);
-  const Spread wanted = natural(value);
+  const auto demand = demands_.find(value);
+  const Spread& wanted = demand == demands_.end() ? natural(value) : demand->second;
   for (int d = 0; d < op.type.rank(); ++d)
     tile.padded.push_back(
         int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
@@ -246,27 +247,12 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-// Whether some of the tiles that the value is made of, element by element, are partial.
-bool BlockEmitter::waits_for_parts(BlockValue value) const {
-  for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if (array.scope == Stage::before && !array.whole()) return true;
-  if (program_.op(value).kind == BlockOp::Kind::reduce_cluster) return true;
-  if (program_.is_compute(value, OpKind::contraction) || program_.is_compute(value, OpKind::reduction))
-    return false;
-  if (program_.op(value).kind != BlockOp::Kind::compute) return false;
-  const int64_t count = program_.op(value).type.element_count();
-  for (BlockValue operand : program_.op(value).operands)
-    if (program_.op(operand).type.element_count() == count && waits_for_parts(operand)) return true;
-  return false;
-}
-
 void BlockEmitter::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   const BlockValue source = op.operands[0];
   const int inner = inner_dim(op.tensor, op.type.shape);
-  // As the value lies, if every thread has whole results; else in vectors.
-  Spread spread = waits_for_parts(source) ? shared_out(value, place.dtype, inner) : natural(source);
+  Spread spread = natural(value);
   const int vector = vector_bits(value, spread, inner);
   for (int bit = vector - 1; bit >= 0; --bit) {
     const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bit});

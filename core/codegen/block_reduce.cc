@@ -113,20 +113,34 @@ void BlockEmitter::shift(BlockValue value) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
+// A maximum that the loop itself reads.
+bool BlockEmitter::is_shift(BlockValue value) const {
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  return program_.op(value).combine == Combine::max &&
+         (factors_.contains(value) || std::any_of(users.begin(), users.end(), [&](BlockValue user) {
+            return program_.stage(user) == Stage::loop;
+          }));
+}
+
+bool BlockEmitter::keeps_parts(BlockValue value) const {
+  const BlockOp& op = program_.op(value);
+  const BlockValue operand = op.operands[0];
+  const bool maximum = op.combine == Combine::max;
+  if (is_shift(value) || !program_.only_for(operand, value) || program_.stage(operand) != Stage::loop)
+    return false;
+  if (const auto plan = plans_.find(operand); plan != plans_.end())
+    return plan->second.tensor_cores && !maximum;
+  return program_.is_compute(operand, OpKind::reduction) &&
+         (program_.op(operand).code == OpCode::reduce_max) == maximum;
+}
+
 void BlockEmitter::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   if (op.combine == Combine::concat) return join_turns(value);
-  bool read_in_loop = factors_.contains(value);
-  for (BlockValue user : program_.users[static_cast<size_t>(value)])
-    read_in_loop |= program_.stage(user) == Stage::loop;
-  if (op.combine == Combine::max && read_in_loop) return shift(value);
-
-  const bool maximum = op.combine == Combine::max;
-  const bool alone = program_.only_for(operand, value) && program_.stage(operand) == Stage::loop;
-  const bool product = alone && plans_.contains(operand) && plans_.at(operand).tensor_cores && !maximum;
-  const bool reduction = alone && program_.is_compute(operand, OpKind::reduction) &&
-                         (program_.op(operand).code == OpCode::reduce_max) == maximum;
+  if (is_shift(value)) return shift(value);
+  const bool maximum = op.combine == Combine::max, parts = keeps_parts(value),
+             product = parts && plans_.contains(operand), reduction = parts && !product;
   Array array;
   if (product) {
     array.spread = plans_.at(operand).d;

@@ -62,15 +62,20 @@ CudaText BlockEmitter::element(BlockValue value, const Spread& spread, const std
   return read(*array, spread, index);
 }
 
+std::vector<int> BlockEmitter::asked_dims(BlockValue value, size_t operand) const {
+  const Ints &shape = program_.shape(value), &from = program_.shape(program_.op(value).operands[operand]);
+  if (!program_.is_compute(value, OpKind::movement)) return operand_dims(shape, from);
+  std::vector<int> back = inverse_dims(view_dims(program_, value), shape.size());
+  for (size_t d = 0; d < back.size(); ++d)  // repeated by a broadcast
+    if (back[d] >= 0 && from[static_cast<size_t>(back[d])] == 1 && shape[d] != 1) back[d] = -1;
+  return back;
+}
+
 CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std::string& index) {
   const BlockOp& op = program_.op(value);
   if (program_.is_compute(value, OpKind::movement)) {
-    const std::vector<int> dims = view_dims(program_, value);
-    const Ints& from = program_.shape(op.operands[0]);
-    std::vector<int> back = inverse_dims(dims, op.type.shape.size());
-    for (size_t d = 0; d < back.size(); ++d)  // repeated by a broadcast
-      if (back[d] >= 0 && from[static_cast<size_t>(back[d])] == 1 && op.type.shape[d] != 1) back[d] = -1;
-    return element(op.operands[0], renumbered(spread, back), renumbered_index(index, spread, back));
+    const std::vector<int> dims = asked_dims(value, 0);
+    return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
   }
   if (op.code == OpCode::iota) {
     const DType to = register_type(op.type.dtype);
@@ -82,7 +87,7 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
   const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(op.operands[i]));
+    const std::vector<int> dims = asked_dims(value, i);
     CudaText operand =
         element(op.operands[i], renumbered(spread, dims), renumbered_index(index, spread, dims));
     const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
@@ -136,37 +141,6 @@ BlockValue BlockEmitter::root_load(BlockValue value) const {
     if (program_.shape(operand) == op.type.shape)
       if (const BlockValue load = root_load(operand); load >= 0) return load;
   return -1;
-}
-
-std::optional<Spread> BlockEmitter::known_spread(BlockValue value) const {
-  for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if ((array.scope == Stage::before || array.scope == now_) && !array.spread.is_shared_out())
-      return array.spread;
-  if (const auto at = demands_.find(value); at != demands_.end()) return at->second;
-  const BlockOp& op = program_.op(value);
-  if (program_.is_compute(value, OpKind::movement)) {
-    const std::vector<int> dims = view_dims(program_, value);
-    if (dims.empty() || std::find(dims.begin(), dims.end(), -1) != dims.end()) return std::nullopt;
-    if (op.type.element_count() != program_.op(op.operands[0]).type.element_count()) return std::nullopt;
-    if (auto spread = known_spread(op.operands[0])) return renumbered(*spread, dims);
-    return std::nullopt;
-  }
-  if (!program_.is_compute(value, OpKind::elementwise) && !is_cast(op)) return std::nullopt;
-  for (BlockValue operand : op.operands)
-    if (program_.shape(operand) == op.type.shape)
-      if (auto spread = known_spread(operand)) return spread;
-  return std::nullopt;
-}
-
-// The spread that a value has, or will be asked for in, or that loads it best.
-Spread BlockEmitter::natural(BlockValue value) {
-  if (auto spread = known_spread(value)) return *spread;
-  const BlockValue root = root_load(value);
-  if (root >= 0) {
-    const int inner = inner_dim(program_.op(root).tensor, program_.shape(root));
-    return blocked(value, places_[static_cast<size_t>(program_.op(root).tensor)].dtype, inner);
-  }
-  return blocked(value, DType::f32, program_.op(value).type.rank() - 1);
 }
 
 Spread BlockEmitter::blocked(BlockValue value, DType dtype, int inner) const {

@@ -134,7 +134,7 @@ class MuEmitter {
     BlockEmitter emitter(kernel, std::move(program), places_, schedule_.kernels[k], target_, fast, chooser);
     auto text = emitter.run();
     if (!text) return text.status();
-    out_.blocks.push_back({k, chooser.made(), chooser.proven(), text->costs});
+    out_.blocks.push_back({k, chooser.made(), chooser.proven(), chooser.candidates(), text->costs});
     Launch launch;
     launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
     launch.grid = text->grid;
@@ -274,13 +274,14 @@ std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& 
   for (size_t b = 0; b < optimal.blocks.size(); ++b) {
     const EmittedBlock& block = optimal.blocks[b];
     const BlockCosts &own = greedy.blocks[b].costs, &best = block.costs;
-    auto line = [&](const char* what, const std::string& rules, const std::string& least, const char* unit,
-                    bool proven) {
+    auto line = [&](const char* what, const std::string& rules, const std::string& least,
+                    const std::string& unit, bool proven) {
       out += "block " + std::to_string(block.kernel) + ", " + what + ": greedy " + rules + ", optimal " +
              least + unit + (proven ? "" : " (as far as there was time)") + "\n";
     };
-    line("layouts", std::to_string(own.conversion_cycles), std::to_string(best.conversion_cycles),
-         " cycles of conversions a warp", block.proven.layouts);
+    line("layouts", std::to_string(own.layout_cycles), std::to_string(best.layout_cycles),
+         " cycles a warp, of which conversions " + std::to_string(best.conversion_cycles),
+         block.proven.layouts);
     line("order", barriers_text(own.barriers_once, own.barriers_a_turn),
          barriers_text(best.barriers_once, best.barriers_a_turn), " barriers", block.proven.levels);
     line("shared memory", std::to_string(own.shared_bytes), std::to_string(best.shared_bytes), " bytes",

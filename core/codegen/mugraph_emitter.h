@@ -13,7 +13,8 @@ namespace quern {
 struct EmittedBlock {
   size_t kernel = 0;  // of the muGraph
   BlockChoices choices;
-  ProvenChoices proven;  // with an optimizer
+  ProvenChoices proven;                // with an optimizer
+  std::vector<int> layout_candidates;  // how many layouts each tensor with a choice may have
   BlockCosts costs;
 };
 

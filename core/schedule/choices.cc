@@ -15,6 +15,8 @@ Status misfit(const char* what, const Result<Cost>& cost) {
 Result<LayoutPlan> Chooser::layouts(const LayoutProblem& problem) {
   LayoutPlan plan = choose_layouts(problem);
   greedy_.layouts = plan.candidates;
+  for (const std::vector<int64_t>& tensor : problem.tensors)
+    candidates_.push_back(static_cast<int>(tensor.size()));
   if (!given_.layouts.empty()) {
     const auto cost = layout_cost(problem, given_.layouts);
     if (!cost) return misfit("layouts", cost);

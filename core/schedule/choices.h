@@ -34,12 +34,15 @@ class Chooser {
   // What was chosen; what the greedy rules give anyway is left empty.
   BlockChoices made() const;
   ProvenChoices proven() const { return proven_; }
+  // How many layouts each tensor may have.
+  const std::vector<int>& candidates() const { return candidates_; }
 
  private:
   const BlockChoices given_;
   Optimizer* const optimizer_;
   BlockChoices made_, greedy_;
   ProvenChoices proven_;
+  std::vector<int> candidates_;
 };
 
 }  // namespace quern

@@ -16,7 +16,7 @@ constexpr int kAccessCycles = 2;
 constexpr int kWavefrontCycles = 1;
 constexpr int kRoundTripCycles = 24;  // to shared memory or another lane
 constexpr int kWarpBarrierCycles = 4;
-constexpr int kBlockBarrierCycles = 30;
+constexpr int kBlockBarrierCycles = 100;
 
 Status mismatch(const std::string& what, const Layout& source, const Layout& destination) {
   return Status(ErrorCode::INVALID_ARGUMENT, "no conversion: " + what + "; source " + print_layout(source) +

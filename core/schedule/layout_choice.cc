@@ -13,21 +13,22 @@ int64_t at(const LayoutEdge& edge, int from, int to) {
 }  // namespace
 
 LayoutPlan choose_layouts(const LayoutProblem& problem) {
-  const int count = static_cast<int>(problem.tensors.size());
   LayoutPlan plan;
-  for (int tensor = 0; tensor < count; ++tensor) {
-    std::vector<int64_t> costs = problem.tensors[static_cast<size_t>(tensor)];
-    for (const LayoutEdge& edge : problem.edges)
-      for (int candidate = 0; candidate < static_cast<int>(costs.size()); ++candidate) {
-        int64_t& cost = costs[static_cast<size_t>(candidate)];
-        if (edge.to == tensor && edge.from < tensor)
-          cost += at(edge, plan.candidates[static_cast<size_t>(edge.from)], candidate);
-        if (edge.from == tensor && edge.to < tensor)
-          cost += at(edge, candidate, plan.candidates[static_cast<size_t>(edge.to)]);
-      }
-    plan.candidates.push_back(static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin()));
-  }
+  plan.candidates.assign(problem.tensors.size(), 0);
   plan.cost = *layout_cost(problem, plan.candidates);
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t tensor = 0; tensor < problem.tensors.size(); ++tensor) {
+      LayoutPlan other = plan;
+      for (size_t candidate = 0; candidate < problem.tensors[tensor].size(); ++candidate) {
+        other.candidates[tensor] = static_cast<int>(candidate);
+        other.cost = *layout_cost(problem, other.candidates);
+        if (other.cost >= plan.cost) continue;
+        plan = other;
+        better = true;
+      }
+    }
+  }
   return plan;
 }
 

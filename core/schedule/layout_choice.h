@@ -30,7 +30,8 @@ struct LayoutPlan {
   int64_t cost = 0;
 };
 
-// Tensor by tensor in their order, each as is best with those before it.
+// From the first candidate of each tensor on, which is best put to what its users ask for: tensor by tensor
+// as is best with the others as they are, until no single one can be better.
 LayoutPlan choose_layouts(const LayoutProblem& problem);
 // The cheapest candidate of every tensor and entry of every edge: no choice costs less.
 int64_t layout_bound(const LayoutProblem& problem);
