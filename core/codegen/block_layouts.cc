@@ -154,8 +154,8 @@ class BlockEmitter::LayoutQuestion {
       return hold(value, block_.blocked(value, DType::f32, op.type.rank() - 1));
     }
     hold(value, plan.d, plan.partial_warps);
-    ask(op.operands[0], -1, {plan.a}, program_.stage(value));
-    ask(op.operands[1], -1, {plan.b}, program_.stage(value));
+    if (!plan.shared[0]) ask(op.operands[0], -1, {plan.a}, program_.stage(value));
+    if (!plan.shared[1]) ask(op.operands[1], -1, {plan.b}, program_.stage(value));
   }
 
   // Sums of products lie as tensor cores have them, others as their operand.
