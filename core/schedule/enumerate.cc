@@ -54,12 +54,26 @@ std::vector<std::array<int, 3>> warp_choices(const Shape& shape) {
       for (int k : {1, 2, 4, 8, 16}) {
         if (m * n * k > 16 || m * n * k < 2) continue;
         if (m > 1 && shape.rows < 16 * m) continue;
-        if (n > 1 && shape.columns < 32 * n) continue;
+        if (n > 1 && shape.columns < 16 * n) continue;
         if (shape.chained && (n > 1 || k > 1)) continue;
         out.push_back({m, n, k});
       }
   if (out.empty()) out.push_back({1, 1, 2});
   return out;
+}
+
+// By cp.async and tensor cores that read registers, and by the hardware that newer targets have for the same.
+template <class Consider>
+void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& target, Consider consider) {
+  schedule.tma = schedule.wgmma = false;
+  consider(schedule);
+  if (!target.tma) return;
+  schedule.tma = true;
+  consider(schedule);
+  const auto& warps = schedule.warps;
+  if (!target.wgmma || !shape.product || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
+  schedule.wgmma = true;
+  consider(schedule);
 }
 
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
@@ -120,15 +134,16 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
       turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
       for (int64_t count : turns) {
         base.turns = count;
-        for (int stages : {0, 2, 3, 4}) {
+        base.ahead = true;
+        base.stages = 0;
+        consider(base);
+        if (cut_by_loop == 0) continue;
+        base.ahead = false;
+        consider(base);
+        base.ahead = true;
+        for (int stages : {2, 3, 4, 6}) {
           base.stages = stages;
-          base.ahead = true;
-          if (stages > 0 && (cut_by_loop == 0 || stages > std::max<int64_t>(2, count))) continue;
-          consider(base);
-          if (stages == 0 && cut_by_loop > 0) {
-            base.ahead = false;
-            consider(base);
-          }
+          if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
         }
       }
     }

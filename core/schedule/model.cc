@@ -11,22 +11,26 @@ namespace quern {
 namespace {
 
 constexpr double kClockMhz = 1755;       // H200; the others are close enough
-constexpr double kStartUs = 1.7;         // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kStartUs = 1.9;         // of a kernel in a CUDA graph: launch, first instruction, drain
 constexpr double kLatencyUs = 0.26;      // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 90000;  // that one multiprocessor gets from L2
+constexpr double kSmBytesPerUs = 75000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 300;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.67, kStraightShare = 0.091, kOnceShare = 0.25;
-constexpr double kMmaShare = 0.16;     // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 2;      // of issue slots that straight-line code fills
-constexpr double kShadow = 0.45;       // of what runs beside the slowest, the part that still shows
-constexpr double kBarrierCycles = 56;  // of a block
-constexpr double kMmaLatency = 35, kAluLatency = 3.7, kShuffleLatency = 6, kSharedLatency = 12;  // cycles
-constexpr double kSharedBytesPerCycle = 96;
-constexpr double kL1Cost = 1.4;  // of a byte of straight loads, in bytes of shared memory
-constexpr double kClusterCycles = 1700, kClusterCost = 3;  // of a sum over a cluster: waiting, and each byte
-constexpr double kFixedRegisters = 32;                     // addresses, counters, predicates
+constexpr double kStraightBytes = 230;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.39, kStraightShare = 0.097, kOnceShare = 0.25;
+constexpr double kMmaShare = 0.23;     // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 2.6;    // of issue slots that straight-line code fills
+constexpr double kShadow = 0.2;        // of what runs beside the slowest, the part that still shows
+constexpr double kBarrierCycles = 66;  // of a block
+constexpr double kMmaLatency = 52, kAluLatency = 2.1, kShuffleLatency = 2.4, kSharedLatency = 15;  // cycles
+constexpr double kSharedBytesPerCycle = 70;
+constexpr double kL1Cost = 0.86;  // of a byte of straight loads, in bytes of shared memory
+constexpr double kClusterCycles = 4200,
+                 kClusterCost = 7.4;    // of a sum over a cluster: waiting, and each byte
+constexpr double kWgmmaShare = 1.2;     // of the tensor cores' rate that wgmma reaches
+constexpr double kWgmmaCycles = 36;     // from asking for a product to having it, besides its work
+constexpr int64_t kTall = 64;           // rows of wgmma
+constexpr double kFixedRegisters = 32;  // addresses, counters, predicates
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -209,7 +213,7 @@ class KernelModel {
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
     Work& own = work(stages_[i]);
-    own.issue += instructions * (staged ? 4 : 3);
+    own.issue += instructions * (staged ? (schedule_.tma && target_.tma ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
   }
 
@@ -252,6 +256,7 @@ class KernelModel {
       sums_ += in_loop(i) ? 0 : padded_elements(each.type);
       return;
     }
+    if (by_warpgroups(each)) return product_by_warpgroups(i, batch);
     // As the emitter cuts it: what a direction cannot take goes to the columns.
     int64_t m = std::max<int64_t>(16, padded(rows)), n = std::max<int64_t>(8, padded(columns)),
             k = std::max<int64_t>(16, padded(inner));
@@ -293,18 +298,63 @@ class KernelModel {
       }
       if (in_loop(i)) fragments_ += words;
     }
-    const double sums = batch * static_cast<double>(m * n) / 32;  // of a thread
+    keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
+  }
+
+  // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.
+  void keep_product(size_t i, double thread_sums, double k_parts) {
+    const BlockOp& each = kernel_.ops[i];
     const bool summed = std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
       return user.kind == BlockOp::Kind::accumulate && !user.operands.empty() &&
              user.operands[0] == static_cast<BlockValue>(i);
     });
-    (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += sums;
+    (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += thread_sums;
     if (k_parts > 1) {
       exchange_bytes_ = std::max(exchange_bytes_, padded_elements(each.type) * 4 * k_parts);
       once_.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
       once_.chain += kBarrierCycles + kSharedLatency * 2;
       once_.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
     }
+  }
+
+  bool is_staged_load(BlockValue value) const {
+    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load &&
+           stages_[static_cast<size_t>(value)] == Stage::loop;
+  }
+
+  int tall_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
+
+  bool by_warpgroups(const BlockOp& each) const {
+    const Ints& shape = each.type.shape;
+    return schedule_.wgmma && target_.wgmma &&
+           is_staged_load(each.operands[static_cast<size_t>(1 - tall_side())]) &&
+           padded(tall_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kTall;
+  }
+
+  // Tensor cores read staged operands by themselves, the flat one once for every 64 rows of the tall one.
+  void product_by_warpgroups(size_t i, double batch) {
+    const BlockOp& each = kernel_.ops[i];
+    const Ints& shape = each.type.shape;
+    const int tall = tall_side();
+    int64_t m = padded(shape[shape.size() - 2]), n = padded(shape.back());
+    if (tall == 1) std::swap(m, n);
+    n = std::max<int64_t>(n, 8);
+    const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
+    const double k_parts = std::min<double>(schedule_.warps[2], static_cast<double>(k / 16));
+    Work& own = work(stages_[i]);
+    const double size = batch * static_cast<double>(m * n * k);
+    own.mma += size / (16 * 8 * 16) * kMmaShare / kWgmmaShare;
+    own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
+    own.chain += kMmaLatency * static_cast<double>(k / 16) / k_parts + kWgmmaCycles;
+    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
+    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.threads();
+    if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
+      own.shared_bytes += batch * 2 * static_cast<double>(m * k);
+    } else {
+      own.issue += tall_words * warps() * 2;
+      fragments_ += tall_words;
+    }
+    keep_product(i, batch * static_cast<double>(m * n) / schedule_.threads() * k_parts, k_parts);
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
