@@ -134,9 +134,10 @@ class MuEmitter {
     BlockEmitter emitter(kernel, std::move(program), places_, schedule_.kernels[k], target_, fast, chooser);
     auto text = emitter.run();
     if (!text) return text.status();
-    out_.blocks.push_back({k, chooser.made(), chooser.proven(), chooser.candidates(), text->costs});
     Launch launch;
     launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
+    out_.blocks.push_back(
+        {k, chooser.made(), chooser.proven(), chooser.candidates(), text->costs, launch.kernel});
     launch.grid = text->grid;
     launch.cluster = text->cluster;
     launch.block.x = static_cast<uint32_t>(text->threads);

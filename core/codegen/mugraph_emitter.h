@@ -16,6 +16,7 @@ struct EmittedBlock {
   ProvenChoices proven;                // with an optimizer
   std::vector<int> layout_candidates;  // how many layouts each tensor with a choice may have
   BlockCosts costs;
+  std::string function;  // that it became
 };
 
 struct EmittedMuGraph : Emitted {

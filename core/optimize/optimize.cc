@@ -9,6 +9,7 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/explain.h"
 #include "core/optimize/ranking.h"
+#include "core/optimize/registers.h"
 
 namespace quern {
 
@@ -20,6 +21,7 @@ uint64_t ns_since(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
+constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
 std::string number(double value) {
@@ -32,18 +34,6 @@ double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-// What ptxas says a thread has in memory for want of registers, or because it is an array that is not
-// unrolled, over all kernels.
-int64_t stack_bytes(const std::string& log) {
-  static const std::string kWords = " bytes stack frame";
-  int64_t bytes = 0;
-  for (size_t at = 0; (at = log.find(kWords, at)) != std::string::npos; at += kWords.size()) {
-    const size_t begin = log.find_last_not_of("0123456789", at - 1) + 1;
-    bytes += std::strtoll(log.c_str() + begin, nullptr, 10);
-  }
-  return bytes;
 }
 
 class OptimizeRun {
@@ -104,7 +94,7 @@ class OptimizeRun {
   }
 
   // The model does not know what the compiler puts on the stack, so a program that has some there is taken
-  // only when no other is found.
+  // only when no other is found, and nothing like its kernels is compiled again.
   void try_all(const std::vector<Implementation>& ranked) {
     std::optional<Program> spilling;
     size_t compiled = 0;
@@ -114,12 +104,17 @@ class OptimizeRun {
                                                  : "the time was up, or it was cancelled";
         break;
       }
+      const MuGraph& mugraph = search_.candidates[implementation.candidate].mugraph;
+      if (crowded_.expects(mugraph, implementation.schedule)) {
+        note(implementation.candidate, kCrowded);
+        continue;
+      }
       std::optional<Program> program = emit(implementation);
       if (!program) continue;
       ++compiled;
       if (!compile(*program)) continue;
       if (program->stack == 0) return accept(std::move(*program));
-      note(implementation.candidate, "its registers are not enough");
+      note(implementation.candidate, kCrowded);
       if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
     }
     if (spilling) accept(std::move(*spilling));
@@ -156,7 +151,8 @@ class OptimizeRun {
       return false;
     }
     program.cubin = std::move(output->cubin);
-    program.stack = stack_bytes(output->log);
+    program.stack = crowded_.add(search_.candidates[program.from.candidate].mugraph, program.from.schedule,
+                                 program.emitted, output->log);
     return true;
   }
 
@@ -233,6 +229,7 @@ class OptimizeRun {
   size_t baseline_launches_ = 0;
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
+  CrowdedKernels crowded_;
   std::vector<double> compile_ms_, compile_cpu_ms_;
   std::string stopped_;
   std::string choices_;  // of the program that was taken
