@@ -114,6 +114,7 @@ Json result_json(const SearchResult& result, const std::string& target) {
           {"seconds", result.report.seconds},
           {"timed_out", result.report.timed_out},
           {"cancelled", result.report.cancelled},
+          {"out_of_memory", result.report.out_of_memory},
           {"finished", result.state.empty()},
           {"pieces", pieces},
           {"mugraphs", candidates}};

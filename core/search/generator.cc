@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <mutex>
-#include <thread>
+
+#include "core/search/threads.h"
 
 namespace quern {
 
@@ -248,6 +249,8 @@ const char* generator_stop_name(GeneratorStop stop) {
       return "time limit";
     case GeneratorStop::cancelled:
       return "cancelled";
+    case GeneratorStop::out_of_memory:
+      return "out of memory";
   }
   return "?";
 }
@@ -347,10 +350,7 @@ Result<GeneratorReport> generate(const Terms& terms, const Universe& universe,
       if (!part.done && !shared.stopped) shared.stop = GeneratorStop::dag_limit;
     }
   };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < options.threads; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  if (!run_on_threads(options.threads, work)) shared.stop = GeneratorStop::out_of_memory;
   report.stop = shared.stop;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;

@@ -26,7 +26,7 @@ struct GeneratorOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-enum class GeneratorStop : uint8_t { exhausted, dag_limit, time_limit, cancelled };
+enum class GeneratorStop : uint8_t { exhausted, dag_limit, time_limit, cancelled, out_of_memory };
 const char* generator_stop_name(GeneratorStop stop);
 
 // Where an enumeration stands. Parts are subtrees of the choices.

@@ -20,7 +20,8 @@ const PieceResult* PieceMemo::find(const std::string& key) {
 }
 
 void PieceMemo::put(const std::string& key, const PieceResult& result) {
-  if (!result.finished || result.report.timed_out || result.report.cancelled) return;
+  if (!result.finished || result.report.timed_out || result.report.cancelled || result.report.out_of_memory)
+    return;
   entries_[key] = {result, ++uses_};
   if (entries_.size() <= most_) return;
   entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "core/search/cuts.h"
+#include "core/search/keeper.h"
+#include "core/search/threads.h"
 #include "core/verify/verifier.h"
 
 namespace quern {
@@ -20,7 +22,6 @@ constexpr double kOperatorUs = 1e-4;   // of DAGs with the same arithmetic the s
 constexpr double kNextKernelUs = 1.2;  // between kernels that depend on each other
 constexpr size_t kMostNodes = 8000;    // of the e-graph
 constexpr double kWorthwhile = 2;      // designs that take longer than this times the best are dropped
-constexpr size_t kKeptPerForm = 3;     // DAGs of one form: those with the least arithmetic
 constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice of roles
 constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
@@ -28,71 +29,6 @@ constexpr size_t kCuts = 16;  // of a DAG into kernels
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Runs f(i) for all i below count on several threads.
-void parallel(size_t count, int threads, const std::function<void(size_t)>& f) {
-  std::atomic<size_t> next{0};
-  auto work = [&] {
-    for (size_t i; (i = next++) < count;) f(i);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-}
-
-struct Kept {
-  double score;
-  Dag dag;
-  bool operator<(const Kept& other) const {
-    return std::tie(score, dag.choices) < std::tie(other.score, other.dag.choices);
-  }
-};
-
-// The best DAGs of every form.
-class Keeper {
- public:
-  void offer(const std::string& form, Kept kept) {
-    std::vector<Kept>& best = by_form_[form];
-    if (best.size() == kKeptPerForm && !(kept < best.back())) return;
-    if (best.size() == kKeptPerForm) best.pop_back();
-    best.insert(std::upper_bound(best.begin(), best.end(), kept), std::move(kept));
-  }
-  void merge(const Keeper& other) {
-    for (const auto& [form, best] : other.by_form_)
-      for (const Kept& kept : best) offer(form, kept);
-  }
-  std::vector<Kept> all() const {
-    std::vector<Kept> kept;
-    for (const auto& [form, best] : by_form_) kept.insert(kept.end(), best.begin(), best.end());
-    std::sort(kept.begin(), kept.end());
-    return kept;
-  }
-
- private:
-  std::map<std::string, std::vector<Kept>> by_form_;
-};
-
-// What kinds of kernels a DAG can become: which indices it can be looped over, with which accumulators.
-std::string form_of(const Dag& dag, const Terms& terms) {
-  std::string form;
-  const KernelDag kernel{dag, {}};
-  for (Label label = 0; label < static_cast<Label>(terms.labels.size()); ++label) {
-    const std::optional<LoopForm> loop = loop_form(kernel, label, terms);
-    if (!loop) continue;
-    int counts[3] = {0, 0, 0};
-    for (size_t at = 0; at < dag.ops.size(); ++at)
-      if (loop->accumulates[at])
-        ++counts[dag.ops[at].term.kind == BlockKind::max ? 0 : loop->shift[at] >= 0 ? 1 : 2];
-    if (!counts[0] && !counts[1] && !counts[2]) continue;
-    form += "l" + std::to_string(label);
-    for (int count : counts) form += "," + std::to_string(count);
-  }
-  for (const DagOp& op : dag.ops)
-    if (op.term.kind == BlockKind::concat_matmul || op.term.kind == BlockKind::composite)
-      form += std::string(" ") + op_info(op.term.code).text;
-  return form;
 }
 
 std::string kernel_key(const KernelDag& kernel) {
@@ -148,14 +84,9 @@ class PieceSearch {
       return std::move(result_);
     }
     terms_ = std::move(*terms);
-    saturate_terms();
-    const Prefixes* prefixes = result_.report.prefixes ? &*result_.report.prefixes : nullptr;
-    const Universe universe(terms_, prefixes);
-    result_.report.admitted = universe.admitted();
-    result_.report.refused = universe.refused();
-    if (Status status = generate_dags(universe); !status.ok()) return status;
-    design_kernels();
-    emit();
+    Status status;
+    if (!within_memory([&] { status = explore(); })) result_.report.out_of_memory = true;
+    if (!status.ok()) return status;
     stopped();
     return std::move(result_);
   }
@@ -166,6 +97,29 @@ class PieceSearch {
     report.cancelled |= options_.cancel && options_.cancel->load(std::memory_order_relaxed);
     report.timed_out |= Clock::now() >= deadline_;
     return report.cancelled || report.timed_out;
+  }
+
+  template <class F>
+  static bool within_memory(F step) {
+    try {
+      step();
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
+  // All steps. Out of memory, a step ends with what it has, or throws std::bad_alloc.
+  Status explore() {
+    saturate_terms();
+    const Prefixes* prefixes = result_.report.prefixes ? &*result_.report.prefixes : nullptr;
+    const Universe universe(terms_, prefixes);
+    result_.report.admitted = universe.admitted();
+    result_.report.refused = universe.refused();
+    if (Status status = generate_dags(universe); !status.ok()) return status;
+    design_kernels();
+    emit();
+    return {};
   }
 
   // The time up to which a step may use what is left, when steps after it need some too.
@@ -184,7 +138,12 @@ class PieceSearch {
     PieceReport& report = result_.report;
     const EGraph program = terms_.egraph;
     const std::vector<ClassId> goals = terms_.goals;
-    report.saturation = saturate(terms_.egraph, all_axioms(), limits);
+    // The program as it is written can still be searched without its other forms.
+    if (!within_memory([&] { report.saturation = saturate(terms_.egraph, all_axioms(), limits); })) {
+      report.out_of_memory = true;
+      terms_.egraph = program;
+      terms_.goals = goals;
+    }
     for (auto* ids : {&terms_.goals, &terms_.of_value})
       for (ClassId& id : *ids)
         if (id >= 0) id = terms_.egraph.find(id);
@@ -231,6 +190,7 @@ class PieceSearch {
       kept_.push_back(std::move(kept.dag));
     }
     result_.report.generator = *report;
+    result_.report.out_of_memory |= report->stop == GeneratorStop::out_of_memory;
     result_.report.kept = kept_.size();
     result_.report.generate_s = seconds_since(start);
     result_.finished = report->stop == GeneratorStop::exhausted;
@@ -253,7 +213,7 @@ class PieceSearch {
     std::vector<std::vector<SizedRoles>> sized(kernels.size());
     std::mutex mutex;
     const auto deadline = share(0.6);
-    parallel(kernels.size(), options_.threads, [&](size_t i) {
+    const bool enough_memory = run_for_each(kernels.size(), options_.threads, [&](size_t i) {
       if (Clock::now() >= deadline || (options_.cancel && *options_.cancel)) return;
       std::vector<std::string> why;
       sized[i] = size_kernel(*kernels[i].first, *kernels[i].second, why);
@@ -261,6 +221,7 @@ class PieceSearch {
       result_.report.roles += sized[i].size();
       for (std::string& reason : why) reasons_.insert(std::move(reason));
     });
+    result_.report.out_of_memory |= !enough_memory;
     result_.report.kernels = kernels.size();
     result_.report.timed_out |= Clock::now() >= deadline;
     for (const auto& [dag, cut] : cuts) {
@@ -356,7 +317,7 @@ class PieceSearch {
   void emit() {
     const auto start = Clock::now();
     const std::vector<CostedDesign> chosen = choose();
-    Verifier verifier(piece_, {.seed = options_.seed});
+    Verifier verifier(piece_, {.seed = options_.seed, .stop = [this] { return stopped(); }});
     for (const CostedDesign& design : chosen) {
       if (stopped()) break;
       if (std::optional<Candidate> candidate = emit_one(design, verifier))
@@ -383,7 +344,7 @@ class PieceSearch {
     }
     Certificate certificate = verifier.verify(*mugraph);
     if (certificate.verdict == Verdict::undecided) {
-      ++report.undecided;
+      report.undecided += !stopped();
       return std::nullopt;
     }
     if (certificate.verdict == Verdict::rejected) return fail(certificate.reason);

@@ -19,6 +19,16 @@ std::string fixed(double value) {
   return text;
 }
 
+std::string why_nothing(const PieceReport& piece) {
+  if (piece.cancelled) return "the search was cancelled before it found a kernel for this piece";
+  if (piece.timed_out) return "the time limit came before a kernel for this piece";
+  if (piece.out_of_memory) return "there was not enough memory to find a kernel for this piece";
+  if (piece.generator.dags == 0) return "no program within the bound on block operators computes this piece";
+  if (piece.designs == 0) return "no kernel of this piece fits a block";
+  if (piece.refused_maps > 0) return "no muGraph of this piece is allowed by the constraints";
+  return "no muGraph of this piece was verified";
+}
+
 std::string print_piece(const PieceReport& piece) {
   std::string text = "piece " + piece.name + ", " + std::to_string(piece.operators) + " operators";
   if (!piece.outside.empty()) return text + ": left to the baseline, " + piece.outside + "\n";
@@ -52,9 +62,10 @@ std::string print_piece(const PieceReport& piece) {
   if (piece.refused_maps) line("", count(piece.refused_maps, "refused by the constraints"));
   for (const std::string& reason : piece.reasons) line("", reason);
   for (const std::string& failure : piece.failures) line("FAILED", failure);
-  if (piece.verified == 0) line("", "no kernel of this piece fits a block: it is left to the baseline");
+  if (piece.verified == 0) line("", why_nothing(piece) + ": it is left to the baseline");
   if (piece.timed_out) line("", "the time limit has cut this short");
   if (piece.cancelled) line("", "cancelled");
+  if (piece.out_of_memory) line("", "there was not enough memory for all of it");
   return text;
 }
 

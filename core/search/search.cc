@@ -62,9 +62,10 @@ class Search {
     Result<std::map<size_t, GeneratorState>> resumed = parse_states(options_.resume);
     if (!resumed) return resumed.status();
     pieces_ = cut_into_pieces(graph_, options_.bound);
-    count_different();
-    for (size_t p = 0; p < pieces_.size(); ++p)
-      if (Status status = search_one(p, *resumed); !status.ok()) return status;
+    std::vector<size_t> left = different_pieces();
+    for (; !left.empty(); left.pop_back())
+      if (Status status = search_one(left.back(), left.size(), *resumed); !status.ok()) return status;
+    for (size_t p = 0; p < pieces_.size(); ++p) report_one(p);
     for (const Piece& piece : pieces_) libraries_.push_back(as_library_kernels(piece));
     combine();
     result_.state = print_states(unfinished_);
@@ -73,49 +74,56 @@ class Search {
   }
 
  private:
-  // Equal pieces are searched once.
-  void count_different() {
+  // Equal pieces are searched once: the first of each, largest first.
+  std::vector<size_t> different_pieces() {
     std::map<std::string, size_t> known;
-    for (const Piece& piece : pieces_) {
-      const auto [text, is_new] = known.try_emplace(canonical_text(piece.graph), known.size());
-      number_.push_back(text->second);
-      if (is_new) memo_keys_.push_back(PieceMemo::key(text->first, target_, options_));
+    std::vector<size_t> first;
+    for (size_t p = 0; p < pieces_.size(); ++p) {
+      const auto [at, is_new] = known.try_emplace(canonical_text(pieces_[p].graph), known.size());
+      number_.push_back(at->second);
+      if (is_new) memo_keys_.push_back(PieceMemo::key(at->first, target_, options_));
+      if (is_new && pieces_[p].outside.empty()) first.push_back(p);
     }
-    different_ = known.size();
+    std::stable_sort(first.begin(), first.end(),
+                     [&](size_t a, size_t b) { return pieces_[a].nodes.size() > pieces_[b].nodes.size(); });
+    return first;
   }
 
-  Status search_one(size_t p, std::map<size_t, GeneratorState>& resumed) {
-    const Piece& piece = pieces_[p];
-    PieceReport report;
-    if (!piece.outside.empty()) {
-      report.outside = piece.outside;
-    } else if (const auto known = found_.find(number_[p]); known != found_.end()) {
-      report = known->second.report;
-      report.shared = true;
-    } else if (const PieceResult* remembered = memo() ? memo()->find(memo_keys_[number_[p]]) : nullptr) {
-      report = remembered->report;
-      report.shared = true;
-      found_.emplace(number_[p], *remembered);
-    } else {
-      // What is left of the time is divided among the pieces that are left.
-      const auto deadline = start_ + options_.limit;
-      const auto now = Clock::now();
-      const size_t left = different_ - found_.size();
-      const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left);
-      Result<PieceResult> found =
-          search_piece(piece.graph, target_, options_, now + share, std::move(resumed[number_[p]]));
-      if (!found) return found.status();
-      if (!found->finished) unfinished_[number_[p]] = found->state;
-      report = found->report;
-      if (memo()) memo()->put(memo_keys_[number_[p]], *found);
-      found_.emplace(number_[p], std::move(*found));
+  // What is left of the time is divided among the pieces that are left: large ones come last and get what
+  // small ones did not need.
+  Status search_one(size_t p, size_t left, std::map<size_t, GeneratorState>& resumed) {
+    const auto deadline = start_ + options_.limit, now = Clock::now();
+    const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left);
+    const size_t number = number_[p];
+    if (const PieceResult* remembered = memo() ? memo()->find(memo_keys_[number]) : nullptr) {
+      found_.emplace(number, *remembered);
+      return {};
     }
-    report.name = name_of(graph_, piece);
-    report.operators = piece.nodes.size();
+    Result<PieceResult> found =
+        search_piece(pieces_[p].graph, target_, options_, now + share, std::move(resumed[number]));
+    if (!found) return found.status();
+    if (!found->finished) unfinished_[number] = found->state;
+    first_[number] = p;
+    if (memo()) memo()->put(memo_keys_[number], *found);
+    found_.emplace(number, std::move(*found));
+    return {};
+  }
+
+  void report_one(size_t p) {
+    PieceReport report;
+    if (!pieces_[p].outside.empty()) {
+      report.outside = pieces_[p].outside;
+    } else {
+      report = found_.at(number_[p]).report;
+      const auto first = first_.find(number_[p]);  // none searched what was remembered
+      report.shared = first == first_.end() || first->second != p;
+    }
+    report.name = name_of(graph_, pieces_[p]);
+    report.operators = pieces_[p].nodes.size();
     result_.report.timed_out |= report.timed_out;
     result_.report.cancelled |= report.cancelled;
+    result_.report.out_of_memory |= report.out_of_memory;
     result_.report.pieces.push_back(std::move(report));
-    return {};
   }
 
   PieceMemo* memo() const { return options_.oracle ? nullptr : options_.memo; }
@@ -158,9 +166,9 @@ class Search {
   const SearchOptions& options_;
   const Clock::time_point start_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> number_;  // of each piece among the different ones
-  size_t different_ = 0;
+  std::vector<size_t> number_;          // of each piece among the different ones
   std::vector<std::string> memo_keys_;  // of the different ones
+  std::map<size_t, size_t> first_;      // the piece that was searched, by that number
   std::map<size_t, PieceResult> found_;
   std::map<size_t, GeneratorState> unfinished_;
   std::vector<MuGraph> libraries_;

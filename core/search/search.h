@@ -77,13 +77,13 @@ struct PieceReport {
       failures;  // of validation or verification: bugs of the search, which uses none of them
   std::vector<std::string> reasons;  // why indices were not looped over
   double saturate_s = 0, generate_s = 0, design_s = 0, verify_s = 0;
-  bool timed_out = false, cancelled = false;
+  bool timed_out = false, cancelled = false, out_of_memory = false;
 };
 
 struct SearchReport {
   std::vector<PieceReport> pieces;
   double seconds = 0;
-  bool timed_out = false, cancelled = false;
+  bool timed_out = false, cancelled = false, out_of_memory = false;
 };
 
 struct SearchResult {
@@ -92,8 +92,8 @@ struct SearchResult {
   std::string state;  // to continue from; empty when the search is finished
 };
 
-// Not an error: running out of time, cancellation, pieces that cannot be searched; the report says so.
-// INVALID_ARGUMENT for options that make no sense.
+// Not an error: running out of time or memory, cancellation, pieces that cannot be searched; the report says
+// so. INVALID_ARGUMENT for options that make no sense.
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options = {});
 
 // The report as people read it.

@@ -58,7 +58,7 @@ void FullShape::sample(const MuGraph& mugraph, size_t output, std::vector<int64_
   elements = std::move(unique);
 }
 
-FullShape::Comparison FullShape::compare(const MuGraph& mugraph) {
+FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::function<bool()>& stop) {
   Comparison result;
   if (budget_ <= 0) {
     result.cut_short = "left out by request";
@@ -82,6 +82,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph) {
     sample(mugraph, output, elements);
     wanted += static_cast<int64_t>(elements.size());
     for (int64_t at : elements) {
+      stopped |= stop();
       if (stopped) break;
       const FieldValue a = expected_->element(primitive_.outputs[output], at);
       const FieldValue b = left_.spent() ? a : actual.output(output, at);

@@ -25,7 +25,8 @@ class FullShape {
   };
   // Of a valid muGraph with the graph's inputs and outputs. Samples of each output: the first element, the
   // last, one at random, and those on both sides of the edges of the first and the last tile.
-  Comparison compare(const MuGraph& mugraph);
+  // Ends early when `stop` says so.
+  Comparison compare(const MuGraph& mugraph, const std::function<bool()>& stop);
 
  private:
   void draw(uint64_t seed);

@@ -269,6 +269,10 @@ class PullEvaluator {
       plan.steps.push_back(dense[d]);
       if (*node.attrs.keepdims) kept.push_back(0);
     }
+    if (plan.reduced.empty()) {  // over no axis: of one element
+      plan.reduced = {1};
+      plan.steps = {1};
+    }
     return kept;
   }
 

@@ -130,8 +130,10 @@ class Judgement {
       certificate_.inputs.push_back(node.name + ": " + print_type(node.type));
     }
     if (!bound_error()) return;
-    for (int trials = 0; trials < wanted_trials_; ++trials)
+    for (int trials = 0; trials < wanted_trials_; ++trials) {
+      if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
       if (!run_trial()) return;
+    }
     if (certificate_.shrunk && !compare_samples()) return;
     if (certificate_.error_bound > options_.max_error)
       return conclude(Verdict::undecided,
@@ -305,7 +307,7 @@ class Judgement {
 
   // False when an element differs, which is then concluded.
   bool compare_samples() {
-    const FullShape::Comparison found = full_shape_.compare(mugraph_);
+    const FullShape::Comparison found = full_shape_.compare(mugraph_, options_.stop);
     certificate_.samples = found.compared;
     certificate_.samples_note = found.cut_short;
     if (!found.misfit.ok())

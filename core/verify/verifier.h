@@ -6,6 +6,7 @@
 // probability that the certificate states. What is rejected differs in f64, too, or does not fit together.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/mugraph/mugraph.h"
@@ -22,6 +23,9 @@ struct VerifyOptions {
   int64_t sample_budget = 8'000'000;
   // Programs with less work than this are compared at their full shape.
   double whole_work = 20'000;
+  // Asked now and then. Once true, samples at the full shape that are left are left out; before all trials
+  // are made nothing is decided.
+  std::function<bool()> stop = [] { return false; };
 };
 
 // For several muGraphs of one graph: what they have in common is computed once. Not for several threads.
