@@ -27,19 +27,34 @@ Status wrong(std::string_view name, std::string_view value, const char* wanted) 
 }
 
 template <class T>
-Status parse_value(std::string_view name, std::string_view text, T& value) {
+bool parse_number(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? Status() : wrong(name, text, "a number");
+  return error == std::errc() && end == text.data() + text.size();
 }
 
-// Missing numbers are -1 in maps, which cut no dimension, and 1 in dimensions.
+// Maps name dimensions, or with -1 none; the others are counts.
+bool is_map(std::string_view name) { return name.ends_with("maps"); }
+
+template <class T>
+Status check_range(std::string_view name, std::string_view text, T value) {
+  if (is_map(name) ? value >= -1 : value >= 1) return {};
+  return wrong(name, text, is_map(name) ? "dimensions from 0 on, or -1 for none" : "numbers from 1 on");
+}
+
+template <class T>
+Status parse_value(std::string_view name, std::string_view text, T& value) {
+  return parse_number(text, value) ? check_range(name, text, value) : wrong(name, text, "a number");
+}
+
+// Missing numbers are -1 in maps and 1 in counts.
 template <class T>
 Status parse_value(std::string_view name, std::string_view text, std::array<T, 3>& triple) {
-  triple.fill(name.ends_with("maps") ? -1 : 1);
+  triple.fill(is_map(name) ? -1 : 1);
   for (size_t i = 0, at = 0; at <= text.size(); ++i) {
     const size_t comma = std::min(text.find(',', at), text.size());
-    if (i == 3 || !parse_value(name, text.substr(at, comma - at), triple[i]).ok())
+    if (i == 3 || !parse_number(text.substr(at, comma - at), triple[i]))
       return wrong(name, text, "up to three numbers as \"16,1,4\"");
+    if (Status status = check_range(name, text, triple[i]); !status.ok()) return status;
     at = comma + 1;
   }
   return {};

@@ -119,6 +119,7 @@ class CommandLine(unittest.TestCase):
                             (["get", graph, "--wait-tier", "best"], '"best"'), (["run", graph, "--gpu", "--emulate"], "exclude"),
                             (["rm"], "--all"), (["rm", "--all", "abcd"], "not both"), (["show", "x", "--graph", "--dot"], "one part"),
                             (["search", graph, "--griddims", "4,x"], 'griddims takes up to three numbers as "16,1,4", not "4,x"'),
+                            (["search", graph, "--griddims", "0,1"], "griddims takes numbers from 1 on"),
                             (["get", graph, "-t", "sm_90a", "--franges", "many"], 'franges takes a number, not "many"'),
                             (["prewarm", graph, "-t", "sm_90a", "--omaps", "1,2,3,4"], "omaps takes"),
                             (["prewarm"], "name graph files"), (["get", graph], "no GPU")]:
