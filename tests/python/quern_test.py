@@ -58,6 +58,8 @@ class Package(unittest.TestCase):
         self.assertEqual(plan.outputs[0].bytes, 128)
         self.assertGreater(len(plan.cubin), 4)
         self.assertTrue(plan.launches[0].kernel and plan.launches[0].args)
+        self.assertFalse(plan.launches[0].overlaps)
+        self.assertEqual(plan.tensor_maps, [])
         again = self.client.get(quern.Graph.parse(TEXT), "sm_90a")
         self.assertEqual(again._handle.value, plan._handle.value)
         self.assertFalse(self.client.outdated(plan))
@@ -105,7 +107,8 @@ class Package(unittest.TestCase):
             header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
         names = {"quern_error": lib.Error, "quern_tensor": lib.Tensor, "quern_attr": lib.Attr,
                  "quern_open_options": lib.OpenOptions, "quern_get_options": lib.GetOptions, "quern_plan_info": lib.PlanInfo,
-                 "quern_launch_arg": lib.LaunchArg, "quern_launch_info": lib.LaunchInfo, "quern_stat": lib.Stat}
+                 "quern_launch_arg": lib.LaunchArg, "quern_launch_info": lib.LaunchInfo, "quern_stat": lib.Stat,
+                 "quern_tensor_map": lib.TensorMap}
         for name, struct in names.items():
             body = re.search(r"typedef struct " + name + r" \{(.*?)\}", header, re.DOTALL).group(1)
             fields = re.findall(r"(\w+)(?:\[\d+\])?;", body)

@@ -23,7 +23,8 @@ _ARGS = {1: "input", 2: "output", 3: "workspace", 4: "integer", 5: "tensor_map"}
 TensorInfo = collections.namedtuple("TensorInfo", "name dtype shape strides bytes")
 PlanInfo = collections.namedtuple(
     "PlanInfo", "key target tier origin generation workspace_bytes certificate warning daemon_ns queue_ns emit_ns compile_ns")
-Launch = collections.namedtuple("Launch", "kernel grid block cluster shared_bytes args")
+Launch = collections.namedtuple("Launch", "kernel grid block cluster shared_bytes args overlaps")
+TensorMap = collections.namedtuple("TensorMap", "buffer dtype shape strides box swizzle")
 
 
 class _Owner:
@@ -165,8 +166,24 @@ class Plan(_Owner):
             lib.call("quern_plan_launch", self._handle, i, c.byref(launch))
             args = [(_ARGS[arg.kind], arg.value) for arg in launch.args[: launch.arg_count]]
             result.append(Launch(launch.kernel.decode(), tuple(launch.grid), tuple(launch.block), tuple(launch.cluster),
-                                 launch.shared_bytes, args))
+                                 launch.shared_bytes, args, bool(launch.overlaps)))
         return result
+
+    @property
+    def tensor_maps(self):
+        """What launches take as ("tensor_map", i), for callers who launch the cubin themselves."""
+        result = []
+        while True:
+            described = lib.TensorMap()
+            try:
+                lib.call("quern_plan_tensor_map", self._handle, len(result), c.byref(described))
+            except QuernError as error:
+                if error.status != "NOT_FOUND":
+                    raise
+                return result
+            lists = [tuple(values[: described.rank]) for values in (described.shape, described.strides, described.box)]
+            result.append(TensorMap((_ARGS[described.buffer.kind], described.buffer.value), _DTYPE_NAMES[described.dtype], *lists,
+                                    described.swizzle))
 
     def prepare(self, stream=0):
         lib.call("quern_plan_prepare", self._handle, stream)

@@ -55,6 +55,12 @@ class LaunchInfo(Sized):
                 ("arg_count", c.c_size_t), ("overlaps", c.c_uint32)]
 
 
+class TensorMap(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("buffer", LaunchArg), ("dtype", c.c_int32), ("rank", c.c_int32),
+                ("shape", c.POINTER(c.c_int64)), ("strides", c.POINTER(c.c_int64)), ("box", c.POINTER(c.c_int64)),
+                ("swizzle", c.c_uint32)]
+
+
 class Stat(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char_p), ("text", c.c_char_p), ("value", c.c_uint64)]
 
@@ -91,6 +97,7 @@ _CHECKED = {
     "quern_plan_describe": [_handle, c.POINTER(PlanInfo)],
     "quern_plan_input": [_handle, c.c_size_t, c.POINTER(Tensor)],
     "quern_plan_output": [_handle, c.c_size_t, c.POINTER(Tensor)],
+    "quern_plan_tensor_map": [_handle, c.c_size_t, c.POINTER(TensorMap)],
     "quern_plan_launch": [_handle, c.c_size_t, c.POINTER(LaunchInfo)],
     "quern_plan_prepare": [_handle, c.c_void_p],
     "quern_launch": [_handle, c.c_void_p, _out, _out, c.c_void_p],
