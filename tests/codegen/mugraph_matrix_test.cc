@@ -1,6 +1,6 @@
 // Every data path with every instruction family, dtype, and sizes that divide and that do not: in the
-// emulator against the float reference. A family that the dtype or the path does not permit falls back to
-// another.
+// emulator against the float reference.
+#include "core/codegen/mugraph_emitter.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -21,6 +21,46 @@ KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma) {
   out.tma = tma;
   out.wgmma = wgmma;
   return out;
+}
+
+struct Path {
+  int stages;
+  bool tma;
+  const char* mark;  // what its text has
+};
+struct Family {
+  bool wgmma;
+  const char *rows, *ragged_rows;  // few where wgmma is not wanted
+  const char* mark;
+};
+
+// That a case goes the way it is meant to.
+void is_marked(const MuGraphCase& test, const Path& path, const Family& family) {
+  const auto target = find_target(test.target);
+  assert_ok(target);
+  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+  assert_ok(emitted);
+  assert_contains(emitted->kernels, path.mark);
+  assert_contains(emitted->kernels, family.mark);
+}
+
+void every_path_takes_every_family(void**) {
+  const Family kMma = {false, "16", "20", "mma_fragment<"}, kWgmma = {true, "64", "100", "wgmma<"},
+               kFma = {false, "16", "20", "multiply_add("};
+  std::vector<MuGraphCase> cases;
+  for (const Path& path : {Path{0, false, "load_elements<"}, {3, false, "cp_async<"}, {3, true, "tma_load<"}})
+    for (const char* dtype : {"f16", "bf16", "f32"})
+      for (const Family& family : {kMma, kWgmma, kFma}) {
+        if ((dtype == std::string("f32")) != (family.mark == kFma.mark)) continue;
+        if (family.wgmma && path.stages == 0) continue;  // it reads stages
+        for (const Sizes& sizes : {Sizes{dtype, family.rows, "128", "64", "2", "2"},
+                                   {dtype, family.ragged_rows, "128", "72", "1", "2"}}) {
+          cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes,
+                                     way({4, 1, 1}, path.stages, path.tma, family.wgmma)));
+          is_marked(cases.back(), path, family);
+        }
+      }
+  run(cases);
 }
 
 // Rows of the product along the 64 of wgmma, and its columns (a few rows times many columns).
@@ -106,7 +146,8 @@ void overlapping_kernels_are_right(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(tall_products_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(every_path_takes_every_family),
+                              cmocka_unit_test(tall_products_are_right),
                               cmocka_unit_test(flat_products_are_right), cmocka_unit_test(attention_is_right),
                               cmocka_unit_test(overlapping_kernels_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
