@@ -66,17 +66,18 @@ class BlockEmitter {
     bool maximum = false;
     bool whole() const { return partial_lanes == 0 && partial_warps == 0; }
   };
-  // A tile of a load in shared memory, one of several stages: `pitch` elements from one coordinate to the
-  // next.
+  // A tile of a load in shared memory, one of several stages.
   struct StagedTile {
     BlockValue value;
     std::string name;
-    Ints padded, pitch;
+    Ints padded,
+        pitch;  // the pitch, elements from one coordinate to the next, of tiles that are not in panels
     int inner = 0;
     int64_t bytes = 0;
-    // Of tiles in panels, instead of the pitch: to which bit of an element's place in the tile each bit of
-    // each coordinate goes, and which of those the swizzle changes. Panels have rows of 2^row_bits elements
-    // of the inner dimension, and 2^panel_bits elements.
+    // In panels: the bits of coordinates as they follow each other in an element's place in the tile; for
+    // each bit of each coordinate which one that is; and which of them the swizzle changes. Panels have rows
+    // of 2^row_bits elements of the inner dimension, and 2^panel_bits elements.
+    std::vector<CoordBit> bits;
     std::vector<std::vector<int>> bit_places;
     int swizzle = 0, row_bits = 0, panel_bits = 0;
   };
@@ -216,7 +217,9 @@ class BlockEmitter {
   // Of tiles in the ring, bytes: a swizzle repeats every 1024.
   int64_t stage_alignment() const { return schedule_.tma || schedule_.wgmma ? 1024 : 128; }
   std::vector<int> dims_by_stride(const StagedTile& tile) const;
-  void put_in_panels(StagedTile& tile, const std::vector<int>& dims) const;
+  static std::vector<CoordBit> bits_of(const StagedTile& tile, const std::vector<int>& dims);
+  std::vector<CoordBit> bits_as_read(const StagedTile& tile, const Spread& spread) const;
+  void put_in_panels(StagedTile& tile, const std::vector<CoordBit>& others) const;
   bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
   std::optional<TensorMap> tensor_map(const StagedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_engine(StagedTile& tile);

@@ -159,29 +159,12 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   if (panels != panels_.end())
     for (size_t d = 0; d < tile.padded.size(); ++d)
       tile.padded[d] = std::max(tile.padded[d], panels->second[d]);
-  tile.pitch.assign(tile.padded.size(), 1);
-  const int64_t chunk = 16 / dtype_size(place.dtype);
-  if (tile.inner >= 0) {
-    auto& own = tile.padded[static_cast<size_t>(tile.inner)];
-    own = std::max(own, chunk);
-    if (schedule_.tma && target_.tma && bring_by_engine(tile)) return tile;
-  }
-  if (panels != panels_.end()) {
-    put_in_panels(tile, dims_by_stride(tile));
-    copies_panels_ = true;
-    staged_fetch_ += stage_copy(tile);
-    return tile;
-  }
-  // Rows are 16 bytes longer than they need be, so that eight of them lie in different banks.
-  int64_t size = 1;
-  if (tile.inner >= 0) size = tile.padded[static_cast<size_t>(tile.inner)] + chunk;
-  for (int d = op.type.rank() - 1; d >= 0; --d) {
-    if (d == tile.inner) continue;
-    tile.pitch[static_cast<size_t>(d)] = size;
-    size *= tile.padded[static_cast<size_t>(d)];
-  }
-  const int64_t unit = stage_alignment();  // where the tile behind it can begin
-  tile.bytes = (size * dtype_size(place.dtype) + unit - 1) / unit * unit;
+  auto& inner = tile.padded[static_cast<size_t>(tile.inner)];
+  inner = std::max<int64_t>(inner, 16 / static_cast<int64_t>(dtype_size(place.dtype)));
+  if (schedule_.tma && target_.tma && bring_by_engine(tile)) return tile;
+  copies_panels_ |= panels != panels_.end();
+  put_in_panels(tile,
+                panels != panels_.end() ? bits_of(tile, dims_by_stride(tile)) : bits_as_read(tile, wanted));
   staged_fetch_ += stage_copy(tile);
   return tile;
 }
@@ -191,14 +174,14 @@ std::string BlockEmitter::stage_copy(const StagedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   const Ints& padded = tile.padded;
-  // Vectors along the inner dimension, lanes and warps over the rest as they come.
+  // Vectors along the inner dimension, lanes and warps over the rest as it lies: what neighbouring lanes
+  // write is in different banks.
   Spread vector;
-  for (int bit = 0; tile.inner >= 0 && (int64_t{1} << bit) < padded[static_cast<size_t>(tile.inner)]; ++bit)
+  for (int bit = 0; (int64_t{1} << bit) < padded[static_cast<size_t>(tile.inner)]; ++bit)
     vector.registers.push_back({tile.inner, bit});
   int bits = vector_bits(tile.value, vector, inner_dim(op.tensor, op.type.shape));
   if ((dtype_size(place.dtype) << bits) < 4) bits = 0;
-  const Spread spread = blocked_spread(padded, std::max(tile.inner, 0), bits, warp_bits_);
-  const Spread chunks = chunks_of(spread, bits);
+  const Spread chunks = chunks_of(spread_in_order(tile.bits, bits, warp_bits_), bits);
   const std::string element = cuda_type(place.dtype), from = fresh("at");
   const std::string within = inside(tile.value, chunks, "r"), at = offset(chunks, place.strides, "r");
   const std::string to = tile.name + " + " + place_in(tile, chunks, "r");

@@ -47,26 +47,51 @@ std::vector<int> BlockEmitter::dims_by_stride(const StagedTile& tile) const {
   return dims;
 }
 
-// Rows of the innermost dimension are cut into panels as wide as a swizzle; a panel holds all other
-// dimensions row after row, as the copy engine writes them and wgmma reads them.
-void BlockEmitter::put_in_panels(StagedTile& tile, const std::vector<int>& dims) const {
+// Those of all dimensions but the inner one, the last of `dims` but one first.
+std::vector<CoordBit> BlockEmitter::bits_of(const StagedTile& tile, const std::vector<int>& dims) {
+  std::vector<CoordBit> bits;
+  for (size_t i = dims.size() - 1; i-- > 0;)
+    for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(dims[i])]; ++bit)
+      bits.push_back({dims[i], bit});
+  return bits;
+}
+
+// The same, but first those that lanes tell apart, of fragments the pair in a word before them: what ldmatrix
+// reads together lies in eight rows that follow each other.
+std::vector<CoordBit> BlockEmitter::bits_as_read(const StagedTile& tile, const Spread& spread) const {
+  std::vector<CoordBit> bits;
+  const std::vector<CoordBit> all = bits_of(tile, dims_by_stride(tile));
+  auto add = [&](const CoordBit& bit) {
+    const bool is_there = std::find(all.begin(), all.end(), bit) != all.end();
+    if (is_there && std::find(bits.begin(), bits.end(), bit) == bits.end()) bits.push_back(bit);
+  };
+  if (!spread.registers.empty()) add(spread.registers[0]);
+  for (const CoordBit& bit : spread.lanes) add(bit);
+  for (const CoordBit& bit : all) add(bit);
+  return bits;
+}
+
+// Rows of the innermost dimension are cut into panels as wide as a swizzle (core/schedule's swizzled_panels);
+// a panel holds all other dimensions row after row, their bits in this order.
+void BlockEmitter::put_in_panels(StagedTile& tile, const std::vector<CoordBit>& others) const {
   const int64_t size =
       static_cast<int64_t>(dtype_size(places_[static_cast<size_t>(program_.op(tile.value).tensor)].dtype));
   const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)],
                 row = std::min(inner * size, kSwizzledRow);
   tile.row_bits = bits_for(row / size);
   tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
-  tile.bit_places.assign(tile.padded.size(), {});
-  auto put = [&](int dim, int first, int count) {
-    for (int bit = 0; bit < count; ++bit) tile.bit_places[static_cast<size_t>(dim)].push_back(first + bit);
-    return first + count;
-  };
-  int at = put(tile.inner, 0, tile.row_bits);
-  for (size_t i = dims.size() - 1; i-- > 0;)
-    at = put(dims[i], at, bits_for(tile.padded[static_cast<size_t>(dims[i])]));
-  tile.panel_bits = at;
-  at = put(tile.inner, at, bits_for(inner) - tile.row_bits);
-  tile.bytes = ((size << at) + 1023) / 1024 * 1024;
+  for (int bit = 0; bit < tile.row_bits; ++bit) tile.bits.push_back({tile.inner, bit});
+  tile.bits.insert(tile.bits.end(), others.begin(), others.end());
+  tile.panel_bits = static_cast<int>(tile.bits.size());
+  for (int bit = tile.row_bits; bit < bits_for(inner); ++bit) tile.bits.push_back({tile.inner, bit});
+  tile.bit_places.resize(tile.padded.size());
+  for (size_t d = 0; d < tile.padded.size(); ++d)
+    tile.bit_places[d].resize(static_cast<size_t>(bits_for(tile.padded[d])));
+  for (size_t at = 0; at < tile.bits.size(); ++at)
+    tile.bit_places[static_cast<size_t>(tile.bits[at].dim)][static_cast<size_t>(tile.bits[at].bit)] =
+        static_cast<int>(at);
+  const int64_t unit = stage_alignment();  // where the tile behind it can begin
+  tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
 }
 
 // The map by which the copy engine brings the tile, if it can.
@@ -102,7 +127,7 @@ bool BlockEmitter::bring_by_engine(StagedTile& tile) {
   const std::vector<int> dims = dims_by_stride(tile);
   auto map = tensor_map(tile, dims);
   if (!map) return false;
-  put_in_panels(tile, dims);
+  put_in_panels(tile, bits_of(tile, dims));
   const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
   const std::string name = "map" + std::to_string(tensor_maps_.size());
   const auto& firsts = firsts_[static_cast<size_t>(tile.value)];

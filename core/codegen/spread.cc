@@ -50,19 +50,12 @@ Layout to_layout(const Spread& spread, const Ints& shape, size_t rank_bits) {
                 std::move(dims), std::move(matrix));
 }
 
-Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits) {
-  std::vector<CoordBit> bits;
-  auto append = [&](int dim, int first) {
-    for (int bit = first; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
-  };
+Spread spread_in_order(const std::vector<CoordBit>& bits, int vector, int warp_bits, int rank_bits) {
   Spread spread;
-  for (int bit = 0; bit < vector; ++bit) spread.registers.push_back({inner, bit});
-  if (!shape.empty()) append(inner, vector);
-  for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
-    if (dim != inner) append(dim, 0);
+  spread.registers.assign(bits.begin(), bits.begin() + vector);
   spread.warps.resize(static_cast<size_t>(warp_bits));
   spread.ranks.resize(static_cast<size_t>(rank_bits));
-  size_t next = 0;
+  size_t next = static_cast<size_t>(vector);
   for (CoordBit& lane : spread.lanes)
     if (next < bits.size()) lane = bits[next++];
   for (CoordBit& rank : spread.ranks)
@@ -71,6 +64,17 @@ Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, i
     if (next < bits.size()) warp = bits[next++];
   spread.registers.insert(spread.registers.end(), bits.begin() + static_cast<long>(next), bits.end());
   return spread;
+}
+
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits) {
+  std::vector<CoordBit> bits;
+  auto append = [&](int dim) {
+    for (int bit = 0; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
+  };
+  if (!shape.empty()) append(inner);
+  for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
+    if (dim != inner) append(dim);
+  return spread_in_order(bits, vector, warp_bits, rank_bits);
 }
 
 std::vector<int> operand_dims(const Ints& result, const Ints& operand) {

@@ -48,6 +48,9 @@ bool is_beyond(const CoordBit& bit, const Ints& shape);
 // many.
 Layout to_layout(const Spread& spread, const Ints& shape, size_t rank_bits);
 
+// The first `vector` bits in registers, the next in lanes and warps, what is left in registers again.
+Spread spread_in_order(const std::vector<CoordBit>& bits, int vector, int warp_bits, int rank_bits = 0);
+
 // `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
 // backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps.
 Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0);

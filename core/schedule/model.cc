@@ -26,11 +26,12 @@ constexpr double kMmaLatency = 52, kAluLatency = 2.1, kShuffleLatency = 2.4, kSh
 constexpr double kSharedBytesPerCycle = 70;
 constexpr double kL1Cost = 0.86;  // of a byte of straight loads, in bytes of shared memory
 constexpr double kClusterCycles = 4200,
-                 kClusterCost = 7.4;    // of a sum over a cluster: waiting, and each byte
-constexpr double kWgmmaShare = 1.2;     // of the tensor cores' rate that wgmma reaches
-constexpr double kWgmmaCycles = 36;     // from asking for a product to having it, besides its work
-constexpr int64_t kTall = 64;           // rows of wgmma
-constexpr double kFixedRegisters = 32;  // addresses, counters, predicates
+                 kClusterCost = 7.4;  // of a sum over a cluster: waiting, and each byte
+constexpr double kWgmmaShare = 1.2;   // of the tensor cores' rate that wgmma reaches
+constexpr double kWgmmaCycles = 36;   // from asking for a product to having it, besides its work
+constexpr int64_t kTall = 64;         // rows of wgmma
+constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
+constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -114,8 +115,7 @@ class KernelModel {
     KernelTime out;
     out.registers = registers();
     const double threads = schedule_.threads();
-    const double staged = schedule_.stages * loop_room_;
-    out.shared_bytes = static_cast<int64_t>(staged * 1.13 + std::max(0.0, exchange_bytes_ - staged));
+    out.shared_bytes = static_cast<int64_t>(std::max(schedule_.stages * loop_room_, exchange_bytes_));
     if (out.shared_bytes > target_.shared_bytes_per_block) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
@@ -207,7 +207,8 @@ class KernelModel {
     (looped ? loop_bytes_ : once_bytes_) += bytes;
     (looped ? loop_l2_ : once_l2_) += bytes * l2_waste;
     if (looped) {
-      loop_room_ += padded_elements(each.type) * size;
+      const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
+      loop_room_ += std::ceil(padded_elements(each.type) * size / unit) * unit;
       loaded_words_ += bytes / 4 / schedule_.threads();
     }
     const double instructions = bytes / width / 32;
