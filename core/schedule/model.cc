@@ -11,24 +11,24 @@ namespace quern {
 namespace {
 
 constexpr double kClockMhz = 1755;       // H200; the others are close enough
-constexpr double kStartUs = 1.9;         // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kStartUs = 2.2;         // of a kernel in a CUDA graph: launch, first instruction, drain
 constexpr double kLatencyUs = 0.26;      // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 75000;  // that one multiprocessor gets from L2
+constexpr double kSmBytesPerUs = 67000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 230;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.39, kStraightShare = 0.097, kOnceShare = 0.25;
-constexpr double kMmaShare = 0.23;     // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 2.6;    // of issue slots that straight-line code fills
-constexpr double kShadow = 0.2;        // of what runs beside the slowest, the part that still shows
-constexpr double kBarrierCycles = 66;  // of a block
-constexpr double kMmaLatency = 52, kAluLatency = 2.1, kShuffleLatency = 2.4, kSharedLatency = 15;  // cycles
-constexpr double kSharedBytesPerCycle = 70;
-constexpr double kL1Cost = 0.86;  // of a byte of straight loads, in bytes of shared memory
+constexpr double kStraightBytes = 350;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.44, kStraightShare = 0.066, kOnceShare = 0.25;
+constexpr double kMmaShare = 0.22;     // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 2.8;    // of issue slots that straight-line code fills
+constexpr double kShadow = 0.27;       // of what runs beside the slowest, the part that still shows
+constexpr double kBarrierCycles = 74;  // of a block
+constexpr double kMmaLatency = 41, kAluLatency = 1.7, kShuffleLatency = 0.96, kSharedLatency = 14;  // cycles
+constexpr double kSharedBytesPerCycle = 96;
+constexpr double kL1Cost = 1.1;  // of a byte of straight loads, in bytes of shared memory
 constexpr double kClusterCycles = 4200,
                  kClusterCost = 7.4;  // of a sum over a cluster: waiting, and each byte
-constexpr double kWgmmaShare = 1.2;   // of the tensor cores' rate that wgmma reaches
-constexpr double kWgmmaCycles = 36;   // from asking for a product to having it, besides its work
+constexpr double kWgmmaShare = 0.48;  // of the tensor cores' rate that wgmma reaches
+constexpr double kWgmmaCycles = 55;   // from asking for a product to having it, besides its work
 constexpr int64_t kTall = 64;         // rows of wgmma
 constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
