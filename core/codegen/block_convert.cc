@@ -213,11 +213,11 @@ void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const
   std::string at = address(store.address, kOffset, "c");
   if (copies > 1) at = add_text(at, "(" + move_bits("warp", parts) + ") * " + std::to_string(size));
   std::string put = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(store.instructions) +
-                    "; ++c) {\n  " + type + " v[" + stored + "];\n#pragma unroll\n  for (int j = 0; j < " +
-                    stored + "; ++j) {\n    const int r = " +
+                    "; ++c) {\n  Vector<" + type + ", " + stored +
+                    "> v;\n#pragma unroll\n  for (int j = 0; j < " + stored + "; ++j) {\n    const int r = " +
                     add_text(deposit("j", store.element_bits), deposit("c", store.instruction_bits)) +
-                    ";\n    v[j] = " + read(from, from.spread, "r").as(to.dtype) + ";\n  }\n  put_elements(" +
-                    s + " + " + at + ", v);\n}\n";
+                    ";\n    v[j] = " + read(from, from.spread, "r").as(to.dtype) + ";\n  }\n  store_vector<" +
+                    type + ", " + stored + ">(" + s + " + " + at + ", v);\n}\n";
   // Of threads that hold the same, the first; of warps that hold parts, all; and every block for itself.
   std::string first;
   if (store.idle_lanes) first = "(lane & " + std::to_string(store.idle_lanes) + ") == 0";

@@ -83,10 +83,10 @@ std::string BlockEmitter::put_shared(BlockValue value, const Array& have, Shared
   const Spread chunks = chunks_of(writes, vector);
   const std::string within = inside(value, chunks, "c", false), per = std::to_string(1 << vector);
   const std::string at = offset(chunks, tile.pitch, "c");
-  std::string write = type + " v[" + per + "];\n#pragma unroll\nfor (int j = 0; j < " + per +
+  std::string write = "Vector<" + type + ", " + per + "> v;\n#pragma unroll\nfor (int j = 0; j < " + per +
                       "; ++j) {\n  const int r = c * " + per +
-                      " + j;\n  v[j] = " + read(have, writes, "r").as(tile.dtype) + ";\n}\nput_elements(" +
-                      tile.name + " + " + at + ", v);\n";
+                      " + j;\n  v[j] = " + read(have, writes, "r").as(tile.dtype) + ";\n}\nstore_vector<" +
+                      type + ", " + per + ">(" + tile.name + " + " + at + ", v);\n";
   if (!within.empty()) write = "if (" + within + ") {\n" + indent(write, 2) + "}\n";
   std::string loop = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(chunks.count()) + "; ++c) {\n" +
                      indent(write, 2) + "}\n";

@@ -29,15 +29,8 @@ __device__ __forceinline__ int swizzled_sum(int thread, int registers) {
   return (thread ^ (at & kMask)) + (at & ~kMask);
 }
 
-// Elements of a tile in shared memory: written by one thread, and read as the sum (or maximum) of kCopies
-// tiles that lie `distance` elements apart.
-template <class T, int kCount>
-__device__ __forceinline__ void put_elements(T* to, const T (&values)[kCount]) {
-  Vector<T, kCount> out;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) out[i] = values[i];
-  store_vector<T, kCount>(to, out);
-}
+// Elements of a tile in shared memory, read as the sum (or maximum) of kCopies tiles that lie `distance` elements
+// apart.
 __device__ __forceinline__ float combine_parts(float a, float b, bool maximum) {
   return maximum ? max_nan(a, b) : a + b;
 }
