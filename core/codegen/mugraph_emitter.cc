@@ -149,7 +149,7 @@ class MuEmitter {
     shapes_.merge(text->shapes);
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     const int resident = schedule_.kernels[k].resident;
-    launch.overlaps = overlaps(k);
+    launch.overlaps = overlaps(k) && !out_.plan.launches.empty();
     if (overlaps(k + 1)) text->setup += "grid_launch_dependents();\n";
     if (overlaps(k)) text->setup += "grid_wait();\n";
     out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
