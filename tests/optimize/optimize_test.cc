@@ -2,6 +2,8 @@
 #include "core/optimize/optimize.h"
 
 #include "core/graph/text.h"
+#include "core/mugraph/text.h"
+#include "core/optimize/explain.h"
 #include "core/schedule/z3_optimizer.h"
 #include "tests/support/fake_compiler.h"
 #include "tests/support/test.h"
@@ -25,6 +27,20 @@ OptimizeResult optimized(const Graph& graph, Optimizer* optimizer) {
   return std::move(*result);
 }
 
+void plans_are_made_again_from_what_is_said_of_them(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  const auto optimizer = make_z3_optimizer(kChoiceLimit);
+  const OptimizeResult result = optimized(*graph, optimizer.get());
+  const auto mugraph = parse_mugraph(result.mugraph);
+  assert_ok(mugraph);
+  const auto schedule = parse_schedule(result.schedule);
+  assert_ok(schedule);
+  const auto again = emit_mugraph(*graph, *mugraph, *schedule, sm90());
+  assert_ok(again);
+  assert_text_equal(again->source, result.cuda);
+}
+
 void choices_are_explained_greedy_and_optimal(void**) {
   const auto graph = example();
   assert_ok(graph);
@@ -39,6 +55,7 @@ void choices_are_explained_greedy_and_optimal(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(choices_are_explained_greedy_and_optimal)};
+  const CMUnitTest tests[] = {cmocka_unit_test(plans_are_made_again_from_what_is_said_of_them),
+                              cmocka_unit_test(choices_are_explained_greedy_and_optimal)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -52,7 +52,8 @@ class Table {
     std::printf(
         "| muGraph | warps, stages | barriers once / a turn: listed | greedy | Z3 | shared bytes: greedy | "
         "Z3 | "
-        "conversion cycles | proven | ms greedy | ms Z3 |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "layout cycles: greedy | Z3 | conversions | proven | ms greedy | ms Z3 "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   }
 
   void add(const std::filesystem::path& file) {
@@ -84,15 +85,17 @@ class Table {
     for (size_t b = 0; b < best->blocks.size(); ++b) {
       const BlockCosts &own = greedy->blocks[b].costs, &least = best->blocks[b].costs;
       const KernelSchedule& kernel = schedule.kernels[best->blocks[b].kernel];
-      std::printf("| %s%s | %dx%dx%d, %d | %s | %s | %s | %lld | %lld | %lld | %s | %.1f | %.1f |\n",
-                  name.c_str(), best->blocks.size() > 1 ? (" #" + std::to_string(b)).c_str() : "",
-                  kernel.warps[0], kernel.warps[1], kernel.warps[2], kernel.stages,
-                  pair_of(own.listed_once, own.listed_a_turn).c_str(),
-                  pair_of(own.barriers_once, own.barriers_a_turn).c_str(),
-                  pair_of(least.barriers_once, least.barriers_a_turn).c_str(),
-                  static_cast<long long>(own.shared_bytes), static_cast<long long>(least.shared_bytes),
-                  static_cast<long long>(least.conversion_cycles), best->blocks[b].proven.all() ? "yes" : "no",
-                  between - start, end - between);
+      std::printf(
+          "| %s%s | %dx%dx%d, %d | %s | %s | %s | %lld | %lld | %lld | %lld | %lld | %s | %.1f | %.1f |\n",
+          name.c_str(), best->blocks.size() > 1 ? (" #" + std::to_string(b)).c_str() : "", kernel.warps[0],
+          kernel.warps[1], kernel.warps[2], kernel.stages,
+          pair_of(own.listed_once, own.listed_a_turn).c_str(),
+          pair_of(own.barriers_once, own.barriers_a_turn).c_str(),
+          pair_of(least.barriers_once, least.barriers_a_turn).c_str(),
+          static_cast<long long>(own.shared_bytes), static_cast<long long>(least.shared_bytes),
+          static_cast<long long>(own.layout_cycles), static_cast<long long>(least.layout_cycles),
+          static_cast<long long>(least.conversion_cycles), best->blocks[b].proven.all() ? "yes" : "no",
+          between - start, end - between);
     }
     return true;
   }
