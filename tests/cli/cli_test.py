@@ -5,63 +5,15 @@ import os
 import pathlib
 import pty
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.environ["QUERN_BUILD_ROOT"])
-SOURCE = pathlib.Path(os.environ["QUERN_SOURCE_ROOT"])
-EXAMPLES = SOURCE / "examples"
+from box import BUILD, EXAMPLES, SOURCE, Box, needs_compiler
 
 SMALL = "graph small\nin x: f16[5, 33]\nin w: f16[33, 7]\ny = rms_norm(x)\nz = matmul(y, w)\ns = silu(z)\nout s\n"
 CHAIN = "graph chain\nin x: f32[100]\ny = exp(x)\nz = mul(y, 2.0)\nout z\n"
 WRONG = "graph wrong\nin x: f16[4, 8]\nin w: f16[9, 2]\nz = matmul(x, w)\nout z\n"
-
-
-class Box:
-    """A home of its own for the daemon: socket, cache and configuration in one temporary directory."""
-
-    def __init__(self, **more):
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix="quern-cli-", dir="/tmp"))
-        self.cache = self.path / "cache"
-        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("QUERN_", "XDG_"))}
-        if "QUERN_NVRTC" in os.environ:
-            self.env["QUERN_NVRTC"] = os.environ["QUERN_NVRTC"]
-        self.env.update(QUERN_SOCKET=str(self.path / "q.sock"), QUERN_CACHE_DIR=str(self.cache), HOME=str(self.path),
-                        QUERN_LIBCUDA="/nonexistent/libcuda.so", **more)
-
-    def write(self, name, text):
-        (self.path / name).write_text(text)
-        return str(self.path / name)
-
-    def run(self, *arguments, code=0, cwd=None, stdin=None):
-        done = subprocess.run([str(BUILD / "tools/quern"), *map(str, arguments)], env=self.env, cwd=cwd or self.path, input=stdin,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-        assert done.returncode == code, f"quern {arguments}: exit {done.returncode}, not {code}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    def json(self, *arguments, code=0):
-        return json.loads(self.run(*arguments, "--json", code=code).stdout)
-
-    def close(self):
-        subprocess.run([str(BUILD / "tools/quern"), "stop"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-def compiler_is_missing():
-    box = Box()
-    try:
-        done = subprocess.run([str(BUILD / "tools/quern"), "doctor", "--json", "--no-start"], env=box.env, stdout=subprocess.PIPE, text=True)
-        findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
-        return findings["NVRTC"]["what"] if findings["NVRTC"]["verdict"] != "ok" else None
-    finally:
-        box.close()
-
-
-NO_COMPILER = compiler_is_missing()
-needs_compiler = unittest.skipIf(NO_COMPILER, f"needs NVRTC: {NO_COMPILER}")
 
 
 class CommandLine(unittest.TestCase):
@@ -358,81 +310,6 @@ class Cached(unittest.TestCase):
         self.assertEqual(findings["GPU"]["verdict"], "warn")
         self.assertTrue(findings["GPU"]["mend"])
         self.assertRegex(self.box.run("doctor").stdout, r"(?m)^ok +cache ")
-
-
-@needs_compiler
-class Searched(unittest.TestCase):
-    """What the background search leaves behind, through the commands."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.box = Box()
-        cls.graph = EXAMPLES / "ntrans_b1.qg"
-        cls.got = cls.box.json("get", cls.graph, "-t", "sm_90a", "--wait-tier", "modelled")
-        cls.key = cls.got["key"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.box.close()
-
-    def test_get_waits_for_the_tier(self):
-        self.assertEqual(self.got["plan"]["tier"], "modelled")
-        self.assertEqual(self.got["generation"], 2)
-        done = self.box.run("get", self.graph, "-t", "sm_90a", "--wait-tier", "measured", code=1)
-        self.assertIn("no plan of tier measured", done.stderr)
-        warmed = self.box.json("prewarm", self.graph, "-t", "sm_90a", "-t", "sm_80", "--wait-tier", "modelled")
-        self.assertEqual([plan["tier"] for plan in warmed["plans"]], ["modelled", "modelled"])
-        self.assertEqual(warmed["below"], 0)
-
-    def test_the_parts_of_a_searched_plan_make_it_again(self):
-        parts = {part: self.box.run("show", self.key, "--" + part).stdout for part in ("graph", "mugraph", "schedule", "cuda")}
-        files = {part: self.box.write("again." + part, text) for part, text in parts.items()}
-        words = ["emit", files["graph"], files["mugraph"], "-s", files["schedule"], "-t", "sm_90a"]
-        self.assertEqual(self.box.run(*words).stdout, parts["cuda"])
-        self.assertEqual(self.box.json(*words)["plan"]["launches"], self.got["plan"]["launches"])
-        self.assertIn("accepted", self.box.run("verify-mugraph", files["graph"], files["mugraph"]).stdout)
-
-    def test_show_and_explain_say_what_the_search_came_to(self):
-        shown = self.box.json("show", self.key)
-        self.assertTrue(shown["mugraph"].startswith("mugraph ") and shown["schedule"].startswith("kernel "))
-        self.assertEqual(self.box.run("show", self.key, "--report").stdout, shown["report"])
-        self.assertIn(shown["schedule"], self.box.run("show", self.key).stdout)
-        explained = self.box.json("explain", self.graph, "-t", "sm_90a")
-        self.assertEqual((explained["tier"], explained["search"]), ("modelled", "it made generation 2"))
-        self.assertEqual(explained["report"], shown["report"])
-        self.assertRegex(self.box.run("explain", self.graph, "-t", "sm_90a").stdout, r"(?m)^candidate \d+ .*: taken, ")
-
-    def test_constraints_are_part_of_the_key(self):
-        free = self.box.json("explain", self.graph, "-t", "sm_90a")
-        options = ["--griddims", "7777", "--franges", "4", "--franges", "2"]
-        constrained = self.box.json("get", self.graph, "-t", "sm_90a", *options)
-        self.assertNotEqual(constrained["key"], free["key"])
-        done = self.box.run("get", self.graph, "-t", "sm_90a", *options, "--wait-tier", "modelled", code=1)
-        self.assertIn("within the constraints", done.stderr)
-        self.assertIn("constraints  griddims 7777,1,1; franges 2 4\n", self.box.run("show", constrained["key"]).stdout)
-        explained = self.box.json("explain", self.graph, "-t", "sm_90a", *options[4:], *options[:4])
-        self.assertEqual((explained["key"], explained["tier"]), (constrained["key"], "baseline"))
-        self.assertIn("within the constraints", explained["search"])
-        for part in ("--mugraph", "--schedule"):
-            self.assertIn("a baseline plan is made without search", self.box.run("show", constrained["key"], part, code=1).stderr)
-        self.assertIn("__global__", self.box.run("show", constrained["key"], "--cuda").stdout)
-
-    def test_sass_comes_from_a_disassembler(self):
-        tools = self.box.path / "tools"
-        tools.mkdir()
-        box_env = self.box.env
-        try:
-            self.box.env = dict(box_env, PATH=str(tools), CUDA_HOME="/nonexistent")
-            self.assertIn("cuda-nvdisasm", self.box.run("show", self.key, "--sass", code=5).stderr)
-            self.box.write("tools/cuobjdump", '#!/bin/sh\necho "$1"\nhead -c 4 "$2"\n')
-            (tools / "cuobjdump").chmod(0o755)
-            self.box.env = dict(box_env, PATH=f"{tools}:/usr/bin:/bin")
-            self.assertEqual(self.box.run("show", self.key, "--sass").stdout, "-sass\n\x7fELF\n")
-            self.box.write("tools/nvdisasm", "#!/bin/sh\necho no such architecture >&2\nexit 1\n")
-            (tools / "nvdisasm").chmod(0o755)
-            self.assertIn("nvdisasm refused the cubin: no such architecture", self.box.run("show", self.key, "--sass", code=5).stderr)
-        finally:
-            self.box.env = box_env
 
 
 class Sick(unittest.TestCase):

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Searched plans through the commands, with the real compiler: waiting for them, their parts, what was found, constraints."""
+import unittest
+
+from box import EXAMPLES, Box, needs_compiler
+
+
+@needs_compiler
+class Searched(unittest.TestCase):
+    """What the background search leaves behind, through the commands."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.box = Box()
+        cls.graph = EXAMPLES / "ntrans_b1.qg"
+        cls.got = cls.box.json("get", cls.graph, "-t", "sm_90a", "--wait-tier", "modelled")
+        cls.key = cls.got["key"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.box.close()
+
+    def test_get_waits_for_the_tier(self):
+        self.assertEqual(self.got["plan"]["tier"], "modelled")
+        self.assertEqual(self.got["generation"], 2)
+        done = self.box.run("get", self.graph, "-t", "sm_90a", "--wait-tier", "measured", code=1)
+        self.assertIn("no plan of tier measured", done.stderr)
+        warmed = self.box.json("prewarm", self.graph, "-t", "sm_90a", "-t", "sm_80", "--wait-tier", "modelled")
+        self.assertEqual([plan["tier"] for plan in warmed["plans"]], ["modelled", "modelled"])
+        self.assertEqual(warmed["below"], 0)
+
+    def test_the_parts_of_a_searched_plan_make_it_again(self):
+        parts = {part: self.box.run("show", self.key, "--" + part).stdout for part in ("graph", "mugraph", "schedule", "cuda")}
+        files = {part: self.box.write("again." + part, text) for part, text in parts.items()}
+        words = ["emit", files["graph"], files["mugraph"], "-s", files["schedule"], "-t", "sm_90a"]
+        self.assertEqual(self.box.run(*words).stdout, parts["cuda"])
+        self.assertEqual(self.box.json(*words)["plan"]["launches"], self.got["plan"]["launches"])
+        self.assertIn("accepted", self.box.run("verify-mugraph", files["graph"], files["mugraph"]).stdout)
+
+    def test_show_and_explain_say_what_the_search_came_to(self):
+        shown = self.box.json("show", self.key)
+        self.assertTrue(shown["mugraph"].startswith("mugraph ") and shown["schedule"].startswith("kernel "))
+        self.assertEqual(self.box.run("show", self.key, "--report").stdout, shown["report"])
+        self.assertIn(shown["schedule"], self.box.run("show", self.key).stdout)
+        explained = self.box.json("explain", self.graph, "-t", "sm_90a")
+        self.assertEqual((explained["tier"], explained["search"]), ("modelled", "it made generation 2"))
+        self.assertEqual(explained["report"], shown["report"])
+        self.assertRegex(self.box.run("explain", self.graph, "-t", "sm_90a").stdout, r"(?m)^candidate \d+ .*: taken, ")
+
+    def test_constraints_are_part_of_the_key(self):
+        free = self.box.json("explain", self.graph, "-t", "sm_90a")
+        options = ["--griddims", "7777", "--franges", "4", "--franges", "2"]
+        constrained = self.box.json("get", self.graph, "-t", "sm_90a", *options)
+        self.assertNotEqual(constrained["key"], free["key"])
+        done = self.box.run("get", self.graph, "-t", "sm_90a", *options, "--wait-tier", "modelled", code=1)
+        self.assertIn("within the constraints", done.stderr)
+        self.assertIn("constraints  griddims 7777,1,1; franges 2 4\n", self.box.run("show", constrained["key"]).stdout)
+        explained = self.box.json("explain", self.graph, "-t", "sm_90a", *options[4:], *options[:4])
+        self.assertEqual((explained["key"], explained["tier"]), (constrained["key"], "baseline"))
+        self.assertIn("within the constraints", explained["search"])
+        for part in ("--mugraph", "--schedule"):
+            self.assertIn("a baseline plan is made without search", self.box.run("show", constrained["key"], part, code=1).stderr)
+        self.assertIn("__global__", self.box.run("show", constrained["key"], "--cuda").stdout)
+
+    def test_sass_comes_from_a_disassembler(self):
+        tools = self.box.path / "tools"
+        tools.mkdir()
+        box_env = self.box.env
+        try:
+            self.box.env = dict(box_env, PATH=str(tools), CUDA_HOME="/nonexistent")
+            self.assertIn("cuda-nvdisasm", self.box.run("show", self.key, "--sass", code=5).stderr)
+            self.box.write("tools/cuobjdump", '#!/bin/sh\necho "$1"\nhead -c 4 "$2"\n')
+            (tools / "cuobjdump").chmod(0o755)
+            self.box.env = dict(box_env, PATH=f"{tools}:/usr/bin:/bin")
+            self.assertEqual(self.box.run("show", self.key, "--sass").stdout, "-sass\n\x7fELF\n")
+            self.box.write("tools/nvdisasm", "#!/bin/sh\necho no such architecture >&2\nexit 1\n")
+            (tools / "nvdisasm").chmod(0o755)
+            self.assertIn("nvdisasm refused the cubin: no such architecture", self.box.run("show", self.key, "--sass", code=5).stderr)
+        finally:
+            self.box.env = box_env
+
+
+if __name__ == "__main__":
+    unittest.main()
