@@ -154,6 +154,7 @@ pid_t TestDaemon::spawn(const std::string& output) const {
 
 void TestDaemon::start_at(const std::string& socket) {
   pid_ = spawn(path("log"));
+  listens_at_ = socket;
   const bool up = eventually([&] {
     const int fd = TestClient::try_connect(socket);
     if (fd < 0 && waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = 0;
@@ -173,9 +174,9 @@ int TestDaemon::run(std::string& output) {
 
 int TestDaemon::wait() {
   int status = -1;
-  const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
-  if (!ended) fail_test("the daemon does not end:\n" + log());
-  pid_ = 0;
+  const bool over = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+  if (!over) fail_test("the daemon does not end:\n" + log());
+  ended();
   return status;
 }
 
@@ -184,7 +185,19 @@ void TestDaemon::signal(int number) const { kill(pid_, number); }
 void TestDaemon::kill_hard() {
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
+  ended();
+}
+
+// A worker that a killed daemon was just starting has its files, and so its socket, until it becomes the
+// other program.
+void TestDaemon::ended() {
   pid_ = 0;
+  const bool closed = eventually([&] {
+    const int fd = TestClient::try_connect(listens_at_);
+    if (fd >= 0) close(fd);
+    return fd < 0;
+  });
+  if (!closed) fail_test("the daemon has ended, and somebody listens in its place");
 }
 
 size_t TestDaemon::compiles() const {

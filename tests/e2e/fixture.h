@@ -97,7 +97,9 @@ class TestDaemon {
 
  private:
   pid_t spawn(const std::string& output) const;
+  void ended();
   pid_t pid_ = 0;
+  std::string listens_at_;
 };
 
 wire::Get test_get(int number, uint32_t flags = 0);
