@@ -1,10 +1,10 @@
 #include "core/schedule/model.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <utility>
+
+#include "core/schedule/block_work.h"
 
 namespace quern {
 
@@ -18,104 +18,47 @@ constexpr double kSmBytesPerUs = 67000;  // that one multiprocessor gets from L2
 // ahead, with loads that are waited for, and with what is loaded once.
 constexpr double kStraightBytes = 350;  // that a thread asks for before it uses the first
 constexpr double kAheadShare = 0.44, kStraightShare = 0.066, kOnceShare = 0.25;
-constexpr double kMmaShare = 0.22;     // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 2.8;    // of issue slots that straight-line code fills
-constexpr double kShadow = 0.27;       // of what runs beside the slowest, the part that still shows
-constexpr double kBarrierCycles = 74;  // of a block
-constexpr double kMmaLatency = 41, kAluLatency = 1.7, kShuffleLatency = 0.96, kSharedLatency = 14;  // cycles
+constexpr double kMmaShare = 0.22;   // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 2.8;  // of issue slots that straight-line code fills
+constexpr double kShadow = 0.27;     // of what runs beside the slowest, the part that still shows
 constexpr double kSharedBytesPerCycle = 96;
-constexpr double kL1Cost = 1.1;  // of a byte of straight loads, in bytes of shared memory
-constexpr double kClusterCycles = 4200,
-                 kClusterCost = 7.4;  // of a sum over a cluster: waiting, and each byte
 constexpr double kWgmmaShare = 0.48;  // of the tensor cores' rate that wgmma reaches
-constexpr double kWgmmaCycles = 55;   // from asking for a product to having it, besides its work
-constexpr int64_t kTall = 64;         // rows of wgmma
-constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
-constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t padded(int64_t extent) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(extent, 1))));
-}
-
-double padded_elements(const TensorType& type) {
-  double count = 1;
-  for (int64_t extent : type.shape) count *= static_cast<double>(padded(extent));
-  return count;
-}
 
 double bytes_of(const TensorType& type) {
   return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));
 }
 
-struct ElementCost {
-  double issue = 1,
-         special = 0;  // instructions for one element: of all kinds, and of the special function unit
-};
-ElementCost element_cost(OpCode code) {
-  switch (code) {
-    case OpCode::exp:
-      return {3, 1};
-    case OpCode::sqrt:
-    case OpCode::rsqrt:
-    case OpCode::reciprocal:
-    case OpCode::div:
-    case OpCode::log:
-      return {9, 1};
-    case OpCode::sigmoid:
-    case OpCode::silu:
-      return {12, 2};
-    case OpCode::tanh:
-    case OpCode::erf:
-    case OpCode::gelu:
-    case OpCode::gelu_tanh:
-    case OpCode::pow:
-      return {24, 2};
-    case OpCode::rms_norm:
-    case OpCode::layer_norm:
-      return {4, 0};
-    case OpCode::softmax:
-      return {8, 1};
-    default:
-      return {1, 0};
+// Of an SM, for one block.
+double cycles(const Work& work, double mma_cycles) {
+  const double units[] = {(work.mma + work.wgmma * kMmaShare / kWgmmaShare) * mma_cycles / 4,
+                          work.issue / 4 / kIssueShare, work.special * 8 / 4,
+                          work.shared_bytes / kSharedBytesPerCycle};
+  double all = 0, most = 0;
+  for (double unit : units) {
+    all += unit;
+    most = std::max(most, unit);
   }
+  return most + kShadow * (all - most);
 }
-
-// Instructions of all warps of a block, and what they move through shared memory.
-struct Work {
-  double mma = 0, issue = 0, special = 0, shared_bytes = 0;
-  double chain = 0;  // cycles that one warp waits for its own results, one after the other
-
-  double cycles(double mma_cycles) const {
-    const double units[] = {mma * mma_cycles / 4, issue / 4 / kIssueShare, special * 8 / 4,
-                            shared_bytes / kSharedBytesPerCycle};
-    double all = 0, most = 0;
-    for (double unit : units) {
-      all += unit;
-      most = std::max(most, unit);
-    }
-    return most + kShadow * (all - most);
-  }
-};
 
 class KernelModel {
  public:
   KernelModel(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
               const Target& target)
-      : mugraph_(mugraph),
-        kernel_(kernel),
+      : kernel_(kernel),
         schedule_(schedule),
         target_(target),
-        stages_(block_stages(kernel)),
-        straight_(kernel.ops.size()) {}
+        work_(block_work(mugraph, kernel, schedule, target)) {}
 
   KernelTime run() {
-    for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     KernelTime out;
-    out.registers = registers();
+    out.registers = work_.registers;
     const double threads = schedule_.threads();
-    out.shared_bytes = static_cast<int64_t>(std::max(schedule_.stages * loop_room_, exchange_bytes_));
+    out.shared_bytes =
+        static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room, work_.exchange_bytes));
     if (out.shared_bytes > target_.shared_bytes_per_block) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
@@ -141,287 +84,24 @@ class KernelModel {
   }
 
  private:
-  Work& work(Stage stage) { return stage == Stage::loop ? loop_ : once_; }
-  const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
-  double warps() const { return schedule_.threads() / 32.0; }
-  bool in_loop(size_t i) const { return stages_[i] == Stage::loop; }
-
-  void count(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
-    switch (each.kind) {
-      case BlockOp::Kind::load:
-        return load(i);
-      case BlockOp::Kind::store: {
-        const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-        unique_bytes_ += bytes_of(whole);
-        Work& own = work(stages_[i]);
-        own.issue += padded_elements(each.type) / 32 * 1.5;
-        own.chain += 2 * kSharedLatency + kBarrierCycles;
-        return;
-      }
-      case BlockOp::Kind::accumulate:
-      case BlockOp::Kind::reduce_cluster:
-        return accumulate(i);
-      case BlockOp::Kind::compute:
-        break;
-    }
-    switch (op_info(each.code).kind) {
-      case OpKind::contraction:
-        return product(i);
-      case OpKind::reduction:
-        return reduction(i);
-      case OpKind::elementwise:
-      case OpKind::composite: {
-        if (each.operands.empty()) return;
-        const ElementCost cost = element_cost(each.code);
-        Work& own = work(stages_[i]);
-        own.issue += padded_elements(each.type) / 32 * cost.issue;
-        own.special += padded_elements(each.type) / 32 * cost.special;
-        own.chain += cost.issue * kAluLatency;
-        if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
-        return;
-      }
-      default:
-        return;
-    }
-  }
-
-  // Of its tile, as the tensor has them.
-  double loaded_bytes(const BlockOp& load) const {
-    return static_cast<double>(load.type.element_count()) *
-           static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
-  }
-
-  void load(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
-    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-    const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
-    // A row of a tile that is not the tensor's own is fetched in sectors of 32 bytes, and from DRAM in pairs
-    // of them.
-    const bool cut = !whole.shape.empty() && each.type.shape.back() < whole.shape.back();
-    const double row = cut ? static_cast<double>(each.type.shape.back()) * size : 1e9;
-    const double l2_waste = std::max(1.0, 32 / row), dram_waste = std::max(1.0, std::min(2.0, 64 / row));
-    unique_bytes_ += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
-    const double width = std::min(16.0, std::max(size, row));
-    const bool looped = in_loop(i);
-    (looped ? loop_bytes_ : once_bytes_) += bytes;
-    (looped ? loop_l2_ : once_l2_) += bytes * l2_waste;
-    if (looped) {
-      const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
-      loop_room_ += std::ceil(padded_elements(each.type) * size / unit) * unit;
-      loaded_words_ += bytes / 4 / schedule_.threads();
-    }
-    const double instructions = bytes / width / 32;
-    const bool staged = looped && schedule_.stages > 0;
-    Work& own = work(stages_[i]);
-    own.issue += instructions * (staged ? (schedule_.tma && target_.tma ? 0 : 4) : 3);
-    if (staged) own.shared_bytes += bytes;
-  }
-
-  // Loads behind a value, through elementwise operators: whether all have 16 bits, and whether one is staged.
-  bool narrow(BlockValue value) const {
-    const BlockOp& each = op(value);
-    if (each.kind == BlockOp::Kind::load)
-      return dtype_size(mugraph_.tensors[static_cast<size_t>(each.tensor)].type.dtype) == 2;
-    if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
-      return dtype_size(*each.attrs.dtype) == 2;
-    bool any = false;
-    for (BlockValue operand : each.operands) {
-      if (op(operand).code == OpCode::constant && op(operand).kind == BlockOp::Kind::compute) continue;
-      if (!narrow(operand)) return false;
-      any = true;
-    }
-    return any;
-  }
-
-  void product(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
-    const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
-    Work& own = work(stages_[i]);
-    if (own_shape.size() < 2) {
-      own.issue += padded_elements(op(each.operands[0]).type) / 32 * 2;
-      return;
-    }
-    const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
-    double batch = 1;
-    for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
-    if (!narrow(each.operands[0]) || !narrow(each.operands[1])) {
-      // Element by element, both operands out of shared memory.
-      const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
-      own.issue += steps * 3;
-      own.shared_bytes += steps * 32 * 5;
-      own.chain += static_cast<double>(inner) * kSharedLatency / 4 + 2 * kBarrierCycles;
-      exchange_bytes_ =
-          std::max(exchange_bytes_, 4.0 * static_cast<double>(op(each.operands[0]).type.element_count() +
-                                                              op(each.operands[1]).type.element_count()));
-      sums_ += in_loop(i) ? 0 : padded_elements(each.type);
-      return;
-    }
-    if (by_warpgroups(each)) return product_by_warpgroups(i, batch);
-    // As the emitter cuts it: what a direction cannot take goes to the columns.
-    int64_t m = std::max<int64_t>(16, padded(rows)), n = std::max<int64_t>(8, padded(columns)),
-            k = std::max<int64_t>(16, padded(inner));
-    auto split = [&](int64_t& extent, int64_t least) {
-      if (extent > least) {
-        extent /= 2;
-        return true;
-      }
-      return false;
-    };
-    double k_parts = 1;
-    for (int direction = 0; direction < 3; ++direction)
-      for (int share = 2; share <= schedule_.warps[static_cast<size_t>(direction)]; share *= 2) {
-        if (direction == 0 && split(m, 16)) continue;
-        if (direction == 2 && split(k, 16)) {
-          k_parts *= 2;
-          continue;
-        }
-        split(n, 8);
-      }
-    const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / 2 / 32,
-                 b_words = batch * static_cast<double>(n * k) / 2 / 32;
-    const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / 16));
-    own.mma += mma * warps();
-    own.issue += mma * warps();
-    own.chain += kMmaLatency * static_cast<double>(k / 16) + kSharedLatency;
-    for (int side = 0; side < 2; ++side) {
-      const BlockValue operand = each.operands[static_cast<size_t>(side)];
-      const double words = side == 0 ? a_words : b_words;
-      const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
-      if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop)
-        continue;  // packed once, before the loop
-      if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
-        own.shared_bytes += words * 4 * 32 * warps();
-        own.issue += words / 4 * 2 * warps();
-      } else {
-        own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
-        if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
-      }
-      if (in_loop(i)) fragments_ += words;
-    }
-    keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
-  }
-
-  // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.
-  void keep_product(size_t i, double thread_sums, double k_parts) {
-    const BlockOp& each = kernel_.ops[i];
-    const bool summed = std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
-      return user.kind == BlockOp::Kind::accumulate && !user.operands.empty() &&
-             user.operands[0] == static_cast<BlockValue>(i);
-    });
-    (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += thread_sums;
-    if (k_parts > 1) {
-      exchange_bytes_ = std::max(exchange_bytes_, padded_elements(each.type) * 4 * k_parts);
-      once_.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
-      once_.chain += kBarrierCycles + kSharedLatency * 2;
-      once_.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
-    }
-  }
-
-  bool is_staged_load(BlockValue value) const {
-    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load &&
-           stages_[static_cast<size_t>(value)] == Stage::loop;
-  }
-
-  int tall_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
-
-  bool by_warpgroups(const BlockOp& each) const {
-    const Ints& shape = each.type.shape;
-    return schedule_.wgmma && target_.wgmma &&
-           is_staged_load(each.operands[static_cast<size_t>(1 - tall_side())]) &&
-           padded(tall_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kTall;
-  }
-
-  // Tensor cores read staged operands by themselves, the flat one once for every 64 rows of the tall one.
-  void product_by_warpgroups(size_t i, double batch) {
-    const BlockOp& each = kernel_.ops[i];
-    const Ints& shape = each.type.shape;
-    const int tall = tall_side();
-    int64_t m = padded(shape[shape.size() - 2]), n = padded(shape.back());
-    if (tall == 1) std::swap(m, n);
-    n = std::max<int64_t>(n, 8);
-    const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
-    const double k_parts = std::min<double>(schedule_.warps[2], static_cast<double>(k / 16));
-    Work& own = work(stages_[i]);
-    const double size = batch * static_cast<double>(m * n * k);
-    own.mma += size / (16 * 8 * 16) * kMmaShare / kWgmmaShare;
-    own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
-    own.chain += kMmaLatency * static_cast<double>(k / 16) / k_parts + kWgmmaCycles;
-    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
-    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.threads();
-    if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
-      own.shared_bytes += batch * 2 * static_cast<double>(m * k);
-    } else {
-      own.issue += tall_words * warps() * 2;
-      fragments_ += tall_words;
-    }
-    keep_product(i, batch * static_cast<double>(m * n) / schedule_.threads() * k_parts, k_parts);
-  }
-
-  // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
-  void read_straight(BlockValue load, double words) {
-    const size_t i = static_cast<size_t>(load);
-    work(stages_[i]).shared_bytes += words * 4 * 32 * warps() * kL1Cost;
-    if (in_loop(i) && !std::exchange(straight_[i], true))
-      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.threads();
-  }
-
-  void reduction(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
-    Work& own = work(stages_[i]);
-    own.issue += padded_elements(op(each.operands[0]).type) / 32;
-    own.chain += 3 * kShuffleLatency + 4 * kAluLatency;
-    own.issue += padded_elements(each.type) / 32 * 6 + warps() * 6;
-  }
-
-  void accumulate(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
-    if (each.operands.empty()) return;
-    const double elements = padded_elements(each.type);
-    const bool product = op(each.operands[0]).kind == BlockOp::Kind::compute &&
-                         op_info(op(each.operands[0]).code).kind == OpKind::contraction;
-    if (!product) sums_ += elements;
-    if (each.kind == BlockOp::Kind::reduce_cluster) {
-      once_.chain += kClusterCycles;
-      once_.shared_bytes += 2 * elements * 4 * kClusterCost;
-      return;
-    }
-    if (each.combine == Combine::rescaled_sum) {
-      loop_.issue += elements / 32;
-      loop_.chain += kAluLatency;
-    }
-    if (each.combine == Combine::max) {
-      loop_.issue += elements / 32 * 8 + warps() * 4;
-      loop_.special += elements / 32;
-      loop_.chain += 3 * kShuffleLatency + 8 * kAluLatency;
-    }
-  }
-
-  double registers() const {
-    const double threads = schedule_.threads();
-    double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
-                 0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * once_bytes_ / 4 / threads;
-    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);
-    return own;
-  }
-
   double memory(int64_t blocks, int64_t resident) const {
     const double dram = target_.dram_gbps * 1e3, l2 = target_.l2_gbps * 1e3;  // bytes a microsecond
     const int64_t at_once = std::min(blocks, resident * target_.sms);
     const double waves = static_cast<double>(divide_up(blocks, at_once));
     const double turns = static_cast<double>(kernel_.turns);
-    const double block_bytes = loop_l2_ * turns + once_l2_;
+    const double block_bytes = work_.loop_l2 * turns + work_.once_l2;
     const double in_flight =
         schedule_.stages == 0
             ? (schedule_.ahead
-                   ? loop_bytes_ * kAheadShare
-                   : std::min(loop_bytes_, kStraightBytes * schedule_.threads()) * kStraightShare) +
-                  once_bytes_ * kOnceShare
-            : loop_bytes_ * std::min<double>(schedule_.stages - 1, turns) + once_bytes_ * kOnceShare;
+                   ? work_.loop_bytes * kAheadShare
+                   : std::min(work_.loop_bytes, kStraightBytes * schedule_.threads()) * kStraightShare) +
+                  work_.once_bytes * kOnceShare
+            : work_.loop_bytes * std::min<double>(schedule_.stages - 1, turns) +
+                  work_.once_bytes * kOnceShare;
     const double busy = std::min<double>(1, static_cast<double>(at_once) / target_.sms);
     const double arrival = std::min(l2 * busy, static_cast<double>(at_once) * in_flight / kLatencyUs);
     const double from_l2 = waves * static_cast<double>(at_once) * block_bytes / arrival;
-    const double from_dram = unique_bytes_ / std::min(dram, arrival);
+    const double from_dram = work_.unique_bytes / std::min(dram, arrival);
     // The busiest multiprocessor draws its own share.
     const double drawn = static_cast<double>(divide_up(blocks, target_.sms)) * block_bytes / kSmBytesPerUs;
     return std::max({from_l2, from_dram, drawn}) + kLatencyUs * 0.5;
@@ -434,32 +114,21 @@ class KernelModel {
     const double rounds = static_cast<double>(divide_up(blocks, per_sm * target_.sms));
     const double turns = static_cast<double>(kernel_.turns), n = static_cast<double>(per_sm);
     const double latency = kLatencyUs * kClockMhz;
-    double wait = loop_.chain;
+    double wait = work_.loop.chain;
     if (schedule_.stages > 0)
       wait = std::max(wait + kBarrierCycles, latency / std::max(1, schedule_.stages - 1));
-    else if (loop_bytes_ > 0)
+    else if (work_.loop_bytes > 0)
       wait = schedule_.ahead ? std::max(wait, latency) : wait + latency;
-    const double turn =
-        std::max(n * loop_.cycles(mma_cycles), wait) + kShadow * std::min(n * loop_.cycles(mma_cycles), wait);
-    const double once = std::max(n * once_.cycles(mma_cycles), once_.chain);
-    return rounds * (turn * (loop_bytes_ > 0 ? turns : 0) + once) / kClockMhz;
+    const double turn = std::max(n * cycles(work_.loop, mma_cycles), wait) +
+                        kShadow * std::min(n * cycles(work_.loop, mma_cycles), wait);
+    const double once = std::max(n * cycles(work_.once, mma_cycles), work_.once.chain);
+    return rounds * (turn * (work_.loop_bytes > 0 ? turns : 0) + once) / kClockMhz;
   }
 
-  const MuGraph& mugraph_;
   const MuKernel& kernel_;
   const KernelSchedule& schedule_;
   const Target& target_;
-  const std::vector<Stage> stages_;
-  std::vector<char> straight_;              // loads whose fragments are counted
-  Work loop_, once_;                        // of a block: a turn, and the rest
-  double loop_bytes_ = 0, once_bytes_ = 0;  // loaded by a block a turn, and once
-  double loop_l2_ = 0, once_l2_ = 0;        // the same in whole sectors
-  double loaded_words_ = 0;                 // registers of a thread for straight loads of a turn
-  double loop_room_ = 0;                    // of a turn's tiles in shared memory, extents rounded up
-  double unique_bytes_ = 0;                 // of all blocks, from and to DRAM
-  double sums_ = 0, middle_ = 0;            // elements in registers of the block: over the loop, in a turn
-  double thread_sums_ = 0, thread_middle_ = 0, fragments_ = 0;  // registers of a thread for products
-  double exchange_bytes_ = 0;                                   // shared memory for exchanges
+  const BlockWork work_;
 };
 
 double library_us(const MuGraph& mugraph, const MuKernel& kernel, const Target& target) {

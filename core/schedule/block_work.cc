@@ -1,0 +1,370 @@
+#include "core/schedule/block_work.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace quern {
+
+namespace {
+
+// Fitted with the model's other constants (model.cc).
+constexpr double kMmaLatency = 41, kAluLatency = 1.7, kShuffleLatency = 0.96, kSharedLatency = 14;  // cycles
+constexpr double kL1Cost = 1.1;  // of a byte of straight loads, in bytes of shared memory
+constexpr double kClusterCycles = 4200,
+                 kClusterCost = 7.4;    // of a sum over a cluster: waiting, and each byte
+constexpr double kWgmmaCycles = 55;     // from asking for a product to having it, besides its work
+constexpr double kFixedRegisters = 32;  // addresses, counters, predicates
+constexpr int64_t kTall = 64;           // rows of wgmma
+constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
+
+int64_t padded(int64_t extent) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(extent, 1))));
+}
+
+double padded_elements(const TensorType& type) {
+  double count = 1;
+  for (int64_t extent : type.shape) count *= static_cast<double>(padded(extent));
+  return count;
+}
+
+double bytes_of(const TensorType& type) {
+  return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));
+}
+
+struct ElementCost {
+  double issue = 1,
+         special = 0;  // instructions for one element: of all kinds, and of the special function unit
+};
+ElementCost element_cost(OpCode code) {
+  switch (code) {
+    case OpCode::exp:
+      return {3, 1};
+    case OpCode::sqrt:
+    case OpCode::rsqrt:
+    case OpCode::reciprocal:
+    case OpCode::div:
+    case OpCode::log:
+      return {9, 1};
+    case OpCode::sigmoid:
+    case OpCode::silu:
+      return {12, 2};
+    case OpCode::tanh:
+    case OpCode::erf:
+    case OpCode::gelu:
+    case OpCode::gelu_tanh:
+    case OpCode::pow:
+      return {24, 2};
+    case OpCode::rms_norm:
+    case OpCode::layer_norm:
+      return {4, 0};
+    case OpCode::softmax:
+      return {8, 1};
+    default:
+      return {1, 0};
+  }
+}
+
+class Counter {
+ public:
+  Counter(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
+          const Target& target)
+      : mugraph_(mugraph),
+        kernel_(kernel),
+        schedule_(schedule),
+        target_(target),
+        stages_(block_stages(kernel)),
+        straight_(kernel.ops.size()) {}
+
+  BlockWork run() {
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
+    out_.registers = registers();
+    return out_;
+  }
+
+ private:
+  Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
+  const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
+  double warps() const { return schedule_.threads() / 32.0; }
+  bool in_loop(size_t i) const { return stages_[i] == Stage::loop; }
+
+  void count(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    switch (each.kind) {
+      case BlockOp::Kind::load:
+        return load(i);
+      case BlockOp::Kind::store: {
+        const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
+        out_.unique_bytes += bytes_of(whole);
+        Work& own = work(stages_[i]);
+        own.issue += padded_elements(each.type) / 32 * 1.5;
+        own.chain += 2 * kSharedLatency + kBarrierCycles;
+        return;
+      }
+      case BlockOp::Kind::accumulate:
+      case BlockOp::Kind::reduce_cluster:
+        return accumulate(i);
+      case BlockOp::Kind::compute:
+        break;
+    }
+    switch (op_info(each.code).kind) {
+      case OpKind::contraction:
+        return product(i);
+      case OpKind::reduction:
+        return reduction(i);
+      case OpKind::elementwise:
+      case OpKind::composite: {
+        if (each.operands.empty()) return;
+        const ElementCost cost = element_cost(each.code);
+        Work& own = work(stages_[i]);
+        own.issue += padded_elements(each.type) / 32 * cost.issue;
+        own.special += padded_elements(each.type) / 32 * cost.special;
+        own.chain += cost.issue * kAluLatency;
+        if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  // Of its tile, as the tensor has them.
+  double loaded_bytes(const BlockOp& load) const {
+    return static_cast<double>(load.type.element_count()) *
+           static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
+  }
+
+  void load(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
+    const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
+    // A row of a tile that is not the tensor's own is fetched in sectors of 32 bytes, and from DRAM in pairs
+    // of them.
+    const bool cut = !whole.shape.empty() && each.type.shape.back() < whole.shape.back();
+    const double row = cut ? static_cast<double>(each.type.shape.back()) * size : 1e9;
+    const double l2_waste = std::max(1.0, 32 / row), dram_waste = std::max(1.0, std::min(2.0, 64 / row));
+    out_.unique_bytes += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
+    const double width = std::min(16.0, std::max(size, row));
+    const bool looped = in_loop(i);
+    (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
+    (looped ? out_.loop_l2 : out_.once_l2) += bytes * l2_waste;
+    if (looped) {
+      const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
+      out_.loop_room += std::ceil(padded_elements(each.type) * size / unit) * unit;
+      loaded_words_ += bytes / 4 / schedule_.threads();
+    }
+    const double instructions = bytes / width / 32;
+    const bool staged = looped && schedule_.stages > 0;
+    Work& own = work(stages_[i]);
+    own.issue += instructions * (staged ? (schedule_.tma && target_.tma ? 0 : 4) : 3);
+    if (staged) own.shared_bytes += bytes;
+  }
+
+  // Loads behind a value, through elementwise operators: whether all have 16 bits, and whether one is staged.
+  bool narrow(BlockValue value) const {
+    const BlockOp& each = op(value);
+    if (each.kind == BlockOp::Kind::load)
+      return dtype_size(mugraph_.tensors[static_cast<size_t>(each.tensor)].type.dtype) == 2;
+    if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
+      return dtype_size(*each.attrs.dtype) == 2;
+    bool any = false;
+    for (BlockValue operand : each.operands) {
+      if (op(operand).code == OpCode::constant && op(operand).kind == BlockOp::Kind::compute) continue;
+      if (!narrow(operand)) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  void product(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
+    Work& own = work(stages_[i]);
+    if (own_shape.size() < 2) {
+      own.issue += padded_elements(op(each.operands[0]).type) / 32 * 2;
+      return;
+    }
+    const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
+    double batch = 1;
+    for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
+    if (!narrow(each.operands[0]) || !narrow(each.operands[1])) {
+      // Element by element, both operands out of shared memory.
+      const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
+      own.issue += steps * 3;
+      own.shared_bytes += steps * 32 * 5;
+      own.chain += static_cast<double>(inner) * kSharedLatency / 4 + 2 * kBarrierCycles;
+      out_.exchange_bytes =
+          std::max(out_.exchange_bytes, 4.0 * static_cast<double>(op(each.operands[0]).type.element_count() +
+                                                                  op(each.operands[1]).type.element_count()));
+      sums_ += in_loop(i) ? 0 : padded_elements(each.type);
+      return;
+    }
+    if (by_warpgroups(each)) return product_by_warpgroups(i, batch);
+    // As the emitter cuts it: what a direction cannot take goes to the columns.
+    int64_t m = std::max<int64_t>(16, padded(rows)), n = std::max<int64_t>(8, padded(columns)),
+            k = std::max<int64_t>(16, padded(inner));
+    auto split = [&](int64_t& extent, int64_t least) {
+      if (extent > least) {
+        extent /= 2;
+        return true;
+      }
+      return false;
+    };
+    double k_parts = 1;
+    for (int direction = 0; direction < 3; ++direction)
+      for (int share = 2; share <= schedule_.warps[static_cast<size_t>(direction)]; share *= 2) {
+        if (direction == 0 && split(m, 16)) continue;
+        if (direction == 2 && split(k, 16)) {
+          k_parts *= 2;
+          continue;
+        }
+        split(n, 8);
+      }
+    const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / 2 / 32,
+                 b_words = batch * static_cast<double>(n * k) / 2 / 32;
+    const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / 16));
+    own.mma += mma * warps();
+    own.issue += mma * warps();
+    own.chain += kMmaLatency * static_cast<double>(k / 16) + kSharedLatency;
+    for (int side = 0; side < 2; ++side) {
+      const BlockValue operand = each.operands[static_cast<size_t>(side)];
+      const double words = side == 0 ? a_words : b_words;
+      const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
+      if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop)
+        continue;  // packed once, before the loop
+      if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
+        own.shared_bytes += words * 4 * 32 * warps();
+        own.issue += words / 4 * 2 * warps();
+      } else {
+        own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
+        if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
+      }
+      if (in_loop(i)) fragments_ += words;
+    }
+    keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
+  }
+
+  // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.
+  void keep_product(size_t i, double thread_sums, double k_parts) {
+    const BlockOp& each = kernel_.ops[i];
+    const bool summed = std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
+      return user.kind == BlockOp::Kind::accumulate && !user.operands.empty() &&
+             user.operands[0] == static_cast<BlockValue>(i);
+    });
+    (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += thread_sums;
+    if (k_parts > 1) {
+      out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
+      out_.once.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
+      out_.once.chain += kBarrierCycles + kSharedLatency * 2;
+      out_.once.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
+    }
+  }
+
+  bool is_staged_load(BlockValue value) const {
+    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load &&
+           stages_[static_cast<size_t>(value)] == Stage::loop;
+  }
+
+  int tall_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
+
+  bool by_warpgroups(const BlockOp& each) const {
+    const Ints& shape = each.type.shape;
+    return schedule_.wgmma && target_.wgmma &&
+           is_staged_load(each.operands[static_cast<size_t>(1 - tall_side())]) &&
+           padded(tall_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kTall;
+  }
+
+  // Tensor cores read staged operands by themselves, the flat one once for every 64 rows of the tall one.
+  void product_by_warpgroups(size_t i, double batch) {
+    const BlockOp& each = kernel_.ops[i];
+    const Ints& shape = each.type.shape;
+    const int tall = tall_side();
+    int64_t m = padded(shape[shape.size() - 2]), n = padded(shape.back());
+    if (tall == 1) std::swap(m, n);
+    n = std::max<int64_t>(n, 8);
+    const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
+    const double k_parts = std::min<double>(schedule_.warps[2], static_cast<double>(k / 16));
+    Work& own = work(stages_[i]);
+    const double size = batch * static_cast<double>(m * n * k);
+    own.wgmma += size / (16 * 8 * 16);
+    own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
+    own.chain += kMmaLatency * static_cast<double>(k / 16) / k_parts + kWgmmaCycles;
+    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
+    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.threads();
+    if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
+      own.shared_bytes += batch * 2 * static_cast<double>(m * k);
+    } else {
+      own.issue += tall_words * warps() * 2;
+      fragments_ += tall_words;
+    }
+    keep_product(i, batch * static_cast<double>(m * n) / schedule_.threads() * k_parts, k_parts);
+  }
+
+  // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
+  void read_straight(BlockValue load, double words) {
+    const size_t i = static_cast<size_t>(load);
+    work(stages_[i]).shared_bytes += words * 4 * 32 * warps() * kL1Cost;
+    if (in_loop(i) && !std::exchange(straight_[i], true))
+      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.threads();
+  }
+
+  void reduction(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    Work& own = work(stages_[i]);
+    own.issue += padded_elements(op(each.operands[0]).type) / 32;
+    own.chain += 3 * kShuffleLatency + 4 * kAluLatency;
+    own.issue += padded_elements(each.type) / 32 * 6 + warps() * 6;
+  }
+
+  void accumulate(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    if (each.operands.empty()) return;
+    const double elements = padded_elements(each.type);
+    const bool product = op(each.operands[0]).kind == BlockOp::Kind::compute &&
+                         op_info(op(each.operands[0]).code).kind == OpKind::contraction;
+    if (!product) sums_ += elements;
+    if (each.kind == BlockOp::Kind::reduce_cluster) {
+      out_.once.chain += kClusterCycles;
+      out_.once.shared_bytes += 2 * elements * 4 * kClusterCost;
+      return;
+    }
+    if (each.combine == Combine::rescaled_sum) {
+      out_.loop.issue += elements / 32;
+      out_.loop.chain += kAluLatency;
+    }
+    if (each.combine == Combine::max) {
+      out_.loop.issue += elements / 32 * 8 + warps() * 4;
+      out_.loop.special += elements / 32;
+      out_.loop.chain += 3 * kShuffleLatency + 8 * kAluLatency;
+    }
+  }
+
+  double registers() const {
+    const double threads = schedule_.threads();
+    double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
+                 0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * out_.once_bytes / 4 / threads;
+    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);
+    return own;
+  }
+
+  const MuGraph& mugraph_;
+  const MuKernel& kernel_;
+  const KernelSchedule& schedule_;
+  const Target& target_;
+  const std::vector<Stage> stages_;
+  std::vector<char> straight_;    // loads whose fragments are counted
+  double loaded_words_ = 0;       // registers of a thread for straight loads of a turn
+  double sums_ = 0, middle_ = 0;  // elements in registers of the block: over the loop, in a turn
+  double thread_sums_ = 0, thread_middle_ = 0, fragments_ = 0;  // registers of a thread for products
+  BlockWork out_;
+};
+
+}  // namespace
+
+BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
+                     const Target& target) {
+  return Counter(mugraph, kernel, schedule, target).run();
+}
+
+}  // namespace quern

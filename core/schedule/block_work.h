@@ -1,0 +1,32 @@
+// What a block of a scheduled kernel does: instructions, bytes and registers, counted from its operators.
+#pragma once
+
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// Cycles that a block passes at a barrier, fitted with the model's other constants (model.cc).
+constexpr double kBarrierCycles = 74;
+
+// Instructions of all warps of a block, and what they move through shared memory.
+struct Work {
+  double mma = 0, wgmma = 0;  // products of 16 x 8 x 16, by warps and by warpgroups
+  double issue = 0, special = 0, shared_bytes = 0;
+  double chain = 0;  // cycles that one warp waits for its own results, one after the other
+};
+
+struct BlockWork {
+  Work loop, once;                        // a turn, and the rest
+  double loop_bytes = 0, once_bytes = 0;  // loaded a turn, and once
+  double loop_l2 = 0, once_l2 = 0;        // the same in whole sectors
+  double loop_room = 0;                   // of a turn's tiles in shared memory, extents rounded up
+  double exchange_bytes = 0;              // shared memory for exchanges
+  double unique_bytes = 0;                // of all blocks, from and to DRAM
+  double registers = 0;                   // of a thread, were there as many as it wants
+};
+
+// `kernel` is cut as the schedule says (apply_schedule).
+BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
+                     const Target& target);
+
+}  // namespace quern
