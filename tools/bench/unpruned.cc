@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <set>
 #include <tuple>
 
@@ -11,7 +12,7 @@ namespace quern {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // A value of the program where every dimension has extent 2: one bit of the position is one label. It is
 // repeated along labels that it does not have.
@@ -92,8 +93,8 @@ struct Symbol {
 
 class Enumeration {
  public:
-  Enumeration(const Terms& program, const EGraph& saturated, int bound, Clock::time_point deadline)
-      : program_(program), instance_(program), bound_(bound), deadline_(deadline) {
+  Enumeration(const Terms& program, const EGraph& saturated, int bound, double limit_s)
+      : program_(program), instance_(program), bound_(bound), limit_s_(limit_s) {
     for (ClassId id : saturated.classes())
       for (const ENode& node : saturated.nodes(id)) note(node);
     vocabulary_.assign(symbols_.begin(), symbols_.end());
@@ -103,9 +104,7 @@ class Enumeration {
   }
 
   UnprunedReport run() {
-    const auto start = Clock::now();
     extend(0, {});
-    report_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return report_;
   }
 
@@ -173,7 +172,7 @@ class Enumeration {
 
   void attempt(int size, const Rank& rank, const Symbol& symbol) {
     const std::array<int, 3>& operands = rank.taken;
-    if (++report_.seen % 1024 == 0) report_.finished &= Clock::now() < deadline_;
+    if (++report_.seen % 1024 == 0) report_.finished &= processor_seconds() < limit_s_;
     if (!report_.finished) return;
     LabelSet labels = 0;
     const Points* points[3] = {};
@@ -235,7 +234,7 @@ class Enumeration {
   const Terms& program_;
   Instance instance_;
   const int bound_;
-  const Clock::time_point deadline_;
+  const double limit_s_;
   std::set<Symbol> symbols_;
   std::vector<Symbol> vocabulary_;
   LabelSet goal_labels_ = 0;
@@ -247,9 +246,8 @@ class Enumeration {
 
 }  // namespace
 
-UnprunedReport enumerate_unpruned(const Terms& program, const EGraph& saturated, int bound,
-                                  Clock::time_point deadline) {
-  return Enumeration(program, saturated, bound, deadline).run();
+UnprunedReport enumerate_unpruned(const Terms& program, const EGraph& saturated, int bound, double limit_s) {
+  return Enumeration(program, saturated, bound, limit_s).run();
 }
 
 }  // namespace quern

@@ -3,7 +3,7 @@
 // without its abstract expressions. What has the form of the result is compared with it at random points.
 #pragma once
 
-#include <chrono>
+#include <cstddef>
 
 #include "core/search/terms.h"
 
@@ -15,13 +15,12 @@ struct UnprunedReport {
   size_t complete =
       0;             // DAGs of which every operator is used, with a result along the dimensions of the goal
   size_t equal = 0;  // of these, those that agree with the goal
-  double seconds = 0;
-  bool finished = true;  // before the deadline
+  bool finished = true;  // within its processor time
 };
 
 // `program` is not saturated and has one goal; the vocabulary is that of `saturated`, without composites,
-// which only shorten. At most `bound` operators; one thread.
-UnprunedReport enumerate_unpruned(const Terms& program, const EGraph& saturated, int bound,
-                                  std::chrono::steady_clock::time_point deadline);
+// which only shorten. At most `bound` operators, on one thread, for `limit_s` of processor time
+// of the process.
+UnprunedReport enumerate_unpruned(const Terms& program, const EGraph& saturated, int bound, double limit_s);
 
 }  // namespace quern
