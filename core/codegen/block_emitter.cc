@@ -23,14 +23,14 @@ std::string unique_word(const std::string& name) {
 
 BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
                            const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
-                           const Target& target, bool fast_exp, Chooser& chooser)
+                           const Target& target, bool approximate, Chooser& chooser)
     : kernel_(kernel),
       program_(std::move(program)),
       places_(places),
       schedule_(schedule),
       target_(target),
       chooser_(chooser),
-      fast_exp_(fast_exp),
+      approximate_(approximate),
       warp_bits_(bits_for(schedule.threads() / 32)),
       threads_(schedule.threads()) {
   // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
@@ -189,9 +189,18 @@ void BlockEmitter::emit(BlockValue value) {
   array.partial_warps = plan.partial_warps;
   array.scope = now_;
   const std::string count = std::to_string(array.spread.count());
-  text(now_) += "float " + array.name + "[" + count + "] = {};\n";
-  matmul(value, array.name, now_);
-  if (plan.wgmma) text(now_) += wgmma_landing({array.name});
+  if (is_early(value)) {
+    std::string& lines = early_[value];
+    const size_t before = text(now_).size();
+    lines = product_step(value, array.name).text;
+    if (text(now_).size() != before) return fail(value, "cannot be made a turn early: its operands are not");
+    lines = "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + array.name + "[r] = 0.0f;\n" + lines;
+    declared_ += "float " + array.name + "[" + count + "] = {};\n";
+  } else {
+    text(now_) += "float " + array.name + "[" + count + "] = {};\n";
+    matmul(value, array.name, now_);
+    if (plan.wgmma) text(now_) += wgmma_landing({array.name});
+  }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -258,21 +267,26 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   return plan;
 }
 
+// Where the tiles of a turn lie.
+std::string BlockEmitter::stage_tiles(const BlockPlan& plan, const std::string& prefix,
+                                      const std::string& turn) const {
+  std::string out = "unsigned char* const " + prefix + "stage = shared + " + std::to_string(plan.ring) +
+                    " + " + turn + " % " + std::to_string(schedule_.stages) + " * " +
+                    std::to_string(stage_bytes()) + ";\n";
+  int64_t offset = 0;
+  for (const auto& [value, tile] : staged_) {
+    const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
+    out += type + "* const " + prefix + tile.name + " = reinterpret_cast<" + type + "*>(" + prefix +
+           "stage + " + std::to_string(offset) + ");\n";
+    offset += tile.bytes;
+  }
+  return out;
+}
+
 std::string BlockEmitter::loop_text(const BlockPlan& plan) {
   const std::string turns = std::to_string(kernel_.turns);
   const int stages = schedule_.stages;
   const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
-  int64_t offset = 0;
-  std::string tiles;
-  for (const auto& [value, tile] : staged_) {
-    const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
-    tiles += type + "* const " + tile.name + " = reinterpret_cast<" + type + "*>(stage + " +
-             std::to_string(offset) + ");\n";
-    offset += tile.bytes;
-  }
-  const std::string stage = "unsigned char* const stage = shared + " + std::to_string(plan.ring) +
-                            " + turn % " + std::to_string(stages) + " * " + std::to_string(stage_bytes()) +
-                            ";\n";
   std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
   body += wgmma_landing(in_flight_);
   // The copy engine may get memory that was written before the loop.
@@ -284,13 +298,24 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
     const std::string before = std::to_string(stages - 1);
     const bool copies = !staged_fetch_.empty();
     auto if_copies = [&](const std::string& line) { return copies ? line + "\n" : std::string(); };
+    // With early products, what the next turn needs of them must be there too; the last turn makes its own
+    // again, for nobody.
+    std::string early = "if (step < 0) continue;\n", own_wait = engine_wait("turn");
+    if (!early_.empty()) {
+      std::string first;
+      for (const auto& [value, lines] : early_) first += lines;
+      early = "if (step < -1) continue;\nconst int next = min(step + 1, " +
+              std::to_string(kernel_.turns - 1) + ");\n" + stage_tiles(plan, "next_", "next") +
+              engine_wait("next") + "if (step < 0) {\n" + indent(first, 2) + "  continue;\n}\n";
+      own_wait.clear();
+    }
     const std::string turn =
-        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") +
+        if_copies("cp_async_wait<" + std::to_string(stages - (early_.empty() ? 2 : 3)) + ">();") +
         (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\nif (step + " + before + " < " +
         turns + ") {\n  const int turn = step + " + before + ";\n" +
-        indent(stage + tiles + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
-        if_copies("cp_async_commit();") + "if (step < 0) continue;\nconst int turn = step;\n" + stage +
-        tiles + turn_text_ + straight_fetch_ + engine_wait() + body;
+        indent(stage_tiles(plan, "", "turn") + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
+        if_copies("cp_async_commit();") + early + "const int turn = step;\n" + stage_tiles(plan, "", "turn") +
+        turn_text_ + straight_fetch_ + own_wait + body;
     return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
            indent(turn, 2) + "}\n" + if_copies("cp_async_wait<0>();");
   }
@@ -328,6 +353,7 @@ Result<BlockText> BlockEmitter::run() {
       loops |= stage == Stage::loop;
       emit(value);
     }
+    if (stage == Stage::loop && status_.ok()) place_early_products();
   }
   if (!status_.ok()) return status_;
   for (const auto& arrays : arrays_)
@@ -372,9 +398,6 @@ Result<BlockText> BlockEmitter::run() {
   if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
   out.body += text(Stage::after).text(plan->orders[2]);
   if (last_gather_ > 0) out.body += "cluster_wait();\n";
-  if (fast_exp_)
-    for (size_t at = 0; (at = out.body.find("expf(", at)) != std::string::npos; at += 8)
-      out.body.replace(at, 4, "exp_fast");
   out.signature = "(";
   for (const auto& [tensor, written] : parameters_) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];

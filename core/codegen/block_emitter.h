@@ -47,7 +47,7 @@ struct BlockText {
 class BlockEmitter {
  public:
   BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
-               const KernelSchedule& schedule, const Target& target, bool fast_exp, Chooser& chooser);
+               const KernelSchedule& schedule, const Target& target, bool approximate, Chooser& chooser);
 
   // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices
   // are not for this block.
@@ -80,6 +80,17 @@ class BlockEmitter {
     std::vector<CoordBit> bits;
     std::vector<std::vector<int>> bit_places;
     int swizzle = 0, row_bits = 0, panel_bits = 0;
+  };
+  // A tile that all warps make together for an operand of tensor cores, in a shared buffer.
+  struct MadeTile {
+    StagedTile tile;
+    int buffer = -1;
+  };
+  // An operand of tensor cores in words of two elements: all of it, or, if there is a `load`, what this
+  // brings for step k of matrix z, out of these shared buffers.
+  struct Fragments {
+    std::string name, load;
+    std::vector<int> reads;
   };
   // Shared memory that some step writes for others; `name` points to it.
   struct SharedBuffer {
@@ -115,6 +126,7 @@ class BlockEmitter {
     bool wgmma = false;
     std::array<bool, 2> shared = {false, false};
     int tall = 0, columns = 0;
+    std::array<bool, 2> made_by_all = {false, false};  // the operands
   };
 
   // block_emitter.cc
@@ -126,6 +138,7 @@ class BlockEmitter {
   int64_t stage_bytes() const;
   Result<BlockPlan> plan_block();
   bool begins_with_barrier(Stage stage) const;
+  std::string stage_tiles(const BlockPlan& plan, const std::string& prefix, const std::string& turn) const;
   std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
@@ -144,6 +157,7 @@ class BlockEmitter {
   CudaText element(BlockValue value, const Spread& spread, const std::string& index);
   CudaText read(const Array& array, const Spread& want, const std::string& index) const;
   CudaText compute(BlockValue value, const Spread& spread, const std::string& index);
+  std::optional<CudaText> shifted_exp(BlockValue value, const Spread& spread, const std::string& index);
   void materialize(BlockValue value, const Spread& spread);
   // The spread in which operators ask for all of a value.
   const Spread& natural(BlockValue value) const { return layouts_.at(value); }
@@ -227,7 +241,7 @@ class BlockEmitter {
   std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
                        bool swizzled = true);
   std::string engine_refill() const;
-  std::string engine_wait() const;
+  std::string engine_wait(const std::string& turn) const;
   std::string engine_prologue(int64_t at) const;
 
   // block_matmul.cc
@@ -235,9 +249,9 @@ class BlockEmitter {
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
   static std::string matmul_loops(const MatmulPlan& plan);
+  BlockStep product_step(BlockValue value, const std::string& sums);
   void matmul(BlockValue value, const std::string& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
-  std::string packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim);
   int shared_copy(BlockValue value);
   std::string write_elements(BlockValue value, const std::string& to, const Ints& strides);
   void read_elements(BlockValue value, int buffer, const std::string& from, const Ints& strides, Stage place);
@@ -249,6 +263,21 @@ class BlockEmitter {
   std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index);
   void wgmma(BlockValue value, const std::string& sums, Stage stage);
   static std::string wgmma_landing(const std::vector<std::string>& sums);
+
+  // block_fragments.cc
+  std::string read_matrices(const StagedTile& tile, const Spread& spread, const std::string& to, int words,
+                            const std::string& skipped);
+  bool is_made_by_all(BlockValue value, const Spread& fragments) const;
+  Spread shared_making(BlockValue value, DType dtype) const;
+  Spread operand_spread(BlockValue product, size_t side) const;
+  const MadeTile& make_by_all(BlockValue value, DType dtype, int summed_dim);
+  std::string pack_pair(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
+                        const std::string& low, const std::string& high);
+  std::string packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
+  Fragments fragments(BlockValue value, int side);
+  const StagedTile* matrices_of(BlockValue value, DType dtype);
+  bool is_early(BlockValue value);
+  void place_early_products();
 
   // block_move.cc
   void move(BlockValue value);
@@ -272,7 +301,7 @@ class BlockEmitter {
   const KernelSchedule& schedule_;
   const Target& target_;
   Chooser& chooser_;
-  bool fast_exp_;  // by ex2.approx, exact to some 2^-21: what 16-bit outputs do not show
+  bool approximate_;  // functions exact to some 2^-21: what 16-bit outputs do not show
   int warp_bits_ = 0, threads_ = 32;
 
   Status status_;
@@ -295,6 +324,8 @@ class BlockEmitter {
   std::map<BlockValue, MatmulPlan> plans_;
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
+  std::map<BlockValue, MadeTile> made_;
+  std::map<BlockValue, std::string> early_;  // products that are made a turn early, and how
   std::map<std::string, std::string> packed_;
   std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
   std::map<std::string, std::string> cluster_factors_;

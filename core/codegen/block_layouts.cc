@@ -154,8 +154,9 @@ class BlockEmitter::LayoutQuestion {
       return hold(value, block_.blocked(value, DType::f32, op.type.rank() - 1));
     }
     hold(value, plan.d, plan.partial_warps);
-    if (!plan.shared[0]) ask(op.operands[0], -1, {plan.a}, program_.stage(value));
-    if (!plan.shared[1]) ask(op.operands[1], -1, {plan.b}, program_.stage(value));
+    for (size_t side : {size_t{0}, size_t{1}})
+      if (!plan.shared[side])
+        ask(op.operands[side], -1, {block_.operand_spread(value, side)}, program_.stage(value));
   }
 
   // Sums of products lie as tensor cores have them, others as their operand.

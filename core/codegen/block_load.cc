@@ -210,23 +210,48 @@ std::vector<int> BlockEmitter::beyond_tile(const StagedTile& tile, const Spread&
   return dims;
 }
 
-// Element by element; fragments of tensor cores have their own way (packed).
+// As matrices where the spread is one of tensor cores, else in vectors.
 void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   const StagedTile& tile = stage_tile(value);
   const TensorPlace& place = places_[static_cast<size_t>(program_.op(value).tensor)];
   const std::vector<int> beyond = beyond_tile(tile, spread);
-  const std::string within = beyond.empty() ? "" : inside(value, spread, "r", false, beyond);
   Array array;
   array.dtype = place.dtype;
   array.spread = spread;
   array.scope = Stage::loop;
   array.name = fresh(base_name(value));
-  const std::string count = std::to_string(spread.count());
-  text(Stage::loop) += cuda_type(place.dtype) + " " + array.name + "[" + count + "];\n" +
-                       unrolled("r", spread.count(),
-                                array.name + "[r] = " + (within.empty() ? "" : within + " ? ") + tile.name +
-                                    "[" + place_in(tile, spread, "r") + "]" +
-                                    (within.empty() ? "" : " : " + cuda_type(place.dtype) + "{}") + ";\n");
+  auto& registers = array.spread.registers;
+  int vector = 0;
+  while (std::find(beyond.begin(), beyond.end(), tile.inner) == beyond.end() &&
+         (dtype_size(place.dtype) << (vector + 1)) <= 16) {
+    const auto at = std::find(registers.begin(), registers.end(), CoordBit{tile.inner, vector});
+    if (at == registers.end()) break;
+    std::rotate(registers.begin() + vector, at, at + 1);  // the vector's bits go first
+    ++vector;
+  }
+  const std::string element = cuda_type(place.dtype), count = std::to_string(spread.count()),
+                    half_count = std::to_string(spread.count() / 2);
+  std::string matrices;
+  if (dtype_size(place.dtype) == 2)
+    matrices = read_matrices(tile, spread, array.name, spread.count() / 2, "");
+  std::string lines;
+  if (!matrices.empty()) {
+    array.spread = spread;
+    array.words = true;
+    lines = "unsigned " + array.name + "[" + half_count + "];\n" + matrices;
+  } else {
+    array.words = vector > 0 && dtype_size(place.dtype) == 2;
+    const Spread chunks = chunks_of(array.spread, vector);
+    const std::string within = beyond.empty() ? "true" : inside(value, chunks, "r", false, beyond);
+    const std::string per = std::to_string(1 << vector >> (array.words ? 1 : 0));
+    lines = (array.words ? "unsigned " : element + " ") + array.name + "[" +
+            (array.words ? half_count : count) + "];\n" +
+            unrolled("r", chunks.count(),
+                     "read_elements<" + element + ", " + std::to_string(1 << vector) + ">(&" + array.name +
+                         "[r * " + per + "], " + tile.name + " + " + place_in(tile, chunks, "r") + ", " +
+                         within + ");\n");
+  }
+  text(Stage::loop) += lines;
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 

@@ -11,23 +11,6 @@ namespace {
 
 int log2_of(int power) { return bits_for(power); }
 
-std::string times(const std::string& a, int factor) {
-  return factor == 1 ? a : a + " * " + std::to_string(factor);
-}
-
-std::string text_of(const Spread& spread) {
-  std::string out;
-  auto put = [&](const CoordBit& bit) {
-    out += std::to_string(bit.dim) + "." + std::to_string(bit.bit) + " ";
-  };
-  for (const CoordBit& bit : spread.registers) put(bit);
-  out += "/ ";
-  for (const CoordBit& bit : spread.lanes) put(bit);
-  out += "/ ";
-  for (const CoordBit& bit : spread.warps) put(bit);
-  return out;
-}
-
 // Takes bits first .. last - 1 that are not in `taken`.
 std::vector<int> others(int count, const std::vector<int>& taken) {
   std::vector<int> out;
@@ -49,11 +32,13 @@ void BlockEmitter::plan_matmuls() {
     for (int side = 0; side < 2; ++side) {
       if (plan.shared[side]) continue;
       // Whatever is computed element by element from the same tiles is best done where they are.
-      std::vector<BlockValue> open = {program_.op(value).operands[static_cast<size_t>(side)]};
+      const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
+      const Spread spread = operand_spread(value, static_cast<size_t>(side));
+      std::vector<BlockValue> open = {operand};
       while (!open.empty()) {
         const BlockValue next = open.back();
         open.pop_back();
-        demands_.emplace(next, side == 0 ? plan.a : plan.b);
+        demands_.emplace(next, spread);
         if (!program_.is_compute(next, OpKind::elementwise)) continue;
         for (BlockValue operand : program_.op(next).operands)
           if (program_.shape(operand) == program_.shape(next)) open.push_back(operand);
@@ -100,6 +85,8 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
       plan.d.warps[p] = {rd - 1, n_left};
     }
   }
+
+  plan.made_by_all = {is_made_by_all(left, plan.a), is_made_by_all(right, plan.b)};
 
   const BlockValue load_a = root_load(left), load_b = root_load(right);
   auto straight = [&](BlockValue load, int dim) {
@@ -191,76 +178,6 @@ bool BlockEmitter::plan_batch(BlockValue value, MatmulPlan& plan) const {
          (plan.batch_b == 1 || plan.batch_b == plan.batch);
 }
 
-// The value in words of two 16-bit elements, in exactly this order of registers.
-std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype, int inner_dim) {
-  const Stage place = place_of(value);
-  const std::string key = std::to_string(value) + " " + std::to_string(static_cast<int>(place)) + " " +
-                          std::to_string(inner_dim) + " " + text_of(spread);
-  if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
-  const std::string name = fresh(base_name(value) + "_pairs"), type = cuda_type(dtype);
-  const int words = spread.count() / 2;
-  std::string body;
-  const bool is_load = program_.op(value).kind == BlockOp::Kind::load;
-  const bool loads_it = is_load && places_[static_cast<size_t>(program_.op(value).tensor)].dtype == dtype;
-  std::string lines;
-  Spread half = spread;  // without the bit within a word
-  half.registers.erase(half.registers.begin());
-  if (loads_it && is_staged(value)) {
-    const StagedTile& tile = stage_tile(value);
-    const CoordBit pair = spread.registers[0];
-    auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
-    const bool plain = is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2);
-    const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
-                        pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
-                        spread.lanes[1].dim != tile.inner;
-    if ((plain || turned) && beyond_tile(tile, spread).empty()) {
-      // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
-      const int matrices = std::min(2, bits_for(words));
-      Spread rows;
-      for (int i = 0; i < 3; ++i)
-        rows.lanes[static_cast<size_t>(i)] = plain
-                                                 ? spread.lanes[static_cast<size_t>(i) + 2]
-                                                 : (i == 0 ? pair : spread.lanes[static_cast<size_t>(i) - 1]);
-      for (int i = 0; i < matrices; ++i)
-        rows.lanes[static_cast<size_t>(i) + 3] = half.registers[static_cast<size_t>(i)];
-      rows.warps = spread.warps;
-      rows.registers.assign(half.registers.begin() + matrices, half.registers.end());
-      const std::string count = std::to_string(1 << matrices);
-      lines = "unsigned " + name + "[" + std::to_string(words) + "];\n#pragma unroll\nfor (int r = 0; r < " +
-              std::to_string(rows.count()) + "; ++r) " + (plain ? "ldmatrix_at<" : "ldmatrix_trans_at<") +
-              count + ">(&" + name + "[r * " + count + "], " + tile.name + " + " + place_in(tile, rows, "r") +
-              ");\n";
-    }
-  }
-  if (lines.empty()) {
-    if (loads_it && !find(value, spread)) materialize(value, spread);
-    const Array* array = loads_it ? find(value, spread) : nullptr;
-    if (array && array->words && array->spread.registers[0] == spread.registers[0]) {
-      Spread from = array->spread;
-      from.registers.erase(from.registers.begin());
-      body = array->name + "[" + register_index("w", from, half) + "]";
-    } else if (array && array->words) {
-      body = "join_halves(" + array->name + ", " + register_index("(w * 2)", array->spread, spread) + ", " +
-             register_index("(w * 2 + 1)", array->spread, spread) + ")";
-    } else {
-      auto one = [&](const std::string& index) {
-        const CudaText text = element(value, spread, index);
-        std::string number = text.is_number() ? text.as(DType::f32)
-                                              : convert_text(text.as(text.type()), text.type(), DType::f32);
-        const std::string within = is_load ? "" : inside(value, spread, index, true, {inner_dim});
-        return within.empty() ? number : "(" + within + " ? " + number + " : 0.0f)";
-      };
-      const std::string low = one("(w * 2)"), high = one("(w * 2 + 1)");
-      body = "pack<" + type + ">(" + low + ", " + high + ")";
-    }
-    lines = "unsigned " + name + "[" + std::to_string(words) + "];\n#pragma unroll\nfor (int w = 0; w < " +
-            std::to_string(words) + "; ++w) " + name + "[w] = " + body + ";\n";
-  }
-  text(place) += lines;
-  packed_[key] = name;
-  return name;
-}
-
 std::string BlockEmitter::matmul_loops(const MatmulPlan& plan) {
   struct Level {
     const char* name;
@@ -273,27 +190,38 @@ std::string BlockEmitter::matmul_loops(const MatmulPlan& plan) {
   return lines;
 }
 
-void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
-  const BlockOp& op = program_.op(value);
+// The step that adds the product to `sums`.
+BlockStep BlockEmitter::product_step(BlockValue value, const std::string& sums) {
   const MatmulPlan& plan = plans_.at(value);
-  if (plan.wgmma) return wgmma(value, sums, stage);
-  const int ra = program_.op(op.operands[0]).type.rank(), rb = program_.op(op.operands[1]).type.rank();
-  const std::string a = packed(op.operands[0], plan.a, plan.dtype, ra - 1),
-                    b = packed(op.operands[1], plan.b, plan.dtype, rb - 2);
-  std::string lines = matmul_loops(plan);
-  auto index = [](const std::string& outer, int outer_count, const std::string& middle, int count,
-                  const std::string& within, int last) {
-    const std::string first =
-        outer_count == 1 ? middle : "(" + outer + " * " + std::to_string(count) + " + " + middle + ")";
-    return last == 1 ? times(first, 1) : "(" + first + " * " + std::to_string(last) + " + " + within + ")";
+  const Fragments a = fragments(value, 0), b = fragments(value, 1);
+  auto loop = [](const char* name, int count) {
+    return "#pragma unroll\nfor (int " + std::string(name) + " = 0; " + name + " < " + std::to_string(count) +
+           "; ++" + name + ")";
   };
-  const std::string d_at = index(plan.batch == 1 ? "0" : "z", plan.batch, "m", plan.down, "n", plan.across),
-                    a_at = index("z", plan.batch_a, "m", plan.down, "k", plan.steps),
-                    b_at = index("z", plan.batch_b, "n", plan.across, "k", plan.steps);
-  lines += "  mma_fragment<" + cuda_type(plan.dtype) + ", " + (plan.low_rows ? "true" : "false") + ">(&" +
-           sums + "[" + d_at + " * 4], &" + a + "[" + a_at + " * " + (plan.low_rows ? "2" : "4") + "], &" +
-           b + "[" + b_at + " * 2]);\n";
-  text(stage) += lines;
+  // Where the words of tile `tile` of an operand begin.
+  auto words_at = [&](const Fragments& from, int batch, const char* tile, int tiles, int words) {
+    const std::string at = batch == 1 ? tile : "(z * " + std::to_string(tiles) + " + " + tile + ")";
+    const bool stepwise = !from.load.empty() || plan.steps == 1;
+    return (stepwise && !from.load.empty() ? std::string(tile)
+            : stepwise                     ? at
+                                           : "(" + at + " * " + std::to_string(plan.steps) + " + k)") +
+           " * " + std::to_string(words);
+  };
+  const std::string d_at = plan.batch == 1 ? "m" : "(z * " + std::to_string(plan.down) + " + m)";
+  const std::string body = a.load + b.load + loop("m", plan.down) + "\n" + loop("n", plan.across) +
+                           "\n  mma_fragment<" + cuda_type(plan.dtype) + ", " +
+                           (plan.low_rows ? "true" : "false") + ">(&" + sums + "[(" + d_at + " * " +
+                           std::to_string(plan.across) + " + n) * 4], &" + a.name + "[" +
+                           words_at(a, plan.batch_a, "m", plan.down, plan.low_rows ? 2 : 4) + "], &" +
+                           b.name + "[" + words_at(b, plan.batch_b, "n", plan.across, 2) + "]);\n";
+  std::vector<int> reads = a.reads;
+  reads.insert(reads.end(), b.reads.begin(), b.reads.end());
+  return {loop("z", plan.batch) + "\n" + loop("k", plan.steps) + " {\n" + indent(body, 2) + "}\n", {}, reads};
+}
+
+void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
+  if (plans_.at(value).wgmma) return wgmma(value, sums, stage);
+  text(stage).add(product_step(value, sums));
 }
 
 void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {

@@ -19,6 +19,8 @@ class Lowering {
         numbers_.push_back(expand(copy));
       else if (compute && op.code == OpCode::matmul)
         numbers_.push_back(product(std::move(copy)));
+      else if (compute && op.code == OpCode::reduce_max)
+        numbers_.push_back(maximum(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
     }
@@ -125,6 +127,29 @@ class Lowering {
           mugraph_.tensors[static_cast<size_t>(dim.tensor)].type.shape[static_cast<size_t>(dim.dim)]);
     op.extents.clear();
     return op;
+  }
+
+  // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit: so the scaled
+  // values need not be kept for it.
+  BlockValue maximum(BlockOp op) {
+    const BlockOp scaled = out_.op(op.operands[0]);
+    const bool scales = scaled.kind == BlockOp::Kind::compute &&
+                        (scaled.code == OpCode::mul || scaled.code == OpCode::div) &&
+                        scaled.type.dtype != DType::i32;
+    for (size_t number : {size_t{0}, size_t{1}}) {
+      if (!scales || (number == 0 && scaled.code == OpCode::div)) continue;
+      const BlockOp& by = out_.op(scaled.operands[number]);
+      const BlockValue values = scaled.operands[1 - number];
+      if (by.kind != BlockOp::Kind::compute || by.code != OpCode::constant || !(by.number > 0) ||
+          out_.op(values).type.dtype != scaled.type.dtype || out_.shape(values) != scaled.type.shape)
+        continue;
+      const TensorType type = op.type;
+      std::vector<BlockValue> operands = scaled.operands;
+      op.operands = {values};
+      operands[1 - number] = append(std::move(op));
+      return compute(scaled.code, std::move(operands), type);
+    }
+    return append(std::move(op));
   }
 
   BlockValue append(BlockOp op) {

@@ -36,17 +36,32 @@ std::string CudaText::as(DType type) const {
   return text_;
 }
 
+CudaText CudaText::approximate() const {
+  CudaText out = *this;
+  out.approximate_ = true;
+  return out;
+}
+
+// What is made of `a` and `b` is as exact as they are.
+CudaText CudaText::made_of(const CudaText& a, const CudaText& b, std::string text, DType type) {
+  CudaText out(std::move(text), type);
+  out.approximate_ = a.approximate_ || b.approximate_;
+  return out;
+}
+
 namespace {
 
 CudaText call(const char* name, const CudaText& a) {
-  return {std::string(name) + "(" + a.as(DType::f32) + ")", DType::f32};
+  return CudaText::made_of(a, a, std::string(name) + "(" + a.as(DType::f32) + ")", DType::f32);
 }
 
 // Integers go through prelude functions, because signed overflow wraps here and is undefined in C++.
 CudaText arithmetic(const CudaText& a, const CudaText& b, const char* infix, const char* integer_call) {
   const DType type = common(a, b);
-  if (type == DType::i32) return {integer_call + a.as(type) + ", " + b.as(type) + ")", type};
-  return {"(" + a.as(type) + infix + b.as(type) + ")", type};
+  return CudaText::made_of(a, b,
+                           type == DType::i32 ? integer_call + a.as(type) + ", " + b.as(type) + ")"
+                                              : "(" + a.as(type) + infix + b.as(type) + ")",
+                           type);
 }
 
 }  // namespace
@@ -56,18 +71,21 @@ CudaText operator-(const CudaText& a, const CudaText& b) { return arithmetic(a, 
 CudaText operator*(const CudaText& a, const CudaText& b) { return arithmetic(a, b, " * ", "wrap_mul("); }
 CudaText operator-(const CudaText& a) {
   if (a.type() == DType::i32) return {"wrap_sub(0, " + a.as(DType::i32) + ")", DType::i32};
-  return {"(-" + a.as(DType::f32) + ")", DType::f32};
+  return CudaText::made_of(a, a, "(-" + a.as(DType::f32) + ")", DType::f32);
 }
 CudaText operator/(const CudaText& a, const CudaText& b) {
-  return {"(" + a.as(DType::f32) + " / " + b.as(DType::f32) + ")", DType::f32};
+  const std::string x = a.as(DType::f32), y = b.as(DType::f32);
+  const bool approximate = a.approximate_ || b.approximate_;
+  return CudaText::made_of(
+      a, b, approximate ? "divide_fast(" + x + ", " + y + ")" : "(" + x + " / " + y + ")", DType::f32);
 }
-CudaText exp(const CudaText& a) { return call("expf", a); }
+CudaText exp(const CudaText& a) { return call(a.approximate_ ? "exp_fast" : "expf", a); }
 CudaText log(const CudaText& a) { return call("logf", a); }
-CudaText sqrt(const CudaText& a) { return call("sqrtf", a); }
+CudaText sqrt(const CudaText& a) { return call(a.approximate_ ? "sqrt_fast" : "sqrtf", a); }
 CudaText tanh(const CudaText& a) { return call("tanhf", a); }
 CudaText erf(const CudaText& a) { return call("erff", a); }
 CudaText pow(const CudaText& a, const CudaText& b) {
-  return {"powf(" + a.as(DType::f32) + ", " + b.as(DType::f32) + ")", DType::f32};
+  return CudaText::made_of(a, b, "powf(" + a.as(DType::f32) + ", " + b.as(DType::f32) + ")", DType::f32);
 }
 CudaText abs(const CudaText& a) {
   if (a.type() == DType::i32) return {"wrap_abs(" + a.as(DType::i32) + ")", DType::i32};
@@ -75,11 +93,13 @@ CudaText abs(const CudaText& a) {
 }
 CudaText max(const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
-  return {(type == DType::i32 ? "max_int(" : "max_nan(") + a.as(type) + ", " + b.as(type) + ")", type};
+  return CudaText::made_of(
+      a, b, (type == DType::i32 ? "max_int(" : "max_nan(") + a.as(type) + ", " + b.as(type) + ")", type);
 }
 CudaText min(const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
-  return {(type == DType::i32 ? "min_int(" : "min_nan(") + a.as(type) + ", " + b.as(type) + ")", type};
+  return CudaText::made_of(
+      a, b, (type == DType::i32 ? "min_int(" : "min_nan(") + a.as(type) + ", " + b.as(type) + ")", type);
 }
 CudaText less(const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
@@ -95,7 +115,8 @@ CudaText equal(const CudaText& a, const CudaText& b) {
 }
 CudaText select(const CudaText& condition, const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
-  return {"(" + condition.as(DType::boolean) + " ? " + a.as(type) + " : " + b.as(type) + ")", type};
+  return CudaText::made_of(
+      a, b, "(" + condition.as(DType::boolean) + " ? " + a.as(type) + " : " + b.as(type) + ")", type);
 }
 
 }  // namespace quern

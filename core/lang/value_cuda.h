@@ -21,6 +21,9 @@ class CudaText {
   std::string as(DType type) const;
   DType type() const { return type_; }
   bool is_number() const { return is_number_; }
+  // The same; exponentials, square roots and quotients that are made of it need only be exact to some 2^-21.
+  CudaText approximate() const;
+  static CudaText made_of(const CudaText& a, const CudaText& b, std::string text, DType type);
 
   friend CudaText operator-(const CudaText& a);
   friend CudaText operator+(const CudaText& a, const CudaText& b);
@@ -45,7 +48,7 @@ class CudaText {
   std::string text_;
   double number_ = 0;
   DType type_ = DType::f32;
-  bool is_number_ = true;
+  bool is_number_ = true, approximate_ = false;
 };
 
 // A literal of CUDA C++ that has exactly this value after rounding to `type` (f32, i32 or bool).

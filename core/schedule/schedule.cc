@@ -98,6 +98,19 @@ LoopUse through(const MuKernel& kernel, const BlockOp& op, const std::vector<Loo
   return out;
 }
 
+// A norm of rows that the loop does not cut through: every row is as it would be in any other turn.
+bool keeps_rows_whole(const BlockOp& op, const std::vector<LoopUse>& uses) {
+  if (op.code != OpCode::rms_norm && op.code != OpCode::layer_norm && op.code != OpCode::softmax)
+    return false;
+  const LoopUse& rows = uses[static_cast<size_t>(op.operands[0])];
+  for (size_t i = 1; i < op.operands.size(); ++i) {  // weights
+    const std::vector<bool>& dims = uses[static_cast<size_t>(op.operands[i])].dims;
+    if (std::find(dims.begin(), dims.end(), true) != dims.end()) return false;
+  }
+  return std::none_of(op.attrs.axis->begin(), op.attrs.axis->end(),
+                      [&](int64_t axis) { return rows.dims[static_cast<size_t>(axis)]; });
+}
+
 Status check_loop(const MuKernel& kernel) {
   std::vector<LoopUse> uses;
   for (const BlockOp& op : kernel.ops) {
@@ -121,9 +134,13 @@ Status check_loop(const MuKernel& kernel) {
     } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
       const OpKind kind = op_info(op.code).kind;
       if (partial) return misfit("one turn's part of a reduction is used before it is accumulated");
-      if (kind != OpKind::elementwise && kind != OpKind::reduction && kind != OpKind::contraction)
-        return misfit("an operator over what the loop cuts may depend on the size of a turn");
-      use = through(kernel, op, uses);
+      if (keeps_rows_whole(op, uses)) {
+        use = uses[static_cast<size_t>(op.operands[0])];
+      } else {
+        if (kind != OpKind::elementwise && kind != OpKind::reduction && kind != OpKind::contraction)
+          return misfit("an operator over what the loop cuts may depend on the size of a turn");
+        use = through(kernel, op, uses);
+      }
     }
     uses.push_back(std::move(use));
   }
@@ -167,6 +184,7 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
   if (wanted.wgmma && wanted.stages == 0) return misfit("wgmma reads stages, and there are none");
   if (wanted.wgmma && wanted.warps[0] < 4 && (wanted.warps[0] != 1 || wanted.warps[1] < 4))
     return misfit("wgmma needs four warps along rows, or none there and four along columns");
+  if (wanted.early && wanted.stages < 3) return misfit("a product a turn early wants three stages");
   if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
   kernel.threads = wanted.threads();
   return {};
@@ -227,7 +245,7 @@ std::string print_schedule(const Schedule& schedule) {
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
            (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
            (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
-           print_choices(kernel.choices) + "\n";
+           (kernel.early ? " early=1" : "") + print_choices(kernel.choices) + "\n";
   return out;
 }
 
@@ -239,7 +257,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0, early = 0;
     // What is 0 may be left out.
     auto read_optional = [&](const std::string& name, int64_t* value) {
       return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
@@ -249,7 +267,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
         !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
         !read_optional("overlaps", &overlaps) || !read_optional("resident", &resident) ||
-        !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_optional("early", &early) || !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
@@ -260,6 +278,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     kernel.wgmma = wgmma != 0;
     kernel.overlaps = overlaps != 0;
     kernel.resident = static_cast<int>(resident);
+    kernel.early = early != 0;
     schedule.kernels.push_back(kernel);
   }
   return schedule;

@@ -42,8 +42,64 @@ void attention_is_right(void**) {
                                       {{}, 1, {1, 1, 2}, 3, true},
                                       {{}, 1, {1, 2, 1}, 0, false},
                                       {{}, 1, {2, 1, 1}, 2, true, true},
-                                      {{}, 1, {1, 1, 2}, 3, true, true}})
+                                      {{}, 1, {1, 1, 2}, 3, true, true},
+                                      {{}, 1, {2, 1, 1}, 3, true, false, false, false, {}, 0, true},
+                                      {{}, 1, {1, 2, 1}, 4, true, true, false, false, {}, 0, true}})
       cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes, way));
+  run(cases);
+}
+
+// Norms of what the loop brings, and a scale: tiles that all warps make together.
+const char kNormedAttentionGraph[] = R"(graph normed
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, INNER, COLUMNS]
+in v: TYPE[2, COLUMNS, INNER]
+nk = rms_norm(k, axis=1, eps=1e-5)
+nv = rms_norm(v, axis=-1, eps=1e-5)
+s = matmul(q, nk)
+t = mul(s, 0.3)
+p = softmax(t, axis=-1)
+o = matmul(p, nv)
+out o
+)";
+const char kNormedAttention[] = R"(mugraph normed
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, INNER, COLUMNS]
+in v: TYPE[2, COLUMNS, INNER]
+tensor o: TYPE[2, ROWS, INNER]
+kernel grid=[2, 1, GRID] loop=TURNS threads=128 {
+  q0 = load(q, x=0, z=1)
+  k0 = load(k, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  nk = rms_norm(k0, axis=[1], eps=1e-05)
+  nv = rms_norm(v0, axis=[2], eps=1e-05)
+  s = matmul(q0, nk)
+  t = mul(s, 0.3)
+  top = max(t, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(t, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, nv)
+  n = accumulate_rescaled(pv, m)
+  y = div(n, l)
+  store(y, o, x=0, z=1)
+}
+out o
+)";
+
+void normed_attention_is_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "64", "64", "128", "2", "2"},
+                             {"bf16", "32", "64", "96", "1", "2"},
+                             {"f16", "48", "40", "104", "1", "2"}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {2, 1, 1}, 0, true},
+                                      {{}, 1, {2, 1, 1}, 2, true},
+                                      {{}, 1, {1, 2, 2}, 3, true},
+                                      {{}, 1, {2, 1, 1}, 2, true, true},
+                                      {{}, 1, {2, 1, 1}, 3, true, true, false, false, {}, 0, true}})
+      cases.push_back(sized_case("normed attention", kNormedAttentionGraph, kNormedAttention, sizes, way));
   run(cases);
 }
 
@@ -159,8 +215,11 @@ void enumerated_schedules_are_right(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(norms_are_right), cmocka_unit_test(attention_is_right),
-                              cmocka_unit_test(adapters_are_right), cmocka_unit_test(rows_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(norms_are_right),
+                              cmocka_unit_test(attention_is_right),
+                              cmocka_unit_test(normed_attention_is_right),
+                              cmocka_unit_test(adapters_are_right),
+                              cmocka_unit_test(rows_are_right),
                               cmocka_unit_test(enumerated_schedules_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

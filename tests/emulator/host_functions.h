@@ -31,6 +31,11 @@ float copysignf(float, float);
 __device__ __forceinline__ float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 __device__ __forceinline__ float __expf(float a) { return expf(a); }
 __device__ __forceinline__ float exp_fast(float a) { return expf(a); }
+__device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
+  return exp2f(fmaf(value, scale * 1.44269504f, shift * -1.44269504f));
+}
+__device__ __forceinline__ float divide_fast(float a, float b) { return a / b; }
+__device__ __forceinline__ float sqrt_fast(float a) { return sqrtf(a); }
 __device__ __forceinline__ float __logf(float a) { return logf(a); }
 __device__ __forceinline__ float __log2f(float a) { return log2f(a); }
 __device__ __forceinline__ float __fdividef(float a, float b) { return a / b; }

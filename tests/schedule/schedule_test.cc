@@ -40,7 +40,9 @@ MuGraph parse(const char* text) {
 void text_reads_back(void**) {
   Schedule schedule = default_schedule(parse(kNorm));
   schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
+  schedule.kernels.push_back(
+      {{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 2, true});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
@@ -73,6 +75,30 @@ void other_parts_compute_the_same(void**) {
       for (size_t e = 0; e < (*wanted)[0].size(); ++e)
         assert_true(std::abs((*wanted)[0][e] - (*got)[0][e]) < 1e-9);
     }
+}
+
+// A norm may stand in a loop that cuts other dimensions than its own.
+void loops_beside_norms_are_cut(void**) {
+  for (const auto& [axis, works] : {std::pair{"1", true}, {"0", false}}) {
+    std::string text = R"(mugraph normed
+in p: f16[3, 24]
+in v: f16[24, 8]
+tensor o: f16[3, 8]
+kernel grid=[1] loop=3 threads=128 {
+  p0 = load(p, loop=1)
+  v0 = load(v, loop=0)
+  n = rms_norm(v0, axis=[AXIS], eps=1e-05)
+  s = matmul(p0, n)
+  a = accumulate_sum(s)
+  store(a, o)
+}
+out o
+)";
+    text.replace(text.find("AXIS"), 4, axis);
+    Schedule schedule = default_schedule(parse(text.c_str()));
+    schedule.kernels[0].turns = 4;
+    assert_int_equal(apply_schedule(parse(text.c_str()), schedule).ok(), works);
+  }
 }
 
 void what_does_not_fit_is_refused(void**) {
@@ -127,6 +153,7 @@ void every_enumerated_schedule_fits(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(text_reads_back), cmocka_unit_test(other_parts_compute_the_same),
-      cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(every_enumerated_schedule_fits)};
+      cmocka_unit_test(loops_beside_norms_are_cut), cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(every_enumerated_schedule_fits)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -17,6 +17,16 @@ __device__ __forceinline__ void load_elements(Register* to, const T* from, bool 
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
 }
 
+// The same from shared memory.
+template <class T, int kCount, class Register>
+__device__ __forceinline__ void read_elements(Register* to, const T* from, bool inside) {
+  constexpr int kRegisters = kCount * sizeof(T) / sizeof(Register);
+  Vector<Register, kRegisters> loaded = {};
+  if (inside) loaded = load_vector<Register, kRegisters>(from);
+#pragma unroll
+  for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
+}
+
 // Where element `at` of a tile lies that the copy engine has swizzled: bits kMask are xored with those three
 // above them. And the same of a sum of what the thread decides, already swizzled, and what the register does: no bit is in both.
 template <int kMask>

@@ -78,6 +78,25 @@ __device__ __forceinline__ float exp_fast(float value) {
   return result;
 }
 
+// The same of value * scale - shift: ex2.approx.ftz.f32 of one fma. Its argument is as exact as a `value` with
+// the relative error 2^-24 would leave it.
+__device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(value, scale * 1.44269504f, shift * -1.44269504f)));
+  return result;
+}
+// div.full.f32, sqrt.approx.f32: exact to 2 and 1 units in the last place, without branches.
+__device__ __forceinline__ float divide_fast(float a, float b) {
+  float result;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float sqrt_fast(float value) {
+  float result;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
+  return result;
+}
+
 // max.NaN.f32, min.NaN.f32 (sm_80): NaN if either is NaN, unlike fmaxf and fminf.
 __device__ __forceinline__ float max_nan(float a, float b) {
   float result;
