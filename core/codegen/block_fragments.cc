@@ -118,9 +118,9 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, DType 
                     pair = pack_pair(value, spread, dtype, summed_dim, first, first + " + 1");
   std::string put =
       unrolled("c", chunks.count(),
-               "{\n  unsigned v[" + words + "];\n#pragma unroll\n  for (int j = 0; j < " + words +
-                   "; ++j) v[j] = " + pair + ";\n  put_elements(reinterpret_cast<unsigned*>(" + tile.name +
-                   " + " + offset(chunks, tile.pitch, "c") + "), v);\n}\n");
+               "{\n  Vector<unsigned, " + words + "> v;\n#pragma unroll\n  for (int j = 0; j < " + words +
+                   "; ++j) v[j] = " + pair + ";\n  store_vector<unsigned, " + words + ">(" + tile.name +
+                   " + " + offset(chunks, tile.pitch, "c") + ", v);\n}\n");
   if (const std::string condition = leaders(spread); !condition.empty())
     put = "if (" + condition + ") {\n" + indent(put, 2) + "}\n";
   text(now_).add({put, {buffer}, {}});
