@@ -174,7 +174,7 @@ class BlockEmitter {
   std::string coordinate(const Spread& spread, int dim, const std::string& index);
   std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
 
-  // block_layouts.cc
+  // layout_question.cc
   class LayoutQuestion;
   Status choose_layouts();
 

@@ -1,0 +1,85 @@
+// What the layouts of a block's tensors cost: loads and stores, reductions, and conversions between layouts.
+#include <algorithm>
+
+#include "core/codegen/layout_question.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int64_t kNever = 1 << 28;  // cycles of what cannot be done
+// Issue cycles of a warp: of an access to global memory and of every sector of 32 bytes that it touches; of
+// an access to a tile in shared memory; of an elementwise operator.
+constexpr int64_t kAccess = 4, kSector = 1, kSharedAccess = 4, kCompute = 1;
+constexpr int64_t kShuffle = 4;  // and the sum
+
+}  // namespace
+
+void BlockEmitter::LayoutQuestion::count_own(const Variable& variable) {
+  const BlockOp& op = program_.op(variable.value);
+  std::vector<int64_t> costs;
+  for (const Spread& spread : variable.candidates) {
+    if (is_source(variable.value) || op.kind == BlockOp::Kind::store)
+      costs.push_back(memory_cycles(variable.value, spread));
+    else
+      costs.push_back(spread.count() * kCompute * times(program_.stage(variable.value)));
+    for (BlockValue user : program_.users[static_cast<size_t>(variable.value)])
+      if (program_.is_compute(user, OpKind::reduction)) costs.back() += reduce_cycles(user, spread);
+  }
+  problem_.tensors.push_back(std::move(costs));
+}
+
+int64_t BlockEmitter::LayoutQuestion::reduce_cycles(BlockValue value, const Spread& from) const {
+  const Array array = block_.reduced_array(value, from);
+  const int rounds = __builtin_popcount(array.partial_lanes);
+  return (from.count() * kCompute + int64_t{array.spread.count()} * rounds * kShuffle) *
+         times(program_.stage(value));
+}
+
+int64_t BlockEmitter::LayoutQuestion::memory_cycles(BlockValue value, const Spread& spread) const {
+  const BlockOp& op = program_.op(value);
+  if (op.kind == BlockOp::Kind::reduce_cluster)
+    return spread.count() * block_.cluster_blocks() * kSharedAccess;
+  const int inner = block_.inner_dim(op.tensor, op.type.shape),
+            vector = block_.vector_bits(value, spread, inner);
+  const int64_t accesses = (int64_t{spread.count()} >> vector) * times(program_.stage(value));
+  if (op.kind == BlockOp::Kind::load && block_.is_staged(value)) return accesses * kSharedAccess;
+  int run = vector;  // neighbours in memory that lanes have together
+  for (const CoordBit& lane : spread.lanes) run += lane == CoordBit{inner, run};
+  const int64_t size = static_cast<int64_t>(dtype_size(block_.places_[static_cast<size_t>(op.tensor)].dtype));
+  const int64_t bytes = (size << vector) * 32;
+  return accesses * (kAccess + bytes / std::min<int64_t>(32, size << run) * kSector);
+}
+
+void BlockEmitter::LayoutQuestion::count_ask(const Ask& ask) {
+  const Held& from = held(ask.value);
+  const int variable = is_source(ask.value) ? variables_[static_cast<size_t>(ask.value)] : from.variable;
+  std::vector<std::vector<int64_t>> costs;
+  if (is_source(ask.value)) {
+    const Variable& own = tensors_[static_cast<size_t>(variable)];
+    for (const Spread& spread : own.candidates) {
+      costs.emplace_back();
+      for (const Spread& want : ask.wants)
+        costs.back().push_back(
+            serves(spread, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
+    }
+  } else {
+    for (const Array& array : from.arrays) {
+      costs.emplace_back();
+      for (const Spread& want : ask.wants)
+        costs.back().push_back(block_.move_cycles(ask.value, array, want).value_or(kNever) * ask.times);
+    }
+  }
+  if (!is_source(ask.value)) count_edge(conversions_, variable, ask.variable, costs);
+  count_edge(problem_, variable, ask.variable, costs);
+}
+
+void BlockEmitter::LayoutQuestion::count_edge(LayoutProblem& problem, int from, int to,
+                                              const std::vector<std::vector<int64_t>>& costs) {
+  if (from >= 0 && to >= 0 && from != to) return problem.edges.push_back({from, to, costs});
+  if (problem.tensors.empty()) return;
+  std::vector<int64_t>& own = problem.tensors[static_cast<size_t>(std::max({from, to, 0}))];
+  for (size_t i = 0; i < own.size(); ++i) own[i] += costs[from >= 0 ? i : 0][to >= 0 ? i : 0];
+}
+
+}  // namespace quern

@@ -1,0 +1,110 @@
+// The question that a block puts to core/schedule's layout choice: which layouts its tensors may have, and
+// what they cost.
+//
+// Registers hold what cannot be computed again for free: sums of products in the fragments of tensor cores,
+// reductions in slices of what they reduce, loads. The rest is computed where it is asked for. What there is
+// to choose is how reductions, accumulators and exchanges ask for their operands, how stores ask for what
+// they write, and how loads come first.
+#pragma once
+
+#include "core/codegen/block_emitter.h"
+
+namespace quern {
+
+class BlockEmitter::LayoutQuestion {
+ public:
+  explicit LayoutQuestion(const BlockEmitter& block);
+
+  const LayoutProblem& problem() const { return problem_; }
+  // Of conversions, so that what is held can be had where it is asked for.
+  int64_t conversion_cycles(const LayoutPlan& plan) const {
+    return *layout_cost(conversions_, plan.candidates);
+  }
+  // For every value the spread in which operators ask for all of it.
+  std::map<BlockValue, Spread> answer(const LayoutPlan& plan) const;
+  // Whether some of the tiles that the value is made of, element by element, are partial.
+  bool waits_for_parts(BlockValue value) const;
+
+ private:
+  // What registers hold of a value, for every candidate of a variable; without one there is one array.
+  struct Held {
+    int variable = -1;
+    std::vector<Array> arrays;
+  };
+  // A tensor with a choice.
+  struct Variable {
+    BlockValue value;
+    std::vector<Spread> candidates;
+    bool complete = true;  // no more candidates: something else depends on them
+  };
+  // A value that is held, or a source, asked for in a spread for every candidate of a variable (or in one).
+  struct Ask {
+    BlockValue value;
+    int variable;
+    std::vector<Spread> wants;
+    int64_t times;
+  };
+  struct Layouts {
+    int variable;
+    std::vector<Spread> spreads;
+  };
+
+  BlockValue count() const { return static_cast<BlockValue>(program_.ops.size()); }
+  Held& held(BlockValue value) { return held_[static_cast<size_t>(value)]; }
+  const Held& held(BlockValue value) const { return held_[static_cast<size_t>(value)]; }
+  // Comes from memory again whenever it is asked for in another spread.
+  bool is_source(BlockValue value) const {
+    const BlockOp::Kind kind = program_.op(value).kind;
+    return kind == BlockOp::Kind::load || kind == BlockOp::Kind::reduce_cluster;
+  }
+  int64_t times(Stage stage) const { return stage == Stage::loop ? block_.kernel_.turns : 1; }
+
+  void visit(BlockValue value);
+  void hold(BlockValue value, const Spread& spread, unsigned partial_warps = 0);
+  void product(BlockValue value);
+  // Sums of products lie as tensor cores have them, others as their operand.
+  void accumulate(BlockValue value);
+  void publish(BlockValue operand);
+  // As the value lies, if every thread has whole results; else in vectors, of which every block of a cluster
+  // has its part.
+  void store(BlockValue value);
+  int choose_for(Variable variable);
+  // In which layouts an operator asks for all of an operand: where it lies, or as is to be chosen.
+  Layouts consult(BlockValue value, Stage stage);
+  // The spread that a value has, or is asked for in by a product, or that loads it best; nothing if it is
+  // made of nothing that has one.
+  std::optional<Spread> known_spread(BlockValue value) const;
+  // In vectors of the load that the value is made of.
+  Spread vectors(BlockValue value) const;
+  Spread usual(BlockValue value) const {
+    const auto spread = known_spread(value);
+    return spread ? *spread : vectors(value);
+  }
+  // The usual one first.
+  std::vector<Spread> candidates(BlockValue value) const;
+  // Those of what the value is made of, element by element.
+  void collect(BlockValue value, std::vector<Spread>& out) const;
+  // Down to what is held or comes from memory.
+  void ask(BlockValue value, int variable, std::vector<Spread> wants, Stage stage);
+  void add_candidates(const Ask& ask);
+  // What a tensor costs by itself.
+  void count_own(const Variable& variable);
+  int64_t reduce_cycles(BlockValue value, const Spread& from) const;
+  // Of a load or store, or of reading what the blocks of a cluster have left.
+  int64_t memory_cycles(BlockValue value, const Spread& spread) const;
+  void count_ask(const Ask& ask);
+  // Between variables, or of one alone, where the other side has no choice. What nobody can choose stands
+  // with the first.
+  static void count_edge(LayoutProblem& problem, int from, int to,
+                         const std::vector<std::vector<int64_t>>& costs);
+
+  const BlockEmitter& block_;
+  const BlockProgram& program_;
+  std::vector<Held> held_;
+  std::vector<int> variables_;  // of values, -1: none
+  std::vector<Variable> tensors_;
+  std::vector<Ask> asks_;
+  LayoutProblem problem_, conversions_;
+};
+
+}  // namespace quern
