@@ -61,8 +61,7 @@ void BlockEmitter::gather(BlockValue value, const Spread& want) {
   array.dtype = tile.dtype;
   array.scope = Stage::after;
   const int vector = shared_vector(operand, tile, array.spread);
-  Spread chunks = array.spread;
-  chunks.registers.erase(chunks.registers.begin(), chunks.registers.begin() + vector);
+  const Spread chunks = chunks_of(array.spread, vector);
   const std::string blocks = std::to_string(cluster_blocks()), per = std::to_string(1 << vector),
                     type = cuda_type(tile.dtype);
   std::string factor;  // of element j of a chunk and block `rank`

@@ -7,16 +7,6 @@
 
 namespace quern {
 
-namespace {
-
-// The spread without the registers of one vector.
-Spread chunks_of(Spread spread, int vector) {
-  spread.registers.erase(spread.registers.begin(), spread.registers.begin() + vector);
-  return spread;
-}
-
-}  // namespace
-
 // Puts the partial results of lanes together, so that every lane has them.
 void BlockEmitter::finish_lanes(BlockValue value) {
   Array array = arrays_[static_cast<size_t>(value)].front();

@@ -9,13 +9,6 @@ namespace quern {
 
 namespace {
 
-// A spread without the registers of one vector.
-Spread chunks_of(const Spread& spread, int vector) {
-  Spread out = spread;
-  out.registers.erase(out.registers.begin(), out.registers.begin() + vector);
-  return out;
-}
-
 std::string unrolled(const std::string& variable, int count, const std::string& body) {
   return "#pragma unroll\nfor (int " + variable + " = 0; " + variable + " < " + std::to_string(count) +
          "; ++" + variable + ") {\n" + indent(body, 2) + "}\n";

@@ -26,6 +26,10 @@ struct TensorPlace {
   std::optional<DType> narrow;
 };
 
+inline bool is_cast(const BlockOp& op) {
+  return op.kind == BlockOp::Kind::compute && op.code == OpCode::cast;
+}
+
 struct BlockProgram {
   std::vector<BlockOp> ops;
   std::vector<Stage> stages;

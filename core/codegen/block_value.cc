@@ -10,8 +10,6 @@ namespace quern {
 
 namespace {
 
-bool is_cast(const BlockOp& op) { return op.kind == BlockOp::Kind::compute && op.code == OpCode::cast; }
-
 // For each dimension of the result of a view its number in the operand; `dims` is the other way round.
 std::vector<int> inverse_dims(const std::vector<int>& dims, size_t rank) {
   std::vector<int> back(rank, -1);

@@ -11,8 +11,6 @@ namespace {
 
 constexpr size_t kMostCandidates = 4;
 
-bool is_cast(const BlockOp& op) { return op.kind == BlockOp::Kind::compute && op.code == OpCode::cast; }
-
 void add(std::vector<Spread>& candidates, const Spread& spread) {
   if (spread.is_shared_out() || candidates.size() >= kMostCandidates) return;
   if (std::find(candidates.begin(), candidates.end(), spread) == candidates.end())

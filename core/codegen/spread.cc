@@ -77,6 +77,11 @@ Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, i
   return spread_in_order(bits, vector, warp_bits, rank_bits);
 }
 
+Spread chunks_of(Spread spread, int vector) {
+  spread.registers.erase(spread.registers.begin(), spread.registers.begin() + vector);
+  return spread;
+}
+
 std::vector<int> operand_dims(const Ints& result, const Ints& operand) {
   std::vector<int> dims(result.size(), -1);
   const size_t shift = result.size() - operand.size();

@@ -55,6 +55,9 @@ Spread spread_in_order(const std::vector<CoordBit>& bits, int vector, int warp_b
 // backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps.
 Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0);
 
+// A spread without its first `vector` registers: those of one access.
+Spread chunks_of(Spread spread, int vector);
+
 // For each dimension of a result its number in an operand that is broadcast to it, or -1.
 std::vector<int> operand_dims(const Ints& result, const Ints& operand);
 // What is left of a spread when its dimensions get other numbers, or none (-1); and where in it the register

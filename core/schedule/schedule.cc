@@ -66,7 +66,7 @@ struct LoopUse {
 };
 
 // The dimensions of a compute operator's value that the loop cuts, and whether it is partial.
-LoopUse through(const MuKernel& kernel, const BlockOp& op, const std::vector<LoopUse>& uses) {
+LoopUse through(const BlockOp& op, const std::vector<LoopUse>& uses) {
   LoopUse out;
   const size_t rank = op.type.shape.size();
   out.dims.assign(rank, false);
@@ -94,7 +94,6 @@ LoopUse through(const MuKernel& kernel, const BlockOp& op, const std::vector<Loo
       }
     }
   }
-  (void)kernel;
   return out;
 }
 
@@ -139,7 +138,7 @@ Status check_loop(const MuKernel& kernel) {
       } else {
         if (kind != OpKind::elementwise && kind != OpKind::reduction && kind != OpKind::contraction)
           return misfit("an operator over what the loop cuts may depend on the size of a turn");
-        use = through(kernel, op, uses);
+        use = through(op, uses);
       }
     }
     uses.push_back(std::move(use));
