@@ -141,12 +141,18 @@ bool Client::step(Lock& lock, TimePoint deadline) {
       wait_for(socket->get(), static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), deadline);
   lock.lock();
   if (reads) reading_ = false;
-  if (ready && connection_ && serial_ == serial) pump();
+  if (ready && connection_ && serial_ == serial) {
+    if (reads)
+      pump();
+    else if (Status sent = connection_->flush(); !sent.ok())
+      lose(std::move(sent));
+  }
   changed_.notify_all();
   return ready;
 }
 
-// Sends and takes in what is possible without waiting.
+// Sends and takes in what is possible without waiting. Not while another thread waits for the socket: it would
+// find nothing there any more, and not learn that its answer has come.
 void Client::pump() {
   if (!connection_) return;
   // What the daemon said last is taken in even when it is gone: it says why. The second flush is for what the
@@ -230,7 +236,7 @@ void Client::look() {
 
 void Client::take_in() {
   if (!connection_) reconnect_quietly();
-  pump();
+  if (!reading_) pump();
   changed_.notify_all();
 }
 

@@ -106,6 +106,18 @@ void a_slow_request_does_not_hold_up_others(void**) {
   assert_int_equal(s.daemon->counts().connections, 1);
 }
 
+// process() in another thread must not take an answer away from under the thread that waits for it.
+void a_busy_process_holds_up_nobody(void**) {
+  Setup s;
+  std::atomic<bool> done{false};
+  std::thread busy([&] {
+    while (!done) assert_ok(s.client->process());
+  });
+  for (int i = 0; i < 3000; ++i) assert_answers(*s.client, std::to_string(i));
+  done = true;
+  busy.join();
+}
+
 void answers_can_come_in_pieces(void**) {
   Setup s;
   s.daemon->send_in_pieces(7);
@@ -328,6 +340,7 @@ int main() {
       cmocka_unit_test(asks_and_is_answered),
       cmocka_unit_test(a_late_answer_is_dropped),
       cmocka_unit_test(a_slow_request_does_not_hold_up_others),
+      cmocka_unit_test(a_busy_process_holds_up_nobody),
       cmocka_unit_test(answers_can_come_in_pieces),
       cmocka_unit_test(a_daemon_that_does_not_read_is_survived),
       cmocka_unit_test(what_waits_to_be_sent_is_bounded),
