@@ -180,34 +180,50 @@ __device__ __forceinline__ bool warp_all(bool predicate, unsigned mask = kFullWa
 }
 
 // mma.cuh
+// What a collective reads and writes in registers is touched here, where the emulator sees it.
+template <class T, int kCount>
+__device__ __forceinline__ void copy_registers(T (&to)[kCount], const T (&from)[kCount]) {
+  for (int i = 0; i < kCount; ++i) to[i] = from[i];
+}
+template <int kA, int kB>
+__device__ __forceinline__ void mma_of_warp(quern::emulated::Collective kind, float (&d)[4],
+                                            const unsigned (&a)[kA], const unsigned (&b)[kB]) {
+  float sums[4];
+  copy_registers(sums, d);
+  quern::emulated::MmaOperands operands{sums, a, b};
+  quern::emulated::collective(kind, kFullWarp, &operands);
+  copy_registers(d, sums);
+}
+
 template <class T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]);
 template <>
 __forceinline__ void mma_m16n8k16<f16>(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  quern::emulated::MmaOperands operands{d, a, b};
-  quern::emulated::collective(quern::emulated::Collective::mma_f16, kFullWarp, &operands);
+  mma_of_warp(quern::emulated::Collective::mma_f16, d, a, b);
 }
 template <>
 __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  quern::emulated::MmaOperands operands{d, a, b};
-  quern::emulated::collective(quern::emulated::Collective::mma_bf16, kFullWarp, &operands);
+  mma_of_warp(quern::emulated::Collective::mma_bf16, d, a, b);
 }
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4],
                                                  const unsigned (&b)[2]) {
-  quern::emulated::MmaOperands operands{d, a, b};
-  quern::emulated::collective(quern::emulated::Collective::mma_tf32, kFullWarp, &operands);
+  mma_of_warp(quern::emulated::Collective::mma_tf32, d, a, b);
 }
 template <int kCount>
 __device__ __forceinline__ void ldmatrix(unsigned (&r)[kCount], const void* row) {
   static_assert(kCount == 1 || kCount == 2 || kCount == 4, "ldmatrix loads 1, 2 or 4 matrices");
-  quern::emulated::LdmatrixOperands operands{r, row, kCount};
+  unsigned loaded[kCount];
+  quern::emulated::LdmatrixOperands operands{loaded, row, kCount};
   quern::emulated::collective(quern::emulated::Collective::ldmatrix, kFullWarp, &operands);
+  copy_registers(r, loaded);
 }
 template <int kCount>
 __device__ __forceinline__ void ldmatrix_trans(unsigned (&r)[kCount], const void* row) {
   static_assert(kCount == 1 || kCount == 2 || kCount == 4, "ldmatrix loads 1, 2 or 4 matrices");
-  quern::emulated::LdmatrixOperands operands{r, row, kCount};
+  unsigned loaded[kCount];
+  quern::emulated::LdmatrixOperands operands{loaded, row, kCount};
   quern::emulated::collective(quern::emulated::Collective::ldmatrix_trans, kFullWarp, &operands);
+  copy_registers(r, loaded);
 }
 
 // async_copy.cuh
@@ -298,7 +314,8 @@ template <class T>
 constexpr bool kIsBf16 = false;
 template <>
 constexpr bool kIsBf16<bf16> = true;
-__device__ __forceinline__ void take_left(quern::emulated::WgmmaOperands& operands, const unsigned* fragments) {
+__device__ __forceinline__ void take_left(quern::emulated::WgmmaOperands& operands,
+                                          const unsigned* fragments) {
   operands.fragments = fragments;
 }
 template <int kSwizzle, bool kTurned, int kPanel, int kStep>
