@@ -11,18 +11,18 @@ namespace quern {
 namespace {
 
 constexpr double kClockMhz = 1755;       // H200; the others are close enough
-constexpr double kStartUs = 2.2;         // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kStartUs = 2.3;         // of a kernel in a CUDA graph: launch, first instruction, drain
 constexpr double kLatencyUs = 0.26;      // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 67000;  // that one multiprocessor gets from L2
+constexpr double kSmBytesPerUs = 66000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 350;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.44, kStraightShare = 0.066, kOnceShare = 0.25;
-constexpr double kMmaShare = 0.22;   // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 2.8;  // of issue slots that straight-line code fills
-constexpr double kShadow = 0.27;     // of what runs beside the slowest, the part that still shows
-constexpr double kSharedBytesPerCycle = 96;
-constexpr double kWgmmaShare = 0.48;  // of the tensor cores' rate that wgmma reaches
+constexpr double kStraightBytes = 370;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.7, kStraightShare = 0.063, kOnceShare = 0.32;
+constexpr double kMmaShare = 0.23;   // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 3.2;  // of issue slots that straight-line code fills
+constexpr double kShadow = 0.28;     // of what runs beside the slowest, the part that still shows
+constexpr double kSharedBytesPerCycle = 110;
+constexpr double kWgmmaShare = 0.52;  // of the tensor cores' rate that wgmma reaches
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
