@@ -12,17 +12,17 @@ namespace {
 
 constexpr double kClockMhz = 1755;       // H200; the others are close enough
 constexpr double kStartUs = 2.3;         // of a kernel in a CUDA graph: launch, first instruction, drain
-constexpr double kLatencyUs = 0.26;      // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 66000;  // that one multiprocessor gets from L2
+constexpr double kLatencyUs = 0.28;      // from asking DRAM for bytes to having them, under load
+constexpr double kSmBytesPerUs = 67000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 370;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.7, kStraightShare = 0.063, kOnceShare = 0.32;
+constexpr double kStraightBytes = 350;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.6, kStraightShare = 0.069, kOnceShare = 0.34;
 constexpr double kMmaShare = 0.23;   // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 3.2;  // of issue slots that straight-line code fills
+constexpr double kIssueShare = 3.8;  // of issue slots that straight-line code fills
 constexpr double kShadow = 0.28;     // of what runs beside the slowest, the part that still shows
-constexpr double kSharedBytesPerCycle = 110;
-constexpr double kWgmmaShare = 0.52;  // of the tensor cores' rate that wgmma reaches
+constexpr double kSharedBytesPerCycle = 94;
+constexpr double kWgmmaShare = 0.5;  // of the tensor cores' rate that wgmma reaches
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
