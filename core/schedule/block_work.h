@@ -6,7 +6,7 @@
 namespace quern {
 
 // Cycles that a block passes at a barrier, fitted with the model's other constants (model.cc).
-constexpr double kBarrierCycles = 85;
+constexpr double kBarrierCycles = 80;
 
 // Instructions of all warps of a block, and what they move through shared memory.
 struct Work {

@@ -13,16 +13,17 @@ namespace {
 constexpr double kClockMhz = 1755;       // H200; the others are close enough
 constexpr double kStartUs = 2.3;         // of a kernel in a CUDA graph: launch, first instruction, drain
 constexpr double kLatencyUs = 0.28;      // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 67000;  // that one multiprocessor gets from L2
+constexpr double kSmBytesPerUs = 69000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 350;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.6, kStraightShare = 0.069, kOnceShare = 0.34;
-constexpr double kMmaShare = 0.23;   // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 3.8;  // of issue slots that straight-line code fills
-constexpr double kShadow = 0.28;     // of what runs beside the slowest, the part that still shows
-constexpr double kSharedBytesPerCycle = 94;
-constexpr double kWgmmaShare = 0.5;  // of the tensor cores' rate that wgmma reaches
+constexpr double kStraightBytes = 360;  // that a thread asks for before it uses the first
+constexpr double kAheadShare = 0.6, kStraightShare = 0.07, kOnceShare = 0.35;
+constexpr double kMmaShare = 0.23;  // of the tensor cores' rate that mma.sync reaches
+constexpr double kIssueShare = 2;   // of issue slots that straight-line code fills
+constexpr double kShadow = 0.27;    // of what runs beside the slowest, the part that still shows
+constexpr double kSharedBytesPerCycle = 100;
+constexpr double kWgmmaShare = 0.53;      // of the tensor cores' rate that wgmma reaches
+constexpr double kOwnIssueCycles = 0.78;  // of an instruction of one warp
 constexpr double kMostRegisters = 255;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -107,6 +108,11 @@ class KernelModel {
     return std::max({from_l2, from_dram, drawn}) + kLatencyUs * 0.5;
   }
 
+  // Cycles of a warp that has the multiprocessor to itself.
+  double alone(const Work& work) const {
+    return work.chain + work.issue / (schedule_.threads() / 32) * kOwnIssueCycles;
+  }
+
   double compute(int64_t blocks, int64_t resident) const {
     const double mma_cycles =
         2048 * 2 * target_.sms * 4 * kClockMhz * 1e6 / (target_.mma_tflops * 1e12 * kMmaShare);
@@ -114,14 +120,14 @@ class KernelModel {
     const double rounds = static_cast<double>(divide_up(blocks, per_sm * target_.sms));
     const double turns = static_cast<double>(kernel_.turns), n = static_cast<double>(per_sm);
     const double latency = kLatencyUs * kClockMhz;
-    double wait = work_.loop.chain;
+    double wait = alone(work_.loop);
     if (schedule_.stages > 0)
       wait = std::max(wait + kBarrierCycles, latency / std::max(1, schedule_.stages - 1));
     else if (work_.loop_bytes > 0)
       wait = schedule_.ahead ? std::max(wait, latency) : wait + latency;
     const double turn = std::max(n * cycles(work_.loop, mma_cycles), wait) +
                         kShadow * std::min(n * cycles(work_.loop, mma_cycles), wait);
-    const double once = std::max(n * cycles(work_.once, mma_cycles), work_.once.chain);
+    const double once = std::max(n * cycles(work_.once, mma_cycles), alone(work_.once));
     return rounds * (turn * (work_.loop_bytes > 0 ? turns : 0) + once) / kClockMhz;
   }
 
