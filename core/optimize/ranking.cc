@@ -15,10 +15,10 @@ std::vector<Implementation> rank_implementations(const std::vector<Candidate>& c
     size_t taken = 0;
     for (Schedule& schedule : enumerate_schedules(candidates[i].mugraph, target)) {
       if (taken == most) break;
-      auto applied = apply_schedule(candidates[i].mugraph, schedule);
-      auto us = modelled_time(candidates[i].mugraph, schedule, target);
-      check(applied.ok() && us.ok(), "a schedule of the enumeration does not fit its muGraph");
-      if (!constraints.empty() && !constraints.allow(*applied)) continue;
+      const MuGraph& mugraph = candidates[i].mugraph;
+      auto us = modelled_time(mugraph, schedule, target);
+      check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
+      if (!constraints.empty() && !constraints.allow(*apply_schedule(mugraph, schedule))) continue;
       out.push_back({i, std::move(schedule), *us});
       ++taken;
     }

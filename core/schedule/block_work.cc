@@ -29,10 +29,6 @@ double padded_elements(const TensorType& type) {
   return count;
 }
 
-double bytes_of(const TensorType& type) {
-  return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));
-}
-
 struct ElementCost {
   double issue = 1,
          special = 0;  // instructions for one element: of all kinds, and of the special function unit

@@ -8,6 +8,12 @@ namespace quern {
 // Cycles that a block passes at a barrier, fitted with the model's other constants (model.cc).
 constexpr double kBarrierCycles = 80;
 
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline double bytes_of(const TensorType& type) {
+  return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));
+}
+
 // Instructions of all warps of a block, and what they move through shared memory.
 struct Work {
   double mma = 0, wgmma = 0;  // products of 16 x 8 x 16, by warps and by warpgroups

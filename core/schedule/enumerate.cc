@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/schedule/block_work.h"
 #include "core/schedule/model.h"
 
 namespace quern {
@@ -33,8 +34,6 @@ Shape shape_of(const MuKernel& kernel) {
 }
 
 constexpr int kMostResident = 4;  // more blocks a multiprocessor fit by themselves, or do not help
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Extents of what an axis (or, from kGridAxes, the loop) cuts; 0 if it cuts nothing.
 int64_t cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {

@@ -26,12 +26,6 @@ constexpr double kWgmmaShare = 0.53;      // of the tensor cores' rate that wgmm
 constexpr double kOwnIssueCycles = 0.78;  // of an instruction of one warp
 constexpr double kMostRegisters = 255;
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-double bytes_of(const TensorType& type) {
-  return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));
-}
-
 // Of an SM, for one block.
 double cycles(const Work& work, double mma_cycles) {
   const double units[] = {(work.mma + work.wgmma * kMmaShare / kWgmmaShare) * mma_cycles / 4,

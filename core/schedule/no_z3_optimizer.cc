@@ -1,3 +1,4 @@
+// Where there is no libz3: no optimizer, and choices are the greedy ones.
 #include "core/schedule/z3_optimizer.h"
 
 namespace quern {

@@ -5,6 +5,8 @@
 
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/decompose.h"
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "core/verify/reference.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/test.h"
@@ -40,9 +42,7 @@ std::string judge(const MuGraphCase& test, const Plan& plan, Program& program) {
   return "";
 }
 
-}  // namespace
-
-std::vector<std::string> find_mugraph_failures(const std::vector<MuGraphCase>& cases) {
+std::vector<std::string> find_failures(const std::vector<MuGraphCase>& cases) {
   std::vector<std::string> failures;
   std::vector<const MuGraphCase*> kept;
   std::vector<Plan> plans;
@@ -74,6 +74,19 @@ std::vector<std::string> find_mugraph_failures(const std::vector<MuGraphCase>& c
     if (const std::string wrong = judge(*kept[i], plans[i], (*programs)[i]); !wrong.empty())
       failures.push_back(kept[i]->label + ": " + wrong);
   return failures;
+}
+
+}  // namespace
+
+void all_are_right(const std::vector<MuGraphCase>& cases) {
+  const std::vector<std::string> failures = find_failures(cases);
+  for (const std::string& failure : failures) {
+    print_error("%s\n", failure.c_str());
+    for (const MuGraphCase& test : cases)
+      if (failure.starts_with(test.label))
+        print_error("%s%s", print_graph(test.graph).c_str(), print_mugraph(test.mugraph).c_str());
+  }
+  assert_int_equal(failures.size(), 0);
 }
 
 }  // namespace quern

@@ -8,12 +8,6 @@ namespace {
 
 using namespace quern;
 
-void run(const std::vector<MuGraphCase>& cases) {
-  const std::vector<std::string> failures = find_mugraph_failures(cases);
-  for (const std::string& failure : failures) print_error("%s\n", failure.c_str());
-  assert_int_equal(failures.size(), 0);
-}
-
 KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma) {
   KernelSchedule out;
   out.warps = warps;
@@ -60,7 +54,7 @@ void every_path_takes_every_family(void**) {
           is_marked(cases.back(), path, family);
         }
       }
-  run(cases);
+  all_are_right(cases);
 }
 
 // Rows of the product along the 64 of wgmma, and its columns (a few rows times many columns).
@@ -73,7 +67,7 @@ void tall_products_are_right(void**) {
       for (bool tma : {false, true})
         for (const std::array<int, 3>& warps : {std::array{4, 1, 1}, {4, 2, 1}, {8, 1, 1}, {4, 1, 2}})
           cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way(warps, 3, tma, true)));
-  run(cases);
+  all_are_right(cases);
 }
 
 void flat_products_are_right(void**) {
@@ -85,7 +79,7 @@ void flat_products_are_right(void**) {
       for (bool tma : {false, true})
         for (const std::array<int, 3>& warps : {std::array{1, 4, 1}, {1, 8, 1}, {1, 4, 2}})
           cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way(warps, 2, tma, true)));
-  run(cases);
+  all_are_right(cases);
 }
 
 void attention_is_right(void**) {
@@ -96,7 +90,7 @@ void attention_is_right(void**) {
     for (bool tma : {false, true})
       cases.push_back(
           sized_case("attention", kAttentionGraph, kAttention, sizes, way({4, 1, 1}, 2, tma, true)));
-  run(cases);
+  all_are_right(cases);
 }
 
 const char kChainGraph[] = R"(graph chain
@@ -140,7 +134,7 @@ void overlapping_kernels_are_right(void**) {
     cases.back().schedule.kernels[1].overlaps = true;
     cases.back().target = "sm_90a";
   }
-  run(cases);
+  all_are_right(cases);
 }
 
 }  // namespace

@@ -8,12 +8,6 @@ namespace {
 
 using namespace quern;
 
-void run(const std::vector<MuGraphCase>& cases) {
-  const std::vector<std::string> failures = find_mugraph_failures(cases);
-  for (const std::string& failure : failures) print_error("%s\n", failure.c_str());
-  assert_int_equal(failures.size(), 0);
-}
-
 void norms_are_right(void**) {
   std::vector<MuGraphCase> cases;
   for (const Sizes& sizes : {Sizes{"f16", "5", "256", "128", "2", "2"},
@@ -28,7 +22,7 @@ void norms_are_right(void**) {
                                       {{}, 1, {1, 1, 4}, 3, true, true},
                                       {{}, 1, {1, 2, 2}, 2, true, true}})
       cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way));
-  run(cases);
+  all_are_right(cases);
 }
 
 void attention_is_right(void**) {
@@ -46,7 +40,7 @@ void attention_is_right(void**) {
                                       {{}, 1, {2, 1, 1}, 3, true, false, false, false, {}, 0, true},
                                       {{}, 1, {1, 2, 1}, 4, true, true, false, false, {}, 0, true}})
       cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes, way));
-  run(cases);
+  all_are_right(cases);
 }
 
 // Norms of what the loop brings, and a scale: tiles that all warps make together.
@@ -100,7 +94,7 @@ void normed_attention_is_right(void**) {
                                       {{}, 1, {2, 1, 1}, 2, true, true},
                                       {{}, 1, {2, 1, 1}, 3, true, true, false, false, {}, 0, true}})
       cases.push_back(sized_case("normed attention", kNormedAttentionGraph, kNormedAttention, sizes, way));
-  run(cases);
+  all_are_right(cases);
 }
 
 const char kAdapterGraph[] = R"(graph adapter
@@ -148,7 +142,7 @@ void adapters_are_right(void**) {
                                       {{}, 1, {1, 1, 4}, 2, true},
                                       {{}, 1, {1, 2, 1}, 4, true, true}})
       cases.push_back(sized_case("adapter", kAdapterGraph, kAdapter, sizes, way));
-  run(cases);
+  all_are_right(cases);
 }
 
 const char kRowsGraph[] = R"(graph rows
@@ -184,7 +178,7 @@ void rows_are_right(void**) {
                              {"bf16", "4", "77", "", "2", ""}})
     for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true}, {{}, 1, {1, 1, 1}, 0, true}})
       cases.push_back(sized_case("rows", kRowsGraph, kRows, sizes, way));
-  run(cases);
+  all_are_right(cases);
 }
 
 // Schedules as the enumeration gives them, from all of its range.
@@ -209,7 +203,7 @@ void enumerated_schedules_are_right(void**) {
   sample(sized_case("attention", kAttentionGraph, kAttention, {"f16", "128", "64", "256", "2", "4"}, own),
          16);
   sample(sized_case("adapter", kAdapterGraph, kAdapter, {"bf16", "16", "256", "256", "2", "2"}, own), 12);
-  run(cases);
+  all_are_right(cases);
 }
 
 }  // namespace

@@ -59,17 +59,6 @@ void sample(const Graph& graph, const std::vector<Candidate>& candidates, const 
   }
 }
 
-void all_are_right(const std::vector<MuGraphCase>& cases) {
-  const std::vector<std::string> failures = find_mugraph_failures(cases);
-  for (const std::string& failure : failures) {
-    print_error("%s\n", failure.c_str());
-    for (const MuGraphCase& test : cases)
-      if (failure.starts_with(test.label))
-        print_error("%s%s", print_graph(test.graph).c_str(), print_mugraph(test.mugraph).c_str());
-  }
-  assert_int_equal(failures.size(), 0);
-}
-
 void examples_are_right(void**) {
   std::mt19937_64 random(kSeed);
   std::vector<std::string> names;
