@@ -401,8 +401,10 @@ Result<BlockText> BlockEmitter::run() {
   out.signature = "(";
   for (const auto& [tensor, written] : parameters_) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+    // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
+    const bool distinct = written || !schedule_.overlaps;
     out.signature += std::string(out.args.empty() ? "" : ", ") + (written ? "" : "const ") +
-                     cuda_type(place.dtype) + "* __restrict__ " + place.name;
+                     cuda_type(place.dtype) + (distinct ? "* __restrict__ " : "* ") + place.name;
     out.args.push_back(place.arg);
   }
   for (size_t i = 0; i < tensor_maps_.size(); ++i) {

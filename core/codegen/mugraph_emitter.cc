@@ -149,9 +149,13 @@ class MuEmitter {
     shapes_.merge(text->shapes);
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     const int resident = schedule_.kernels[k].resident;
+    // The first launch never overlaps what the caller enqueued before. A wait is for the kernel in front
+    // alone; as every block waits before it lets the next kernel begin, and before it can end, the ones
+    // before that have ended too: kernels see all that came before them, never more than two run at a time,
+    // and the end of the last one is the end of the plan.
     launch.overlaps = overlaps(k) && !out_.plan.launches.empty();
-    if (overlaps(k + 1)) text->setup += "grid_launch_dependents();\n";
     if (overlaps(k)) text->setup += "grid_wait();\n";
+    if (overlaps(k + 1)) text->setup += "grid_launch_dependents();\n";
     out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
                     (resident > 0 ? ", " + std::to_string(resident) : "") + ") " + launch.kernel +
                     text->signature + " {\n" + indent(text->setup + text->body, 2) + "}\n\n";

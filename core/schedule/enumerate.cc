@@ -158,7 +158,10 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
 }  // namespace
 
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target) {
-  const Schedule own = default_schedule(mugraph);
+  Schedule own = default_schedule(mugraph);
+  // Behind the first, kernels are there when the last blocks of the one in front end.
+  for (size_t k = 1; k < mugraph.kernels.size(); ++k)
+    own.kernels[k].overlaps = target.tma && mugraph.kernels[k].custom;
   std::vector<std::vector<KernelSchedule>> choices;
   size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {

@@ -10,9 +10,10 @@ namespace quern {
 
 namespace {
 
-constexpr double kClockMhz = 1755;       // H200; the others are close enough
-constexpr double kStartUs = 2.3;         // of a kernel in a CUDA graph: launch, first instruction, drain
-constexpr double kLatencyUs = 0.28;      // from asking DRAM for bytes to having them, under load
+constexpr double kClockMhz = 1755;   // H200; the others are close enough
+constexpr double kStartUs = 2.3;     // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kOverlapUs = 0.3;   // of that, what a kernel saves that begins before the one in front ends
+constexpr double kLatencyUs = 0.28;  // from asking DRAM for bytes to having them, under load
 constexpr double kSmBytesPerUs = 69000;  // that one multiprocessor gets from L2
 // Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
 // ahead, with loads that are waited for, and with what is loaded once.
@@ -74,7 +75,8 @@ class KernelModel {
     out.memory_us = memory(blocks, out.resident);
     out.compute_us = compute(blocks, out.resident);
     const double longer = std::max(out.memory_us, out.compute_us);
-    out.us = kStartUs + (longer + kShadow * (out.memory_us + out.compute_us - longer)) * std::pow(spills, 4);
+    out.us = kStartUs - (schedule_.overlaps ? kOverlapUs : 0) +
+             (longer + kShadow * (out.memory_us + out.compute_us - longer)) * std::pow(spills, 4);
     return out;
   }
 
