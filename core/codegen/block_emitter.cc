@@ -189,18 +189,9 @@ void BlockEmitter::emit(BlockValue value) {
   array.partial_warps = plan.partial_warps;
   array.scope = now_;
   const std::string count = std::to_string(array.spread.count());
-  if (is_early(value)) {
-    std::string& lines = early_[value];
-    const size_t before = text(now_).size();
-    lines = product_step(value, array.name).text;
-    if (text(now_).size() != before) return fail(value, "cannot be made a turn early: its operands are not");
-    lines = "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + array.name + "[r] = 0.0f;\n" + lines;
-    declared_ += "float " + array.name + "[" + count + "] = {};\n";
-  } else {
-    text(now_) += "float " + array.name + "[" + count + "] = {};\n";
-    matmul(value, array.name, now_);
-    if (plan.wgmma) text(now_) += wgmma_landing({array.name});
-  }
+  text(now_) += "float " + array.name + "[" + count + "] = {};\n";
+  matmul(value, array.name, now_);
+  if (plan.wgmma) text(now_) += wgmma_landing({array.name});
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -268,16 +259,14 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
 }
 
 // Where the tiles of a turn lie.
-std::string BlockEmitter::stage_tiles(const BlockPlan& plan, const std::string& prefix,
-                                      const std::string& turn) const {
-  std::string out = "unsigned char* const " + prefix + "stage = shared + " + std::to_string(plan.ring) +
-                    " + " + turn + " % " + std::to_string(schedule_.stages) + " * " +
-                    std::to_string(stage_bytes()) + ";\n";
+std::string BlockEmitter::stage_tiles(const BlockPlan& plan) const {
+  std::string out = "unsigned char* const stage = shared + " + std::to_string(plan.ring) + " + turn % " +
+                    std::to_string(schedule_.stages) + " * " + std::to_string(stage_bytes()) + ";\n";
   int64_t offset = 0;
   for (const auto& [value, tile] : staged_) {
     const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
-    out += type + "* const " + prefix + tile.name + " = reinterpret_cast<" + type + "*>(" + prefix +
-           "stage + " + std::to_string(offset) + ");\n";
+    out += type + "* const " + tile.name + " = reinterpret_cast<" + type + "*>(stage + " +
+           std::to_string(offset) + ");\n";
     offset += tile.bytes;
   }
   return out;
@@ -298,24 +287,13 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
     const std::string before = std::to_string(stages - 1);
     const bool copies = !staged_fetch_.empty();
     auto if_copies = [&](const std::string& line) { return copies ? line + "\n" : std::string(); };
-    // With early products, what the next turn needs of them must be there too; the last turn makes its own
-    // again, for nobody.
-    std::string early = "if (step < 0) continue;\n", own_wait = engine_wait("turn");
-    if (!early_.empty()) {
-      std::string first;
-      for (const auto& [value, lines] : early_) first += lines;
-      early = "if (step < -1) continue;\nconst int next = min(step + 1, " +
-              std::to_string(kernel_.turns - 1) + ");\n" + stage_tiles(plan, "next_", "next") +
-              engine_wait("next") + "if (step < 0) {\n" + indent(first, 2) + "  continue;\n}\n";
-      own_wait.clear();
-    }
     const std::string turn =
-        if_copies("cp_async_wait<" + std::to_string(stages - (early_.empty() ? 2 : 3)) + ">();") +
+        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") +
         (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\nif (step + " + before + " < " +
         turns + ") {\n  const int turn = step + " + before + ";\n" +
-        indent(stage_tiles(plan, "", "turn") + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
-        if_copies("cp_async_commit();") + early + "const int turn = step;\n" + stage_tiles(plan, "", "turn") +
-        turn_text_ + straight_fetch_ + own_wait + body;
+        indent(stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
+        if_copies("cp_async_commit();") + "if (step < 0) continue;\nconst int turn = step;\n" +
+        stage_tiles(plan) + turn_text_ + straight_fetch_ + engine_wait() + body;
     return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
            indent(turn, 2) + "}\n" + if_copies("cp_async_wait<0>();");
   }
@@ -353,7 +331,6 @@ Result<BlockText> BlockEmitter::run() {
       loops |= stage == Stage::loop;
       emit(value);
     }
-    if (stage == Stage::loop && status_.ok()) place_early_products();
   }
   if (!status_.ok()) return status_;
   for (const auto& arrays : arrays_)

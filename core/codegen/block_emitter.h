@@ -138,7 +138,7 @@ class BlockEmitter {
   int64_t stage_bytes() const;
   Result<BlockPlan> plan_block();
   bool begins_with_barrier(Stage stage) const;
-  std::string stage_tiles(const BlockPlan& plan, const std::string& prefix, const std::string& turn) const;
+  std::string stage_tiles(const BlockPlan& plan) const;
   std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
@@ -241,7 +241,7 @@ class BlockEmitter {
   std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
                        bool swizzled = true);
   std::string engine_refill() const;
-  std::string engine_wait(const std::string& turn) const;
+  std::string engine_wait() const;
   std::string engine_prologue(int64_t at) const;
 
   // block_matmul.cc
@@ -249,7 +249,6 @@ class BlockEmitter {
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
   static std::string matmul_loops(const MatmulPlan& plan);
-  BlockStep product_step(BlockValue value, const std::string& sums);
   void matmul(BlockValue value, const std::string& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
   int shared_copy(BlockValue value);
@@ -276,8 +275,6 @@ class BlockEmitter {
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
   Fragments fragments(BlockValue value, int side);
   const StagedTile* matrices_of(BlockValue value, DType dtype);
-  bool is_early(BlockValue value);
-  void place_early_products();
 
   // block_move.cc
   void move(BlockValue value);
@@ -325,7 +322,6 @@ class BlockEmitter {
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
   std::map<BlockValue, MadeTile> made_;
-  std::map<BlockValue, std::string> early_;  // products that are made a turn early, and how
   std::map<std::string, std::string> packed_;
   std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
   std::map<std::string, std::string> cluster_factors_;

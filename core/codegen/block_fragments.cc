@@ -188,24 +188,6 @@ const BlockEmitter::StagedTile* BlockEmitter::matrices_of(BlockValue value, DTyp
   return &stage_tile(value);
 }
 
-// Whether the product can be made while the turn before is still at work.
-bool BlockEmitter::is_early(BlockValue value) {
-  if (!schedule_.early || now_ != Stage::loop) return false;
-  const MatmulPlan& plan = plans_.at(value);
-  if (plan.wgmma) return false;
-  const std::vector<BlockValue>& operands = program_.op(value).operands;
-  for (size_t side : {size_t{0}, size_t{1}})
-    if (program_.stage(operands[side]) == Stage::before && matrices_of(operands[1 - side], plan.dtype))
-      return true;
-  return false;
-}
-
-// Behind the last step that needs the product of its own turn.
-void BlockEmitter::place_early_products() {
-  for (const auto& [value, lines] : early_)
-    text(Stage::loop).insert_behind(arrays_[static_cast<size_t>(value)].front().name, {lines});
-}
-
 // An operand of a product. What lies in shared memory as matrices comes step by step, unless other products
 // want the same.
 BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
@@ -223,12 +205,6 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
     out.reads = {made.buffer};
   } else {
     tile = matrices_of(operand, plan.dtype);
-  }
-  StagedTile next;  // the same tile of the next turn
-  if (tile && early_.contains(value)) {
-    next = *tile;
-    next.name = "next_" + tile->name;
-    tile = &next;
   }
   const int batch = side == 0 ? plan.batch_a : plan.batch_b;
   if (tile && (batch == plan.batch || by_all)) {

@@ -190,9 +190,10 @@ std::string BlockEmitter::matmul_loops(const MatmulPlan& plan) {
   return lines;
 }
 
-// The step that adds the product to `sums`.
-BlockStep BlockEmitter::product_step(BlockValue value, const std::string& sums) {
+// Adds the product to `sums`.
+void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
   const MatmulPlan& plan = plans_.at(value);
+  if (plan.wgmma) return wgmma(value, sums, stage);
   const Fragments a = fragments(value, 0), b = fragments(value, 1);
   auto loop = [](const char* name, int count) {
     return "#pragma unroll\nfor (int " + std::string(name) + " = 0; " + name + " < " + std::to_string(count) +
@@ -216,12 +217,8 @@ BlockStep BlockEmitter::product_step(BlockValue value, const std::string& sums) 
                            b.name + "[" + words_at(b, plan.batch_b, "n", plan.across, 2) + "]);\n";
   std::vector<int> reads = a.reads;
   reads.insert(reads.end(), b.reads.begin(), b.reads.end());
-  return {loop("z", plan.batch) + "\n" + loop("k", plan.steps) + " {\n" + indent(body, 2) + "}\n", {}, reads};
-}
-
-void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
-  if (plans_.at(value).wgmma) return wgmma(value, sums, stage);
-  text(stage).add(product_step(value, sums));
+  text(stage).add(
+      {loop("z", plan.batch) + "\n" + loop("k", plan.steps) + " {\n" + indent(body, 2) + "}\n", {}, reads});
 }
 
 void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {

@@ -31,12 +31,6 @@ StepList& StepList::operator+=(std::string text) {
   return *this;
 }
 
-void StepList::insert_behind(const std::string& variable, BlockStep step) {
-  size_t at = steps_.size();
-  while (at > 0 && words_of(steps_[at - 1].text, {variable}).empty()) --at;
-  insert(at, std::move(step));
-}
-
 bool StepList::writes_shared() const {
   return std::any_of(steps_.begin(), steps_.end(),
                      [](const BlockStep& step) { return !step.writes.empty() || !step.publishes.empty(); });

@@ -30,8 +30,6 @@ class StepList {
   void insert(size_t at, BlockStep step) {
     steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(at), std::move(step));
   }
-  // Behind the last step that names the variable.
-  void insert_behind(const std::string& variable, BlockStep step);
   size_t size() const { return steps_.size(); }
 
   bool writes_shared() const;

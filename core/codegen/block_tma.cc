@@ -188,10 +188,10 @@ std::string BlockEmitter::engine_refill() const {
          std::to_string(engine_bytes_) + ");\n" + indent(engine_fetch_, 2) + "}\n";
 }
 
-std::string BlockEmitter::engine_wait(const std::string& turn) const {
+std::string BlockEmitter::engine_wait() const {
   if (tensor_maps_.empty()) return "";
   const std::string stages = std::to_string(schedule_.stages);
-  return "mbarrier_wait(&landed[" + turn + " % " + stages + "], " + turn + " / " + stages + " & 1);\n";
+  return "mbarrier_wait(&landed[turn % " + stages + "], turn / " + stages + " & 1);\n";
 }
 
 // `at` is where the mbarriers lie in the block's shared memory.

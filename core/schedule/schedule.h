@@ -37,9 +37,6 @@ struct KernelSchedule {
   BlockChoices choices = {};
   // Blocks of a multiprocessor for which the compiler must leave registers; 0: as many as come out.
   int resident = 0;
-  // Products of a staged tile with what is there before the loop are made a turn ahead, beside the rest of
-  // the turn before. With three stages or more.
-  bool early = false;
   bool operator==(const KernelSchedule&) const = default;
 
   int threads() const { return 32 * warps[0] * warps[1] * warps[2]; }
@@ -51,7 +48,7 @@ struct Schedule {
 };
 
 // One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1",
-// " wgmma=1", " overlaps=1", " resident=2" and " early=1" if they are not 0, and where choices are not greedy,
+// " wgmma=1", " overlaps=1" and " resident=2" if they are not 0, and where choices are not greedy,
 // " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.

@@ -32,7 +32,6 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
     kernel.stages = way.stages;
     kernel.ahead = way.ahead;
     kernel.tma = way.tma;
-    kernel.early = way.early;
     kernel.wgmma = way.wgmma;
   }
   std::string name = label;

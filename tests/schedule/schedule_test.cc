@@ -42,7 +42,7 @@ void text_reads_back(void**) {
   schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
   schedule.kernels.push_back(
       {{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 2, true});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 2});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
