@@ -1,6 +1,7 @@
 #include "core/codegen/mugraph_emitter.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
@@ -22,11 +23,12 @@ class MuEmitter {
     plan.target = target_.name;
     plan.inputs = graph_.input_descs();
     plan.outputs = graph_.output_descs();
+    find_steps();
     if (Status status = find_places(); !status.ok()) return status;
-    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
-      const MuKernel& kernel = mugraph_.kernels[k];
-      Status status = kernel.custom ? block_kernel(kernel, k) : library_kernel(kernel);
-      if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
+    for (const Step& step : steps_) {
+      const MuKernel& kernel = mugraph_.kernels[step.first];
+      Status status = kernel.custom ? block_kernel(kernel, step.first) : library_kernels(step);
+      if (!status.ok()) return status.with_context("kernel " + std::to_string(step.first));
     }
     for (const auto& [tensor, to] : copies_)
       if (Status status = copy(places_[tensor], to); !status.ok()) return status;
@@ -45,8 +47,22 @@ class MuEmitter {
   }
 
  private:
-  // Inputs and outputs are the caller's; the rest of the tensors share the workspace, each from the kernel
-  // that writes it to the last that reads it.
+  // A block graph, or library operators that follow each other: the baseline emitter fuses what it can of
+  // them.
+  struct Step {
+    size_t first, end;  // kernels of the muGraph, half open
+  };
+
+  void find_steps() {
+    for (size_t k = 0; k < mugraph_.kernels.size(); ++k)
+      if (!steps_.empty() && !mugraph_.kernels[k].custom && !mugraph_.kernels[k - 1].custom)
+        steps_.back().end = k + 1;
+      else
+        steps_.push_back({k, k + 1});
+  }
+
+  // Inputs and outputs are the caller's; the rest of the tensors share the workspace, each from the step that
+  // writes it to the last that reads it. What no other step than its own uses has no place.
   Status find_places() {
     const size_t count = mugraph_.tensors.size();
     if (mugraph_.inputs.size() != out_.plan.inputs.size() ||
@@ -65,7 +81,7 @@ class MuEmitter {
           mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
           -1, kWorkspaceAlignment};
     }
-    for (size_t k = 0; k < mugraph_.kernels.size(); ++k) note_lives(lives, k);
+    for (size_t s = 0; s < steps_.size(); ++s) note_lives(lives, s);
     std::vector<bool> given(count, false);
     for (size_t i = 0; i < mugraph_.inputs.size(); ++i) {
       const size_t t = static_cast<size_t>(mugraph_.inputs[i]);
@@ -90,8 +106,13 @@ class MuEmitter {
     }
     std::vector<MemoryBuffer> planned;
     std::vector<size_t> owners;
+    for (size_t t = 0; t < count; ++t) {
+      const bool inner = lives[t].first == lives[t].last &&
+                         (lives[t].first < 0 || !mugraph_.kernels[steps_[lives[t].first].first].custom);
+      has_place_.push_back(given[t] || !inner);
+    }
     for (size_t t = 0; t < count; ++t)
-      if (!given[t] && lives[t].first >= 0) {
+      if (!given[t] && has_place_[t]) {
         planned.push_back(lives[t]);
         owners.push_back(t);
       }
@@ -103,19 +124,21 @@ class MuEmitter {
     return {};
   }
 
-  void note_lives(std::vector<MemoryBuffer>& lives, size_t k) const {
-    const MuKernel& kernel = mugraph_.kernels[k];
+  void note_lives(std::vector<MemoryBuffer>& lives, size_t step) const {
     auto note = [&](int32_t tensor) {
       MemoryBuffer& life = lives[static_cast<size_t>(tensor)];
-      if (life.first < 0) life.first = static_cast<int>(k);
-      life.last = static_cast<int>(k);
+      if (life.first < 0) life.first = static_cast<int>(step);
+      life.last = static_cast<int>(step);
     };
-    if (!kernel.custom) {
-      for (int32_t operand : kernel.operands) note(operand);
-      note(kernel.result);
+    for (size_t k = steps_[step].first; k < steps_[step].end; ++k) {
+      const MuKernel& kernel = mugraph_.kernels[k];
+      if (!kernel.custom) {
+        for (int32_t operand : kernel.operands) note(operand);
+        note(kernel.result);
+      }
+      for (const BlockOp& op : kernel.ops)
+        if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) note(op.tensor);
     }
-    for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) note(op.tensor);
   }
 
   bool overlaps(size_t k) const {
@@ -186,36 +209,47 @@ class MuEmitter {
     return {};
   }
 
-  Status library_kernel(const MuKernel& kernel) {
+  Status library_kernels(const Step& step) {
     Graph graph;
-    std::vector<LaunchArg> inputs;
-    std::vector<ValueId> operands;
-    for (int32_t operand : kernel.operands) {
-      const TensorPlace& place = places_[static_cast<size_t>(operand)];
-      operands.push_back(add_input(graph, place));
-      inputs.push_back(place.arg);
+    std::vector<LaunchArg> inputs, outputs;
+    std::map<int32_t, ValueId> made;
+    for (size_t k = step.first; k < step.end; ++k) {
+      const MuKernel& kernel = mugraph_.kernels[k];
+      std::vector<ValueId> operands;
+      for (int32_t operand : kernel.operands) {
+        if (!made.count(operand)) {
+          const TensorPlace& place = places_[static_cast<size_t>(operand)];
+          made[operand] = add_input(graph, place);
+          inputs.push_back(place.arg);
+        }
+        operands.push_back(made[operand]);
+      }
+      if (Status status = add_node(graph, kernel.code, operands, kernel.attrs); !status.ok()) return status;
+      const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
+      const auto last = [&] { return static_cast<ValueId>(graph.nodes.size()) - 1; };
+      if (graph.nodes.back().type.dtype != result.dtype) {
+        Attrs attrs;
+        attrs.dtype = result.dtype;
+        if (Status status = add_node(graph, OpCode::cast, {last()}, attrs); !status.ok()) return status;
+      }
+      made[kernel.result] = last();
+      if (!has_place_[static_cast<size_t>(kernel.result)]) continue;
+      graph.outputs.push_back(last());
+      outputs.push_back(result.arg);
     }
-    if (Status status = add_node(graph, kernel.code, operands, kernel.attrs); !status.ok()) return status;
-    const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
-    const auto last = [&] { return static_cast<ValueId>(graph.nodes.size()) - 1; };
-    if (graph.nodes.back().type.dtype != result.dtype) {
-      Attrs attrs;
-      attrs.dtype = result.dtype;
-      if (Status status = add_node(graph, OpCode::cast, {last()}, attrs); !status.ok()) return status;
-    }
-    graph.outputs = {last()};
-    return baseline_program(graph, inputs, result.arg);
+    return graph.outputs.empty() ? Status() : baseline_program(graph, inputs, outputs);
   }
 
   // Of a tensor that is complete, to one more output.
   Status copy(const TensorPlace& from, const LaunchArg& to) {
     Graph graph;
     graph.outputs = {add_input(graph, from)};
-    return baseline_program(graph, {from.arg}, to);
+    return baseline_program(graph, {from.arg}, {to});
   }
 
   // A program of the baseline emitter becomes part of this one.
-  Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs, const LaunchArg& output) {
+  Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs,
+                          const std::vector<LaunchArg>& outputs) {
     auto emitted = emit_baseline(graph, target_);
     if (!emitted) return emitted.status();
     const int64_t behind = (workspace_ + 255) / 256 * 256;
@@ -233,7 +267,7 @@ class MuEmitter {
         if (arg.kind == LaunchArg::Kind::input)
           arg = inputs[static_cast<size_t>(arg.value)];
         else if (arg.kind == LaunchArg::Kind::output)
-          arg = output;
+          arg = outputs[static_cast<size_t>(arg.value)];
         else if (arg.kind == LaunchArg::Kind::workspace)
           arg.value += behind;
       }
@@ -250,7 +284,9 @@ class MuEmitter {
   const MuGraph& mugraph_;
   const Schedule& schedule_;
   const Target& target_;
+  std::vector<Step> steps_;
   std::vector<TensorPlace> places_;
+  std::vector<bool> has_place_;                       // by tensor
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   std::set<WgmmaShape> shapes_;

@@ -24,17 +24,41 @@ double bytes(const Node& node) {
 
 class Cutter {
  public:
-  Cutter(const Graph& graph, int bound) : graph_(graph), bound_(bound) {}
-
-  std::vector<Piece> run() {
+  explicit Cutter(const Graph& graph) : graph_(graph) {
     find_needed();
+    for (const Node& node : graph_.nodes) names_.insert(node.name);
+  }
+
+  std::vector<Piece> cut(int bound) {
     order_nodes();
-    choose_segments();
+    return cut_ordered(bound);
+  }
+
+  std::vector<Piece> cut(const std::vector<ValueId>& nodes) {
+    order_ = nodes;
+    int size = 0;
+    for (ValueId id : nodes) size += operators(node(id));
+    return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1);
+  }
+
+  // Each output from what is given outside and from the outputs before it.
+  std::vector<Piece> cut_by_output(const Piece& piece) const {
     std::vector<Piece> pieces;
-    for (const auto& [first, last] : segments_)
-      for (std::vector<ValueId>& nodes : components(first, last))
-        pieces.push_back(make_piece(std::move(nodes)));
-    return pieces;
+    std::map<ValueId, int> times;
+    for (ValueId output : piece.outputs) {
+      std::set<ValueId> needed = {output};
+      std::vector<ValueId> nodes;
+      for (auto id = piece.nodes.rbegin(); id != piece.nodes.rend(); ++id) {
+        if (!needed.count(*id)) continue;
+        nodes.insert(nodes.begin(), *id);
+        if (++times[*id] == 2 && op_info(node(*id).code).kind == OpKind::contraction) return {};
+        for (ValueId operand : node(*id).operands)
+          if (std::find(piece.outputs.begin(), piece.outputs.end(), operand) == piece.outputs.end())
+            needed.insert(operand);
+      }
+      pieces.push_back(make_piece(std::move(nodes), {output}));
+    }
+    return pieces.size() == 1 ? std::vector<Piece>() : pieces;
   }
 
  private:
@@ -85,8 +109,19 @@ class Cutter {
     }
   }
 
+  std::vector<Piece> cut_ordered(int bound) {
+    choose_segments(bound);
+    std::vector<Piece> pieces;
+    for (const auto& [first, last] : segments_)
+      for (std::vector<ValueId>& nodes : components(first, last)) {
+        std::vector<ValueId> outputs = outputs_of(nodes);
+        pieces.push_back(make_piece(std::move(nodes), std::move(outputs)));
+      }
+    return pieces;
+  }
+
   // Dynamic programming over where segments of the order end.
-  void choose_segments() {
+  void choose_segments(int bound) {
     const size_t count = order_.size();
     std::vector<double> best(count + 1, 1e300);
     std::vector<size_t> from(count + 1, 0);
@@ -97,7 +132,7 @@ class Cutter {
         const ValueId id = order_[last - 1];
         size += operators(node(id));
         const bool single = last == first + 1;
-        if (!single && (size > bound_ || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
+        if (!single && (size > bound || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
         if (!single && !has_terms(first, last)) break;
         const double cost = best[first] + kKernelBytes + traffic(first, last);
         if (cost < best[last]) {
@@ -116,7 +151,8 @@ class Cutter {
   }
 
   bool has_terms(size_t first, size_t last) const {
-    return make_terms(make_piece(segment(first, last)).graph).ok();
+    const std::vector<ValueId> nodes = segment(first, last);
+    return make_terms(make_piece(nodes, outputs_of(nodes)).graph).ok();
   }
 
   double traffic(size_t first, size_t last) const {
@@ -168,21 +204,54 @@ class Cutter {
     return result;
   }
 
-  Piece make_piece(std::vector<ValueId> nodes) const {
-    Piece piece{std::move(nodes), {}, {}, {}, ""};
-    piece.inputs = inputs_of(piece.nodes);
-    piece.outputs = outputs_of(piece.nodes);
+  // Values from outside that are used more than once.
+  std::vector<ValueId> repeated_inputs(const Piece& piece) const {
+    std::map<ValueId, int> uses;
+    for (ValueId id : piece.nodes)
+      for (ValueId operand : node(id).operands) ++uses[operand];
+    std::vector<ValueId> repeated;
+    for (ValueId input : piece.inputs)
+      if (uses[input] > 1) repeated.push_back(input);
+    return repeated;
+  }
+
+  // The roles of an input are parted only where the piece has no terms otherwise.
+  Piece make_piece(std::vector<ValueId> nodes, std::vector<ValueId> outputs) const {
+    Piece piece{std::move(nodes), {}, {}, std::move(outputs), ""};
     if (piece.nodes.size() == 1) piece.outside = outside_[piece.nodes[0]];
+    build(piece, {});
+    if (!piece.outside.empty() || make_terms(piece.graph).ok()) return piece;
+    const std::vector<ValueId> repeated = repeated_inputs(piece);
+    std::vector<std::set<ValueId>> ways;
+    for (ValueId input : repeated) ways.push_back({input});
+    if (repeated.size() > 1) ways.push_back({repeated.begin(), repeated.end()});
+    Piece parted = piece;
+    for (const std::set<ValueId>& way : ways)
+      if (build(parted, way); make_terms(parted.graph).ok()) return parted;
+    return piece;
+  }
+
+  // Inputs and graph of a piece; every use of what is `parted` is an input of its own.
+  void build(Piece& piece, const std::set<ValueId>& parted) const {
     GraphBuilder builder(graph_.name);
     std::map<ValueId, ValueId> became;
-    for (ValueId id : piece.inputs) {
+    std::set<std::string> names = names_;
+    piece.inputs.clear();
+    auto add_input = [&](ValueId id) {
       const Node& value = node(id);
-      became[id] =
-          *builder.add_input(value.name, value.type.dtype, value.type.shape, value.strides, value.is_const);
-    }
+      std::string name = value.name;
+      for (int number = 2; became.count(id) && !names.insert(name).second; ++number)
+        name = value.name + "_" + std::to_string(number);
+      piece.inputs.push_back(id);
+      return became[id] =
+                 *builder.add_input(name, value.type.dtype, value.type.shape, value.strides, value.is_const);
+    };
+    for (ValueId id : inputs_of(piece.nodes)) add_input(id);
+    std::set<ValueId> used;
     for (ValueId id : piece.nodes) {
       std::vector<ValueId> operands;
       for (ValueId operand : node(id).operands) {
+        if (parted.count(operand) && !used.insert(operand).second) add_input(operand);
         if (!became.count(operand))
           became[operand] =
               *builder.add_constant(node(operand).number, node(operand).type.dtype == DType::i32);
@@ -196,11 +265,10 @@ class Cutter {
     Result<Graph> built = builder.finish();
     check(built.ok(), "a piece of a valid graph is not valid");
     piece.graph = std::move(*built);
-    return piece;
   }
 
   const Graph& graph_;
-  const int bound_;
+  std::set<std::string> names_;
   std::vector<bool> needed_, is_output_;
   std::vector<std::vector<ValueId>> users_;
   std::vector<std::string> outside_;  // by node
@@ -208,113 +276,16 @@ class Cutter {
   std::vector<std::pair<size_t, size_t>> segments_;  // half open, in order_
 };
 
-// A block graph of one block that applies one operator to whole tensors: for operators with constants, which
-// are no tensors.
-MuKernel one_block(const Graph& graph, const Node& node, const std::vector<int32_t>& tensor_of,
-                   int32_t result) {
-  MuKernel kernel;
-  kernel.custom = true;
-  BlockOp apply;
-  apply.kind = BlockOp::Kind::compute;
-  apply.code = node.code;
-  apply.attrs = node.attrs;
-  for (ValueId operand : node.operands) {
-    BlockOp op;
-    if (graph.node(operand).code == OpCode::constant) {
-      op.kind = BlockOp::Kind::compute;
-      op.number = graph.node(operand).number;
-    } else {
-      op.tensor = tensor_of[operand];
-    }
-    apply.operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
-    kernel.ops.push_back(std::move(op));
-  }
-  kernel.ops.push_back(std::move(apply));
-  BlockOp store;
-  store.kind = BlockOp::Kind::store;
-  store.operands = {static_cast<BlockValue>(kernel.ops.size()) - 1};
-  store.tensor = result;
-  kernel.ops.push_back(std::move(store));
-  return kernel;
-}
-
 }  // namespace
 
-std::vector<Piece> cut_into_pieces(const Graph& graph, int bound) { return Cutter(graph, bound).run(); }
+std::vector<Piece> cut_into_pieces(const Graph& graph, int bound) { return Cutter(graph).cut(bound); }
 
-MuGraph as_library_kernels(const Piece& piece) {
-  const Graph& graph = piece.graph;
-  MuGraph mugraph;
-  mugraph.name = graph.name;
-  std::vector<int32_t> tensor_of(graph.nodes.size(), -1);
-  for (size_t id = 0; id < graph.nodes.size(); ++id) {
-    const Node& node = graph.nodes[id];
-    if (node.code == OpCode::constant) continue;
-    tensor_of[id] = static_cast<int32_t>(mugraph.tensors.size());
-    mugraph.tensors.push_back({node.name, node.type});
-    if (node.code == OpCode::input) {
-      mugraph.inputs.push_back(tensor_of[id]);
-      continue;
-    }
-    MuKernel kernel;
-    kernel.code = node.code;
-    kernel.attrs = node.attrs;
-    kernel.result = tensor_of[id];
-    for (ValueId operand : node.operands) kernel.operands.push_back(tensor_of[operand]);
-    const bool constants = std::count(kernel.operands.begin(), kernel.operands.end(), -1) > 0;
-    mugraph.kernels.push_back(constants ? one_block(graph, node, tensor_of, tensor_of[id])
-                                        : std::move(kernel));
-  }
-  for (ValueId output : graph.outputs) mugraph.outputs.push_back(tensor_of[output]);
-  return mugraph;
+std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece) {
+  return Cutter(graph).cut_by_output(piece);
 }
 
-Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
-                         const std::vector<const MuGraph*>& parts) {
-  MuGraph whole;
-  whole.name = graph.name;
-  std::map<ValueId, int32_t> tensor_of;
-  std::set<std::string> names;
-  auto add_tensor = [&](MuTensor tensor) {
-    const std::string name = tensor.name;
-    for (int number = 2; !names.insert(tensor.name).second; ++number)
-      tensor.name = name + "_" + std::to_string(number);
-    whole.tensors.push_back(std::move(tensor));
-    return static_cast<int32_t>(whole.tensors.size()) - 1;
-  };
-  auto tensor_for = [&](ValueId id) {
-    const auto [at, is_new] = tensor_of.try_emplace(id, 0);
-    if (is_new) at->second = add_tensor({graph.node(id).name, graph.node(id).type});
-    return at->second;
-  };
-  for (ValueId input : graph.inputs) whole.inputs.push_back(tensor_for(input));
-  for (const Piece& piece : pieces)
-    for (ValueId output : piece.outputs) tensor_for(output);
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    const MuGraph& part = *parts[p];
-    std::vector<int32_t> became(part.tensors.size(), -1);
-    for (size_t i = 0; i < part.inputs.size(); ++i) became[part.inputs[i]] = tensor_for(pieces[p].inputs[i]);
-    for (size_t i = 0; i < part.outputs.size(); ++i)
-      became[part.outputs[i]] = tensor_for(pieces[p].outputs[i]);
-    for (size_t t = 0; t < part.tensors.size(); ++t)
-      if (became[t] < 0) became[t] = add_tensor(part.tensors[t]);
-    for (MuKernel kernel : part.kernels) {
-      for (int32_t& operand : kernel.operands) operand = became[operand];
-      if (!kernel.custom) kernel.result = became[kernel.result];
-      for (BlockOp& op : kernel.ops) {
-        if (op.tensor >= 0) op.tensor = became[op.tensor];
-        for (TensorDim& dim : op.extents) dim.tensor = became[dim.tensor];
-      }
-      whole.kernels.push_back(std::move(kernel));
-    }
-  }
-  for (ValueId output : graph.outputs) {
-    if (graph.node(output).code == OpCode::constant)
-      return Status(ErrorCode::UNSUPPORTED, "an output is a constant");
-    whole.outputs.push_back(tensor_for(output));
-  }
-  if (Status status = validate(whole); !status.ok()) return status;
-  return whole;
+std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece) {
+  return Cutter(graph).cut(piece.nodes);
 }
 
 }  // namespace quern

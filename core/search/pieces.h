@@ -1,29 +1,29 @@
-// Cuts a graph into pieces that the search can take whole, at the least traffic between them, and puts the
-// muGraphs of the pieces together again.
+// Cuts a graph into pieces that the search can take whole, at the least traffic between them.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "core/mugraph/mugraph.h"
+#include "core/graph/graph.h"
 
 namespace quern {
 
 struct Piece {
-  std::vector<ValueId> nodes;            // of the whole graph, operands before users
-  Graph graph;                           // the piece on its own
-  std::vector<ValueId> inputs, outputs;  // of `graph`, as values of the whole graph
-  std::string outside;                   // why it is left to the baseline; empty: it is searched
+  std::vector<ValueId> nodes;  // of the whole graph, operands before users
+  Graph graph;                 // the piece on its own
+  // Of `graph`, as values of the whole graph. A value that is read in several roles, as a residual is beside
+  // the product it goes into, may be several inputs: one tensor whose dimensions are not joined.
+  std::vector<ValueId> inputs, outputs;
+  std::string outside;  // why it is left to the baseline; empty: it is searched
 };
 
 // Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written.
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound);
 
-// The piece without a search: every operator a kernel of its own.
-MuGraph as_library_kernels(const Piece& piece);
-
-// One muGraph for the graph from one for each piece.
-Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
-                         const std::vector<const MuGraph*>& parts);
+// The same as smaller pieces, for one that no kernel was found for. One for each output: what several need is
+// computed by each. Empty where there is but one, or a product would be computed twice.
+std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece);
+// Cut where least is handed on. Empty for a single operator.
+std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece);
 
 }  // namespace quern

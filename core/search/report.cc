@@ -62,7 +62,8 @@ std::string print_piece(const PieceReport& piece) {
   if (piece.refused_maps) line("", count(piece.refused_maps, "refused by the constraints"));
   for (const std::string& reason : piece.reasons) line("", reason);
   for (const std::string& failure : piece.failures) line("FAILED", failure);
-  if (piece.verified == 0) line("", why_nothing(piece) + ": it is left to the baseline");
+  if (piece.verified == 0)
+    line("", why_nothing(piece) + (piece.apart ? ": it is taken apart" : ": it is left to the baseline"));
   if (piece.timed_out) line("", "the time limit has cut this short");
   if (piece.cancelled) line("", "cancelled");
   if (piece.out_of_memory) line("", "there was not enough memory for all of it");

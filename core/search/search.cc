@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/graph/canon.h"
+#include "core/search/assembly.h"
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
@@ -23,8 +24,8 @@ Status check_options(const SearchOptions& options) {
   return {};
 }
 
-// States of pieces that are not finished, by their canonical texts' position among the different ones:
-// "piece N" and then the generator's lines.
+// States of pieces that are not finished, by the order in which different ones came up: "piece N" and then
+// the generator's lines.
 std::string print_states(const std::map<size_t, GeneratorState>& states) {
   std::string text;
   for (const auto& [number, state] : states) text += "piece " + std::to_string(number) + "\n" + state.text();
@@ -61,11 +62,11 @@ class Search {
   Result<SearchResult> run() {
     Result<std::map<size_t, GeneratorState>> resumed = parse_states(options_.resume);
     if (!resumed) return resumed.status();
-    pieces_ = cut_into_pieces(graph_, options_.bound);
-    std::vector<size_t> left = different_pieces();
-    for (; !left.empty(); left.pop_back())
-      if (Status status = search_one(left.back(), left.size(), *resumed); !status.ok()) return status;
-    for (size_t p = 0; p < pieces_.size(); ++p) report_one(p);
+    resumed_ = std::move(*resumed);
+    std::vector<Piece> cut = cut_into_pieces(graph_, options_.bound);
+    if (Status status = search_all(cut); !status.ok()) return status;
+    for (Piece& piece : cut)
+      if (Status status = settle(std::move(piece)); !status.ok()) return status;
     for (const Piece& piece : pieces_) libraries_.push_back(as_library_kernels(piece));
     combine();
     result_.state = print_states(unfinished_);
@@ -74,52 +75,83 @@ class Search {
   }
 
  private:
-  // Equal pieces are searched once: the first of each, largest first.
-  std::vector<size_t> different_pieces() {
-    std::map<std::string, size_t> known;
-    std::vector<size_t> first;
-    for (size_t p = 0; p < pieces_.size(); ++p) {
-      const auto [at, is_new] = known.try_emplace(canonical_text(pieces_[p].graph), known.size());
-      number_.push_back(at->second);
-      if (is_new) memo_keys_.push_back(PieceMemo::key(at->first, target_, options_));
-      if (is_new && pieces_[p].outside.empty()) first.push_back(p);
+  // Equal pieces are searched once: the first of each, largest last.
+  Status search_all(const std::vector<Piece>& pieces) {
+    std::vector<const Piece*> different;
+    for (const Piece& piece : pieces)
+      if (piece.outside.empty() &&
+          first_.try_emplace(canonical_text(piece.graph), First{piece.outputs, first_.size()}).second)
+        different.push_back(&piece);
+    std::stable_sort(different.begin(), different.end(),
+                     [](const Piece* a, const Piece* b) { return a->nodes.size() < b->nodes.size(); });
+    size_t left = different.size();
+    for (const Piece* piece : different)
+      if (Status status = search_one(*piece, left--); !status.ok()) return status;
+    return {};
+  }
+
+  // More time would not help it.
+  bool fits_no_kernel(const Piece& piece) const {
+    if (!piece.outside.empty()) return false;
+    const PieceResult& result = found_.at(canonical_text(piece.graph));
+    const PieceReport& report = result.report;
+    return result.candidates.empty() && result.finished && !report.timed_out && !report.cancelled &&
+           !report.out_of_memory;
+  }
+
+  // Becomes one of the pieces of the graph, or several: what no kernel was found for is taken apart.
+  Status settle(Piece piece) {
+    std::vector<Piece> parts;
+    if (fits_no_kernel(piece)) {
+      parts = one_piece_an_output(graph_, piece);
+      if (Status status = search_all(parts); !status.ok()) return status;
+      const auto none = [&](const Piece& part) { return fits_no_kernel(part); };
+      if (parts.empty() || std::any_of(parts.begin(), parts.end(), none)) {
+        parts = cut_smaller(graph_, piece);
+        if (Status status = search_all(parts); !status.ok()) return status;
+      }
     }
-    std::stable_sort(first.begin(), first.end(),
-                     [&](size_t a, size_t b) { return pieces_[a].nodes.size() > pieces_[b].nodes.size(); });
-    return first;
+    report_one(piece, !parts.empty());
+    for (Piece& part : parts)
+      if (Status status = settle(std::move(part)); !status.ok()) return status;
+    if (parts.empty()) pieces_.push_back(std::move(piece));
+    return {};
   }
 
   // What is left of the time is divided among the pieces that are left: large ones come last and get what
   // small ones did not need.
-  Status search_one(size_t p, size_t left, std::map<size_t, GeneratorState>& resumed) {
+  Status search_one(const Piece& piece, size_t left) {
     const auto deadline = start_ + options_.limit, now = Clock::now();
     const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left);
-    const size_t number = number_[p];
-    if (const PieceResult* remembered = memo() ? memo()->find(memo_keys_[number]) : nullptr) {
-      found_.emplace(number, *remembered);
+    const std::string text = canonical_text(piece.graph);
+    First& first = first_.at(text);
+    const std::string key = PieceMemo::key(text, target_, options_);
+    if (const PieceResult* remembered = memo() ? memo()->find(key) : nullptr) {
+      found_.emplace(text, *remembered);
+      first.outputs.clear();
       return {};
     }
     Result<PieceResult> found =
-        search_piece(pieces_[p].graph, target_, options_, now + share, std::move(resumed[number]));
+        search_piece(piece.graph, target_, options_, now + share, std::move(resumed_[first.number]));
     if (!found) return found.status();
-    if (!found->finished) unfinished_[number] = found->state;
-    first_[number] = p;
-    if (memo()) memo()->put(memo_keys_[number], *found);
-    found_.emplace(number, std::move(*found));
+    if (!found->finished) unfinished_[first.number] = found->state;
+    if (memo()) memo()->put(key, *found);
+    found_.emplace(text, std::move(*found));
     return {};
   }
 
-  void report_one(size_t p) {
+  void report_one(const Piece& piece, bool apart) {
     PieceReport report;
-    if (!pieces_[p].outside.empty()) {
-      report.outside = pieces_[p].outside;
+    if (!piece.outside.empty()) {
+      report.outside = piece.outside;
     } else {
-      report = found_.at(number_[p]).report;
-      const auto first = first_.find(number_[p]);  // none searched what was remembered
-      report.shared = first == first_.end() || first->second != p;
+      const std::string text = canonical_text(piece.graph);
+      report = found_.at(text).report;
+      report.shared = first_.at(text).outputs != piece.outputs;
     }
-    report.name = name_of(graph_, pieces_[p]);
-    report.operators = pieces_[p].nodes.size();
+    report.name = name_of(graph_, piece);
+    report.operators = piece.nodes.size();
+    report.apart = apart;
     result_.report.timed_out |= report.timed_out;
     result_.report.cancelled |= report.cancelled;
     result_.report.out_of_memory |= report.out_of_memory;
@@ -131,13 +163,13 @@ class Search {
   // The i-th candidate of the graph has the i-th best of every piece, or the last there is.
   void combine() {
     size_t most = 0;
-    for (const auto& [number, piece] : found_) most = std::max(most, piece.candidates.size());
+    for (const auto& [text, piece] : found_) most = std::max(most, piece.candidates.size());
     double best = 1e300;
     for (size_t i = 0; i < most; ++i) {
       Candidate candidate;
       std::vector<const MuGraph*> parts;
       for (size_t p = 0; p < pieces_.size(); ++p) {
-        const auto found = found_.find(number_[p]);
+        const auto found = found_.find(canonical_text(pieces_[p].graph));
         if (found == found_.end() || found->second.candidates.empty()) {
           parts.push_back(&libraries_[p]);
           continue;
@@ -165,12 +197,15 @@ class Search {
   const Target& target_;
   const SearchOptions& options_;
   const Clock::time_point start_;
+  std::map<size_t, GeneratorState> resumed_, unfinished_;  // by the number of the piece
   std::vector<Piece> pieces_;
-  std::vector<size_t> number_;          // of each piece among the different ones
-  std::vector<std::string> memo_keys_;  // of the different ones
-  std::map<size_t, size_t> first_;      // the piece that was searched, by that number
-  std::map<size_t, PieceResult> found_;
-  std::map<size_t, GeneratorState> unfinished_;
+  // Of each canonical text of a piece: the outputs of the first that has it, none if it was remembered.
+  struct First {
+    std::vector<ValueId> outputs;
+    size_t number;
+  };
+  std::map<std::string, First> first_;
+  std::map<std::string, PieceResult> found_;
   std::vector<MuGraph> libraries_;
   SearchResult result_;
 };

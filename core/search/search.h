@@ -60,6 +60,7 @@ struct PieceReport {
   size_t operators = 0;  // as written
   std::string outside;   // why it was not searched; the rest is empty then
   bool shared = false;   // found with an equal piece, of this graph or another, whose report this is
+  bool apart = false;    // nothing was found for it: smaller pieces of it follow
   SaturationReport saturation;
   size_t nodes = 0, classes = 0;
   std::optional<Prefixes> prefixes;  // when another oracle was asked

@@ -1,7 +1,11 @@
 // The golden muGraphs of the six workload families, by several schedules each, in the emulator against the
 // float reference of their graphs.
+#include "core/codegen/mugraph_emitter.h"
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "tests/codegen/mugraph_cases.h"
 #include "tests/mugraph/files.h"
+#include "tests/support/test.h"
 
 namespace {
 
@@ -35,16 +39,44 @@ void golden_mugraphs_are_right(void**) {
         schedule.kernels[k].stages = way.stages;
         schedule.kernels[k].ahead = way.ahead;
       }
-      cases.push_back({name + ", " + print_schedule(schedule), file.graph, file.mugraph, schedule, 1.0, cluster ? "sm_90a" : "sm_80"});
+      cases.push_back({name + ", " + print_schedule(schedule), file.graph, file.mugraph, schedule, 1.0,
+                       cluster ? "sm_90a" : "sm_80"});
     }
   }
   assert_true(cases.size() > 60);
   all_are_right(cases);
 }
 
+// Operators that are left to the baseline and follow each other are fused, and what only they use is not
+// stored.
+void library_operators_are_fused(void**) {
+  auto graph = parse_graph(
+      "graph causal\nin s: f16[24, 40]\ni = iota(shape=[24, 1], axis=0)\nj = iota(shape=[1, 40], axis=1)\n"
+      "c = le(j, i)\nm = where(c, s, -inf)\np = softmax(m)\nt = transpose(p)\nh = slice(t, start=[0, 0], "
+      "stop=[7, 24])\nout p, h\n");
+  assert_ok(graph);
+  auto mugraph = parse_mugraph(
+      "mugraph causal\nin s: f16[24, 40]\ntensor i: i32[24, 1]\ntensor j: i32[1, 40]\ntensor c: bool[24, "
+      "40]\n"
+      "tensor p: f16[24, 40]\ntensor t: f16[40, 24]\ntensor h: f16[7, 24]\n"
+      "i = iota(shape=[24, 1], axis=[0], dtype=i32)\nj = iota(shape=[1, 40], axis=[1], dtype=i32)\nc = le(j, "
+      "i)\n"
+      "kernel grid=[3] threads=128 {\n v0 = load(c, x=0)\n v1 = load(s, x=0)\n v2 = where(v0, v1, -inf)\n"
+      " v3 = softmax(v2, axis=[1])\n store(v3, p, x=0)\n}\n"
+      "t = transpose(p, perm=[1, 0])\nh = slice(t, start=[0, 0], stop=[7, 24], step=[1, 1])\nout p, h\n");
+  assert_ok(mugraph);
+  const Schedule schedule = default_schedule(*mugraph);
+  auto emitted = emit_mugraph(*graph, *mugraph, schedule, **find_target("sm_80"));
+  assert_ok(emitted);
+  assert_int_equal(emitted->plan.launches.size(), 3);
+  assert_int_equal(emitted->plan.workspace_bytes, 24 * 40);  // of the mask
+  all_are_right({{"causal", *graph, *mugraph, schedule}});
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(golden_mugraphs_are_right)};
+  const CMUnitTest tests[] = {cmocka_unit_test(golden_mugraphs_are_right),
+                              cmocka_unit_test(library_operators_are_fused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "core/search/assembly.h"
+#include "core/search/search.h"
 #include "core/verify/verifier.h"
 #include "tests/search/examples.h"
 #include "tests/support/random_graph.h"
@@ -70,6 +72,56 @@ void softmaxes_count_as_their_definition(void**) {
     assert_true(piece.nodes.size() <= 2);
 }
 
+// A residual reads with the columns of the result what the product reads with its inner index.
+void an_input_in_two_roles_is_two_inputs(void**) {
+  const std::vector<Piece> residual = cut_into_pieces(
+      graph_of("graph g\nin x: f16[8, 64]\nin w: f16[64, 64]\ny = matmul(x, w)\nz = add(x, y)\nout z\n"), 11);
+  assert_int_equal(residual.size(), 1);
+  assert_true(residual[0].inputs == (std::vector<ValueId>{0, 1, 0}));
+  assert_true(make_terms(residual[0].graph).ok());
+  const std::vector<Piece> gram = cut_into_pieces(
+      graph_of("graph g\nin x: f16[8, 64]\nin x_2: f16[8, 64]\na = add(x, x_2)\nt = transpose(x)\n"
+               "y = matmul(a, t)\nout y\n"),
+      11);
+  assert_int_equal(gram.size(), 1);
+  assert_true(make_terms(gram[0].graph).ok());
+  // One role needs one input, however often it is read.
+  assert_int_equal(
+      cut_into_pieces(graph_of("graph g\nin x: f16[8, 64]\ny = silu(x)\nz = add(x, y)\nout z\n"), 11)[0]
+          .inputs.size(),
+      1);
+}
+
+// Three linear maps of different width after a norm, as attention has them: no grid suits all three.
+void what_fits_no_kernel_is_taken_apart(void**) {
+  const std::string norm =
+      "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 2048]\n"
+      "in wk: bf16[2048, 512]\nin wv: bf16[2048, 512]\nn = rms_norm(x, g)\nq = matmul(n, wq)\nk = matmul(n, "
+      "wk)\nv = matmul(n, wv)\n";
+  const Graph graph = graph_of(norm + "out q, k, v\n");
+  const std::vector<Piece> whole = cut_into_pieces(graph, 11);
+  assert_int_equal(whole.size(), 1);
+  const std::vector<Piece> parts = one_piece_an_output(graph, whole[0]);
+  assert_int_equal(parts.size(), 3);
+  for (const Piece& part : parts) assert_int_equal(part.nodes.size(), 2);  // each has the norm
+  for (const Piece& part : cut_smaller(graph, whole[0])) assert_true(part.nodes.size() < 4);
+
+  const Result<SearchResult> result = search(graph, **find_target("sm_90a"));
+  assert_ok(result);
+  assert_true(!result->candidates.empty());
+  assert_true(result->report.pieces[0].apart);
+  assert_contains(print_report(*result), "it is taken apart");
+  for (const Candidate& candidate : result->candidates) {
+    for (const MuKernel& kernel : candidate.mugraph.kernels) assert_true(kernel.custom);
+    assert_int_equal(verify(graph, candidate.mugraph).verdict, Verdict::accepted);
+  }
+  // A product that two outputs need is not computed twice.
+  const Graph two = graph_of(
+      "graph g\nin x: f16[64, 64]\nin w: f16[64, 64]\ny = matmul(x, w)\n"
+      "a = softmax(y, axis=0)\nb = softmax(y, axis=1)\nout a, b\n");
+  for (const Piece& piece : cut_into_pieces(two, 11)) assert_true(one_piece_an_output(two, piece).empty());
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -81,6 +133,8 @@ int main() {
       cmocka_unit_test(library_kernels_compute_the_graph),
       cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
       cmocka_unit_test(softmaxes_count_as_their_definition),
+      cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
+      cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

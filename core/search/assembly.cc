@@ -1,0 +1,118 @@
+#include "core/search/assembly.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace quern {
+
+namespace {
+
+// A block graph of one block that applies one operator to whole tensors: for operators with constants, which
+// are no tensors.
+MuKernel one_block(const Graph& graph, const Node& node, const std::vector<int32_t>& tensor_of,
+                   int32_t result) {
+  MuKernel kernel;
+  kernel.custom = true;
+  BlockOp apply;
+  apply.kind = BlockOp::Kind::compute;
+  apply.code = node.code;
+  apply.attrs = node.attrs;
+  for (ValueId operand : node.operands) {
+    BlockOp op;
+    if (graph.node(operand).code == OpCode::constant) {
+      op.kind = BlockOp::Kind::compute;
+      op.number = graph.node(operand).number;
+    } else {
+      op.tensor = tensor_of[operand];
+    }
+    apply.operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
+    kernel.ops.push_back(std::move(op));
+  }
+  kernel.ops.push_back(std::move(apply));
+  BlockOp store;
+  store.kind = BlockOp::Kind::store;
+  store.operands = {static_cast<BlockValue>(kernel.ops.size()) - 1};
+  store.tensor = result;
+  kernel.ops.push_back(std::move(store));
+  return kernel;
+}
+
+}  // namespace
+
+MuGraph as_library_kernels(const Piece& piece) {
+  const Graph& graph = piece.graph;
+  MuGraph mugraph;
+  mugraph.name = graph.name;
+  std::vector<int32_t> tensor_of(graph.nodes.size(), -1);
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    if (node.code == OpCode::constant) continue;
+    tensor_of[id] = static_cast<int32_t>(mugraph.tensors.size());
+    mugraph.tensors.push_back({node.name, node.type});
+    if (node.code == OpCode::input) {
+      mugraph.inputs.push_back(tensor_of[id]);
+      continue;
+    }
+    MuKernel kernel;
+    kernel.code = node.code;
+    kernel.attrs = node.attrs;
+    kernel.result = tensor_of[id];
+    for (ValueId operand : node.operands) kernel.operands.push_back(tensor_of[operand]);
+    const bool constants = std::count(kernel.operands.begin(), kernel.operands.end(), -1) > 0;
+    mugraph.kernels.push_back(constants ? one_block(graph, node, tensor_of, tensor_of[id])
+                                        : std::move(kernel));
+  }
+  for (ValueId output : graph.outputs) mugraph.outputs.push_back(tensor_of[output]);
+  return mugraph;
+}
+
+Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
+                         const std::vector<const MuGraph*>& parts) {
+  MuGraph whole;
+  whole.name = graph.name;
+  std::map<ValueId, int32_t> tensor_of;
+  std::set<std::string> names;
+  auto add_tensor = [&](MuTensor tensor) {
+    const std::string name = tensor.name;
+    for (int number = 2; !names.insert(tensor.name).second; ++number)
+      tensor.name = name + "_" + std::to_string(number);
+    whole.tensors.push_back(std::move(tensor));
+    return static_cast<int32_t>(whole.tensors.size()) - 1;
+  };
+  auto tensor_for = [&](ValueId id) {
+    const auto [at, is_new] = tensor_of.try_emplace(id, 0);
+    if (is_new) at->second = add_tensor({graph.node(id).name, graph.node(id).type});
+    return at->second;
+  };
+  for (ValueId input : graph.inputs) whole.inputs.push_back(tensor_for(input));
+  for (const Piece& piece : pieces)
+    for (ValueId output : piece.outputs) tensor_for(output);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const MuGraph& part = *parts[p];
+    std::vector<int32_t> became(part.tensors.size(), -1);
+    for (size_t i = 0; i < part.inputs.size(); ++i) became[part.inputs[i]] = tensor_for(pieces[p].inputs[i]);
+    for (size_t i = 0; i < part.outputs.size(); ++i)
+      became[part.outputs[i]] = tensor_for(pieces[p].outputs[i]);
+    for (size_t t = 0; t < part.tensors.size(); ++t)
+      if (became[t] < 0) became[t] = add_tensor(part.tensors[t]);
+    for (MuKernel kernel : part.kernels) {
+      for (int32_t& operand : kernel.operands) operand = became[operand];
+      if (!kernel.custom) kernel.result = became[kernel.result];
+      for (BlockOp& op : kernel.ops) {
+        if (op.tensor >= 0) op.tensor = became[op.tensor];
+        for (TensorDim& dim : op.extents) dim.tensor = became[dim.tensor];
+      }
+      whole.kernels.push_back(std::move(kernel));
+    }
+  }
+  for (ValueId output : graph.outputs) {
+    if (graph.node(output).code == OpCode::constant)
+      return Status(ErrorCode::UNSUPPORTED, "an output is a constant");
+    whole.outputs.push_back(tensor_for(output));
+  }
+  if (Status status = validate(whole); !status.ok()) return status;
+  return whole;
+}
+
+}  // namespace quern

@@ -1,0 +1,18 @@
+// Puts the muGraphs of a graph's pieces together again.
+#pragma once
+
+#include <vector>
+
+#include "core/mugraph/mugraph.h"
+#include "core/search/pieces.h"
+
+namespace quern {
+
+// The piece without a search: every operator a kernel of its own.
+MuGraph as_library_kernels(const Piece& piece);
+
+// One muGraph for the graph from one for each piece.
+Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
+                         const std::vector<const MuGraph*>& parts);
+
+}  // namespace quern
