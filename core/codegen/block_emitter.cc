@@ -31,8 +31,7 @@ BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
       target_(target),
       chooser_(chooser),
       approximate_(approximate),
-      warp_bits_(bits_for(schedule.threads() / 32)),
-      threads_(schedule.threads()) {
+      warp_bits_(bits_for(schedule.workers() / 32)) {
   // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
   for (BlockValue value = 0, count = static_cast<BlockValue>(program_.ops.size()); value < count; ++value) {
     const BlockOp op = program_.op(value);
@@ -206,11 +205,19 @@ int64_t BlockEmitter::stage_bytes() const {
   return bytes;
 }
 
+// Of the threads that compute.
+std::string BlockEmitter::barrier() const {
+  return schedule_.producer ? "barrier_of<" + std::to_string(schedule_.workers()) + ">();\n"
+                            : "__syncthreads();\n";
+}
+
 // A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
-// the head of each turn, which staged tiles do anyway and what stays within warps need not.
+// the head of each turn, which staged tiles do anyway (with a producer they have mbarriers) and what stays
+// within warps need not.
 bool BlockEmitter::begins_with_barrier(Stage stage) const {
   auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(); };
-  if (stage == Stage::loop) return !staged_.empty() || steps_[static_cast<size_t>(stage)].has_exchanges();
+  if (stage == Stage::loop)
+    return (!staged_.empty() && !schedule_.producer) || steps_[static_cast<size_t>(stage)].has_exchanges();
   if (stage == Stage::after && !joined_.empty()) return true;
   return stage == Stage::after && writes(Stage::after) &&
          (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
@@ -218,7 +225,7 @@ bool BlockEmitter::begins_with_barrier(Stage stage) const {
 
 // Time passes with barriers: each level of a stage is a moment, and goes on in the next stage unless that
 // begins with a barrier. The moments of the loop come again and again. Staged tiles are needed all through
-// it.
+// it; a producer begins with them at once.
 Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   std::vector<int64_t> bytes;
   for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
@@ -240,7 +247,9 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     const bool loop = stage == Stage::loop;
     (loop ? plan.costs.barriers_a_turn : plan.costs.barriers_once) += first + barriers;
     (loop ? plan.costs.listed_a_turn : plan.costs.listed_once) += first + listed;
-    if (loop) buffers.back() = {stage_bytes() * schedule_.stages, now, now + barriers, stage_alignment()};
+    if (loop)
+      buffers.back() = {stage_bytes() * schedule_.stages, schedule_.producer ? 0 : now, now + barriers,
+                        stage_alignment()};
     now += barriers;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
@@ -276,11 +285,13 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
   const std::string turns = std::to_string(kernel_.turns);
   const int stages = schedule_.stages;
   const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
-  std::string out = declared_, body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)]);
+  std::string out = declared_;
+  std::string body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
   body += wgmma_landing(in_flight_);
+  if (schedule_.producer) return out + fed_loop(plan, body);
   // The copy engine may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
-  if (!staged && begins_with_barrier(Stage::loop)) body = "__syncthreads();\n" + body;
+  if (!staged && begins_with_barrier(Stage::loop)) body = barrier() + body;
   // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
   // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
   if (staged) {
@@ -344,19 +355,20 @@ Result<BlockText> BlockEmitter::run() {
   const auto plan = plan_block();
   if (!plan) return plan.status();
   out.costs = plan->costs;
+  if (Status status = check_producer(); !status.ok()) return status;
   int64_t bytes = plan->costs.shared_bytes;
   std::string engine;
   if (!tensor_maps_.empty()) {
     const int64_t barriers = (bytes + 7) / 8 * 8;
     engine = engine_prologue(barriers);
-    bytes = barriers + schedule_.stages * 8;
+    bytes = barriers + schedule_.stages * (schedule_.producer ? 16 : 8);
   }
   if (bytes > target_.shared_bytes_per_block)
     return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
                                               " bytes of shared memory, " + target_.name + " has " +
                                               std::to_string(target_.shared_bytes_per_block));
   out.shared_bytes = static_cast<uint32_t>(bytes);
-  out.threads = threads_;
+  out.threads = schedule_.threads();
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
   out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
@@ -370,10 +382,10 @@ Result<BlockText> BlockEmitter::run() {
     out.setup += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
                  std::to_string(cluster_blocks()) + ";\n";
   out.setup += engine;
-  out.body = prologue_ + text(Stage::before).text(plan->orders[0]);
+  out.body = prologue_ + producer_text(*plan) + text(Stage::before).text(plan->orders[0], barrier());
   if (loops) out.body += loop_text(*plan);
-  if (begins_with_barrier(Stage::after)) out.body += "__syncthreads();\n";
-  out.body += text(Stage::after).text(plan->orders[2]);
+  if (begins_with_barrier(Stage::after)) out.body += barrier();
+  out.body += text(Stage::after).text(plan->orders[2], barrier());
   if (last_gather_ > 0) out.body += "cluster_wait();\n";
   out.signature = "(";
   for (const auto& [tensor, written] : parameters_) {

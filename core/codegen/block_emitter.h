@@ -138,6 +138,7 @@ class BlockEmitter {
   int64_t stage_bytes() const;
   Result<BlockPlan> plan_block();
   bool begins_with_barrier(Stage stage) const;
+  std::string barrier() const;
   std::string stage_tiles(const BlockPlan& plan) const;
   std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
@@ -240,9 +241,15 @@ class BlockEmitter {
   bool is_shared_by_blocks(const BlockOp& op) const;
   std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
                        bool swizzled = true);
+  std::string engine_request() const;
   std::string engine_refill() const;
   std::string engine_wait() const;
   std::string engine_prologue(int64_t at) const;
+
+  // block_producer.cc
+  Status check_producer() const;
+  std::string producer_text(const BlockPlan& plan) const;
+  std::string fed_loop(const BlockPlan& plan, const std::string& body) const;
 
   // block_matmul.cc
   void plan_matmuls();
@@ -299,7 +306,7 @@ class BlockEmitter {
   const Target& target_;
   Chooser& chooser_;
   bool approximate_;  // functions exact to some 2^-21: what 16-bit outputs do not show
-  int warp_bits_ = 0, threads_ = 32;
+  int warp_bits_ = 0;
 
   Status status_;
   Stage now_ = Stage::before;

@@ -7,8 +7,6 @@ namespace quern {
 
 namespace {
 
-const char kBarrier[] = "__syncthreads();\n";
-
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 }  // namespace
@@ -26,7 +24,7 @@ std::set<std::string> words_of(const std::string& text, const std::set<std::stri
 }
 
 StepList& StepList::operator+=(std::string text) {
-  check(text.find(kBarrier) == std::string::npos, "barriers come with the plan of the steps");
+  check(text.find("__syncthreads") == std::string::npos, "barriers come with the plan of the steps");
   steps_.push_back({std::move(text)});
   return *this;
 }
@@ -80,11 +78,11 @@ std::vector<StepList::Span> StepList::spans(const OrderPlan& plan) const {
   return out;
 }
 
-std::string StepList::text(const OrderPlan& plan) const {
+std::string StepList::text(const OrderPlan& plan, const std::string& barrier) const {
   std::string out;
   int level = 0;
   for (int step : plan.order()) {
-    for (; level < plan.levels[static_cast<size_t>(step)]; ++level) out += kBarrier;
+    for (; level < plan.levels[static_cast<size_t>(step)]; ++level) out += barrier;
     out += steps_[static_cast<size_t>(step)].text;
   }
   return out;

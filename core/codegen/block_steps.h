@@ -44,8 +44,8 @@ class StepList {
     int buffer, first, last;
   };
   std::vector<Span> spans(const OrderPlan& plan) const;
-  // Steps in this order, a barrier where a level begins.
-  std::string text(const OrderPlan& plan) const;
+  // Steps in this order, the barrier's text where a level begins.
+  std::string text(const OrderPlan& plan, const std::string& barrier) const;
 
  private:
   std::vector<BlockStep> steps_;

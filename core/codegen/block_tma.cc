@@ -181,11 +181,14 @@ std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread,
 }
 
 // What asks for the tiles of turn `turn` into the stage that is free for them.
+std::string BlockEmitter::engine_request() const {
+  return "Mbarrier* const arrived = &landed[turn % " + std::to_string(schedule_.stages) +
+         "];\nmbarrier_arrive_expect(arrived, " + std::to_string(engine_bytes_) + ");\n" + engine_fetch_;
+}
+
 std::string BlockEmitter::engine_refill() const {
   if (tensor_maps_.empty()) return "";
-  return "if (threadIdx.x == 0) {\n  Mbarrier* const arrived = &landed[turn % " +
-         std::to_string(schedule_.stages) + "];\n  mbarrier_arrive_expect(arrived, " +
-         std::to_string(engine_bytes_) + ");\n" + indent(engine_fetch_, 2) + "}\n";
+  return "if (threadIdx.x == 0) {\n" + indent(engine_request(), 2) + "}\n";
 }
 
 std::string BlockEmitter::engine_wait() const {
@@ -199,9 +202,15 @@ std::string BlockEmitter::engine_prologue(int64_t at) const {
   const std::string stages = std::to_string(schedule_.stages);
   std::string maps;
   for (size_t i = 0; i < tensor_maps_.size(); ++i) maps += "  tma_prefetch(map" + std::to_string(i) + ");\n";
-  return "Mbarrier* const landed = reinterpret_cast<Mbarrier*>(shared + " + std::to_string(at) +
-         ");\nif (threadIdx.x == 0) {\n" + maps + "  for (int i = 0; i < " + stages +
-         "; ++i) mbarrier_init(&landed[i], 1);\n  mbarrier_init_fence();\n}\n__syncthreads();\n";
+  std::string free, init = "mbarrier_init(&landed[i], 1);\n";
+  if (schedule_.producer) {
+    free = "Mbarrier* const free = landed + " + stages + ";\n";
+    init = "{\n    " + init + "    mbarrier_init(&free[i], " + std::to_string(schedule_.workers() / 32) +
+           ");\n  }\n";
+  }
+  return "Mbarrier* const landed = reinterpret_cast<Mbarrier*>(shared + " + std::to_string(at) + ");\n" +
+         free + "if (threadIdx.x == 0) {\n" + maps + "  for (int i = 0; i < " + stages + "; ++i) " + init +
+         "  mbarrier_init_fence();\n}\n__syncthreads();\n";
 }
 
 }  // namespace quern

@@ -82,7 +82,7 @@ class Counter {
  private:
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
   const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
-  double warps() const { return schedule_.threads() / 32.0; }
+  double warps() const { return schedule_.workers() / 32.0; }
   bool in_loop(size_t i) const { return stages_[i] == Stage::loop; }
 
   void count(size_t i) {
@@ -148,7 +148,7 @@ class Counter {
     if (looped) {
       const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
       out_.loop_room += std::ceil(padded_elements(each.type) * size / unit) * unit;
-      loaded_words_ += bytes / 4 / schedule_.threads();
+      loaded_words_ += bytes / 4 / schedule_.workers();
     }
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
@@ -287,14 +287,14 @@ class Counter {
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
     own.chain += kMmaLatency * static_cast<double>(k / 16) / k_parts + kWgmmaCycles;
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
-    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.threads();
+    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(m * k);
     } else {
       own.issue += tall_words * warps() * 2;
       fragments_ += tall_words;
     }
-    keep_product(i, batch * static_cast<double>(m * n) / schedule_.threads() * k_parts, k_parts);
+    keep_product(i, batch * static_cast<double>(m * n) / schedule_.workers() * k_parts, k_parts);
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
@@ -302,7 +302,7 @@ class Counter {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps() * kL1Cost;
     if (in_loop(i) && !std::exchange(straight_[i], true))
-      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.threads();
+      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
   void reduction(size_t i) {
@@ -337,7 +337,7 @@ class Counter {
   }
 
   double registers() const {
-    const double threads = schedule_.threads();
+    const double threads = schedule_.workers();
     double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
                  0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * out_.once_bytes / 4 / threads;
     if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);

@@ -91,7 +91,7 @@ class KernelModel {
         schedule_.stages == 0
             ? (schedule_.ahead
                    ? work_.loop_bytes * kAheadShare
-                   : std::min(work_.loop_bytes, kStraightBytes * schedule_.threads()) * kStraightShare) +
+                   : std::min(work_.loop_bytes, kStraightBytes * schedule_.workers()) * kStraightShare) +
                   work_.once_bytes * kOnceShare
             : work_.loop_bytes * std::min<double>(schedule_.stages - 1, turns) +
                   work_.once_bytes * kOnceShare;
@@ -106,7 +106,7 @@ class KernelModel {
 
   // Cycles of a warp that has the multiprocessor to itself.
   double alone(const Work& work) const {
-    return work.chain + work.issue / (schedule_.threads() / 32) * kOwnIssueCycles;
+    return work.chain + work.issue / (schedule_.workers() / 32) * kOwnIssueCycles;
   }
 
   double compute(int64_t blocks, int64_t resident) const {

@@ -183,6 +183,8 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
   if (wanted.wgmma && wanted.stages == 0) return misfit("wgmma reads stages, and there are none");
   if (wanted.wgmma && wanted.warps[0] < 4 && (wanted.warps[0] != 1 || wanted.warps[1] < 4))
     return misfit("wgmma needs four warps along rows, or none there and four along columns");
+  if (wanted.producer && !wanted.tma)
+    return misfit("a producer warp asks for tiles of the copy engine, and there are none without tma");
   if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
   kernel.threads = wanted.threads();
   return {};
@@ -243,7 +245,7 @@ std::string print_schedule(const Schedule& schedule) {
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
            (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
            (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
-           print_choices(kernel.choices) + "\n";
+           (kernel.producer ? " producer=1" : "") + print_choices(kernel.choices) + "\n";
   return out;
 }
 
@@ -255,7 +257,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0, producer = 0;
     // What is 0 may be left out.
     auto read_optional = [&](const std::string& name, int64_t* value) {
       return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
@@ -265,7 +267,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
         !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
         !read_optional("overlaps", &overlaps) || !read_optional("resident", &resident) ||
-        !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_optional("producer", &producer) || !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
@@ -276,6 +278,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     kernel.wgmma = wgmma != 0;
     kernel.overlaps = overlaps != 0;
     kernel.resident = static_cast<int>(resident);
+    kernel.producer = producer != 0;
     schedule.kernels.push_back(kernel);
   }
   return schedule;

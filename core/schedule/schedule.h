@@ -37,9 +37,14 @@ struct KernelSchedule {
   BlockChoices choices = {};
   // Blocks of a multiprocessor for which the compiler must leave registers; 0: as many as come out.
   int resident = 0;
+  // One warp more, which only asks the copy engine for tiles; the others wait for these and give stages back,
+  // each warp when it has read them. With `tma`, and where the loop brings all tiles that way.
+  bool producer = false;
   bool operator==(const KernelSchedule&) const = default;
 
-  int threads() const { return 32 * warps[0] * warps[1] * warps[2]; }
+  // Those that compute, and all.
+  int workers() const { return 32 * warps[0] * warps[1] * warps[2]; }
+  int threads() const { return workers() + (producer ? 32 : 0); }
 };
 
 struct Schedule {
@@ -48,8 +53,8 @@ struct Schedule {
 };
 
 // One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1",
-// " wgmma=1", " overlaps=1" and " resident=2" if they are not 0, and where choices are not greedy,
-// " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// " wgmma=1", " overlaps=1", " resident=2" and " producer=1" if they are not 0, and where choices are not
+// greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

@@ -8,18 +8,19 @@ namespace {
 
 using namespace quern;
 
-KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma) {
+KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma, bool producer = false) {
   KernelSchedule out;
   out.warps = warps;
   out.stages = stages;
   out.tma = tma;
   out.wgmma = wgmma;
+  out.producer = producer;
   return out;
 }
 
 struct Path {
   int stages;
-  bool tma;
+  bool tma, producer;
   const char* mark;  // what its text has
 };
 struct Family {
@@ -42,7 +43,10 @@ void every_path_takes_every_family(void**) {
   const Family kMma = {false, "16", "20", "mma_fragment<"}, kWgmma = {true, "64", "100", "wgmma<"},
                kFma = {false, "16", "20", "multiply_add("};
   std::vector<MuGraphCase> cases;
-  for (const Path& path : {Path{0, false, "load_elements<"}, {3, false, "cp_async<"}, {3, true, "tma_load<"}})
+  for (const Path& path : {Path{0, false, false, "load_elements<"},
+                           {3, false, false, "cp_async<"},
+                           {3, true, false, "tma_load<"},
+                           {3, true, true, "mbarrier_arrive(&free"}})
     for (const char* dtype : {"f16", "bf16", "f32"})
       for (const Family& family : {kMma, kWgmma, kFma}) {
         if ((dtype == std::string("f32")) != (family.mark == kFma.mark)) continue;
@@ -50,7 +54,7 @@ void every_path_takes_every_family(void**) {
         for (const Sizes& sizes : {Sizes{dtype, family.rows, "128", "64", "2", "2"},
                                    {dtype, family.ragged_rows, "128", "72", "1", "2"}}) {
           cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes,
-                                     way({4, 1, 1}, path.stages, path.tma, family.wgmma)));
+                                     way({4, 1, 1}, path.stages, path.tma, family.wgmma, path.producer)));
           is_marked(cases.back(), path, family);
         }
       }

@@ -33,6 +33,7 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
     kernel.ahead = way.ahead;
     kernel.tma = way.tma;
     kernel.wgmma = way.wgmma;
+    kernel.producer = way.producer;
   }
   std::string name = label;
   for (const auto& [word, by] : words) name += " " + by;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/dtype.h"
 
@@ -77,6 +78,8 @@ const Runtime& Block::runtime() {
                   const void* site) { running->access(address_of(p), size, aligned, true, site); },
       .undefined = [](const char* what, const void* site) { running->fail(what, site); },
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
+      .named_barrier = [](int number, int threads,
+                          const void* site) { running->arrive_at_named_barrier(number, threads, site); },
       .collective = [](Collective kind, unsigned mask, void* operands,
                        const void* site) { running->arrive_at_collective(kind, mask, operands, site); },
       .dynamic_shared = []() -> void* {
@@ -170,6 +173,7 @@ void Block::prepare(uint64_t cluster_number) {
   at_barrier_.assign(static_cast<size_t>(ranks_), 0);
   ended_ = at_barrier_;
   arrived_ = 0;
+  named_barriers_.begin_cluster();
   mbarriers_.begin_cluster();
   for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
     const int t = i % block_threads_;
@@ -181,9 +185,9 @@ void Block::prepare(uint64_t cluster_number) {
   }
   // Programs without wgmma are spared the bookkeeping.
   std::vector<char*> tops;
-  if (program_.text.find("wgmma") != std::string::npos && block_threads_ % (4 * kWarpSize) == 0)
+  if (program_.text.find("wgmma") != std::string::npos && block_threads_ % kWarpSize == 0)
     for (const EmulatedThread& thread : threads_) tops.push_back(thread.stack_top);
-  wgmmas_.begin_cluster(tops);
+  wgmmas_.begin_cluster(tops, block_threads_);
 }
 
 void Block::enter(transfer_t transfer) {
@@ -246,6 +250,19 @@ void Block::arrive_at_barrier(const void* site) {
     clock_.barrier(rank);
     for (int i = first; i < first + block_threads_; ++i) make_runnable(i);
   }
+  suspend();
+}
+
+void Block::arrive_at_named_barrier(int number, int threads, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  self.state = State::at_named_barrier;
+  self.site = site;
+  std::string violation;
+  const std::vector<int> met =
+      named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_, current_, violation);
+  check_rule(std::move(violation), site);
+  if (!met.empty() && !clock_.meet(met)) fail("more barriers than the emulator can count", site);
+  for (int thread : met) make_runnable(thread);
   suspend();
 }
 
@@ -365,6 +382,7 @@ void Block::end_thread() {
          nullptr);
   const int rank = rank_of(current_);
   if (++ended_[static_cast<size_t>(rank)] == block_threads_ && ranks_ > 1) end_block(rank);
+  end_cluster_barrier();
   suspend();
 }
 
@@ -380,10 +398,17 @@ void Block::arrive_at_cluster(const void* site) {
   if (self.arrived_at_cluster) fail("cluster_arrive twice with no cluster_wait between", site);
   self.arrived_at_cluster = true;
   clock_.arrive_at_cluster(current_);
-  if (++arrived_ < static_cast<int>(threads_.size())) return;
+  ++arrived_;
+  end_cluster_barrier();
+}
+
+// It waits for all threads that have not ended.
+void Block::end_cluster_barrier() {
+  const int gone = std::accumulate(ended_.begin(), ended_.end(), 0);
+  if (arrived_ == 0 || arrived_ + gone < static_cast<int>(threads_.size())) return;
   arrived_ = 0;
   for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
-    threads_[i].all_arrived = true;
+    threads_[i].all_arrived = threads_[i].arrived_at_cluster;
     if (threads_[i].state == State::at_cluster) make_runnable(i);
   }
 }
@@ -440,7 +465,9 @@ std::string Block::describe_site(const void* site) const {
 }
 
 std::string Block::describe_wait(const EmulatedThread& thread) const {
-  std::string what = thread.state == State::at_cluster ? "cluster_wait" : "__syncthreads";
+  std::string what = thread.state == State::at_cluster         ? "cluster_wait"
+                     : thread.state == State::at_named_barrier ? "barrier_of"
+                                                               : "__syncthreads";
   if (thread.state == State::at_collective) {
     char mask[16];
     snprintf(mask, sizeof mask, "0x%08x", thread.mask);

@@ -12,6 +12,7 @@
 #include "tests/emulator/compile.h"
 #include "tests/emulator/mbarrier.h"
 #include "tests/emulator/memory.h"
+#include "tests/emulator/named_barrier.h"
 #include "tests/emulator/wgmma.h"
 
 namespace quern::emulated {
@@ -40,7 +41,7 @@ struct AsyncCopy {
 };
 
 struct EmulatedThread {
-  enum class State { runnable, at_barrier, at_collective, at_cluster, at_mbarrier, ended };
+  enum class State { runnable, at_barrier, at_named_barrier, at_collective, at_cluster, at_mbarrier, ended };
   State state = State::runnable;
   boost::context::detail::fcontext_t context = nullptr;
   char* stack_top = nullptr;
@@ -80,11 +81,13 @@ class Block {
 
   void access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site);
   void arrive_at_barrier(const void* site);
+  void arrive_at_named_barrier(int number, int threads, const void* site);
   void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
   void check_warp(int first);
   void copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site);
   void wait_for_copies(int pending, const void* site);
   void arrive_at_cluster(const void* site);
+  void end_cluster_barrier();
   void wait_for_cluster(const void* site);
   void* cluster_address(const void* own, int rank, const void* site);
   void wait_at_mbarrier(void* barrier, unsigned parity, const void* site);
@@ -115,6 +118,7 @@ class Block {
   int block_threads_, ranks_;
   std::mt19937_64& random_;
 
+  NamedBarriers named_barriers_;
   Mbarriers mbarriers_;
   Wgmmas wgmmas_;
   std::vector<EmulatedThread> threads_;

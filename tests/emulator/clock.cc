@@ -52,6 +52,17 @@ bool Clock::sync_warp(int thread) {
   return ++times_[static_cast<size_t>(warp_of(thread))] < kLastTime;
 }
 
+bool Clock::meet(const std::vector<int>& threads) {
+  Knowledge told;
+  bool counted = true;
+  for (int thread : threads) {
+    if (thread % block_threads_ % kWarpSize == 0) counted &= sync_warp(thread);
+    release(thread, told);
+  }
+  for (int thread : threads) acquire(thread, told);
+  return counted;
+}
+
 void Clock::release(int thread, Knowledge& told) const {
   known_[static_cast<size_t>(rank_of(thread))].release(thread % block_threads_,
                                                        times_[static_cast<size_t>(warp_of(thread))], told);

@@ -46,6 +46,8 @@ class Clock {
   void begin_cluster(const std::vector<uint64_t>& blocks);
   // All threads of block `rank` of the cluster have met.
   void barrier(int rank);
+  // These threads, whole warps of one block, have met, and perhaps not all of the block. False as for sync_warp.
+  bool meet(const std::vector<int>& threads);
   // Orders the lanes of the thread's warp. False when it can count no further before the next barrier.
   bool sync_warp(int thread);
   // The two halves of the cluster's barrier. All threads have arrived when the first has waited.

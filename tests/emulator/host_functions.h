@@ -268,6 +268,11 @@ __device__ __forceinline__ void mbarrier_arrive_expect(Mbarrier* barrier, int by
 __device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
   quern::emulated::mbarrier_wait(barrier, parity);
 }
+template <int kThreads>
+__device__ __forceinline__ void barrier_of() {
+  static_assert(kThreads % 32 == 0, "barriers count whole warps");
+  quern::emulated::named_barrier(1, kThreads);
+}
 __device__ __forceinline__ void fence_proxy_async() { quern::emulated::fence_proxy(); }
 
 // tma.cuh

@@ -39,6 +39,9 @@ QUERN_UNSEEN __attribute__((const)) static Index block_size() {
 QUERN_UNSEEN __attribute__((const)) static Index grid_size() { return quern_runtime->position()->grid_size; }
 QUERN_UNSEEN __attribute__((const)) static int lane() { return quern_runtime->position()->lane; }
 QUERN_UNSEEN static void barrier() { quern_runtime->barrier(__builtin_return_address(0)); }
+QUERN_UNSEEN static void named_barrier(int number, int threads) {
+  quern_runtime->named_barrier(number, threads, __builtin_return_address(0));
+}
 QUERN_UNSEEN static void collective(Collective kind, unsigned mask, void* operands) {
   quern_runtime->collective(kind, mask, operands, __builtin_return_address(0));
 }

@@ -70,6 +70,7 @@ struct Runtime {
   void (*write)(void* address, unsigned long size, bool aligned, const void* site);
   void (*undefined)(const char* what, const void* site);
   void (*barrier)(const void* site);
+  void (*named_barrier)(int number, int threads, const void* site);
   void (*collective)(Collective kind, unsigned mask, void* operands, const void* site);
   void* (*dynamic_shared)();
   int (*cluster_rank)();

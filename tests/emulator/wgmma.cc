@@ -41,17 +41,23 @@ float value_of(uint16_t bits, bool bf16) { return bf16 ? bf16_to_float(bits) : f
 
 }  // namespace
 
-void Wgmmas::begin_cluster(const std::vector<char*>& stack_tops) {
+void Wgmmas::begin_cluster(const std::vector<char*>& stack_tops, int block_threads) {
   stack_tops_ = stack_tops;
+  block_threads_ = block_threads;
   touched_.assign(stack_tops.size(), {});
   warps_.assign((stack_tops.size() + kWarpSize - 1) / kWarpSize, {});
   groups_.clear();
 }
 
+int Wgmmas::warpgroup_of(int thread) const {
+  return thread / block_threads_ * (kMaxThreads / kWarpSize / kGroupWarps) +
+         warp_in_block(thread) / kGroupWarps;
+}
+
 std::string Wgmmas::perform(Collective kind, const WarpOperands& operands, int first) {
-  if (operands.mask != 0xffffffffu || touched_.empty())
-    return std::string(collective_name(kind)) +
-           " needs blocks of whole warpgroups, and all lanes of each warp";
+  const int group_end = (warp_in_block(first) / kGroupWarps + 1) * kGroupWarps * kWarpSize;
+  if (operands.mask != 0xffffffffu || touched_.empty() || group_end > block_threads_)
+    return std::string(collective_name(kind)) + " needs whole warpgroups, and all lanes of each warp";
   Warp& warp = warp_of(first);
   switch (kind) {
     case Collective::wgmma_fence:
@@ -117,12 +123,12 @@ std::string Wgmmas::read_units(const WgmmaOperand& operand, int rows, const Warp
 std::string Wgmmas::multiply(const WarpOperands& operands, int first) {
   Warp& warp = warp_of(first);
   const auto& own = *static_cast<const WgmmaOperands*>(operands.lanes[0]);
-  const int columns = own.columns, index = first / kWarpSize % kGroupWarps;
+  const int columns = own.columns, index = warp_in_block(first) % kGroupWarps;
   if (columns < 8 || columns > 256 || columns % 8 != 0)
     return "wgmma has no shape of " + std::to_string(columns) + " columns";
   if (!warp.fenced) return "wgmma with no wgmma_fence before";
   const Shape shape{own.fragments ? 0 : address_of(own.a.at), address_of(own.b.at), columns};
-  std::vector<Shape>& group = groups_[first / kWarpSize / kGroupWarps];
+  std::vector<Shape>& group = groups_[warpgroup_of(first)];
   const size_t number = static_cast<size_t>(warp.products++);
   if (number == group.size()) group.push_back(shape);
   if (!(group[number] == shape)) return "the warps of a warpgroup ask for different products";
@@ -203,7 +209,7 @@ std::string Wgmmas::end_thread(int thread) const {
   if (touched_.empty()) return "";
   const Warp& warp = warps_[static_cast<size_t>(thread / kWarpSize)];
   if (warp.busy()) return "the thread ends with products that it did not wait for (wgmma_commit, wgmma_wait)";
-  const auto group = groups_.find(thread / kWarpSize / kGroupWarps);
+  const auto group = groups_.find(warpgroup_of(thread));
   if (group != groups_.end() && group->second.size() != static_cast<size_t>(warp.products))
     return "the warps of a warpgroup ask for different numbers of products";
   return "";

@@ -20,8 +20,8 @@ class Wgmmas {
  public:
   explicit Wgmmas(Memory& memory) : memory_(memory) {}
 
-  // `stack_tops` of all threads; none if there will be no products.
-  void begin_cluster(const std::vector<char*>& stack_tops);
+  // `stack_tops` of all threads, of whole warps; none if there will be no products.
+  void begin_cluster(const std::vector<char*>& stack_tops, int block_threads);
   // Of a warp, all of whose lanes are here: fence, product, commit or wait. `first` is its first thread.
   std::string perform(Collective kind, const WarpOperands& operands, int first);
   // A thread reads or writes its own registers (what lies on its stack).
@@ -58,6 +58,9 @@ class Wgmmas {
     bool operator==(const Shape&) const = default;
   };
 
+  int warp_in_block(int thread) const { return thread % block_threads_ / kWarpSize; }
+  // Of all blocks numbered through; the last warps of a block may be none.
+  int warpgroup_of(int thread) const;
   Warp& warp_of(int thread) { return warps_[static_cast<size_t>(thread / kWarpSize)]; }
   std::string multiply(const WarpOperands& operands, int first);
   std::string read_units(const WgmmaOperand& operand, int rows, const WarpOperands& operands, int first);
@@ -66,6 +69,7 @@ class Wgmmas {
 
   Memory& memory_;
   std::vector<char*> stack_tops_;
+  int block_threads_ = 1;
   std::vector<std::bitset<kSlots>> touched_;  // of each thread since its last fence
   std::vector<Warp> warps_;
   std::map<int, std::vector<Shape>> groups_;  // of each warpgroup, its products

@@ -30,6 +30,14 @@ __device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity
       : "memory");
 }
 
+// A barrier of the block's first kThreads threads, whole warps: of those that compute, where other warps bring what
+// they need (PTX ISA, "bar"). __syncthreads is number 0.
+template <int kThreads>
+__device__ __forceinline__ void barrier_of() {
+  static_assert(kThreads % 32 == 0, "barriers count whole warps");
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 // Orders this thread's ordinary accesses to shared memory before those of the copy engine and of tensor cores
 // that come after it: each thread that wrote, before the barrier that tells the thread that asks.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
