@@ -42,11 +42,13 @@ void text_reads_back(void**) {
   schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
   schedule.kernels.push_back(
       {{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 2});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, true, false, false, {}, 2, true});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
   assert_int_equal(again->kernels[1].threads(), 512);
+  assert_int_equal(again->kernels[3].workers(), 32);
+  assert_int_equal(again->kernels[3].threads(), 64);
   for (const char* wrong : {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1",
                             "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1, x]",
                             "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1",
@@ -114,6 +116,10 @@ void what_does_not_fit_is_refused(void**) {
   assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {1, 3, 1}; }));
   assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {4, 4, 2}; }));
   assert_true(refused([](KernelSchedule& kernel) { kernel.stages = 1; }));
+  assert_true(refused([](KernelSchedule& kernel) {
+    kernel.stages = 2;
+    kernel.producer = true;
+  }));
   // A turn's own maximum stays a turn's own: its size is part of the meaning.
   const MuGraph nested = parse(R"(mugraph nested
 in x: f16[3, 24]

@@ -1,0 +1,138 @@
+// Blocks with a producer warp: right in the emulator when stages go round several times, refused when a word
+// of their synchronisation is missing or wrong, and not made of what the copy engine cannot bring.
+#include "core/codegen/mugraph_emitter.h"
+#include "core/verify/reference.h"
+#include "tests/codegen/sized_cases.h"
+#include "tests/emulator/emulator.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+KernelSchedule way(std::array<int, 3> warps, int stages, bool wgmma) {
+  KernelSchedule out;
+  out.warps = warps;
+  out.stages = stages;
+  out.tma = out.producer = true;
+  out.wgmma = wgmma;
+  return out;
+}
+
+void stages_go_round(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each :
+       {way({1, 1, 4}, 2, false), way({1, 1, 1}, 3, false), way({1, 4, 1}, 2, true), way({1, 4, 2}, 3, true)})
+    cases.push_back(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "128", "2", "8"}, each));
+  // Warps that exchange within a turn, and those that need not.
+  for (const KernelSchedule& each :
+       {way({1, 1, 2}, 2, false), way({1, 2, 1}, 3, false), way({4, 1, 1}, 2, true)})
+    cases.push_back(
+        sized_case("attention", kAttentionGraph, kAttention, {"bf16", "64", "32", "160", "1", "5"}, each));
+  all_are_right(cases);
+}
+
+// A product whose parts are summed by a cluster: no block's memory goes while others read it.
+const char kPartsGraph[] = R"(graph parts
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+z = matmul(x, w)
+out z
+)";
+const char kParts[] = R"(mugraph parts
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] cluster=2 loop=TURNS threads=128 {
+  x0 = load(x, cluster=1, loop=1)
+  w0 = load(w, x=1, cluster=0, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  y = cluster_sum(a)
+  store(y, z, x=1)
+}
+out z
+)";
+
+void clusters_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each : {way({1, 1, 2}, 2, false), way({1, 4, 1}, 2, true)})
+    cases.push_back(sized_case("parts", kPartsGraph, kParts, {"f16", "16", "512", "128", "2", "4"}, each));
+  all_are_right(cases);
+}
+
+struct Mutation {
+  const char *right, *wrong, *rule;
+};
+
+// The text of one block, changed in one place.
+void planted_faults_are_found(void**) {
+  const char kArrive[] = "if (lane == 0) mbarrier_arrive(&free[turn % 2]);",
+             kWait[] = "mbarrier_wait(&landed[turn % 2], turn / 2 & 1);";
+  const Mutation kMutations[] = {
+      {"mbarrier_wait(&free[turn % 2], (turn / 2 & 1) ^ 1);", "", "more than 1 arrivals"},
+      {"(turn / 2 & 1) ^ 1", "turn / 2 & 1", "deadlock"},
+      {kArrive, "", "deadlock"},
+      {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 1)", "race: write"},
+      {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 3)", "deadlock"},
+      {"    __syncwarp();\n    if (lane == 0) mbarrier_arrive", "    if (lane == 0) mbarrier_arrive",
+       "race: write"},
+      {kWait, "", "asynchronous copy"},
+      {kWait, "mbarrier_wait(&landed[turn % 2], 0);", "deadlock"},
+      {"barrier_of<64>();", "", "dynamic shared memory"},
+      {"barrier_of<64>();", "barrier_of<32>();", "parts of warps"},
+      {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
+      {"barrier_of<64>();", "__syncthreads();", "deadlock"},
+  };
+  const MuGraphCase test = sized_case("attention", kAttentionGraph, kAttention,
+                                      {"f16", "16", "32", "128", "1", "4"}, way({1, 1, 2}, 2, false));
+  const auto target = find_target(test.target);
+  assert_ok(target);
+  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+  assert_ok(emitted);
+  std::vector<emulated::ProgramSource> sources = {emulated::make_source(emitted->kernels, emitted->plan)};
+  for (const Mutation& mutation : kMutations) {
+    std::string text = emitted->kernels;
+    assert_contains(text, mutation.right);
+    for (size_t at = 0; (at = text.find(mutation.right, at)) != std::string::npos;
+         at += std::string_view(mutation.wrong).size())
+      text.replace(at, std::string_view(mutation.right).size(), mutation.wrong);
+    sources.push_back(emulated::make_source(text, emitted->plan));
+  }
+  auto programs = emulated::compile_programs(sources);
+  assert_ok(programs);
+  std::vector<std::string> inputs;
+  for (const TensorDesc& input : emitted->plan.inputs) inputs.push_back(random_buffer(input, 1, 0.5));
+  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
+  assert_ok(emulated::run_plan((*programs)[0], emitted->plan, views, {.seed = 1}));
+  for (size_t i = 0; i < std::size(kMutations); ++i)
+    for (uint64_t seed : {1, 2, 3}) {
+      const auto wrong = emulated::run_plan((*programs)[i + 1], emitted->plan, views, {.seed = seed});
+      assert_error(wrong, ErrorCode::INTERNAL, kMutations[i].rule);
+    }
+}
+
+void what_the_engine_cannot_bring_is_refused(void**) {
+  auto emit = [](const Sizes& sizes, const KernelSchedule& each, const char* target_name) {
+    const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, each);
+    const auto target = find_target(target_name);
+    assert_ok(target);
+    return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+  };
+  const Sizes kWhole = {"f16", "16", "256", "128", "2", "2"}, kOdd = {"f16", "16", "256", "130", "1", "2"};
+  assert_ok(emit(kWhole, way({1, 1, 2}, 2, false), "sm_90a"));
+  assert_error(emit(kWhole, way({1, 1, 2}, 2, false), "sm_80"), ErrorCode::UNSUPPORTED, "0 of these 2");
+  assert_error(emit(kOdd, way({1, 1, 2}, 2, false), "sm_90a"), ErrorCode::UNSUPPORTED, "1 of these 2");
+  KernelSchedule without = way({1, 1, 2}, 2, false);
+  without.tma = false;
+  assert_error(emit(kWhole, without, "sm_90a"), ErrorCode::INVALID_ARGUMENT, "tma");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round), cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(planted_faults_are_found),
+                              cmocka_unit_test(what_the_engine_cannot_bring_is_refused)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
