@@ -8,7 +8,7 @@ __device__ __forceinline__ int cluster_rank() {
   return static_cast<int>(rank);
 }
 
-// Every thread of the cluster arrives, then waits: what a thread wrote before it arrived, shared memory
+// Every thread of the cluster that has not ended arrives, then waits: what a thread wrote before it arrived, shared memory
 // included, all threads see that have waited. Before the first one it is not known that the other blocks have
 // begun, and a block must not end while others read its shared memory.
 __device__ __forceinline__ void cluster_arrive() {
