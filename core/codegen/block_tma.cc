@@ -113,7 +113,9 @@ std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
     // The stride of a dimension of extent 1 is never used, but must be possible.
     map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
                                                                  : kTensorMapAlignment / size);
-    map.box.push_back(d == tile.inner ? row / size : tile.padded[at]);
+    map.box.push_back(d == tile.inner     ? row / size
+                      : d == dims.front() ? std::min(tile.padded[at], kMostBoxExtent)
+                                          : tile.padded[at]);
   }
   map.swizzle = row >= kLeastSwizzle ? static_cast<uint32_t>(row) : 0;
   if (!check_tensor_map(map).ok() || *std::max_element(map.box.begin(), map.box.end()) > kMostBoxExtent)
@@ -121,7 +123,8 @@ std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
   return map;
 }
 
-// Puts the tile in panels, a copy each, if the engine can bring it.
+// Puts the tile in panels, a copy each (or several, of so much of its outermost dimension as a copy can
+// bring), if the engine can bring it.
 bool BlockEmitter::bring_by_engine(StagedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const std::vector<int> dims = dims_by_stride(tile);
@@ -129,18 +132,25 @@ bool BlockEmitter::bring_by_engine(StagedTile& tile) {
   if (!map) return false;
   put_in_panels(tile, bits_of(tile, dims));
   const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
+  const int outermost = dims.front();
+  const int64_t parts =
+      outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map->box.front();
   const std::string name = "map" + std::to_string(tensor_maps_.size());
   const auto& firsts = firsts_[static_cast<size_t>(tile.value)];
-  for (int64_t panel = 0; panel < panels; ++panel) {
+  for (int64_t copy = 0; copy < panels * parts; ++copy) {
+    const int64_t panel = copy / parts, part = copy % parts;
     std::string at_text;
     for (size_t i = dims.size(); i-- > 0;) {
       std::string first = firsts[static_cast<size_t>(dims[i])];
-      if (dims[i] == tile.inner) first = add_text(first, std::to_string(panel << tile.row_bits));
+      if (dims[i] == tile.inner)
+        first = add_text(first, std::to_string(panel << tile.row_bits));
+      else if (dims[i] == outermost)
+        first = add_text(first, std::to_string(part * map->box.front()));
       at_text += (at_text.empty() ? "" : ", ") + first;
     }
     engine_fetch_ += "tma_load<" + std::to_string(dims.size()) + ", " +
                      (is_shared_by_blocks(op) ? "false" : "true") + ">(" +
-                     add_text(tile.name, std::to_string(panel << tile.panel_bits)) + ", " + name +
+                     add_text(tile.name, std::to_string((copy << tile.panel_bits) / parts)) + ", " + name +
                      ", arrived, {" + at_text + "});\n";
   }
   engine_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));

@@ -1,6 +1,7 @@
 #include "core/schedule/enumerate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/schedule/block_work.h"
@@ -75,6 +76,34 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
+// Whether the copy engine can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
+// and where a part is cut off, all of it is there, in whole fragments of tensor cores. The emitter decides.
+bool comes_by_engine(const TensorType& whole, const TensorType& tile) {
+  const size_t rank = whole.shape.size();
+  int64_t row = 0;  // of several: elements
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
+    if (part != extent &&
+        (part < least || extent % part != 0 || !std::has_single_bit(static_cast<uint64_t>(part))))
+      return false;
+    if (extent > 1) row = extent;
+  }
+  const bool one_row = whole.element_count() == row;
+  return whole.dtype != DType::boolean &&
+         (one_row || row * static_cast<int64_t>(dtype_size(whole.dtype)) % 16 == 0);
+}
+
+bool loop_comes_by_engine(const MuGraph& mugraph, const MuKernel& kernel) {
+  const std::vector<Stage> stages = block_stages(kernel);
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    const BlockOp& op = kernel.ops[i];
+    if (op.kind == BlockOp::Kind::load && stages[i] == Stage::loop &&
+        !comes_by_engine(mugraph.tensors[static_cast<size_t>(op.tensor)].type, op.type))
+      return false;
+  }
+  return true;
+}
+
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
                                              const Target& target) {
   struct Ranked {
@@ -88,15 +117,23 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     all.kernels[k] = schedule;
     auto applied = apply_schedule(mugraph, all);
     if (!applied) return;
-    const KernelTime time = modelled_kernel(*applied, applied->kernels[k], schedule, target);
-    if (!std::isfinite(time.us)) return;
-    ranked.push_back({time.us, schedule});
-    // One block more at a time, at the price of registers.
-    KernelSchedule denser = schedule;
-    denser.resident = static_cast<int>(time.resident) + 1;
-    if (denser.resident > kMostResident) return;
-    const double denser_us = modelled_kernel(*applied, applied->kernels[k], denser, target).us;
-    if (denser_us < time.us) ranked.push_back({denser_us, denser});
+    const MuKernel& cut = applied->kernels[k];
+    auto rank = [&](const KernelSchedule& each) {
+      const KernelTime time = modelled_kernel(*applied, cut, each, target);
+      if (!std::isfinite(time.us)) return;
+      ranked.push_back({time.us, each});
+      // One block more at a time, at the price of registers.
+      KernelSchedule denser = each;
+      denser.resident = static_cast<int>(time.resident) + 1;
+      if (denser.resident > kMostResident) return;
+      const double denser_us = modelled_kernel(*applied, cut, denser, target).us;
+      if (denser_us < time.us) ranked.push_back({denser_us, denser});
+    };
+    rank(schedule);
+    if (!schedule.tma || !loop_comes_by_engine(*applied, cut)) return;
+    KernelSchedule fed = schedule;
+    fed.producer = true;
+    rank(fed);
   };
   // Grids: one axis at a time is cut finer or coarser.
   std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};

@@ -118,7 +118,8 @@ class KernelModel {
     const double latency = kLatencyUs * kClockMhz;
     double wait = alone(work_.loop);
     if (schedule_.stages > 0)
-      wait = std::max(wait + kBarrierCycles, latency / std::max(1, schedule_.stages - 1));
+      wait = std::max(wait + (schedule_.producer ? 0 : kBarrierCycles),
+                      latency / std::max(1, schedule_.stages - 1));
     else if (work_.loop_bytes > 0)
       wait = schedule_.ahead ? std::max(wait, latency) : wait + latency;
     const double turn = std::max(n * cycles(work_.loop, mma_cycles), wait) +

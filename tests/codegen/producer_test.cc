@@ -1,6 +1,9 @@
 // Blocks with a producer warp: right in the emulator when stages go round several times, refused when a word
 // of their synchronisation is missing or wrong, and not made of what the copy engine cannot bring.
+#include <algorithm>
+
 #include "core/codegen/mugraph_emitter.h"
+#include "core/schedule/enumerate.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/emulator/emulator.h"
@@ -24,6 +27,9 @@ void stages_go_round(void**) {
   for (const KernelSchedule& each :
        {way({1, 1, 4}, 2, false), way({1, 1, 1}, 3, false), way({1, 4, 1}, 2, true), way({1, 4, 2}, 3, true)})
     cases.push_back(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "128", "2", "8"}, each));
+  // Tiles that take several copies.
+  cases.push_back(
+      sized_case("norm", kNormGraph, kNorm, {"f16", "16", "1024", "64", "1", "2"}, way({1, 1, 4}, 2, false)));
   // Warps that exchange within a turn, and those that need not.
   for (const KernelSchedule& each :
        {way({1, 1, 2}, 2, false), way({1, 2, 1}, 3, false), way({4, 1, 1}, 2, true)})
@@ -123,6 +129,13 @@ void what_the_engine_cannot_bring_is_refused(void**) {
   assert_ok(emit(kWhole, way({1, 1, 2}, 2, false), "sm_90a"));
   assert_error(emit(kWhole, way({1, 1, 2}, 2, false), "sm_80"), ErrorCode::UNSUPPORTED, "0 of these 2");
   assert_error(emit(kOdd, way({1, 1, 2}, 2, false), "sm_90a"), ErrorCode::UNSUPPORTED, "1 of these 2");
+  for (const Sizes& sizes : {kWhole, kOdd}) {
+    const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, way({1, 1, 2}, 2, false));
+    const std::vector<Schedule> all = enumerate_schedules(test.mugraph, **find_target("sm_90a"));
+    const auto offered = std::count_if(all.begin(), all.end(),
+                                       [](const Schedule& schedule) { return schedule.kernels[0].producer; });
+    assert_int_equal(offered > 0, sizes.columns == kWhole.columns);
+  }
   KernelSchedule without = way({1, 1, 2}, 2, false);
   without.tma = false;
   assert_error(emit(kWhole, without, "sm_90a"), ErrorCode::INVALID_ARGUMENT, "tma");
