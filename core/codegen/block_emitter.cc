@@ -148,6 +148,15 @@ void BlockEmitter::find_extents() {
   }
 }
 
+// Whether only a sum over the turns uses it.
+bool BlockEmitter::is_summed(BlockValue value) const {
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  if (users.size() != 1 || program_.stage(value) != Stage::loop) return false;
+  const BlockOp& user = program_.op(users[0]);
+  return user.kind == BlockOp::Kind::accumulate &&
+         (user.combine == Combine::sum || user.combine == Combine::rescaled_sum);
+}
+
 void BlockEmitter::emit(BlockValue value) {
   const BlockOp& op = program_.op(value);
   switch (op.kind) {
@@ -165,8 +174,7 @@ void BlockEmitter::emit(BlockValue value) {
   // What only an accumulator uses is made there.
   const auto& users = program_.users[static_cast<size_t>(value)];
   const BlockOp* accumulator = users.size() == 1 ? &program_.op(users[0]) : nullptr;
-  const bool summed = accumulator && accumulator->kind == BlockOp::Kind::accumulate && now_ == Stage::loop &&
-                      (accumulator->combine == Combine::sum || accumulator->combine == Combine::rescaled_sum);
+  const bool summed = is_summed(value);
   const bool maximized = accumulator && accumulator->kind == BlockOp::Kind::accumulate &&
                          now_ == Stage::loop && accumulator->combine == Combine::max &&
                          !factors_.contains(users[0]) &&
@@ -190,7 +198,8 @@ void BlockEmitter::emit(BlockValue value) {
   const std::string count = std::to_string(array.spread.count());
   text(now_) += "float " + array.name + "[" + count + "] = {};\n";
   matmul(value, array.name, now_);
-  if (plan.wgmma) text(now_) += wgmma_landing({array.name});
+  const bool late = late_.behind == value;
+  if (plan.wgmma) text(now_) += (late ? late_group() : "") + wgmma_landing({array.name}, late ? 1 : 0);
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -291,6 +300,7 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
   if (schedule_.producer) return out + fed_loop(plan, body);
   // The copy engine may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
+  if (late_.value >= 0) return out + late_loop(plan, body);
   if (!staged && begins_with_barrier(Stage::loop)) body = barrier() + body;
   // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
   // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
@@ -329,6 +339,7 @@ Result<BlockText> BlockEmitter::run() {
       if (extent > 0x3fffffff) return Status(ErrorCode::UNSUPPORTED, "an extent does not fit 30 bits");
   find_extents();
   plan_matmuls();
+  find_late_product();
   if (Status status = choose_layouts(); !status.ok()) return status;
   bool loops = false;
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {

@@ -97,6 +97,12 @@ class BlockEmitter {
     std::string name, type;
     int64_t bytes = 0;
   };
+  // The product that is made a turn late, if there is one, and the product of its turn that is waited for
+  // first; `group` are its instructions, `rest` is what a turn does when it has landed.
+  struct LateProduct {
+    BlockValue value = -1, behind = -1;
+    std::string sums, words, group, rest;
+  };
   // Shared memory and barriers, decided when all steps are known.
   struct BlockPlan {
     std::array<OrderPlan, 3> orders;
@@ -140,6 +146,7 @@ class BlockEmitter {
   bool begins_with_barrier(Stage stage) const;
   std::string barrier() const;
   std::string stage_tiles(const BlockPlan& plan) const;
+  bool is_summed(BlockValue value) const;
   std::string loop_text(const BlockPlan& plan);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
@@ -266,9 +273,19 @@ class BlockEmitter {
   bool is_panel_operand(BlockValue value, DType dtype) const;
   bool plan_wgmma(BlockValue value, MatmulPlan& plan) const;
   void note_panels(BlockValue value, const MatmulPlan& plan);
-  std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index);
+  std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index,
+                            const std::string& tiles);
   void wgmma(BlockValue value, const std::string& sums, Stage stage);
-  static std::string wgmma_landing(const std::vector<std::string>& sums);
+  std::string wgmma_group(BlockValue value, const std::string& sums, const std::string& words,
+                          const std::string& tiles);
+  static std::string wgmma_landing(const std::vector<std::string>& sums, int pending = 0);
+
+  // block_late.cc
+  void find_late_product();
+  std::string late_group();
+  void finish_late_turn(BlockValue accumulator, const Array& sums);
+  std::string late_tile(const BlockPlan& plan) const;
+  std::string late_loop(const BlockPlan& plan, const std::string& body) const;
 
   // block_fragments.cc
   std::string read_matrices(const StagedTile& tile, const Spread& spread, const std::string& to, int words,
@@ -296,7 +313,7 @@ class BlockEmitter {
   bool is_shift(BlockValue value) const;
   // Whether the accumulator takes over what its operand has in parts.
   bool keeps_parts(BlockValue value) const;
-  void rescale(BlockValue value, const Array& sums);
+  std::string rescale(BlockValue value, const Array& sums);
   void shift(BlockValue value);
 
   const MuKernel& kernel_;
@@ -338,6 +355,7 @@ class BlockEmitter {
   std::map<BlockValue, Ints> panels_;  // operands in shared memory, with the least extents of their tiles
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;
+  LateProduct late_;
   std::vector<std::string> in_flight_;  // sums for which a turn waits at its end
   std::string engine_fetch_;
   int64_t engine_bytes_ = 0;  // of a turn

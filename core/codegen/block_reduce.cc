@@ -78,13 +78,13 @@ void BlockEmitter::reduce(BlockValue value) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-void BlockEmitter::rescale(BlockValue value, const Array& sums) {
+std::string BlockEmitter::rescale(BlockValue value, const Array& sums) {
   const BlockValue shift = program_.op(value).operands[1], factor = factors_.at(shift);
   const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(factor));
   const CudaText number =
       element(factor, renumbered(sums.spread, dims), renumbered_index("r", sums.spread, dims));
-  text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(sums.spread.count()) +
-                       "; ++r) " + sums.name + "[r] *= " + number.as(DType::f32) + ";\n";
+  return "#pragma unroll\nfor (int r = 0; r < " + std::to_string(sums.spread.count()) + "; ++r) " +
+         sums.name + "[r] *= " + number.as(DType::f32) + ";\n";
 }
 
 // A running maximum, and the factor by which it shifts what was summed before.
@@ -152,14 +152,17 @@ void BlockEmitter::accumulate(BlockValue value) {
   }
   array.dtype = register_type(op.type.dtype);
   array.maximum = maximum;
-  array.name = fresh(base_name(value));
+  const bool late = product && late_.value == operand;
+  array.name = late ? late_.sums : fresh(base_name(value));
   array.scope = Stage::before;
   const std::string count = std::to_string(array.spread.count()), type = cuda_type(array.dtype);
   const std::string start = maximum ? lowest(array.dtype) : cuda_literal(0, array.dtype);
   declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
                "; ++r) " + array.name + "[r] = " + start + ";\n";
-  if (op.combine == Combine::rescaled_sum) rescale(value, array);
-  if (product) {
+  if (op.combine == Combine::rescaled_sum && !late) text(Stage::loop) += rescale(value, array);
+  if (late) {
+    finish_late_turn(value, array);
+  } else if (product) {
     matmul(operand, array.name, Stage::loop);
     if (plans_.at(operand).wgmma) in_flight_.push_back(array.name);
   } else if (reduction) {

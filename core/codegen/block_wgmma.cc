@@ -128,9 +128,9 @@ void BlockEmitter::note_panels(BlockValue value, const MatmulPlan& plan) {
   }
 }
 
-// Operand `side` of a product, of instruction `index`.
+// Operand `side` of a product, of instruction `index`; `tiles` is what the names of tiles begin with.
 std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int side,
-                                        const std::string& index) {
+                                        const std::string& index, const std::string& tiles) {
   const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
   const StagedTile& tile = stage_tile(operand);
   const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
@@ -143,12 +143,25 @@ std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan
                     step = rows.size() > kRowGroupBits ? bytes(rows[kRowGroupBits]) : "0";
   return "SharedOperand<" + bytes(tile.row_bits) + ", " + (turned ? "true" : "false") + ", " +
          (turned ? panel : "0") + ", " + step + ">{" +
-         add_text(tile.name, place_in(tile, side == 0 ? plan.a : plan.b, index, false)) + "}";
+         add_text(tiles + tile.name, place_in(tile, side == 0 ? plan.a : plan.b, index, false)) + "}";
 }
 
 // Asks for the product; `sums` are there after wgmma_landing.
 void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage) {
-  const BlockOp& op = program_.op(value);
+  const MatmulPlan& plan = plans_.at(value);
+  std::string words;
+  if (!plan.shared[plan.tall]) {
+    const BlockValue from = program_.op(value).operands[static_cast<size_t>(plan.tall)];
+    words = packed(from, plan.tall == 0 ? plan.a : plan.b, plan.dtype,
+                   summed_dim(plan.tall, program_.op(from).type.rank()));
+  }
+  text(stage) += "wgmma_fence();\n" + wgmma_group(value, sums, words, "");
+}
+
+// The instructions of a product, as one group. The tall operand is in `words` if it comes from registers;
+// `tiles` is what the names of tiles begin with.
+std::string BlockEmitter::wgmma_group(BlockValue value, const std::string& sums, const std::string& words,
+                                      const std::string& tiles) {
   const MatmulPlan& plan = plans_.at(value);
   const std::string type = cuda_type(plan.dtype);
   auto number = [](const std::string& z, const std::string& tile, int tiles, const std::string& k,
@@ -161,22 +174,18 @@ void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage)
     const bool tall = side == plan.tall;
     const std::string index =
         number(batch == 1 ? "0" : "z", tall ? "m" : "n", tall ? plan.down : plan.across, "k", plan.steps);
-    if (plan.shared[side]) return panel_operand(value, plan, side, index);
-    const BlockValue from = op.operands[static_cast<size_t>(side)];
-    const int rank = program_.op(from).type.rank();
-    return "&" + packed(from, side == 0 ? plan.a : plan.b, plan.dtype, summed_dim(side, rank)) + "[" + index +
-           " * 4]";
+    return plan.shared[side] ? panel_operand(value, plan, side, index, tiles)
+                             : "&" + words + "[" + index + " * 4]";
   };
-  std::string lines = "wgmma_fence();\n" + matmul_loops(plan);
-  lines += "  wgmma<" + type + ", " + std::to_string(plan.columns) + ">(&" + sums + "[" +
-           number("z", "m", plan.down, "n", plan.across) + " * " + std::to_string(plan.columns / 2) + "], " +
-           operand(plan.tall) + ", " + operand(1 - plan.tall) + ");\nwgmma_commit();\n";
   shapes_.insert({plan.dtype, plan.columns});
-  text(stage) += lines;
+  return matmul_loops(plan) + "  wgmma<" + type + ", " + std::to_string(plan.columns) + ">(&" + sums + "[" +
+         number("z", "m", plan.down, "n", plan.across) + " * " + std::to_string(plan.columns / 2) + "], " +
+         operand(plan.tall) + ", " + operand(1 - plan.tall) + ");\nwgmma_commit();\n";
 }
 
-std::string BlockEmitter::wgmma_landing(const std::vector<std::string>& sums) {
-  std::string out = sums.empty() ? "" : "wgmma_wait<0>();\n";
+// Until no more than `pending` of the latest groups are under way.
+std::string BlockEmitter::wgmma_landing(const std::vector<std::string>& sums, int pending) {
+  std::string out = sums.empty() ? "" : "wgmma_wait<" + std::to_string(pending) + ">();\n";
   for (const std::string& name : sums) out += "wgmma_landed(" + name + ");\n";
   return out;
 }

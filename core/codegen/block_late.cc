@@ -1,0 +1,105 @@
+// A product that is made a turn late. Where the loop makes a product, computes something from it, and sums
+// the product of that with another tile (attention: scores, exponentials, values), tensor cores would stand
+// still while threads compute. So the second product of a turn is asked for in the next one, behind the first
+// product of that, and is under way while the threads work on what the first has given.
+//
+// Of the turn before the first there are zeros. Tiles stay a turn longer than they else would, so they are
+// asked for a turn less ahead; the barrier of a turn stands behind what the threads compute, in front of the
+// wait for the late product: compilers move waits to the front of what has no barriers or branches.
+#include "core/codegen/block_emitter.h"
+#include "core/codegen/kernel_writer.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kLeastStages = 4;  // with fewer nothing would be asked for a whole turn ahead
+
+}  // namespace
+
+void BlockEmitter::find_late_product() {
+  if (schedule_.producer || schedule_.stages < kLeastStages || kernel_.turns < schedule_.stages) return;
+  LateProduct late;
+  for (const auto& [value, plan] : plans_) {
+    if (!plan.wgmma || program_.stage(value) != Stage::loop) continue;
+    BlockValue& place = is_summed(value) ? late.value : late.behind;
+    if (place >= 0) return;
+    place = value;
+  }
+  if (late.behind < 0 || late.behind > late.value) return;
+  const MatmulPlan& plan = plans_.at(late.value);
+  const BlockValue tall = program_.op(late.value).operands[static_cast<size_t>(plan.tall)];
+  if (!plan.shared[plan.tall] && program_.stage(tall) == Stage::loop) late_ = std::move(late);
+}
+
+// What asks for the product of the turn before.
+std::string BlockEmitter::late_group() {
+  const MatmulPlan& plan = plans_.at(late_.value);
+  const BlockOp& op = program_.op(late_.value);
+  late_.sums = fresh(base_name(program_.users[static_cast<size_t>(late_.value)][0]));
+  late_.words = fresh(base_name(op.operands[static_cast<size_t>(plan.tall)]) + "_pairs");
+  const Spread& spread = plan.tall == 0 ? plan.a : plan.b;
+  declared_ += "unsigned " + late_.words + "[" + std::to_string(spread.count() / 2) + "] = {};\n";
+  late_.group = wgmma_group(late_.value, late_.sums, late_.words, "late_");
+  return late_.group;
+}
+
+// When the late product has landed its sums can be scaled, and its operand made for the next turn.
+void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
+  const MatmulPlan& plan = plans_.at(late_.value);
+  const BlockValue tall = program_.op(late_.value).operands[static_cast<size_t>(plan.tall)];
+  const Spread& spread = plan.tall == 0 ? plan.a : plan.b;
+  const int summed_dim = program_.op(tall).type.rank() - (plan.tall == 0 ? 1 : 2);
+  late_.rest = wgmma_landing({late_.sums});
+  if (program_.op(accumulator).combine == Combine::rescaled_sum) late_.rest += rescale(accumulator, sums);
+  late_.rest += "#pragma unroll\nfor (int w = 0; w < " + std::to_string(spread.count() / 2) + "; ++w) " +
+                late_.words +
+                "[w] = " + pack_pair(tall, spread, plan.dtype, summed_dim, "(w * 2)", "(w * 2 + 1)") + ";\n";
+}
+
+// The tile of turn `turn` - 1.
+std::string BlockEmitter::late_tile(const BlockPlan& plan) const {
+  const BlockValue flat =
+      program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)];
+  const std::string stages = std::to_string(schedule_.stages);
+  int64_t offset = plan.ring;
+  for (const auto& [value, tile] : staged_) {
+    if (value == flat) break;
+    offset += tile.bytes;
+  }
+  const std::string type = cuda_type(plans_.at(late_.value).dtype);
+  return type + "* const late_" + staged_.at(flat).name + " = reinterpret_cast<" + type + "*>(shared + " +
+         std::to_string(offset) + " + (turn + " + std::to_string(schedule_.stages - 1) + ") % " + stages +
+         " * " + std::to_string(stage_bytes()) + ");\n";
+}
+
+std::string BlockEmitter::late_loop(const BlockPlan& plan, const std::string& body) const {
+  const StagedTile& tile =
+      staged_.at(program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)]);
+  const std::string turns = std::to_string(kernel_.turns);
+  const int ahead = schedule_.stages - 2;
+  const bool copies = !staged_fetch_.empty();
+  const std::string fetch = stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(),
+                    commit = copies ? "cp_async_commit();\n" : "";
+  // All but the last `pending` turns that were asked for are there for all threads.
+  auto arrival = [&](int pending) {
+    return (copies ? "cp_async_wait<" + std::to_string(pending) + ">();\n" : std::string()) +
+           (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\n";
+  };
+  const std::string zeros = "const int turn = 0;\n" + late_tile(plan) +
+                            "for (int i = int(threadIdx.x); i < " + std::to_string(tile.bytes / 16) +
+                            "; i += " + std::to_string(schedule_.workers()) + ")\n  store_vector<unsigned, 4>(late_" +
+                            tile.name + " + i * 8, {});\nfence_proxy_async();\n";
+  const std::string turn = "const int turn = step;\n" + stage_tiles(plan) + turn_text_ + straight_fetch_ +
+                           late_tile(plan) + engine_wait() + body + arrival(ahead - 2) + "if (step + " +
+                           std::to_string(ahead) + " < " + turns + ") {\n  const int turn = step + " +
+                           std::to_string(ahead) + ";\n" + indent(fetch, 2) + "}\n" + commit + late_.rest;
+  const std::string last = "const int turn = " + turns + ";\n" + late_tile(plan) + "wgmma_fence();\n" +
+                           late_.group + wgmma_landing({late_.sums});
+  return "__syncthreads();\n{\n" + indent(zeros, 2) + "}\n#pragma unroll 1\nfor (int turn = 0; turn < " +
+         std::to_string(ahead) + "; ++turn) {\n" + indent(fetch + commit, 2) + "}\n" + arrival(ahead - 1) +
+         "#pragma unroll 1\nfor (int step = 0; step < " + turns + "; ++step) {\n" + indent(turn, 2) +
+         "}\n{\n" + indent(last, 2) + "}\n" + (copies ? "cp_async_wait<0>();\n" : "");
+}
+
+}  // namespace quern
