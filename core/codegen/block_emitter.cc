@@ -203,8 +203,8 @@ void BlockEmitter::emit(BlockValue value) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-int BlockEmitter::shared_buffer(const std::string& type, int64_t bytes) {
-  shared_.push_back({fresh("s"), type, bytes});
+int BlockEmitter::shared_buffer(const std::string& type, int64_t bytes, int64_t alignment) {
+  shared_.push_back({fresh("s"), type, bytes, alignment});
   return static_cast<int>(shared_.size()) - 1;
 }
 
@@ -238,6 +238,10 @@ bool BlockEmitter::begins_with_barrier(Stage stage) const {
 Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   std::vector<int64_t> bytes;
   for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
+  auto needed = [&](int buffer, int first, int last) {
+    const SharedBuffer& own = shared_[static_cast<size_t>(buffer)];
+    return MemoryBuffer{own.bytes, first, last, own.alignment};
+  };
   BlockPlan plan;
   std::vector<MemoryBuffer> buffers(shared_.size() + 1);
   int now = 0;
@@ -249,8 +253,7 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     auto order = chooser_.order(problem);
     if (!order) return order.status();
     for (const StepList::Span& span : steps.spans(*order))
-      buffers[static_cast<size_t>(span.buffer)] = {bytes[static_cast<size_t>(span.buffer)], now + span.first,
-                                                   now + span.last};
+      buffers[static_cast<size_t>(span.buffer)] = needed(span.buffer, now + span.first, now + span.last);
     const int barriers = order->cost.barriers;
     const int listed = order_as_listed(problem).cost.barriers;
     const bool loop = stage == Stage::loop;
@@ -262,8 +265,7 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     now += barriers;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
-  for (int buffer : joined_)
-    buffers[static_cast<size_t>(buffer)] = {bytes[static_cast<size_t>(buffer)], 0, now};
+  for (int buffer : joined_) buffers[static_cast<size_t>(buffer)] = needed(buffer, 0, now);
   auto memory = chooser_.memory(buffers);
   if (!memory) return memory.status();
   plan.ring = memory->offsets.back();

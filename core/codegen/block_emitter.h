@@ -81,10 +81,12 @@ class BlockEmitter {
     std::vector<std::vector<int>> bit_places;
     int swizzle = 0, row_bits = 0, panel_bits = 0;
   };
-  // A tile that all warps make together for an operand of tensor cores, in a shared buffer.
+  // A tile that all warps make together for an operand of tensor cores, in a shared buffer: `copies` of it,
+  // which turns take one after the other.
   struct MadeTile {
     StagedTile tile;
-    int buffer = -1;
+    int buffer = -1, copies = 1;
+    bool is_made = false;
   };
   // An operand of tensor cores in words of two elements: all of it, or, if there is a `load`, what this
   // brings for step k of matrix z, out of these shared buffers.
@@ -95,7 +97,7 @@ class BlockEmitter {
   // Shared memory that some step writes for others; `name` points to it.
   struct SharedBuffer {
     std::string name, type;
-    int64_t bytes = 0;
+    int64_t bytes = 0, alignment = 16;
   };
   // The product that is made a turn late, if there is one, and the product of its turn that is waited for
   // first; `group` are its instructions, `rest` is what a turn does when it has landed.
@@ -140,7 +142,7 @@ class BlockEmitter {
   std::string interval(const BlockOp& op, int dim, bool& ragged);
   void emit(BlockValue value);
   std::string assemble();
-  int shared_buffer(const std::string& type, int64_t bytes);
+  int shared_buffer(const std::string& type, int64_t bytes, int64_t alignment = 16);
   int64_t stage_bytes() const;
   Result<BlockPlan> plan_block();
   bool begins_with_barrier(Stage stage) const;
@@ -271,6 +273,7 @@ class BlockEmitter {
 
   // block_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
+  bool is_made_panel(BlockValue value, DType dtype) const;
   bool plan_wgmma(BlockValue value, MatmulPlan& plan) const;
   void note_panels(BlockValue value, const MatmulPlan& plan);
   std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index,
@@ -284,7 +287,10 @@ class BlockEmitter {
   void find_late_product();
   std::string late_group();
   void finish_late_turn(BlockValue accumulator, const Array& sums);
-  std::string late_tile(const BlockPlan& plan) const;
+  BlockValue late_flat() const;
+  const StagedTile& late_tile() const;
+  int late_ahead() const;
+  std::string late_tiles(const BlockPlan& plan) const;
   std::string late_loop(const BlockPlan& plan, const std::string& body) const;
 
   // block_fragments.cc
@@ -293,7 +299,8 @@ class BlockEmitter {
   bool is_made_by_all(BlockValue value, const Spread& fragments) const;
   Spread shared_making(BlockValue value, DType dtype) const;
   Spread operand_spread(BlockValue product, size_t side) const;
-  const MadeTile& make_by_all(BlockValue value, DType dtype, int summed_dim);
+  MadeTile& made_tile(BlockValue value, const MatmulPlan& plan);
+  const MadeTile& make_by_all(BlockValue value, const MatmulPlan& plan, int summed_dim);
   std::string pack_pair(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
                         const std::string& low, const std::string& high);
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);

@@ -87,26 +87,46 @@ Spread BlockEmitter::operand_spread(BlockValue product, size_t side) const {
   return side == 0 ? plan.a : plan.b;
 }
 
-const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, DType dtype, int summed_dim) {
+// Where it lies: for warpgroups in panels, else in rows. Of a product that is made a turn late there are
+// three, since some warps make the one of their turn while others have not waited for the one two turns
+// before.
+BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPlan& plan) {
   const auto [at, fresh_one] = made_.try_emplace(value);
-  if (!fresh_one) return at->second;
-  const Spread spread = shared_making(value, dtype);
-  StagedTile tile;
-  tile.value = value;
+  MadeTile& made = at->second;
+  if (!fresh_one) return made;
+  const Spread spread = shared_making(value, plan.dtype);
+  StagedTile& tile = made.tile;
+  tile.value = root_load(value);
   tile.inner = spread.registers[0].dim;
-  tile.pitch.assign(program_.shape(value).size(), 1);
-  for (int d = 0; d < static_cast<int>(tile.pitch.size()); ++d)
+  for (int d = 0; d < program_.op(value).type.rank(); ++d)
     tile.padded.push_back(int64_t{1} << spread.bits(d));
-  int64_t size = tile.padded[static_cast<size_t>(tile.inner)] + 8;  // eight rows lie in different banks
-  for (int d = static_cast<int>(tile.pitch.size()) - 1; d >= 0; --d) {
-    if (d == tile.inner) continue;
-    tile.pitch[static_cast<size_t>(d)] = size;
-    size *= tile.padded[static_cast<size_t>(d)];
+  const std::string type = cuda_type(plan.dtype);
+  if (plan.wgmma) {
+    put_in_panels(tile, bits_of(tile, dims_by_stride(tile)));
+    made.copies = late_.value >= 0 && late_flat() == value ? 3 : 1;
+    made.buffer = shared_buffer(type, tile.bytes * made.copies, stage_alignment());
+  } else {
+    tile.pitch.assign(tile.padded.size(), 1);
+    int64_t size = tile.padded[static_cast<size_t>(tile.inner)] + 8;  // eight rows lie in different banks
+    for (int d = static_cast<int>(tile.pitch.size()) - 1; d >= 0; --d) {
+      if (d == tile.inner) continue;
+      tile.pitch[static_cast<size_t>(d)] = size;
+      size *= tile.padded[static_cast<size_t>(d)];
+    }
+    made.buffer = shared_buffer(type, size * 2);
   }
-  const std::string type = cuda_type(dtype);
-  const int buffer = shared_buffer(type, size * 2);
-  tile.name = shared_[static_cast<size_t>(buffer)].name;
+  tile.name = made.copies > 1 ? fresh_constant("made_" + base_name(value))
+                              : shared_[static_cast<size_t>(made.buffer)].name;
+  return made;
+}
 
+const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const MatmulPlan& plan,
+                                                        int summed_dim) {
+  MadeTile& made = made_tile(value, plan);
+  if (made.is_made) return made;
+  made.is_made = true;
+  const StagedTile& tile = made.tile;
+  const Spread spread = shared_making(value, plan.dtype);
   int vector = 0;
   while (static_cast<size_t>(vector) < spread.registers.size() && vector < 3 &&
          spread.registers[static_cast<size_t>(vector)] == CoordBit{tile.inner, vector})
@@ -115,17 +135,18 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, DType 
   chunks.registers.erase(chunks.registers.begin(), chunks.registers.begin() + vector);
   const std::string words = std::to_string(1 << (vector - 1));
   const std::string first = "(c * " + std::to_string(1 << vector) + " + j * 2)",
-                    pair = pack_pair(value, spread, dtype, summed_dim, first, first + " + 1");
+                    pair = pack_pair(value, spread, plan.dtype, summed_dim, first, first + " + 1");
   std::string put =
       unrolled("c", chunks.count(),
                "{\n  Vector<unsigned, " + words + "> v;\n#pragma unroll\n  for (int j = 0; j < " + words +
                    "; ++j) v[j] = " + pair + ";\n  store_vector<unsigned, " + words + ">(" + tile.name +
-                   " + " + offset(chunks, tile.pitch, "c") + ", v);\n}\n");
+                   " + " + place_in(tile, chunks, "c") + ", v);\n}\n");
   if (const std::string condition = leaders(spread); !condition.empty())
     put = "if (" + condition + ") {\n" + indent(put, 2) + "}\n";
-  text(now_).add({put, {buffer}, {}});
-  at->second = {std::move(tile), buffer};
-  return at->second;
+  if (plan.wgmma) put += "fence_proxy_async();\n";
+  text(now_).add({put, {made.buffer}, {}});
+  if (made.copies > 1) joined_.insert(made.buffer);
+  return made;
 }
 
 // Two elements of a value in a word; zeros behind the edges of a dimension that a product sums over.
@@ -200,7 +221,7 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
   const StagedTile* tile = nullptr;
   Fragments out;
   if (by_all) {
-    const MadeTile& made = make_by_all(operand, plan.dtype, summed_dim);
+    const MadeTile& made = make_by_all(operand, plan, summed_dim);
     tile = &made.tile;
     out.reads = {made.buffer};
   } else {

@@ -3,9 +3,10 @@
 // still while threads compute. So the second product of a turn is asked for in the next one, behind the first
 // product of that, and is under way while the threads work on what the first has given.
 //
-// Of the turn before the first there are zeros. Tiles stay a turn longer than they else would, so they are
-// asked for a turn less ahead; the barrier of a turn stands behind what the threads compute, in front of the
-// wait for the late product: compilers move waits to the front of what has no barriers or branches.
+// Of the turn before the first there are zeros. A tile that the late product reads where it was copied to
+// stays a turn longer, so tiles are asked for a turn less ahead. The barrier of a turn stands behind what the
+// threads compute, in front of the wait for the late product: compilers move waits to the front of what has
+// no barriers or branches.
 #include "core/codegen/block_emitter.h"
 #include "core/codegen/kernel_writer.h"
 
@@ -13,12 +14,26 @@ namespace quern {
 
 namespace {
 
-constexpr int kLeastStages = 4;  // with fewer nothing would be asked for a whole turn ahead
+constexpr int kLeastAhead = 2;  // turns: with fewer, tiles would be asked for when they are nearly wanted
 
 }  // namespace
 
+BlockValue BlockEmitter::late_flat() const {
+  return program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)];
+}
+
+const BlockEmitter::StagedTile& BlockEmitter::late_tile() const {
+  const auto made = made_.find(late_flat());
+  return made != made_.end() ? made->second.tile : staged_.at(late_flat());
+}
+
+int BlockEmitter::late_ahead() const {
+  const MatmulPlan& plan = plans_.at(late_.value);
+  return schedule_.stages - (plan.made_by_all[static_cast<size_t>(1 - plan.tall)] ? 0 : 2);
+}
+
 void BlockEmitter::find_late_product() {
-  if (schedule_.producer || schedule_.stages < kLeastStages || kernel_.turns < schedule_.stages) return;
+  if (schedule_.producer) return;
   LateProduct late;
   for (const auto& [value, plan] : plans_) {
     if (!plan.wgmma || program_.stage(value) != Stage::loop) continue;
@@ -27,9 +42,12 @@ void BlockEmitter::find_late_product() {
     place = value;
   }
   if (late.behind < 0 || late.behind > late.value) return;
-  const MatmulPlan& plan = plans_.at(late.value);
-  const BlockValue tall = program_.op(late.value).operands[static_cast<size_t>(plan.tall)];
-  if (!plan.shared[plan.tall] && program_.stage(tall) == Stage::loop) late_ = std::move(late);
+  late_ = std::move(late);
+  const MatmulPlan& plan = plans_.at(late_.value);
+  const BlockValue tall = program_.op(late_.value).operands[static_cast<size_t>(plan.tall)];
+  if (plan.shared[static_cast<size_t>(plan.tall)] || program_.stage(tall) != Stage::loop ||
+      late_ahead() < kLeastAhead || kernel_.turns < schedule_.stages)
+    late_ = {};
 }
 
 // What asks for the product of the turn before.
@@ -44,12 +62,15 @@ std::string BlockEmitter::late_group() {
   return late_.group;
 }
 
-// When the late product has landed its sums can be scaled, and its operand made for the next turn.
+// What the late product of this turn wants of shared memory is made now; when that of the turn before has
+// landed its sums can be scaled, and the other operand put where it takes it from.
 void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
   const MatmulPlan& plan = plans_.at(late_.value);
   const BlockValue tall = program_.op(late_.value).operands[static_cast<size_t>(plan.tall)];
   const Spread& spread = plan.tall == 0 ? plan.a : plan.b;
   const int summed_dim = program_.op(tall).type.rank() - (plan.tall == 0 ? 1 : 2);
+  if (const int flat = 1 - plan.tall; plan.made_by_all[static_cast<size_t>(flat)])
+    make_by_all(late_flat(), plan, program_.op(late_flat()).type.rank() - (flat == 0 ? 1 : 2));
   late_.rest = wgmma_landing({late_.sums});
   if (program_.op(accumulator).combine == Combine::rescaled_sum) late_.rest += rescale(accumulator, sums);
   late_.rest += "#pragma unroll\nfor (int w = 0; w < " + std::to_string(spread.count() / 2) + "; ++w) " +
@@ -57,27 +78,37 @@ void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
                 "[w] = " + pack_pair(tall, spread, plan.dtype, summed_dim, "(w * 2)", "(w * 2 + 1)") + ";\n";
 }
 
-// The tile of turn `turn` - 1.
-std::string BlockEmitter::late_tile(const BlockPlan& plan) const {
-  const BlockValue flat =
-      program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)];
-  const std::string stages = std::to_string(schedule_.stages);
+// The tile of turn `turn` - 1, and if all warps make it that of turn `turn`.
+std::string BlockEmitter::late_tiles(const BlockPlan& plan) const {
+  const std::string type = cuda_type(plans_.at(late_.value).dtype), name = late_tile().name;
+  auto line = [&](const std::string& prefix, const std::string& at) {
+    return type + "* const " + prefix + name + " = reinterpret_cast<" + type + "*>(" + at + ");\n";
+  };
+  auto bytes = [](int turns, int copies, int64_t size) {
+    return "(turn + " + std::to_string(turns) + ") % " + std::to_string(copies) + " * " +
+           std::to_string(size);
+  };
+  if (const auto at = made_.find(late_flat()); at != made_.end()) {
+    const MadeTile& made = at->second;
+    const std::string from =
+        "shared + " + std::to_string(plan.offsets[static_cast<size_t>(made.buffer)]) + " + ";
+    return line("", from + bytes(0, made.copies, made.tile.bytes)) +
+           line("late_", from + bytes(made.copies - 1, made.copies, made.tile.bytes));
+  }
   int64_t offset = plan.ring;
   for (const auto& [value, tile] : staged_) {
-    if (value == flat) break;
+    if (value == late_flat()) break;
     offset += tile.bytes;
   }
-  const std::string type = cuda_type(plans_.at(late_.value).dtype);
-  return type + "* const late_" + staged_.at(flat).name + " = reinterpret_cast<" + type + "*>(shared + " +
-         std::to_string(offset) + " + (turn + " + std::to_string(schedule_.stages - 1) + ") % " + stages +
-         " * " + std::to_string(stage_bytes()) + ");\n";
+  const int stages = schedule_.stages;
+  return line("late_",
+              "shared + " + std::to_string(offset) + " + " + bytes(stages - 1, stages, stage_bytes()));
 }
 
 std::string BlockEmitter::late_loop(const BlockPlan& plan, const std::string& body) const {
-  const StagedTile& tile =
-      staged_.at(program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)]);
+  const StagedTile& tile = late_tile();
   const std::string turns = std::to_string(kernel_.turns);
-  const int ahead = schedule_.stages - 2;
+  const int ahead = late_ahead();
   const bool copies = !staged_fetch_.empty();
   const std::string fetch = stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(),
                     commit = copies ? "cp_async_commit();\n" : "";
@@ -86,15 +117,15 @@ std::string BlockEmitter::late_loop(const BlockPlan& plan, const std::string& bo
     return (copies ? "cp_async_wait<" + std::to_string(pending) + ">();\n" : std::string()) +
            (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\n";
   };
-  const std::string zeros = "const int turn = 0;\n" + late_tile(plan) +
-                            "for (int i = int(threadIdx.x); i < " + std::to_string(tile.bytes / 16) +
-                            "; i += " + std::to_string(schedule_.workers()) + ")\n  store_vector<unsigned, 4>(late_" +
-                            tile.name + " + i * 8, {});\nfence_proxy_async();\n";
+  const std::string zeros =
+      "const int turn = 0;\n" + late_tiles(plan) + "for (int i = int(threadIdx.x); i < " +
+      std::to_string(tile.bytes / 16) + "; i += " + std::to_string(schedule_.workers()) +
+      ")\n  store_vector<unsigned, 4>(late_" + tile.name + " + i * 8, {});\nfence_proxy_async();\n";
   const std::string turn = "const int turn = step;\n" + stage_tiles(plan) + turn_text_ + straight_fetch_ +
-                           late_tile(plan) + engine_wait() + body + arrival(ahead - 2) + "if (step + " +
+                           late_tiles(plan) + engine_wait() + body + arrival(ahead - 2) + "if (step + " +
                            std::to_string(ahead) + " < " + turns + ") {\n  const int turn = step + " +
                            std::to_string(ahead) + ";\n" + indent(fetch, 2) + "}\n" + commit + late_.rest;
-  const std::string last = "const int turn = " + turns + ";\n" + late_tile(plan) + "wgmma_fence();\n" +
+  const std::string last = "const int turn = " + turns + ";\n" + late_tiles(plan) + "wgmma_fence();\n" +
                            late_.group + wgmma_landing({late_.sums});
   return "__syncthreads();\n{\n" + indent(zeros, 2) + "}\n#pragma unroll 1\nfor (int turn = 0; turn < " +
          std::to_string(ahead) + "; ++turn) {\n" + indent(fetch + commit, 2) + "}\n" + arrival(ahead - 1) +

@@ -30,7 +30,7 @@ void BlockEmitter::plan_matmuls() {
     demands_.emplace(value, plan.d);
     if (plan.wgmma) note_panels(value, plan);
     for (int side = 0; side < 2; ++side) {
-      if (plan.shared[side]) continue;
+      if (plan.shared[side] && !plan.made_by_all[side]) continue;
       // Whatever is computed element by element from the same tiles is best done where they are.
       const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
       const Spread spread = operand_spread(value, static_cast<size_t>(side));

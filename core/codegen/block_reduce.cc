@@ -164,7 +164,8 @@ void BlockEmitter::accumulate(BlockValue value) {
     finish_late_turn(value, array);
   } else if (product) {
     matmul(operand, array.name, Stage::loop);
-    if (plans_.at(operand).wgmma) in_flight_.push_back(array.name);
+    const MatmulPlan& plan = plans_.at(operand);
+    if (plan.wgmma && !plan.made_by_all[static_cast<size_t>(1 - plan.tall)]) in_flight_.push_back(array.name);
   } else if (reduction) {
     reduce_into(operand, array.name, Stage::loop);
   } else {

@@ -41,6 +41,16 @@ bool BlockEmitter::is_panel_operand(BlockValue value, DType dtype) const {
   return true;
 }
 
+// Whether the value is made, element by element, from a tile that they could read, and all warps can make it
+// for them: without room around it, which would have to be filled.
+bool BlockEmitter::is_made_panel(BlockValue value, DType dtype) const {
+  const BlockValue load = root_load(value);
+  const Ints& shape = program_.shape(value);
+  return load >= 0 && load != value && is_panel_operand(load, dtype) &&
+         std::min(shape[shape.size() - 2], shape.back()) >= int64_t{1} << kInnerBits &&
+         shape[static_cast<size_t>(inner_dim(program_.op(load).tensor, shape))] % 8 == 0;
+}
+
 bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
   if (!schedule_.wgmma || !target_.wgmma) return false;
   const BlockOp& op = program_.op(value);
@@ -50,7 +60,9 @@ bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
   auto extent = [&](int side) { return *(shapes[side]->end() - (side == 0 ? 2 : 1)); };
   const int m_bits = bits_for(extent(tall)), n_bits = std::max(kRowGroupBits, bits_for(extent(flat))),
             k_bits = std::max(kInnerBits, bits_for(shapes[0]->back()));
-  if (m_bits < kTallBits || !is_panel_operand(op.operands[static_cast<size_t>(flat)], plan.dtype))
+  const BlockValue flat_value = op.operands[static_cast<size_t>(flat)];
+  plan.made_by_all[flat] = is_made_panel(flat_value, plan.dtype);
+  if (m_bits < kTallBits || !(plan.made_by_all[flat] || is_panel_operand(flat_value, plan.dtype)))
     return false;
   plan.shared[flat] = true;
   plan.shared[tall] = is_panel_operand(op.operands[static_cast<size_t>(tall)], plan.dtype);
@@ -61,7 +73,7 @@ bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
   const int high_m = free_dim(tall, rank(tall)), high_k = summed_dim(tall, rank(tall)),
             wide_n = free_dim(flat, rank(flat)), wide_k = summed_dim(flat, rank(flat));
   // No instruction begins within a row of a panel.
-  const BlockOp& flat_load = program_.op(op.operands[static_cast<size_t>(flat)]);
+  const BlockOp& flat_load = program_.op(root_load(flat_value));
   const bool turned = inner_dim(flat_load.tensor, flat_load.type.shape) == wide_n;
   const int n_least = turned ? std::min(n_bits, kPanelBits) : kRowGroupBits;
   int m_left = m_bits, n_left = n_bits, k_left = k_bits;
@@ -114,7 +126,7 @@ bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
 void BlockEmitter::note_panels(BlockValue value, const MatmulPlan& plan) {
   const BlockOp& op = program_.op(value);
   for (int side = 0; side < 2; ++side) {
-    if (!plan.shared[side]) continue;
+    if (!plan.shared[side] || plan.made_by_all[side]) continue;
     const BlockValue operand = op.operands[static_cast<size_t>(side)];
     const int rank = program_.op(operand).type.rank();
     Ints& least = panels_[operand];
@@ -132,7 +144,12 @@ void BlockEmitter::note_panels(BlockValue value, const MatmulPlan& plan) {
 std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int side,
                                         const std::string& index, const std::string& tiles) {
   const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
-  const StagedTile& tile = stage_tile(operand);
+  const StagedTile& tile =
+      plan.made_by_all[static_cast<size_t>(side)] ? made_tile(operand, plan).tile : stage_tile(operand);
+  if (tile.bit_places.empty()) {
+    fail(operand, "is made as mma.sync takes it, and wgmma wants it too");
+    return "";
+  }
   const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
   const bool turned = tile.inner == free;
   const auto &rows = tile.bit_places[static_cast<size_t>(turned ? summed_dim(side, rank) : free)],
@@ -146,7 +163,8 @@ std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan
          add_text(tiles + tile.name, place_in(tile, side == 0 ? plan.a : plan.b, index, false)) + "}";
 }
 
-// Asks for the product; `sums` are there after wgmma_landing.
+// Asks for the product; `sums` are there after wgmma_landing. It waits itself if its operand is made in the
+// same turn: the memory of that may be others' behind the next barrier.
 void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage) {
   const MatmulPlan& plan = plans_.at(value);
   std::string words;
@@ -155,7 +173,13 @@ void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage)
     words = packed(from, plan.tall == 0 ? plan.a : plan.b, plan.dtype,
                    summed_dim(plan.tall, program_.op(from).type.rank()));
   }
-  text(stage) += "wgmma_fence();\n" + wgmma_group(value, sums, words, "");
+  BlockStep step = {"wgmma_fence();\n" + wgmma_group(value, sums, words, "")};
+  if (const int flat = 1 - plan.tall; plan.made_by_all[static_cast<size_t>(flat)]) {
+    const BlockValue made = program_.op(value).operands[static_cast<size_t>(flat)];
+    step.reads = {make_by_all(made, plan, summed_dim(flat, program_.op(made).type.rank())).buffer};
+    step.text += wgmma_landing({sums});
+  }
+  text(stage).add(std::move(step));
 }
 
 // The instructions of a product, as one group. The tall operand is in `words` if it comes from registers;
