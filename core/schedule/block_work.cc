@@ -10,13 +10,14 @@ namespace quern {
 namespace {
 
 // Fitted with the model's other constants (model.cc). Cycles that are not hidden:
-constexpr double kMmaLatency = 24, kAluLatency = 0.15, kShuffleLatency = 0.06, kSharedLatency = 4.9;
-constexpr double kL1Cost = 1.3;  // of a byte of straight loads, in bytes of shared memory
+constexpr double kSharedLatency = 3.3;
+constexpr double kWgmmaCycles = 81;  // from asking for a product to having it, besides its work
+// Loads of a thread that are under way at a time where a tile is taken piece by piece.
+constexpr double kTripLoads = 11;
 // Of a sum over a cluster: cycles of waiting, and each byte in bytes of shared memory.
-constexpr double kClusterCycles = 4700, kClusterCost = 7.4;
-constexpr double kWgmmaCycles = 120;    // from asking for a product to having it, besides its work
-constexpr double kFixedRegisters = 32;  // addresses, counters, predicates
-constexpr int64_t kTall = 64;           // rows of wgmma
+constexpr double kClusterCycles = 1300;
+constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
+constexpr int64_t kTall = 64;                           // rows of wgmma
 constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 
 int64_t padded(int64_t extent) {
@@ -71,10 +72,14 @@ class Counter {
         schedule_(schedule),
         target_(target),
         stages_(block_stages(kernel)),
-        straight_(kernel.ops.size()) {}
+        straight_(kernel.ops.size()),
+        product_(kernel.ops.size()),
+        tall_(kernel.ops.size()) {}
 
   BlockWork run() {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
+    // Nobody writes to a stage that others still read.
+    if (schedule_.stages > 0 && !schedule_.producer) out_.loop.chain += kBarrierCycles;
     out_.registers = registers();
     return out_;
   }
@@ -92,7 +97,7 @@ class Counter {
         return load(i);
       case BlockOp::Kind::store: {
         const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-        out_.unique_bytes += bytes_of(whole);
+        if (leaves(each.tensor)) out_.unique_bytes += bytes_of(whole);
         Work& own = work(stages_[i]);
         own.issue += padded_elements(each.type) / 32 * 1.5;
         own.chain += 2 * kSharedLatency + kBarrierCycles;
@@ -116,13 +121,26 @@ class Counter {
         Work& own = work(stages_[i]);
         own.issue += padded_elements(each.type) / 32 * cost.issue;
         own.special += padded_elements(each.type) / 32 * cost.special;
-        own.chain += cost.issue * kAluLatency;
+        for (BlockValue operand : each.operands) {
+          product_[i] |= product_[static_cast<size_t>(operand)];
+          tall_[i] |= tall_[static_cast<size_t>(operand)];
+        }
+        if (product_[i])
+          for (BlockValue operand : each.operands) join_product(operand);
         if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
         return;
       }
       default:
         return;
     }
+  }
+
+  // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
+  bool comes(int32_t tensor) const {
+    return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
+  }
+  bool leaves(int32_t tensor) const {
+    return std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), tensor) != mugraph_.outputs.end();
   }
 
   // Of its tile, as the tensor has them.
@@ -140,7 +158,7 @@ class Counter {
     const bool cut = !whole.shape.empty() && each.type.shape.back() < whole.shape.back();
     const double row = cut ? static_cast<double>(each.type.shape.back()) * size : 1e9;
     const double l2_waste = std::max(1.0, 32 / row), dram_waste = std::max(1.0, std::min(2.0, 64 / row));
-    out_.unique_bytes += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
+    if (comes(each.tensor)) out_.unique_bytes += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
     const double width = std::min(16.0, std::max(size, row));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
@@ -155,6 +173,7 @@ class Counter {
     Work& own = work(stages_[i]);
     own.issue += instructions * (staged ? (schedule_.tma && target_.tma ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
+    if (staged && schedule_.tma && target_.tma) own.rows += bytes / std::min(128.0, row);
   }
 
   // Loads behind a value, through elementwise operators: whether all have 16 bits, and whether one is staged.
@@ -173,8 +192,17 @@ class Counter {
     return any;
   }
 
+  // A tile that meets a product is loaded as that lies in registers: two elements at a time.
+  void join_product(BlockValue value) {
+    const BlockOp& each = op(value);
+    if (each.kind != BlockOp::Kind::load || is_staged_load(value)) return;
+    work(stages_[static_cast<size_t>(value)]).trips +=
+        padded_elements(each.type) / 2 / schedule_.workers() / kTripLoads;
+  }
+
   void product(size_t i) {
     const BlockOp& each = kernel_.ops[i];
+    product_[i] = true;
     const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
     Work& own = work(stages_[i]);
     if (own_shape.size() < 2) {
@@ -222,7 +250,7 @@ class Counter {
     const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / 16));
     own.mma += mma * warps();
     own.issue += mma * warps();
-    own.chain += kMmaLatency * static_cast<double>(k / 16) + kSharedLatency;
+    own.chain += kSharedLatency;
     for (int side = 0; side < 2; ++side) {
       const BlockValue operand = each.operands[static_cast<size_t>(side)];
       const double words = side == 0 ? a_words : b_words;
@@ -235,8 +263,20 @@ class Counter {
       } else {
         own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
         if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
+        if (side == 1 && op(operand).kind == BlockOp::Kind::compute) {
+          // Nobody leaves a tile in the order in which products take their right operands.
+          own.shared_bytes += padded_elements(op(operand).type) * 4 + words * 4 * 32 * warps();
+          own.chain += 2 * kBarrierCycles + words * kSharedLatency;
+        }
       }
       if (in_loop(i)) fragments_ += words;
+    }
+    if (tall_[static_cast<size_t>(each.operands[0])]) {
+      // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
+      const double elements = padded_elements(op(each.operands[0]).type);
+      own.shared_bytes += elements * 4 * 2;
+      own.issue += elements / 32 * 6;
+      own.chain += kBarrierCycles;
     }
     keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
   }
@@ -252,7 +292,7 @@ class Counter {
     if (k_parts > 1) {
       out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
       out_.once.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
-      out_.once.chain += kBarrierCycles + kSharedLatency * 2;
+      out_.once.chain += kBarrierCycles + 2 * kSharedLatency;
       out_.once.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
     }
   }
@@ -281,11 +321,12 @@ class Counter {
     n = std::max<int64_t>(n, 8);
     const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
     const double k_parts = std::min<double>(schedule_.warps[2], static_cast<double>(k / 16));
+    tall_[i] = tall == 0 && m > 16 * schedule_.warps[0];
     Work& own = work(stages_[i]);
     const double size = batch * static_cast<double>(m * n * k);
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
-    own.chain += kMmaLatency * static_cast<double>(k / 16) / k_parts + kWgmmaCycles;
+    own.chain += kWgmmaCycles;
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
     const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
@@ -300,7 +341,8 @@ class Counter {
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
   void read_straight(BlockValue load, double words) {
     const size_t i = static_cast<size_t>(load);
-    work(stages_[i]).shared_bytes += words * 4 * 32 * warps() * kL1Cost;
+    work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
+    if (!in_loop(i) || !schedule_.ahead) work(stages_[i]).trips += words / 4 / kTripLoads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
@@ -309,7 +351,6 @@ class Counter {
     const BlockOp& each = kernel_.ops[i];
     Work& own = work(stages_[i]);
     own.issue += padded_elements(op(each.operands[0]).type) / 32;
-    own.chain += 3 * kShuffleLatency + 4 * kAluLatency;
     own.issue += padded_elements(each.type) / 32 * 6 + warps() * 6;
   }
 
@@ -322,17 +363,15 @@ class Counter {
     if (!product) sums_ += elements;
     if (each.kind == BlockOp::Kind::reduce_cluster) {
       out_.once.chain += kClusterCycles;
-      out_.once.shared_bytes += 2 * elements * 4 * kClusterCost;
+      out_.once.shared_bytes += 2 * elements * 4;
       return;
     }
     if (each.combine == Combine::rescaled_sum) {
       out_.loop.issue += elements / 32;
-      out_.loop.chain += kAluLatency;
     }
     if (each.combine == Combine::max) {
       out_.loop.issue += elements / 32 * 8 + warps() * 4;
       out_.loop.special += elements / 32;
-      out_.loop.chain += 3 * kShuffleLatency + 8 * kAluLatency;
     }
   }
 
@@ -350,6 +389,8 @@ class Counter {
   const Target& target_;
   const std::vector<Stage> stages_;
   std::vector<char> straight_;    // loads whose fragments are counted
+  std::vector<char> product_;     // values made from a product, element by element
+  std::vector<char> tall_;        // and from one by warpgroups that have several tiles of rows
   double loaded_words_ = 0;       // registers of a thread for straight loads of a turn
   double sums_ = 0, middle_ = 0;  // elements in registers of the block: over the loop, in a turn
   double thread_sums_ = 0, thread_middle_ = 0, fragments_ = 0;  // registers of a thread for products

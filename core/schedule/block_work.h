@@ -6,7 +6,7 @@
 namespace quern {
 
 // Cycles that a block passes at a barrier, fitted with the model's other constants (model.cc).
-constexpr double kBarrierCycles = 80;
+constexpr double kBarrierCycles = 180;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -19,6 +19,8 @@ struct Work {
   double mma = 0, wgmma = 0;  // products of 16 x 8 x 16, by warps and by warpgroups
   double issue = 0, special = 0, shared_bytes = 0;
   double chain = 0;  // cycles that one warp waits for its own results, one after the other
+  double trips = 0;  // to memory, one after the other: what it asks for a little at a time
+  double rows = 0;   // of at most 128 bytes that the copy engine brings
 };
 
 struct BlockWork {

@@ -74,6 +74,10 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   if (!target.wgmma || !shape.product || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
   schedule.wgmma = true;
   consider(schedule);
+  // Warpgroups that wait for each other at every turn gain most by a warp that asks for them; not every tile
+  // can be brought that way.
+  schedule.producer = true;
+  consider(schedule);
 }
 
 // Whether the copy engine can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
@@ -120,20 +124,24 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     const MuKernel& cut = applied->kernels[k];
     auto rank = [&](const KernelSchedule& each) {
       const KernelTime time = modelled_kernel(*applied, cut, each, target);
-      if (!std::isfinite(time.us)) return;
+      if (!std::isfinite(time.us)) return time.us;
       ranked.push_back({time.us, each});
       // One block more at a time, at the price of registers.
       KernelSchedule denser = each;
       denser.resident = static_cast<int>(time.resident) + 1;
-      if (denser.resident > kMostResident) return;
+      if (denser.resident > kMostResident) return time.us;
       const double denser_us = modelled_kernel(*applied, cut, denser, target).us;
       if (denser_us < time.us) ranked.push_back({denser_us, denser});
+      return time.us;
     };
-    rank(schedule);
-    if (!schedule.tma || !loop_comes_by_engine(*applied, cut)) return;
-    KernelSchedule fed = schedule;
-    fed.producer = true;
-    rank(fed);
+    double fed_us = INFINITY;
+    if (schedule.tma && loop_comes_by_engine(*applied, cut)) {
+      KernelSchedule fed = schedule;
+      fed.producer = true;
+      fed_us = rank(fed);
+    }
+    // Warpgroups, which wait for each other at every turn, have always been faster with a producer.
+    if (!schedule.wgmma || fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
   };
   // Grids: one axis at a time is cut finer or coarser.
   std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};

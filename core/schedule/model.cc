@@ -10,35 +10,27 @@ namespace quern {
 
 namespace {
 
-constexpr double kClockMhz = 1755;   // H200; the others are close enough
-constexpr double kStartUs = 2.3;     // of a kernel in a CUDA graph: launch, first instruction, drain
-constexpr double kOverlapUs = 0.3;   // of that, what a kernel saves that begins before the one in front ends
-constexpr double kLatencyUs = 0.28;  // from asking DRAM for bytes to having them, under load
-constexpr double kSmBytesPerUs = 69000;  // that one multiprocessor gets from L2
-// Of the bytes that a block asks for in a turn, those that are on their way at a time: with loads a turn
-// ahead, with loads that are waited for, and with what is loaded once.
-constexpr double kStraightBytes = 360;  // that a thread asks for before it uses the first
-constexpr double kAheadShare = 0.6, kStraightShare = 0.07, kOnceShare = 0.35;
-constexpr double kMmaShare = 0.23;  // of the tensor cores' rate that mma.sync reaches
-constexpr double kIssueShare = 2;   // of issue slots that straight-line code fills
-constexpr double kShadow = 0.27;    // of what runs beside the slowest, the part that still shows
-constexpr double kSharedBytesPerCycle = 100;
-constexpr double kWgmmaShare = 0.53;      // of the tensor cores' rate that wgmma reaches
-constexpr double kOwnIssueCycles = 0.78;  // of an instruction of one warp
+constexpr double kClockMhz = 1755;        // H200; the others are close enough
+constexpr double kSmBytesPerUs = 112000;  // that a multiprocessor gets from L2: 64 a cycle
 constexpr double kMostRegisters = 255;
-
-// Of an SM, for one block.
-double cycles(const Work& work, double mma_cycles) {
-  const double units[] = {(work.mma + work.wgmma * kMmaShare / kWgmmaShare) * mma_cycles / 4,
-                          work.issue / 4 / kIssueShare, work.special * 8 / 4,
-                          work.shared_bytes / kSharedBytesPerCycle};
-  double all = 0, most = 0;
-  for (double unit : units) {
-    all += unit;
-    most = std::max(most, unit);
-  }
-  return most + kShadow * (all - most);
-}
+// Of the tensor cores' rate: what mma.sync, wgmma and the kernels of the baseline emitter reach.
+constexpr double kMmaShare = 0.62, kWgmmaShare = 0.8, kLibraryShare = 0.12;
+constexpr double kClusterPlaces = 0.8;  // of the places for blocks, those that clusters find
+constexpr double kOverlapUs = 0.3;      // what a kernel saves that begins before the one in front ends
+// Fitted (docs/results/model.md), as those of block_work.cc:
+constexpr double kStartUs = 1.5;     // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kLatencyUs = 0.43;  // from asking for bytes to having them, under load
+constexpr double kMapUs = 0.16;      // until the copy engine knows a tensor
+constexpr double kRowCycles = 0.97;  // of the copy engine, for a row of a tile
+constexpr double kAheadTurns = 1.2;  // that straight loads are ahead of the work
+// Of the tiles of a ring beyond the first two, those that the first one shares the way with.
+constexpr double kTogether = 0.63;
+constexpr double kIssueShare = 1.9;  // of issue slots that straight-line code fills
+constexpr double kSharedBytesPerCycle = 120;
+constexpr double kShadow = 0.19;  // of what runs beside the slowest, the part that still shows
+// What a block waits for that is alone: cycles of an instruction of one warp, and the part of what tensor
+// cores, special functions and shared memory do for it.
+constexpr double kOwnIssueCycles = 1.2, kOwnUnits = 0.26;
 
 class KernelModel {
  public:
@@ -70,62 +62,82 @@ class KernelModel {
       out.us = std::numeric_limits<double>::infinity();
       return out;
     }
-    int64_t blocks = 1;
-    for (int64_t extent : kernel_.grid) blocks *= extent;
-    out.memory_us = memory(blocks, out.resident);
-    out.compute_us = compute(blocks, out.resident);
-    const double longer = std::max(out.memory_us, out.compute_us);
-    out.us = kStartUs - (schedule_.overlaps ? kOverlapUs : 0) +
-             (longer + kShadow * (out.memory_us + out.compute_us - longer)) * std::pow(spills, 4);
+    double blocks = 1;
+    for (int64_t extent : kernel_.grid) blocks *= static_cast<double>(extent);
+    const double at_once = std::min(blocks, places(out.resident)), full = std::floor(blocks / at_once),
+                 rest = blocks - full * at_once;
+    const double us = full * wave(at_once, blocks, out) + (rest > 0 ? wave(rest, blocks, out) : 0);
+    out.us = kStartUs - (schedule_.overlaps ? kOverlapUs : 0) + us * std::pow(spills, 4);
     return out;
   }
 
  private:
-  double memory(int64_t blocks, int64_t resident) const {
-    const double dram = target_.dram_gbps * 1e3, l2 = target_.l2_gbps * 1e3;  // bytes a microsecond
-    const int64_t at_once = std::min(blocks, resident * target_.sms);
-    const double waves = static_cast<double>(divide_up(blocks, at_once));
-    const double turns = static_cast<double>(kernel_.turns);
-    const double block_bytes = work_.loop_l2 * turns + work_.once_l2;
-    const double in_flight =
-        schedule_.stages == 0
-            ? (schedule_.ahead
-                   ? work_.loop_bytes * kAheadShare
-                   : std::min(work_.loop_bytes, kStraightBytes * schedule_.workers()) * kStraightShare) +
-                  work_.once_bytes * kOnceShare
-            : work_.loop_bytes * std::min<double>(schedule_.stages - 1, turns) +
-                  work_.once_bytes * kOnceShare;
-    const double busy = std::min<double>(1, static_cast<double>(at_once) / target_.sms);
-    const double arrival = std::min(l2 * busy, static_cast<double>(at_once) * in_flight / kLatencyUs);
-    const double from_l2 = waves * static_cast<double>(at_once) * block_bytes / arrival;
-    const double from_dram = work_.unique_bytes / std::min(dram, arrival);
-    // The busiest multiprocessor draws its own share.
-    const double drawn = static_cast<double>(divide_up(blocks, target_.sms)) * block_bytes / kSmBytesPerUs;
-    return std::max({from_l2, from_dram, drawn}) + kLatencyUs * 0.5;
+  double cluster() const { return static_cast<double>(kernel_.grid[kGridAxes - 1]); }
+
+  // Blocks that the GPU holds. Clusters stay within a part of it, and parts differ in size.
+  double places(int64_t resident) const {
+    const double all = static_cast<double>(resident) * target_.sms;
+    return cluster() > 2 ? std::max(1.0, std::floor(all * kClusterPlaces / cluster())) * cluster() : all;
   }
+
+  // `running` blocks at the same time, of `blocks`, from their first load to the last store; without what
+  // launches them.
+  double wave(double running, double blocks, KernelTime& out) const {
+    const double turns = work_.loop_bytes > 0 ? static_cast<double>(kernel_.turns) : 0;
+    const double block_bytes = work_.loop_l2 * turns + work_.once_l2;
+    // Of the busiest multiprocessor. Clusters of more than a pair are packed as tight as they go.
+    double per_sm = std::ceil(running / target_.sms);
+    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.resident), cluster()));
+    // What a block gets of the bandwidth, in bytes a microsecond: of the multiprocessor's, the L2 cache's
+    // and, for what is not there yet, DRAM's.
+    const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
+    const double rate = std::min({kSmBytesPerUs / per_sm, target_.l2_gbps * 1e3 / running,
+                                  dram * std::max(1.0, block_bytes / std::max(1.0, fresh))});
+    const double turn_us = std::max(work_.loop_l2 / rate, per_sm * work_.loop.rows * kRowCycles / kClockMhz);
+    const double once_us = work_.once_l2 / rate;
+    const double loop = computed(work_.loop, per_sm), once = computed(work_.once, per_sm);
+    out.memory_us += turns * turn_us + once_us;
+    out.compute_us += turns * loop + once;
+    const double first = kLatencyUs + (work_.loop.rows > 0 ? kMapUs : 0) +
+                         std::max(once_us, turn_us * (1 + kTogether * std::max(0, schedule_.stages - 2))) +
+                         once;
+    if (turns == 0) return first;
+    // A tile is asked for when there is room for it: the others and its own way take that long.
+    if (schedule_.stages == 0 && !schedule_.ahead)
+      return first + (turns - 1) * (kLatencyUs + turn_us) + turns * loop;
+    const double ahead = schedule_.stages > 0 ? schedule_.stages - 1 : kAheadTurns;
+    return first + (turns - 1) * beside(std::max(turn_us, (kLatencyUs + turn_us) / ahead), loop) + loop;
+  }
+
+  // Of two things that go on side by side.
+  static double beside(double a, double b) { return std::max(a, b) + kShadow * std::min(a, b); }
 
   // Cycles of a warp that has the multiprocessor to itself.
   double alone(const Work& work) const {
-    return work.chain + work.issue / (schedule_.workers() / 32) * kOwnIssueCycles;
+    return work.chain + work.issue / (schedule_.workers() / 32) * kOwnIssueCycles +
+           kOwnUnits *
+               (tensor_cycles(work) + work.special * 8 / 4 + work.shared_bytes / kSharedBytesPerCycle);
   }
 
-  double compute(int64_t blocks, int64_t resident) const {
-    const double mma_cycles =
-        2048 * 2 * target_.sms * 4 * kClockMhz * 1e6 / (target_.mma_tflops * 1e12 * kMmaShare);
-    const int64_t per_sm = std::min(resident, divide_up(blocks, target_.sms));
-    const double rounds = static_cast<double>(divide_up(blocks, per_sm * target_.sms));
-    const double turns = static_cast<double>(kernel_.turns), n = static_cast<double>(per_sm);
-    const double latency = kLatencyUs * kClockMhz;
-    double wait = alone(work_.loop);
-    if (schedule_.stages > 0)
-      wait = std::max(wait + (schedule_.producer ? 0 : kBarrierCycles),
-                      latency / std::max(1, schedule_.stages - 1));
-    else if (work_.loop_bytes > 0)
-      wait = schedule_.ahead ? std::max(wait, latency) : wait + latency;
-    const double turn = std::max(n * cycles(work_.loop, mma_cycles), wait) +
-                        kShadow * std::min(n * cycles(work_.loop, mma_cycles), wait);
-    const double once = std::max(n * cycles(work_.once, mma_cycles), alone(work_.once));
-    return rounds * (turn * (work_.loop_bytes > 0 ? turns : 0) + once) / kClockMhz;
+  double tensor_cycles(const Work& work) const {
+    const double mma_cycles = 2048 * 2 * target_.sms * 4 * kClockMhz * 1e6 / (target_.mma_tflops * 1e12);
+    return (work.mma / kMmaShare + work.wgmma / kWgmmaShare) * mma_cycles / 4;
+  }
+
+  // Of a multiprocessor, for one block.
+  double cycles(const Work& work) const {
+    const double units[] = {tensor_cycles(work), work.issue / 4 / kIssueShare, work.special * 8 / 4,
+                            work.shared_bytes / kSharedBytesPerCycle};
+    double all = 0, most = 0;
+    for (double unit : units) {
+      all += unit;
+      most = std::max(most, unit);
+    }
+    return most + kShadow * (all - most);
+  }
+
+  double computed(const Work& work, double per_sm) const {
+    return beside(per_sm * cycles(work), alone(work)) / kClockMhz + work.trips * kLatencyUs;
   }
 
   const MuKernel& kernel_;
@@ -144,7 +156,7 @@ double library_us(const MuGraph& mugraph, const MuKernel& kernel, const Target& 
   double rate = target.fma_tflops * 1e6 / 8;
   if (op_info(kernel.code).kind == OpKind::contraction) {
     work *= 2 * static_cast<double>(type(kernel.operands[0]).shape.back());
-    rate = target.mma_tflops * 1e6 * kMmaShare / 2;
+    rate = target.mma_tflops * 1e6 * kLibraryShare;
   }
   return kStartUs + kLatencyUs + std::max(bytes / (target.dram_gbps * 1e3) * 1.3, work / rate);
 }
