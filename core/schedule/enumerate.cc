@@ -74,10 +74,6 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   if (!target.wgmma || !shape.product || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
   schedule.wgmma = true;
   consider(schedule);
-  // Warpgroups that wait for each other at every turn gain most by a warp that asks for them; not every tile
-  // can be brought that way.
-  schedule.producer = true;
-  consider(schedule);
 }
 
 // Whether the copy engine can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
