@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/base/numerics.h"
 #include "core/graph/text.h"
 #include "core/optimize/optimize.h"
 #include "core/schedule/z3_optimizer.h"
@@ -28,6 +29,7 @@ Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::J
   const auto optimizer = make_z3_optimizer(kQuestionLimit);
   options.optimizer = optimizer.get();
   options.limit = kLimit;
+  options.allow_tf32 = (job.numerics & kAllowTf32) != 0;
   options.search.limit = kSearchLimit;
   options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   options.search.constraints = std::move(*constraints);

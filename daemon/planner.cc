@@ -1,6 +1,7 @@
 #include "daemon/planner.h"
 
 #include "core/base/bytes.h"
+#include "core/base/numerics.h"
 #include "core/base/target.h"
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
@@ -9,8 +10,6 @@
 namespace quern {
 
 namespace {
-
-constexpr uint32_t kKnownNumerics = 1;  // bit 0: tf32 allowed
 
 Status no_compiler(const CompilerState& state) {
   return Status(ErrorCode::NO_COMPILER,
@@ -140,7 +139,7 @@ Status Planner::check_request(const PlanRequest& request) const {
   if (request.graph.size() > wire::kMaxGraphBytes)
     return Status(ErrorCode::LIMIT, "the graph text has " + std::to_string(request.graph.size()) +
                                         " bytes and may have " + std::to_string(wire::kMaxGraphBytes));
-  if (request.numerics & ~kKnownNumerics)
+  if (request.numerics & ~kAllowTf32)
     return Status(ErrorCode::INVALID_ARGUMENT, "numerics policy " + std::to_string(request.numerics) +
                                                    " has bits other than bit 0 (tf32 allowed)");
   if (request.constraints.size() > wire::kMaxConstraintBytes)

@@ -1,6 +1,7 @@
 // quern ls and quern rm: the plans in the cache.
 #include <unistd.h>
 
+#include "core/base/numerics.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
@@ -9,9 +10,14 @@ namespace quern {
 namespace {
 
 Json row_json(const wire::ListRow& row) {
-  return {{"key", to_hex(row.key)},       {"tier", tier_name(row.tier)},     {"generation", row.generation},
-          {"target", row.target},         {"tf32", (row.numerics & 1) != 0}, {"plan_bytes", row.plan_bytes},
-          {"created_ms", row.created_ms}, {"used_ms", row.used_ms}};
+  return {{"key", to_hex(row.key)},
+          {"tier", tier_name(row.tier)},
+          {"generation", row.generation},
+          {"target", row.target},
+          {"tf32", (row.numerics & kAllowTf32) != 0},
+          {"plan_bytes", row.plan_bytes},
+          {"created_ms", row.created_ms},
+          {"used_ms", row.used_ms}};
 }
 
 struct Page {
@@ -61,7 +67,7 @@ int run_list(const Arguments& arguments) {
   }
   Table table({"KEY", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
   for (const wire::ListRow& row : page->rows)
-    table.add({to_hex(row.key), row.target + (row.numerics & 1 ? " tf32" : ""), tier_name(row.tier),
+    table.add({to_hex(row.key), row.target + (row.numerics & kAllowTf32 ? " tf32" : ""), tier_name(row.tier),
                std::to_string(row.generation), human_bytes(row.plan_bytes), human_time(row.created_ms),
                human_time(row.used_ms)});
   print_text(table.text());

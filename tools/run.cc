@@ -136,7 +136,8 @@ int run_run(const Arguments& arguments) {
     outputs = run_in_emulator(setup->graph, **target, inputs, setup->seed);
   }
   if (!outputs) return fail(arguments, outputs.status());
-  return report(arguments, *setup, check_outputs(setup->graph, inputs, *outputs, setup->seed));
+  return report(arguments, *setup,
+                check_outputs(setup->graph, inputs, *outputs, setup->seed, arguments.has("tf32")));
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ void print_result(const Arguments& arguments, const Graph& graph, const Target& 
     const Candidate& candidate = result.candidates[i];
     print_text("\n# " + std::to_string(i) + "\n" + print_mugraph(candidate.mugraph));
     if (arguments.has("explain"))
-      print_text("\n" + explain_candidate(graph, candidate, target, optimizer.get()));
+      print_text("\n" + explain_candidate(graph, candidate, target, optimizer.get(), arguments.has("tf32")));
   }
 }
 
@@ -196,6 +196,7 @@ const Command kSearchCommand = {
          {"oracle", 0, "NAME", "who prunes prefixes: \"lookup\" in the e-graph, or \"z3\" (lookup)"},
          {"explain", 0, nullptr,
           "print what every step did, what the costs are made of, and what the choices of its blocks cost"},
+         {"tf32", 0, nullptr, "explain schedules that compute f32 products in tf32, too"},
          {"all", 0, nullptr, "print all muGraphs as text, not only the best"},
          {"dot", 0, nullptr, "print the best muGraph for Graphviz instead"},
          {"state", 0, "FILE", "write where the search stands, empty if it is finished"},

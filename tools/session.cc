@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/base/numerics.h"
 #include "core/base/target.h"
 #include "core/graph/text.h"
 #include "core/jit/driver.h"
@@ -89,7 +90,7 @@ Result<std::string> choose_target(const Arguments& arguments) {
                 "targets lists them)");
 }
 
-uint32_t numerics_of(const Arguments& arguments) { return arguments.has("tf32") ? 1 : 0; }
+uint32_t numerics_of(const Arguments& arguments) { return arguments.has("tf32") ? kAllowTf32 : 0; }
 
 Result<Tier> tier_of(const Arguments& arguments) {
   const std::string name = arguments.has("wait-tier") ? arguments.value("wait-tier") : "baseline";

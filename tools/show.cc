@@ -1,6 +1,7 @@
 // quern show: all about one stored plan.
 #include <tuple>
 
+#include "core/base/numerics.h"
 #include "core/base/target.h"
 #include "core/codegen/baseline.h"
 #include "core/graph/text.h"
@@ -41,7 +42,7 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
   if (arguments.json()) {
     print_json({{"key", to_hex(shown.row.key)},
                 {"generation", shown.row.generation},
-                {"tf32", (shown.row.numerics & 1) != 0},
+                {"tf32", (shown.row.numerics & kAllowTf32) != 0},
                 {"created_ms", shown.row.created_ms},
                 {"used_ms", shown.row.used_ms},
                 {"toolchain", shown.toolchain},
@@ -58,7 +59,7 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
   std::vector<std::pair<std::string, std::string>> facts = {
       {"key", to_hex(shown.row.key)},
       {"tier", std::string(tier_name(plan.tier)) + ", generation " + std::to_string(shown.row.generation)},
-      {"target", plan.target + (shown.row.numerics & 1 ? ", tf32 allowed" : "")},
+      {"target", plan.target + (shown.row.numerics & kAllowTf32 ? ", tf32 allowed" : "")},
       {"toolchain", shown.toolchain},
       {"created", human_time(shown.row.created_ms)},
       {"last used", human_time(shown.row.used_ms)},

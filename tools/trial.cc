@@ -81,12 +81,12 @@ Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<
 }
 
 std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std::string>& inputs,
-                                       const std::vector<std::string>& outputs, uint64_t seed) {
+                                       const std::vector<std::string>& outputs, uint64_t seed, bool tf32) {
   const std::vector<TensorDesc> input_descs = graph.input_descs(), output_descs = graph.output_descs();
   std::vector<RealTensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(read_buffer(input_descs[i], inputs[i].data()));
   const std::vector<RealTensor> reference = evaluate_reference(graph, values);
-  const std::vector<Tolerance> tolerance = unfused_tolerance(graph, values, reference, seed);
+  const std::vector<Tolerance> tolerance = unfused_tolerance(graph, values, reference, seed, tf32);
   std::vector<OutputCheck> checks;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const RealTensor actual = read_buffer(output_descs[i], outputs[i].data());

@@ -26,8 +26,8 @@ struct OutputCheck {
   TensorDesc desc;
   Comparison comparison;
 };
-// One check an output.
+// One check an output. `tf32`: f32 products may have been computed in tf32.
 std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std::string>& inputs,
-                                       const std::vector<std::string>& outputs, uint64_t seed);
+                                       const std::vector<std::string>& outputs, uint64_t seed, bool tf32);
 
 }  // namespace quern

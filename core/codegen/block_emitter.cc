@@ -416,6 +416,9 @@ Result<BlockText> BlockEmitter::run() {
   }
   out.tensor_maps = std::move(tensor_maps_);
   out.shapes = std::move(shapes_);
+  out.tf32 = std::any_of(plans_.begin(), plans_.end(), [](const auto& plan) {
+    return plan.second.tensor_cores && plan.second.dtype == DType::f32;
+  });
   out.signature += ")";
   return out;
 }

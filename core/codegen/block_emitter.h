@@ -42,6 +42,7 @@ struct BlockText {
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
   std::set<WgmmaShape> shapes;  // that it uses
+  bool tf32 = false;            // a product of f32 operands is computed in it
 };
 
 class BlockEmitter {
@@ -88,8 +89,8 @@ class BlockEmitter {
     int buffer = -1, copies = 1;
     bool is_made = false;
   };
-  // An operand of tensor cores in words of two elements: all of it, or, if there is a `load`, what this
-  // brings for step k of matrix z, out of these shared buffers.
+  // An operand of tensor cores in words of two 16-bit elements or one of tf32: all of it, or, if there is a
+  // `load`, what this brings for step k of matrix z, out of these shared buffers.
   struct Fragments {
     std::string name, load;
     std::vector<int> reads;
@@ -123,7 +124,9 @@ class BlockEmitter {
   // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
     bool tensor_cores = false;
-    DType dtype = DType::f16;
+    DType dtype = DType::f16;  // f32: tf32
+    // Register bits within a word.
+    int pair_bits() const { return dtype_size(dtype) == 2 ? 1 : 0; }
     Spread a, b, d;
     bool low_rows = false;  // at most 8 rows: registers of the upper rows are not there in `a`
     int down = 1, across = 1, steps = 1, batch = 1;
@@ -262,6 +265,7 @@ class BlockEmitter {
 
   // block_matmul.cc
   void plan_matmuls();
+  std::optional<DType> mma_dtype(BlockValue product) const;
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
   static std::string matmul_loops(const MatmulPlan& plan);
@@ -294,15 +298,15 @@ class BlockEmitter {
   std::string late_loop(const BlockPlan& plan, const std::string& body) const;
 
   // block_fragments.cc
-  std::string read_matrices(const StagedTile& tile, const Spread& spread, const std::string& to, int words,
-                            const std::string& skipped);
-  bool is_made_by_all(BlockValue value, const Spread& fragments) const;
+  std::string read_matrices(const StagedTile& tile, DType dtype, const Spread& spread, const std::string& to,
+                            int words, const std::string& skipped);
+  bool is_made_by_all(BlockValue value, DType dtype, const Spread& fragments) const;
   Spread shared_making(BlockValue value, DType dtype) const;
   Spread operand_spread(BlockValue product, size_t side) const;
   MadeTile& made_tile(BlockValue value, const MatmulPlan& plan);
   const MadeTile& make_by_all(BlockValue value, const MatmulPlan& plan, int summed_dim);
-  std::string pack_pair(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
-                        const std::string& low, const std::string& high);
+  std::string word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
+                      const std::string& index);
   std::string packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
   Fragments fragments(BlockValue value, int side);
   const StagedTile* matrices_of(BlockValue value, DType dtype);

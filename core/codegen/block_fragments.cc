@@ -32,43 +32,54 @@ std::string unrolled(const std::string& variable, int count, const std::string& 
 }  // namespace
 
 // Fills `words` words from `to` on by ldmatrix, those behind the first `skipped` times as many of the spread;
-// nothing if rows of the tile are not rows of the matrices.
-std::string BlockEmitter::read_matrices(const StagedTile& tile, const Spread& spread, const std::string& to,
-                                        int words, const std::string& skipped) {
+// nothing if rows of the tile are not rows of the matrices. A row of a matrix is eight 16-bit elements or
+// four f32; of these only the first kind can be turned, others are read one by one.
+std::string BlockEmitter::read_matrices(const StagedTile& tile, DType dtype, const Spread& spread,
+                                        const std::string& to, int words, const std::string& skipped) {
   if (spread.registers.empty() || !beyond_tile(tile, spread).empty()) return "";
+  const bool pairs = dtype_size(dtype) == 2;
   const CoordBit pair = spread.registers[0];
   auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
-  const bool plain = is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2);
+  const bool plain = pairs ? is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2)
+                           : is(spread.lanes[0], 0) && is(spread.lanes[1], 1);
   const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
                       pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
                       spread.lanes[1].dim != tile.inner;
+  auto behind = [&](int each) {
+    return skipped.empty() ? "r" : "(" + skipped + " * " + std::to_string(each) + " + r)";
+  };
+  if (!plain && !pairs)
+    return unrolled(
+        "r", words,
+        to + "[r] = __float_as_uint(" + tile.name + "[" + place_in(tile, spread, behind(words)) + "]);\n");
   if (!plain && !turned) return "";
   // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
   const int matrices = std::min(2, bits_for(words));
+  const auto words_at = spread.registers.begin() + (pairs ? 1 : 0);
   Spread rows;
   for (size_t i = 0; i < 3; ++i)
     rows.lanes[i] = plain ? spread.lanes[i + 2] : (i == 0 ? pair : spread.lanes[i - 1]);
-  for (size_t i = 0; i < static_cast<size_t>(matrices); ++i) rows.lanes[i + 3] = spread.registers[i + 1];
+  for (size_t i = 0; i < static_cast<size_t>(matrices); ++i)
+    rows.lanes[i + 3] = *(words_at + static_cast<long>(i));
   rows.warps = spread.warps;
-  rows.registers.assign(spread.registers.begin() + 1 + matrices, spread.registers.end());
+  rows.registers.assign(words_at + matrices, spread.registers.end());
   const std::string count = std::to_string(1 << matrices);
   const int reads = words >> matrices;
-  const std::string index = skipped.empty() ? "r" : "(" + skipped + " * " + std::to_string(reads) + " + r)";
   return unrolled("r", reads,
                   (plain ? "ldmatrix_at<" : "ldmatrix_trans_at<") + count + ">(&" + to + "[r * " + count +
-                      "], " + tile.name + " + " + place_in(tile, rows, index) + ");\n");
+                      "], " + tile.name + " + " + place_in(tile, rows, behind(reads)) + ");\n");
 }
 
 // Whether warps need the same tile of what is computed, element by element, from a staged one: then it is
-// made once, by all, and left in shared memory as pairs. `bits` are those of its coordinates in `fragments`,
+// made once, by all, and left in shared memory in words. `bits` are those of its coordinates in `fragments`,
 // which a warp would make for itself.
-bool BlockEmitter::is_made_by_all(BlockValue value, const Spread& fragments) const {
+bool BlockEmitter::is_made_by_all(BlockValue value, DType dtype, const Spread& fragments) const {
   const BlockValue load = root_load(value);
   if (load < 0 || load == value || !is_staged(load)) return false;
   const Ints& shape = program_.shape(value);
   const int rank = static_cast<int>(shape.size()), inner = inner_dim(program_.op(load).tensor, shape);
   if (inner < rank - 2 || shape[static_cast<size_t>(inner)] % 8 != 0) return false;
-  int bits = -kLaneBits - 1;
+  int bits = -kLaneBits - (dtype_size(dtype) == 2 ? 1 : 0);
   for (int64_t extent : shape) bits += bits_for(extent);
   for (const CoordBit& bit : fragments.warps) bits -= bit.dim >= 0;
   return bits >= bits_for(kLeastSharedWords) && std::any_of(fragments.warps.begin(), fragments.warps.end(),
@@ -107,13 +118,15 @@ BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPl
     made.buffer = shared_buffer(type, tile.bytes * made.copies, stage_alignment());
   } else {
     tile.pitch.assign(tile.padded.size(), 1);
-    int64_t size = tile.padded[static_cast<size_t>(tile.inner)] + 8;  // eight rows lie in different banks
+    const int64_t element = static_cast<int64_t>(dtype_size(plan.dtype));
+    // Eight rows lie in different banks.
+    int64_t size = tile.padded[static_cast<size_t>(tile.inner)] + 16 / element;
     for (int d = static_cast<int>(tile.pitch.size()) - 1; d >= 0; --d) {
       if (d == tile.inner) continue;
       tile.pitch[static_cast<size_t>(d)] = size;
       size *= tile.padded[static_cast<size_t>(d)];
     }
-    made.buffer = shared_buffer(type, size * 2);
+    made.buffer = shared_buffer(type, size * element);
   }
   tile.name = made.copies > 1 ? fresh_constant("made_" + base_name(value))
                               : shared_[static_cast<size_t>(made.buffer)].name;
@@ -133,13 +146,14 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const 
     ++vector;
   Spread chunks = spread;
   chunks.registers.erase(chunks.registers.begin(), chunks.registers.begin() + vector);
-  const std::string words = std::to_string(1 << (vector - 1));
-  const std::string first = "(c * " + std::to_string(1 << vector) + " + j * 2)",
-                    pair = pack_pair(value, spread, plan.dtype, summed_dim, first, first + " + 1");
+  const std::string per_word = std::to_string(4 / dtype_size(plan.dtype)),
+                    words = std::to_string((dtype_size(plan.dtype) << vector) / 4);
+  const std::string word = word_of(value, spread, plan.dtype, summed_dim,
+                                   "(c * " + std::to_string(1 << vector) + " + j * " + per_word + ")");
   std::string put =
       unrolled("c", chunks.count(),
                "{\n  Vector<unsigned, " + words + "> v;\n#pragma unroll\n  for (int j = 0; j < " + words +
-                   "; ++j) v[j] = " + pair + ";\n  store_vector<unsigned, " + words + ">(" + tile.name +
+                   "; ++j) v[j] = " + word + ";\n  store_vector<unsigned, " + words + ">(" + tile.name +
                    " + " + place_in(tile, chunks, "c") + ", v);\n}\n");
   if (const std::string condition = leaders(spread); !condition.empty())
     put = "if (" + condition + ") {\n" + indent(put, 2) + "}\n";
@@ -149,34 +163,40 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const 
   return made;
 }
 
-// Two elements of a value in a word; zeros behind the edges of a dimension that a product sums over.
-std::string BlockEmitter::pack_pair(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
-                                    const std::string& low, const std::string& high) {
-  auto one = [&](const std::string& index) {
-    const CudaText text = element(value, spread, index);
+// What tensor cores take in a word: elements `index` and `index` + 1 of a value in 16 bits, or one in tf32;
+// zeros behind the edges of a dimension that a product sums over.
+std::string BlockEmitter::word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
+                                  const std::string& index) {
+  auto one = [&](const std::string& at) {
+    const CudaText text = element(value, spread, at);
     std::string number =
         text.is_number() ? text.as(DType::f32) : convert_text(text.as(text.type()), text.type(), DType::f32);
     const bool is_load = program_.op(value).kind == BlockOp::Kind::load;
-    const std::string within = is_load ? "" : inside(value, spread, index, true, {summed_dim});
+    const std::string within = is_load ? "" : inside(value, spread, at, true, {summed_dim});
     return within.empty() ? number : "(" + within + " ? " + number + " : 0.0f)";
   };
-  const std::string first = one(low), second = one(high);
+  const std::string first = one(index);
+  if (dtype_size(dtype) != 2) return "to_tf32(" + first + ")";
+  const std::string second = one(index + " + 1");
   return "pack<" + cuda_type(dtype) + ">(" + first + ", " + second + ")";
 }
 
-// The value in words of two 16-bit elements, in exactly this order of registers.
+// The value in words for tensor cores, in exactly this order of registers.
 std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim) {
   const Stage place = place_of(value);
   const std::string key = std::to_string(value) + " " + std::to_string(static_cast<int>(place)) + " " +
                           std::to_string(summed_dim) + " " + text_of(spread);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
-  const std::string name = fresh(base_name(value) + "_pairs");
-  const int words = spread.count() / 2;
+  const bool pairs = dtype_size(dtype) == 2;
+  const std::string name = fresh(base_name(value) + (pairs ? "_pairs" : "_tf32"));
+  const int words = spread.count() / (pairs ? 2 : 1);
   const bool loads_it = program_.op(value).kind == BlockOp::Kind::load &&
                         places_[static_cast<size_t>(program_.op(value).tensor)].dtype == dtype;
   std::string lines;
-  if (loads_it && is_staged(value) && !find(value, spread))
-    lines = read_matrices(stage_tile(value), spread, name, words, "");
+  if (loads_it && is_staged(value) && !find(value, spread)) {
+    lines = read_matrices(stage_tile(value), dtype, spread, name, words, "");
+    if (!lines.empty() && !pairs) lines += "round_to_tf32(" + name + ");\n";
+  }
   if (lines.empty()) {
     if (loads_it && !find(value, spread)) materialize(value, spread);
     const Array* array = loads_it ? find(value, spread) : nullptr;
@@ -190,7 +210,7 @@ std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType d
       body = "join_halves(" + array->name + ", " + register_index("(w * 2)", array->spread, spread) + ", " +
              register_index("(w * 2 + 1)", array->spread, spread) + ")";
     } else {
-      body = pack_pair(value, spread, dtype, summed_dim, "(w * 2)", "(w * 2 + 1)");
+      body = word_of(value, spread, dtype, summed_dim, pairs ? "(w * 2)" : "w");
     }
     lines = unrolled("w", words, name + "[w] = " + body + ";\n");
   }
@@ -232,16 +252,17 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
     // Registers of one step first, then those that tell steps and matrices of a batch apart.
     Spread by_step = spread;
     auto& registers = by_step.registers;
-    const auto steps_at = registers.begin() + (side == 0 && !plan.low_rows ? 3 : 2);
+    const auto steps_at = registers.begin() + plan.pair_bits() + (side == 0 && !plan.low_rows ? 2 : 1);
     const auto batch_at = registers.end() - bits_for(batch);
     std::rotate(steps_at, steps_at + bits_for(plan.steps), batch_at);
-    const int words = spread.count() / 2 / plan.steps / batch;
+    const int words = (spread.count() >> plan.pair_bits()) / plan.steps / batch;
     const std::string step = batch == 1 ? "k" : "(z * " + std::to_string(plan.steps) + " + k)";
     const std::string name = fresh(base_name(operand) + "_step");
-    if (words >= 4 || by_all) out.load = read_matrices(*tile, by_step, name, words, step);
+    if (words >= 4 || by_all) out.load = read_matrices(*tile, plan.dtype, by_step, name, words, step);
     if (!out.load.empty()) {
       out.name = name;
       out.load = "unsigned " + name + "[" + std::to_string(words) + "];\n" + out.load;
+      if (plan.pair_bits() == 0 && !by_all) out.load += "round_to_tf32(" + name + ");\n";
       return out;
     }
   }

@@ -74,8 +74,7 @@ void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
   late_.rest = wgmma_landing({late_.sums});
   if (program_.op(accumulator).combine == Combine::rescaled_sum) late_.rest += rescale(accumulator, sums);
   late_.rest += "#pragma unroll\nfor (int w = 0; w < " + std::to_string(spread.count() / 2) + "; ++w) " +
-                late_.words +
-                "[w] = " + pack_pair(tall, spread, plan.dtype, summed_dim, "(w * 2)", "(w * 2 + 1)") + ";\n";
+                late_.words + "[w] = " + word_of(tall, spread, plan.dtype, summed_dim, "(w * 2)") + ";\n";
 }
 
 // The tile of turn `turn` - 1, and if all warps make it that of turn `turn`.

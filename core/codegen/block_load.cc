@@ -226,7 +226,7 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
                     half_count = std::to_string(spread.count() / 2);
   std::string matrices;
   if (dtype_size(place.dtype) == 2)
-    matrices = read_matrices(tile, spread, array.name, spread.count() / 2, "");
+    matrices = read_matrices(tile, place.dtype, spread, array.name, spread.count() / 2, "");
   std::string lines;
   if (!matrices.empty()) {
     array.spread = spread;

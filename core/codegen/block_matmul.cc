@@ -21,6 +21,18 @@ std::vector<int> others(int count, const std::vector<int>& taken) {
 
 }  // namespace
 
+// What tensor cores take the operands as: the 16-bit dtype that both have, or f32, of which they read what
+// tf32 has, if the schedule lets them.
+std::optional<DType> BlockEmitter::mma_dtype(BlockValue product) const {
+  const BlockOp& op = program_.op(product);
+  const BlockValue left = op.operands[0], right = op.operands[1];
+  const std::optional<DType> narrow = narrow_dtype(program_, left, places_);
+  if (narrow && narrow == narrow_dtype(program_, right, places_)) return narrow;
+  if (schedule_.tf32 && is_float(program_.op(left).type.dtype) && is_float(program_.op(right).type.dtype))
+    return DType::f32;
+  return std::nullopt;
+}
+
 void BlockEmitter::plan_matmuls() {
   for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
     if (!program_.is_compute(value, OpKind::contraction)) continue;
@@ -55,15 +67,15 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  const std::optional<DType> dtype = narrow_dtype(program_, left, places_);
-  if (!dtype || dtype != narrow_dtype(program_, right, places_)) return plan;
+  const std::optional<DType> dtype = mma_dtype(value);
+  if (!dtype) return plan;
   plan.dtype = *dtype;
   plan.tensor_cores = true;
   if (MatmulPlan by_groups = plan; plan_wgmma(value, by_groups)) return by_groups;
   const int ra = static_cast<int>(a.size()), rb = static_cast<int>(b.size()), rd = static_cast<int>(d.size());
   const int64_t rows = a[a.size() - 2], inner = a.back(), columns = b.back();
   const int m_bits = std::max(4, bits_for(rows)), n_bits = std::max(3, bits_for(columns)),
-            k_bits = std::max(4, bits_for(inner));
+            k_least = 3 + plan.pair_bits(), k_bits = std::max(k_least, bits_for(inner));
   plan.low_rows = rows <= 8;
 
   plan.a.warps.resize(static_cast<size_t>(warp_bits_));
@@ -76,7 +88,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
     if (by_m && m_left > 4) {
       plan.a.warps[p] = {ra - 2, --m_left};
       plan.d.warps[p] = {rd - 2, m_left};
-    } else if (by_k && k_left > 4) {
+    } else if (by_k && k_left > k_least) {
       plan.a.warps[p] = {ra - 1, --k_left};
       plan.b.warps[p] = {rb - 2, k_left};
       plan.partial_warps |= 1u << position;
@@ -86,16 +98,18 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
     }
   }
 
-  plan.made_by_all = {is_made_by_all(left, plan.a), is_made_by_all(right, plan.b)};
+  plan.made_by_all = {is_made_by_all(left, plan.dtype, plan.a), is_made_by_all(right, plan.dtype, plan.b)};
 
   const BlockValue load_a = root_load(left), load_b = root_load(right);
   auto straight = [&](BlockValue load, int dim) {
     return load >= 0 && !is_staged(load) && inner_dim(program_.op(load).tensor, program_.shape(load)) == dim;
   };
+  const int vector_bits = bits_for(16 / static_cast<int64_t>(dtype_size(plan.dtype)));
   // The inner dimension. Rows of a staged tile are read in their own order, which keeps them in different
   // banks.
   const bool staged = (load_a >= 0 && is_staged(load_a)) || (load_b >= 0 && is_staged(load_b));
-  std::vector<int> k_lanes = {1, 2}, k_registers;
+  const std::vector<int> usual_lanes = {plan.pair_bits(), plan.pair_bits() + 1};
+  std::vector<int> k_lanes = usual_lanes, k_registers;
   BlockValue source = left;  // an earlier product whose result is the left operand as it lies
   while (!plans_.contains(source) && program_.is_compute(source, OpKind::elementwise)) {
     BlockValue next = -1;
@@ -109,18 +123,18 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
     k_lanes = {earlier.lanes[0].bit, earlier.lanes[1].bit};
     k_registers = {earlier.registers[0].bit};
     if (std::max({k_lanes[0], k_lanes[1], k_registers[0]}) >= k_left) {
-      k_lanes = {1, 2};
+      k_lanes = usual_lanes;
       k_registers.clear();
     }
   } else if (!staged && (straight(load_a, ra - 1) || straight(load_b, rb - 2))) {
-    const int vector = std::min(3, k_left - 2);
+    const int vector = std::min(vector_bits, k_left - 2);
     k_lanes = {vector, vector + 1};
   }
   std::vector<int> taken = k_lanes;
   taken.insert(taken.end(), k_registers.begin(), k_registers.end());
   for (int bit : others(k_left, taken)) k_registers.push_back(bit);
   // Columns.
-  const int vector = straight(load_b, rb - 1) ? std::min(3, n_left - 3) : 0;
+  const int vector = straight(load_b, rb - 1) ? std::min(vector_bits, n_left - 3) : 0;
   const std::vector<int> n_low = {vector, vector + 1, vector + 2}, n_tiles = others(n_left, n_low);
 
   Spread &fa = plan.a, &fb = plan.b, &fd = plan.d;
@@ -131,11 +145,15 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
               {rb - 1, n_low[1]},
               {rb - 1, n_low[2]}};
   fd.lanes = {CoordBit{rd - 1, n_low[1]}, {rd - 1, n_low[2]}, {rd - 2, 0}, {rd - 2, 1}, {rd - 2, 2}};
-  fa.registers = {{ra - 1, k_registers[0]}};
+  // The pair that shares a word, the rows from 8 on, then the rest of the inner dimension.
+  const size_t pairs = static_cast<size_t>(plan.pair_bits());
+  for (size_t i = 0; i < pairs; ++i) {
+    fa.registers.push_back({ra - 1, k_registers[i]});
+    fb.registers.push_back({rb - 2, k_registers[i]});
+  }
   if (!plan.low_rows) fa.registers.push_back({ra - 2, 3});
-  fb.registers = {{rb - 2, k_registers[0]}};
   fd.registers = {{rd - 1, n_low[0]}, {rd - 2, 3}};
-  for (size_t i = 1; i < k_registers.size(); ++i) {
+  for (size_t i = pairs; i < k_registers.size(); ++i) {
     fa.registers.push_back({ra - 1, k_registers[i]});
     fb.registers.push_back({rb - 2, k_registers[i]});
   }
@@ -147,7 +165,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
     fa.registers.push_back({ra - 2, bit});
     fd.registers.push_back({rd - 2, bit});
   }
-  plan.steps = 1 << (k_registers.size() - 2);
+  plan.steps = 1 << (k_registers.size() - 1 - pairs);
   plan.across = 1 << n_tiles.size();
   plan.down = 1 << (m_left - 4);
   plan.tensor_cores = plan_batch(value, plan);

@@ -57,7 +57,8 @@ std::vector<CoordBit> BlockEmitter::bits_of(const StagedTile& tile, const std::v
 }
 
 // The same, but first those that lanes tell apart, of fragments the pair in a word before them: what ldmatrix
-// reads together lies in eight rows that follow each other.
+// reads together lies in eight rows that follow each other. (Of tf32, where rows are not those of matrices, a
+// lane's next word: then four lanes that read 32 bytes each are two rows apart, in different banks.)
 std::vector<CoordBit> BlockEmitter::bits_as_read(const StagedTile& tile, const Spread& spread) const {
   std::vector<CoordBit> bits;
   const std::vector<CoordBit> all = bits_of(tile, dims_by_stride(tile));
@@ -65,7 +66,7 @@ std::vector<CoordBit> BlockEmitter::bits_as_read(const StagedTile& tile, const S
     const bool is_there = std::find(all.begin(), all.end(), bit) != all.end();
     if (is_there && std::find(bits.begin(), bits.end(), bit) == bits.end()) bits.push_back(bit);
   };
-  if (!spread.registers.empty()) add(spread.registers[0]);
+  if (!spread.registers.empty() && spread.registers[0].dim == spread.lanes[0].dim) add(spread.registers[0]);
   for (const CoordBit& bit : spread.lanes) add(bit);
   for (const CoordBit& bit : all) add(bit);
   return bits;

@@ -52,7 +52,7 @@ bool BlockEmitter::is_made_panel(BlockValue value, DType dtype) const {
 }
 
 bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
-  if (!schedule_.wgmma || !target_.wgmma) return false;
+  if (!schedule_.wgmma || !target_.wgmma || dtype_size(plan.dtype) != 2) return false;
   const BlockOp& op = program_.op(value);
   const int tall = schedule_.warps[0] >= 4 ? 0 : 1, flat = 1 - tall;
   const Ints* const shapes[2] = {&program_.shape(op.operands[0]), &program_.shape(op.operands[1])};

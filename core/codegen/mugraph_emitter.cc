@@ -34,6 +34,7 @@ class MuEmitter {
       if (Status status = copy(places_[tensor], to); !status.ok()) return status;
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
+    if (tf32_) plan.certificate += "products of f32: operands rounded to tf32\n";
     for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
     const bool waits = std::any_of(plan.launches.begin(), plan.launches.end(),
@@ -170,6 +171,7 @@ class MuEmitter {
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
     shapes_.merge(text->shapes);
+    tf32_ |= text->tf32;
     for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     const int resident = schedule_.kernels[k].resident;
     // The first launch never overlaps what the caller enqueued before. A wait is for the kernel in front
@@ -290,6 +292,7 @@ class MuEmitter {
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   std::set<WgmmaShape> shapes_;
+  bool tf32_ = false;
   Optimizer* const optimizer_;
   EmittedMuGraph out_;
 };

@@ -23,9 +23,10 @@ std::string explain_choices(const Graph& graph, const MuGraph& mugraph, const Sc
 }
 
 std::string explain_candidate(const Graph& graph, const Candidate& candidate, const Target& target,
-                              Optimizer* optimizer) {
+                              Optimizer* optimizer, bool allow_tf32) {
   std::string refusal = "none fits";
-  for (const Implementation& each : rank_implementations({candidate}, target, {}, kMostSchedules)) {
+  for (const Implementation& each :
+       rank_implementations({candidate}, target, {}, kMostSchedules, allow_tf32)) {
     const auto emitted = emit_mugraph(graph, candidate.mugraph, each.schedule, target, optimizer);
     if (emitted)
       return print_schedule(with_choices(each.schedule, *emitted)) +

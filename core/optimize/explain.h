@@ -13,6 +13,6 @@ std::string explain_choices(const Graph& graph, const MuGraph& mugraph, const Sc
 // The best-ranked schedule with which the candidate can be emitted, and the choices of that program; or why
 // there is none. `optimizer` may be null.
 std::string explain_candidate(const Graph& graph, const Candidate& candidate, const Target& target,
-                              Optimizer* optimizer);
+                              Optimizer* optimizer, bool allow_tf32 = false);
 
 }  // namespace quern

@@ -54,8 +54,8 @@ class OptimizeRun {
     refusals_.resize(search_.candidates.size());
     if (Status status = name_as_text(); !status.ok()) return status;
     if (Status status = count_baseline(); !status.ok()) return status;
-    const std::vector<Implementation> ranked =
-        rank_implementations(search_.candidates, target_, how.constraints, options_.schedules);
+    const std::vector<Implementation> ranked = rank_implementations(
+        search_.candidates, target_, how.constraints, options_.schedules, options_.allow_tf32);
     for (const Implementation& best : ranked)
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
         fate = "not tried, its best schedule takes " + number(best.us) + " us by the model of schedules";

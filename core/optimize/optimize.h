@@ -17,6 +17,7 @@ struct OptimizeOptions {
   std::chrono::milliseconds limit{30000};  // of the search and what follows it
   size_t schedules = 64;                   // of a candidate at most
   size_t compiles = 12;                    // programs for the compiler at most
+  bool allow_tf32 = false;                 // f32 products may be computed from operands rounded to tf32
   Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
 };
 

@@ -9,11 +9,11 @@ namespace quern {
 
 std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
-                                                 size_t most) {
+                                                 size_t most, bool allow_tf32) {
   std::vector<Implementation> out;
   for (size_t i = 0; i < candidates.size(); ++i) {
     size_t taken = 0;
-    for (Schedule& schedule : enumerate_schedules(candidates[i].mugraph, target)) {
+    for (Schedule& schedule : enumerate_schedules(candidates[i].mugraph, target, allow_tf32)) {
       if (taken == most) break;
       const MuGraph& mugraph = candidates[i].mugraph;
       auto us = modelled_time(mugraph, schedule, target);

@@ -63,6 +63,33 @@ ElementCost element_cost(OpCode code) {
   }
 }
 
+// Loads behind a value, through elementwise operators: whether all have 16 bits.
+bool is_narrow(const MuGraph& mugraph, const MuKernel& kernel, BlockValue value) {
+  const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
+  if (each.kind == BlockOp::Kind::load)
+    return dtype_size(mugraph.tensors[static_cast<size_t>(each.tensor)].type.dtype) == 2;
+  if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
+    return dtype_size(*each.attrs.dtype) == 2;
+  bool any = false;
+  for (BlockValue operand : each.operands) {
+    const BlockOp& from = kernel.ops[static_cast<size_t>(operand)];
+    if (from.code == OpCode::constant && from.kind == BlockOp::Kind::compute) continue;
+    if (!is_narrow(mugraph, kernel, operand)) return false;
+    any = true;
+  }
+  return any;
+}
+
+// How tensor cores can take a product: as it is, only as tf32, or not.
+enum class ProductKind : uint8_t { narrow, wide, other };
+ProductKind product_kind(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& product) {
+  const BlockValue left = product.operands[0], right = product.operands[1];
+  if (is_narrow(mugraph, kernel, left) && is_narrow(mugraph, kernel, right)) return ProductKind::narrow;
+  const bool floats = is_float(kernel.ops[static_cast<size_t>(left)].type.dtype) &&
+                      is_float(kernel.ops[static_cast<size_t>(right)].type.dtype);
+  return floats ? ProductKind::wide : ProductKind::other;
+}
+
 class Counter {
  public:
   Counter(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
@@ -176,22 +203,6 @@ class Counter {
     if (staged && schedule_.tma && target_.tma) own.rows += bytes / std::min(128.0, row);
   }
 
-  // Loads behind a value, through elementwise operators: whether all have 16 bits, and whether one is staged.
-  bool narrow(BlockValue value) const {
-    const BlockOp& each = op(value);
-    if (each.kind == BlockOp::Kind::load)
-      return dtype_size(mugraph_.tensors[static_cast<size_t>(each.tensor)].type.dtype) == 2;
-    if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
-      return dtype_size(*each.attrs.dtype) == 2;
-    bool any = false;
-    for (BlockValue operand : each.operands) {
-      if (op(operand).code == OpCode::constant && op(operand).kind == BlockOp::Kind::compute) continue;
-      if (!narrow(operand)) return false;
-      any = true;
-    }
-    return any;
-  }
-
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
   void join_product(BlockValue value) {
     const BlockOp& each = op(value);
@@ -212,7 +223,8 @@ class Counter {
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
     double batch = 1;
     for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
-    if (!narrow(each.operands[0]) || !narrow(each.operands[1])) {
+    const ProductKind kind = product_kind(mugraph_, kernel_, each);
+    if (kind == ProductKind::other || (kind == ProductKind::wide && !schedule_.tf32)) {
       // Element by element, both operands out of shared memory.
       const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
       own.issue += steps * 3;
@@ -224,10 +236,12 @@ class Counter {
       sums_ += in_loop(i) ? 0 : padded_elements(each.type);
       return;
     }
-    if (by_warpgroups(each)) return product_by_warpgroups(i, batch);
+    const bool wide = kind == ProductKind::wide;
+    if (!wide && by_warpgroups(each)) return product_by_warpgroups(i, batch);
     // As the emitter cuts it: what a direction cannot take goes to the columns.
+    const int64_t k_least = wide ? 8 : 16;
     int64_t m = std::max<int64_t>(16, padded(rows)), n = std::max<int64_t>(8, padded(columns)),
-            k = std::max<int64_t>(16, padded(inner));
+            k = std::max<int64_t>(k_least, padded(inner));
     auto split = [&](int64_t& extent, int64_t least) {
       if (extent > least) {
         extent /= 2;
@@ -239,15 +253,16 @@ class Counter {
     for (int direction = 0; direction < 3; ++direction)
       for (int share = 2; share <= schedule_.warps[static_cast<size_t>(direction)]; share *= 2) {
         if (direction == 0 && split(m, 16)) continue;
-        if (direction == 2 && split(k, 16)) {
+        if (direction == 2 && split(k, k_least)) {
           k_parts *= 2;
           continue;
         }
         split(n, 8);
       }
-    const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / 2 / 32,
-                 b_words = batch * static_cast<double>(n * k) / 2 / 32;
-    const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / 16));
+    const double per_word = wide ? 1 : 2;
+    const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / per_word / 32,
+                 b_words = batch * static_cast<double>(n * k) / per_word / 32;
+    const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / k_least));
     own.mma += mma * warps();
     own.issue += mma * warps();
     own.chain += kSharedLatency;
@@ -257,6 +272,7 @@ class Counter {
       const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
       if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop)
         continue;  // packed once, before the loop
+      if (wide) own.issue += words * warps() * 2;  // rounded
       if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
         own.shared_bytes += words * 4 * 32 * warps();
         own.issue += words / 4 * 2 * warps();
@@ -398,6 +414,13 @@ class Counter {
 };
 
 }  // namespace
+
+bool has_wide_product(const MuGraph& mugraph, const MuKernel& kernel) {
+  return std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction &&
+           product_kind(mugraph, kernel, op) == ProductKind::wide;
+  });
+}
 
 BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
                      const Target& target) {

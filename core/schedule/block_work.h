@@ -16,7 +16,8 @@ inline double bytes_of(const TensorType& type) {
 
 // Instructions of all warps of a block, and what they move through shared memory.
 struct Work {
-  double mma = 0, wgmma = 0;  // products of 16 x 8 x 16, by warps and by warpgroups
+  // Products of 16 x 8 x 16, by warps and by warpgroups; of tf32, which takes twice as long, 16 x 8 x 8.
+  double mma = 0, wgmma = 0;
   double issue = 0, special = 0, shared_bytes = 0;
   double chain = 0;  // cycles that one warp waits for its own results, one after the other
   double trips = 0;  // to memory, one after the other: what it asks for a little at a time
@@ -32,6 +33,9 @@ struct BlockWork {
   double unique_bytes = 0;                // of all blocks, from and to DRAM
   double registers = 0;                   // of a thread, were there as many as it wants
 };
+
+// Whether a product of the kernel is of f32 operands, which tensor cores take only as tf32.
+bool has_wide_product(const MuGraph& mugraph, const MuKernel& kernel);
 
 // `kernel` is cut as the schedule says (apply_schedule).
 BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,

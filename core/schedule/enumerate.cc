@@ -105,14 +105,14 @@ bool loop_comes_by_engine(const MuGraph& mugraph, const MuKernel& kernel) {
 }
 
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
-                                             const Target& target) {
+                                             const Target& target, bool allow_tf32) {
   struct Ranked {
     double time;
     KernelSchedule schedule;
   };
   std::vector<Ranked> ranked;
   const MuKernel& kernel = mugraph.kernels[k];
-  auto consider = [&](const KernelSchedule& schedule) {
+  auto consider_as_is = [&](const KernelSchedule& schedule) {
     Schedule all = own;
     all.kernels[k] = schedule;
     auto applied = apply_schedule(mugraph, all);
@@ -138,6 +138,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     }
     // Warpgroups, which wait for each other at every turn, have always been faster with a producer.
     if (!schedule.wgmma || fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
+  };
+  const bool rounds = allow_tf32 && has_wide_product(mugraph, kernel);
+  auto consider = [&](KernelSchedule schedule) {
+    consider_as_is(schedule);
+    schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
+    if (schedule.tf32) consider_as_is(schedule);
   };
   // Grids: one axis at a time is cut finer or coarser.
   std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};
@@ -198,7 +204,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
 
 }  // namespace
 
-std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target) {
+std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32) {
   Schedule own = default_schedule(mugraph);
   // Behind the first, kernels are there when the last blocks of the one in front end.
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
@@ -207,7 +213,7 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
   size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
     if (mugraph.kernels[k].custom)
-      choices.push_back(kernel_schedules(mugraph, k, own, target));
+      choices.push_back(kernel_schedules(mugraph, k, own, target, allow_tf32));
     else
       choices.push_back({own.kernels[k]});
     if (choices.back().empty()) return {};

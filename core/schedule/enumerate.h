@@ -6,7 +6,8 @@
 namespace quern {
 
 // Each fits the muGraph and the target's shared memory and registers. Deterministic; empty only when not even
-// the muGraph's own numbers fit.
-std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target);
+// the muGraph's own numbers fit. With `allow_tf32` also those that compute f32 products in tf32.
+std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target,
+                                          bool allow_tf32 = false);
 
 }  // namespace quern

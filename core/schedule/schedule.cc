@@ -245,7 +245,8 @@ std::string print_schedule(const Schedule& schedule) {
            " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
            (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
            (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
-           (kernel.producer ? " producer=1" : "") + print_choices(kernel.choices) + "\n";
+           (kernel.producer ? " producer=1" : "") + (kernel.tf32 ? " tf32=1" : "") +
+           print_choices(kernel.choices) + "\n";
   return out;
 }
 
@@ -257,7 +258,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
     at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0, producer = 0;
+    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0, producer = 0,
+                      tf32 = 0;
     // What is 0 may be left out.
     auto read_optional = [&](const std::string& name, int64_t* value) {
       return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
@@ -267,7 +269,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
         !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
         !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
         !read_optional("overlaps", &overlaps) || !read_optional("resident", &resident) ||
-        !read_optional("producer", &producer) || !read_list(line, "layouts", kernel.choices.layouts) ||
+        !read_optional("producer", &producer) || !read_optional("tf32", &tf32) ||
+        !read_list(line, "layouts", kernel.choices.layouts) ||
         !read_list(line, "levels", kernel.choices.levels) ||
         !read_list(line, "offsets", kernel.choices.offsets))
       return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
@@ -279,6 +282,7 @@ Result<Schedule> parse_schedule(std::string_view text) {
     kernel.overlaps = overlaps != 0;
     kernel.resident = static_cast<int>(resident);
     kernel.producer = producer != 0;
+    kernel.tf32 = tf32 != 0;
     schedule.kernels.push_back(kernel);
   }
   return schedule;

@@ -40,6 +40,9 @@ struct KernelSchedule {
   // One warp more, which only asks the copy engine for tiles; the others wait for these and give stages back,
   // each warp when it has read them. With `tma`, and where the loop brings all tiles that way.
   bool producer = false;
+  // Products of f32 operands on tensor cores, which read of an operand what tf32 has of it: 10 bits of
+  // mantissa instead of 23. Only for those who allow it.
+  bool tf32 = false;
   bool operator==(const KernelSchedule&) const = default;
 
   // Those that compute, and all.
@@ -53,8 +56,8 @@ struct Schedule {
 };
 
 // One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1",
-// " wgmma=1", " overlaps=1", " resident=2" and " producer=1" if they are not 0, and where choices are not
-// greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// " wgmma=1", " overlaps=1", " resident=2", " producer=1" and " tf32=1" if they are not 0, and where choices
+// are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse. INVALID_ARGUMENT names the line.
 Result<Schedule> parse_schedule(std::string_view text);

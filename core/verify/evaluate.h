@@ -7,7 +7,7 @@
 //   converted Value convert(Value, DType from, DType to)                    between compute types (f32, i32,
 //   boolean), no rounding Value cast(Value, DType from, DType to)                       the operator `cast`
 //   Value zero(DType), Value add(Value, Value, DType)             sums
-//   Value multiply(Value, Value, DType)                           products of a matmul
+//   Value multiply(Value, Value, DType)                           products of a matmul that has this dtype
 //   Value lowest(DType), Value maximum(Value, Value, DType)       reduce_max
 //   Value finish(Value, const Node&)                              called once for every element a node has
 //   computed
@@ -189,7 +189,7 @@ class Evaluator {
           for (int64_t column = 0; column < columns; ++column)
             sums[column] = domain_.add(
                 sums[column],
-                domain_.multiply(left, domain_.convert(right[column], right_class, compute), compute),
+                domain_.multiply(left, domain_.convert(right[column], right_class, compute), node.type.dtype),
                 compute);
         }
       }

@@ -47,8 +47,13 @@ struct RealDomain {
 // Numbers are constants as they are written; see unfused_tolerance.
 class PerturbedDomain : public RealDomain {
  public:
-  explicit PerturbedDomain(uint64_t seed) : random_(seed) {}
+  // `tf32`: operands of f32 products have 10 bits of mantissa.
+  PerturbedDomain(uint64_t seed, bool tf32) : random_(seed), tf32_(tf32) {}
 
+  double multiply(double a, double b, DType dtype) {
+    if (!tf32_ || dtype != DType::f32) return RealDomain::multiply(a, b, dtype);
+    return move(a, 0x1p-11) * move(b, 0x1p-11);
+  }
   // Accumulation in f32, not exact.
   double add(double a, double b, DType dtype) {
     const double sum = RealDomain::add(a, b, dtype);
@@ -90,6 +95,7 @@ class PerturbedDomain : public RealDomain {
   }
 
   std::mt19937_64 random_;
+  const bool tf32_;
 };
 
 }  // namespace quern

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 #include <cstdio>
+#include <future>
 
 #include "core/graph/decompose.h"
 #include "core/verify/real_domains.h"
@@ -85,14 +85,14 @@ std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector
 }
 
 std::vector<Tolerance> unfused_tolerance(const Graph& graph, const std::vector<RealTensor>& inputs,
-                                         const std::vector<RealTensor>& reference, uint64_t seed) {
+                                         const std::vector<RealTensor>& reference, uint64_t seed, bool tf32) {
   const Graph primitive = decompose(graph);
   std::vector<Tolerance> tolerances;
   for (const RealTensor& output : reference) tolerances.push_back({0, std::vector<double>(output.size(), 0)});
   std::vector<std::future<std::vector<RealTensor>>> trials;
   for (int trial = 0; trial < kPerturbations; ++trial)
     trials.push_back(std::async([&, trial] {
-      PerturbedDomain domain(seed + static_cast<uint64_t>(trial));
+      PerturbedDomain domain(seed + static_cast<uint64_t>(trial), tf32);
       return evaluate(primitive, domain, inputs);
     }));
   for (auto& trial : trials) {

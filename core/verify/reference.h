@@ -34,9 +34,11 @@ struct Tolerance {
 
 // Twice the error of the unfused program. Rounding to nearest can be lucky, so the unfused program is run
 // several times with every intermediate moved by up to one unit in the last place of its dtype, in a
-// direction drawn from `seed`; the largest error counts.
+// direction drawn from `seed`; the largest error counts. With `tf32` operands of f32 products are moved by
+// half a unit of tf32.
 std::vector<Tolerance> unfused_tolerance(const Graph& graph, const std::vector<RealTensor>& inputs,
-                                         const std::vector<RealTensor>& reference, uint64_t seed);
+                                         const std::vector<RealTensor>& reference, uint64_t seed,
+                                         bool tf32 = false);
 
 struct Comparison {
   bool acceptable = false;

@@ -30,7 +30,9 @@ std::string judge(const MuGraphCase& test, const Plan& plan, Program& program) {
   if (!outputs) return outputs.status().message();
   const Graph primitive = decompose(test.graph);
   const std::vector<RealTensor> reference = evaluate_reference(primitive, inputs);
-  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, 3);
+  const bool tf32 = std::any_of(test.schedule.kernels.begin(), test.schedule.kernels.end(),
+                                [](const KernelSchedule& kernel) { return kernel.tf32; });
+  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, reference, 3, tf32);
   for (size_t i = 0; i < outputs->size(); ++i) {
     const TensorDesc& desc = plan.outputs[i];
     const Comparison result =

@@ -8,13 +8,15 @@ namespace {
 
 using namespace quern;
 
-KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma, bool producer = false) {
+KernelSchedule way(std::array<int, 3> warps, int stages, bool tma, bool wgmma, bool producer = false,
+                   bool tf32 = false) {
   KernelSchedule out;
   out.warps = warps;
   out.stages = stages;
   out.tma = tma;
   out.wgmma = wgmma;
   out.producer = producer;
+  out.tf32 = tf32;
   return out;
 }
 
@@ -24,7 +26,7 @@ struct Path {
   const char* mark;  // what its text has
 };
 struct Family {
-  bool wgmma;
+  bool wgmma, tf32;
   const char *rows, *ragged_rows;  // few where wgmma is not wanted
   const char* mark;
 };
@@ -40,21 +42,24 @@ void is_marked(const MuGraphCase& test, const Path& path, const Family& family) 
 }
 
 void every_path_takes_every_family(void**) {
-  const Family kMma = {false, "16", "20", "mma_fragment<"}, kWgmma = {true, "64", "100", "wgmma<"},
-               kFma = {false, "16", "20", "multiply_add("};
+  const Family kMma = {false, false, "16", "20", "mma_fragment<"},
+               kTf32 = {false, true, "16", "20", "mma_fragment<float"},
+               kWgmma = {true, false, "64", "100", "wgmma<"},
+               kFma = {false, false, "16", "20", "multiply_add("};
+  const std::vector<Family> kNarrow = {kMma, kWgmma}, kWide = {kTf32, kFma};
   std::vector<MuGraphCase> cases;
   for (const Path& path : {Path{0, false, false, "load_elements<"},
                            {3, false, false, "cp_async<"},
                            {3, true, false, "tma_load<"},
                            {3, true, true, "mbarrier_arrive(&free"}})
     for (const char* dtype : {"f16", "bf16", "f32"})
-      for (const Family& family : {kMma, kWgmma, kFma}) {
-        if ((dtype == std::string("f32")) != (family.mark == kFma.mark)) continue;
+      for (const Family& family : dtype == std::string("f32") ? kWide : kNarrow) {
         if (family.wgmma && path.stages == 0) continue;  // it reads stages
         for (const Sizes& sizes : {Sizes{dtype, family.rows, "128", "64", "2", "2"},
                                    {dtype, family.ragged_rows, "128", "72", "1", "2"}}) {
-          cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes,
-                                     way({4, 1, 1}, path.stages, path.tma, family.wgmma, path.producer)));
+          cases.push_back(
+              sized_case("norm", kNormGraph, kNorm, sizes,
+                         way({4, 1, 1}, path.stages, path.tma, family.wgmma, path.producer, family.tf32)));
           is_marked(cases.back(), path, family);
         }
       }

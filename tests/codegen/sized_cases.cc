@@ -34,6 +34,7 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
     kernel.tma = way.tma;
     kernel.wgmma = way.wgmma;
     kernel.producer = way.producer;
+    kernel.tf32 = way.tf32;
   }
   std::string name = label;
   for (const auto& [word, by] : words) name += " " + by;

@@ -43,10 +43,25 @@ void ballot(const WarpOperands& warp) {
   }
 }
 
+// What the hardware reads of a register with tf32. PTX leaves open what the other bits do, so they must be 0:
+// an operand that to_tf32 has not made would be cut off, not rounded.
+constexpr unsigned kTf32Bits = 0xffffe000u;
+
+std::string check_tf32(const WarpOperands& warp) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const auto* own = static_cast<const MmaOperands*>(warp.lanes[lane]);
+    for (int r = 0; r < 4; ++r)
+      if (own->a[r] & ~kTf32Bits || (r < 2 && own->b[r] & ~kTf32Bits))
+        return "mma_m16n8k8_tf32: an operand of lane " + std::to_string(lane) +
+               " has more bits than tf32: to_tf32 makes operands";
+  }
+  return "";
+}
+
 // Element `index` of a register that holds one tf32 or two 16-bit elements.
 float element(Collective kind, const unsigned* registers, int index) {
   if (kind == Collective::mma_tf32) {
-    unsigned bits = registers[index] & 0xffffe000u;  // the hardware reads no lower bits
+    const unsigned bits = registers[index] & kTf32Bits;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -141,6 +156,8 @@ std::string perform(Collective kind, const WarpOperands& operands, int first_thr
     return std::string(collective_name(kind)) + " needs all 32 lanes of the warp";
   if (kind == Collective::ldmatrix || kind == Collective::ldmatrix_trans)
     return load_matrices(kind, operands, first_thread, memory);
+  if (kind == Collective::mma_tf32)
+    if (std::string wrong = check_tf32(operands); !wrong.empty()) return wrong;
   multiply(kind, operands);
   return "";
 }

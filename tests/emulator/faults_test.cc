@@ -96,6 +96,16 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i @@/ 2 * 2@] = x[i @@/ 2 * 2@];
 })",
      "race: write to output 0 `y`", same},
+    {"an operand of mma that is no tf32", R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  float third = 1.0f / 3.0f, d[4] = {};
+  unsigned a[4] = {}, b[2] = {};
+  b[1] = @to_tf32@__float_as_uint@(third);
+  mma_m16n8k8_tf32(d, a, b);
+  y[i] = x[i] + d[0];
+})",
+     "mma_m16n8k8_tf32: an operand of lane 0 has more bits than tf32", same},
     {"a divergent barrier", R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   if (@true@threadIdx.x < 32@) {

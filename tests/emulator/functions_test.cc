@@ -82,8 +82,8 @@ void rounds_to_nearest_even(void**) {
   assert_int_equal(bf16[5], 1);  // a subnormal
 
   auto tf32 = map<uint32_t>("float", "unsigned", "y[i] = to_tf32(x[i]);",
-                            std::vector<float>{1 + 0x1p-11f, -1 - 0x1p-11f, 1 + 0x1p-12f, kInfinity});
-  const uint32_t expected_tf32[] = {0x3f802000, 0xbf802000, 0x3f800000, 0x7f800000};
+                            std::vector<float>{1 + 0x1p-11f, -1 - 0x1p-11f, 1 + 0x1p-12f, kInfinity, kNan});
+  const uint32_t expected_tf32[] = {0x3f802000, 0xbf802000, 0x3f800000, 0x7f800000, 0x7fffe000};
   for (size_t i = 0; i < std::size(expected_tf32); ++i) assert_int_equal(tf32[i], expected_tf32[i]);
 }
 

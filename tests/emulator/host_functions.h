@@ -108,9 +108,11 @@ template <class T>
 __device__ __forceinline__ unsigned pack(float low, float high) {
   return unsigned(from_float<T>(low).bits) | unsigned(from_float<T>(high).bits) << 16;
 }
-// Adding half of the last kept place rounds the magnitude to nearest, ties away; infinities and NaN pass.
+// Adding half of the last kept place rounds the magnitude to nearest, ties away; infinities pass, and a NaN
+// becomes that of the GPU, without the bits that tf32 has not.
 __device__ __forceinline__ unsigned to_tf32(float value) {
   unsigned bits = __float_as_uint(value);
+  if (value != value) return 0x7fffe000u;
   if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
   return (bits + 0x1000u) & 0xffffe000u;
 }

@@ -52,10 +52,38 @@ void choices_are_explained_greedy_and_optimal(void**) {
   assert_contains(optimized(*graph, nullptr).report, "choices are greedy: this build has no libz3");
 }
 
+// Rounding operands of f32 is up to the caller, whatever it would gain.
+void tf32_is_taken_where_it_is_allowed_and_pays(void**) {
+  const auto graph = parse_graph(R"(graph layer
+in x: f32[64, 1024]
+in w: f32[1024, 2048]
+h = matmul(x, w)
+y = silu(h)
+out y
+)");
+  assert_ok(graph);
+  FakeCompiler compiler;
+  double exact_us = 0;
+  for (bool allowed : {false, true}) {
+    OptimizeOptions options;
+    options.allow_tf32 = allowed;
+    const auto result = optimize(*graph, sm90(), compiler, options);
+    assert_ok(result);
+    assert_true(result->found());
+    for (const auto& [text, part] : {std::pair{result->schedule, " tf32=1"},
+                                     {result->cuda, "mma_fragment<float"},
+                                     {result->plan.certificate, "operands rounded to tf32"}})
+      assert_int_equal(text.find(part) != std::string::npos, allowed);
+    if (allowed) assert_true(result->us < exact_us);
+    exact_us = result->us;
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(plans_are_made_again_from_what_is_said_of_them),
-                              cmocka_unit_test(choices_are_explained_greedy_and_optimal)};
+                              cmocka_unit_test(choices_are_explained_greedy_and_optimal),
+                              cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

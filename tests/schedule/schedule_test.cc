@@ -2,6 +2,9 @@
 // ranking.
 #include "core/schedule/schedule.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "core/mugraph/text.h"
 #include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
@@ -43,12 +46,14 @@ void text_reads_back(void**) {
   schedule.kernels.push_back(
       {{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
   schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, true, false, false, {}, 2, true});
+  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 0, false, true});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
   assert_int_equal(again->kernels[1].threads(), 512);
   assert_int_equal(again->kernels[3].workers(), 32);
   assert_int_equal(again->kernels[3].threads(), 64);
+  assert_true(again->kernels.back().tf32);
   for (const char* wrong : {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1",
                             "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1, x]",
                             "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1",
@@ -154,12 +159,51 @@ void every_enumerated_schedule_fits(void**) {
   }
 }
 
+const char kLayer[] = R"(mugraph layer
+in x: TYPE[64, 1024]
+in w: TYPE[1024, 2048]
+tensor z: TYPE[64, 2048]
+kernel grid=[32] loop=16 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1)
+}
+out z
+)";
+
+// Only who allows it gets tf32, and only for products that it changes.
+void tf32_is_enumerated_where_it_is_allowed(void**) {
+  auto layer = [](const std::string& dtype) {
+    std::string text = kLayer;
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, dtype);
+    return parse(text.c_str());
+  };
+  auto has_tf32 = [](const Schedule& schedule) { return schedule.kernels[0].tf32; };
+  const MuGraph wide = layer("f32");
+  for (const Target& target : all_targets()) {
+    const std::vector<Schedule> exact = enumerate_schedules(wide, target),
+                                allowed = enumerate_schedules(wide, target, true),
+                                of_16_bits = enumerate_schedules(layer("f16"), target, true);
+    assert_int_equal(std::count_if(exact.begin(), exact.end(), has_tf32), 0);
+    assert_int_equal(std::count_if(of_16_bits.begin(), of_16_bits.end(), has_tf32), 0);
+    // Both kinds, and what is faster first.
+    assert_true(std::count_if(allowed.begin(), allowed.end(), has_tf32) > 3);
+    assert_true(std::count_if(allowed.begin(), allowed.end(), std::not_fn(has_tf32)) > 3);
+    assert_true(has_tf32(allowed[0]));
+    assert_true(*modelled_time(wide, allowed[0], target) < *modelled_time(wide, exact[0], target));
+  }
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(text_reads_back), cmocka_unit_test(other_parts_compute_the_same),
-      cmocka_unit_test(loops_beside_norms_are_cut), cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(every_enumerated_schedule_fits)};
+  const CMUnitTest tests[] = {cmocka_unit_test(text_reads_back),
+                              cmocka_unit_test(other_parts_compute_the_same),
+                              cmocka_unit_test(loops_beside_norms_are_cut),
+                              cmocka_unit_test(what_does_not_fit_is_refused),
+                              cmocka_unit_test(every_enumerated_schedule_fits),
+                              cmocka_unit_test(tf32_is_enumerated_where_it_is_allowed)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

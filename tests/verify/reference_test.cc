@@ -140,6 +140,33 @@ static void tolerances_tell_right_from_wrong(void**) {
   assert_true(noticed >= outputs * 95 / 100);
 }
 
+// A product whose operands are rounded as the policy says is acceptable, and one that is rounded to four
+// bits less is not.
+static void tolerances_allow_tf32_where_it_is_allowed(void**) {
+  const auto graph = parse_graph("graph g\nin x: f32[8, 64]\nin w: f32[64, 16]\ny = matmul(x, w)\nout y\n");
+  assert_ok(graph);
+  std::vector<RealTensor> inputs;
+  for (const TensorDesc& desc : graph->input_descs())
+    inputs.push_back(read_buffer(desc, random_buffer(desc, 7 + inputs.size()).data()));
+  const auto reference = evaluate_reference(*graph, inputs);
+  auto is_right = [&](int mantissa_bits, bool tf32) {
+    std::vector<RealTensor> rounded = inputs;
+    for (RealTensor& input : rounded)
+      for (double& v : input) {
+        int exponent = 0;
+        const double fraction = std::frexp(v, &exponent);
+        v = std::ldexp(std::round(std::ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1);
+      }
+    return compare(graph->output_descs()[0], evaluate_reference(*graph, rounded)[0], reference[0],
+                   unfused_tolerance(*graph, inputs, reference, 1, tf32)[0])
+        .acceptable;
+  };
+  assert_true(is_right(23, false));
+  assert_false(is_right(10, false));
+  assert_true(is_right(10, true));
+  assert_false(is_right(6, true));
+}
+
 static void special_values_must_meet(void**) {
   const TensorDesc desc{"y", DType::f32, {2}, {1}};
   const Tolerance tolerance{1, {1, 1}};
@@ -158,6 +185,7 @@ int main() {
       cmocka_unit_test(casts_round),
       cmocka_unit_test(buffers_have_strides),
       cmocka_unit_test(tolerances_tell_right_from_wrong),
+      cmocka_unit_test(tolerances_allow_tf32_where_it_is_allowed),
       cmocka_unit_test(special_values_must_meet),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

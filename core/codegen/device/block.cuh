@@ -78,15 +78,32 @@ __device__ __forceinline__ void ldmatrix_trans_at(unsigned* to, const T* row) {
   ldmatrix_trans<kCount>(part_of<kCount>(to), row);
 }
 
-// One mma.m16n8k16 on parts of arrays: four sums, four words of the left operand (two if kLowRows: its rows 8
-// to 15 are those from 0 again), two of the right one.
+// Words that hold f32 become the tf32 nearest to it.
+template <int kCount>
+__device__ __forceinline__ void round_to_tf32(unsigned (&words)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) words[i] = to_tf32(__uint_as_float(words[i]));
+}
+
+// mma.m16n8k16 of 16-bit elements, m16n8k8 of tf32 if T is float: either takes eight words of the inner
+// dimension.
+template <class T>
+__device__ __forceinline__ void mma_of_words(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  if constexpr (sizeof(T) == 4)
+    mma_m16n8k8_tf32(sums, a, b);
+  else
+    mma_m16n8k16<T>(sums, a, b);
+}
+
+// One of them on parts of arrays: four sums, four words of the left operand (two if kLowRows: its rows 8 to 15
+// are those from 0 again), two of the right one.
 template <class T, bool kLowRows>
 __device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, const unsigned* b) {
   if constexpr (kLowRows) {
     const unsigned left[4] = {a[0], a[0], a[1], a[1]};
-    mma_m16n8k16<T>(part_of<4>(sums), left, part_of<2>(b));
+    mma_of_words<T>(part_of<4>(sums), left, part_of<2>(b));
   } else {
-    mma_m16n8k16<T>(part_of<4>(sums), part_of<4>(a), part_of<2>(b));
+    mma_of_words<T>(part_of<4>(sums), part_of<4>(a), part_of<2>(b));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tools/bench/gpu/contestants.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -93,17 +94,24 @@ std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& 
   return out;
 }
 
+bool computes_in_tf32(const Schedule& schedule) {
+  return std::any_of(schedule.kernels.begin(), schedule.kernels.end(),
+                     [](const KernelSchedule& kernel) { return kernel.tf32; });
+}
+
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
-                                         const Target& target) {
+                                         const Target& target, bool tf32) {
   std::vector<Contestant> out;
   const double start = milliseconds();
   const std::vector<Schedule> schedules =
-      only ? std::vector<Schedule>{*only} : enumerate_schedules(subject.mugraph, target);
+      only ? std::vector<Schedule>{*only} : enumerate_schedules(subject.mugraph, target, tf32);
   std::printf("%s: %zu schedules in %.0f ms", subject.label.c_str(), schedules.size(),
               milliseconds() - start);
   std::map<std::string, int> refused;
+  std::array<size_t, 2> taken = {0, 0};  // exact, in tf32
   for (const Schedule& schedule : schedules) {
-    if (out.size() == top) break;
+    size_t& of_kind = taken[computes_in_tf32(schedule)];
+    if (of_kind == top) continue;
     const double begin = milliseconds();
     auto emitted = emit_mugraph(subject.graph, subject.mugraph, schedule, target);
     if (!emitted) {
@@ -119,6 +127,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
     contestant.source = std::move(emitted->source);
     contestant.plan = std::move(emitted->plan);
     out.push_back(std::move(contestant));
+    ++of_kind;
   }
   std::printf(", %zu taken\n", out.size());
   for (const auto& [reason, times] : refused) std::printf("  refused %d times: %s\n", times, reason.c_str());

@@ -44,9 +44,12 @@ struct SubjectOptions {
 };
 std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& target);
 
-// The `top` best schedules of a muGraph that can be emitted, or `only` one; says on stdout why others cannot.
+bool computes_in_tf32(const Schedule& schedule);
+
+// The `top` best schedules of a muGraph that can be emitted, with `tf32` as many again that compute f32
+// products in tf32, or `only` one; says on stdout why others cannot.
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
-                                         const Target& target);
+                                         const Target& target, bool tf32);
 // By NVRTC, `jobs` at a time.
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
                          unsigned jobs);

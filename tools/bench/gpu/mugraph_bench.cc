@@ -21,6 +21,7 @@ over more than four times of it, beside what the models of schedules and of the 
   --search N          the N best candidates of the search for the graph too
   --save DIR          and write these there as .qmu files
   --top M             so many schedules of every muGraph (12)
+  --tf32              and as many again that compute f32 products in tf32
   --schedule FILE     this schedule instead
   --best N            of all of them, the N best by the model of schedules
   --target NAME       sm_90a
@@ -39,7 +40,8 @@ struct Options {
   size_t top = 12, best = SIZE_MAX;
   unsigned jobs = 1;
   std::string target = "sm_90a", schedule, json;
-  bool emit_only = false, compile_only = false, check_only = false, text = false, baseline = false;
+  bool emit_only = false, compile_only = false, check_only = false, text = false, baseline = false,
+       tf32 = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -51,11 +53,9 @@ Options parse_options(int argc, char** argv) {
     const struct {
       const char* name;
       bool* flag;
-    } flags[] = {{"--emit", &options.emit_only},
-                 {"--compile", &options.compile_only},
-                 {"--check", &options.check_only},
-                 {"--small", &options.subjects.small},
-                 {"--text", &options.text}};
+    } flags[] = {{"--emit", &options.emit_only},   {"--compile", &options.compile_only},
+                 {"--check", &options.check_only}, {"--small", &options.subjects.small},
+                 {"--text", &options.text},        {"--tf32", &options.tf32}};
     const auto* flag = std::find_if(std::begin(flags), std::end(flags),
                                     [&](const auto& each) { return argument == each.name; });
     if (flag != std::end(flags)) {
@@ -178,8 +178,8 @@ int main(int argc, char** argv) {
   bool right = true;
   std::vector<Contestant> contestants;
   for (const Subject& subject : subjects) {
-    std::vector<Contestant> own =
-        emit_contestants(subject, options.top, options.schedule.empty() ? nullptr : &schedule, target);
+    std::vector<Contestant> own = emit_contestants(
+        subject, options.top, options.schedule.empty() ? nullptr : &schedule, target, options.tf32);
     if (options.text && !own.empty()) std::printf("%s", own[0].source.c_str());
     if (options.subjects.small && !own.empty())  // every instance has shapes of its own
       right &= compete(options, subject.graph, own, *compiler, target);

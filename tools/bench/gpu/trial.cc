@@ -1,6 +1,7 @@
 #include "tools/bench/gpu/trial.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/codegen/baseline.h"
@@ -82,8 +83,11 @@ void Trial::check(bool baseline, Compiler& compiler, const Target& target) {
     inputs.push_back(read_buffer(contestants_[0].plan.inputs[i], host_[i].data()));
   const Graph primitive = decompose(graph_);
   const std::vector<RealTensor> wanted = evaluate_reference(primitive, inputs);
-  const std::vector<Tolerance> tolerance = unfused_tolerance(primitive, inputs, wanted, 1);
+  std::array<std::vector<Tolerance>, 2> tolerances;  // exact, in tf32
   for (Contestant& contestant : contestants_) {
+    const bool tf32 = computes_in_tf32(contestant.schedule);
+    std::vector<Tolerance>& tolerance = tolerances[tf32];
+    if (tolerance.empty()) tolerance = unfused_tolerance(primitive, inputs, wanted, 1, tf32);
     const std::vector<std::string> outputs = run_once(contestant.plan);
     for (size_t o = 0; o < outputs.size(); ++o) {
       const TensorDesc& desc = contestant.plan.outputs[o];
