@@ -298,8 +298,8 @@ std::string BlockEmitter::loop_text(const BlockPlan& plan) {
   const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
   std::string out = declared_;
   std::string body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
-  body += wgmma_landing(in_flight_);
   if (schedule_.producer) return out + fed_loop(plan, body);
+  body += wgmma_landing(in_flight_);
   // The copy engine may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
   if (late_.value >= 0) return out + late_loop(plan, body);

@@ -261,6 +261,7 @@ class BlockEmitter {
   // block_producer.cc
   Status check_producer() const;
   std::string producer_text(const BlockPlan& plan) const;
+  bool products_go_on() const;
   std::string fed_loop(const BlockPlan& plan, const std::string& body) const;
 
   // block_matmul.cc

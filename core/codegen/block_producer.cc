@@ -38,14 +38,33 @@ std::string BlockEmitter::producer_text(const BlockPlan& plan) const {
          indent(loop, 4) + "  }\n  return;\n}\n";
 }
 
-// The loop of those that compute.
+// Whether tensor cores may still be at work on a turn when the next one begins: they read nothing but the
+// ring, and nobody looks at what they sum before the end.
+bool BlockEmitter::products_go_on() const {
+  return !in_flight_.empty() && std::all_of(plans_.begin(), plans_.end(), [&](const auto& each) {
+    const auto& [value, plan] = each;
+    if (!plan.wgmma || program_.stage(value) != Stage::loop) return true;
+    const BlockOp& user = program_.op(program_.users[static_cast<size_t>(value)][0]);
+    return plan.shared[0] && plan.shared[1] && !plan.made_by_all[0] && !plan.made_by_all[1] &&
+           user.kind == BlockOp::Kind::accumulate && user.combine == Combine::sum;
+  });
+}
+
+// The loop of those that compute. A stage is given back when the turn has read it; where products go on, a
+// turn later.
 std::string BlockEmitter::fed_loop(const BlockPlan& plan, const std::string& body) const {
   const std::string stages = std::to_string(schedule_.stages);
-  const std::string turn = stage_tiles(plan) + turn_text_ +
-                           (begins_with_barrier(Stage::loop) ? barrier() : "") + engine_wait() + body +
-                           "__syncwarp();\nif (lane == 0) mbarrier_arrive(&free[turn % " + stages + "]);\n";
+  const bool go_on = products_go_on();
+  std::string turn = stage_tiles(plan) + turn_text_ + (begins_with_barrier(Stage::loop) ? barrier() : "") +
+                     engine_wait() + body;
+  if (go_on)
+    turn += "wgmma_wait<" + std::to_string(in_flight_.size()) + ">();\n__syncwarp();\n" +
+            "if (turn > 0 && lane == 0) mbarrier_arrive(&free[(turn - 1) % " + stages + "]);\n";
+  else
+    turn += wgmma_landing(in_flight_) + "__syncwarp();\nif (lane == 0) mbarrier_arrive(&free[turn % " +
+            stages + "]);\n";
   return "#pragma unroll 1\nfor (int turn = 0; turn < " + std::to_string(kernel_.turns) + "; ++turn) {\n" +
-         indent(turn, 2) + "}\n";
+         indent(turn, 2) + "}\n" + (go_on ? wgmma_landing(in_flight_) : "");
 }
 
 }  // namespace quern

@@ -13,6 +13,8 @@ namespace {
 constexpr double kClockMhz = 1755;        // H200; the others are close enough
 constexpr double kSmBytesPerUs = 112000;  // that a multiprocessor gets from L2: 64 a cycle
 constexpr double kMostRegisters = 255;
+// Warps get registers from that of a multiprocessor's four quarters where they run; of each lane there:
+constexpr int64_t kQuarterRegisters = 512;
 // Of the tensor cores' rate: what mma.sync, wgmma and the kernels of the baseline emitter reach.
 constexpr double kMmaShare = 0.62, kWgmmaShare = 0.8, kLibraryShare = 0.12;
 constexpr double kClusterPlaces = 0.8;  // of the places for blocks, those that clusters find
@@ -44,7 +46,7 @@ class KernelModel {
   KernelTime run() {
     KernelTime out;
     out.registers = work_.registers;
-    const double threads = schedule_.threads();
+    const int64_t warps = schedule_.threads() / 32;
     out.shared_bytes =
         static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room, work_.exchange_bytes));
     if (out.shared_bytes > target_.shared_bytes_per_block) {
@@ -52,11 +54,10 @@ class KernelModel {
       return out;
     }
     // What does not fit the registers is written to memory and read again, time and again.
-    const double most = std::min(kMostRegisters, 65536 / threads / std::max(1, schedule_.resident)),
-                 spills = std::max(1.0, out.registers / most);
+    const int64_t share = kQuarterRegisters / divide_up(warps * std::max(1, schedule_.resident), 4) / 8 * 8;
+    const double spills = std::max(1.0, out.registers / std::min(kMostRegisters, static_cast<double>(share)));
     out.registers = std::ceil(out.registers / spills / 8) * 8;
-    out.resident = std::min({static_cast<int64_t>(65536 / (out.registers * threads)),
-                             static_cast<int64_t>(2048 / threads),
+    out.resident = std::min({static_cast<int64_t>(kQuarterRegisters / out.registers) * 4 / warps, 64 / warps,
                              target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
     if (out.resident < std::max(1, schedule_.resident)) {
       out.us = std::numeric_limits<double>::infinity();

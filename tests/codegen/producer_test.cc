@@ -71,33 +71,14 @@ struct Mutation {
   const char *right, *wrong, *rule;
 };
 
-// The text of one block, changed in one place.
-void planted_faults_are_found(void**) {
-  const char kArrive[] = "if (lane == 0) mbarrier_arrive(&free[turn % 2]);",
-             kWait[] = "mbarrier_wait(&landed[turn % 2], turn / 2 & 1);";
-  const Mutation kMutations[] = {
-      {"mbarrier_wait(&free[turn % 2], (turn / 2 & 1) ^ 1);", "", "more than 1 arrivals"},
-      {"(turn / 2 & 1) ^ 1", "turn / 2 & 1", "deadlock"},
-      {kArrive, "", "deadlock"},
-      {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 1)", "race: write"},
-      {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 3)", "deadlock"},
-      {"    __syncwarp();\n    if (lane == 0) mbarrier_arrive", "    if (lane == 0) mbarrier_arrive",
-       "race: write"},
-      {kWait, "", "asynchronous copy"},
-      {kWait, "mbarrier_wait(&landed[turn % 2], 0);", "deadlock"},
-      {"barrier_of<64>();", "", "dynamic shared memory"},
-      {"barrier_of<64>();", "barrier_of<32>();", "parts of warps"},
-      {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
-      {"barrier_of<64>();", "__syncthreads();", "deadlock"},
-  };
-  const MuGraphCase test = sized_case("attention", kAttentionGraph, kAttention,
-                                      {"f16", "16", "32", "128", "1", "4"}, way({1, 1, 2}, 2, false));
+// The case's text, changed in one place.
+void are_found(const MuGraphCase& test, const std::vector<Mutation>& mutations) {
   const auto target = find_target(test.target);
   assert_ok(target);
   const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
   assert_ok(emitted);
   std::vector<emulated::ProgramSource> sources = {emulated::make_source(emitted->kernels, emitted->plan)};
-  for (const Mutation& mutation : kMutations) {
+  for (const Mutation& mutation : mutations) {
     std::string text = emitted->kernels;
     assert_contains(text, mutation.right);
     for (size_t at = 0; (at = text.find(mutation.right, at)) != std::string::npos;
@@ -111,11 +92,40 @@ void planted_faults_are_found(void**) {
   for (const TensorDesc& input : emitted->plan.inputs) inputs.push_back(random_buffer(input, 1, 0.5));
   const std::vector<std::string_view> views(inputs.begin(), inputs.end());
   assert_ok(emulated::run_plan((*programs)[0], emitted->plan, views, {.seed = 1}));
-  for (size_t i = 0; i < std::size(kMutations); ++i)
+  for (size_t i = 0; i < mutations.size(); ++i)
     for (uint64_t seed : {1, 2, 3}) {
       const auto wrong = emulated::run_plan((*programs)[i + 1], emitted->plan, views, {.seed = seed});
-      assert_error(wrong, ErrorCode::INTERNAL, kMutations[i].rule);
+      assert_error(wrong, ErrorCode::INTERNAL, mutations[i].rule);
     }
+}
+
+void planted_faults_are_found(void**) {
+  const char kArrive[] = "if (lane == 0) mbarrier_arrive(&free[turn % 2]);",
+             kWait[] = "mbarrier_wait(&landed[turn % 2], turn / 2 & 1);";
+  are_found(sized_case("attention", kAttentionGraph, kAttention, {"f16", "16", "32", "128", "1", "4"},
+                       way({1, 1, 2}, 2, false)),
+            {
+                {"mbarrier_wait(&free[turn % 2], (turn / 2 & 1) ^ 1);", "", "more than 1 arrivals"},
+                {"(turn / 2 & 1) ^ 1", "turn / 2 & 1", "deadlock"},
+                {kArrive, "", "deadlock"},
+                {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 1)", "race: write"},
+                {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 3)", "deadlock"},
+                {"    __syncwarp();\n    if (lane == 0) mbarrier_arrive",
+                 "    if (lane == 0) mbarrier_arrive", "race: write"},
+                {kWait, "", "asynchronous copy"},
+                {kWait, "mbarrier_wait(&landed[turn % 2], 0);", "deadlock"},
+                {"barrier_of<64>();", "", "dynamic shared memory"},
+                {"barrier_of<64>();", "barrier_of<32>();", "parts of warps"},
+                {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
+                {"barrier_of<64>();", "__syncthreads();", "deadlock"},
+            });
+  // Tensor cores are still at work on a turn when the next one begins.
+  const char kBack[] = "if (turn > 0 && lane == 0) mbarrier_arrive(&free[(turn - 1) % 2]);";
+  are_found(
+      sized_case("norm", kNormGraph, kNorm, {"f16", "16", "256", "128", "1", "4"}, way({1, 4, 1}, 2, true)),
+      {{kBack, "if (lane == 0) mbarrier_arrive(&free[turn % 2]);", "which a wgmma still reads"},
+       {"wgmma_wait<1>();", "", "which a wgmma still reads"},
+       {"wgmma_wait<0>();", "", "sums of a wgmma"}});
 }
 
 void what_the_engine_cannot_bring_is_refused(void**) {
