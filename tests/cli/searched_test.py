@@ -62,6 +62,17 @@ class Searched(unittest.TestCase):
             self.assertIn("a baseline plan is made without search", self.box.run("show", constrained["key"], part, code=1).stderr)
         self.assertIn("__global__", self.box.run("show", constrained["key"], "--cuda").stdout)
 
+    def test_tf32_is_for_who_allows_it(self):
+        graph = self.box.write("layer.qg", "graph layer\nin x: f32[64, 512]\nin w: f32[512, 1024]\ny = matmul(x, w)\nz = silu(y)\nout z\n")
+        keys = set()
+        for options in ([], ["--tf32"]):
+            got = self.box.json("get", graph, "-t", "sm_90a", "--wait-tier", "modelled", *options)
+            keys.add(got["key"])
+            schedule = self.box.run("show", got["key"], "--schedule").stdout
+            self.assertEqual("tf32=1" in schedule, bool(options), schedule)
+            self.assertEqual(self.box.json("show", got["key"])["tf32"], bool(options))
+        self.assertEqual(len(keys), 2)
+
     def test_sass_comes_from_a_disassembler(self):
         tools = self.box.path / "tools"
         tools.mkdir()
