@@ -3,9 +3,9 @@
 //
 // Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
 // every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
-// barriers of a block apart. Within an interval __syncwarp orders the threads of its warp, and mbarriers
-// order what knowledge.h says. Blocks of a cluster are ordered by its barrier alone: who has waited n times
-// knows what was done before the n-th arrival.
+// barriers of a block apart. Within an interval __syncwarp orders the threads of its warp, and mbarriers and
+// barriers of some threads order what knowledge.h says. Blocks of a cluster are ordered by its barrier alone:
+// who has waited n times knows what was done before the n-th arrival.
 #pragma once
 
 #include <array>
@@ -46,7 +46,8 @@ class Clock {
   void begin_cluster(const std::vector<uint64_t>& blocks);
   // All threads of block `rank` of the cluster have met.
   void barrier(int rank);
-  // These threads, whole warps of one block, have met, and perhaps not all of the block. False as for sync_warp.
+  // These threads, whole warps of one block, have met, and perhaps not all of the block. False as for
+  // sync_warp.
   bool meet(const std::vector<int>& threads);
   // Orders the lanes of the thread's warp. False when it can count no further before the next barrier.
   bool sync_warp(int thread);

@@ -1,6 +1,7 @@
 // What the threads of a block know of each other since the last barrier of all: who has waited at an mbarrier
-// knows what those who had arrived there knew, and had done before their warp's last __syncwarp. (The
-// hardware also lets an arrival tell what its thread did since; no kernel here counts on that.)
+// (or at a barrier of some threads, which is a __syncwarp of their warps too) knows what those who had
+// arrived there knew, and had done before their warp's last __syncwarp. (The hardware also lets an arrival
+// tell what its thread did since; no kernel here counts on that.)
 #pragma once
 
 #include <array>
