@@ -5,20 +5,11 @@
 #include <cmath>
 #include <utility>
 
+#include "core/schedule/block_costs.h"
+
 namespace quern {
 
 namespace {
-
-// Fitted with the model's other constants (model.cc). Cycles that are not hidden:
-constexpr double kSharedLatency = 3.3;
-constexpr double kWgmmaCycles = 81;  // from asking for a product to having it, besides its work
-// Loads of a thread that are under way at a time where a tile is taken piece by piece.
-constexpr double kTripLoads = 11;
-// Of a sum over a cluster: cycles of waiting, and each byte in bytes of shared memory.
-constexpr double kClusterCycles = 1300;
-constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
-constexpr int64_t kTall = 64;                           // rows of wgmma
-constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 
 int64_t padded(int64_t extent) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(extent, 1))));
@@ -30,44 +21,19 @@ double padded_elements(const TensorType& type) {
   return count;
 }
 
-struct ElementCost {
-  double issue = 1,
-         special = 0;  // instructions for one element: of all kinds, and of the special function unit
-};
-ElementCost element_cost(OpCode code) {
-  switch (code) {
-    case OpCode::exp:
-      return {3, 1};
-    case OpCode::sqrt:
-    case OpCode::rsqrt:
-    case OpCode::reciprocal:
-    case OpCode::div:
-    case OpCode::log:
-      return {9, 1};
-    case OpCode::sigmoid:
-    case OpCode::silu:
-      return {12, 2};
-    case OpCode::tanh:
-    case OpCode::erf:
-    case OpCode::gelu:
-    case OpCode::gelu_tanh:
-    case OpCode::pow:
-      return {24, 2};
-    case OpCode::rms_norm:
-    case OpCode::layer_norm:
-      return {4, 0};
-    case OpCode::softmax:
-      return {8, 1};
-    default:
-      return {1, 0};
-  }
-}
-
 // Loads behind a value, through elementwise operators: whether all have 16 bits.
 bool is_narrow(const MuGraph& mugraph, const MuKernel& kernel, BlockValue value) {
   const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
-  if (each.kind == BlockOp::Kind::load)
-    return dtype_size(mugraph.tensors[static_cast<size_t>(each.tensor)].type.dtype) == 2;
+  auto bytes = [&](int32_t tensor) {
+    return dtype_size(mugraph.tensors[static_cast<size_t>(tensor)].type.dtype);
+  };
+  if (each.kind == BlockOp::Kind::load) {
+    // What kernels leave to later ones is as narrow as what they had.
+    const auto& inputs = mugraph.inputs;
+    return bytes(each.tensor) == 2 ||
+           (std::find(inputs.begin(), inputs.end(), each.tensor) == inputs.end() &&
+            std::all_of(inputs.begin(), inputs.end(), [&](int32_t input) { return bytes(input) <= 2; }));
+  }
   if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
     return dtype_size(*each.attrs.dtype) == 2;
   bool any = false;
@@ -106,7 +72,7 @@ class Counter {
   BlockWork run() {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
-    if (schedule_.stages > 0 && !schedule_.producer) out_.loop.chain += kBarrierCycles;
+    if (schedule_.stages > 0) out_.loop.chain += schedule_.producer ? kHandoverCycles : kBarrierCycles;
     out_.registers = registers();
     return out_;
   }
@@ -176,6 +142,14 @@ class Counter {
            static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
   }
 
+  // Bytes that one instruction of a thread brings at most: rows begin where they may.
+  double load_width(const BlockOp& load) const {
+    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor)].type;
+    const int64_t row = whole.shape.empty() ? 1 : whole.shape.back(), size = int64_t(dtype_size(whole.dtype));
+    const int64_t bytes = whole.element_count() == row ? 16 : row * size;
+    return static_cast<double>(std::min<int64_t>(16, bytes & -bytes));
+  }
+
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
@@ -186,7 +160,7 @@ class Counter {
     const double row = cut ? static_cast<double>(each.type.shape.back()) * size : 1e9;
     const double l2_waste = std::max(1.0, 32 / row), dram_waste = std::max(1.0, std::min(2.0, 64 / row));
     if (comes(each.tensor)) out_.unique_bytes += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
-    const double width = std::min(16.0, std::max(size, row));
+    const double width = std::min(load_width(each), std::max(size, row));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * l2_waste;
@@ -197,10 +171,13 @@ class Counter {
     }
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
+    const bool engine = schedule_.tma && target_.tma && load_width(each) == 16;
     Work& own = work(stages_[i]);
-    own.issue += instructions * (staged ? (schedule_.tma && target_.tma ? 0 : 4) : 3);
+    own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
-    if (staged && schedule_.tma && target_.tma) own.rows += bytes / std::min(128.0, row);
+    if (staged && engine) own.rows += bytes / std::min(128.0, row);
+    // Asynchronous copies have at least four bytes.
+    if (staged && width < 4) own.trips += instructions / warps() / kTripLoads;
   }
 
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
@@ -230,6 +207,10 @@ class Counter {
       own.issue += steps * 3;
       own.shared_bytes += steps * 32 * 5;
       own.chain += static_cast<double>(inner) * kSharedLatency / 4 + 2 * kBarrierCycles;
+      // Step by step along the inner dimension, out of memory.
+      const BlockOp& right = op(each.operands[1]);
+      if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
+        own.trips += static_cast<double>(inner) / warps() / 2;
       out_.exchange_bytes =
           std::max(out_.exchange_bytes, 4.0 * static_cast<double>(op(each.operands[0]).type.element_count() +
                                                                   op(each.operands[1]).type.element_count()));
@@ -271,11 +252,13 @@ class Counter {
       const double words = side == 0 ? a_words : b_words;
       const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
       if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop)
-        continue;  // packed once, before the loop
+        continue;                                  // packed once, before the loop
       if (wide) own.issue += words * warps() * 2;  // rounded
       if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
-        own.shared_bytes += words * 4 * 32 * warps();
-        own.issue += words / 4 * 2 * warps();
+        // By ldmatrix, or one by one.
+        const bool wide = bytes_each(operand) == 4;
+        own.shared_bytes += words * (wide ? 8 : 4) * 32 * warps();
+        own.issue += (wide ? words * 2 * 3 : words / 4 * 2) * warps();
       } else {
         own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
         if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
@@ -313,6 +296,10 @@ class Counter {
     }
   }
 
+  int64_t bytes_each(BlockValue load) const {
+    return int64_t(dtype_size(mugraph_.tensors[static_cast<size_t>(op(load).tensor)].type.dtype));
+  }
+
   bool is_staged_load(BlockValue value) const {
     return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load &&
            stages_[static_cast<size_t>(value)] == Stage::loop;
@@ -320,10 +307,19 @@ class Counter {
 
   int tall_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
 
+  // Tiles of the turn that all warps make of what is staged.
+  bool is_made(BlockValue value) const {
+    const size_t i = static_cast<size_t>(value);
+    const BlockOp& each = op(value);
+    return schedule_.stages > 0 && in_loop(i) && !product_[i] && each.kind == BlockOp::Kind::compute &&
+           (op_info(each.code).kind == OpKind::elementwise || op_info(each.code).kind == OpKind::composite);
+  }
+
   bool by_warpgroups(const BlockOp& each) const {
     const Ints& shape = each.type.shape;
+    const BlockValue flat = each.operands[static_cast<size_t>(1 - tall_side())];
     return schedule_.wgmma && target_.wgmma &&
-           is_staged_load(each.operands[static_cast<size_t>(1 - tall_side())]) &&
+           (is_made(flat) || (is_staged_load(flat) && bytes_each(flat) == 2)) &&
            padded(tall_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kTall;
   }
 
@@ -344,6 +340,10 @@ class Counter {
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
     own.chain += kWgmmaCycles;
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
+    if (is_made(each.operands[static_cast<size_t>(1 - tall)])) {
+      own.shared_bytes += batch * 2 * static_cast<double>(n * k);
+      own.chain += kBarrierCycles;
+    }
     const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(m * k);
@@ -358,7 +358,8 @@ class Counter {
   void read_straight(BlockValue load, double words) {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
-    if (!in_loop(i) || !schedule_.ahead) work(stages_[i]).trips += words / 4 / kTripLoads;
+    if (!in_loop(i) || !schedule_.ahead)
+      work(stages_[i]).trips += words * 4 / load_width(op(load)) / kTripLoads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
@@ -396,7 +397,7 @@ class Counter {
     double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
                  0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * out_.once_bytes / 4 / threads;
     if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);
-    return own;
+    return own + (schedule_.producer ? kProducerRegisters : 0);
   }
 
   const MuGraph& mugraph_;

@@ -5,9 +5,6 @@
 
 namespace quern {
 
-// Cycles that a block passes at a barrier, fitted with the model's other constants (model.cc).
-constexpr double kBarrierCycles = 180;
-
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline double bytes_of(const TensorType& type) {

@@ -130,14 +130,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
       if (denser_us < time.us) ranked.push_back({denser_us, denser});
       return time.us;
     };
-    double fed_us = INFINITY;
-    if (schedule.tma && loop_comes_by_engine(*applied, cut)) {
-      KernelSchedule fed = schedule;
-      fed.producer = true;
-      fed_us = rank(fed);
-    }
-    // Warpgroups, which wait for each other at every turn, have always been faster with a producer.
-    if (!schedule.wgmma || fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
+    // Warpgroups, which wait for each other at every turn, are faster with a producer where it fits; others
+    // are not.
+    KernelSchedule fed = schedule;
+    fed.producer = schedule.wgmma && loop_comes_by_engine(*applied, cut);
+    const double fed_us = rank(fed);
+    if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
   };
   const bool rounds = allow_tf32 && has_wide_product(mugraph, kernel);
   auto consider = [&](KernelSchedule schedule) {

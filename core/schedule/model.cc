@@ -18,18 +18,20 @@ constexpr int64_t kQuarterRegisters = 512;
 // Of the tensor cores' rate: what mma.sync, wgmma and the kernels of the baseline emitter reach.
 constexpr double kMmaShare = 0.62, kWgmmaShare = 0.8, kLibraryShare = 0.12;
 constexpr double kClusterPlaces = 0.8;  // of the places for blocks, those that clusters find
+constexpr double kLibraryUs = 0.8;      // of a kernel of the baseline emitter that does next to nothing
 constexpr double kOverlapUs = 0.3;      // what a kernel saves that begins before the one in front ends
 // Fitted (docs/results/model.md), as those of block_work.cc:
-constexpr double kStartUs = 1.5;     // of a kernel in a CUDA graph: launch, first instruction, drain
-constexpr double kLatencyUs = 0.43;  // from asking for bytes to having them, under load
-constexpr double kMapUs = 0.16;      // until the copy engine knows a tensor
-constexpr double kRowCycles = 0.97;  // of the copy engine, for a row of a tile
+constexpr double kStartUs = 1.4;     // of a kernel in a CUDA graph: launch, first instruction, drain
+constexpr double kLatencyUs = 0.52;  // from asking for bytes to having them, under load
+constexpr double kMapUs = 0.077;     // until the copy engine knows a tensor
+constexpr double kRowCycles = 0.68;  // of the copy engine, for a row of a tile
 constexpr double kAheadTurns = 1.2;  // that straight loads are ahead of the work
 // Of the tiles of a ring beyond the first two, those that the first one shares the way with.
-constexpr double kTogether = 0.63;
-constexpr double kIssueShare = 1.9;  // of issue slots that straight-line code fills
+constexpr double kTogether = 0.65;
+constexpr double kIssueShare = 4;  // of issue slots that straight-line code fills
 constexpr double kSharedBytesPerCycle = 120;
-constexpr double kShadow = 0.19;  // of what runs beside the slowest, the part that still shows
+// Of what runs beside the slowest, the part that still shows; of work beside copies into shared memory.
+constexpr double kShadow = 0.2, kRingShadow = 0.12;
 // What a block waits for that is alone: cycles of an instruction of one warp, and the part of what tensor
 // cores, special functions and shared memory do for it.
 constexpr double kOwnIssueCycles = 1.2, kOwnUnits = 0.26;
@@ -86,9 +88,10 @@ class KernelModel {
   double wave(double running, double blocks, KernelTime& out) const {
     const double turns = work_.loop_bytes > 0 ? static_cast<double>(kernel_.turns) : 0;
     const double block_bytes = work_.loop_l2 * turns + work_.once_l2;
-    // Of the busiest multiprocessor. Clusters of more than a pair are packed as tight as they go.
+    // Of the busiest multiprocessor. Clusters of more than a pair have two there, if these fit, and leave
+    // others without.
     double per_sm = std::ceil(running / target_.sms);
-    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.resident), cluster()));
+    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.resident), 2.0));
     // What a block gets of the bandwidth, in bytes a microsecond: of the multiprocessor's, the L2 cache's
     // and, for what is not there yet, DRAM's.
     const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
@@ -107,11 +110,14 @@ class KernelModel {
     if (schedule_.stages == 0 && !schedule_.ahead)
       return first + (turns - 1) * (kLatencyUs + turn_us) + turns * loop;
     const double ahead = schedule_.stages > 0 ? schedule_.stages - 1 : kAheadTurns;
-    return first + (turns - 1) * beside(std::max(turn_us, (kLatencyUs + turn_us) / ahead), loop) + loop;
+    return first +
+           (turns - 1) * beside(std::max(turn_us, (kLatencyUs + turn_us) / ahead), loop,
+                                schedule_.stages > 0 ? kRingShadow : kShadow) +
+           loop;
   }
 
   // Of two things that go on side by side.
-  static double beside(double a, double b) { return std::max(a, b) + kShadow * std::min(a, b); }
+  static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }
 
   // Cycles of a warp that has the multiprocessor to itself.
   double alone(const Work& work) const {
@@ -138,7 +144,7 @@ class KernelModel {
   }
 
   double computed(const Work& work, double per_sm) const {
-    return beside(per_sm * cycles(work), alone(work)) / kClockMhz + work.trips * kLatencyUs;
+    return beside(per_sm * cycles(work), alone(work), kShadow) / kClockMhz + work.trips * kLatencyUs;
   }
 
   const MuKernel& kernel_;
@@ -159,7 +165,7 @@ double library_us(const MuGraph& mugraph, const MuKernel& kernel, const Target& 
     work *= 2 * static_cast<double>(type(kernel.operands[0]).shape.back());
     rate = target.mma_tflops * 1e6 * kLibraryShare;
   }
-  return kStartUs + kLatencyUs + std::max(bytes / (target.dram_gbps * 1e3) * 1.3, work / rate);
+  return kLibraryUs + std::max(bytes / (target.dram_gbps * 1e3) * 1.3, work / rate);
 }
 
 }  // namespace
