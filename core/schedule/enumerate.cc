@@ -104,6 +104,38 @@ bool loop_comes_by_engine(const MuGraph& mugraph, const MuKernel& kernel) {
   return true;
 }
 
+// The muGraph's own grid, and one axis at a time cut finer or coarser.
+std::vector<std::array<int64_t, kGridAxes>> grid_choices(const MuGraph& mugraph, const MuKernel& kernel) {
+  std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int64_t own = kernel.grid[axis];
+    for (int64_t parts : {own / 4, own / 2, own * 2, own * 4, own * 8}) {
+      if (parts < 1 || parts > cut_extent(mugraph, kernel, static_cast<int>(axis))) continue;
+      std::array<int64_t, kGridAxes> grid = kernel.grid;
+      grid[axis] = parts;
+      grids.push_back(grid);
+    }
+  }
+  return grids;
+}
+
+// The muGraph's own turns, and those that leave tensor cores tiles of some sizes. `cut_by_loop`: the extent
+// of what the loop cuts, 0 if nothing.
+std::vector<int64_t> turn_choices(const MuKernel& kernel, const Shape& shape, const KernelSchedule& schedule,
+                                  int64_t cut_by_loop) {
+  std::vector<int64_t> turns = {kernel.turns};
+  if (cut_by_loop > 0 && shape.product)
+    for (int64_t tile : {32, 64, 128}) {
+      const int64_t in_block = shape.chained ? divide_up(cut_by_loop, std::max<int64_t>(1, schedule.grid[1]))
+                                             : shape.inner * kernel.turns;
+      const int64_t parts = shape.chained ? 1 : schedule.warps[2];
+      turns.push_back(std::max<int64_t>(1, divide_up(in_block, tile * parts)));
+    }
+  std::sort(turns.begin(), turns.end());
+  turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
+  return turns;
+}
+
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
                                              const Target& target, bool allow_tf32) {
   struct Ranked {
@@ -143,20 +175,8 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
     if (schedule.tf32) consider_as_is(schedule);
   };
-  // Grids: one axis at a time is cut finer or coarser.
-  std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};
-  for (int axis = 0; axis < 3; ++axis)
-    for (int64_t parts :
-         {kernel.grid[static_cast<size_t>(axis)] / 4, kernel.grid[static_cast<size_t>(axis)] / 2,
-          kernel.grid[static_cast<size_t>(axis)] * 2, kernel.grid[static_cast<size_t>(axis)] * 4,
-          kernel.grid[static_cast<size_t>(axis)] * 8}) {
-      if (parts < 1 || parts > cut_extent(mugraph, kernel, axis)) continue;
-      std::array<int64_t, kGridAxes> grid = kernel.grid;
-      grid[static_cast<size_t>(axis)] = parts;
-      grids.push_back(grid);
-    }
   const int64_t cut_by_loop = cut_extent(mugraph, kernel, kGridAxes);
-  for (const auto& grid : grids) {
+  for (const auto& grid : grid_choices(mugraph, kernel)) {
     KernelSchedule base = own.kernels[k];
     base.grid = grid;
     Schedule all = own;
@@ -164,19 +184,9 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     auto applied = apply_schedule(mugraph, all);
     if (!applied) continue;
     const Shape shape = shape_of(applied->kernels[k]);
-    const int64_t depth = shape.inner * kernel.turns;  // of what the loop cuts, in one block
     for (const auto& warps : warp_choices(shape)) {
       base.warps = warps;
-      std::vector<int64_t> turns = {kernel.turns};
-      if (cut_by_loop > 0 && shape.product)
-        for (int64_t tile : {32, 64, 128}) {
-          const int64_t in_block =
-              shape.chained ? divide_up(cut_by_loop, std::max<int64_t>(1, grid[1])) : depth;
-          turns.push_back(std::max<int64_t>(1, divide_up(in_block, tile * (shape.chained ? 1 : warps[2]))));
-        }
-      std::sort(turns.begin(), turns.end());
-      turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
-      for (int64_t count : turns) {
+      for (int64_t count : turn_choices(kernel, shape, base, cut_by_loop)) {
         base.turns = count;
         base.ahead = true;
         base.stages = 0;
