@@ -293,8 +293,6 @@ class BlockEmitter {
   std::string late_group();
   void finish_late_turn(BlockValue accumulator, const Array& sums);
   BlockValue late_flat() const;
-  const StagedTile& late_tile() const;
-  int late_ahead() const;
   std::string late_tiles(const BlockPlan& plan) const;
   std::string late_loop(const BlockPlan& plan, const std::string& body) const;
 

@@ -1,35 +1,19 @@
 // A product that is made a turn late. Where the loop makes a product, computes something from it, and sums
-// the product of that with another tile (attention: scores, exponentials, values), tensor cores would stand
-// still while threads compute. So the second product of a turn is asked for in the next one, behind the first
-// product of that, and is under way while the threads work on what the first has given.
+// the product of that with a tile that all warps make together (attention with normed values), the warps
+// would have to wait for each other before the second product. So it is asked for in the next turn, behind
+// the first product of that: the barrier that every turn has is between them, and tensor cores make it while
+// the threads compute.
 //
-// Of the turn before the first there are zeros. A tile that the late product reads where it was copied to
-// stays a turn longer, so tiles are asked for a turn less ahead. The barrier of a turn stands behind what the
-// threads compute, in front of the wait for the late product: compilers move waits to the front of what has
-// no barriers or branches.
+// Of the turn before the first there are zeros. The barrier of a turn stands behind what the threads compute,
+// in front of the wait for the late product: compilers move waits to the front of what has no barriers or
+// branches. Stages have been read by then, and are filled again.
 #include "core/codegen/block_emitter.h"
 #include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
-namespace {
-
-constexpr int kLeastAhead = 2;  // turns: with fewer, tiles would be asked for when they are nearly wanted
-
-}  // namespace
-
 BlockValue BlockEmitter::late_flat() const {
   return program_.op(late_.value).operands[static_cast<size_t>(1 - plans_.at(late_.value).tall)];
-}
-
-const BlockEmitter::StagedTile& BlockEmitter::late_tile() const {
-  const auto made = made_.find(late_flat());
-  return made != made_.end() ? made->second.tile : staged_.at(late_flat());
-}
-
-int BlockEmitter::late_ahead() const {
-  const MatmulPlan& plan = plans_.at(late_.value);
-  return schedule_.stages - (plan.made_by_all[static_cast<size_t>(1 - plan.tall)] ? 0 : 2);
 }
 
 void BlockEmitter::find_late_product() {
@@ -46,7 +30,7 @@ void BlockEmitter::find_late_product() {
   const MatmulPlan& plan = plans_.at(late_.value);
   const BlockValue tall = program_.op(late_.value).operands[static_cast<size_t>(plan.tall)];
   if (plan.shared[static_cast<size_t>(plan.tall)] || program_.stage(tall) != Stage::loop ||
-      late_ahead() < kLeastAhead || kernel_.turns < schedule_.stages)
+      !plan.made_by_all[static_cast<size_t>(1 - plan.tall)] || kernel_.turns < schedule_.stages)
     late_ = {};
 }
 
@@ -62,52 +46,37 @@ std::string BlockEmitter::late_group() {
   return late_.group;
 }
 
-// What the late product of this turn wants of shared memory is made now; when that of the turn before has
+// The tile that the late product of this turn takes is made now; when that of the turn before has
 // landed its sums can be scaled, and the other operand put where it takes it from.
 void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
   const MatmulPlan& plan = plans_.at(late_.value);
   const BlockValue tall = program_.op(late_.value).operands[static_cast<size_t>(plan.tall)];
   const Spread& spread = plan.tall == 0 ? plan.a : plan.b;
   const int summed_dim = program_.op(tall).type.rank() - (plan.tall == 0 ? 1 : 2);
-  if (const int flat = 1 - plan.tall; plan.made_by_all[static_cast<size_t>(flat)])
-    make_by_all(late_flat(), plan, program_.op(late_flat()).type.rank() - (flat == 0 ? 1 : 2));
+  make_by_all(late_flat(), plan, program_.op(late_flat()).type.rank() - (plan.tall == 0 ? 2 : 1));
   late_.rest = wgmma_landing({late_.sums});
   if (program_.op(accumulator).combine == Combine::rescaled_sum) late_.rest += rescale(accumulator, sums);
   late_.rest += "#pragma unroll\nfor (int w = 0; w < " + std::to_string(spread.count() / 2) + "; ++w) " +
                 late_.words + "[w] = " + word_of(tall, spread, plan.dtype, summed_dim, "(w * 2)") + ";\n";
 }
 
-// The tile of turn `turn` - 1, and if all warps make it that of turn `turn`.
+// The tiles that turn `turn` makes, and that of the turn before, one after the other.
 std::string BlockEmitter::late_tiles(const BlockPlan& plan) const {
-  const std::string type = cuda_type(plans_.at(late_.value).dtype), name = late_tile().name;
-  auto line = [&](const std::string& prefix, const std::string& at) {
-    return type + "* const " + prefix + name + " = reinterpret_cast<" + type + "*>(" + at + ");\n";
+  const MadeTile& made = made_.at(late_flat());
+  const std::string type = cuda_type(plans_.at(late_.value).dtype);
+  auto line = [&](const std::string& prefix, int turns) {
+    return type + "* const " + prefix + made.tile.name + " = reinterpret_cast<" + type + "*>(shared + " +
+           std::to_string(plan.offsets[static_cast<size_t>(made.buffer)]) + " + (turn + " +
+           std::to_string(turns) + ") % " + std::to_string(made.copies) + " * " +
+           std::to_string(made.tile.bytes) + ");\n";
   };
-  auto bytes = [](int turns, int copies, int64_t size) {
-    return "(turn + " + std::to_string(turns) + ") % " + std::to_string(copies) + " * " +
-           std::to_string(size);
-  };
-  if (const auto at = made_.find(late_flat()); at != made_.end()) {
-    const MadeTile& made = at->second;
-    const std::string from =
-        "shared + " + std::to_string(plan.offsets[static_cast<size_t>(made.buffer)]) + " + ";
-    return line("", from + bytes(0, made.copies, made.tile.bytes)) +
-           line("late_", from + bytes(made.copies - 1, made.copies, made.tile.bytes));
-  }
-  int64_t offset = plan.ring;
-  for (const auto& [value, tile] : staged_) {
-    if (value == late_flat()) break;
-    offset += tile.bytes;
-  }
-  const int stages = schedule_.stages;
-  return line("late_",
-              "shared + " + std::to_string(offset) + " + " + bytes(stages - 1, stages, stage_bytes()));
+  return line("", 0) + line("late_", made.copies - 1);
 }
 
 std::string BlockEmitter::late_loop(const BlockPlan& plan, const std::string& body) const {
-  const StagedTile& tile = late_tile();
+  const StagedTile& tile = made_.at(late_flat()).tile;
   const std::string turns = std::to_string(kernel_.turns);
-  const int ahead = late_ahead();
+  const int ahead = schedule_.stages;
   const bool copies = !staged_fetch_.empty();
   const std::string fetch = stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(),
                     commit = copies ? "cp_async_commit();\n" : "";

@@ -122,8 +122,13 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
   const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const std::vector<int> dims = asked_dims(value, i);
-    CudaText operand =
-        element(op.operands[i], renumbered(spread, dims), renumbered_index(index, spread, dims));
+    const Spread own = renumbered(spread, dims);
+    // What is the same for several elements is computed once; compilers find that too, but it takes them
+    // time.
+    if (own.count() < spread.count() && program_.is_compute(op.operands[i], OpKind::elementwise) &&
+        !find(op.operands[i], own))
+      materialize(op.operands[i], own);
+    CudaText operand = element(op.operands[i], own, renumbered_index(index, spread, dims));
     const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
     if (!is_cast(op) && !operand.is_number())
       operand = CudaText(convert_text(operand.as(operand.type()), operand.type(), type), type);
