@@ -18,7 +18,8 @@ uint64_t now_ns() {
 
 }  // namespace
 
-Result<Compiled> compile_baseline(Compiler& compiler, const std::string& graph, const std::string& target) {
+Result<wire::JobDone> compile_baseline(Compiler& compiler, const std::string& graph,
+                                       const std::string& target) {
   const uint64_t start = now_ns();
   auto parsed = parse_graph(graph);
   if (!parsed) return parsed.status();
@@ -31,11 +32,11 @@ Result<Compiled> compile_baseline(Compiler& compiler, const std::string& graph, 
   if (!output) return output.status().with_context("the baseline of this graph");
   Plan plan = std::move(emitted->plan);
   plan.cubin = std::move(output->cubin);
-  Compiled compiled;
-  compiled.plan = encode_plan(plan);
-  compiled.emit_ns = emitted_at - start;
-  compiled.compile_ns = now_ns() - emitted_at;
-  return compiled;
+  wire::JobDone done;
+  done.plan = encode_plan(plan);
+  done.emit_ns = emitted_at - start;
+  done.compile_ns = now_ns() - emitted_at;
+  return done;
 }
 
 }  // namespace quern

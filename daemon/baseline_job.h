@@ -9,6 +9,7 @@
 namespace quern {
 
 // INVALID_GRAPH, UNSUPPORTED (target), or COMPILE with the compiler's log.
-Result<Compiled> compile_baseline(Compiler& compiler, const std::string& graph, const std::string& target);
+Result<wire::JobDone> compile_baseline(Compiler& compiler, const std::string& graph,
+                                       const std::string& target);
 
 }  // namespace quern

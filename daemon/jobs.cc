@@ -66,7 +66,7 @@ void Jobs::pump() {
     Job* job = next_queued();
     const Hash128 key = job->spec.material.key();
     const bool started = hooks_.workers->start(
-        job->spec, [this, key](Result<Compiled> compiled) { finish_compile(key, std::move(compiled)); });
+        job->spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); });
     if (!started) return;
     job->running = true;
     job->queue_ns = hooks_.now_ns() - job->asked_ns;
@@ -94,24 +94,29 @@ bool Jobs::retry_after_death(Job& job, const Hash128& key, Status& status) {
   return true;
 }
 
-void Jobs::finish_compile(const Hash128& key, Result<Compiled> compiled) {
+void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
   Job& job = *jobs_.at(key);
   JobResult result;
   result.key = key;
   result.queue_ns = job.queue_ns;
-  if (!compiled) {
-    result.status = compiled.status();
+  if (!done) {
+    result.status = done.status();
     if (result.status.code() != ErrorCode::WORKER || !retry_after_death(job, key, result.status))
       finish(key, result);
     pump();
     return;
   }
-  result.plan = std::move(compiled->plan);
-  result.emit_ns = compiled->emit_ns;
-  result.compile_ns = compiled->compile_ns;
-  result.search_ns = compiled->search_ns;
-  result.modelled_ns = compiled->modelled_ns;
-  result.findings = std::move(compiled->findings);
+  result.plan = std::move(done->plan);
+  result.emit_ns = done->emit_ns;
+  result.compile_ns = done->compile_ns;
+  result.search_ns = done->search_ns;
+  result.modelled_ns = done->modelled_ns;
+  result.findings = {.reason = std::move(done->reason),
+                     .report = std::move(done->report),
+                     .mugraph = std::move(done->mugraph),
+                     .schedule = std::move(done->schedule),
+                     .cuda = std::move(done->cuda),
+                     .state = std::move(done->state)};
   // Until the plan is durable the job stays in the table, so that whoever asks now joins instead of starting
   // another.
   hooks_.publish(job.spec, std::move(result), [this, key](JobResult published) { finish(key, published); });

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cache/store.h"
 #include "capi/wire/messages.h"
 #include "core/base/hash.h"
 #include "daemon/workers.h"
@@ -90,7 +91,7 @@ class Jobs {
   };
 
   Job* next_queued();
-  void finish_compile(const Hash128& key, Result<Compiled> compiled);
+  void finish_compile(const Hash128& key, Result<wire::JobDone> done);
   void finish(const Hash128& key, const JobResult& result);
   bool retry_after_death(Job& job, const Hash128& key, Status& status);
 

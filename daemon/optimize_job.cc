@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kQuestionLimit{100};
 
 }  // namespace
 
-Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job) {
+Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job) {
   auto graph = parse_graph(job.graph);
   if (!graph) return graph.status();
   auto target = find_target(job.target);
@@ -42,19 +42,19 @@ Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::J
     found = optimize(*graph, **target, compiler, options);
   }
   if (!found) return found.status();
-  Compiled compiled;
-  if (found->found()) compiled.plan = encode_plan(found->plan);
-  compiled.search_ns = found->search_ns;
-  compiled.emit_ns = found->emit_ns;
-  compiled.compile_ns = found->compile_ns;
-  compiled.modelled_ns = static_cast<uint64_t>(found->us * 1000);
-  compiled.findings.reason = std::move(found->reason);
-  compiled.findings.report = std::move(found->report);
-  compiled.findings.mugraph = std::move(found->mugraph);
-  compiled.findings.schedule = std::move(found->schedule);
-  compiled.findings.cuda = std::move(found->cuda);
-  compiled.findings.state = std::move(found->state);
-  return compiled;
+  wire::JobDone done;
+  if (found->found()) done.plan = encode_plan(found->plan);
+  done.search_ns = found->search_ns;
+  done.emit_ns = found->emit_ns;
+  done.compile_ns = found->compile_ns;
+  done.modelled_ns = static_cast<uint64_t>(found->us * 1000);
+  done.reason = std::move(found->reason);
+  done.report = std::move(found->report);
+  done.mugraph = std::move(found->mugraph);
+  done.schedule = std::move(found->schedule);
+  done.cuda = std::move(found->cuda);
+  done.state = std::move(found->state);
+  return done;
 }
 
 }  // namespace quern

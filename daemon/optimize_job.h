@@ -12,6 +12,6 @@ namespace quern {
 // Without a plan, and with the reason in its findings, when the search leads to none. INVALID_GRAPH,
 // INVALID_ARGUMENT (constraints), UNSUPPORTED (target).
 // `memo` is that of the worker: graphs that share a piece share its result.
-Result<Compiled> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job);
+Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job);
 
 }  // namespace quern

@@ -53,21 +53,9 @@ std::optional<wire::Frame> receive(int socket, wire::FrameReader& reader) {
 std::string answer(const WorkerSkill& skill, const wire::Frame& frame) {
   auto job = wire::decode_as<wire::Job>(frame);
   if (!job) return wire::encode(frame.request, wire::to_error(job.status()));
-  auto compiled = skill.run(*job);
-  if (!compiled) return wire::encode(frame.request, wire::to_error(compiled.status()));
-  wire::JobDone done;
-  done.plan = std::move(compiled->plan);
-  done.emit_ns = compiled->emit_ns;
-  done.compile_ns = compiled->compile_ns;
-  done.search_ns = compiled->search_ns;
-  done.modelled_ns = compiled->modelled_ns;
-  done.reason = std::move(compiled->findings.reason);
-  done.report = std::move(compiled->findings.report);
-  done.mugraph = std::move(compiled->findings.mugraph);
-  done.schedule = std::move(compiled->findings.schedule);
-  done.cuda = std::move(compiled->findings.cuda);
-  done.state = std::move(compiled->findings.state);
-  std::string encoded = wire::encode(frame.request, done);
+  auto done = skill.run(*job);
+  if (!done) return wire::encode(frame.request, wire::to_error(done.status()));
+  std::string encoded = wire::encode(frame.request, *done);
   if (wire::fits(encoded)) return encoded;
   return wire::encode(frame.request, wire::to_error(Status(ErrorCode::LIMIT,
                                                            "the plan has " + std::to_string(encoded.size()) +

@@ -21,7 +21,7 @@ struct WorkerSkill {
   std::string
       toolchain;  // fingerprint of the compiler; empty: none, and then it greets with `reason` and leaves
   std::string reason;
-  std::function<Result<Compiled>(const wire::Job&)> run;
+  std::function<Result<wire::JobDone>(const wire::Job&)> run;
 };
 
 // Greets and serves until the end of the stream; the exit status of the process.

@@ -97,18 +97,18 @@ void WorkerPool::serve(Slot& slot) {
     }
     const JobSpec spec = slot.task->spec;
     lock.unlock();
-    Result<Compiled> compiled = run(slot, spec);
+    Result<wire::JobDone> made = run(slot, spec);
     lock.lock();
     if (stop_) return;
     // Free before the completion runs, so that it finds a worker for the next job.
     Done done = std::move(slot.task->done);
     slot.task.reset();
-    auto shared = std::make_shared<Result<Compiled>>(std::move(compiled));
+    auto shared = std::make_shared<Result<wire::JobDone>>(std::move(made));
     post_([done = std::move(done), shared] { done(std::move(*shared)); });
   }
 }
 
-Result<Compiled> WorkerPool::run(Slot& slot, const JobSpec& spec) {
+Result<wire::JobDone> WorkerPool::run(Slot& slot, const JobSpec& spec) {
   if (Status status = ensure_process(slot); !status.ok()) return status;
   if (slot.process->toolchain() != spec.toolchain) {
     // Either this process is older than the last change of the toolchain, or the change is not known yet.
@@ -118,12 +118,12 @@ Result<Compiled> WorkerPool::run(Slot& slot, const JobSpec& spec) {
       return Status(ErrorCode::BUSY, "the compiler has changed from " + spec.toolchain + " to " +
                                          slot.process->toolchain() + " meanwhile; ask again");
   }
-  Result<Compiled> compiled = slot.process->run(spec, options_.job_limit_ms);
-  if (!compiled && compiled.status().code() == ErrorCode::WORKER) {
-    log_->warning("event=worker_died reason=\"" + compiled.status().message() + "\"");
+  Result<wire::JobDone> done = slot.process->run(spec, options_.job_limit_ms);
+  if (!done && done.status().code() == ErrorCode::WORKER) {
+    log_->warning("event=worker_died reason=\"" + done.status().message() + "\"");
     drop_process(slot);
   }
-  return compiled;
+  return done;
 }
 
 Status WorkerPool::ensure_process(Slot& slot) {

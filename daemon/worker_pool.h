@@ -54,7 +54,7 @@ class WorkerPool : public Workers {
 
   void add_slots(unsigned count, wire::JobKind kind);
   void serve(Slot& slot);
-  Result<Compiled> run(Slot& slot, const JobSpec& spec);
+  Result<wire::JobDone> run(Slot& slot, const JobSpec& spec);
   Status ensure_process(Slot& slot);
   void set_compiler(CompilerState state);
   void drop_process(Slot& slot);

@@ -123,7 +123,7 @@ bool WorkerProcess::alive() const {
   return pid_ != 0 && poll(&wait, 1, 0) == 0;
 }
 
-Result<Compiled> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
+Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
   const int64_t deadline = now_ms() + limit_ms;
   wire::Job job;
   job.graph = spec.graph;
@@ -142,19 +142,7 @@ Result<Compiled> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
   if (!done)
     return Status(ErrorCode::WORKER,
                   "the worker's answer is no good: " + done.status().message() + "; it " + end());
-  Compiled compiled;
-  compiled.plan = std::move(done->plan);
-  compiled.emit_ns = done->emit_ns;
-  compiled.compile_ns = done->compile_ns;
-  compiled.search_ns = done->search_ns;
-  compiled.modelled_ns = done->modelled_ns;
-  compiled.findings.reason = std::move(done->reason);
-  compiled.findings.report = std::move(done->report);
-  compiled.findings.mugraph = std::move(done->mugraph);
-  compiled.findings.schedule = std::move(done->schedule);
-  compiled.findings.cuda = std::move(done->cuda);
-  compiled.findings.state = std::move(done->state);
-  return compiled;
+  return std::move(*done);
 }
 
 void WorkerProcess::interrupt() {

@@ -32,7 +32,7 @@ class WorkerProcess {
   bool alive() const;
   // WORKER when it dies, or is killed here because it takes longer than `limit_ms`; it is of no use
   // afterwards.
-  Result<Compiled> run(const JobSpec& spec, int64_t limit_ms);
+  Result<wire::JobDone> run(const JobSpec& spec, int64_t limit_ms);
   // From any thread: makes greet() or run() return soon, and the process useless.
   void interrupt();
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "cache/key.h"
-#include "cache/store.h"
 #include "capi/wire/messages.h"
 #include "core/base/status.h"
 
@@ -28,13 +27,6 @@ struct JobSpec {
   std::string constraints, state;  // of a search
 };
 
-struct Compiled {
-  std::string plan;  // encoded; empty when a search found none
-  uint64_t emit_ns = 0, compile_ns = 0, search_ns = 0;
-  uint64_t modelled_ns = 0;  // of a searched plan, by the model
-  Findings findings{};       // of a search
-};
-
 // Whether misses can be compiled.
 struct CompilerState {
   enum class Kind { starting, ready, missing };
@@ -46,7 +38,7 @@ struct CompilerState {
 class Workers {
  public:
   // WORKER means that the process died or was killed for taking too long; its message says how.
-  using Done = std::function<void(Result<Compiled>)>;
+  using Done = std::function<void(Result<wire::JobDone>)>;
 
   virtual ~Workers() = default;
   // False when no worker for jobs of this kind is free: searches have workers of their own, so that a client

@@ -9,11 +9,6 @@ namespace quern {
 
 namespace {
 
-// FILE:LINE: what, as editors read it.
-Status in_file(const Status& status, const std::string& path) {
-  return Status(status.code(), path + ":" + status.message());
-}
-
 Result<Schedule> read_schedule(const std::string& path) {
   Result<std::string> text = read_file(path);
   if (!text) return text.status();

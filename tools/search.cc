@@ -135,7 +135,7 @@ void print_result(const Arguments& arguments, const Graph& graph, const Target& 
       std::snprintf(us, sizeof us, "%.2f", result.candidates[i].us);
       table.add({std::to_string(i), us, structure});
     }
-    print_text(table.text());
+    print_text(result.candidates.empty() ? print_report(result) : table.text());
   }
   for (size_t i = 0; i < result.candidates.size() && (i == 0 || arguments.has("all")); ++i) {
     const Candidate& candidate = result.candidates[i];

@@ -62,12 +62,17 @@ Status write_file(const std::string& path, std::string_view bytes) {
   return {};
 }
 
+Status in_file(const Status& status, const std::string& path) {
+  const std::string& message = status.message();
+  const bool line = !message.empty() && message[0] >= '0' && message[0] <= '9';
+  return Status(status.code(), path + (line ? ":" : ": ") + message);
+}
+
 Result<GraphFile> read_graph(const std::string& path) {
   Result<std::string> text = read_file(path);
   if (!text) return text.status();
   Result<Graph> graph = parse_graph(*text);
-  // "FILE:LINE:COLUMN: what", as compilers write it and editors read it.
-  if (!graph) return Status(graph.status().code(), path + ":" + graph.status().message());
+  if (!graph) return in_file(graph.status(), path);
   return GraphFile{std::move(*text), std::move(*graph)};
 }
 

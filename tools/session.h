@@ -29,6 +29,9 @@ Result<Session> open_session(const Arguments& arguments);
 Result<std::string> read_file(const std::string& path);
 // IO, PERMISSION.
 Status write_file(const std::string& path, std::string_view bytes);
+// The same about a file: "FILE:LINE:COLUMN: what", as compilers write it and editors read it, where the
+// message begins with a line; else "FILE: what".
+Status in_file(const Status& status, const std::string& path);
 struct GraphFile {
   std::string text;
   Graph graph;

@@ -27,7 +27,7 @@ Result<std::vector<MuGraph>> read_mugraphs(const std::string& path) {
     return mugraphs;
   }
   Result<MuGraph> mugraph = parse_mugraph(*text);
-  if (!mugraph) return Status(mugraph.status().code(), path + ":" + mugraph.status().message());
+  if (!mugraph) return in_file(mugraph.status(), path);
   return std::vector<MuGraph>{std::move(*mugraph)};
 }
 

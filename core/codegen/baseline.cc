@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/prepare.h"
@@ -65,7 +66,7 @@ BlockGrid block_grid(int64_t blocks) {
     return out;
   }
   out.grid.x = static_cast<uint32_t>(kFold);
-  out.grid.y = static_cast<uint32_t>((blocks + kFold - 1) / kFold);
+  out.grid.y = static_cast<uint32_t>(divide_up(blocks, kFold));
   out.number = "((unsigned long long)blockIdx.y * " + std::to_string(kFold) + " + blockIdx.x)";
   out.exact = false;
   return out;

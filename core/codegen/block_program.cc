@@ -240,8 +240,10 @@ std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
   if (op.kind == BlockOp::Kind::compute && op.code == OpCode::cast)
     return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
   std::optional<DType> all;
-  for (BlockValue operand : op.operands) {
-    if (program.is_number(operand)) continue;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const BlockValue operand = op.operands[i];
+    const bool condition = op.kind == BlockOp::Kind::compute && op.code == OpCode::where && i == 0;
+    if (condition || program.is_fixed(operand)) continue;
     const std::optional<DType> own = narrow_dtype(program, operand, places);
     if (!own || (all && *all != *own)) return std::nullopt;
     all = own;

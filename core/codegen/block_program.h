@@ -2,6 +2,7 @@
 // how far each tile reaches.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "core/base/plan.h"
@@ -44,6 +45,12 @@ struct BlockProgram {
   bool is_number(BlockValue value) const {
     return op(value).kind == BlockOp::Kind::compute && op(value).code == OpCode::constant;
   }
+  // Made of numbers alone.
+  bool is_fixed(BlockValue value) const {
+    return is_number(value) || (is_compute(value, OpKind::elementwise) &&
+                                std::all_of(op(value).operands.begin(), op(value).operands.end(),
+                                            [this](BlockValue operand) { return is_fixed(operand); }));
+  }
   // Has one user, and that is it.
   bool only_for(BlockValue value, BlockValue user) const {
     const auto& all = users[static_cast<size_t>(value)];
@@ -57,8 +64,9 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
 // Whether that is all that a movement operator does.
 bool is_view(const BlockProgram& program, BlockValue value);
 
-// The 16-bit dtype to which an unfused program rounds the value: that of all it is made of. Nothing if it is
-// made of different ones, or of what is wider by the program's own word.
+// The 16-bit dtype to which an unfused program rounds the value: that of all it is made of, but for
+// numbers and conditions. Nothing if it is made of different ones, or of what is wider by the program's own
+// word.
 std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
                                   const std::vector<TensorPlace>& places);
 

@@ -2,6 +2,7 @@
 // element.
 #include <algorithm>
 
+#include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
 #include "core/codegen/tiles.h"
 
@@ -133,8 +134,7 @@ class MatmulEmitter {
 
   // The block's matrix and the first row and column of its tile.
   std::string prologue(KernelText& out) const {
-    const int64_t down = (rows_ + tile_.rows - 1) / tile_.rows,
-                  across = (columns_ + tile_.columns - 1) / tile_.columns;
+    const int64_t down = divide_up(rows_, tile_.rows), across = divide_up(columns_, tile_.columns);
     const BlockGrid blocks = block_grid(batch_ * down * across);
     out.grid = blocks.grid;
     const std::string type = writer_.index_type();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/integers.h"
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
@@ -254,7 +255,7 @@ class MuEmitter {
                           const std::vector<LaunchArg>& outputs) {
     auto emitted = emit_baseline(graph, target_);
     if (!emitted) return emitted.status();
-    const int64_t behind = (workspace_ + 255) / 256 * 256;
+    const int64_t behind = round_up(workspace_, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
     std::vector<std::string> renamed;
     for (Launch launch : emitted->plan.launches) {

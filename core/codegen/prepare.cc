@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/integers.h"
 #include "core/codegen/tiles.h"
 
 namespace quern {
@@ -131,7 +132,7 @@ class Preparer {
   // missing at the end is filled with the identity.
   ValueId split_reduction(Node node, size_t axis, int64_t parts) {
     ValueId x = node.operands[0];
-    const int64_t extent = type(x).shape[axis], part = (extent + parts - 1) / parts;
+    const int64_t extent = type(x).shape[axis], part = divide_up(extent, parts);
     if (part * parts != extent) {
       Node padded;
       padded.code = OpCode::concat;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
 #include "core/lang/value_cuda.h"
 
@@ -81,7 +82,7 @@ class RowsEmitter {
   std::string prologue(KernelText& out) const {
     const int64_t rows_a_block = shape_.team > 1 ? out.threads / shape_.team : out.threads;
     const int64_t steps = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
-    const BlockGrid blocks = block_grid((steps + rows_a_block - 1) / rows_a_block);
+    const BlockGrid blocks = block_grid(divide_up(steps, rows_a_block));
     out.grid = blocks.grid;
     const std::string type = writer_.index_type(), count = std::to_string(steps);
     std::string number = blocks.number, lines;

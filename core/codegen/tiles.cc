@@ -1,5 +1,7 @@
 #include "core/codegen/tiles.h"
 
+#include "core/base/integers.h"
+
 namespace quern {
 
 namespace {
@@ -7,8 +9,6 @@ namespace {
 constexpr int64_t kWantedBlocks = 256;  // about two for each multiprocessor of a large GPU
 constexpr int64_t kMinDepth =
     256;  // of k in one part: below, the sum over the parts costs more than it saves
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

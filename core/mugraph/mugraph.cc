@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/base/integers.h"
+
 namespace quern {
 
 namespace {
@@ -233,7 +235,7 @@ class Validator {
 Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates) {
   Interval interval{0, extent, extent};
   for (const auto& [parts, at] : parts_and_coordinates) {
-    interval.tile = (interval.tile + parts - 1) / parts;
+    interval.tile = divide_up(interval.tile, parts);
     interval.first += at * interval.tile;
     interval.last = std::min(interval.last, interval.first + interval.tile);
   }

@@ -185,7 +185,7 @@ class Parser {
       auto value = read_integer(lexer_);
       if (!value) return value.status();
       if (*value < 1 || *value > INT32_MAX)
-        return Lexer::error_at(word, std::string(word.text) + " must be at least 1");
+        return Lexer::error_at(word, std::string(word.text) + " must be from 1 to 2147483647");
       member = static_cast<std::decay_t<decltype(member)>>(*value);
       return {};
     };

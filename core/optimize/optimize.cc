@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <deque>
+#include <limits>
 #include <optional>
 
 #include "core/codegen/mugraph_emitter.h"
@@ -21,6 +23,7 @@ uint64_t ns_since(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
+constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kManyLaunches = "it has no fewer launches than the baseline";
 constexpr const char* kNoSchedule = "none of its schedules fits";
@@ -72,8 +75,12 @@ class OptimizeRun {
     int64_t stack = 0;
   };
 
-  bool over() const {
-    return Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel);
+  bool over() {
+    if (compile_ms_.size() >= options_.compiles)
+      stopped_ = "as many programs were compiled as may be";
+    else if (Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel))
+      stopped_ = "the time was up, or it was cancelled";
+    return !stopped_.empty();
   }
 
   // Names of values are in the emitted text: with those that the printed muGraph has, it gives the same text
@@ -95,36 +102,52 @@ class OptimizeRun {
   }
 
   // The model does not know what the compiler puts on the stack, so a program that has some there is taken
-  // only when no other is found, and nothing like its kernels is compiled again.
+  // only when no other is found, nothing like its kernels is compiled again, and what is suspected of the
+  // same comes last.
   void try_all(const std::vector<Implementation>& ranked) {
     std::optional<Program> spilling;
-    size_t compiled = 0;
+    std::deque<const Implementation*> suspects;
+    auto try_suspects = [&](double us) {
+      for (; !suspects.empty() && suspects.front()->us * kSpillCost < us && !over(); suspects.pop_front())
+        if (try_one(*suspects.front(), spilling)) return;
+    };
     for (const Implementation& implementation : ranked) {
-      if (compiled == options_.compiles || over()) {
-        stopped_ = compiled == options_.compiles ? "as many programs were compiled as may be"
-                                                 : "the time was up, or it was cancelled";
+      try_suspects(implementation.us);
+      if (out_.found() || over()) break;
+      if (crowded_.suspects(mugraph_of(implementation), implementation.schedule))
+        suspects.push_back(&implementation);
+      else if (try_one(implementation, spilling))
         break;
-      }
-      const MuGraph& mugraph = search_.candidates[implementation.candidate].mugraph;
-      if (crowded_.expects(mugraph, implementation.schedule)) {
-        note(implementation.candidate, kCrowded);
-        continue;
-      }
-      std::optional<Program> program = emit(implementation);
-      if (!program) continue;
-      ++compiled;
-      if (!compile(*program)) continue;
-      if (program->stack == 0) return accept(std::move(*program));
-      note(implementation.candidate, kCrowded);
-      if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
     }
-    if (spilling) accept(std::move(*spilling));
+    if (!out_.found()) try_suspects(std::numeric_limits<double>::infinity());
+    if (!out_.found() && spilling) accept(std::move(*spilling));
+  }
+
+  const MuGraph& mugraph_of(const Implementation& implementation) const {
+    return search_.candidates[implementation.candidate].mugraph;
+  }
+
+  // Whether it was taken. What spills is kept if it does so less than what was kept before.
+  bool try_one(const Implementation& implementation, std::optional<Program>& spilling) {
+    if (crowded_.expects(mugraph_of(implementation), implementation.schedule)) {
+      note(implementation.candidate, kCrowded);
+      return false;
+    }
+    std::optional<Program> program = emit(implementation);
+    if (!program || !compile(*program)) return false;
+    if (program->stack == 0) {
+      accept(std::move(*program));
+      return true;
+    }
+    note(implementation.candidate, kCrowded);
+    if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
+    return false;
   }
 
   std::optional<Program> emit(const Implementation& implementation) {
     if (fates_[implementation.candidate] == kManyLaunches) return {};
     const auto start = Clock::now();
-    const MuGraph& mugraph = search_.candidates[implementation.candidate].mugraph;
+    const MuGraph& mugraph = mugraph_of(implementation);
     auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_, options_.optimizer);
     out_.emit_ns += ns_since(start);
     if (!emitted) {
@@ -231,7 +254,7 @@ class OptimizeRun {
   size_t baseline_launches_ = 0;
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
-  CrowdedKernels crowded_;
+  CrowdedKernels crowded_{target_};
   std::vector<double> compile_ms_, compile_cpu_ms_;
   std::string stopped_;
   std::string choices_;  // of the program that was taken

@@ -1,8 +1,10 @@
 #include "core/optimize/registers.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <sstream>
+
+#include "core/schedule/block_work.h"
 
 namespace quern {
 
@@ -41,6 +43,27 @@ std::string traits(const MuKernel& applied, KernelSchedule schedule) {
   return text;
 }
 
+// Products and reductions, and whether there is a loop: kernels of one kind hold their values alike.
+std::string kind_of(const MuKernel& kernel) {
+  std::multiset<int> codes;
+  for (const BlockOp& op : kernel.ops)
+    if (const OpKind kind = op_info(op.code).kind; kind == OpKind::contraction || kind == OpKind::reduction)
+      codes.insert(static_cast<int>(op.code));
+  std::string text = kernel.turns > 1 ? "loop" : "once";
+  for (int code : codes) text += " " + std::to_string(code);
+  return text;
+}
+
+double most_registers(const KernelSchedule& schedule) {
+  return std::min(255.0, 65536.0 / schedule.threads() / std::max(1, schedule.resident));
+}
+
+// Of the registers that a thread may have, what it wants by the model.
+double share(const MuGraph& applied, const MuKernel& kernel, const KernelSchedule& schedule,
+             const Target& target) {
+  return block_work(applied, kernel, schedule, target).registers / most_registers(schedule);
+}
+
 }  // namespace
 
 int64_t CrowdedKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
@@ -49,8 +72,14 @@ int64_t CrowdedKernels::add(const MuGraph& mugraph, const Schedule& schedule, co
   check(applied.ok(), "the schedule of a program does not fit its muGraph");
   const std::map<std::string, int64_t> bytes = stack_bytes(log);
   for (const EmittedBlock& block : emitted.blocks)
-    if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0)
-      crowded_.insert(traits(applied->kernels[block.kernel], schedule.kernels[block.kernel]));
+    if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0) {
+      const MuKernel& kernel = applied->kernels[block.kernel];
+      const KernelSchedule& how = schedule.kernels[block.kernel];
+      crowded_.insert(traits(kernel, how));
+      const double wanted = 1 + static_cast<double>(own->second) / 4 / most_registers(how);
+      double& fitting = fitting_.try_emplace(kind_of(kernel), 1e9).first->second;
+      fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
+    }
   int64_t sum = 0;
   for (const auto& [function, own] : bytes) sum += own;
   return sum;
@@ -63,6 +92,20 @@ bool CrowdedKernels::expects(const MuGraph& mugraph, const Schedule& schedule) c
   for (size_t k = 0; k < applied->kernels.size(); ++k)
     if (applied->kernels[k].custom && crowded_.count(traits(applied->kernels[k], schedule.kernels[k])))
       return true;
+  return false;
+}
+
+bool CrowdedKernels::suspects(const MuGraph& mugraph, const Schedule& schedule) const {
+  if (fitting_.empty()) return false;
+  const auto applied = apply_schedule(mugraph, schedule);
+  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
+  for (size_t k = 0; k < applied->kernels.size(); ++k) {
+    const MuKernel& kernel = applied->kernels[k];
+    if (!kernel.custom) continue;
+    const auto fitting = fitting_.find(kind_of(kernel));
+    if (fitting != fitting_.end() && share(*applied, kernel, schedule.kernels[k], target_) >= fitting->second)
+      return true;
+  }
   return false;
 }
 

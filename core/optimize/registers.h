@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace quern {
 
 class CrowdedKernels {
  public:
+  explicit CrowdedKernels(const Target& target) : target_(target) {}
+
   // Takes in what `log`, of ptxas with -v, says about the program of muGraph and schedule. Bytes of a thread
   // that are on the stack, over all kernels, for want of registers or because they are an array that is not
   // unrolled.
@@ -19,9 +22,14 @@ class CrowdedKernels {
               const std::string& log);
   // Whether one of the kernels has the tiles, warps and data paths of one that was crowded.
   bool expects(const MuGraph& mugraph, const Schedule& schedule) const;
+  // Whether one of them is of the kind of one that was crowded, and wants so large a share of its registers
+  // that it would be, too, if the model is wrong by as much as it was there.
+  bool suspects(const MuGraph& mugraph, const Schedule& schedule) const;
 
  private:
+  const Target& target_;
   std::set<std::string> crowded_;
+  std::map<std::string, double> fitting_;  // by the kind of kernel: the share below which one may fit
 };
 
 }  // namespace quern

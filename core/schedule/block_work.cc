@@ -21,7 +21,15 @@ double padded_elements(const TensorType& type) {
   return count;
 }
 
-// Loads behind a value, through elementwise operators: whether all have 16 bits.
+// Made of numbers alone.
+bool is_fixed(const MuKernel& kernel, BlockValue value) {
+  const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
+  return each.kind == BlockOp::Kind::compute &&
+         std::all_of(each.operands.begin(), each.operands.end(),
+                     [&](BlockValue operand) { return is_fixed(kernel, operand); });
+}
+
+// Loads behind a value, but for numbers and conditions: whether all have 16 bits.
 bool is_narrow(const MuGraph& mugraph, const MuKernel& kernel, BlockValue value) {
   const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
   auto bytes = [&](int32_t tensor) {
@@ -37,9 +45,10 @@ bool is_narrow(const MuGraph& mugraph, const MuKernel& kernel, BlockValue value)
   if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
     return dtype_size(*each.attrs.dtype) == 2;
   bool any = false;
-  for (BlockValue operand : each.operands) {
-    const BlockOp& from = kernel.ops[static_cast<size_t>(operand)];
-    if (from.code == OpCode::constant && from.kind == BlockOp::Kind::compute) continue;
+  for (size_t i = 0; i < each.operands.size(); ++i) {
+    const BlockValue operand = each.operands[i];
+    const bool condition = each.kind == BlockOp::Kind::compute && each.code == OpCode::where && i == 0;
+    if (condition || is_fixed(kernel, operand)) continue;
     if (!is_narrow(mugraph, kernel, operand)) return false;
     any = true;
   }

@@ -1,11 +1,10 @@
 // What a block of a scheduled kernel does: instructions, bytes and registers, counted from its operators.
 #pragma once
 
+#include "core/base/integers.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline double bytes_of(const TensorType& type) {
   return static_cast<double>(type.element_count()) * static_cast<double>(dtype_size(type.dtype));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/base/integers.h"
 #include "core/schedule/block_work.h"
 #include "core/schedule/model.h"
 

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/integers.h"
+
 namespace quern {
-
-namespace {
-
-int64_t aligned(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
 
 MemoryPlan plan_memory(std::span<const MemoryBuffer> buffers) {
   std::vector<size_t> order(buffers.size()), placed;  // placed: by rising offset
@@ -26,7 +20,7 @@ MemoryPlan plan_memory(std::span<const MemoryBuffer> buffers) {
     for (size_t other : placed) {
       if (!buffer.needed_with(buffers[other])) continue;
       if (offset + buffer.bytes <= plan.offsets[other]) break;
-      offset = std::max(offset, aligned(plan.offsets[other] + buffers[other].bytes, buffer.alignment));
+      offset = std::max(offset, round_up(plan.offsets[other] + buffers[other].bytes, buffer.alignment));
     }
     plan.offsets[i] = offset;
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/integers.h"
 #include "core/schedule/block_work.h"
 
 namespace quern {

@@ -2,61 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 
 namespace quern {
 
 namespace {
 
 Status misfit(std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); }
-
-template <class Numbers>
-std::string list(const Numbers& numbers) {
-  std::string out;
-  for (auto number : numbers) out += (out.empty() ? "[" : ", ") + std::to_string(number);
-  return out + "]";
-}
-
-// Reads the numbers of "name=[1, 2]" or "name=1" from a line.
-bool read_numbers(std::string_view line, std::string_view name, int64_t* numbers, size_t count) {
-  const std::string key = " " + std::string(name) + "=" + (count > 1 ? "[" : "");
-  size_t at = line.find(key);
-  if (at == std::string_view::npos) return false;
-  at += key.size();
-  for (size_t i = 0; i < count; ++i) {
-    while (i > 0 && at < line.size() && (line[at] == ',' || line[at] == ' ')) ++at;
-    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), numbers[i]);
-    if (error != std::errc()) return false;
-    at = static_cast<size_t>(end - line.data());
-  }
-  return count == 1 || (at < line.size() && line[at] == ']');
-}
-
-// A list of any length; empty if it is not there. False if it does not read.
-template <class Number>
-bool read_list(std::string_view line, std::string_view name, std::vector<Number>& list) {
-  const std::string key = " " + std::string(name) + "=[";
-  const size_t begin = line.find(key), end = line.find(']', std::min(begin, line.size()));
-  if (begin == std::string_view::npos) return true;
-  if (end == std::string_view::npos) return false;
-  const std::string_view numbers = line.substr(begin + key.size(), end - begin - key.size());
-  for (size_t at = 0; at < numbers.size();) {
-    Number number = 0;
-    const auto [next, error] = std::from_chars(numbers.data() + at, numbers.data() + numbers.size(), number);
-    if (error != std::errc()) return false;
-    list.push_back(number);
-    at = numbers.find_first_not_of(", ", static_cast<size_t>(next - numbers.data()));
-  }
-  return true;
-}
-
-std::string print_choices(const BlockChoices& choices) {
-  std::string out;
-  if (!choices.layouts.empty()) out += " layouts=" + list(choices.layouts);
-  if (!choices.levels.empty()) out += " levels=" + list(choices.levels);
-  if (!choices.offsets.empty()) out += " offsets=" + list(choices.offsets);
-  return out;
-}
 
 // What decides whether the loop may be cut differently: values that differ from turn to turn because a
 // dimension of theirs is cut by the loop, and values that are one turn's part of a reduction over it.
@@ -158,6 +109,7 @@ Status check_cuts(const MuGraph& mugraph, const MuKernel& kernel, int axis, int6
     if (extent != 0 && own != extent) return misfit("an axis cuts dimensions of different extents");
     extent = own;
   }
+  if (parts < 1) return misfit("an axis has less than one part");
   if (parts > extent) return misfit("an axis has more parts than what it cuts");
   return {};
 }
@@ -236,57 +188,6 @@ Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& ke
 }
 
 }  // namespace
-
-std::string print_schedule(const Schedule& schedule) {
-  std::string out;
-  for (const KernelSchedule& kernel : schedule.kernels)
-    out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
-           " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
-           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
-           (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
-           (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
-           (kernel.producer ? " producer=1" : "") + (kernel.tf32 ? " tf32=1" : "") +
-           print_choices(kernel.choices) + "\n";
-  return out;
-}
-
-Result<Schedule> parse_schedule(std::string_view text) {
-  Schedule schedule;
-  for (size_t at = 0, number = 1; at < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    at = end + 1;
-    if (line.empty() || line[0] == '#') continue;
-    KernelSchedule kernel;
-    int64_t warps[3], stages = 0, ahead = 0, tma = 0, wgmma = 0, overlaps = 0, resident = 0, producer = 0,
-                      tf32 = 0;
-    // What is 0 may be left out.
-    auto read_optional = [&](const std::string& name, int64_t* value) {
-      return line.find(" " + name + "=") == std::string_view::npos || read_numbers(line, name, value, 1);
-    };
-    if (!line.starts_with("kernel ") || !read_numbers(line, "grid", kernel.grid.data(), kGridAxes) ||
-        !read_numbers(line, "turns", &kernel.turns, 1) || !read_numbers(line, "warps", warps, 3) ||
-        !read_numbers(line, "stages", &stages, 1) || !read_numbers(line, "ahead", &ahead, 1) ||
-        !read_optional("tma", &tma) || !read_optional("wgmma", &wgmma) ||
-        !read_optional("overlaps", &overlaps) || !read_optional("resident", &resident) ||
-        !read_optional("producer", &producer) || !read_optional("tf32", &tf32) ||
-        !read_list(line, "layouts", kernel.choices.layouts) ||
-        !read_list(line, "levels", kernel.choices.levels) ||
-        !read_list(line, "offsets", kernel.choices.offsets))
-      return misfit("line " + std::to_string(number) + " of a schedule is not as print_schedule writes it");
-    for (size_t i = 0; i < 3; ++i) kernel.warps[i] = static_cast<int>(warps[i]);
-    kernel.stages = static_cast<int>(stages);
-    kernel.ahead = ahead != 0;
-    kernel.tma = tma != 0;
-    kernel.wgmma = wgmma != 0;
-    kernel.overlaps = overlaps != 0;
-    kernel.resident = static_cast<int>(resident);
-    kernel.producer = producer != 0;
-    kernel.tf32 = tf32 != 0;
-    schedule.kernels.push_back(kernel);
-  }
-  return schedule;
-}
 
 Schedule default_schedule(const MuGraph& mugraph) {
   Schedule schedule;

@@ -59,7 +59,8 @@ struct Schedule {
 // " wgmma=1", " overlaps=1", " resident=2", " producer=1" and " tf32=1" if they are not 0, and where choices
 // are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
-// Its inverse. INVALID_ARGUMENT names the line.
+// Its inverse; lines that are empty or begin with # are passed over. INVALID_ARGUMENT: "LINE:1: what is
+// wrong".
 Result<Schedule> parse_schedule(std::string_view text);
 
 // With the muGraph's own grid, turns and number of threads.

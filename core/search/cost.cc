@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/integers.h"
+
 namespace quern {
 
 namespace {
@@ -20,8 +22,8 @@ constexpr double kExposedTurnUs = 0.5;    // what prefetching does not hide on t
 constexpr double kClusterUs = 0.9;        // cluster barriers and remote reads of a small accumulator
 constexpr double kStages = 3;             // tiles of a loop that are in flight or in use
 constexpr double kMostPerSm = 1.5;        // bandwidth that one SM can draw, times its even share
-constexpr double kAloneOnSm = 0.85;  // of the bandwidth, when no other block of an SM loads while one waits
-constexpr double kContention = 0.25;      // of what runs beside the slowest, the part that still shows
+constexpr double kAloneOnSm = 0.85;   // of the bandwidth, when no other block of an SM loads while one waits
+constexpr double kContention = 0.25;  // of what runs beside the slowest, the part that still shows
 constexpr double kMmaEfficiency = 0.6;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
@@ -34,7 +36,7 @@ double volume(const std::vector<Label>& labels, const std::array<int64_t, kMaxLa
   return product;
 }
 
-double rounded(int64_t extent, int64_t to) { return static_cast<double>((extent + to - 1) / to * to); }
+double rounded(int64_t extent, int64_t to) { return static_cast<double>(round_up(extent, to)); }
 
 std::vector<Label> labels_of(LabelSet set) {
   std::vector<Label> labels;
@@ -97,8 +99,6 @@ std::vector<int64_t> tile_choices(int64_t extent, int64_t least, int64_t most) {
   choices.push_back(extent);
   return choices;
 }
-
-int64_t parts(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; }
 
 }  // namespace
 
@@ -187,8 +187,9 @@ KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
   Tiles tiles{};
   for (size_t label = 0; label < extents_.size(); ++label) tiles[label] = extents_[label];
   for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
-    tiles[roles_.grid[axis]] = parts(tiles[roles_.grid[axis]], sizes.grid[axis]);
-  if (roles_.loop >= 0) tiles[roles_.loop] = parts(parts(tiles[roles_.loop], sizes.ranks), sizes.turns);
+    tiles[roles_.grid[axis]] = divide_up(tiles[roles_.grid[axis]], sizes.grid[axis]);
+  if (roles_.loop >= 0)
+    tiles[roles_.loop] = divide_up(divide_up(tiles[roles_.loop], sizes.ranks), sizes.turns);
   return tiles;
 }
 
@@ -309,11 +310,11 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   auto over_loop = [&] {
     if (roles.loop < 0) return consider();
     for (int64_t ranks : rank_choices) {
-      const int64_t whole = terms.labels[roles.loop].extent, share = parts(whole, ranks);
+      const int64_t whole = terms.labels[roles.loop].extent, share = divide_up(whole, ranks);
       if (ranks > whole) continue;
       sizes.ranks = ranks;
       for (int64_t tile : tile_choices(share, 16, 1024)) {
-        sizes.turns = parts(share, tile);
+        sizes.turns = divide_up(share, tile);
         if (sizes.turns > 1 || ranks > 1) consider();
       }
     }
@@ -322,7 +323,7 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
     for (int64_t y : grid_tiles[1])
       for (int64_t z : grid_tiles[2]) {
         sizes = Sizes();
-        sizes.grid = {parts(extent(0), x), parts(extent(1), y), parts(extent(2), z)};
+        sizes.grid = {divide_up(extent(0), x), divide_up(extent(1), y), divide_up(extent(2), z)};
         if (sizes.grid[1] > kMostOnAxis || sizes.grid[2] > kMostOnAxis) continue;
         if (sizes.grid[0] * sizes.grid[1] * sizes.grid[2] > kMostBlocks) continue;
         over_loop();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "core/base/integers.h"
 #include "core/graph/decompose.h"
 #include "core/mugraph/block_graph.h"
 #include "core/verify/pull.h"
@@ -126,7 +127,7 @@ class PullMuGraph {
       at %= dense[d];
       for (size_t axis = 0; axis < kGridAxes; ++axis) {
         if (store.map[axis] != static_cast<int>(d)) continue;
-        tile = (tile + kernel.grid[axis] - 1) / kernel.grid[axis];
+        tile = divide_up(tile, kernel.grid[axis]);
         place[axis] = position / tile;
         position %= tile;
       }

@@ -73,10 +73,36 @@ void library_operators_are_fused(void**) {
   all_are_right({{"causal", *graph, *mugraph, schedule}});
 }
 
+// What a condition chooses from has the dtype of the choices, numbers that of what they meet: both products
+// of masked and capped attention are made by tensor cores.
+void a_mask_leaves_products_to_tensor_cores(void**) {
+  const std::string inputs = "in q: f16[16, 32]\nin k: f16[32, 64]\nin v: f16[64, 32]\nin c: bool[16, 64]\n";
+  auto graph = parse_graph(
+      "graph masked\n" + inputs +
+      "s = matmul(q, k)\na = div(s, 5)\nm = where(c, a, -inf)\np = softmax(m)\no = matmul(p, v)\nout o\n");
+  assert_ok(graph);
+  auto mugraph = parse_mugraph(
+      "mugraph masked\n" + inputs +
+      "tensor o: f16[16, 32]\nkernel grid=[1] threads=64 {\n q0 = load(q)\n k0 = load(k)\n"
+      " v0 = load(v)\n c0 = load(c)\n five = number(5)\n fifth = reciprocal(five)\n a = mul(q0, fifth)\n"
+      " s = matmul(a, k0)\n m = where(c0, s, -inf)\n"
+      " t = max(m, axis=[1], keepdims=true)\n d = sub(m, t)\n e = exp(d)\n"
+      " n = sum(e, axis=[1], keepdims=true)\n y = matmul(e, v0)\n z = div(y, n)\n"
+      " store(z, o)\n}\nout o\n");
+  assert_ok(mugraph);
+  const Schedule schedule = default_schedule(*mugraph);
+  auto emitted = emit_mugraph(*graph, *mugraph, schedule, **find_target("sm_80"));
+  assert_ok(emitted);
+  assert_true(emitted->kernels.find("mma_fragment") != std::string::npos);
+  assert_true(emitted->kernels.find("multiply_add") == std::string::npos);
+  all_are_right({{"masked", *graph, *mugraph, schedule}});
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(golden_mugraphs_are_right),
-                              cmocka_unit_test(library_operators_are_fused)};
+                              cmocka_unit_test(library_operators_are_fused),
+                              cmocka_unit_test(a_mask_leaves_products_to_tensor_cores)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -47,26 +47,29 @@ class FakeWorkers : public Workers {
   uint64_t count() const override { return slots; }
   uint64_t restarts() const override { return 0; }
 
-  void finish(Result<Compiled> result) { finish(running, std::move(result)); }
-  void finish_search(Result<Compiled> result) { finish(searching, std::move(result)); }
+  void finish(Result<wire::JobDone> result) { finish(running, std::move(result)); }
+  void finish_search(Result<wire::JobDone> result) { finish(searching, std::move(result)); }
   void finish() {
     check(!running.empty(), "no job runs");
     const JobSpec& spec = running.front().spec;
-    finish(Compiled{fake_plan(spec.graph, spec.target), 1000, 2000});
+    finish(wire::JobDone{fake_plan(spec.graph, spec.target), 1000, 2000});
   }
   // Ends a search with a plan that the model gives this time.
   void finish_search(uint64_t modelled_ns) {
     check(!searching.empty(), "no search runs");
     const JobSpec& spec = searching.front().spec;
-    Compiled compiled;
-    compiled.plan = fake_plan(spec.graph, spec.target, 20000, Tier::modelled);
-    compiled.modelled_ns = modelled_ns;
-    compiled.findings = {0, "", "report", "mugraph", "schedule", "cuda " + std::to_string(modelled_ns), ""};
-    finish_search(std::move(compiled));
+    wire::JobDone done;
+    done.plan = fake_plan(spec.graph, spec.target, 20000, Tier::modelled);
+    done.modelled_ns = modelled_ns;
+    done.report = "report";
+    done.mugraph = "mugraph";
+    done.schedule = "schedule";
+    done.cuda = "cuda " + std::to_string(modelled_ns);
+    finish_search(std::move(done));
   }
 
  private:
-  static void finish(std::deque<Running>& jobs, Result<Compiled> result) {
+  static void finish(std::deque<Running>& jobs, Result<wire::JobDone> result) {
     check(!jobs.empty(), "no job runs");
     Running job = std::move(jobs.front());
     jobs.pop_front();

@@ -14,10 +14,12 @@ wire::Get get_tier(const std::string& graph, Tier tier) {
   return get;
 }
 
-Compiled nothing(const std::string& reason, const std::string& state = "") {
-  Compiled compiled;
-  compiled.findings = {0, reason, "report", "", "", "", state};
-  return compiled;
+wire::JobDone nothing(const std::string& reason, const std::string& state = "") {
+  wire::JobDone done;
+  done.reason = reason;
+  done.report = "report";
+  done.state = state;
+  return done;
 }
 
 // Lets what the last search said reach the store.
@@ -172,12 +174,12 @@ void of_two_modelled_plans_the_faster_one_stands(void**) {
   uint64_t generation = 1;
   for (uint64_t ns : {3000u, 4000u, 3000u, 2000u}) {
     const bool better = ns == 2000 || generation == 1;
-    Compiled compiled;
-    compiled.plan =
-        fake_plan(test.workers.searching[0].spec.graph, "sm_90a", 20000 + ns, Tier::modelled);
-    compiled.modelled_ns = ns;
-    compiled.findings = {0, "", "report", "", "", std::to_string(ns), "to be continued"};
-    test.workers.finish_search(compiled);
+    wire::JobDone done;
+    done.plan = fake_plan(test.workers.searching[0].spec.graph, "sm_90a", 20000 + ns, Tier::modelled);
+    done.modelled_ns = ns;
+    done.cuda = std::to_string(ns);
+    done.state = "to be continued";
+    test.workers.finish_search(done);
     settle(test);
     generation += better;
     assert_int_equal(test.store->peek(key)->generation, generation);
@@ -222,10 +224,10 @@ void a_plan_that_is_none_for_the_graph_is_not_published(void**) {
                                fake_plan(test_graph(4), "sm_90a")};
   for (int i = 0; i < 4; ++i) {
     const wire::PlanReply baseline = test.make(test_graph(i + 1));
-    Compiled compiled;
-    compiled.plan = wrong[i];
-    compiled.modelled_ns = 1;
-    test.workers.finish_search(compiled);
+    wire::JobDone done;
+    done.plan = wrong[i];
+    done.modelled_ns = 1;
+    test.workers.finish_search(done);
     settle(test);
     assert_true(test.ask<wire::PlanReply>(Harness::get(test_graph(i + 1))).plan == baseline.plan);
     assert_contains(test.store->findings(baseline.key)->reason, "the search failed: the worker's plan is");

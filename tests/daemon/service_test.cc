@@ -206,7 +206,7 @@ void what_a_worker_says_is_checked(void**) {
   for (const std::string& plan :
        {std::string("nonsense"), fake_plan(test_graph(1), "sm_80"), fake_plan(test_graph(1), "sm_90a", 0)}) {
     test.send(1, 1, Harness::get(test_graph(1)));
-    test.workers.finish(Compiled{plan, 0, 0});
+    test.workers.finish(wire::JobDone{plan, 0, 0});
     assert_error(wire::to_status(test.receive_as<wire::Error>(1, 1)), ErrorCode::INTERNAL, "worker's plan");
   }
 }

@@ -44,23 +44,27 @@ bool take_one(const char* name) {
   return true;
 }
 
-Result<Compiled> run_search(const wire::Job& job) {
+Result<wire::JobDone> run_search(const wire::Job& job) {
   append("searches", "x");
   if (take_one("search_crashes")) abort();
   if (take_one("search_hangs")) pause();
   if (const int delay = std::atoi(read_text("search_delay_ms").c_str()))
     usleep(static_cast<useconds_t>(delay) * 1000);
-  Compiled compiled;
-  compiled.findings.reason = "the fake finds nothing";
-  compiled.findings.report = "search: 0 candidates\n";
-  if (read_text("search_finds").empty()) return compiled;
-  compiled.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
-  compiled.modelled_ns = 1000;
-  compiled.findings = {0, "", "search: 1 candidate\n", "the muGraph", "the schedule", "the CUDA text", ""};
-  return compiled;
+  wire::JobDone done;
+  done.reason = "the fake finds nothing";
+  done.report = "search: 0 candidates\n";
+  if (read_text("search_finds").empty()) return done;
+  done.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
+  done.modelled_ns = 1000;
+  done.reason.clear();
+  done.report = "search: 1 candidate\n";
+  done.mugraph = "the muGraph";
+  done.schedule = "the schedule";
+  done.cuda = "the CUDA text";
+  return done;
 }
 
-Result<Compiled> run(const wire::Job& job) {
+Result<wire::JobDone> run(const wire::Job& job) {
   if (job.kind == wire::JobKind::optimize) return run_search(job);
   append("compiles", "x");
   if (take_one("crashes")) abort();
@@ -71,7 +75,7 @@ Result<Compiled> run(const wire::Job& job) {
   if (const int delay = std::atoi(read_text("delay_ms").c_str()))
     usleep(static_cast<useconds_t>(delay) * 1000);
   if (const std::string why = read_text("fails"); !why.empty()) return Status(ErrorCode::COMPILE, why);
-  return Compiled{fake_plan(job.graph, job.target, 4000), 1000, 2000};
+  return wire::JobDone{fake_plan(job.graph, job.target, 4000), 1000, 2000};
 }
 
 int serve(int argc, char** argv) {

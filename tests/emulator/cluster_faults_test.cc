@@ -14,8 +14,8 @@ float sum_of_blocks(int i) {
 }
 
 const FaultCase kCases[] = {
-    {"no barrier before the neighbour is read",
-     R"(
+    {.name = "no barrier before the neighbour is read",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -25,16 +25,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() ^ 1)[0];
   cluster_sync();
 })",
-     "read of dynamic shared memory of block",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"no barrier before the end",
-     R"(
+     .rule = "read of dynamic shared memory of block",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "no barrier before the end",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -43,16 +39,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() ^ 1)[0];
   @cluster_sync();@@
 })",
-     "has ended",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"written again while the neighbour may read",
-     R"(
+     .rule = "has ended",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "written again while the neighbour may read",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -65,16 +57,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = value + load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() ^ 1)[0];
   cluster_sync();
 })",
-     "race: ",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"written between arrival and wait",
-     R"(
+     .rule = "race: ",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "written between arrival and wait",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -85,32 +73,24 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() ^ 1)[0];
   cluster_sync();
 })",
-     "race: ",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"a wait with no arrival",
-     R"(
+     .rule = "race: ",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "a wait with no arrival",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   int i = blockIdx.x * 64 + threadIdx.x;
   @cluster_arrive();@@
   cluster_wait();
   y[i] = x[i];
 })",
-     "cluster_wait with no cluster_arrive",
-     same,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"threads that do not arrive",
-     R"(
+     .rule = "cluster_wait with no cluster_arrive",
+     .value = same,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "threads that do not arrive",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   int i = blockIdx.x * 64 + threadIdx.x;
   @if (threadIdx.x >= 32) { y[i] = x[i]; return; }@@  // who has ended is not waited for
@@ -118,16 +98,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   @@__syncthreads();@
   y[i] = x[i];
 })",
-     "deadlock: ",
-     same,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"a block that may not have begun",
-     R"(
+     .rule = "deadlock: ",
+     .value = same,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "a block that may not have begun",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -136,16 +112,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() ^ 1)[0];
   cluster_sync();
 })",
-     "",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"a block that is not in the cluster",
-     R"(
+     .rule = "",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "a block that is not in the cluster",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -154,16 +126,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = load_cluster<float, 1>(tile + threadIdx.x, cluster_rank() @^@+@ 1)[0];
   cluster_sync();
 })",
-     "the cluster has no block",
-     neighbour_block,
-     128,
-     {2},
-     {64},
-     256,
-     0,
-     {2}},
-    {"vectors of four blocks, summed while one goes on",
-     R"(
+     .rule = "the cluster has no block",
+     .value = neighbour_block,
+     .shared_bytes = 256,
+     .cluster = {2}},
+    {.name = "vectors of four blocks, summed while one goes on",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* const tile = dynamic_shared<float>();
   int i = blockIdx.x * 64 + threadIdx.x;
@@ -177,14 +145,12 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   y[i] = sum;
   @cluster_wait();@@
 })",
-     "has ended",
-     sum_of_blocks,
-     256,
-     {4},
-     {64},
-     256,
-     0,
-     {4}},
+     .rule = "has ended",
+     .value = sum_of_blocks,
+     .length = 256,
+     .grid = {4},
+     .shared_bytes = 256,
+     .cluster = {4}},
 };
 
 }  // namespace

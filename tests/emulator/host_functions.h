@@ -30,10 +30,7 @@ float copysignf(float, float);
 }
 __device__ __forceinline__ float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 __device__ __forceinline__ float __expf(float a) { return expf(a); }
-__device__ __forceinline__ float exp_fast(float a) { return expf(a); }
-__device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
-  return exp2f(fmaf(value, scale * 1.44269504f, shift * -1.44269504f));
-}
+__device__ __forceinline__ float exp2_fast(float a) { return exp2f(a); }
 __device__ __forceinline__ float divide_fast(float a, float b) { return a / b; }
 __device__ __forceinline__ float sqrt_fast(float a) { return sqrtf(a); }
 __device__ __forceinline__ float __logf(float a) { return logf(a); }

@@ -8,8 +8,8 @@ namespace {
 float reversed_in_block(int i) { return x(i / 64 * 64 + 63 - i % 64); }
 
 const FaultCase kCases[] = {
-    {"a missing wait for a copy",
-     R"(
+    {.name = "a missing wait for a copy",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -22,17 +22,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   @mbarrier_wait(landed, 0);@@ if (threadIdx.x == 0) mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "read of dynamic shared memory",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"a wait for the wrong phase",
-     R"(
+     .rule = "read of dynamic shared memory",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "a wait for the wrong phase",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -45,17 +40,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, @0@1@);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "read of dynamic shared memory",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"more bytes announced than copied",
-     R"(
+     .rule = "read of dynamic shared memory",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "more bytes announced than copied",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -68,17 +58,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "of an mbarrier whose phase 0 lacks 0 arrivals and 16 bytes",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"fewer bytes announced than copied",
-     R"(
+     .rule = "of an mbarrier whose phase 0 lacks 0 arrivals and 16 bytes",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "fewer bytes announced than copied",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -91,17 +76,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "fewer bytes were announced than asked for",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"an mbarrier that the copy engine does not know",
-     R"(
+     .rule = "fewer bytes were announced than asked for",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "an mbarrier that the copy engine does not know",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -114,17 +94,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "no mbarrier_init_fence behind it",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"an mbarrier used before all know of it",
-     R"(
+     .rule = "no mbarrier_init_fence behind it",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "an mbarrier used before all know of it",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -137,17 +112,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "dynamic shared memory",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"an arrival too many",
-     R"(
+     .rule = "dynamic shared memory",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "an arrival too many",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -161,17 +131,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "more than 1 arrivals",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"a copy over what ordinary stores wrote",
-     R"(
+     .rule = "more than 1 arrivals",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "a copy over what ordinary stores wrote",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -186,17 +151,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "with no fence_proxy_async behind it",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"a copy to a misaligned place",
-     R"(
+     .rule = "with no fence_proxy_async behind it",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "a copy to a misaligned place",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -209,17 +169,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   mbarrier_wait(landed, 0);
   y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
 })",
-     "not aligned to 128 bytes",
-     reversed_in_block,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"a copy that nobody waits for",
-     R"(
+     .rule = "not aligned to 128 bytes",
+     .value = reversed_in_block,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "a copy that nobody waits for",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -232,17 +187,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
   @mbarrier_wait(landed, 0);@@
   y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
 })",
-     "copies that nobody waited for",
-     same,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     64},
-    {"a stage given back before it is read",
-     R"(
+     .rule = "copies that nobody waited for",
+     .value = same,
+     .shared_bytes = 512,
+     .box = 64},
+    {.name = "a stage given back before it is read",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -268,17 +218,12 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
     }
   }
 })",
-     "dynamic shared memory",
-     same,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     32},
-    {"a stage given back for lanes that may still read",
-     R"(
+     .rule = "dynamic shared memory",
+     .value = same,
+     .shared_bytes = 512,
+     .box = 32},
+    {.name = "a stage given back for lanes that may still read",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();
   Mbarrier* landed = reinterpret_cast<Mbarrier*>(tile + 64);
@@ -304,15 +249,10 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
     }
   }
 })",
-     "dynamic shared memory",
-     same,
-     128,
-     {2},
-     {64},
-     512,
-     0,
-     {1},
-     32},
+     .rule = "dynamic shared memory",
+     .value = same,
+     .shared_bytes = 512,
+     .box = 32},
 };
 
 }  // namespace

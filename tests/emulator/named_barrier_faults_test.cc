@@ -8,8 +8,8 @@ namespace {
 float other_warp(int i) { return x(i / 96 * 96 + (i % 96 < 64 ? (i % 96 + 32) % 64 : i % 96)); }
 
 const FaultCase kCases[] = {
-    {"threads that exchange with no barrier of them all",
-     R"(
+    {.name = "threads that exchange with no barrier of them all",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* tile = dynamic_shared<float>();
   const int i = blockIdx.x * 96 + threadIdx.x;
@@ -18,14 +18,13 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   @barrier_of<64>();@__syncwarp();@
   y[i] = tile[(threadIdx.x + 32) % 64];
 })",
-     "race: read of dynamic shared memory",
-     other_warp,
-     192,
-     {2},
-     {96},
-     256},
-    {"a barrier that counts threads that do not come",
-     R"(
+     .rule = "race: read of dynamic shared memory",
+     .value = other_warp,
+     .length = 192,
+     .block = {96},
+     .shared_bytes = 256},
+    {.name = "a barrier that counts threads that do not come",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* tile = dynamic_shared<float>();
   const int i = blockIdx.x * 96 + threadIdx.x;
@@ -34,14 +33,13 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   barrier_of<@64@96@>();
   y[i] = tile[(threadIdx.x + 32) % 64];
 })",
-     "wait in barrier_of",
-     other_warp,
-     192,
-     {2},
-     {96},
-     256},
-    {"warps that count differently",
-     R"(
+     .rule = "wait in barrier_of",
+     .value = other_warp,
+     .length = 192,
+     .block = {96},
+     .shared_bytes = 256},
+    {.name = "warps that count differently",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* tile = dynamic_shared<float>();
   const int i = blockIdx.x * 96 + threadIdx.x;
@@ -51,14 +49,13 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   else barrier_of<@64@96@>();
   y[i] = tile[(threadIdx.x + 32) % 64];
 })",
-     "where others wait for",
-     other_warp,
-     192,
-     {2},
-     {96},
-     256},
-    {"a barrier that says nothing to those who are not in it",
-     R"(
+     .rule = "where others wait for",
+     .value = other_warp,
+     .length = 192,
+     .block = {96},
+     .shared_bytes = 256},
+    {.name = "a barrier that says nothing to those who are not in it",
+     .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {
   float* tile = dynamic_shared<float>();
   const int i = blockIdx.x * 96 + threadIdx.x;
@@ -66,12 +63,11 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   if (threadIdx.x < 64) barrier_of<64>();
   y[i] = tile[threadIdx.x < 64 ? (threadIdx.x + 32) % 64 : threadIdx.x@@ - 64@];
 })",
-     "read of dynamic shared memory",
-     other_warp,
-     192,
-     {2},
-     {96},
-     384},
+     .rule = "read of dynamic shared memory",
+     .value = other_warp,
+     .length = 192,
+     .block = {96},
+     .shared_bytes = 384},
 };
 
 }  // namespace

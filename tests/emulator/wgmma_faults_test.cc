@@ -240,8 +240,12 @@ int main() {
   std::vector<FaultCase> cases;
   for (const Planted& planted : kPlanted) {
     texts.push_back(std::string(kHead) + planted.text + kTail);
-    cases.push_back(
-        {planted.name, texts.back().c_str(), planted.rule, same, 128, {2}, {128}, 2304, 0, {1}, 0});
+    cases.push_back({.name = planted.name,
+                     .text = texts.back().c_str(),
+                     .rule = planted.rule,
+                     .value = same,
+                     .block = {128},
+                     .shared_bytes = 2304});
   }
   return run_fault_cases("wgmma faults", cases);
 }

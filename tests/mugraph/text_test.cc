@@ -59,7 +59,7 @@ void errors_say_where_and_what(void**) {
       {"out y\n", "5:5: \"y\" is not the name of a tensor"},
       {"kernel grid=[1, 2, 3, 4] {\n}\nout z\n", "5:8: a grid has at most 3 extents"},
       {"kernel warp=3 {\n}\nout z\n", "5:8: expected \"grid\", \"cluster\", \"loop\" or \"threads\""},
-      {"kernel loop=0 {\n}\nout z\n", "5:8: loop must be at least 1"},
+      {"kernel loop=0 {\n}\nout z\n", "5:8: loop must be from 1"},
       {"kernel {\n  a = load(z, q=1)\n}\nout z\n", "6:15: expected x, y, z, cluster or loop"},
       {"kernel {\n  a = load(x, x=1, x=1)\n}\nout z\n", "6:20: this axis is given twice"},
       {"kernel {\n  a = lod(x)\n}\nout z\n", "there is no operator \"lod\""},

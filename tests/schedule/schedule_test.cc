@@ -54,11 +54,32 @@ void text_reads_back(void**) {
   assert_int_equal(again->kernels[3].workers(), 32);
   assert_int_equal(again->kernels[3].threads(), 64);
   assert_true(again->kernels.back().tf32);
-  for (const char* wrong : {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1",
-                            "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1, x]",
-                            "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1 levels=[1",
-                            "kernel turns=1 warps=[1, 1, 1] stages=0 ahead=1", "nonsense"})
-    assert_false(parse_schedule(wrong).ok());
+}
+
+void a_wrong_text_is_refused_with_the_reason(void**) {
+  const std::string good = "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1";
+  assert_ok(parse_schedule(good));
+  const std::pair<std::string, const char*> wrong[] = {
+      {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1", "1:1: grid takes 4 numbers"},
+      {good + "\n" + good + " levels=[1, x]", "2:1: levels takes integers, not \"x\""},
+      {good + " levels=[1", "levels has no ]"},
+      {good + " tma=2", "tma takes numbers from 0 to 1, not 2"},
+      {good + " resident=2x", "resident takes integers, not \"2x\""},
+      {good + " ahead=0", "ahead stands there twice"},
+      {good + " tmaa=1", "there is no field \"tmaa\""},
+      {good + " wgmma", "\"wgmma\" is no field"},
+      {"kernel grid=[1, 1, 1, 1] turns=0 warps=[1, 1, 1] stages=0 ahead=1", "turns takes numbers from 1"},
+      {"kernel grid=[1, 1, 1, 1] turns=99999999999999999999 warps=[1, 1, 1] stages=0 ahead=1",
+       "turns takes integers"},
+      {"kernel turns=1 warps=[1, 1, 1] stages=0 ahead=1", "grid is missing"},
+      {"nonsense", "expected \"kernel\""}};
+  for (const auto& [text, reason] : wrong)
+    assert_error(parse_schedule(text), ErrorCode::INVALID_ARGUMENT, reason);
+  // Neither do numbers get further that came another way.
+  const MuGraph mugraph = parse(kNorm);
+  Schedule none = default_schedule(mugraph);
+  none.kernels[0].turns = 0;
+  assert_error(apply_schedule(mugraph, none), ErrorCode::INVALID_ARGUMENT, "less than one part");
 }
 
 void other_parts_compute_the_same(void**) {
@@ -200,6 +221,7 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(text_reads_back),
+                              cmocka_unit_test(a_wrong_text_is_refused_with_the_reason),
                               cmocka_unit_test(other_parts_compute_the_same),
                               cmocka_unit_test(loops_beside_norms_are_cut),
                               cmocka_unit_test(what_does_not_fit_is_refused),

@@ -1,4 +1,4 @@
-// What is built from the other files in plain C++: wrapping integers, vector accesses, warp reductions. This
+// What is built from the other files in plain C++: wrapping integers, exponentials, vector accesses, warp reductions. This
 // file is also compiled by the emulator's host compiler.
 
 // i32 arithmetic that wraps, where C++ would leave overflow undefined; the larger and the smaller of two.
@@ -14,6 +14,14 @@ __device__ __forceinline__ int min_int(int a, int b) { return b < a ? b : a; }
 // 2^128 is a constant that overflows; bits do not.
 __device__ __forceinline__ float infinity() { return bit_cast<float>(0x7f800000u); }
 __device__ __forceinline__ float quiet_nan() { return bit_cast<float>(0x7fc00000u); }
+
+// exp: exact to some 2^-21 of the result where that is not near the ends of its range.
+__device__ __forceinline__ float exp_fast(float value) { return exp2_fast(value * 1.44269504f); }
+// The same of value * scale - shift by one fma: its argument is as exact as a `value` with the relative error
+// 2^-24 would leave it.
+__device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
+  return exp2_fast(fmaf(value, scale * 1.44269504f, shift * -1.44269504f));
+}
 
 // One access of 1, 2, 4, 8 or 16 bytes; `p` is aligned to it.
 template <class T, int kCount>

@@ -71,18 +71,10 @@ __device__ __forceinline__ unsigned to_tf32(float value) {
   return result;
 }
 
-// exp by ex2.approx.ftz.f32: exact to some 2^-21 of the result, 0 where it would be subnormal.
-__device__ __forceinline__ float exp_fast(float value) {
+// ex2.approx.ftz.f32: 2 to the power of value, exact to some 2^-22 of the result, 0 where it would be subnormal.
+__device__ __forceinline__ float exp2_fast(float value) {
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value * 1.44269504f));
-  return result;
-}
-
-// The same of value * scale - shift: ex2.approx.ftz.f32 of one fma. Its argument is as exact as a `value` with
-// the relative error 2^-24 would leave it.
-__device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(value, scale * 1.44269504f, shift * -1.44269504f)));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
   return result;
 }
 // div.full.f32, sqrt.approx.f32: exact to 2 and 1 units in the last place, without branches.
