@@ -56,7 +56,7 @@ int BlockEmitter::inner_dim(int32_t tensor, const Ints& tile) const {
 }
 
 // Low bits of `inner` that are in registers and can move as one access of up to 16 bytes: every vector is
-// aligned, and either inside the tensor or outside.
+// aligned, of whole words, and either inside the tensor or outside.
 int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner) const {
   if (inner < 0) return 0;
   const BlockOp& op = program_.op(value);
@@ -73,7 +73,7 @@ int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner)
          std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bits}) !=
              spread.registers.end())
     ++bits;
-  return bits;
+  return dtype_size(place.dtype) << bits < 4 ? 0 : bits;  // vectors have whole words
 }
 
 void BlockEmitter::load(BlockValue value, const Spread& spread) {
@@ -113,10 +113,12 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
     body = to + "[r] = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
            (within.empty() ? "" : " : " + element + "{}") + ";\n";
   else
-    body = "load_elements<" + element + ", " + std::to_string(per) + ", " +
-           (is_shared_by_blocks(op) ? "false" : "true") + ">(&" + to + "[r * " +
-           std::to_string(array.words ? per / 2 : per) + "], " + from + " + " + at + ", " +
-           (within.empty() ? "true" : within) + ");\n";
+    body = (place.arg.kind != LaunchArg::Kind::input
+                ? "load_written_elements<" + element + ", " + std::to_string(per)
+                : "load_elements<" + element + ", " + std::to_string(per) + ", " +
+                      (is_shared_by_blocks(op) ? "false" : "true")) +
+           ">(&" + to + "[r * " + std::to_string(array.words ? per / 2 : per) + "], " + from + " + " + at +
+           ", " + (within.empty() ? "true" : within) + ");\n";
   const std::string base =
       "const " + element + "* const " + from + " = " + tile_pointer(value, pointer(op.tensor, false)) + ";\n";
   const std::string lines = base + unrolled("r", chunks.count(), body);

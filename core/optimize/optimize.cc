@@ -25,6 +25,8 @@ uint64_t ns_since(Clock::time_point start) {
 
 constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
+constexpr const char* kSpillsBesideWgmma =
+    "registers are not enough for its wgmma, which compilers get wrong";
 constexpr const char* kManyLaunches = "it has no fewer launches than the baseline";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
@@ -178,6 +180,10 @@ class OptimizeRun {
     program.cubin = std::move(output->cubin);
     program.stack = crowded_.add(search_.candidates[program.from.candidate].mugraph, program.from.schedule,
                                  program.emitted, output->log);
+    if (!spilling_warpgroups(program.from.schedule, program.emitted.blocks, output->log).empty()) {
+      note(program.from.candidate, kSpillsBesideWgmma);
+      return false;
+    }
     return true;
   }
 

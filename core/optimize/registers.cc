@@ -66,6 +66,15 @@ double share(const MuGraph& applied, const MuKernel& kernel, const KernelSchedul
 
 }  // namespace
 
+std::string spilling_warpgroups(const Schedule& schedule, const std::vector<EmittedBlock>& blocks,
+                                const std::string& log) {
+  const std::map<std::string, int64_t> bytes = stack_bytes(log);
+  for (const EmittedBlock& block : blocks)
+    if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0)
+      if (schedule.kernels[block.kernel].wgmma) return block.function;
+  return "";
+}
+
 int64_t CrowdedKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
                             const std::string& log) {
   const auto applied = apply_schedule(mugraph, schedule);

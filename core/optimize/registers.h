@@ -11,6 +11,12 @@
 
 namespace quern {
 
+// The first kernel by warpgroups that has something on the stack, as `log` of ptxas with -v says; empty if
+// none has. No such program may run: ptxas (CUDA 13.0) has been seen to keep the operands of one wgmma where
+// values that live through the loop were, so that results are wrong, without a word of it.
+std::string spilling_warpgroups(const Schedule& schedule, const std::vector<EmittedBlock>& blocks,
+                                const std::string& log);
+
 class CrowdedKernels {
  public:
   explicit CrowdedKernels(const Target& target) : target_(target) {}

@@ -110,6 +110,11 @@ const Runtime& Block::runtime() {
       .mbarrier_wait = [](void* barrier, unsigned parity,
                           const void* site) { running->wait_at_mbarrier(barrier, parity, site); },
       .fence_proxy = [] { running->memory_.fence_proxy(running->current_); },
+      .read_constant =
+          [](const void* p, int size, const void* site) {
+            if (!running->memory_.read_constant(address_of(p), static_cast<size_t>(size)))
+              running->check_rule(running->memory_.violation(), site);
+          },
       .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
       .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
                      const void* site) { running->load_box(to, map, barrier, x, rank, site); },

@@ -42,6 +42,7 @@ class Clock {
  public:
   // `overlaps`: earlier launches may still run, and are known only to those who have waited for them.
   void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps);
+  bool overlaps() const { return overlaps_; }
   // `blocks` are the numbers of the cluster's blocks in the grid.
   void begin_cluster(const std::vector<uint64_t>& blocks);
   // All threads of block `rank` of the cluster have met.

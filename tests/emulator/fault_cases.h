@@ -18,7 +18,7 @@ struct FaultCase {
   uint32_t shared_bytes = 0;
   uint64_t workspace_bytes = 0;
   Dim3 cluster = {1};
-  int64_t box = 0;  // the last parameter is a tensor map of x with boxes of so many elements; 0: none
+  int64_t box = 0;     // the last parameter is a tensor map of x with boxes of so many elements; 0: none
   bool twice = false;  // the kernel runs once more, and overlaps with itself
 };
 

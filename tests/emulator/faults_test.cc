@@ -567,6 +567,17 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      .rule = "of an earlier launch",
      .value = same,
      .twice = true},
+    {.name = "what earlier launches wrote read as a constant",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  grid_wait();
+  const int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = x[i];
+  if (load_vector_@written<float, 1>@now<float, 1, true>@(y + i)[0] != x[i]) y[i] = 0.0f;
+})",
+     .rule = "as a constant",
+     .value = same,
+     .twice = true},
     {.name = "a block that ends before earlier launches have",
      .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y) {

@@ -130,12 +130,18 @@ __device__ __forceinline__ unsigned join_halves(const unsigned* words, int low, 
 
 // memory.cuh
 template <class T, int kCount>
-__device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
+__device__ __forceinline__ Vector<T, kCount> load_vector_written(const void* p) {
+  static_assert(sizeof(T) * kCount >= 4, "4, 8 or 16 bytes");
   return *static_cast<const Vector<T, kCount>*>(p);
+}
+template <class T, int kCount>
+__device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
+  quern::emulated::read_constant(p, sizeof(T) * kCount);
+  return load_vector_written<T, kCount>(p);
 }
 template <class T, int kCount, bool kStreaming>
 __device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {
-  return *static_cast<const Vector<T, kCount>*>(p);
+  return load_vector_streaming<T, kCount>(p);
 }
 template <class T, int kCount>
 __device__ __forceinline__ void store_vector_streaming(void* p, const Vector<T, kCount>& value) {

@@ -70,6 +70,9 @@ QUERN_UNSEEN static void mbarrier_wait(void* barrier, unsigned parity) {
   quern_runtime->mbarrier_wait(barrier, parity, __builtin_return_address(0));
 }
 QUERN_UNSEEN static void fence_proxy() { quern_runtime->fence_proxy(); }
+QUERN_UNSEEN static void read_constant(const void* p, int size) {
+  quern_runtime->read_constant(p, size, __builtin_return_address(0));
+}
 QUERN_UNSEEN static void grid_wait() { quern_runtime->grid_wait(); }
 QUERN_UNSEEN static void tma_load(void* to, const void* map, void* barrier, const int* x, int rank) {
   quern_runtime->tma_load(to, map, barrier, x, rank, __builtin_return_address(0));

@@ -136,6 +136,16 @@ void Memory::change_held(uintptr_t address, size_t size, uint32_t by) {
   for (size_t i = 0; i < size; ++i) region->cells[address - region->begin + i].held += by;
 }
 
+bool Memory::read_constant(uintptr_t address, size_t size) {
+  const Region* region = find_for("read", address, size);
+  if (!region || !region->is_writable() || !clock_.overlaps()) return region;
+  for (size_t i = 0; i < size; ++i)
+    if (const Stamp& write = region->cells[address - region->begin + i].write; write.epoch != 0)
+      return violate("read of " + locate(address + i) + " as a constant, which " + clock_.describe(write) +
+                     " wrote when this launch may have begun");
+  return true;
+}
+
 bool Memory::read_by_engine(uintptr_t address, size_t size, int thread) {
   return read_shared(address, size, thread) && judge_fences(*find(address), address, size);
 }

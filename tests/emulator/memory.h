@@ -45,6 +45,8 @@ class Memory {
   // False if the access breaks a rule: violation() says which. `thread` is the number in the block.
   bool read(uintptr_t address, size_t size, int thread);
   bool write(uintptr_t address, size_t size, int thread);
+  // A read (besides read()) of what must not change while the launch runs.
+  bool read_constant(uintptr_t address, size_t size);
   // A read by an instruction that reaches shared memory only.
   bool read_shared(uintptr_t address, size_t size, int thread);
   // An asynchronous copy into shared memory: from its begin to its end nobody may touch the bytes.

@@ -87,6 +87,7 @@ struct Runtime {
   void (*mbarrier_arrive)(void* barrier, int bytes, const void* site);
   void (*mbarrier_wait)(void* barrier, unsigned parity, const void* site);
   void (*fence_proxy)();
+  void (*read_constant)(const void* p, int size, const void* site);  // memory.cuh: ld.global.nc
   void (*grid_wait)();
   void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
   float (*f16_to_float)(unsigned short bits);

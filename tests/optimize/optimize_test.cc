@@ -79,11 +79,44 @@ out y
   }
 }
 
+// A compiler that finds too few registers for anything: what it may get wrong is not taken even if that
+// spills least.
+void warpgroups_that_spill_are_never_taken(void**) {
+  const auto graph = parse_graph(R"(graph layer
+in x: f16[64, 1024]
+in w: f16[1024, 1024]
+y = matmul(x, w)
+out y
+)");
+  assert_ok(graph);
+  FakeCompiler compiler;
+  int warpgroups = 0;
+  compiler.on_compile = [&](const CompileRequest& request) {
+    static const std::string kBegin = "extern \"C\" __global__ void";
+    const bool own = request.source.find("wgmma<f16") != std::string::npos;
+    warpgroups += own;
+    std::string log;
+    for (size_t at = 0; (at = request.source.find(kBegin, at)) != std::string::npos; ++at) {
+      const size_t end = request.source.find("_block(", at), begin = request.source.rfind(' ', end) + 1;
+      log += "Function properties for " + request.source.substr(begin, end + 6 - begin) +
+             (own ? "\n    16 bytes stack frame\n" : "\n    32 bytes stack frame\n");
+    }
+    return Result<CompileOutput>(CompileOutput{"\177ELF", log});
+  };
+  const auto result = optimize(*graph, sm90(), compiler, {});
+  assert_ok(result);
+  assert_true(warpgroups > 0);
+  assert_true(result->found());
+  assert_true(result->cuda.find("wgmma<f16") == std::string::npos);
+  assert_contains(result->report, "32 bytes of a thread on the stack");
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(plans_are_made_again_from_what_is_said_of_them),
                               cmocka_unit_test(choices_are_explained_greedy_and_optimal),
-                              cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays)};
+                              cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays),
+                              cmocka_unit_test(warpgroups_that_spill_are_never_taken)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

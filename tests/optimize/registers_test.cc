@@ -74,6 +74,22 @@ void a_crowded_kernel_is_known_again(void**) {
   }
 }
 
+// What ptxas has been seen to get wrong.
+void warpgroups_with_a_stack_are_found(void**) {
+  const Subject subject;
+  Schedule schedule = default_schedule(subject.mugraph);
+  const EmittedMuGraph emitted = subject.emit(schedule);
+  const auto spilling = [&](int first, int second) {
+    return spilling_warpgroups(schedule, emitted.blocks,
+                               log_of(emitted.blocks[0].function, first, "    ") +
+                                   log_of(emitted.blocks[1].function, second, "    "));
+  };
+  assert_text_equal(spilling(168, 8), "");
+  schedule.kernels[0].wgmma = true;
+  assert_text_equal(spilling(0, 8), "");
+  assert_text_equal(spilling(8, 0), emitted.blocks[0].function);
+}
+
 void the_real_log_is_understood(void**) {
   auto nvrtc = open_nvrtc("");
   if (!nvrtc) skip_test("there is no NVRTC: " + nvrtc.status().message());
@@ -96,6 +112,7 @@ void the_real_log_is_understood(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(a_crowded_kernel_is_known_again),
+                              cmocka_unit_test(warpgroups_with_a_stack_are_found),
                               cmocka_unit_test(the_real_log_is_understood)};
   return cmocka_run_group_tests_name("optimize-registers", tests, nullptr, nullptr);
 }

@@ -13,6 +13,7 @@
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/registers.h"
 #include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
 #include "core/search/search.h"
@@ -126,6 +127,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
     contestant.modelled_us = need(modelled_time(subject.mugraph, schedule, target));
     contestant.source = std::move(emitted->source);
     contestant.plan = std::move(emitted->plan);
+    contestant.blocks = std::move(emitted->blocks);
     out.push_back(std::move(contestant));
     ++of_kind;
   }
@@ -136,7 +138,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
 
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
                          unsigned jobs) {
-  std::atomic<size_t> next = 0;
+  std::atomic<size_t> next = 0, refused = 0;
   auto work = [&] {
     for (size_t i; (i = next++) < contestants.size();) {
       Contestant& contestant = contestants[i];
@@ -146,12 +148,20 @@ void compile_contestants(std::vector<Contestant>& contestants, Compiler& compile
         stop(compiled.status().with_context(contestant.label + ", " + print_schedule(contestant.schedule)));
       contestant.compile_ms = milliseconds() - begin;
       contestant.resources = resources_of(compiled->log);
-      contestant.plan.cubin = std::move(compiled->cubin);
+      if (spilling_warpgroups(contestant.schedule, contestant.blocks, compiled->log).empty())
+        contestant.plan.cubin = std::move(compiled->cubin);
+      else
+        ++refused;
     }
   };
-  std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
-  work();
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
+    work();
+  }
+  if (refused == 0) return;
+  std::printf("%zu refused: wgmma in a kernel with values on the stack\n", refused.load());
+  std::erase_if(contestants, [](const Contestant& each) { return each.plan.cubin.empty(); });
 }
 
 }  // namespace quern

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/plan.h"
+#include "core/codegen/mugraph_emitter.h"
 #include "core/jit/compiler.h"
 #include "core/schedule/schedule.h"
 
@@ -25,6 +26,7 @@ struct Contestant {
   Schedule schedule;
   std::string source;
   Plan plan;
+  std::vector<EmittedBlock> blocks;
   double searched_us = NAN, modelled_us = 0;  // by the model of the search, and by that of schedules
   double emit_ms = 0, compile_ms = 0;
   double error = 0;
@@ -50,7 +52,8 @@ bool computes_in_tf32(const Schedule& schedule);
 // products in tf32, or `only` one; says on stdout why others cannot.
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
                                          const Target& target, bool tf32);
-// By NVRTC, `jobs` at a time.
+// By NVRTC, `jobs` at a time; says on stdout how many may not run (core/optimize/registers.h), and drops
+// them.
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
                          unsigned jobs);
 
