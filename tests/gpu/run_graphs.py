@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs graphs on a GPU through a real daemon and the C API, and compares every element with a f64 reference in PyTorch.
 
-usage: run_graphs.py [--bundle DIR] [--random N] [--out FILE]
+usage: run_graphs.py [--bundle DIR] [--random N] [--tier modelled] [--out FILE]
 
 Needs a bundle (tools/dev bundle), a GPU and PyTorch. A graph of examples/ passes when its error is at most twice that of eager
 PyTorch in the graph's dtypes; a random graph when it is at most twice that of the unfused program, whose intermediates are moved by
-their rounding errors. Prints a table in Markdown, and exits
-with 1 when a graph fails."""
+their rounding errors. With --tier it waits first for plans of that tier, as far as the daemon finds them. Prints a table in Markdown,
+and exits with 1 when a graph fails."""
 
 import argparse
 import glob
@@ -22,6 +22,7 @@ import torch
 from libquern import Client
 from torch_graph import DTYPES, UNIT, Evaluator, Graph, random_inputs
 
+TIERS = {1: "baseline", 2: "modelled", 3: "measured"}
 NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
 
 
@@ -125,7 +126,7 @@ def check(client, text, is_random, seed):
         passed &= error <= limit
         if error >= worst:
             worst, bound = error, limit
-    row = {"name": graph.name, "launches": plan.info.launch_count, "miss": miss * 1e3, "compile": plan.info.compile_ns / 1e6,
+    row = {"name": graph.name, "tier": TIERS[plan.info.tier], "launches": plan.info.launch_count, "miss": miss * 1e3, "compile": plan.info.compile_ns / 1e6,
            "hit": hit * 1e6, "error": worst, "bound": bound, "passed": passed, "repeated": repeated}
     if not is_random:
         row["quern"] = microseconds(lambda: buffers.launch(plan))
@@ -138,15 +139,20 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--bundle", default=os.path.join(here, "..", ".."))
     parser.add_argument("--random", type=int, default=30)
+    parser.add_argument("--tier", choices=TIERS.values(), default="baseline")
     parser.add_argument("--out")
     options = parser.parse_args()
     bundle = os.path.abspath(options.bundle)
     scratch = tempfile.mkdtemp(prefix="quern-gpu-")
     os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache",
                       QUERN_DAEMON=f"{bundle}/bin/quernd")
-    texts = [(open(path).read(), False) for path in sorted(glob.glob(f"{bundle}/examples/*.qg"))]
+    examples = sorted(glob.glob(f"{bundle}/examples/*.qg"))
     subprocess.run([f"{bundle}/tests/gpu/random_graphs", scratch, str(options.random)], check=True)
-    texts += [(open(path).read(), True) for path in sorted(glob.glob(f"{scratch}/*.qg"))]
+    graphs = examples + sorted(glob.glob(f"{scratch}/*.qg"))
+    if options.tier != "baseline":
+        for path in graphs:
+            subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", options.tier, "--timeout", "40"], capture_output=True)
+    texts = [(open(path).read(), path not in examples) for path in graphs]
     torch.zeros(1, device="cuda")
     client = Client(glob.glob(f"{bundle}/lib/libquern.so*")[0])
     rows = []
@@ -155,17 +161,17 @@ def main():
             rows.append(check(client, text, is_random, seed))
         except RuntimeError as problem:
             print(problem, file=sys.stderr)
-            rows.append({"name": Graph(text).name, "launches": 0, "miss": 0, "compile": 0, "hit": 0, "error": float("inf"),
+            rows.append({"name": Graph(text).name, "tier": "", "launches": 0, "miss": 0, "compile": 0, "hit": 0, "error": float("inf"),
                          "bound": 0, "passed": False, "repeated": False})
     client.close()
     driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
                             text=True).stdout.split("\n")[0]
     lines = [f"{time.strftime('%Y-%m-%d')}, {torch.cuda.get_device_name()}, driver {driver}, PyTorch {torch.__version__}", "",
-             "| graph | launches | first call ms | NVRTC ms | second call us | error | allowed | same in a CUDA graph | Quern us | eager us | passed |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| graph | tier | launches | first call ms | NVRTC ms | second call us | error | allowed | same in a CUDA graph | Quern us | eager us | passed |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
         times = f"{r['quern']:.1f} | {r['eager']:.1f}" if "quern" in r else " | "
-        lines.append(f"| {r['name']} | {r['launches']} | {r['miss']:.1f} | {r['compile']:.1f} | {r['hit']:.1f} | {r['error']:.2e} | "
+        lines.append(f"| {r['name']} | {r['tier']} | {r['launches']} | {r['miss']:.1f} | {r['compile']:.1f} | {r['hit']:.1f} | {r['error']:.2e} | "
                      f"{r['bound']:.2e} | {'yes' if r['repeated'] else 'NO'} | {times} | {'yes' if r['passed'] else 'NO'} |")
     failed = [r["name"] for r in rows if not r["passed"]]
     lines += ["", f"{len(rows) - len(failed)} passed, {len(failed)} failed" + (": " + ", ".join(failed) if failed else "")]
