@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <future>
 
+#include "core/base/random.h"
 #include "core/graph/decompose.h"
 #include "core/verify/real_domains.h"
 
@@ -13,15 +14,6 @@ namespace quern {
 namespace {
 
 constexpr int kPerturbations = 4;
-
-// splitmix64 (Steele, Lea, Flood 2014): the same everywhere, unlike the distributions of the standard
-// library.
-uint64_t next_random(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
 
 // The coarsest unit by which a result of this dtype is rounded, relative; every bound allows for one
 // rounding.
@@ -67,9 +59,10 @@ std::string write_buffer(const TensorDesc& desc, const RealTensor& elements) {
 }
 
 std::string random_buffer(const TensorDesc& desc, uint64_t seed, double scale) {
+  Random random(seed);
   std::string buffer(static_cast<size_t>(desc.span()) * dtype_size(desc.dtype), '\0');
   for (int64_t at = 0; at < desc.span(); ++at) {
-    const uint64_t bits = next_random(seed);
+    const uint64_t bits = random.bits();
     const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
     double value = scale * (2 * unit - 1);
     if (desc.dtype == DType::i32) value = static_cast<double>(bits % 17) - 8;

@@ -1,0 +1,37 @@
+// Hostile inputs: values that are legitimate, and on which arithmetic that is right in a field goes wrong in
+// floats. A class is one row of a table; the same class and seed give the same bytes everywhere.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace quern {
+
+struct HostileClass {
+  const char* name;
+  const char* doc;  // what its float inputs hold
+  // Only one float input of a graph is drawn from the class, the others are friendly: with infinities in all
+  // of them nearly every result is NaN, which shows nothing.
+  bool one_input;
+  // Dense row-major elements of a float input, before they are rounded to its dtype.
+  std::vector<double> (*elements)(DType dtype, const Ints& shape, uint64_t seed);
+};
+
+std::span<const HostileClass> hostile_classes();
+// Null if there is none of this name.
+const HostileClass* find_hostile_class(std::string_view name);
+
+// A buffer of desc.span() elements; elements that share a place are equal, places that no element has hold
+// NaN. Whatever the class, bool inputs hold both values, in blocks (tiles, halves and whole rows), and i32
+// inputs hold small numbers among numbers that wrap around.
+std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const HostileClass& cls,
+                           uint64_t seed);
+
+// One buffer an input.
+std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed);
+
+}  // namespace quern
