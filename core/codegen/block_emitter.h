@@ -12,6 +12,7 @@
 
 #include "core/base/plan.h"
 #include "core/base/target.h"
+#include "core/codegen/arithmetic.h"
 #include "core/codegen/block_program.h"
 #include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
@@ -170,7 +171,8 @@ class BlockEmitter {
   CudaText element(BlockValue value, const Spread& spread, const std::string& index);
   CudaText read(const Array& array, const Spread& want, const std::string& index) const;
   CudaText compute(BlockValue value, const Spread& spread, const std::string& index);
-  std::optional<CudaText> shifted_exp(BlockValue value, const Spread& spread, const std::string& index);
+  CudaText shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
+                       const std::string& index);
   void materialize(BlockValue value, const Spread& spread);
   // The spread in which operators ask for all of a value.
   const Spread& natural(BlockValue value) const { return layouts_.at(value); }
@@ -266,7 +268,6 @@ class BlockEmitter {
 
   // block_matmul.cc
   void plan_matmuls();
-  std::optional<DType> mma_dtype(BlockValue product) const;
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
   static std::string matmul_loops(const MatmulPlan& plan);

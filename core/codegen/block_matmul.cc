@@ -2,6 +2,7 @@
 // shared memory.
 #include <algorithm>
 
+#include "core/codegen/arithmetic.h"
 #include "core/codegen/block_emitter.h"
 #include "core/codegen/kernel_writer.h"
 
@@ -20,18 +21,6 @@ std::vector<int> others(int count, const std::vector<int>& taken) {
 }
 
 }  // namespace
-
-// What tensor cores take the operands as: the 16-bit dtype that both have, or f32, of which they read what
-// tf32 has, if the schedule lets them.
-std::optional<DType> BlockEmitter::mma_dtype(BlockValue product) const {
-  const BlockOp& op = program_.op(product);
-  const BlockValue left = op.operands[0], right = op.operands[1];
-  const std::optional<DType> narrow = narrow_dtype(program_, left, places_);
-  if (narrow && narrow == narrow_dtype(program_, right, places_)) return narrow;
-  if (schedule_.tf32 && is_float(program_.op(left).type.dtype) && is_float(program_.op(right).type.dtype))
-    return DType::f32;
-  return std::nullopt;
-}
 
 void BlockEmitter::plan_matmuls() {
   for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
@@ -67,7 +56,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  const std::optional<DType> dtype = mma_dtype(value);
+  const std::optional<DType> dtype = tensor_core_dtype(program_, value, schedule_.tf32);
   if (!dtype) return plan;
   plan.dtype = *dtype;
   plan.tensor_cores = true;

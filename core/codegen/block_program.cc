@@ -1,5 +1,6 @@
 #include "core/codegen/block_program.h"
 
+#include "core/codegen/arithmetic.h"
 #include "core/graph/decompose.h"
 
 namespace quern {
@@ -13,6 +14,8 @@ class Lowering {
   BlockProgram run() {
     for (const BlockOp& op : kernel_.ops) {
       BlockOp copy = op;
+      if (op.kind == BlockOp::Kind::load)
+        copy.rounds_to = mugraph_.tensors[static_cast<size_t>(op.tensor)].rounds_to;
       for (BlockValue& operand : copy.operands) operand = numbers_[static_cast<size_t>(operand)];
       const bool compute = op.kind == BlockOp::Kind::compute;
       if (compute && op_info(op.code).kind == OpKind::composite)
@@ -233,26 +236,21 @@ bool is_view(const BlockProgram& program, BlockValue value) {
   return operands.size() == 1 && (program.shape(operands[0]).empty() || !view_dims(program, value).empty());
 }
 
-std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
-                                  const std::vector<TensorPlace>& places) {
-  const BlockOp& op = program.op(value);
-  if (op.kind == BlockOp::Kind::load) return places[static_cast<size_t>(op.tensor)].narrow;
-  if (op.kind == BlockOp::Kind::compute && op.code == OpCode::cast)
-    return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
-  std::optional<DType> all;
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    const BlockValue operand = op.operands[i];
-    const bool condition = op.kind == BlockOp::Kind::compute && op.code == OpCode::where && i == 0;
-    if (condition || program.is_fixed(operand)) continue;
-    const std::optional<DType> own = narrow_dtype(program, operand, places);
-    if (!own || (all && *all != *own)) return std::nullopt;
-    all = own;
-  }
-  return all;
-}
-
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel) {
   return Lowering(mugraph, kernel).run();
+}
+
+void note_rounded_values(MuGraph& mugraph) {
+  for (MuTensor& tensor : mugraph.tensors)
+    tensor.rounds_to = dtype_size(tensor.type.dtype) == 2 ? std::optional(tensor.type.dtype) : std::nullopt;
+  for (const MuKernel& kernel : mugraph.kernels) {
+    if (!kernel.custom) continue;
+    const BlockProgram program = lower_block(mugraph, kernel);
+    for (const BlockOp& op : program.ops)
+      if (op.kind == BlockOp::Kind::store)
+        if (auto& to = mugraph.tensors[static_cast<size_t>(op.tensor)].rounds_to; !to)
+          to = narrow_dtype(program, op.operands[0]);
+  }
 }
 
 }  // namespace quern

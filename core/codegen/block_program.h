@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
 
 #include "core/base/plan.h"
 #include "core/mugraph/mugraph.h"
@@ -23,8 +22,6 @@ struct TensorPlace {
   DType dtype = DType::f32;
   Ints shape, strides;
   LaunchArg arg;
-  // The 16-bit dtype that an unfused program would have rounded the values to.
-  std::optional<DType> narrow;
 };
 
 inline bool is_cast(const BlockOp& op) {
@@ -64,14 +61,11 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
 // Whether that is all that a movement operator does.
 bool is_view(const BlockProgram& program, BlockValue value);
 
-// The 16-bit dtype to which an unfused program rounds the value: that of all it is made of, but for
-// numbers and conditions. Nothing if it is made of different ones, or of what is wider by the program's own
-// word.
-std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value,
-                                  const std::vector<TensorPlace>& places);
-
 // `kernel` is custom, of a muGraph that is valid. What no store needs is left out. Products of concatenated
 // operands become sums of products, and operands that are vectors matrices of one row or column.
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
+
+// Sets `rounds_to` of all tensors; `mugraph` is valid.
+void note_rounded_values(MuGraph& mugraph);
 
 }  // namespace quern

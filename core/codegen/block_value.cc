@@ -69,44 +69,26 @@ std::vector<int> BlockEmitter::asked_dims(BlockValue value, size_t operand) cons
   return back;
 }
 
-// e^(x * c - y), c a number, as one multiplication and addition in front of the exponential: c and the
-// exponential's base become one factor, and y times it is the same for all elements of a row.
-std::optional<CudaText> BlockEmitter::shifted_exp(BlockValue value, const Spread& spread,
-                                                  const std::string& index) {
-  const BlockOp& op = program_.op(value);
-  const BlockValue difference = op.operands[0];
-  auto is = [&](BlockValue inner, OpCode code) {
-    return program_.op(inner).kind == BlockOp::Kind::compute && program_.op(inner).code == code &&
-           program_.users[static_cast<size_t>(inner)].size() == 1 &&
-           register_type(program_.op(inner).type.dtype) == DType::f32;
-  };
-  if (!approximate_ || !is(difference, OpCode::sub)) return std::nullopt;
-  double factor = 1;
-  BlockValue x = program_.op(difference).operands[0];
-  while (is(x, OpCode::mul) || is(x, OpCode::div)) {
-    const BlockOp& scaled = program_.op(x);
-    const size_t number = scaled.code == OpCode::mul && program_.is_number(scaled.operands[0]) ? 0 : 1;
-    if (!program_.is_number(scaled.operands[number]) || program_.is_number(scaled.operands[1 - number]))
-      break;
-    const double by = program_.op(scaled.operands[number]).number;
-    factor = scaled.code == OpCode::mul ? factor * by : factor / by;
-    x = scaled.operands[1 - number];
-  }
+// One multiplication and addition in front of the exponential: the scale and the exponential's base become one
+// factor, and the shift times it is the same for all elements of a row.
+CudaText BlockEmitter::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
+                                   const std::string& index) {
   auto operand = [&](BlockValue from) {
-    const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(from));
+    const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(from));
     const CudaText text = element(from, renumbered(spread, dims), renumbered_index(index, spread, dims));
     return text.is_number() ? text.as(DType::f32)
                             : convert_text(text.as(text.type()), text.type(), DType::f32);
   };
-  const std::string from = operand(x), shift = operand(program_.op(difference).operands[1]);
-  return CudaText("exp_shifted(" + from + ", " + cuda_literal(factor, DType::f32) + ", " + shift + ")",
+  const std::string from = operand(exp.x), shift = operand(exp.shift);
+  return CudaText("exp_shifted(" + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + ")",
                   DType::f32);
 }
 
 CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std::string& index) {
   const BlockOp& op = program_.op(value);
   if (op.code == OpCode::exp)
-    if (auto text = shifted_exp(value, spread, index)) return *text;
+    if (const ExpArithmetic exp = exp_arithmetic(program_, value, approximate_); exp.form == ExpForm::shifted)
+      return shifted_exp(value, exp, spread, index);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = asked_dims(value, 0);
     return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));

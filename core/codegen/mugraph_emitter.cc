@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/integers.h"
+#include "core/codegen/arithmetic.h"
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
@@ -77,7 +78,6 @@ class MuEmitter {
       place.dtype = mugraph_.tensors[t].type.dtype;
       place.shape = mugraph_.tensors[t].type.shape;
       place.strides = dense_strides(place.shape);
-      if (dtype_size(place.dtype) == 2) place.narrow = place.dtype;
       places_.push_back(std::move(place));
       lives[t] = {
           mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
@@ -149,14 +149,9 @@ class MuEmitter {
   }
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
-    const bool fast = std::all_of(out_.plan.outputs.begin(), out_.plan.outputs.end(),
-                                  [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
-    BlockProgram program = lower_block(mugraph_, kernel);
-    for (const BlockOp& op : program.ops)
-      if (op.kind == BlockOp::Kind::store && !places_[static_cast<size_t>(op.tensor)].narrow)
-        places_[static_cast<size_t>(op.tensor)].narrow = narrow_dtype(program, op.operands[0], places_);
-    BlockEmitter emitter(kernel, std::move(program), places_, schedule_.kernels[k], target_, fast, chooser);
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_,
+                         approximate_functions(out_.plan.outputs), chooser);
     auto text = emitter.run();
     if (!text) return text.status();
     Launch launch;
@@ -345,6 +340,7 @@ Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, 
                                     const Target& target, Optimizer* optimizer) {
   auto applied = apply_schedule(mugraph, schedule);
   if (!applied) return applied.status();
+  note_rounded_values(*applied);
   return MuEmitter(graph, *applied, schedule, target, optimizer).run();
 }
 

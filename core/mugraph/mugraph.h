@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,8 @@ struct BlockOp {
   TensorType
       type;  // of the tile of a block that is not at a ragged edge; dtype f32 inside (nothing is rounded)
   std::string name;
+  // The 16-bit dtype to which the unfused program rounds this very value, where that is known.
+  std::optional<DType> rounds_to = {};
 };
 
 // A reader of a `max` accumulator that is itself in the loop sees the running maximum, this turn included;
@@ -99,6 +102,7 @@ struct MuKernel {
 struct MuTensor {
   std::string name;
   TensorType type;
+  std::optional<DType> rounds_to = {};  // as of a BlockOp
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the

@@ -1,0 +1,43 @@
+// What arithmetic the emitted kernel of a block graph does, where a muGraph leaves that open: the form of every exponential, the
+// dtype in which operands enter products, which functions are approximate, what a loop reads of a running maximum. The emitter
+// makes what these functions say, and whoever predicts its results asks the same functions: no rule has a copy.
+//
+// `program` is what lower_block makes of a kernel of a muGraph whose tensors note_rounded_values has seen.
+#pragma once
+
+#include "core/base/plan.h"
+#include "core/codegen/block_program.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// How e^(value) is computed from its operand in f32.
+enum class ExpForm : uint8_t {
+  exact,  // expf(operand)
+  fast,   // exp_fast(operand): exp2_fast(operand * log2(e)), the product rounded
+  // exp_shifted(x, scale, shift): exp2_fast(fma(x, scale * log2(e), -(shift * log2(e)))), both products in front
+  // of the fma rounded to f32. The operand itself is never made.
+  shifted,
+};
+struct ExpArithmetic {
+  ExpForm form = ExpForm::exact;
+  // Of `shifted`, whose operand is x * scale - shift.
+  BlockValue x = -1, shift = -1;
+  double scale = 1;
+};
+// `value` is an exponential; `approximate` is what approximate_functions says.
+ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool approximate);
+
+// Whether exponentials, quotients and square roots of a plan with these outputs are exact to some 2^-21 only (exp_fast,
+// divide_fast, sqrt_fast of the prelude): what 16-bit outputs do not show.
+bool approximate_functions(const std::vector<TensorDesc>& outputs);
+
+// The 16-bit dtype in which a value may enter tensor cores: the one to which the unfused program rounds it, too.
+std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value);
+
+// What tensor cores take the operands of a product as: f16 or bf16, to which both are rounded; f32: tf32, to which both are
+// rounded (to nearest, ties away from zero). Nothing: no tensor cores, operands as they are and one fma for each step. Sums are
+// f32 in all cases.
+std::optional<DType> tensor_core_dtype(const BlockProgram& program, BlockValue product, bool tf32);
+
+}  // namespace quern
