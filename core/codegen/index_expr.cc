@@ -173,6 +173,25 @@ Coords IndexSpace::unflatten(const std::vector<int64_t>& shape, const Index& pos
   return coords;
 }
 
+Index IndexSpace::import(const IndexSpace& from, const Index& index, std::map<AtomId, Index>& values) {
+  Index out(index.constant);
+  for (const Index::Term& term : index.terms) {
+    auto at = values.find(term.atom);
+    if (at == values.end()) {
+      const Atom& atom = from.atom(term.atom);
+      check(atom.kind != Atom::Kind::variable, "an index variable has no value in another space");
+      const Index argument = import(from, atom.argument, values);
+      const bool quotient = atom.kind == Atom::Kind::quotient;
+      at = values
+               .emplace(term.atom,
+                        quotient ? divide(argument, atom.divisor) : remainder(argument, atom.divisor))
+               .first;
+    }
+    out = add(out, scale(at->second, term.factor));
+  }
+  return out;
+}
+
 int64_t IndexSpace::bound(const Index& a, bool upper) const {
   __int128 value = a.constant;
   for (const Index::Term& term : a.terms)

@@ -65,6 +65,10 @@ class IndexSpace {
   bool splits(const Index& a, const Index& variable, int64_t multiple) const;
   bool is_multiple(const Index& a, int64_t multiple) const;
 
+  // `index` of another space. `values` has what stands here for the variables of that space, and gathers what
+  // stands for its quotients and remainders.
+  Index import(const IndexSpace& from, const Index& index, std::map<AtomId, Index>& values);
+
   const Atom& atom(AtomId id) const { return atoms_[static_cast<size_t>(id)]; }
   size_t atom_count() const { return atoms_.size(); }
 

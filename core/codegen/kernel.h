@@ -34,21 +34,48 @@ struct Kernel {
   int64_t rows() const { return points() / row_length(); }
 };
 
-// The coordinates of one point of a kernel's domain.
-struct Frame {
-  Index row, position;  // numbers of the row and of the point
-  Coords coords;        // of the point in the domain
+// What a kernel computes at one point of its domain, as a function of two variables: the number of a row, and
+// of a point in it. The partition decides by it what a kernel can make, and the emitters put the indices of
+// their loops in for the variables: index arithmetic has no normal form, so that what is found to be at the
+// same place with some variables need not be found so with others.
+//
+// It expands what is no root, loads what other kernels make, holds the kernel's own reductions and product,
+// and expands its other roots; its own only where it makes them.
+class KernelTrace {
+ public:
+  KernelTrace(const Graph& graph, const Kernel& kernel, const std::vector<bool>& is_root);
+  KernelTrace(const KernelTrace&) = delete;
 
-  // `inner` numbers the points of a row.
-  static Frame of(const Kernel& kernel, IndexSpace& space, const Index& row, const Index& inner);
-  // Where a value that the kernel makes in this role is made, in the value's own coordinates.
-  Coords own(IndexSpace& space, const Ints& shape, Role role) const;
+  // When it has failed, a value is not at hand where it is needed.
+  const Trace& trace() const { return trace_; }
+  // The item that is computed for a value that the kernel makes: of a reduction, what is reduced; of a
+  // product, nothing (-1).
+  int computed(ValueId value) const { return computed_.at(value); }
+  // The item that is stored.
+  int stored(ValueId value) const { return stored_.at(value); }
+  bool uses_inner(int item) const { return trace_.item(item).uses & space_.uses(inner_); }
+  int cost() const { return cost_; }
+
+  // The items and the number of the point, with indices of another space in place of the two variables.
+  struct Placed {
+    std::vector<Item> items;
+    Index position;
+  };
+  Placed place(IndexSpace& space, const Index& row, const Index& inner) const;
+
+ private:
+  Coords own(ValueId value, Role role);
+  Meeting meet(ValueId value, const Coords& coords);
+
+  const Graph& graph_;
+  const Kernel& kernel_;
+  const std::vector<bool>& is_root_;
+  IndexSpace space_;
+  Index row_, inner_, position_;
+  Coords coords_;  // of the point in the domain
+  Trace trace_;
+  std::map<ValueId, int> computed_, stored_;
+  int cost_ = 0;
 };
-
-// What a kernel does about the values it meets: it expands what is no root, loads what other kernels make,
-// holds its own reductions and product, and expands its other roots; its own only where it makes them, at the
-// point of `frame`.
-Meet kernel_meet(const Graph& graph, IndexSpace& space, const Kernel& kernel, const Frame& frame,
-                 const std::vector<bool>& is_root);
 
 }  // namespace quern

@@ -54,7 +54,7 @@ Scope KernelWriter::scope_of(VariableSet uses) const {
 
 void KernelWriter::begin_pass() {
   for (Scope scope : {Scope::loop, Scope::element}) {
-    items_[static_cast<size_t>(scope)].clear();
+    item_names_[static_cast<size_t>(scope)].clear();
     atoms_[static_cast<size_t>(scope)].clear();
   }
   for (std::string& text : texts_) text.clear();
@@ -132,7 +132,7 @@ bool KernelWriter::fits_vector(const Index& position, DType dtype) const {
 }
 
 std::string KernelWriter::value(int i, DType type) {
-  const Item& item = trace_->item(i);
+  const Item& item = item_at(i);
   if (item.kind != Item::Kind::number) return convert_text(name(i), item.type, type);
   const double number = graph_.node(item.value).number;
   const bool exact = type == item.type || type == DType::f32;
@@ -140,16 +140,16 @@ std::string KernelWriter::value(int i, DType type) {
 }
 
 std::string KernelWriter::name(int i) {
-  const Item& item = trace_->item(i);
+  const Item& item = item_at(i);
   if (item.kind == Item::Kind::held) return held_.at(item.value);
   if (item.kind == Item::Kind::number) return value(i, item.type);
-  auto& names = items_[static_cast<size_t>(scope_of(item.uses))];
+  auto& names = item_names_[static_cast<size_t>(scope_of(item.uses))];
   if (const auto known = names.find(i); known != names.end()) return known->second;
   return names[i] = make(i);
 }
 
 std::string KernelWriter::make(int i) {
-  const Item& item = trace_->item(i);
+  const Item& item = item_at(i);
   const Scope scope = scope_of(item.uses);
   switch (item.kind) {
     case Item::Kind::load:
@@ -227,7 +227,7 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const s
   const std::string element = round_text(value(i, register_type(slot.dtype)), slot.dtype);
   const std::string memory = pointer(slot, true), type = cuda_type(slot.dtype);
   if (!fits_vector(position, slot.dtype)) {
-    const Scope scope = scope_of(space_.uses(position) | trace_->item(i).uses);
+    const Scope scope = scope_of(space_.uses(position) | item_at(i).uses);
     const std::string place = index(position);
     text(scope) += condition + memory + "[" + place + "] = " + element + ";\n";
     return;

@@ -26,7 +26,7 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
-  void set_trace(const Trace& trace) { trace_ = &trace; }
+  void set_items(const std::vector<Item>& items) { items_ = &items; }
   // The variable that stands for a reduction or product of this kernel.
   void hold(ValueId value, std::string name) { held_[value] = std::move(name); }
 
@@ -57,6 +57,7 @@ class KernelWriter {
     Slot slot;
     bool written;
   };
+  const Item& item_at(int i) const { return (*items_)[static_cast<size_t>(i)]; }
   std::string name(int item);
   std::string make(int item);
   std::string load(const Item& item);
@@ -72,13 +73,13 @@ class KernelWriter {
   IndexSpace& space_;
   const Storage& storage_;
   bool wide_, needs_wide_ = false;
-  const Trace* trace_ = nullptr;
+  const std::vector<Item>* items_ = nullptr;
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;
   int vector_ = 1;
   std::array<std::string, 3> texts_;
   std::string after_;
-  std::array<std::map<int, std::string>, 3> items_;  // names, by the scope they stand in
+  std::array<std::map<int, std::string>, 3> item_names_;  // names, by the scope they stand in
   std::array<std::map<AtomId, std::string>, 3> atoms_;
   std::map<ValueId, std::string> held_;
   std::vector<Parameter> parameters_;

@@ -13,6 +13,7 @@ namespace {
 // How an operand is read: from `view`, `vector` elements at once along its columns or its rows.
 struct Operand {
   MatrixView view;
+  Index base;  // of the view, in the kernel's space
   int64_t rows = 0, columns = 0;
   bool columns_inner = true;
   int vector = 1;
@@ -21,9 +22,13 @@ struct Operand {
 
 class MatmulEmitter {
  public:
-  MatmulEmitter(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage,
-                bool wide)
-      : graph_(graph), kernel_(kernel), storage_(storage), writer_(graph, space_, storage, wide) {
+  MatmulEmitter(const Graph& graph, const Kernel& kernel, const KernelTrace& trace,
+                const Partition& partition, const Storage& storage, bool wide)
+      : graph_(graph),
+        kernel_(kernel),
+        trace_(trace),
+        storage_(storage),
+        writer_(graph, space_, storage, wide) {
     const Node& product = graph.node(kernel.product);
     rows_ = kernel.domain[kernel.domain.size() - 2];
     columns_ = kernel.domain.back();
@@ -35,7 +40,7 @@ class MatmulEmitter {
     matrix_ = space_.variable("z", batch_);
     a_ = operand(partition, product.operands[0]);
     b_ = operand(partition, product.operands[1]);
-    trace_epilogue(partition);
+    place_epilogue();
   }
 
   bool needs_wide() const { return writer_.needs_wide(); }
@@ -45,7 +50,7 @@ class MatmulEmitter {
     out.kind = "matmul";
     out.threads = tile_.threads();
     writer_.begin_pass();
-    writer_.measure(frame_.position);
+    writer_.measure(epilogue_.position);
     const std::string a = operand_text(a_), b = operand_text(b_);
     const std::string bases = writer_.text(Scope::kernel);
     out.body = prologue(out) + bases + "using Tile = " + tile_text() + ";\n" +
@@ -58,31 +63,28 @@ class MatmulEmitter {
   }
 
  private:
-  void trace_epilogue(const Partition& partition) {
+  void place_epilogue() {
     row_ = space_.variable("m", rows_);
     column_index_ = space_.variable("n", columns_ / vector_);
     element_ = space_.variable("v", vector_);
     const Index column =
         vector_ == 1 ? column_index_ : space_.add(space_.scale(column_index_, vector_), element_);
-    frame_.position =
+    const Index position =
         space_.add(space_.add(space_.scale(matrix_, rows_ * columns_), space_.scale(row_, columns_)), column);
-    frame_.row = frame_.position;
-    trace_.emplace(graph_, space_, kernel_meet(graph_, space_, kernel_, frame_, partition.is_root));
-    for (const auto& [value, role] : kernel_.makes) {
-      const Coords own = frame_.own(space_, graph_.node(value).type.shape, role);
-      tops_[value] = role == Role::product ? trace_->read(value, own) : trace_->root(value, own);
-    }
-    check(!trace_->failed(), "a matmul kernel cannot be emitted as it was planned");
+    epilogue_ = trace_.place(space_, position, Index(0));
     writer_.set_scopes(space_.add(row_, column_index_), element_, vector_);
-    writer_.set_trace(*trace_);
+    writer_.set_items(epilogue_.items);
     writer_.hold(kernel_.product, vector_ == 1 ? "product[0]" : "product[v]");
   }
 
   Operand operand(const Partition& partition, ValueId value) {
-    const auto view = view_matrix(graph_, space_, partition.is_root, value, kernel_.domain, matrix_);
+    const auto view = view_matrix(graph_, partition.is_root, value, kernel_.domain);
     check(view.has_value(), "an operand of a matrix product is no matrix");
     Operand out;
     out.view = *view;
+    std::map<AtomId, Index> values;
+    if (!view->batch.is_constant()) values[view->batch.terms[0].atom] = matrix_;
+    out.base = space_.import(view->space, view->base, values);
     const Ints& shape = graph_.node(value).type.shape;
     out.rows = shape[shape.size() - 2];
     out.columns = shape.back();
@@ -103,13 +105,13 @@ class MatmulEmitter {
     if (stride != 1) return 1;
     int vector = 8;
     while (vector > 1 && (extent % vector != 0 || (other_extent > 1 && other_stride % vector != 0) ||
-                          !space_.is_multiple(operand.view.base, vector)))
+                          !space_.is_multiple(operand.base, vector)))
       vector /= 2;
     return vector;
   }
 
   std::string operand_text(const Operand& operand) {
-    const std::string memory = writer_.pointer(operand.slot, false), base = writer_.index(operand.view.base);
+    const std::string memory = writer_.pointer(operand.slot, false), base = writer_.index(operand.base);
     std::string out = "StridedMatrix<" + cuda_type(operand.slot.dtype) + ">{" + memory;
     if (base != "0") out += " + (" + base + ")";
     for (int64_t number :
@@ -183,7 +185,8 @@ class MatmulEmitter {
   std::string epilogue() {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes)
-      for (const Slot& slot : storage_.targets(value)) writer_.store(tops_.at(value), slot, frame_.position);
+      for (const Slot& slot : storage_.targets(value))
+        writer_.store(trace_.stored(value), slot, epilogue_.position);
     const std::string vector = std::to_string(vector_), across = std::to_string(tile_.columns / vector_);
     const std::string type = writer_.index_type(), at = "e / " + across + " * Tile::kPitch + e % " + across;
     std::string lines = "const " + type + " m = row + e / " + across + ", n = ";
@@ -205,6 +208,7 @@ class MatmulEmitter {
 
   const Graph& graph_;
   const Kernel& kernel_;
+  const KernelTrace& trace_;
   const Storage& storage_;
   IndexSpace space_;
   KernelWriter writer_;
@@ -214,17 +218,16 @@ class MatmulEmitter {
   int vector_ = 1;  // neighbouring columns stored at once
   Index matrix_, row_, column_index_, element_;
   Operand a_, b_;
-  Frame frame_;
-  std::optional<Trace> trace_;
-  std::map<ValueId, int> tops_;
+  KernelTrace::Placed epilogue_;
 };
 
 }  // namespace
 
 KernelText emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
                        const Storage& storage) {
+  const KernelTrace trace(graph, kernel, partition.is_root);
   for (bool wide : {false, true}) {
-    MatmulEmitter emitter(graph, kernel, partition, storage, wide);
+    MatmulEmitter emitter(graph, kernel, trace, partition, storage, wide);
     KernelText text = emitter.run();
     if (!emitter.needs_wide()) return text;
   }

@@ -82,12 +82,7 @@ class Partitioner {
   std::vector<ValueId> product_reads(ValueId id) const {
     std::vector<ValueId> sources;
     for (ValueId operand : node(id).operands) {
-      IndexSpace space;
-      int64_t matrices = 1;
-      const Ints& shape = node(id).type.shape;
-      for (size_t i = 0; i + 2 < shape.size(); ++i) matrices *= shape[i];
-      const auto view =
-          view_matrix(graph_, space, result_.is_root, operand, shape, space.variable("batch", matrices));
+      const auto view = view_matrix(graph_, result_.is_root, operand, node(id).type.shape);
       check(view.has_value(), "an operand of a matrix product is no matrix");
       sources.push_back(view->source);
     }
@@ -182,35 +177,32 @@ class Partitioner {
 
   // Traces all that the kernel makes. False when a value is not at hand where it is needed.
   bool lower(Kernel& kernel) const {
-    IndexSpace space;
-    const Index row = space.variable("row", kernel.rows()),
-                inner = space.variable("inner", kernel.row_length());
-    const Frame frame = Frame::of(kernel, space, row, inner);
-    Trace trace(graph_, space, kernel_meet(graph_, space, kernel, frame, result_.is_root));
+    const KernelTrace traced(graph_, kernel, result_.is_root);
+    const Trace& trace = traced.trace();
+    if (trace.failed()) return false;
     kernel.levels.clear();
     std::vector<int> levels;  // of items: the first level of reductions that can use them
     for (const auto& [value, role] : kernel.makes) {
       if (role == Role::product) continue;
-      const int top = role == Role::reduction
-                          ? trace.read(node(value).operands[0], frame.coords)
-                          : trace.root(value, frame.own(space, node(value).type.shape, role));
-      if (trace.failed()) return false;
-      for (size_t i = levels.size(); i < trace.items().size(); ++i) {
-        const Item& item = trace.items()[i];
-        int level = item.kind == Item::Kind::held && item.value != kernel.product
-                        ? kernel.levels.at(item.value) + 1
-                        : 0;
-        for (int operand : item.operands) level = std::max(level, levels[static_cast<size_t>(operand)]);
-        levels.push_back(level);
-      }
+      const int item = traced.computed(value);
+      while (static_cast<int>(levels.size()) <= item) levels.push_back(level_of(kernel, trace, levels));
       // What is made by rows is at hand before the points of the row are looked at: it reads none of them.
-      if (role == Role::row && (trace.item(top).uses & space.uses(inner))) return false;
-      if (role == Role::reduction) kernel.levels[value] = levels[static_cast<size_t>(top)];
+      if (role == Role::row && traced.uses_inner(item)) return false;
+      if (role == Role::reduction) kernel.levels[value] = levels[static_cast<size_t>(item)];
     }
-    kernel.cost = trace.cost();
+    kernel.cost = traced.cost();
     kernel.reads = loads(trace);
     if (kernel.is_matmul()) add_operands(kernel);
     return true;
+  }
+
+  // Of the item that follows those of `levels`.
+  static int level_of(const Kernel& kernel, const Trace& trace, const std::vector<int>& levels) {
+    const Item& item = trace.items()[levels.size()];
+    int level =
+        item.kind == Item::Kind::held && item.value != kernel.product ? kernel.levels.at(item.value) + 1 : 0;
+    for (int operand : item.operands) level = std::max(level, levels[static_cast<size_t>(operand)]);
+    return level;
   }
 
   void add_operands(Kernel& kernel) const {
@@ -234,11 +226,16 @@ class Partitioner {
 
 Partition partition(const Graph& graph) { return Partitioner(graph).run(); }
 
-std::optional<MatrixView> view_matrix(const Graph& graph, IndexSpace& space, const std::vector<bool>& is_root,
-                                      ValueId operand, const Ints& product, const Index& batch) {
+std::optional<MatrixView> view_matrix(const Graph& graph, const std::vector<bool>& is_root, ValueId operand,
+                                      const Ints& product) {
   const Ints& shape = graph.node(operand).type.shape;
   const Ints batches(product.begin(), product.end() - 2);
-  const Coords matrix = space.unflatten(batches, batch);
+  int64_t matrices = 1;
+  for (int64_t extent : batches) matrices *= extent;
+  MatrixView view;
+  IndexSpace& space = view.space;
+  view.batch = space.variable("batch", matrices);
+  const Coords matrix = space.unflatten(batches, view.batch);
   const size_t rank = shape.size(), missing = product.size() - rank;
   Coords coords(rank);
   for (size_t i = 0; i + 2 < rank; ++i)
@@ -254,7 +251,6 @@ std::optional<MatrixView> view_matrix(const Graph& graph, IndexSpace& space, con
   const int top = trace.read(operand, coords);
   if (trace.failed() || trace.items().size() != 1 || trace.item(top).kind != Item::Kind::load)
     return std::nullopt;
-  MatrixView view;
   view.source = trace.item(top).value;
   view.base = trace.item(top).index;
   auto take_stride = [&](const Index& variable) {

@@ -11,16 +11,17 @@
 namespace quern {
 
 // Where an operand of a matrix product lies: base(batch) + row * row_stride + column * column_stride, in
-// elements of `source`.
+// elements of `source`. `batch` numbers the matrices of the product; it and `base` are of the view's own
+// space.
 struct MatrixView {
+  IndexSpace space;
+  Index batch, base;
   ValueId source = -1;
-  Index base;
   int64_t row_stride = 0, column_stride = 0;
 };
-// Nothing when the operand is no such view of a stored value. `batch` numbers the matrices of the product,
-// whose shape is `product`; `row` and `column` of the operand are variables of their own.
-std::optional<MatrixView> view_matrix(const Graph& graph, IndexSpace& space, const std::vector<bool>& is_root,
-                                      ValueId operand, const Ints& product, const Index& batch);
+// Nothing when the operand is no such view of a stored value. `product` is the shape of the product.
+std::optional<MatrixView> view_matrix(const Graph& graph, const std::vector<bool>& is_root, ValueId operand,
+                                      const Ints& product);
 
 struct Partition {
   std::vector<Kernel> kernels;  // in order of launch

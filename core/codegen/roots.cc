@@ -27,6 +27,7 @@ class RootChooser {
     }
     for (ValueId id = 0; id < count(); ++id) bound_cost(id);
     mark_repeated();
+    mark_operands_again();
     return std::move(roots_);
   }
 
@@ -48,11 +49,19 @@ class RootChooser {
     const OpKind kind = op_info(node(base).code).kind;
     const bool computed = node(base).code == OpCode::constant || kind == OpKind::generator;
     mark(computed ? operand : base);
-    IndexSpace space;
-    int64_t matrices = 1;
-    for (size_t i = 0; i + 2 < product.size(); ++i) matrices *= product[i];
-    if (!view_matrix(graph_, space, roots_, operand, product, space.variable("batch", matrices)))
-      mark(operand);
+    if (!view_matrix(graph_, roots_, operand, product)) mark(operand);
+  }
+
+  // What became a root since may lie between an operand and what it was a view of. In the order of values: a
+  // mark changes the views of later values only.
+  void mark_operands_again() {
+    std::vector<std::pair<ValueId, ValueId>> operands;  // with their products
+    for (ValueId id = 0; id < count(); ++id)
+      if (op_info(node(id).code).kind == OpKind::contraction && is_root(id))
+        for (ValueId operand : node(id).operands) operands.emplace_back(operand, id);
+    std::sort(operands.begin(), operands.end());
+    for (const auto& [operand, product] : operands)
+      if (!view_matrix(graph_, roots_, operand, node(product).type.shape)) mark(operand);
   }
 
   // An upper bound of the statements that `id` needs, or their number where that is too high; cuts its

@@ -24,10 +24,11 @@ struct Shape {
 
 class RowsEmitter {
  public:
-  RowsEmitter(const Graph& graph, const Kernel& kernel, const Partition& partition, const Storage& storage,
+  RowsEmitter(const Graph& graph, const Kernel& kernel, const KernelTrace& trace, const Storage& storage,
               Shape shape, bool wide)
       : graph_(graph),
         kernel_(kernel),
+        trace_(trace),
         storage_(storage),
         shape_(shape),
         writer_(graph, space_, storage, wide) {
@@ -39,21 +40,13 @@ class RowsEmitter {
     auto spread = [&](const Index& base, int64_t step) {
       return step == 1 ? base : space_.add(space_.scale(base, step), element_);
     };
-    frame_ = Frame::of(kernel, space_, spread(thread_row_, row_step), spread(loop_, inner_step));
-    trace_.emplace(graph, space_, kernel_meet(graph, space_, kernel, frame_, partition.is_root));
-    for (const auto& [value, role] : kernel.makes) {
-      const Node& node = graph.node(value);
-      const Coords own = frame_.own(space_, node.type.shape, role);
-      const bool reduction = role == Role::reduction;
-      if (reduction) operands_[value] = trace_->read(node.operands[0], frame_.coords);
-      tops_[value] = reduction ? trace_->read(value, own) : trace_->root(value, own);
-    }
-    check(!trace_->failed(), "a kernel cannot be emitted as it was planned");
+    row_ = spread(thread_row_, row_step);
+    placed_ = trace.place(space_, row_, spread(loop_, inner_step));
     writer_.set_scopes(loop_, element_, shape.vector);
-    writer_.set_trace(*trace_);
+    writer_.set_items(placed_.items);
   }
 
-  const Trace& trace() const { return *trace_; }
+  const std::vector<Item>& items() const { return placed_.items; }
   IndexSpace& space() { return space_; }
   // What neighbouring elements of a vector differ in, when there is one element: the loop or the row itself.
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
@@ -63,7 +56,7 @@ class RowsEmitter {
     KernelText out;
     out.kind = kernel_.axes.empty() ? "points" : "rows";
     out.threads = shape_.team > 1 ? kRowThreads : kPointThreads;
-    writer_.measure(frame_.position);
+    writer_.measure(placed_.position);
     std::string body;
     int level_count = 0;
     for (const auto& [value, level] : kernel_.levels) level_count = std::max(level_count, level + 1);
@@ -133,7 +126,7 @@ class RowsEmitter {
       } else {
         before += type + " " + name + " = " + identity(value) + ";\n";
       }
-      const std::string operand = writer_.value(operands_.at(value), type_of(value));
+      const std::string operand = writer_.value(trace_.computed(value), type_of(value));
       writer_.text(many() ? Scope::element : Scope::loop) +=
           element + " = " + combine(value, element, operand) + ";\n";
       if (shape_.team > 1) after += combine_team(value, name);
@@ -156,7 +149,7 @@ class RowsEmitter {
     for (const auto& [value, role] : kernel_.makes) {
       if (role != Role::row && role != Role::reduction) continue;
       for (const Slot& slot : storage_.targets(value))
-        writer_.store(tops_.at(value), slot, frame_.row, shape_.team > 1 ? "if (lane == 0) " : "");
+        writer_.store(trace_.stored(value), slot, row_, shape_.team > 1 ? "if (lane == 0) " : "");
     }
     return pass(false);
   }
@@ -165,7 +158,8 @@ class RowsEmitter {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes) {
       if (role != Role::element) continue;
-      for (const Slot& slot : storage_.targets(value)) writer_.store(tops_.at(value), slot, frame_.position);
+      for (const Slot& slot : storage_.targets(value))
+        writer_.store(trace_.stored(value), slot, placed_.position);
     }
     return pass(true);
   }
@@ -194,15 +188,13 @@ class RowsEmitter {
 
   const Graph& graph_;
   const Kernel& kernel_;
+  const KernelTrace& trace_;
   const Storage& storage_;
   const Shape shape_;
   IndexSpace space_;
   KernelWriter writer_;
-  Index thread_row_, loop_, element_;
-  Frame frame_;
-  std::optional<Trace> trace_;
-  std::map<ValueId, int> operands_;  // of reductions: the item that is reduced
-  std::map<ValueId, int> tops_;      // the item that is stored
+  Index thread_row_, row_, loop_, element_;
+  KernelTrace::Placed placed_;
   int reductions_ = 0;
 };
 
@@ -230,7 +222,7 @@ int choose_vector(const Kernel& kernel, int team, size_t largest_element) {
 
 size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage& storage) {
   size_t largest = 1;
-  for (const Item& item : scalar.trace().items())
+  for (const Item& item : scalar.items())
     if (item.kind == Item::Kind::load && (item.uses & scalar.space().uses(scalar.vector_index())))
       largest = std::max(largest, dtype_size(storage.source(item.value, Width::wide).dtype));
   for (const auto& [value, role] : kernel.makes)
@@ -242,12 +234,13 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
 
 KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
                      const Storage& storage) {
+  const KernelTrace trace(graph, kernel, partition.is_root);
   Shape shape;
   shape.team = choose_team(kernel);
-  RowsEmitter scalar(graph, kernel, partition, storage, shape, false);
+  RowsEmitter scalar(graph, kernel, trace, storage, shape, false);
   shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, storage));
   for (bool wide : {false, true}) {
-    RowsEmitter emitter(graph, kernel, partition, storage, shape, wide);
+    RowsEmitter emitter(graph, kernel, trace, storage, shape, wide);
     KernelText text = emitter.run();
     if (!emitter.needs_wide()) return text;
   }
