@@ -73,16 +73,8 @@ Status add_attr(const quern_attr& attr, Attrs& attrs) {
   return status;
 }
 
-// What adding a node came to.
-Status take_value(const Result<ValueId>& result, quern_graph& graph, quern_value* value) {
-  if (!result) return result.status();
-  graph.changed();
-  *value = *result;
-  return {};
-}
-
-Status add_op(quern_graph& graph, const char* op, std::span<const quern_value> operands,
-              std::span<const quern_attr> given, const char* name, quern_value* value) {
+Result<ValueId> add_op(quern_graph& graph, const char* op, std::span<const quern_value> operands,
+                       std::span<const quern_attr> given, const char* name) {
   const OpInfo* info = find_op(op, static_cast<int>(std::min<size_t>(operands.size(), 1 << 16)));
   if (!info && !is_op_name(op)) return invalid_graph(std::string("there is no operator \"") + op + "\"");
   if (!info)
@@ -91,9 +83,26 @@ Status add_op(quern_graph& graph, const char* op, std::span<const quern_value> o
   Attrs attrs;
   for (const quern_attr& attr : given)
     if (Status status = add_attr(attr, attrs); !status.ok()) return status.with_context(op);
-  Status status = take_value(graph.builder().add_op(info->code, operands, std::move(attrs), name ? name : ""),
-                             graph, value);
-  return status.ok() ? status : status.with_context(op);
+  Result<ValueId> value = graph.builder().add_op(info->code, operands, std::move(attrs), name ? name : "");
+  return value ? value : Result<ValueId>(value.status().with_context(op));
+}
+
+// Runs a function that adds a value: `body` gives a Result<ValueId>. `value` is written last, because it may
+// be one of the operands.
+template <class Body>
+quern_status hand_out(quern_graph* graph, quern_value* value, quern_error* error, Body body) {
+  quern_value made = QUERN_NO_VALUE;
+  const quern_status status = guarded(error, [&]() -> Status {
+    if (Status status = require(value, "value"); !status.ok()) return status;
+    if (Status status = require(graph, "graph"); !status.ok()) return status;
+    const Result<ValueId> result = body();
+    if (!result) return result.status();
+    graph->changed();
+    made = *result;
+    return {};
+  });
+  if (value) *value = made;
+  return status;
 }
 
 }  // namespace
@@ -130,10 +139,7 @@ void quern_graph_free(quern_graph* graph) { delete graph; }
 quern_status quern_graph_input(quern_graph* graph, const char* name, quern_dtype dtype, int32_t rank,
                                const int64_t* shape, const int64_t* strides, uint32_t flags,
                                quern_value* value, quern_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require(value, "value"); !status.ok()) return status;
-    *value = 0;
-    if (Status status = require(graph, "graph"); !status.ok()) return status;
+  return hand_out(graph, value, error, [&]() -> Result<ValueId> {
     if (Status status = require(name, "name"); !status.ok()) return status;
     if (rank < 0 || rank > kMaxRank)
       return invalid_graph("rank " + std::to_string(rank) + " is not between 0 and 8");
@@ -143,36 +149,29 @@ quern_status quern_graph_input(quern_graph* graph, const char* name, quern_dtype
       return invalid_argument("unknown flags " + std::to_string(flags));
     if (dtype < 0 || dtype > 255 || !is_valid(static_cast<DType>(dtype)))
       return invalid_graph("there is no dtype " + std::to_string(dtype));
-    return take_value(graph->builder().add_input(name, static_cast<DType>(dtype), Ints(shape, shape + count),
-                                                 strides ? Ints(strides, strides + count) : Ints(),
-                                                 flags & QUERN_INPUT_CONST),
-                      *graph, value);
+    return graph->builder().add_input(name, static_cast<DType>(dtype), Ints(shape, shape + count),
+                                      strides ? Ints(strides, strides + count) : Ints(),
+                                      flags & QUERN_INPUT_CONST);
   });
 }
 
 quern_status quern_graph_constant(quern_graph* graph, double number, quern_dtype dtype, quern_value* value,
                                   quern_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require(value, "value"); !status.ok()) return status;
-    *value = 0;
-    if (Status status = require(graph, "graph"); !status.ok()) return status;
+  return hand_out(graph, value, error, [&]() -> Result<ValueId> {
     if (dtype != QUERN_F32 && dtype != QUERN_I32)
       return invalid_argument("the dtype of a constant is QUERN_F32 or QUERN_I32");
-    return take_value(graph->builder().add_constant(number, dtype == QUERN_I32), *graph, value);
+    return graph->builder().add_constant(number, dtype == QUERN_I32);
   });
 }
 
 quern_status quern_graph_op(quern_graph* graph, const char* op, const quern_value* operands,
                             size_t operand_count, const quern_attr* attrs, size_t attr_count,
                             const char* name, quern_value* value, quern_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require(value, "value"); !status.ok()) return status;
-    *value = 0;
-    if (Status status = require(graph, "graph"); !status.ok()) return status;
+  return hand_out(graph, value, error, [&]() -> Result<ValueId> {
     if (Status status = require(op, "op"); !status.ok()) return status;
     if (Status status = require_list(operands, operand_count, "operands"); !status.ok()) return status;
     if (Status status = require_list(attrs, attr_count, "attrs"); !status.ok()) return status;
-    return add_op(*graph, op, {operands, operand_count}, {attrs, attr_count}, name, value);
+    return add_op(*graph, op, {operands, operand_count}, {attrs, attr_count}, name);
   });
 }
 
@@ -192,7 +191,9 @@ quern_status quern_graph_value(const quern_graph* graph, quern_value value, quer
     const size_t count = graph->graph().nodes.size();
     if (value < 0 || static_cast<size_t>(value) >= count)
       return Status(ErrorCode::NOT_FOUND,
-                    "value " + std::to_string(value) + " of a graph of " + std::to_string(count));
+                    "value " + std::to_string(value) +
+                        (value == QUERN_NO_VALUE ? ", which a call that failed hands out," : "") +
+                        " of a graph of " + std::to_string(count));
     return write_struct(public_tensor(graph->desc(value)), tensor, "tensor");
   });
 }

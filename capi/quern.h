@@ -25,14 +25,15 @@
  *  2. Errors. A function that can fail returns a quern_status and takes as its last argument a
  *     quern_error, which may be NULL. The quern_error belongs to the caller, who may put it on the
  *     stack: it is written on every failure, and on success it is left alone. When a function fails,
- *     what it would have returned is NULL or 0, and handles are as before. QUERN_PENDING is not a
+ *     what it would have returned is NULL or 0 (a value: QUERN_NO_VALUE), and handles are as before. QUERN_PENDING is not a
  *     failure: only quern_get and quern_prewarm return it, and only when asked not to wait. Every
  *     function can fail with QUERN_INVALID_ARGUMENT (a NULL where there must be none) and
  *     QUERN_OUT_OF_MEMORY; what else it can fail with stands beside it.
  *  3. Ownership. What a function named _open, _new, _parse or _get hands out is the caller's, who ends
  *     it with quern_close, quern_graph_free or quern_plan_release; these take NULL. Pointers inside
  *     handles (texts, shapes, the cubin) belong to the handle and live as long as it does, unless said
- *     otherwise. Arguments are read before the call returns and never kept.
+ *     otherwise. Arguments are read before results are written, so that a result may be stored over an
+ *     operand, and they are never kept.
  *  4. Threads. A client and a plan may be used by any number of threads at once. A graph is built by
  *     one thread at a time; once built it may be read by many. Handles are ended when no other thread
  *     is using them. There are no hidden threads, no signal handlers and no callbacks.
@@ -153,6 +154,10 @@ typedef struct quern_graph quern_graph;
 /* A tensor or a number in a graph; counts up from 0 in the order of building. */
 typedef int32_t quern_value;
 
+enum {
+  QUERN_NO_VALUE = -1 /* what a call that failed hands out; every call refuses it as an operand or output */
+};
+
 /* An attribute of an operator. Made by one of the functions below; never kept by the library. */
 typedef struct quern_attr {
   const char* name;
@@ -223,8 +228,9 @@ QUERN_API quern_status quern_graph_constant(quern_graph* graph, double number, q
                                             quern_value* value, quern_error* error);
 
 /* Adds an operator, by its name in the text form ("matmul"). `name` names the result and may be NULL. A NULL
- * `operands` or `attrs` goes with a count of 0. INVALID_GRAPH when there is no such operator or attribute, or
- * the operator does not take these operands, or the name is taken; LIMIT. */
+ * `operands` or `attrs` goes with a count of 0. `value` may point to one of the operands. INVALID_GRAPH when
+ * there is no such operator or attribute, or the operator does not take these operands, or one of them is no
+ * value of the graph, or the name is taken; LIMIT. */
 QUERN_API quern_status quern_graph_op(quern_graph* graph, const char* op, const quern_value* operands,
                                       size_t operand_count, const quern_attr* attrs, size_t attr_count,
                                       const char* name, quern_value* value, quern_error* error);

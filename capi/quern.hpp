@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,41 @@ using Owned = std::unique_ptr<Handle, End<Handle, end>>;
 inline quern_open_options open_options() { return detail::sized<quern_open_options>(); }
 inline quern_get_options get_options() { return detail::sized<quern_get_options>(); }
 
+class Graph;
+
+// A tensor or a number in a graph. No integer: graph.op("mul", {x, 1}) multiplies by one.
+class Value {
+ public:
+  quern_value id() const { return id_; }  // what quern.h calls it
+
+ private:
+  friend class Graph;
+  friend class Operand;
+  Value(const quern_graph* graph, quern_value id) : graph_(graph), id_(id) {}
+
+  const quern_graph* graph_;
+  quern_value id_;
+};
+
+// What an operator takes: a value, or a number, which becomes a constant of the graph.
+class Operand {
+ public:
+  Operand(Value value) : value_(value) {}
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Operand(Number number)
+      : value_(nullptr, QUERN_NO_VALUE),
+        number_(static_cast<double>(number)),
+        dtype_(std::is_integral_v<Number> ? QUERN_I32 : QUERN_F32) {}
+
+ private:
+  friend class Graph;
+  bool is_number() const { return !value_.graph_; }
+
+  Value value_;
+  double number_ = 0;
+  quern_dtype dtype_ = QUERN_F32;
+};
+
 class Graph {
  public:
   explicit Graph(const char* name = nullptr) {
@@ -76,31 +112,40 @@ class Graph {
     return Graph(graph);
   }
 
-  quern_value input(const char* name, quern_dtype dtype, const std::vector<int64_t>& shape,
-                    uint32_t flags = 0) {
+  Value input(const char* name, quern_dtype dtype, const std::vector<int64_t>& shape, uint32_t flags = 0) {
     return add(quern_graph_input, name, dtype, static_cast<int32_t>(shape.size()), shape.data(),
                static_cast<const int64_t*>(nullptr), flags);
   }
-  quern_value strided_input(const char* name, quern_dtype dtype, const std::vector<int64_t>& shape,
-                            const std::vector<int64_t>& strides, uint32_t flags = 0) {
+  Value strided_input(const char* name, quern_dtype dtype, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& strides, uint32_t flags = 0) {
     if (strides.size() != shape.size())
       throw Error(QUERN_INVALID_ARGUMENT, "as many strides as extents are needed");
     return add(quern_graph_input, name, dtype, static_cast<int32_t>(shape.size()), shape.data(),
                strides.data(), flags);
   }
-  quern_value constant(double number, quern_dtype dtype = QUERN_F32) {
+  Value constant(double number, quern_dtype dtype = QUERN_F32) {
     return add(quern_graph_constant, number, dtype);
   }
-  quern_value op(const char* op, std::initializer_list<quern_value> operands,
-                 std::initializer_list<quern_attr> attrs = {}, const char* name = nullptr) {
-    return add(quern_graph_op, op, operands.begin(), operands.size(), attrs.begin(), attrs.size(), name);
+  // Numbers among the operands become constants.
+  Value op(const char* op, std::initializer_list<Operand> operands,
+           std::initializer_list<quern_attr> attrs = {}, const char* name = nullptr) {
+    std::vector<quern_value> ids;
+    for (const Operand& operand : operands)
+      ids.push_back(id(operand.is_number() ? constant(operand.number_, operand.dtype_) : operand.value_));
+    return add(quern_graph_op, op, ids.data(), ids.size(), attrs.begin(), attrs.size(), name);
   }
-  void output(quern_value value) { detail::call(quern_graph_output, get(), value); }
+  void output(Value value) { detail::call(quern_graph_output, get(), id(value)); }
+  // The value that quern.h calls `id`, of a parsed graph for instance: values count up from 0.
+  Value value(quern_value id) const {
+    const Value value(get(), id);
+    describe(value);
+    return value;
+  }
 
   // Lives until the graph is changed.
-  quern_tensor describe(quern_value value) const {
+  quern_tensor describe(Value value) const {
     quern_tensor tensor = detail::sized<quern_tensor>();
-    detail::call(quern_graph_value, get(), value, &tensor);
+    detail::call(quern_graph_value, get(), id(value), &tensor);
     return tensor;
   }
   std::string_view text() const {
@@ -114,10 +159,14 @@ class Graph {
  private:
   explicit Graph(quern_graph* graph) : graph_(graph) {}
   template <class Function, class... Arguments>
-  quern_value add(Function function, Arguments... arguments) {
+  Value add(Function function, Arguments... arguments) {
     quern_value value;
     detail::call(function, get(), arguments..., &value);
-    return value;
+    return Value(get(), value);
+  }
+  quern_value id(Value value) const {
+    if (value.graph_ != get()) throw Error(QUERN_INVALID_ARGUMENT, "a value belongs to another graph");
+    return value.id_;
   }
 
   detail::Owned<quern_graph, quern_graph_free> graph_;

@@ -64,6 +64,12 @@ Status GraphBuilder::claim_name(const std::string& name) {
   return {};
 }
 
+std::string GraphBuilder::not_a_value(ValueId id) const {
+  if (id == -1) return "is -1, which a call that failed hands out";
+  return "is " + std::to_string(id) + ", but the graph has " + std::to_string(graph_.nodes.size()) +
+         " values";
+}
+
 Result<ValueId> GraphBuilder::add_input(std::string name, DType dtype, Ints shape, Ints strides,
                                         bool is_const) {
   if (graph_.inputs.size() == kMaxTensors)
@@ -100,8 +106,8 @@ Result<ValueId> GraphBuilder::add_op(OpCode code, std::span<const ValueId> opera
   Node node;
   node.code = code;
   node.operands.assign(operands.begin(), operands.end());
-  for (ValueId operand : operands)
-    if (!exists(operand)) return invalid("operand " + std::to_string(operand) + " does not exist");
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (!exists(operands[i])) return invalid("operand " + std::to_string(i) + " " + not_a_value(operands[i]));
   node.attrs = std::move(attrs);
   const std::vector<TensorType> types = graph_.operand_types(node);
   auto type = infer_type(code, types, node.attrs);
@@ -116,7 +122,7 @@ Result<ValueId> GraphBuilder::add_op(OpCode code, std::span<const ValueId> opera
 }
 
 Status GraphBuilder::add_output(ValueId value) {
-  if (!exists(value)) return invalid("output " + std::to_string(value) + " does not exist");
+  if (!exists(value)) return invalid("the output " + not_a_value(value));
   if (graph_.node(value).code == OpCode::constant) return invalid("an output must be a tensor, not a number");
   if (graph_.outputs.size() == kMaxTensors)
     return Status(ErrorCode::LIMIT, "more than " + std::to_string(kMaxTensors) + " outputs");

@@ -125,6 +125,61 @@ static void builds_a_graph(void** state) {
   quern_graph_free(NULL);
 }
 
+static void a_result_may_be_stored_over_an_operand(void** state) {
+  const int64_t shape[] = {4};
+  quern_graph* graph = NULL;
+  quern_value v[2];
+  const char* text = NULL;
+  (void)state;
+
+  must(quern_graph_new("chain", &graph, &failure));
+  must(quern_graph_input(graph, "w", QUERN_F32, 1, shape, NULL, 0, &v[1], &failure));
+  must(quern_graph_input(graph, "x", QUERN_F32, 1, shape, NULL, 0, &v[0], &failure));
+  must(quern_graph_op(graph, "silu", &v[0], 1, NULL, 0, "act", &v[0], &failure));
+  must(quern_graph_op(graph, "mul", v, 2, NULL, 0, "gated", &v[1], &failure));
+  must(quern_graph_output(graph, v[1], &failure));
+  must(quern_graph_text(graph, &text, NULL, &failure));
+  assert_non_null(strstr(text, "act = silu(x)\ngated = mul(act, w)\nout gated"));
+  quern_graph_free(graph);
+}
+
+/* A value that a failed call has handed out is no value of the graph, not its first input. */
+static void failed_calls_hand_out_no_value(void** state) {
+  const int64_t shape[] = {4};
+  quern_graph* graph = NULL;
+  quern_tensor tensor;
+  quern_value x, v, operands[2];
+  (void)state;
+
+  must(quern_graph_new("failing", &graph, &failure));
+  must(quern_graph_input(graph, "x", QUERN_F32, 1, shape, NULL, 0, &x, &failure));
+  v = 0;
+  fails(quern_graph_input(graph, "x", QUERN_F32, 1, shape, NULL, 0, &v, &failure), QUERN_INVALID_GRAPH,
+        "taken");
+  assert_int_equal(v, QUERN_NO_VALUE);
+  v = 0;
+  fails(quern_graph_constant(graph, 0.5, QUERN_I32, &v, &failure), QUERN_INVALID_GRAPH, "integer");
+  assert_int_equal(v, QUERN_NO_VALUE);
+  v = 0;
+  fails(quern_graph_constant(NULL, 0.5, QUERN_F32, &v, &failure), QUERN_INVALID_ARGUMENT, "graph");
+  assert_int_equal(v, QUERN_NO_VALUE);
+  v = 0;
+  fails(quern_graph_op(graph, "silu", &x, 1, NULL, 0, "x", &v, &failure), QUERN_INVALID_GRAPH, "taken");
+  assert_int_equal(v, QUERN_NO_VALUE);
+  operands[0] = x;
+  operands[1] = v;
+  fails(quern_graph_op(graph, "mul", operands, 2, NULL, 0, NULL, &v, &failure), QUERN_INVALID_GRAPH,
+        "mul: operand 1 is -1, which a call that failed hands out");
+  operands[1] = 7;
+  fails(quern_graph_op(graph, "mul", operands, 2, NULL, 0, NULL, &v, &failure), QUERN_INVALID_GRAPH,
+        "mul: operand 1 is 7, but the graph has 1 values");
+  fails(quern_graph_output(graph, v, &failure), QUERN_INVALID_GRAPH, "the output is -1");
+  memset(&tensor, 0, sizeof tensor);
+  tensor.struct_size = sizeof tensor;
+  fails(quern_graph_value(graph, v, &tensor, &failure), QUERN_NOT_FOUND, "value -1");
+  quern_graph_free(graph);
+}
+
 static void refuses_bad_graphs(void** state) {
   const int64_t shape[] = {4, 8}, huge[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   const char *before = NULL, *after = NULL;
@@ -541,6 +596,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(versions_and_statuses),
       cmocka_unit_test(builds_a_graph),
+      cmocka_unit_test(a_result_may_be_stored_over_an_operand),
+      cmocka_unit_test(failed_calls_hand_out_no_value),
       cmocka_unit_test(refuses_bad_graphs),
       cmocka_unit_test(gets_a_plan),
       cmocka_unit_test(obeys_the_options),

@@ -48,17 +48,30 @@ void assert_throws(quern_status expected, const char* part, Body body) {
 
 void builds_graphs(void**) {
   api::Graph graph("built");
-  const quern_value x = graph.input("x", QUERN_F16, {4, 8});
-  const quern_value w = graph.strided_input("w", QUERN_F16, {8, 16}, {1, 8}, QUERN_INPUT_CONST);
-  const quern_value n =
+  const api::Value x = graph.input("x", QUERN_F16, {4, 8});
+  const api::Value w = graph.strided_input("w", QUERN_F16, {8, 16}, {1, 8}, QUERN_INPUT_CONST);
+  const api::Value n =
       graph.op("rms_norm", {x}, {quern_attr_integer("axis", -1), quern_attr_number("eps", 1e-5)});
-  const quern_value y = graph.op("mul", {graph.op("matmul", {n, w}), graph.constant(0.5)}, {}, "y");
+  const api::Value y = graph.op("mul", {graph.op("matmul", {n, w}), graph.constant(0.5)}, {}, "y");
   graph.output(y);
   assert_int_equal(graph.describe(y).shape[1], 16);
   assert_text_equal(api::Graph::parse(graph.text()).text(), graph.text());
   assert_throws(QUERN_INVALID_GRAPH, "1:1", [] { api::Graph::parse("nonsense"); });
   assert_throws(QUERN_INVALID_GRAPH, "no operator", [&] { graph.op("nonsense", {x}); });
   assert_throws(QUERN_INVALID_ARGUMENT, "strides", [&] { graph.strided_input("s", QUERN_F16, {2}, {}); });
+}
+
+void numbers_are_constants(void**) {
+  api::Graph graph("numbers");
+  const api::Value x = graph.input("x", QUERN_F32, {3}), y = graph.input("y", QUERN_F32, {3});
+  const api::Value one = graph.op("mul", {x, 1}, {}, "one");  // y, if 1 meant a value
+  graph.output(graph.op("add", {0.5f, one}, {}, "sum"));
+  assert_contains(graph.text(), "one = mul(x, 1)\nsum = add(0.5, one)");
+  assert_int_equal(y.id(), graph.value(1).id());
+  api::Graph other("other");
+  assert_throws(QUERN_INVALID_ARGUMENT, "another graph", [&] { other.op("neg", {x}); });
+  assert_throws(QUERN_INVALID_ARGUMENT, "another graph", [&] { other.output(x); });
+  assert_throws(QUERN_NOT_FOUND, "99", [&] { graph.value(99); });
 }
 
 void gets_and_launches(void**) {
@@ -213,6 +226,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test(builds_graphs),
+      cmocka_unit_test(numbers_are_constants),
       cmocka_unit_test(gets_and_launches),
       cmocka_unit_test(pending_is_no_error),
       cmocka_unit_test(a_better_plan_is_swapped_in_after_process),

@@ -41,6 +41,51 @@ class Package(unittest.TestCase):
         self.assertIn("keepdims=true", graph.text)
         self.assertEqual(quern.Graph.parse(graph.text).text, graph.text)
 
+    def test_numbers_are_constants(self):
+        graph = quern.Graph("numbers")
+        x = graph.input("x", "f32", [3])
+        y = graph.input("y", "f32", [3])
+        one = graph.op("mul", x, 1, name="one")  # y, if 1 meant a value
+        half = graph.op("mul", 0.5, y, name="half")
+        flag = graph.op("add", one, True, name="flag")
+        for value in (one, half, flag):
+            graph.output(value)
+        self.assertIn("one = mul(x, 1)", graph.text)
+        self.assertIn("half = mul(0.5, y)", graph.text)
+        self.assertIn("flag = add(one, 1)", graph.text)
+        self.assertNotIsInstance(x, int)
+        self.assertEqual(graph.value(0), x)
+        self.assertNotEqual(x, 0)
+        self.assert_fails("INVALID_ARGUMENT", "is 'x', which is no value", graph.op, "neg", "x")
+        self.assert_fails("INVALID_ARGUMENT", "operand 1 of mul is a value of another graph", graph.op, "mul", x,
+                          quern.Graph().input("x", "f32", [3]))
+        self.assert_fails("INVALID_ARGUMENT", "the output is 1", graph.output, 1)
+        self.assert_fails("NOT_FOUND", "99", graph.value, 99)
+        self.assert_fails("NOT_FOUND", "-1", graph.value, -1)
+
+    def test_numbers_of_numpy_are_constants(self):
+        class Scalar:  # as numpy's are: neither int nor float
+            shape = ()
+
+            def __init__(self, number):
+                self.number = number
+
+            def item(self):
+                return self.number
+
+        scalars = [Scalar(2), Scalar(0.25), Scalar(True)]
+        try:
+            import numpy
+            scalars += [numpy.int64(2), numpy.float16(0.25), numpy.bool_(True)]
+        except ImportError:
+            pass
+        for two, quarter, true in zip(scalars[::3], scalars[1::3], scalars[2::3]):
+            graph = quern.Graph("scalars")
+            x = graph.input("x", "f32", [3])
+            y = graph.op("add", graph.op("mul", x, quarter, name="a"), true, name="b")
+            graph.output(graph.op("sum", graph.op("pow", y, two, name="c"), axis=Scalar(0), name="d"))
+            self.assertIn("a = mul(x, 0.25)\nb = add(a, 1)\nc = pow(b, 2)\nd = sum(c, axis=[0]", graph.text)
+
     def test_says_what_is_wrong(self):
         self.assert_fails("INVALID_GRAPH", "2:", quern.Graph.parse, "graph g\nin x: f17[4]\nout x\n")
         graph = quern.Graph()

@@ -8,11 +8,12 @@ A thin layer over libquern: quern.h says what may block, what threads may do, an
 """
 import collections
 import ctypes as c
+import numbers
 
 from . import _library as lib
 from ._library import QuernError
 
-__all__ = ["Client", "Graph", "Plan", "QuernError", "TensorInfo", "device_target"]
+__all__ = ["Client", "Graph", "Plan", "QuernError", "TensorInfo", "Value", "device_target"]
 
 _DTYPES = {"f16": 1, "bf16": 2, "f32": 3, "i32": 4, "bool": 5}
 _DTYPE_NAMES = {number: name for name, number in _DTYPES.items()}
@@ -58,8 +59,14 @@ def _tensor(name, *arguments):
                       tuple(tensor.strides[: tensor.rank]), tensor.bytes)
 
 
+def _plain(number):
+    """A Python number for one of numpy."""
+    return number.item() if getattr(number, "shape", None) == () else number
+
+
 def _attr(name, value):
     attr = lib.Attr(name=name.encode())
+    value = _plain(value)
     if isinstance(value, bool):
         attr.kind, attr.integer = 5, value
     elif isinstance(value, int):
@@ -79,8 +86,26 @@ def _dtype(name):
     return _DTYPES[name]
 
 
+class Value:
+    """A tensor or a number in a graph: what input(), constant() and op() return. `id` is what quern.h calls it."""
+
+    __slots__ = ("graph", "id")
+
+    def __init__(self, graph, id):
+        self.graph, self.id = graph, id
+
+    def __eq__(self, other):
+        return isinstance(other, Value) and self.graph is other.graph and self.id == other.id
+
+    def __hash__(self):
+        return hash((id(self.graph), self.id))
+
+    def __repr__(self):
+        return f"<value {self.id} of a graph>"
+
+
 class Graph(_Owner):
-    """A tensor program. Values are the numbers that input(), constant() and op() return."""
+    """A tensor program."""
 
     _end = "quern_graph_free"
 
@@ -97,7 +122,20 @@ class Graph(_Owner):
     def _add(self, function, *arguments):
         value = c.c_int32()
         lib.call(function, self._handle, *arguments, c.byref(value))
-        return value.value
+        return Value(self, value.value)
+
+    def _id(self, value, what):
+        if not isinstance(value, Value):
+            raise QuernError("INVALID_ARGUMENT", f"{what} is {value!r}, which is no value of a graph")
+        if value.graph is not self:
+            raise QuernError("INVALID_ARGUMENT", f"{what} is a value of another graph")
+        return value.id
+
+    def value(self, id):
+        """The value that quern.h calls `id`, of a parsed graph for instance: values count up from 0."""
+        value = Value(self, id)
+        self.describe(value)
+        return value
 
     def input(self, name, dtype, shape, strides=None, const=False):
         if strides is not None and len(strides) != len(shape):
@@ -106,20 +144,26 @@ class Graph(_Owner):
                          _ints(strides) if strides is not None else None, int(const))
 
     def constant(self, number):
-        """An int is an integer where nothing else decides, a float is an f32."""
-        return self._add("quern_graph_constant", float(number), _DTYPES["i32" if isinstance(number, int) else "f32"])
+        """An int or bool is an integer where nothing else decides, a float is an f32."""
+        number = _plain(number)
+        if not isinstance(number, numbers.Real):
+            raise QuernError("INVALID_ARGUMENT", f"{number!r} is no number")
+        return self._add("quern_graph_constant", float(number), _DTYPES["i32" if isinstance(number, numbers.Integral) else "f32"])
 
     def op(self, op, *operands, name=None, **attrs):
-        """Attributes by name: axis=-1, eps=1e-5, perm=[1, 0], dtype="f32", keepdims=True."""
+        """Operands are values of this graph, or numbers, which become constants. Attributes by name: axis=-1, eps=1e-5,
+        perm=[1, 0], dtype="f32", keepdims=True."""
         given = [_attr(key, value) for key, value in attrs.items()]
-        return self._add("quern_graph_op", op.encode(), (c.c_int32 * len(operands))(*operands), len(operands),
+        ids = [self._id(self.constant(operand) if isinstance(_plain(operand), numbers.Real) else operand, f"operand {i} of {op}")
+               for i, operand in enumerate(operands)]
+        return self._add("quern_graph_op", op.encode(), (c.c_int32 * len(ids))(*ids), len(ids),
                          (lib.Attr * len(given))(*given), len(given), name.encode() if name is not None else None)
 
     def output(self, value):
-        lib.call("quern_graph_output", self._handle, value)
+        lib.call("quern_graph_output", self._handle, self._id(value, "the output"))
 
     def describe(self, value):
-        return _tensor("quern_graph_value", self._handle, value)
+        return _tensor("quern_graph_value", self._handle, self._id(value, "what is described"))
 
     @property
     def text(self):
