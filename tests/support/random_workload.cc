@@ -1,17 +1,14 @@
 #include "tests/support/random_workload.h"
 
-#include <random>
-
-#include "core/graph/text.h"
+#include "tests/support/graph_writer.h"
 
 namespace quern {
 
 namespace {
 
-class Writer {
+class Writer : GraphWriter {
  public:
-  explicit Writer(uint64_t seed) : random_(seed * 0x9e3779b97f4a7c15) {
-    text_ = "graph workload_" + std::to_string(seed) + "\n";
+  explicit Writer(uint64_t seed) : GraphWriter("workload_" + std::to_string(seed), seed) {
     dtype_ = pick({"f16", "f16", "bf16", "f32"});
   }
 
@@ -21,44 +18,12 @@ class Writer {
         &Writer::mlp,       &Writer::adapter,   &Writer::row_normal,      &Writer::gate,
         &Writer::product,   &Writer::packed};
     (this->*kWorkloads[random_() % std::size(kWorkloads)])();
-    Result<Graph> graph = parse_graph(text_);
-    check(graph.ok(), ("a workload is no graph: " + graph.status().message() + "\n" + text_).c_str());
-    return std::move(*graph);
+    return finish();
   }
 
  private:
-  using Shape = std::vector<int64_t>;
-
-  bool coin() { return random_() & 1; }
-  bool one_in(int n) { return random_() % static_cast<uint64_t>(n) == 0; }
-  template <class T>
-  T pick(std::initializer_list<T> list) {
-    return list.begin()[random_() % list.size()];
-  }
-  int64_t batch() { return pick<int64_t>({1, 2, 3}); }
   int64_t rows() { return pick<int64_t>({1, 2, 7, 8, 16, 17, 33, 64}); }
   int64_t columns() { return pick<int64_t>({1, 7, 8, 16, 32, 40, 64, 100, 129}); }
-
-  static std::string list(const Shape& shape) {
-    std::string text;
-    for (int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-    return "[" + text + "]";
-  }
-  std::string in(const Shape& shape) {
-    const std::string name = "x" + std::to_string(count_++);
-    text_ += "in " + name + ": " + dtype_ + list(shape) + "\n";
-    return name;
-  }
-  // `rest` follows the operands: ", axis=0".
-  std::string op(const std::string& code, const std::string& operands, const std::string& rest = "") {
-    const std::string name = "v" + std::to_string(count_++);
-    text_ += name + " = " + code + "(" + operands + rest + ")\n";
-    return name;
-  }
-  std::string op2(const std::string& code, const std::string& a, const std::string& b) {
-    return op(code, a + ", " + b);
-  }
-  void out(const std::string& names) { text_ += "out " + names + "\n"; }
 
   std::string activation(const std::string& x) {
     return op(pick({"silu", "gelu", "gelu_tanh", "relu", "tanh", "sigmoid"}), x);
@@ -218,10 +183,6 @@ class Writer {
     out(op("concat", turned + ", " + other, ", axis=1") + ", " +
         op2("matmul", part[2], op("transpose", turned)));
   }
-
-  std::mt19937_64 random_;
-  std::string text_, dtype_;
-  int count_ = 0;
 };
 
 }  // namespace
