@@ -10,7 +10,9 @@ ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool
            program.users[static_cast<size_t>(inner)].size() == 1 && is_float(program.op(inner).type.dtype);
   };
   if (!is(difference, OpCode::sub)) return {ExpForm::fast};
-  ExpArithmetic out = {ExpForm::shifted};
+  const std::optional<DType> rounded = narrow_dtype(program, program.op(difference).operands[0]);
+  if (!rounded) return {ExpForm::fast};
+  ExpArithmetic out = {*rounded == DType::f16 ? ExpForm::shifted : ExpForm::shifted_bounded};
   out.x = program.op(difference).operands[0];
   out.shift = program.op(difference).operands[1];
   while (is(out.x, OpCode::mul) || is(out.x, OpCode::div)) {

@@ -18,10 +18,18 @@ enum class ExpForm : uint8_t {
   // exp_shifted(x, scale, shift): exp2_fast(fma(x, scale * log2(e), -(shift * log2(e)))), both products in front
   // of the fma rounded to f32. The operand itself is never made.
   shifted,
+  // The same, but where |shift * log2(e)| is above kMostExpShift, both products are multiplied by what brings it
+  // there: exp_shifted_bounded(x, scale, shift).
+  shifted_bounded,
 };
+// At x * scale = shift the rounded products leave a difference of up to 2^-23 of the shift, and 2^23 too much is an
+// infinity. So the shifted forms are for x * scale that the unfused program rounds to 16 bits, which moves it by more:
+// f16 ends at 2^16, where the difference is below 2^-6. Those of bf16 reach 2^128. Above 2^20 they are 2^11 or more apart,
+// or equal; bounded, the former are still 2^11 apart, and what is equal stays as near as at 2^20.
+inline constexpr float kMostExpShift = 1 << 20;
 struct ExpArithmetic {
   ExpForm form = ExpForm::exact;
-  // Of `shifted`, whose operand is x * scale - shift.
+  // Of the shifted forms, whose operand is x * scale - shift.
   BlockValue x = -1, shift = -1;
   double scale = 1;
 };

@@ -1,5 +1,8 @@
 #include "core/codegen/block_program.h"
 
+#include <limits>
+#include <map>
+
 #include "core/codegen/arithmetic.h"
 #include "core/graph/decompose.h"
 
@@ -9,14 +12,18 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const MuGraph& mugraph, const MuKernel& kernel) : mugraph_(mugraph), kernel_(kernel) {}
+  Lowering(const MuGraph& mugraph, const MuKernel& kernel)
+      : mugraph_(mugraph), kernel_(kernel), stages_(block_stages(kernel)) {}
 
   BlockProgram run() {
-    for (const BlockOp& op : kernel_.ops) {
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+      const BlockOp& op = kernel_.ops[i];
       BlockOp copy = op;
       if (op.kind == BlockOp::Kind::load)
         copy.rounds_to = mugraph_.tensors[static_cast<size_t>(op.tensor)].rounds_to;
-      for (BlockValue& operand : copy.operands) operand = numbers_[static_cast<size_t>(operand)];
+      for (BlockValue& operand : copy.operands)
+        operand = stages_[i] == Stage::loop && is_maximum(operand) ? frame(numbers_[static_cast<size_t>(operand)])
+                                                                   : numbers_[static_cast<size_t>(operand)];
       const bool compute = op.kind == BlockOp::Kind::compute;
       if (compute && op_info(op.code).kind == OpKind::composite)
         numbers_.push_back(expand(copy));
@@ -31,6 +38,7 @@ class Lowering {
     MuKernel lowered;
     lowered.ops = out_.ops;
     out_.stages = block_stages(lowered);
+    for (BlockValue value : framing_) out_.stages[static_cast<size_t>(value)] = Stage::loop;
     out_.users.resize(out_.ops.size());
     for (size_t i = 0; i < out_.ops.size(); ++i)
       for (BlockValue operand : out_.ops[i].operands)
@@ -39,6 +47,34 @@ class Lowering {
   }
 
  private:
+  // Of the muGraph: a maximum over the turns.
+  bool is_maximum(BlockValue value) const {
+    const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
+    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
+  }
+
+  // What the loop reads of a running maximum: 0 while that is -inf. Then all values so far are -inf, and their
+  // exponentials relative to it are e^(-inf - 0) = 0 instead of NaN: tiles that are wholly masked add nothing.
+  BlockValue frame(BlockValue maximum) {
+    const auto [at, fresh_one] = frames_.try_emplace(maximum);
+    if (!fresh_one) return at->second;
+    const TensorType type = out_.op(maximum).type;
+    if (!is_float(type.dtype)) return at->second = maximum;
+    auto number = [&](double value) {
+      BlockOp op;
+      op.kind = BlockOp::Kind::compute;
+      op.number = value;
+      op.type = {type.dtype, {}, true};
+      return append(std::move(op));
+    };
+    const BlockValue lowest = number(-std::numeric_limits<double>::infinity()), zero = number(0);
+    const BlockValue nothing = compute(OpCode::eq, {maximum, lowest}, {DType::boolean, type.shape, false});
+    const BlockValue out = compute(OpCode::where, {nothing, zero, maximum}, type);
+    out_.ops.back().name = out_.op(maximum).name + "_frame";
+    framing_.insert(framing_.end(), {nothing, out});
+    return frames_[maximum] = out;
+  }
+
   // Only what a store needs.
   void keep_wanted() {
     std::vector<bool> wanted(out_.ops.size(), false);
@@ -56,6 +92,8 @@ class Lowering {
       for (BlockValue& operand : kept.back().operands) operand = numbers[static_cast<size_t>(operand)];
     }
     out_.ops = std::move(kept);
+    std::erase_if(framing_, [&](BlockValue value) { return numbers[static_cast<size_t>(value)] < 0; });
+    for (BlockValue& value : framing_) value = numbers[static_cast<size_t>(value)];
   }
 
   BlockValue compute(OpCode code, std::vector<BlockValue> operands, TensorType type, Attrs attrs = {}) {
@@ -199,7 +237,10 @@ class Lowering {
 
   const MuGraph& mugraph_;
   const MuKernel& kernel_;
+  const std::vector<Stage> stages_;
   BlockProgram out_;
+  std::map<BlockValue, BlockValue> frames_;  // by maximum
+  std::vector<BlockValue> framing_;          // operators that make them
   std::vector<BlockValue> numbers_;
 };
 

@@ -10,7 +10,9 @@ namespace {
 
 std::string both(const std::string& into, const CudaText& value, bool maximum, DType type) {
   const CudaText old(into, type), number(value.is_number() ? value.as(type) : value.as(value.type()), type);
-  return (maximum ? max(old, number) : old + number).as(type);
+  if (maximum) return max(old, number).as(type);
+  // One fma with a product: nobody else sees this sum.
+  return type == DType::i32 ? (old + number).as(type) : into + " + " + number.as(type);
 }
 
 std::string lowest(DType type) { return type == DType::i32 ? "(-2147483647 - 1)" : "(-infinity())"; }

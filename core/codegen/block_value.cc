@@ -75,19 +75,23 @@ CudaText BlockEmitter::shifted_exp(BlockValue value, const ExpArithmetic& exp, c
                                    const std::string& index) {
   auto operand = [&](BlockValue from) {
     const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(from));
-    const CudaText text = element(from, renumbered(spread, dims), renumbered_index(index, spread, dims));
+    const Spread own = renumbered(spread, dims);
+    if (from == exp.shift && is_free(from) && !program_.is_number(from) && !find(from, own))
+      materialize(from, own);  // once for a row
+    const CudaText text = element(from, own, renumbered_index(index, spread, dims));
     return text.is_number() ? text.as(DType::f32)
                             : convert_text(text.as(text.type()), text.type(), DType::f32);
   };
   const std::string from = operand(exp.x), shift = operand(exp.shift);
-  return CudaText("exp_shifted(" + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + ")",
+  const std::string function = exp.form == ExpForm::shifted ? "exp_shifted(" : "exp_shifted_bounded(";
+  return CudaText(function + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + ")",
                   DType::f32);
 }
 
 CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std::string& index) {
   const BlockOp& op = program_.op(value);
   if (op.code == OpCode::exp)
-    if (const ExpArithmetic exp = exp_arithmetic(program_, value, approximate_); exp.form == ExpForm::shifted)
+    if (const ExpArithmetic exp = exp_arithmetic(program_, value, approximate_); exp.x >= 0)
       return shifted_exp(value, exp, spread, index);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = asked_dims(value, 0);

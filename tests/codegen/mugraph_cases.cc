@@ -17,12 +17,12 @@ using namespace emulated;
 
 namespace {
 
-// Empty if the case is right.
-std::string judge(const MuGraphCase& test, const Plan& plan, Program& program) {
+// Empty if the case is right with these inputs.
+std::string judge(const MuGraphCase& test, const InputKind& kind, const Plan& plan, Program& program) {
   std::vector<std::string> buffers;
   std::vector<RealTensor> inputs;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    buffers.push_back(random_buffer(plan.inputs[i], 1000 + i, test.scale));
+    buffers.push_back(kind.buffer(plan.inputs[i], i));
     inputs.push_back(read_buffer(plan.inputs[i], buffers.back().data()));
   }
   const std::vector<std::string_view> views(buffers.begin(), buffers.end());
@@ -72,9 +72,16 @@ std::vector<std::string> find_failures(const std::vector<MuGraphCase>& cases) {
     failures.push_back("compilation: " + programs.status().message());
     return failures;
   }
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (const std::string wrong = judge(*kept[i], plans[i], (*programs)[i]); !wrong.empty())
-      failures.push_back(kept[i]->label + ": " + wrong);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    std::vector<InputKind> kinds = kept[i]->inputs;
+    if (kinds.empty())
+      kinds.push_back({"random", [&](const TensorDesc& desc, size_t input) {
+                         return random_buffer(desc, 1000 + input, kept[i]->scale);
+                       }});
+    for (const InputKind& kind : kinds)
+      if (const std::string wrong = judge(*kept[i], kind, plans[i], (*programs)[i]); !wrong.empty())
+        failures.push_back(kept[i]->label + ", " + kind.label + ": " + wrong);
+  }
   return failures;
 }
 

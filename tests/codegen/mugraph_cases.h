@@ -1,13 +1,21 @@
 // Emits muGraphs, runs them in the emulator and compares with the float reference of the graph they compute.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/base/plan.h"
 #include "core/graph/graph.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
+
+// What the inputs hold: the bytes of each, by its number.
+struct InputKind {
+  std::string label;
+  std::function<std::string(const TensorDesc&, size_t)> buffer;
+};
 
 struct MuGraphCase {
   std::string label;
@@ -16,6 +24,7 @@ struct MuGraphCase {
   Schedule schedule;
   double scale = 1.0;  // of the inputs
   std::string target = "sm_80";
+  std::vector<InputKind> inputs = {};  // each is a run; if there are none, one with random values
 };
 
 // Fails the test if a case is refused, breaks a rule of the GPU, or is further from the reference than

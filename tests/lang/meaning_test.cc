@@ -76,7 +76,13 @@ static std::string text(OpCode code, DType type) {
 }
 
 static void cuda_text(void**) {
-  assert_text_equal(text(OpCode::silu, DType::f32), "(a / (1.000000000e+00f + expf((-a))))");
+  assert_text_equal(text(OpCode::silu, DType::f32), "(a / __fadd_rn(1.000000000e+00f, expf((-a))))");
+  assert_text_equal(text(OpCode::sub, DType::f32), "__fsub_rn(a, b)");
+  const CudaText a("a", DType::f32);
+  assert_text_equal((a / 8).as(DType::f32), "(a * 1.250000000e-01f)");
+  assert_text_equal((a / 3).as(DType::f32), "(a / 3.000000000e+00f)");
+  assert_text_equal((a.approximate() / 3).as(DType::f32), "divide_by(a, 3.000000000e+00f)");
+  assert_text_equal((a.approximate() / a).as(DType::f32), "divide_fast(a, a)");
   assert_text_equal(text(OpCode::relu, DType::f32), "max_nan(a, 0.000000000e+00f)");
   assert_text_equal(text(OpCode::relu, DType::i32), "max_int(a, 0)");
   assert_text_equal(text(OpCode::add, DType::i32), "wrap_add(a, b)");

@@ -15,12 +15,26 @@ __device__ __forceinline__ int min_int(int a, int b) { return b < a ? b : a; }
 __device__ __forceinline__ float infinity() { return bit_cast<float>(0x7f800000u); }
 __device__ __forceinline__ float quiet_nan() { return bit_cast<float>(0x7fc00000u); }
 
+// The quotient by a constant that is far from the ends of the range, rounded to nearest (Markstein 1990): two fmas behind
+// the product with the reciprocal, which compilers compute.
+__device__ __forceinline__ float divide_by(float value, float number) {
+  const float quotient = value * (1.0f / number);
+  const float rounded = fmaf(fmaf(-quotient, number, value), 1.0f / number, quotient);
+  return fabsf(quotient) < infinity() ? rounded : quotient;
+}
+
 // exp: exact to some 2^-21 of the result where that is not near the ends of its range.
 __device__ __forceinline__ float exp_fast(float value) { return exp2_fast(value * 1.44269504f); }
-// The same of value * scale - shift by one fma: its argument is as exact as a `value` with the relative error
-// 2^-24 would leave it.
+// The same of value * scale - shift by one fma: its argument has an error of some 2^-23 of `shift`.
 __device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
   return exp2_fast(fmaf(value, scale * 1.44269504f, shift * -1.44269504f));
+}
+// Where the shift is above 2^20, which would make that 2^-3, both are brought there. Made of the shift alone, so
+// once for a row. An infinite shift stays what it is.
+__device__ __forceinline__ float exp_shifted_bounded(float value, float scale, float shift) {
+  const float most = 1048576.0f * 0.693147181f, size = fabsf(shift);
+  const float bound = (size > most && size < infinity() ? most / size : 1.0f) * 1.44269504f;
+  return exp2_fast(fmaf(value, scale * bound, -shift * bound));
 }
 
 // One access of 1, 2, 4, 8 or 16 bytes; `p` is aligned to it.

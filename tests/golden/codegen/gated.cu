@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restric
     const float x1 = p1[t + j * 4096];
     r1 = r1 + x1;
   }
-  const float x2 = (r0 / (1.000000000e+00f + expf((-r0))));
+  const float x2 = (r0 / __fadd_rn(1.000000000e+00f, expf((-r0))));
   const float x3 = (x2 * r1);
   p2[t] = from_float<f16>(x3);
 }

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict_
   r0 = block_reduce_sum<8>(r0, scratch_r0);
   float r1 = (-infinity());
   const float x3 = (r0 / 4.096000000e+03f);
-  const float x4 = (x3 + 9.999999747e-06f);
+  const float x4 = __fadd_rn(x3, 9.999999747e-06f);
   const float x5 = (1.000000000e+00f / sqrtf(x4));
 #pragma unroll 1
   for (unsigned j = lane; j < 512; j += 256) {

@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(128) q0_points(const f16* __restric
   for (unsigned v = 0; v < 4; ++v) {
     const float x0 = to_float(v0[v]);
     const float x1 = to_float(v1[v]);
-    const float x2 = (x0 + x1);
-    const float x3 = ((5.000000000e-01f * x2) * (1.000000000e+00f + erff((x2 * 7.071067691e-01f))));
+    const float x2 = __fadd_rn(x0, x1);
+    const float x3 = ((5.000000000e-01f * x2) * __fadd_rn(1.000000000e+00f, erff((x2 * 7.071067691e-01f))));
     const float x5 = (x3 * x4);
     y0[v] = x5;
   }

@@ -1,0 +1,214 @@
+// Attention whose keys are masked, in the emulator: by truth values and by numbers that are added, with -inf, -1e30 and the
+// lowest finite number, in patterns that leave whole tiles, splits and rows without a key; in one loop, over a cluster and
+// over a second kernel; for all dtypes and data paths.
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
+#include "core/verify/reference.h"
+#include "tests/codegen/sized_cases.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+constexpr int64_t kRows = 16, kKeys = 64;
+
+// Whether row i sees key j. Tiles have 16 keys, halves are splits.
+struct Mask {
+  const char* name;
+  bool (*sees)(int64_t i, int64_t j);
+};
+constexpr Mask kMasks[] = {
+    {"causal", [](int64_t i, int64_t j) { return j <= 3 * i; }},
+    {"window", [](int64_t i, int64_t j) { return j <= 4 * i && 4 * i < j + 20; }},
+    {"left padding", [](int64_t, int64_t j) { return j >= 37; }},
+    {"cache", [](int64_t, int64_t j) { return j < 9; }},
+    {"first half", [](int64_t i, int64_t j) { return i % 2 == 0 ? j < 32 : j >= 32; }},
+    {"whole rows", [](int64_t i, int64_t j) { return i % 3 != 0 && j % 5 != 0; }},
+    {"no key", [](int64_t, int64_t) { return false; }},
+    {"one key", [](int64_t i, int64_t j) { return j == (7 * i + 50) % kKeys; }},
+};
+
+struct Number {
+  const char* name;
+  double value;
+};
+
+double lowest(const std::string& dtype) {
+  return dtype == "f16" ? -65504 : dtype == "bf16" ? -3.3895313892515355e38 : -3.4028234663852886e38;
+}
+
+std::vector<Number> numbers_of(const std::string& dtype) {
+  std::vector<Number> out = {{"-inf", -std::numeric_limits<double>::infinity()}, {"lowest", lowest(dtype)}};
+  if (dtype != "f16") out.push_back({"-1e30", dtype == "bf16" ? -1.0001775829589847e30 : -1e30});
+  return out;
+}
+
+// `mask`: how scores become masked ones.
+const char kGraph[] = R"(graph masked
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, INNER, COLUMNS]
+in v: TYPE[2, COLUMNS, INNER]
+in c: MASK[ROWS, COLUMNS]
+s = matmul(q, k)
+MASKED
+p = softmax(a, axis=-1)
+o = matmul(p, v)
+out o
+)";
+const char kInputs[] = R"(mugraph masked
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, INNER, COLUMNS]
+in v: TYPE[2, COLUMNS, INNER]
+in c: MASK[ROWS, COLUMNS]
+tensor o: TYPE[2, ROWS, INNER]
+)";
+const char kTurn[] = R"(  s = matmul(q0, k0)
+  MASKED
+  top = max(a, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(a, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, v0)
+  n = accumulate_rescaled(pv, m)
+)";
+
+std::string loop() {
+  return std::string(kInputs) + R"(kernel grid=[2] loop=TURNS threads=128 {
+  q0 = load(q, x=0)
+  k0 = load(k, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  c0 = load(c, loop=1)
+)" + kTurn + R"(  y = div(n, l)
+  store(y, o, x=0)
+}
+out o
+)";
+}
+
+std::string cluster() {
+  return std::string(kInputs) + R"(kernel grid=[2] cluster=2 loop=TURNS threads=128 {
+  q0 = load(q, x=0)
+  k0 = load(k, x=0, cluster=2, loop=2)
+  v0 = load(v, x=0, cluster=1, loop=1)
+  c0 = load(c, cluster=1, loop=1)
+)" + kTurn + R"(  lc = cluster_rescaled(l, m)
+  nc = cluster_rescaled(n, m)
+  y = div(nc, lc)
+  store(y, o, x=0)
+}
+out o
+)";
+}
+
+std::string split() {
+  return std::string(kInputs) + R"(tensor pm: f32[2, 2, ROWS, 1]
+tensor pl: f32[2, 2, ROWS, 1]
+tensor pn: f32[2, 2, ROWS, INNER]
+kernel grid=[2, 2] loop=TURNS threads=128 {
+  q0 = load(q, x=0)
+  k0 = load(k, x=0, y=2, loop=2)
+  v0 = load(v, x=0, y=1, loop=1)
+  c0 = load(c, y=1, loop=1)
+)" + kTurn + R"(  m4 = reshape(m, shape=[1, 1, ROWS, 1])
+  l4 = reshape(l, shape=[1, 1, ROWS, 1])
+  n4 = reshape(n, shape=[1, 1, ROWS, INNER])
+  store(m4, pm, x=1, y=0)
+  store(l4, pl, x=1, y=0)
+  store(n4, pn, x=1, y=0)
+}
+kernel grid=[2] loop=1 threads=128 {
+  m0 = load(pm, x=1)
+  l0 = load(pl, x=1)
+  n0 = load(pn, x=1)
+  top = max(m0, axis=[0], keepdims=false)
+  d = sub(m0, top)
+  f = exp(d)
+  lf = mul(l0, f)
+  nf = mul(n0, f)
+  l = sum(lf, axis=[0], keepdims=false)
+  n = sum(nf, axis=[0], keepdims=false)
+  y = div(n, l)
+  store(y, o, x=0)
+}
+out o
+)";
+}
+
+std::string with(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
+    text.replace(at, word.size(), by);
+  return text;
+}
+
+// Scores are up to some 50, so that tiles differ.
+std::vector<InputKind> inputs_of(const std::vector<Number>& added) {
+  std::vector<InputKind> out;
+  for (const Mask& mask : kMasks)
+    for (const Number& number : added)
+      out.push_back({std::string(mask.name) + " " + number.name, [&mask, number](const TensorDesc& desc, size_t input) {
+                       if (input < 3) return random_buffer(desc, 77 + input, input == 2 ? 1.0 : 3.5);
+                       RealTensor elements;
+                       for (int64_t i = 0; i < kRows; ++i)
+                         for (int64_t j = 0; j < kKeys; ++j)
+                           elements.push_back(desc.dtype == DType::boolean ? mask.sees(i, j)
+                                              : mask.sees(i, j)            ? 0.0
+                                                                           : number.value);
+                       return write_buffer(desc, elements);
+                     }});
+  return out;
+}
+
+void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, const std::string& label,
+               const std::vector<KernelSchedule>& ways, const char* turns, const char* inner = "16") {
+  for (const std::string dtype : {"f16", "bf16", "f32"})
+    for (const KernelSchedule& way : ways) {
+      auto add = [&](const std::string& type, const std::string& masked, const std::string& in_block,
+                     const std::vector<Number>& added, const std::string& name) {
+        const Sizes sizes{dtype.c_str(), "16", inner, "64", "1", turns};
+        auto fill = [&](const std::string& text, const std::string& how) {
+          return with(with(text, "MASKED", how), "MASK", type);
+        };
+        cases.push_back(sized_case(label + " " + name, fill(kGraph, masked), fill(mugraph, in_block), sizes, way));
+        cases.back().inputs = inputs_of(added);
+        if (way.tma || label == "cluster") cases.back().target = "sm_90a";
+      };
+      for (const Number& number : numbers_of(dtype)) {
+        const std::string text = print_number(number.value);
+        const std::string masked = "where(c, s, " + text + ")", in_block = "where(c0, s, " + text + ")";
+        add("bool", "a = " + masked, "a = " + in_block, {{"", 0}}, number.name);
+        // A scale behind the mask, no power of two.
+        add("bool", "b = " + masked + "\na = mul(b, 0.300048828125)",
+            "b = " + in_block + "\n  a = mul(b, 0.300048828125)", {{"", 0}}, std::string("scaled ") + number.name);
+      }
+      add(dtype, "a = add(s, c)", "a = add(s, c0)", numbers_of(dtype), "added");
+    }
+}
+
+void loops_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  add_cases(cases, loop(), "loop", {{{}, 1, {1, 1, 2}, 0, true}, {{}, 1, {1, 2, 1}, 2, true, true}}, "4");
+  all_are_right(cases);
+}
+
+void clusters_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  add_cases(cases, cluster(), "cluster", {{{}, 1, {1, 1, 2}, 2, true}}, "2");
+  all_are_right(cases);
+}
+
+void splits_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  add_cases(cases, split(), "split", {{{}, 1, {1, 1, 2}, 0, false}}, "2");
+  all_are_right(cases);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(splits_are_right)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
