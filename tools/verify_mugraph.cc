@@ -108,7 +108,7 @@ const Command kVerifyMuGraphCommand = {
     false,
     {{"certificate", 0, nullptr, "print what was checked, and how sure that is"},
      {"trials", 0, "N", "trials at least, 1 to 40 (2)"},
-     {"seed", 0, "N", "make the same random choices again; 0 draws fresh ones"},
+     {"seed", 0, "N", "the seed of a certificate, which makes it again byte for byte; 0 draws one"},
      {"no-samples", 0, nullptr, "leave out the elements at the full shape"},
      {"print", 0, nullptr, "print the muGraphs as text instead"},
      {"dot", 0, nullptr, "print the muGraphs for Graphviz instead"}},

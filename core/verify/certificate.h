@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "core/base/status.h"
 
 namespace quern {
 
@@ -19,6 +22,9 @@ struct Certificate {
   // rejected: the first element that differs; undecided: why. Empty when accepted.
   std::string reason;
   std::string graph, mugraph;  // their names
+  std::string method;
+  uint64_t seed =
+      0;  // what all random choices come from: with it the verifier gives the same certificate again
 
   // The instance on which all elements of the outputs are compared: inputs as "x: f16[2, 6]".
   std::vector<std::string> inputs;
@@ -40,8 +46,12 @@ struct Certificate {
   int64_t samples = 0;  // elements that were compared
   std::string samples_note;
 
-  // Some lines of text that name all of it.
+  bool operator==(const Certificate&) const = default;
+  // Lines of facts (core/base/facts.h), a field a line; fields that have their default are left out.
   std::string print() const;
 };
+
+// What print() wrote, perhaps among other facts. CORRUPT when the verdict is missing or a value is none.
+Result<Certificate> parse_certificate(std::string_view text);
 
 }  // namespace quern

@@ -97,6 +97,7 @@ class Judgement {
       : options_(options), graph_(graph), mugraph_(mugraph), full_shape_(full_shape), seeds_(options.seed) {
     certificate_.graph = graph.name;
     certificate_.mugraph = mugraph.name;
+    certificate_.seed = options.seed;
   }
 
   Certificate run() {
@@ -124,6 +125,8 @@ class Judgement {
     if (Status status = check_interface(graph_, mugraph_); !status.ok())
       return conclude(Verdict::rejected, status.message());
     if (!choose_instance()) return;
+    certificate_.method = "random evaluation mod p = " + std::to_string(kFieldP) +
+                          " and q = " + std::to_string(kFieldQ) + ", exp(x) = w^x";
     primitive_ = decompose(instance_.graph);
     for (ValueId id : instance_.graph.inputs) {
       const Node& node = instance_.graph.node(id);
@@ -332,7 +335,9 @@ class Judgement {
 }  // namespace
 
 Verifier::Verifier(const Graph& graph, const VerifyOptions& options) : graph_(graph), options_(options) {
-  if (options_.seed == 0) options_.seed = (uint64_t{std::random_device()()} << 32) | std::random_device()();
+  // 63 bits, as many as the command line takes back.
+  std::random_device random;
+  while (options_.seed == 0) options_.seed = (uint64_t{random()} << 31) ^ (random() & 0x7fffffff);
   full_shape_ = std::make_unique<FullShape>(graph_, options_.seed, options_.sample_budget);
 }
 Verifier::~Verifier() = default;

@@ -24,6 +24,16 @@ class VerifyMuGraph(unittest.TestCase):
         self.assertIn("gqa_small_split  accepted", done.stdout)
         self.assertIn("error bound: ", done.stdout)
 
+    def test_a_seed_makes_the_same_certificate_again(self):
+        words = FILES / "gqa_small.qg", FILES / "gqa_small-online.qmu", "--json"
+        drawn, = json.loads(quern(*words).stdout)["mugraphs"]
+        facts = dict(line.split(": ", 1) for line in drawn["certificate"].splitlines())
+        self.assertEqual(facts["verdict"], "accepted")
+        again, = json.loads(quern(*words, "--seed", facts["seed"]).stdout)["mugraphs"]
+        self.assertEqual(again["certificate"], drawn["certificate"])
+        other, = json.loads(quern(*words, "--seed", int(facts["seed"]) ^ 1).stdout)["mugraphs"]
+        self.assertNotEqual(other["certificate"], drawn["certificate"])
+
     def test_rejects_with_the_first_element_that_differs(self):
         text = (FILES / "gqa_small-online.qmu").read_text()
         with tempfile.TemporaryDirectory() as folder:

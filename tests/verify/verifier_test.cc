@@ -206,14 +206,13 @@ void the_seed_fixes_everything(void**) {
   assert_text_equal(text, verify(graph, mugraph, options).print());
   for (const char* line :
        {"verdict: accepted\n", "graph: rmsnorm_b1\n", "mugraph: rmsnorm_b1_cluster\n",
-        "p = 4294967087 and q = 2147483543", "instance: shrunk, x: f16[2, ", "trials: 3, seeds ",
-        "; 0 redrawn\n", "error bound: ", "full shape: 7 elements compared\n"})
+        "p = 4294967087 and q = 2147483543", "seed: 7\n", "inputs: x: f16[2, ", "shrunk: true\n",
+        "seeds of trials: 7191089600892374487; ", "error bound: ", "elements at the full shape: 7\n"})
     assert_contains(text, line);
   options.seed = 8;
   assert_true(text != verify(graph, mugraph, options).print());
   options.sample_budget = 0;
-  assert_contains(verify(graph, mugraph, options).print(),
-                  "full shape: 0 elements compared; left out by request");
+  assert_contains(verify(graph, mugraph, options).print(), "at the full shape: left out by request");
 }
 
 // Single elements are what whole evaluation gives, on every hand-written file that is small.
