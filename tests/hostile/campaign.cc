@@ -291,31 +291,6 @@ class Attack {
   bool rule_broken_ = false;
 };
 
-unsigned seconds_for(size_t count) { return kSecondsPerGraph * static_cast<unsigned>(count); }
-
-// Does work(first, how many) for 0 .. count - 1, `batch` in a process. Of a batch that dies each has a
-// process of its own then, so that the one to blame is found.
-Tally attack_in_batches(size_t count, size_t batch,
-                        const std::function<void(size_t, size_t, Report&)>& work) {
-  Tally tally;
-  auto attack = [&](size_t first, size_t many) {
-    return run_isolated([&](Report& report) { work(first, many, report); }, seconds_for(many));
-  };
-  for (size_t first = 0; first < count; first += batch) {
-    const size_t many = std::min(batch, count - first);
-    if (const Outcome all = attack(first, many); all.death.empty()) {
-      tally.merge(all.tally);
-      continue;
-    }
-    for (size_t one = first; one < first + many; ++one) {
-      Outcome outcome = attack(one, 1);
-      if (!outcome.death.empty()) outcome.tally.findings.push_back({"abort", outcome.death});
-      tally.merge(outcome.tally);
-    }
-  }
-  return tally;
-}
-
 void add_case(const HostileCase& test, Attack& attack, Report& report) {
   const std::string label = test.comment.substr(0, test.comment.find('\n'));
   auto graph = parse_graph(test.graph);
@@ -336,20 +311,23 @@ std::vector<std::string> input_classes() {
 }
 
 Tally attack_graphs(uint64_t first, size_t count, const CampaignOptions& options) {
-  return attack_in_batches(count, options.batch, [&](size_t begin, size_t many, Report& report) {
-    Attack attack(options, report);
-    for (uint64_t seed = first + begin; seed < first + begin + many; ++seed)
-      attack.add_graph("hostile graph " + std::to_string(seed), hostile_graph(seed), seed, input_classes());
-    attack.run();
-  });
+  return run_in_batches(count, options.batch, kSecondsPerGraph,
+                        [&](size_t begin, size_t many, Report& report) {
+                          Attack attack(options, report);
+                          for (uint64_t seed = first + begin; seed < first + begin + many; ++seed)
+                            attack.add_graph("hostile graph " + std::to_string(seed), hostile_graph(seed),
+                                             seed, input_classes());
+                          attack.run();
+                        });
 }
 
 Tally attack_cases(const std::vector<HostileCase>& cases, const CampaignOptions& options) {
-  return attack_in_batches(cases.size(), options.batch, [&](size_t begin, size_t many, Report& report) {
-    Attack attack(options, report);
-    for (size_t i = begin; i < begin + many; ++i) add_case(cases[i], attack, report);
-    attack.run();
-  });
+  return run_in_batches(cases.size(), options.batch, kSecondsPerGraph,
+                        [&](size_t begin, size_t many, Report& report) {
+                          Attack attack(options, report);
+                          for (size_t i = begin; i < begin + many; ++i) add_case(cases[i], attack, report);
+                          attack.run();
+                        });
 }
 
 }  // namespace quern

@@ -5,30 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "tests/support/test.h"
+#include "tests/hostile/tally.h"
 
 namespace {
 
 using namespace quern;
-
-uint64_t from_environment(const char* name, uint64_t fallback) {
-  const char* value = std::getenv(name);
-  return value ? std::strtoull(value, nullptr, 10) : fallback;
-}
-
-// Until the emission rules that are safe for every input are there, wrong programs and the aborts of the
-// baseline emitter are expected; they are printed.
-bool is_expected(const Finding& finding) { return finding.cause == "wrong" || finding.cause == "abort"; }
-
-void assert_nothing_found(const Tally& tally) {
-  for (const auto& [what, count] : tally.counts)
-    print_message("%s: %llu\n", what.c_str(), static_cast<unsigned long long>(count));
-  for (const Finding& finding : tally.findings)
-    print_error("%s:\n%s\n", finding.cause.c_str(), finding.text.c_str());
-  assert_true(std::all_of(tally.findings.begin(), tally.findings.end(), is_expected));
-}
 
 void cases_are_right(void**) {
   std::vector<HostileCase> cases;

