@@ -1,9 +1,11 @@
 // The standing attack, for as long as one likes:
-//   attack [--first SEED] [--graphs N] [--seconds N] [--targets sm_80,sm_90a] [--best N] [--others N]
-//          [--findings FOLDER] [--report FILE]
+//   attack [--what programs|verifier|texts] [--first SEED] [--graphs N] [--seconds N] [--findings FOLDER]
+//          [--report FILE] [--targets sm_80,sm_90a] [--best N] [--others N] [--mutants N]
 //
-// Goes through the seeds from --first on until --graphs are done or --seconds have passed, and prints what it
-// counted and the seed to go on from; every finding becomes a file that tests/hostile/cases takes as it is.
+// programs: the best-ranked programs of random graphs in the emulator on hostile inputs; verifier: --mutants
+// of each of their muGraphs; texts: --mutants of the texts of each graph. Goes through the seeds from --first
+// on until --graphs are done or --seconds have passed, and prints what it counted and the seed to go on from;
+// every finding becomes a file that tests/hostile/cases takes as it is.
 // --report is written anew after every batch. Exits with 1 if anything was found.
 #include <chrono>
 #include <cstring>
@@ -13,6 +15,8 @@
 
 #include "core/base/target.h"
 #include "tests/hostile/campaign.h"
+#include "tests/hostile/texts.h"
+#include "tests/hostile/wrong_mugraphs.h"
 
 namespace {
 
@@ -21,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   CampaignOptions campaign;
-  uint64_t first = 1, graphs = UINT64_MAX;
+  std::string what = "programs";
+  uint64_t first = 1, graphs = UINT64_MAX, mutants = 40;
   double seconds = 1e18;
   std::string findings = ".", report;
 };
@@ -51,7 +56,11 @@ Options read_options(int argc, char** argv) {
     const std::string flag = argv[i];
     if (i + 1 == argc) refuse(flag + " needs a value");
     const char* value = argv[i + 1];
-    if (flag == "--first")
+    if (flag == "--what")
+      options.what = value;
+    else if (flag == "--mutants")
+      options.mutants = number(value);
+    else if (flag == "--first")
       options.first = number(value);
     else if (flag == "--graphs")
       options.graphs = number(value);
@@ -73,6 +82,16 @@ Options read_options(int argc, char** argv) {
   for (const std::string& target : options.campaign.targets)
     if (!find_target(target)) refuse("no target " + target);
   return options;
+}
+
+Tally attack(const Options& options, uint64_t first, size_t count) {
+  if (options.what == "programs") return attack_graphs(first, count, options.campaign);
+  if (options.what == "verifier") return attack_verifier(first, count, options.mutants);
+  if (options.what != "texts") refuse("--what is programs, verifier or texts");
+  std::vector<Texts> corpus;
+  for (uint64_t seed = first; seed < first + count; ++seed)
+    for (Texts& texts : searched_texts(seed)) corpus.push_back(std::move(texts));
+  return corpus.empty() ? Tally() : attack_texts(corpus, first * options.mutants, count * options.mutants);
 }
 
 void write_finding(const Options& options, const Finding& finding, uint64_t batch, size_t index) {
@@ -104,7 +123,7 @@ int main(int argc, char** argv) {
   uint64_t next = options.first;
   while (next - options.first < options.graphs && elapsed() < options.seconds) {
     const size_t batch = std::min<uint64_t>(options.campaign.batch, options.graphs - (next - options.first));
-    const Tally now = attack_graphs(next, batch, options.campaign);
+    const Tally now = attack(options, next, batch);
     for (size_t i = 0; i < now.findings.size(); ++i) write_finding(options, now.findings[i], next, i);
     tally.merge(now);
     next += batch;
