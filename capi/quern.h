@@ -384,7 +384,7 @@ typedef struct quern_plan_info {
   size_t input_count;
   size_t output_count;
   size_t launch_count;
-  const char* certificate; /* what was checked about the plan: lines of "key: value" */
+  const char* certificate; /* what was checked about the plan: lines of "name: value" */
   const char* warning;     /* why the daemon could not store it, and the like; "" = nothing */
   uint64_t daemon_ns;      /* from the request's arrival at the daemon to that first answer */
   uint64_t queue_ns;       /* of that, waiting for a worker */

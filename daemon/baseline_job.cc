@@ -6,6 +6,7 @@
 #include "core/base/target.h"
 #include "core/codegen/baseline.h"
 #include "core/graph/text.h"
+#include "core/optimize/certify.h"
 
 namespace quern {
 
@@ -32,6 +33,7 @@ Result<wire::JobDone> compile_baseline(Compiler& compiler, const std::string& gr
   if (!output) return output.status().with_context("the baseline of this graph");
   Plan plan = std::move(emitted->plan);
   plan.cubin = std::move(output->cubin);
+  plan.certificate += source_facts({graph, "", "", emitted->source}, plan.cubin, compiler.fingerprint());
   wire::JobDone done;
   done.plan = encode_plan(plan);
   done.emit_ns = emitted_at - start;

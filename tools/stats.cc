@@ -1,8 +1,7 @@
-// quern stats, verify and stop: the daemon and its store as a whole; quern version.
+// quern stats and stop: the daemon and its store as a whole; quern version.
 #include <thread>
 
 #include "tools/output.h"
-#include "tools/progress.h"
 #include "tools/session.h"
 
 namespace quern {
@@ -42,25 +41,6 @@ int run_stats(const Arguments& arguments) {
   if (answers) lines.emplace_back("hit rate", std::to_string(hits * 100 / answers) + " %");
   print_text(facts_text(lines));
   return kExitOk;
-}
-
-int run_verify(const Arguments& arguments) {
-  Result<Session> session = open_session(arguments);
-  if (!session) return fail(arguments, session.status());
-  Result<wire::VerifyReply> report = [&] {
-    Progress progress("verifying", 0, !arguments.json());
-    return session->ask<wire::VerifyReply>(
-        wire::Verify{1}, [&](uint64_t done, uint64_t total) { progress.update(done, total); });
-  }();
-  if (!report) return fail(arguments, report.status());
-  if (arguments.json()) {
-    print_json({{"checked", report->checked}, {"damaged", report->damaged}, {"problems", report->problems}});
-  } else {
-    for (const std::string& problem : report->problems) print_text(problem + "\n");
-    print_text(std::to_string(report->checked) + " records read, " + std::to_string(report->damaged) +
-               " damaged\n");
-  }
-  return report->damaged ? kExitNo : kExitOk;
 }
 
 // ---- stop ----
@@ -120,19 +100,6 @@ const Command kStatsCommand = {
     true,
     {},
     run_stats,
-};
-
-const Command kVerifyCommand = {
-    "verify",
-    "",
-    0,
-    0,
-    "read the whole cache and report damage",
-    "Reads every record of the cache and checks it. Damaged ones are listed and removed: the next\n"
-    "request for them is a miss. Exit code 1 means that there was damage.\n",
-    true,
-    {},
-    run_verify,
 };
 
 const Command kStopCommand = {

@@ -95,7 +95,7 @@ struct Plan {
   std::vector<Launch> launches;
   std::vector<TensorMap> tensor_maps;
   uint64_t workspace_bytes = 0;
-  std::string certificate;  // what was checked about it: lines of "key: value"
+  std::string certificate;  // what was checked about it: lines of "name: value" (facts.h)
   std::string cubin;        // an ELF image; empty only before compilation
   bool operator==(const Plan&) const = default;
 };

@@ -7,11 +7,15 @@
 #include <limits>
 #include <optional>
 
+#include "core/base/facts.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/certify.h"
 #include "core/optimize/explain.h"
 #include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
+#include "core/verify/verifier.h"
 
 namespace quern {
 
@@ -137,10 +141,7 @@ class OptimizeRun {
     }
     std::optional<Program> program = emit(implementation);
     if (!program || !compile(*program)) return false;
-    if (program->stack == 0) {
-      accept(std::move(*program));
-      return true;
-    }
+    if (program->stack == 0) return accept(std::move(*program));
     note(implementation.candidate, kCrowded);
     if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
     return false;
@@ -192,9 +193,16 @@ class OptimizeRun {
     if (refusals_[candidate]++ == 0) fates_[candidate] = refusal.substr(0, refusal.find('\n'));
   }
 
-  void accept(Program program) {
+  // The search has verified the pieces; this is the verdict on all of it, for random inputs of its own. False
+  // if the muGraph is wrong, which only a bug can make it.
+  bool accept(Program program) {
     const Implementation& from = program.from;
     const Candidate& candidate = search_.candidates[from.candidate];
+    const Certificate verdict = verify(graph_, candidate.mugraph);
+    if (verdict.verdict == Verdict::rejected) {
+      note(from.candidate, "as a whole it is wrong: " + verdict.reason);
+      return false;
+    }
     out_.us = from.us;
     out_.mugraph = print_mugraph(candidate.mugraph);
     out_.schedule = print_schedule(with_choices(from.schedule, program.emitted));
@@ -203,15 +211,20 @@ class OptimizeRun {
     out_.cuda = std::move(program.emitted.source);
     out_.plan = std::move(program.emitted.plan);
     out_.plan.cubin = std::move(program.cubin);
-    out_.plan.certificate += "compiler: " + compiler_.fingerprint() + "\nmodelled: " + number(from.us) +
-                             " us\ncandidate: " + std::to_string(from.candidate) + " of " +
-                             std::to_string(search_.candidates.size()) + "\n";
-    for (const Certificate& certificate : candidate.certificates)
-      out_.plan.certificate += certificate.print();
+    out_.plan.certificate += source_facts({print_graph(graph_), out_.mugraph, out_.schedule, out_.cuda},
+                                          out_.plan.cubin, compiler_.fingerprint()) +
+                             verdict.print() + print_fact("modelled", number(from.us) + " us") +
+                             print_fact("candidate", std::to_string(from.candidate) + " of " +
+                                                         std::to_string(search_.candidates.size()));
+    // What carries a verdict that is undecided.
+    if (verdict.verdict == Verdict::undecided)
+      for (size_t i = 0; i < candidate.certificates.size(); ++i)
+        out_.plan.certificate += candidate.certificates[i].print("piece " + std::to_string(i) + " ");
     fates_[from.candidate] =
         "taken, " + number(from.us) + " us by the model of schedules" +
         (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
+    return true;
   }
 
   void write_report() {

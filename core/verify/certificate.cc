@@ -88,10 +88,10 @@ const char* verdict_name(Verdict verdict) {
   return "";
 }
 
-std::string Certificate::print() const {
-  std::string text = print_fact("verdict", verdict_name(verdict));
+std::string Certificate::print(const std::string& prefix) const {
+  std::string text = print_fact(prefix + "verdict", verdict_name(verdict));
   for_each_field([&](const char* name, auto member) {
-    if (this->*member != Certificate().*member) text += print_fact(name, print_value(this->*member));
+    if (this->*member != Certificate().*member) text += print_fact(prefix + name, print_value(this->*member));
   });
   return text;
 }

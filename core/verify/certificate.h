@@ -47,8 +47,9 @@ struct Certificate {
   std::string samples_note;
 
   bool operator==(const Certificate&) const = default;
-  // Lines of facts (core/base/facts.h), a field a line; fields that have their default are left out.
-  std::string print() const;
+  // Lines of facts (core/base/facts.h), a field a line; fields that have their default are left out. `prefix`
+  // stands before each name.
+  std::string print(const std::string& prefix = "") const;
 };
 
 // What print() wrote, perhaps among other facts. CORRUPT when the verdict is missing or a value is none.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Searched plans through the commands, with the real compiler: waiting for them, their parts, what was found, constraints."""
+import subprocess
 import unittest
 
-from box import EXAMPLES, Box, needs_compiler
+from box import BUILD, EXAMPLES, Box, needs_compiler
 
 
 @needs_compiler
@@ -36,6 +37,15 @@ class Searched(unittest.TestCase):
         self.assertEqual(self.box.run(*words).stdout, parts["cuda"])
         self.assertEqual(self.box.json(*words)["plan"]["launches"], self.got["plan"]["launches"])
         self.assertIn("accepted", self.box.run("verify-mugraph", files["graph"], files["mugraph"]).stdout)
+
+    def test_the_certificate_is_made_again(self):
+        certificate = self.box.run("show", self.key, "--certificate").stdout
+        facts = dict(line.split(": ", 1) for line in certificate.splitlines())
+        files = {part: self.box.write("certified." + part, self.box.run("show", self.key, "--" + part).stdout) for part in ("graph", "mugraph")}
+        again, = self.box.json("verify-mugraph", files["graph"], files["mugraph"], "--seed", facts["seed"])["mugraphs"]
+        self.assertEqual(again["verdict"], "accepted")
+        for line in again["certificate"].splitlines():
+            self.assertIn(line, certificate.splitlines())
 
     def test_show_and_explain_say_what_the_search_came_to(self):
         shown = self.box.json("show", self.key)
@@ -89,6 +99,39 @@ class Searched(unittest.TestCase):
             self.assertIn("nvdisasm refused the cubin: no such architecture", self.box.run("show", self.key, "--sass", code=5).stderr)
         finally:
             self.box.env = box_env
+
+
+@needs_compiler
+class Tampered(unittest.TestCase):
+    """quern verify where whole records hold what does not fit together."""
+
+    def setUp(self):
+        self.box = Box()
+        self.key = self.box.json("get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a", "--wait-tier", "modelled")["key"]
+        self.box.json("get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_80")
+
+    def tearDown(self):
+        self.box.close()
+
+    def test_verify_names_the_plan_and_what_does_not_hold(self):
+        whole = self.box.json("verify")
+        self.assertEqual((whole["damaged"], whole["faults"]), (0, []))
+        self.assertEqual((whole["plans"], whole["certificates"]), (2, 2))
+        self.assertIn("2 certificates checked, 0 disagreements", self.box.run("verify", "--quick").stdout)
+        for part, what in {"mugraph": "mugraph hash is", "schedule": "schedule hash is", "cuda": "cuda hash is",
+                           "certificate": "seeds of trials is"}.items():
+            with self.subTest(part):
+                self.box.json("stop")
+                subprocess.run([BUILD / "tests/cli/tamper", self.box.cache, self.key, part], check=True)
+                found = self.box.json("verify", code=1)
+                self.assertEqual(found["damaged"], 0)
+                self.assertEqual({fault["key"] for fault in found["faults"]}, {self.key})
+                self.assertTrue(any(fault["what"].startswith(what) for fault in found["faults"]), found)
+                self.assertIn(self.key + ": " + what, self.box.run("verify", code=1).stdout)
+                quick = self.box.json("verify", "--quick", code=0 if part == "certificate" else 1)
+                self.assertEqual(bool(quick["faults"]), part != "certificate")
+                self.box.run("rm", self.key)
+                self.box.json("get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a", "--wait-tier", "modelled")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,178 @@
+// Certificates of plans: what is stored fits them, and whatever is changed is found.
+#include "core/optimize/certify.h"
+
+#include "core/base/facts.h"
+#include "core/base/hash.h"
+#include "core/codegen/baseline.h"
+#include "core/graph/canon.h"
+#include "core/graph/text.h"
+#include "core/optimize/optimize.h"
+#include "core/schedule/z3_optimizer.h"
+#include "tests/support/fake_compiler.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+struct Stored {
+  Plan plan;
+  PlanSource source;
+};
+
+Graph canonical_example() {
+  const auto graph = parse_graph(read_test_file(test_root() / "examples/lora_b1.qg"));
+  assert_ok(graph);
+  auto again = parse_graph(canonical_text(*graph));
+  assert_ok(again);
+  return std::move(*again);
+}
+
+// Searched once, for all tests.
+const Stored& searched() {
+  static const Stored stored = [] {
+    const Graph graph = canonical_example();
+    FakeCompiler compiler;
+    OptimizeOptions options;
+    const auto optimizer = make_z3_optimizer(kChoiceLimit);
+    options.optimizer = optimizer.get();
+    auto result = optimize(graph, **find_target("sm_90a"), compiler, options);
+    assert_ok(result);
+    assert_true(result->found());
+    return Stored{result->plan, {print_graph(graph), result->mugraph, result->schedule, result->cuda}};
+  }();
+  return stored;
+}
+
+std::vector<std::string> faults(const Stored& stored, Depth depth = Depth::program) {
+  return certificate_faults(stored.plan, stored.source, depth);
+}
+
+void assert_fault(const Stored& stored, std::string_view part, Depth depth = Depth::program) {
+  std::string all;
+  for (const std::string& fault : faults(stored, depth)) all += fault + "\n";
+  if (all.find(part) == std::string::npos) print_error("certificate:\n%s\n", stored.plan.certificate.c_str());
+  assert_contains(all, part);
+}
+
+void replace(std::string& text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  if (at == std::string::npos) fail_test("\"" + std::string(from) + "\" is not in:\n" + text);
+  text.replace(at, from.size(), to);
+}
+
+// Gives the certificate the hash that fits a changed text.
+void rehash(Stored& stored, const char* name, const std::string& bytes) {
+  const auto facts = parse_facts(stored.plan.certificate);
+  assert_ok(facts);
+  replace(stored.plan.certificate, *find_fact(*facts, name), to_hex(hash128(bytes)));
+}
+
+void what_is_stored_fits(void**) {
+  for (Depth depth : {Depth::hashes, Depth::program}) {
+    const auto found = faults(searched(), depth);
+    for (const std::string& fault : found) print_error("%s\n", fault.c_str());
+    assert_int_equal(found.size(), 0);
+  }
+  const auto certificate = parse_certificate(searched().plan.certificate);
+  assert_ok(certificate);
+  assert_int_equal(certificate->verdict, Verdict::accepted);
+}
+
+void every_changed_text_is_found(void**) {
+  for (Depth depth : {Depth::hashes, Depth::program}) {
+    Stored changed = searched();
+    replace(changed.source.mugraph, "mugraph ", "mugraph other_");
+    assert_fault(changed, "mugraph hash is ", depth);
+    changed = searched();
+    changed.source.schedule += " ";
+    assert_fault(changed, "schedule hash is ", depth);
+    changed = searched();
+    changed.source.cuda += "\n";
+    assert_fault(changed, "cuda hash is ", depth);
+    changed = searched();
+    changed.source.graph += "\n";
+    assert_fault(changed, "graph hash is ", depth);
+    changed = searched();
+    changed.plan.cubin += "x";
+    assert_fault(changed, "cubin hash is ", depth);
+    changed = searched();
+    changed.source.mugraph.clear();
+    assert_fault(changed, "is not stored", depth);
+    changed = searched();
+    changed.plan.certificate = "verdict accepted\n";
+    assert_fault(changed, "line 1", depth);
+    changed = searched();
+    changed.plan.certificate.clear();
+    assert_fault(changed, "does not say \"cuda hash\"", depth);
+  }
+}
+
+// Where hashes were made to fit, too.
+void what_is_made_again_differs(void**) {
+  Stored changed = searched();
+  changed.source.cuda += "// faster\n";
+  rehash(changed, "cuda hash", changed.source.cuda);
+  assert_fault(changed, "cuda hash is ");
+  assert_int_equal(faults(changed, Depth::hashes).size(), 0);
+
+  changed = searched();
+  const size_t at = changed.source.mugraph.find("= add(");
+  if (at == std::string::npos) fail_test("nothing is added in " + changed.source.mugraph);
+  changed.source.mugraph.replace(at, 6, "= sub(");
+  rehash(changed, "mugraph hash", changed.source.mugraph);
+  assert_fault(changed, "verdict is rejected, and accepted in the certificate");
+  assert_fault(changed, "cuda hash is ");
+
+  changed = searched();
+  replace(changed.plan.certificate, "\nseed: ", "\nseed: 12\nno seed: ");
+  assert_fault(changed, "seeds of trials is ");
+  changed = searched();
+  replace(changed.plan.certificate, "verdict: accepted", "verdict: undecided");
+  assert_fault(changed, "verdict is accepted, and undecided in the certificate");
+  changed = searched();
+  replace(changed.plan.certificate, "\nlaunches: ", "\nlaunches: 4");
+  assert_fault(changed, "launches is ");
+  changed = searched();
+  changed.plan.launches.front().grid.x += 1;
+  assert_fault(changed, "other buffers or launches");
+}
+
+void what_another_version_made_is_judged_by_its_hashes(void**) {
+  Stored changed = searched();
+  const auto facts = parse_facts(changed.plan.certificate);
+  assert_ok(facts);
+  replace(changed.plan.certificate, "quern: " + *find_fact(*facts, "quern"), "quern: 0.0.1");
+  replace(changed.plan.certificate, "\nlaunches: ", "\nlaunches: 4");
+  assert_int_equal(faults(changed).size(), 0);
+  changed.source.cuda += "\n";
+  assert_fault(changed, "cuda hash is ");
+}
+
+void baselines_have_certificates_too(void**) {
+  const Graph graph = canonical_example();
+  auto emitted = emit_baseline(graph, **find_target("sm_80"));
+  assert_ok(emitted);
+  Stored stored{emitted->plan, {print_graph(graph), "", "", ""}};
+  stored.plan.cubin = "cubin";
+  stored.plan.certificate +=
+      source_facts({stored.source.graph, "", "", emitted->source}, stored.plan.cubin, "nvrtc");
+  for (Depth depth : {Depth::hashes, Depth::program}) assert_int_equal(faults(stored, depth).size(), 0);
+  Stored changed = stored;
+  replace(changed.plan.certificate, "cuda hash: ", "cuda hash: 0");
+  assert_fault(changed, "cuda hash is ");
+  changed = stored;
+  changed.source.graph += "\n";
+  assert_fault(changed, "graph hash is ", Depth::hashes);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(what_is_stored_fits),
+                              cmocka_unit_test(every_changed_text_is_found),
+                              cmocka_unit_test(what_is_made_again_differs),
+                              cmocka_unit_test(what_another_version_made_is_judged_by_its_hashes),
+                              cmocka_unit_test(baselines_have_certificates_too)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
