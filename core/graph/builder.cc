@@ -113,12 +113,29 @@ Result<ValueId> GraphBuilder::add_op(OpCode code, std::span<const ValueId> opera
   auto type = infer_type(code, types, node.attrs);
   if (!type) return type.status();
   node.type = std::move(*type);
+  round_numbers(node, types);
   for (size_t i = graph_.nodes.size(); name.empty(); ++i)
     if (std::string free = "v" + std::to_string(i); !names_.count(free)) name = free;
   if (Status status = claim_name(name); !status.ok()) return status;
   node.name = std::move(name);
   ++ops_;
   return append(std::move(node));
+}
+
+// Numbers have the dtype of what they are combined with, and are rounded to it.
+void GraphBuilder::round_numbers(Node& node, std::span<const TensorType> types) {
+  const OpInfo& info = op_info(node.code);
+  if (info.kind != OpKind::elementwise) return;
+  const DType dtype = promote(info.result == ResultRule::select ? types.subspan(1) : types);
+  if (dtype_size(dtype) != 2) return;
+  for (ValueId& operand : node.operands) {
+    const Node& old = graph_.node(operand);
+    if (old.code != OpCode::constant || round_to(dtype, old.number) == old.number || std::isnan(old.number)) continue;
+    Node rounded = old;
+    rounded.number = round_to(dtype, old.number);
+    rounded.type.dtype = DType::f32;  // 100001, say, is no integer there
+    operand = append(std::move(rounded));
+  }
 }
 
 Status GraphBuilder::add_output(ValueId value) {

@@ -35,6 +35,7 @@ class GraphBuilder {
  private:
   ValueId append(Node node);
   Status claim_name(const std::string& name);
+  void round_numbers(Node& node, std::span<const TensorType> types);
   std::string not_a_value(ValueId id) const;
   bool exists(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.nodes.size(); }
 

@@ -32,6 +32,25 @@ static void refuses_what_is_invalid(void**) {
   assert_error(builder.finish().status(), ErrorCode::INVALID_GRAPH, "no output");
 }
 
+static void numbers_are_rounded_to_what_they_meet(void**) {
+  auto rounded = [](const std::string& inputs, const std::string& line) {
+    auto graph = parse_graph("graph g\n" + inputs + "y = " + line + "\nout y\n");
+    assert_ok(graph);
+    const std::string text = print_graph(*graph);
+    return text.substr(text.find("y = "), text.find("\nout") - text.find("y = "));
+  };
+  const std::string half = "in x: f16[2]\nin c: bool[2]\n", bfloat = "in x: bf16[2]\nin c: bool[2]\n",
+                    single = "in x: f32[2]\nin c: bool[2]\n", whole = "in x: i32[2]\n";
+  assert_text_equal(rounded(half, "mul(x, 0.3)"), "y = mul(x, 0.300048828125)");
+  assert_text_equal(rounded(half, "where(c, x, -1e30)"), "y = where(c, x, -inf)");
+  assert_text_equal(rounded(half, "lt(0.3, x)"), "y = lt(0.300048828125, x)");
+  assert_text_equal(rounded(half, "add(x, 2049)"), "y = add(x, 2048.0)");
+  assert_text_equal(rounded(half, "add(x, 2)"), "y = add(x, 2)");
+  assert_text_equal(rounded(bfloat, "mul(x, 0.3)"), "y = mul(x, 0.30078125)");
+  assert_text_equal(rounded(single, "where(c, x, -1e30)"), "y = where(c, x, -1e+30)");
+  assert_text_equal(rounded(whole, "add(x, 2049)"), "y = add(x, 2049)");
+}
+
 static void names_of_its_own_are_free(void**) {
   GraphBuilder builder("g");
   const ValueId x = *builder.add_input("v1", DType::f16, {2});
@@ -43,6 +62,7 @@ static void names_of_its_own_are_free(void**) {
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(builds_what_the_text_says),
                               cmocka_unit_test(refuses_what_is_invalid),
+                              cmocka_unit_test(numbers_are_rounded_to_what_they_meet),
                               cmocka_unit_test(names_of_its_own_are_free)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
