@@ -1,4 +1,4 @@
-// quern run: executes a graph on random inputs and compares every element with the f64 reference.
+// quern run: executes a graph on random or hostile inputs and compares every element with the f64 reference.
 #include "core/graph/shrink.h"
 #include "core/graph/text.h"
 #include "core/jit/driver.h"
@@ -11,8 +11,8 @@ namespace quern {
 
 namespace {
 
-// Multiply-adds that take some seconds: the reference is evaluated five times on one core, the emulator runs
-// each thread of the GPU in turn.
+// Multiply-adds that take some seconds: the reference is evaluated on one core, the emulator runs each thread
+// of the GPU in turn.
 constexpr double kMostReferenceWork = 6e8, kMostEmulatorWork = 2e7;
 constexpr int64_t kFirstExtent = 512;
 
@@ -64,8 +64,7 @@ Result<Setup> set_up(const Arguments& arguments) {
   return setup;
 }
 
-Result<std::vector<std::string>> run_plan_on_gpu(const Arguments& arguments, const Setup& setup,
-                                                 const std::vector<std::string>& inputs) {
+Result<Runner> plan_runner(const Arguments& arguments, const Setup& setup) {
   Result<Session> session = open_session(arguments);
   if (!session) return session.status();
   wire::Get get;
@@ -77,8 +76,21 @@ Result<std::vector<std::string>> run_plan_on_gpu(const Arguments& arguments, con
   if (!reply) return reply.status();
   Result<Plan> plan = decode_plan(reply->plan);
   if (!plan) return plan.status();
-  return run_on_gpu(*plan, inputs);
+  return gpu_runner(std::move(*plan));
 }
+
+Result<Runner> choose_runner(const Arguments& arguments, const Setup& setup) {
+  if (setup.gpu) return plan_runner(arguments, setup);
+  Result<const Target*> target = find_target(setup.target);
+  if (!target) return target.status();
+  return emulator_runner(setup.graph, **target, setup.seed);
+}
+
+// An output of a run on inputs of one class.
+struct Check {
+  std::string inputs;
+  OutputCheck output;
+};
 
 std::string error_text(double value) {
   char text[32];
@@ -89,19 +101,21 @@ std::string error_text(double value) {
 // Infinities and NaN are no JSON numbers.
 Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(print_number(value)); }
 
-int report(const Arguments& arguments, const Setup& setup, const std::vector<OutputCheck>& checks) {
+int report(const Arguments& arguments, const Setup& setup, const std::vector<Check>& checks) {
   bool acceptable = true;
-  for (const OutputCheck& check : checks) acceptable = acceptable && check.comparison.acceptable;
+  for (const Check& check : checks) acceptable = acceptable && check.output.comparison.acceptable;
   if (arguments.json()) {
     Json outputs = Json::array();
-    for (const OutputCheck& check : checks)
-      outputs.push_back({{"name", check.desc.name},
-                         {"dtype", dtype_name(check.desc.dtype)},
-                         {"shape", check.desc.shape},
-                         {"error", number_json(check.comparison.error)},
-                         {"bound", number_json(check.comparison.bound)},
-                         {"acceptable", check.comparison.acceptable},
-                         {"what", check.comparison.what}});
+    for (const auto& [inputs, output] : checks)
+      outputs.push_back({{"inputs", inputs},
+                         {"name", output.desc.name},
+                         {"dtype", dtype_name(output.desc.dtype)},
+                         {"shape", output.desc.shape},
+                         {"error", number_json(output.comparison.error)},
+                         {"bound", number_json(output.comparison.bound)},
+                         {"worst", number_json(output.comparison.worst)},
+                         {"acceptable", output.comparison.acceptable},
+                         {"what", output.comparison.what}});
     print_json({{"device", setup.gpu ? "gpu" : "emulator"},
                 {"target", setup.target},
                 {"seed", setup.seed},
@@ -114,11 +128,13 @@ int report(const Arguments& arguments, const Setup& setup, const std::vector<Out
   print_text(std::string("run on ") + (setup.gpu ? "the GPU" : "the emulator") + " for " + setup.target +
              ", seed " + std::to_string(setup.seed) +
              (setup.shrunk ? ", as a small instance:\n\n" + print_graph(setup.graph) + "\n" : "\n"));
-  Table table({"OUTPUT", "TYPE", ">ERROR", ">BOUND", "VERDICT"});
-  for (const OutputCheck& check : checks)
-    table.add({check.desc.name, std::string(dtype_name(check.desc.dtype)) + print_ints(check.desc.shape),
-               error_text(check.comparison.error), error_text(check.comparison.bound),
-               check.comparison.acceptable ? "ok" : "WRONG " + check.comparison.what});
+  Table table({"INPUTS", "OUTPUT", "TYPE", ">ERROR", ">BOUND", ">WORST", "VERDICT"});
+  for (const auto& [inputs, output] : checks)
+    table.add({inputs, output.desc.name,
+               std::string(dtype_name(output.desc.dtype)) + print_ints(output.desc.shape),
+               error_text(output.comparison.error), error_text(output.comparison.bound),
+               error_text(output.comparison.worst),
+               output.comparison.acceptable ? "ok" : "WRONG " + output.comparison.what});
   print_text(table.text());
   return acceptable ? kExitOk : kExitNo;
 }
@@ -126,18 +142,19 @@ int report(const Arguments& arguments, const Setup& setup, const std::vector<Out
 int run_run(const Arguments& arguments) {
   Result<Setup> setup = set_up(arguments);
   if (!setup) return fail(arguments, setup.status());
-  const std::vector<std::string> inputs = random_inputs(setup->graph, setup->seed, 1.0);
-  Result<std::vector<std::string>> outputs = Status();
-  if (setup->gpu) {
-    outputs = run_plan_on_gpu(arguments, *setup, inputs);
-  } else {
-    Result<const Target*> target = find_target(setup->target);
-    if (!target) return fail(arguments, target.status());
-    outputs = run_in_emulator(setup->graph, **target, inputs, setup->seed);
+  Result<std::vector<std::string>> classes = input_classes(arguments.has("inputs") ? arguments.value("inputs") : kRandomInputs);
+  if (!classes) return fail(arguments, classes.status());
+  Result<Runner> runner = choose_runner(arguments, *setup);
+  if (!runner) return fail(arguments, runner.status());
+  std::vector<Check> checks;
+  for (const std::string& name : *classes) {
+    const std::vector<std::string> inputs = make_inputs(setup->graph, name, setup->seed);
+    Result<std::vector<std::string>> outputs = (*runner)(inputs);
+    if (!outputs) return fail(arguments, outputs.status().with_context(name + " inputs"));
+    for (OutputCheck& check : check_outputs(setup->graph, inputs, *outputs, arguments.has("tf32")))
+      checks.push_back({name, std::move(check)});
   }
-  if (!outputs) return fail(arguments, outputs.status());
-  return report(arguments, *setup,
-                check_outputs(setup->graph, inputs, *outputs, setup->seed, arguments.has("tf32")));
+  return report(arguments, *setup, checks);
 }
 
 }  // namespace
@@ -147,16 +164,19 @@ const Command kRunCommand = {
     "FILE",
     1,
     1,
-    "run a graph on random inputs and compare with the reference",
+    "run a graph on random or hostile inputs and compare with the reference",
     "Runs the graph in FILE on random inputs and compares every element of every output with an f64\n"
     "reference. On a GPU it runs the daemon's plan; where there is none, the emulator runs the text of\n"
     "the baseline kernels on the CPU and watches every memory access. A graph that would take too long\n"
     "is replaced by a small instance of the same program, which is printed. ERROR is ||result -\n"
-    "reference|| / ||reference||; BOUND is twice the error of the unfused program. Exit code 1 means\n"
-    "that an output is wrong.\n",
+    "reference|| / ||reference||; BOUND is twice the error of the unfused program; WORST is the largest\n"
+    "error of an element, relative to its own bound. --inputs takes hostile values instead: masked,\n"
+    "lowest, special, logits, offset, constant, tiny or huge (README, docs/language.md); all runs each.\n"
+    "Exit code 1 means that an output is wrong.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture (that of the first GPU; sm_90a in the emulator)"},
      {"seed", 's', "N", "of the inputs, and of the emulator's order of threads (1)"},
+     {"inputs", 'i', "CLASS", "of the inputs (random); hostile ones: see above; all: every class"},
      {"gpu", 0, nullptr, "on the GPU, or fail"},
      {"emulate", 0, nullptr, "in the emulator, even if there is a GPU"},
      {"shrink", 0, "N", "a small instance with no extent above N"},

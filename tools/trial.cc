@@ -1,10 +1,12 @@
 #include "tools/trial.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/codegen/baseline.h"
 #include "core/jit/device.h"
 #include "core/jit/launcher.h"
+#include "core/verify/hostile.h"
 #include "tests/emulator/emulator.h"
 
 namespace quern {
@@ -33,27 +35,6 @@ struct DeviceBuffers {
   }
 };
 
-}  // namespace
-
-std::vector<std::string> random_inputs(const Graph& graph, uint64_t seed, double scale) {
-  std::vector<std::string> inputs;
-  for (const TensorDesc& desc : graph.input_descs())
-    inputs.push_back(random_buffer(desc, seed * 1000 + inputs.size(), scale));
-  return inputs;
-}
-
-Result<std::vector<std::string>> run_in_emulator(const Graph& graph, const Target& target,
-                                                 const std::vector<std::string>& inputs, uint64_t seed) {
-  Result<Emitted> emitted = emit_baseline(graph, target);
-  if (!emitted) return emitted.status();
-  emulated::ProgramSource source{emitted->kernels, {}};
-  for (const Launch& launch : emitted->plan.launches) source.kernels.push_back(launch.kernel);
-  Result<emulated::Program> program = emulated::compile_program(source);
-  if (!program) return program.status();
-  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
-  return emulated::run_plan(*program, emitted->plan, views, {seed});
-}
-
 Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<std::string>& inputs) {
   Result<std::shared_ptr<const Driver>> driver = Driver::open();
   if (!driver) return driver.status();
@@ -80,17 +61,55 @@ Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<
   return outputs;
 }
 
+}  // namespace
+
+Result<std::vector<std::string>> input_classes(const std::string& asked) {
+  std::vector<std::string> names = {kRandomInputs};
+  for (const HostileClass& cls : hostile_classes()) names.push_back(cls.name);
+  if (asked == "all") return names;
+  if (std::find(names.begin(), names.end(), asked) != names.end()) return std::vector<std::string>{asked};
+  std::string known;
+  for (const std::string& name : names) known += name + ", ";
+  return Status(ErrorCode::INVALID_ARGUMENT,
+                "no inputs are called \"" + asked + "\": there are " + known + "all");
+}
+
+std::vector<std::string> make_inputs(const Graph& graph, const std::string& input_class, uint64_t seed) {
+  if (const HostileClass* cls = find_hostile_class(input_class)) return hostile_inputs(graph, *cls, seed);
+  std::vector<std::string> inputs;
+  for (const TensorDesc& desc : graph.input_descs())
+    inputs.push_back(random_buffer(desc, seed * 1000 + inputs.size()));
+  return inputs;
+}
+
+Result<Runner> emulator_runner(const Graph& graph, const Target& target, uint64_t seed) {
+  Result<Emitted> emitted = emit_baseline(graph, target);
+  if (!emitted) return emitted.status();
+  Result<emulated::Program> compiled =
+      emulated::compile_program(emulated::make_source(emitted->kernels, emitted->plan));
+  if (!compiled) return compiled.status();
+  auto program = std::make_shared<emulated::Program>(std::move(*compiled));
+  return Runner([program, plan = std::move(emitted->plan), seed](const std::vector<std::string>& inputs) {
+    const std::vector<std::string_view> views(inputs.begin(), inputs.end());
+    return emulated::run_plan(*program, plan, views, {seed});
+  });
+}
+
+Runner gpu_runner(Plan plan) {
+  return
+      [plan = std::move(plan)](const std::vector<std::string>& inputs) { return run_on_gpu(plan, inputs); };
+}
+
 std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std::string>& inputs,
-                                       const std::vector<std::string>& outputs, uint64_t seed, bool tf32) {
+                                       const std::vector<std::string>& outputs, bool tf32) {
   const std::vector<TensorDesc> input_descs = graph.input_descs(), output_descs = graph.output_descs();
   std::vector<RealTensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(read_buffer(input_descs[i], inputs[i].data()));
-  const std::vector<RealTensor> reference = evaluate_reference(graph, values);
-  const std::vector<Tolerance> tolerance = unfused_tolerance(graph, values, reference, seed, tf32);
+  const std::vector<Expected> expected = expect_outputs(graph, values, tf32);
   std::vector<OutputCheck> checks;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const RealTensor actual = read_buffer(output_descs[i], outputs[i].data());
-    checks.push_back({output_descs[i], compare(output_descs[i], actual, reference[i], tolerance[i])});
+    checks.push_back({output_descs[i], compare(output_descs[i], actual, expected[i])});
   }
   return checks;
 }

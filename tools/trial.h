@@ -1,7 +1,8 @@
-// A trial: a graph run once on random inputs, by the emulator or a GPU, and every element compared with the
+// A trial: a graph run on inputs of some class, by the emulator or a GPU, and every element compared with the
 // f64 reference.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,16 +12,19 @@
 
 namespace quern {
 
-// One buffer an input, from `seed`; floats are uniform in [-scale, scale].
-std::vector<std::string> random_inputs(const Graph& graph, uint64_t seed, double scale);
+inline constexpr const char* kRandomInputs = "random";
+// `asked`, or with "all" random inputs and the hostile classes. INVALID_ARGUMENT names those that there are.
+Result<std::vector<std::string>> input_classes(const std::string& asked);
+// One buffer an input, from `seed`: random floats are uniform in [-1, 1].
+std::vector<std::string> make_inputs(const Graph& graph, const std::string& input_class, uint64_t seed);
 
-// What the baseline emitter's text computes, run on the CPU. INTERNAL when a kernel breaks a rule of the
-// machine; NOT_FOUND without a C++ compiler.
-Result<std::vector<std::string>> run_in_emulator(const Graph& graph, const Target& target,
-                                                 const std::vector<std::string>& inputs, uint64_t seed);
-
-// What the plan computes on the first GPU. NO_DEVICE, CUDA, UNSUPPORTED.
-Result<std::vector<std::string>> run_on_gpu(const Plan& plan, const std::vector<std::string>& inputs);
+// Runs a plan on these inputs and gives its outputs.
+using Runner = std::function<Result<std::vector<std::string>>(const std::vector<std::string>& inputs)>;
+// The baseline emitter's text, on the CPU. NOT_FOUND without a C++ compiler; the runner gives INTERNAL when a
+// kernel breaks a rule of the machine.
+Result<Runner> emulator_runner(const Graph& graph, const Target& target, uint64_t seed);
+// On the first GPU. NO_DEVICE, CUDA, UNSUPPORTED.
+Runner gpu_runner(Plan plan);
 
 struct OutputCheck {
   TensorDesc desc;
@@ -28,6 +32,6 @@ struct OutputCheck {
 };
 // One check an output. `tf32`: f32 products may have been computed in tf32.
 std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std::string>& inputs,
-                                       const std::vector<std::string>& outputs, uint64_t seed, bool tf32);
+                                       const std::vector<std::string>& outputs, bool tf32);
 
 }  // namespace quern

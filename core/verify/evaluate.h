@@ -11,6 +11,7 @@
 //   Value lowest(DType), Value maximum(Value, Value, DType)       reduce_max
 //   Value finish(Value, const Node&)                              called once for every element a node has
 //   computed
+//   void begin_sums(int64_t terms, bool of_products)              optional: in front of the sums of a node
 #pragma once
 
 #include <span>
@@ -180,6 +181,7 @@ class Evaluator {
     const DType compute = compute_class(node.type.dtype),
                 right_class = compute_class(operand(node, 1).type.dtype);
     Tensor result(node.type.element_count(), domain_.zero(compute));
+    begin_sums(inner, true);
     for (size_t i = 0; i < a_at.size(); ++i)
       for (int64_t row = 0; row < rows; ++row) {
         Value* sums = &result[(i * rows + row) * columns];
@@ -196,6 +198,11 @@ class Evaluator {
     return result;
   }
 
+  void begin_sums(int64_t terms, bool of_products) {
+    if constexpr (requires { domain_.begin_sums(terms, of_products); })
+      domain_.begin_sums(terms, of_products);
+  }
+
   Tensor reduce(const Node& node) {
     const Ints& shape = operand(node, 0).type.shape;
     const bool sum = node.code == OpCode::reduce_sum;
@@ -203,6 +210,7 @@ class Evaluator {
     Ints kept = shape;
     for (int64_t axis : *node.attrs.axis) kept[axis] = 1;
     Tensor result(node.type.element_count(), sum ? domain_.zero(compute) : domain_.lowest(compute));
+    begin_sums(static_cast<int64_t>(value(node, 0).size() / std::max<size_t>(result.size(), 1)), false);
     int64_t at = 0;
     for_each_offset(shape, broadcast_strides(kept, shape), 0, [&](int64_t to) {
       const Value next = read(node, 0, at++, compute);

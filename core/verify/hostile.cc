@@ -176,8 +176,9 @@ Doubles special(DType, const Ints& shape, uint64_t seed) {
   const int kind = static_cast<int>(random.below(4));  // one kind, or all
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t which = kind < 3 ? static_cast<uint64_t>(kind) : random.below(3);
-    elements[random.below(elements.size())] =
-        which == 0 ? std::numeric_limits<double>::quiet_NaN() : which == 1 ? kInfinity : -kInfinity;
+    elements[random.below(elements.size())] = which == 0   ? std::numeric_limits<double>::quiet_NaN()
+                                              : which == 1 ? kInfinity
+                                                           : -kInfinity;
   }
   return elements;
 }
@@ -303,8 +304,7 @@ std::vector<bool> read_outside_products(const Graph& graph) {
     const OpKind kind = op_info(node.code).kind;
     if (node.code == OpCode::input) source[id] = static_cast<ValueId>(id);
     if (kind == OpKind::contraction) continue;
-    const bool moves =
-        (kind == OpKind::movement || kind == OpKind::conversion) && node.operands.size() == 1;
+    const bool moves = (kind == OpKind::movement || kind == OpKind::conversion) && node.operands.size() == 1;
     for (ValueId operand : node.operands) {
       if (source[operand] < 0) continue;
       if (moves)
@@ -353,8 +353,8 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
   const uint64_t own = mix(seed_of(seed, cls), input_index);
   Random random(own);
   if (is_float(desc.dtype)) return place(desc, cls.elements(desc.dtype, desc.shape, own));
-  return place(desc, desc.dtype == DType::boolean ? truth_values(desc.shape, random)
-                                                  : integers(desc.shape, random));
+  return place(
+      desc, desc.dtype == DType::boolean ? truth_values(desc.shape, random) : integers(desc.shape, random));
 }
 
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed) {

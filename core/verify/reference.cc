@@ -3,34 +3,85 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <future>
 
 #include "core/base/random.h"
 #include "core/graph/decompose.h"
+#include "core/verify/noise.h"
 #include "core/verify/real_domains.h"
 
 namespace quern {
 
 namespace {
 
-constexpr int kPerturbations = 4;
+// Of the noise of the unfused program.
+constexpr double kDeviations = 3;
 
-// The coarsest unit by which a result of this dtype is rounded, relative; every bound allows for one
-// rounding.
-double half_unit(DType dtype) {
+// What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
+// flushed to zero.
+double output_rounding(DType dtype, double value) {
   switch (dtype) {
     case DType::f16:
-      return 0x1p-11;
+      return std::fabs(value) * 0x1p-11 + 0x1p-25;
     case DType::bf16:
-      return 0x1p-8;
+      return std::fabs(value) * 0x1p-8 + 0x1p-126;
     case DType::f32:
-      return 0x1p-24;
+      return std::fabs(value) * 0x1p-24 + 0x1p-126;
     default:
       return 0;
   }
 }
 
-double smallest_unit(DType dtype) { return dtype == DType::f16 ? 0x1p-25 : 0x1p-149; }
+// The rounding of the output itself is no noise: it is counted once, at its largest.
+double own_bound(DType dtype, const Noisy& value) {
+  const double rounding = is_float(dtype) ? noise::rounding_variance(dtype, value.exact) : 0;
+  const double variance = value.variance >= rounding ? value.variance - rounding : value.variance;
+  const double one_run = std::fabs(value.unfused - value.exact);
+  const double error = std::max(std::isfinite(one_run) ? one_run : 0, kDeviations * std::sqrt(variance));
+  return 2 * error + output_rounding(dtype, value.exact);
+}
+
+// `special`: an input or a written number is not finite.
+Expected::Demand demand_of(DType dtype, const Noisy& value, bool special) {
+  using enum Expected::Demand;
+  const double rounded = round_to(dtype, value.exact);
+  if (std::isfinite(value.exact)) {
+    const bool overflows = value.unfused == rounded && std::isinf(rounded);
+    if (!std::isfinite(value.unfused) && !overflows) return anything;
+    return value.fragile || std::isinf(value.variance) ? close_if_finite : close;
+  }
+  if (std::isfinite(value.unfused) || value.fragile || value.overflowed) return anything;
+  return special ? not_finite : std::isnan(value.exact) ? nan : infinity;
+}
+
+bool meets(Expected::Demand demand, DType dtype, double actual, double exact, double bound) {
+  switch (demand) {
+    case Expected::Demand::close_if_finite:
+      if (!std::isfinite(actual)) return true;
+      [[fallthrough]];
+    case Expected::Demand::close:
+      if (std::isfinite(actual)) return std::fabs(actual - exact) <= bound;
+      // An infinity stands for what is too large for the dtype.
+      return actual == round_to(dtype, exact + std::copysign(bound, exact));
+    case Expected::Demand::infinity:
+      return actual == exact;
+    case Expected::Demand::nan:
+      return std::isnan(actual);
+    case Expected::Demand::not_finite:
+      return !std::isfinite(actual);
+    case Expected::Demand::anything:
+      return true;
+  }
+  return false;
+}
+
+bool has_special_numbers(const Graph& graph, const std::vector<RealTensor>& inputs) {
+  for (const Node& node : graph.nodes)
+    if (node.code == OpCode::constant && !std::isfinite(round_to(node.type.dtype, node.number))) return true;
+  for (const RealTensor& input : inputs)
+    for (double element : input)
+      if (!std::isfinite(element)) return true;
+  return false;
+}
 
 std::string coordinates(const Ints& shape, size_t index) {
   Ints at(shape.size());
@@ -77,70 +128,54 @@ std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector
   return evaluate(decompose(graph), domain, inputs);
 }
 
-std::vector<Tolerance> unfused_tolerance(const Graph& graph, const std::vector<RealTensor>& inputs,
-                                         const std::vector<RealTensor>& reference, uint64_t seed, bool tf32) {
+std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealTensor>& inputs, bool tf32) {
   const Graph primitive = decompose(graph);
-  std::vector<Tolerance> tolerances;
-  for (const RealTensor& output : reference) tolerances.push_back({0, std::vector<double>(output.size(), 0)});
-  std::vector<std::future<std::vector<RealTensor>>> trials;
-  for (int trial = 0; trial < kPerturbations; ++trial)
-    trials.push_back(std::async([&, trial] {
-      PerturbedDomain domain(seed + static_cast<uint64_t>(trial), tf32);
-      return evaluate(primitive, domain, inputs);
-    }));
-  for (auto& trial : trials) {
-    const std::vector<RealTensor> moved = trial.get();
-    for (size_t output = 0; output < moved.size(); ++output)
-      for (size_t i = 0; i < moved[output].size(); ++i) {
-        const double error = 2 * std::fabs(moved[output][i] - reference[output][i]);
-        double& bound = tolerances[output].elementwise[i];
-        if (std::isfinite(error)) bound = std::max(bound, error);
-      }
-  }
-  for (size_t output = 0; output < tolerances.size(); ++output) {
-    const DType dtype = graph.node(graph.outputs[output]).type.dtype;
-    double squares = 0, largest = 0;
-    for (size_t i = 0; i < reference[output].size(); ++i) {
-      double& bound = tolerances[output].elementwise[i];
-      if (std::isfinite(reference[output][i]))
-        bound += 2 * std::fabs(reference[output][i]) * half_unit(dtype) + smallest_unit(dtype);
-      squares += bound * bound;
-      largest = std::max(largest, bound);
+  std::vector<Elements<Noisy>> known(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (double element : inputs[i]) known[i].push_back(NoisyDomain::known(element));
+  NoisyDomain domain(tf32);
+  const std::vector<Elements<Noisy>> outputs = evaluate(primitive, domain, known);
+  const bool special = has_special_numbers(primitive, inputs);
+  std::vector<Expected> expected;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const DType dtype = graph.node(graph.outputs[i]).type.dtype;
+    Expected& output = expected.emplace_back();
+    for (const Noisy& element : outputs[i]) {
+      output.exact.push_back(element.exact);
+      output.bound.push_back(own_bound(dtype, element));
+      output.demand.push_back(demand_of(dtype, element, special));
     }
-    const size_t count = reference[output].size();
-    tolerances[output].rms = count ? std::sqrt(squares / static_cast<double>(count)) : 0;
-    // One element's error is a sample; what bounds it is the spread over the output, with room for its tail.
-    for (double& bound : tolerances[output].elementwise) bound = std::max(bound, largest) * 2;
   }
-  return tolerances;
+  return expected;
 }
 
-Comparison compare(const TensorDesc& desc, const RealTensor& actual, const RealTensor& reference,
-                   const Tolerance& tolerance) {
+Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected) {
   Comparison result;
-  double error = 0, norm = 0;
-  bool every_element = true;
-  for (size_t i = 0; i < reference.size(); ++i) {
-    const double rounded = round_to(desc.dtype, reference[i]);
-    const double difference = std::fabs(actual[i] - reference[i]);
-    const bool special = !std::isfinite(rounded);
-    const bool good = special ? (std::isnan(rounded) ? std::isnan(actual[i]) : actual[i] == rounded)
-                              : difference <= tolerance.elementwise[i];
-    if (!good && every_element) {
-      char text[96];
-      std::snprintf(text, sizeof text, "%.9g instead of %.9g", actual[i], reference[i]);
+  result.acceptable = true;
+  double error = 0, bound = 0, norm = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double exact = expected.exact[i], own = expected.bound[i];
+    if (!meets(expected.demand[i], desc.dtype, actual[i], exact, own) && result.acceptable) {
+      char text[128];
+      std::snprintf(text, sizeof text, "%.9g instead of %.9g", actual[i], exact);
       result.what = coordinates(desc.shape, i) + ": " + text;
-      every_element = false;
+      if (std::isfinite(actual[i]) && std::isfinite(exact)) {
+        std::snprintf(text, sizeof text, " (may differ by %.3g)", own);
+        result.what += text;
+      }
+      result.acceptable = false;
     }
-    if (special || std::isnan(difference)) continue;
+    const double difference = std::fabs(actual[i] - exact);
+    if (!std::isfinite(difference) || !std::isfinite(own) || expected.demand[i] == Expected::Demand::anything)
+      continue;
     error += difference * difference;
-    norm += reference[i] * reference[i];
+    bound += own * own;
+    norm += exact * exact;
+    if (difference > 0) result.worst = std::max(result.worst, difference / own);
   }
-  const double count = static_cast<double>(std::max<size_t>(reference.size(), 1));
   const double scale = norm > 0 ? std::sqrt(norm) : 1;
   result.error = std::sqrt(error) / scale;
-  result.bound = tolerance.rms * std::sqrt(count) / scale;
-  result.acceptable = every_element && result.error <= result.bound;
+  result.bound = std::sqrt(bound) / scale;
   return result;
 }
 

@@ -1,8 +1,9 @@
 // The float reference: what a graph computes in f64, and how far from it a kernel may be.
 //
-// Semantics: inputs are rounded to their dtype, everything in between is real arithmetic (explicit casts
-// round), outputs are rounded once; i32 wraps. A kernel is acceptable when its error is at most twice that of
-// the unfused program, which accumulates in f32 and rounds every intermediate to its dtype.
+// Semantics: inputs and written numbers are rounded to their dtype, everything in between is real arithmetic
+// (explicit casts round), outputs are rounded once; i32 wraps. A kernel is acceptable when the error of every
+// element is at most twice that of the unfused program, which accumulates in f32 and rounds every
+// intermediate to its dtype, and when it has infinities and NaN where docs/language.md puts them.
 #pragma once
 
 #include <string>
@@ -26,28 +27,35 @@ std::string random_buffer(const TensorDesc& desc, uint64_t seed, double scale = 
 // The outputs in f64, not yet rounded to their dtype.
 std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector<RealTensor>& inputs);
 
-// What a kernel's output may differ by.
-struct Tolerance {
-  double rms = 0;                   // root mean square of the error over an output
-  std::vector<double> elementwise;  // per element
+// What an output may hold, element by element.
+struct Expected {
+  enum class Demand : uint8_t {
+    close,            // finite, and within the element's own bound
+    close_if_finite,  // the same, but rounding decides whether the unfused program is finite
+    infinity,         // that of the reference
+    nan,
+    not_finite,
+    anything,
+  };
+  RealTensor exact;  // f64
+  RealTensor bound;  // twice the error of the unfused program, and the rounding of the output
+  std::vector<Demand> demand;
 };
 
-// Twice the error of the unfused program. Rounding to nearest can be lucky, so the unfused program is run
-// several times with every intermediate moved by up to one unit in the last place of its dtype, in a
-// direction drawn from `seed`; the largest error counts. With `tf32` operands of f32 products are moved by
-// half a unit of tf32.
-std::vector<Tolerance> unfused_tolerance(const Graph& graph, const std::vector<RealTensor>& inputs,
-                                         const std::vector<RealTensor>& reference, uint64_t seed,
-                                         bool tf32 = false);
+// One an output. The error of the unfused program is what it makes in one run, or three standard deviations
+// of its rounding noise (noise.h), whichever is larger. With `tf32`, operands of f32 products are rounded to
+// tf32.
+std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealTensor>& inputs,
+                                     bool tf32 = false);
 
 struct Comparison {
   bool acceptable = false;
-  double error = 0;  // ||actual - reference|| / ||reference||, over the finite elements
-  double bound = 0;  // what `error` may be
-  std::string what;  // the first element that is out of bounds: "output 0 [1, 2]: 3.5 instead of 1.25"
+  double error = 0;  // ||actual - exact|| / ||exact||, over the elements that must be close
+  double bound = 0;  // what that is if every element is at its bound
+  double worst = 0;  // the largest error of an element, relative to its own bound
+  std::string what;  // the first element that is wrong: "[1, 2]: 3.5 instead of 1.25"
 };
-// `actual` holds what the kernel wrote, as f64. NaN must meet NaN, and an infinity the same infinity.
-Comparison compare(const TensorDesc& desc, const RealTensor& actual, const RealTensor& reference,
-                   const Tolerance& tolerance);
+// `actual` holds what the kernel wrote, as f64.
+Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected);
 
 }  // namespace quern

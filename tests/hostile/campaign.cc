@@ -64,12 +64,12 @@ class Stopwatch {
 struct Trial {
   std::string name;  // of the class
   std::vector<std::string> buffers;
-  std::vector<RealTensor> inputs, reference;
-  std::vector<Tolerance> tolerance;
+  std::vector<RealTensor> inputs;
+  std::vector<Expected> expected;
 };
 
 Trial make_trial(const Graph& graph, const std::string& name, uint64_t seed) {
-  Trial trial{name, {}, {}, {}, {}};
+  Trial trial{name, {}, {}, {}};
   const std::vector<TensorDesc> descs = graph.input_descs();
   if (name == kRandom)
     for (size_t i = 0; i < descs.size(); ++i)
@@ -78,8 +78,7 @@ Trial make_trial(const Graph& graph, const std::string& name, uint64_t seed) {
     trial.buffers = hostile_inputs(graph, *find_hostile_class(name), seed);
   for (size_t i = 0; i < descs.size(); ++i)
     trial.inputs.push_back(read_buffer(descs[i], trial.buffers[i].data()));
-  trial.reference = evaluate_reference(graph, trial.inputs);
-  trial.tolerance = unfused_tolerance(graph, trial.inputs, trial.reference, seed);
+  trial.expected = expect_outputs(graph, trial.inputs);
   return trial;
 }
 
@@ -275,8 +274,7 @@ class Attack {
     }
     for (size_t i = 0; i < outputs->size(); ++i) {
       const TensorDesc& desc = contender.plan.outputs[i];
-      const Comparison result =
-          compare(desc, read_buffer(desc, (*outputs)[i].data()), trial.reference[i], trial.tolerance[i]);
+      const Comparison result = compare(desc, read_buffer(desc, (*outputs)[i].data()), trial.expected[i]);
       if (result.acceptable) continue;
       report_.count("wrong on " + trial.name);
       return desc.name + " " + result.what + "; error " + std::to_string(result.error) + " above " +

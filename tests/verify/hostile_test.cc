@@ -61,8 +61,7 @@ static void bytes_are_the_same_everywhere(void**) {
   std::string all;
   for (const HostileClass& cls : hostile_classes())
     for (DType dtype : kAllDTypes)
-      for (uint64_t seed = 0; seed < 4; ++seed)
-        all += hostile_buffer(dense(dtype, {5, 33}), 1, cls, seed);
+      for (uint64_t seed = 0; seed < 4; ++seed) all += hostile_buffer(dense(dtype, {5, 33}), 1, cls, seed);
   assert_text_equal(to_hex(hash128(all)), "526bceb3b1c5ec8d530d34378981c98e");
 }
 
@@ -162,9 +161,8 @@ static void logits_are_of_some_ten_thousand(void**) {
       ++draws;
     }
   assert_true(draws > 20);
-  assert_true(count("logits", DType::bf16, {4, 64}, [](const RealTensor& x) {
-                return *std::max_element(x.begin(), x.end()) > 5e3;
-              }) >= 4);
+  assert_true(count("logits", DType::bf16, {4, 64},
+                    [](const RealTensor& x) { return *std::max_element(x.begin(), x.end()) > 5e3; }) >= 4);
 }
 
 static void offset_is_far_from_zero(void**) {
@@ -214,8 +212,7 @@ static void tiny_is_tiny(void**) {
     const double normal = dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
     int subnormal = 0, thousandths = 0;
     const auto right = [&](const RealTensor& x) {
-      for (double v : x)
-        subnormal += v != 0 && std::fabs(v) < normal, thousandths += std::fabs(v) > 1e-4;
+      for (double v : x) subnormal += v != 0 && std::fabs(v)<normal, thousandths += std::fabs(v)> 1e-4;
       return std::all_of(x.begin(), x.end(), [](double v) { return std::fabs(v) <= 1.01e-3; });
     };
     assert_int_equal(count("tiny", dtype, {8, 64}, right), kSeeds);

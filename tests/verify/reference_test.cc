@@ -4,7 +4,10 @@
 
 #include <cmath>
 
+#include "core/base/random.h"
+#include "core/graph/decompose.h"
 #include "core/graph/text.h"
+#include "core/verify/real_domains.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/test.h"
 
@@ -97,7 +100,11 @@ static void casts_round(void**) {
       run("in x: f32[3]\ny = cast(x, dtype=i32)\nz = cast(x, dtype=bool)\nout y, z\n", {{2.7, -2.7, 0}})[0],
       {2, -2, 0});
   // in between nothing else rounds
-  assert_elements(run("in x: f16[1]\ny = mul(x, 0.1)\nz = mul(y, 10.0)\nout z\n", {{1}})[0], {0.1 * 10.0});
+  assert_elements(run("in x: f16[1]\ny = mul(x, 1.0004)\nz = mul(y, 1000.0)\nout z\n", {{1.0009765625}})[0],
+                  {1.0009765625 * 1000});
+  // numbers take the dtype of what they are combined with
+  assert_elements(run("in x: f16[1]\ny = mul(x, 0.1)\nz = mul(y, -1e30)\nout y, z\n", {{1}})[0],
+                  {0x1.998p-4});
 }
 
 static void buffers_have_strides(void**) {
@@ -113,27 +120,36 @@ static void buffers_have_strides(void**) {
   assert_true(rows[0] == rows[2] && rows[1] == rows[5]);
 }
 
-// The unfused program itself, rounding to nearest, is always acceptable; a slightly wrong one is not.
-static void tolerances_tell_right_from_wrong(void**) {
+static std::vector<RealTensor> random_inputs(const Graph& graph, uint64_t seed) {
+  std::vector<RealTensor> inputs;
+  for (const TensorDesc& desc : graph.input_descs())
+    inputs.push_back(read_buffer(desc, random_buffer(desc, seed * 31 + inputs.size()).data()));
+  return inputs;
+}
+
+static RealTensor rounded(DType dtype, RealTensor elements) {
+  for (double& element : elements) element = round_to(dtype, element);
+  return elements;
+}
+
+// The reference, rounded, is always acceptable; what is slightly wrong in one element is not.
+static void bounds_tell_right_from_wrong(void**) {
   int outputs = 0, noticed = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed, {.max_elements = 512});
-    std::vector<RealTensor> inputs;
-    for (const TensorDesc& desc : graph.input_descs())
-      inputs.push_back(read_buffer(desc, random_buffer(desc, seed * 31 + inputs.size()).data()));
-    const auto reference = evaluate_reference(graph, inputs);
-    const auto tolerance = unfused_tolerance(graph, inputs, reference, seed);
+    const auto expected = expect_outputs(graph, random_inputs(graph, seed));
     const auto descs = graph.output_descs();
     for (size_t i = 0; i < descs.size(); ++i) {
-      RealTensor rounded;
-      for (double v : reference[i]) rounded.push_back(round_to(descs[i].dtype, v));
-      const Comparison right = compare(descs[i], rounded, reference[i], tolerance[i]);
-      if (!right.acceptable)
-        fail_test("seed " + std::to_string(seed) + " output " + std::to_string(i) + ": " + right.what);
-      if (rounded.empty()) continue;
+      RealTensor right = rounded(descs[i].dtype, expected[i].exact);
+      const Comparison comparison = compare(descs[i], right, expected[i]);
+      if (!comparison.acceptable)
+        fail_test("seed " + std::to_string(seed) + " output " + std::to_string(i) + ": " + comparison.what);
+      assert_true(comparison.worst <= 1);
+      if (right.empty()) continue;
       ++outputs;
-      for (double& v : rounded) v = std::isfinite(v) ? v * 1.1 + 0.25 : v;
-      noticed += !compare(descs[i], rounded, reference[i], tolerance[i]).acceptable;
+      double& one = right[seed % right.size()];
+      one = std::isfinite(one) ? one * 1.02 + 0.02 : 0;
+      noticed += !compare(descs[i], right, expected[i]).acceptable;
     }
   }
   assert_true(outputs > 200);
@@ -142,23 +158,20 @@ static void tolerances_tell_right_from_wrong(void**) {
 
 // A product whose operands are rounded as the policy says is acceptable, and one that is rounded to four
 // bits less is not.
-static void tolerances_allow_tf32_where_it_is_allowed(void**) {
+static void bounds_allow_tf32_where_it_is_allowed(void**) {
   const auto graph = parse_graph("graph g\nin x: f32[8, 64]\nin w: f32[64, 16]\ny = matmul(x, w)\nout y\n");
   assert_ok(graph);
-  std::vector<RealTensor> inputs;
-  for (const TensorDesc& desc : graph->input_descs())
-    inputs.push_back(read_buffer(desc, random_buffer(desc, 7 + inputs.size()).data()));
-  const auto reference = evaluate_reference(*graph, inputs);
+  const std::vector<RealTensor> inputs = random_inputs(*graph, 7);
   auto is_right = [&](int mantissa_bits, bool tf32) {
-    std::vector<RealTensor> rounded = inputs;
-    for (RealTensor& input : rounded)
+    std::vector<RealTensor> coarse = inputs;
+    for (RealTensor& input : coarse)
       for (double& v : input) {
         int exponent = 0;
         const double fraction = std::frexp(v, &exponent);
         v = std::ldexp(std::round(std::ldexp(fraction, mantissa_bits + 1)), exponent - mantissa_bits - 1);
       }
-    return compare(graph->output_descs()[0], evaluate_reference(*graph, rounded)[0], reference[0],
-                   unfused_tolerance(*graph, inputs, reference, 1, tf32)[0])
+    return compare(graph->output_descs()[0], rounded(DType::f32, evaluate_reference(*graph, coarse)[0]),
+                   expect_outputs(*graph, inputs, tf32)[0])
         .acceptable;
   };
   assert_true(is_right(23, false));
@@ -167,13 +180,170 @@ static void tolerances_allow_tf32_where_it_is_allowed(void**) {
   assert_false(is_right(6, true));
 }
 
-static void special_values_must_meet(void**) {
-  const TensorDesc desc{"y", DType::f32, {2}, {1}};
-  const Tolerance tolerance{1, {1, 1}};
-  assert_true(compare(desc, {NAN, INFINITY}, {NAN, INFINITY}, tolerance).acceptable);
-  assert_false(compare(desc, {0, INFINITY}, {NAN, INFINITY}, tolerance).acceptable);
-  assert_false(compare(desc, {NAN, -INFINITY}, {NAN, INFINITY}, tolerance).acceptable);
-  assert_false(compare(desc, {NAN, 1}, {1, 1}, tolerance).acceptable);
+// What a kernel that writes `actual` is told about one output of a graph.
+static bool accepts(const std::string& body, const std::vector<RealTensor>& inputs,
+                    const RealTensor& actual) {
+  const auto graph = parse_graph("graph g\n" + body);
+  assert_ok(graph);
+  return compare(graph->output_descs()[0], actual, expect_outputs(*graph, inputs)[0]).acceptable;
+}
+
+// Right rows of 1e6 and of 1, side by side: an error that the large row may have is wrong in the small one.
+static void small_rows_have_bounds_of_their_own(void**) {
+  const std::string body = "in x: f32[2, 64]\nin w: f32[64]\ny = matmul(x, w)\nout y\n";
+  const auto graph = parse_graph("graph g\n" + body);
+  assert_ok(graph);
+  std::vector<RealTensor> inputs = random_inputs(*graph, 3);
+  for (size_t i = 0; i < 64; ++i) inputs[0][i] = round_to(DType::f32, inputs[0][i] * 1e6);
+  const Expected expected = expect_outputs(*graph, inputs)[0];
+  const RealTensor right = rounded(DType::f32, expected.exact);
+  assert_true(accepts(body, inputs, right));
+  // The unfused program, which sums in f32, in order.
+  for (size_t row = 0; row < 2; ++row) {
+    float sum = 0;
+    for (size_t k = 0; k < 64; ++k)
+      sum += static_cast<float>(inputs[0][row * 64 + k]) * static_cast<float>(inputs[1][k]);
+    RealTensor unfused = right;
+    unfused[row] = sum;
+    assert_true(accepts(body, inputs, unfused));
+    assert_true(expected.bound[row] < 64 * 64 * 0x1p-24 * (row == 0 ? 1e6 : 1));
+  }
+  for (double wrong : {1e-4, -1e-4}) {
+    assert_true(accepts(body, inputs, {right[0] + wrong, right[1]}));
+    assert_false(accepts(body, inputs, {right[0], right[1] + wrong}));
+  }
+}
+
+// A kernel that rounds every intermediate value up or down as it pleases, and functions by two units of f32:
+// the unfused program in another order, with another library. `coarseness` 1 is a right one.
+class LooseDomain : public RealDomain {
+ public:
+  LooseDomain(uint64_t seed, double coarseness) : random_(seed), coarseness_(coarseness) {}
+
+  double apply(OpCode code, DType compute, const double* operands) {
+    return move(RealDomain::apply(code, compute, operands), is_float(compute) ? 0x1p-22 : 0);
+  }
+  double add(double a, double b, DType dtype) {
+    return move(RealDomain::add(a, b, dtype), is_float(dtype) ? 0x1p-24 : 0);
+  }
+  double finish(double value, const Node& node) {
+    const OpKind kind = op_info(node.code).kind;
+    const bool computed =
+        kind == OpKind::elementwise || kind == OpKind::contraction || kind == OpKind::reduction;
+    return computed && node.type.dtype == DType::f16 ? move(value, 0x1p-11) : value;
+  }
+
+ private:
+  double move(double value, double relative) {
+    return value * (1 + coarseness_ * relative * random_.symmetric());
+  }
+  Random random_;
+  const double coarseness_;
+};
+
+// Every element of many draws is within its bound, and few are when the noise is twenty times as large.
+static void bounds_fit_the_noise(void**) {
+  size_t elements = 0, inside = 0;
+  double worst = 0;
+  for (const char* dtype : {"f16", "f32"}) {
+    const std::string type = dtype;
+    const auto graph = parse_graph(
+        "graph g\nin x: " + type + "[64, 32]\nin w: " + type + "[32, 64]\ns = matmul(x, w)\n" +
+        "e = mul(s, 0.3)\np = softmax(e)\nt = matmul(p, x)\nn = layer_norm(t)\no = silu(n)\nout o, t\n");
+    assert_ok(graph);
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      const std::vector<RealTensor> inputs = random_inputs(*graph, seed);
+      const std::vector<Expected> expected = expect_outputs(*graph, inputs);
+      LooseDomain right(seed, 1), coarse(seed, 20);
+      const auto rights = evaluate(decompose(*graph), right, inputs),
+                 coarses = evaluate(decompose(*graph), coarse, inputs);
+      for (size_t output = 0; output < 2; ++output) {
+        const TensorDesc desc = graph->output_descs()[output];
+        const Comparison result = compare(desc, rounded(desc.dtype, rights[output]), expected[output]);
+        if (!result.acceptable) fail_test(type + " " + result.what);
+        worst = std::max(worst, result.worst);
+        elements += rights[output].size();
+        for (size_t i = 0; i < rights[output].size(); ++i)
+          inside += std::fabs(coarses[output][i] - expected[output].exact[i]) <= expected[output].bound[i];
+      }
+    }
+  }
+  print_message("%zu elements, largest share of a bound %.3f, within with 20 times the noise %.3f\n",
+                elements, worst, static_cast<double>(inside) / static_cast<double>(elements));
+  assert_true(worst > 0.5);
+  assert_true(inside < elements * 2 / 3);
+}
+
+static void infinities_and_nan(void**) {
+  const std::string inputs_and = "in x: f16[1]\nin y: f16[1]\n";
+  const auto takes = [&](const std::string& body, double x, double y, double actual) {
+    return accepts(inputs_and + body + "out z\n", {{x}, {y}}, {actual});
+  };
+  // Finite and finite: NaN is wrong, an infinity too.
+  assert_true(takes("z = add(x, y)\n", 1, 2, 3));
+  assert_false(takes("z = add(x, y)\n", 1, 2, NAN));
+  assert_false(takes("z = add(x, y)\n", 1, 2, INFINITY));
+  // Overflow of the output: an infinity, not the largest number, and of the right sign.
+  assert_true(takes("z = mul(x, y)\n", 300, -300, -INFINITY));
+  assert_false(takes("z = mul(x, y)\n", 300, -300, INFINITY));
+  assert_false(takes("z = mul(x, y)\n", 300, -300, -65504));
+  assert_false(takes("z = mul(x, y)\n", 300, -300, NAN));
+  // On the brink either will do: 65519 rounds to 65504, 65520 to infinity.
+  assert_true(takes("z = add(x, y)\n", 65504, 15.9921875, INFINITY));
+  assert_true(takes("z = add(x, y)\n", 65504, 16, 65504));
+  assert_false(takes("z = add(x, y)\n", 65504, -1000, INFINITY));
+  // A NaN that comes from finite inputs is NaN, a pole is its infinity.
+  assert_true(takes("z = div(x, y)\n", 0, 0, NAN));
+  assert_false(takes("z = div(x, y)\n", 0, 0, 0));
+  assert_false(takes("z = div(x, y)\n", 0, 0, INFINITY));
+  assert_true(takes("z = div(x, y)\n", -1, 0, -INFINITY));
+  assert_false(takes("z = div(x, y)\n", -1, 0, INFINITY));
+  assert_false(takes("z = div(x, y)\n", -1, 0, -65504));
+  // An input that is not finite: something that is not finite either.
+  assert_true(takes("z = sub(x, y)\n", INFINITY, INFINITY, NAN));
+  assert_true(takes("z = sub(x, y)\n", INFINITY, INFINITY, INFINITY));
+  assert_false(takes("z = sub(x, y)\n", INFINITY, INFINITY, 0));
+  assert_false(takes("z = max(x, y)\n", NAN, 1, 1));
+  assert_true(takes("z = exp(x)\n", -INFINITY, 1, 0));
+  assert_false(takes("z = exp(x)\n", -INFINITY, 1, NAN));
+  // The same where a written number is not finite, also because its dtype has no such number.
+  assert_true(takes("z = add(x, -1e30)\n", 1, 1, NAN));
+  assert_false(takes("z = add(x, -1e30)\n", 1, 1, -65504));
+  // An intermediate value of the unfused program overflows: nothing is asked.
+  assert_true(takes("a = mul(x, y)\nz = mul(a, 0.001)\n", 300, 300, 90));
+  assert_true(takes("a = mul(x, y)\nz = mul(a, 0.001)\n", 300, 300, INFINITY));
+  // f64 itself overflows: likewise. A shifted softmax is right though the written one is NaN.
+  assert_true(takes("a = cast(x, dtype=f32)\ne = exp(a)\nz = div(e, e)\n", 1000, 1, 1));
+}
+
+// Rounding may decide a comparison only near its threshold; integers are exact.
+static void choices_and_integers(void**) {
+  const std::string above = "in x: f16[4]\na = mul(x, 0.1)\nc = lt(a, 0.3)\nout c\n";
+  assert_true(accepts(above, {{1, 2.998046875, 3, 4}}, {1, 1, 0, 0}));
+  assert_true(accepts(above, {{1, 2.998046875, 3, 4}}, {1, 1, 1, 0}));  // 3 times 0.1 is not 0.3
+  assert_false(accepts(above, {{1, 2.998046875, 3, 4}}, {0, 1, 1, 0}));
+  assert_false(accepts(above, {{1, 2.998046875, 3, 4}}, {1, 1, 1, 1}));
+  const std::string chosen = "in x: f16[4]\na = mul(x, 0.1)\nc = lt(a, 0.3)\nz = where(c, x, 100)\nout z\n";
+  assert_true(accepts(chosen, {{1, 2, 3, 4}}, {1, 2, 3, 100}));
+  assert_true(accepts(chosen, {{1, 2, 3, 4}}, {1, 2, 100, 100}));
+  assert_false(accepts(chosen, {{1, 2, 3, 4}}, {1, 100, 100, 100}));
+  const std::string integers = "in x: i32[2]\nin y: f16[2]\nz = mul(x, x)\nout z\n";
+  assert_true(accepts(integers, {{65537, 3}, {0, 0}}, {131073, 9}));
+  assert_false(accepts(integers, {{65537, 3}, {0, 0}}, {131072, 9}));
+  const std::string cast = "in y: f16[2]\na = mul(y, 0.1)\nz = cast(a, dtype=i32)\nout z\n";
+  assert_true(accepts(cast, {{30, 35}}, {3, 3}));
+  assert_true(accepts(cast, {{30, 35}}, {2, 3}));  // 0.1 is not a number of f16
+  assert_false(accepts(cast, {{30, 35}}, {3, 4}));
+}
+
+// The maximum of a softmax is one of its scores: their noise is the same and cancels, however large it is.
+static void scores_of_ten_thousand_have_a_meaning(void**) {
+  const std::string body = "in q: f16[1, 64]\nin k: f16[64, 4]\ns = matmul(q, k)\np = softmax(s)\nout p\n";
+  RealTensor q(64, 12.5), k(256, 0);
+  for (size_t i = 0; i < 64; ++i) k[i * 4] = 12.5, k[i * 4 + 1] = 11, k[i * 4 + 2] = 12.4375;
+  assert_true(accepts(body, {q, k}, {1, 0, 0, 0}));
+  assert_false(accepts(body, {q, k}, {0.99, 0, 0.01, 0}));
+  assert_false(accepts(body, {q, k}, {1, 0, 0, 0.001}));
 }
 
 int main() {
@@ -184,9 +354,13 @@ int main() {
       cmocka_unit_test(composites),
       cmocka_unit_test(casts_round),
       cmocka_unit_test(buffers_have_strides),
-      cmocka_unit_test(tolerances_tell_right_from_wrong),
-      cmocka_unit_test(tolerances_allow_tf32_where_it_is_allowed),
-      cmocka_unit_test(special_values_must_meet),
+      cmocka_unit_test(bounds_tell_right_from_wrong),
+      cmocka_unit_test(bounds_allow_tf32_where_it_is_allowed),
+      cmocka_unit_test(small_rows_have_bounds_of_their_own),
+      cmocka_unit_test(bounds_fit_the_noise),
+      cmocka_unit_test(infinities_and_nan),
+      cmocka_unit_test(choices_and_integers),
+      cmocka_unit_test(scores_of_ten_thousand_have_a_meaning),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

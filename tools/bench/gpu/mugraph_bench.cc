@@ -29,6 +29,7 @@ over more than four times of it, beside what the models of schedules and of the 
   --emit              stop before NVRTC
   --compile           stop after NVRTC; needs no GPU
   --check             do not time
+  --hostile           check on the eight classes of hostile inputs, too (core/verify/hostile.h)
   --small             instances of a few elements, as the verifier takes them; checked and not timed
   --against baseline  check against the baseline emitter's program, where f64 would take minutes
   --text              print the text of the best schedule's kernels
@@ -41,7 +42,7 @@ struct Options {
   unsigned jobs = 1;
   std::string target = "sm_90a", schedule, json;
   bool emit_only = false, compile_only = false, check_only = false, text = false, baseline = false,
-       tf32 = false;
+       tf32 = false, hostile = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -55,7 +56,8 @@ Options parse_options(int argc, char** argv) {
       bool* flag;
     } flags[] = {{"--emit", &options.emit_only},   {"--compile", &options.compile_only},
                  {"--check", &options.check_only}, {"--small", &options.subjects.small},
-                 {"--text", &options.text},        {"--tf32", &options.tf32}};
+                 {"--text", &options.text},        {"--tf32", &options.tf32},
+                 {"--hostile", &options.hostile}};
     const auto* flag = std::find_if(std::begin(flags), std::end(flags),
                                     [&](const auto& each) { return argument == each.name; });
     if (flag != std::end(flags)) {
@@ -89,6 +91,8 @@ Options parse_options(int argc, char** argv) {
     else
       stop(Status(ErrorCode::INVALID_ARGUMENT, "no option " + argument + " " + value + "\n" + kUsage));
   }
+  if (options.hostile && options.baseline)
+    stop(Status(ErrorCode::INVALID_ARGUMENT, "--hostile inputs are checked against the f64 reference only"));
   if (files.empty() || (files.size() < 2 && options.subjects.search == 0))
     stop(Status(ErrorCode::INVALID_ARGUMENT,
                 std::string("wanted: a graph, and at least one muGraph or --search\n") + kUsage));
@@ -154,7 +158,10 @@ bool compete(const Options& options, const Graph& graph, std::vector<Contestant>
   const bool runs = !options.compile_only && !options.emit_only;
   if (runs) {
     Trial trial(graph, contestants);
-    trial.check(options.baseline, compiler, target);
+    if (options.baseline)
+      trial.check_baseline(compiler, target);
+    else
+      trial.check(options.hostile);
     if (!options.check_only && !options.subjects.small) trial.time(15);
     std::stable_sort(contestants.begin(), contestants.end(), [](const Contestant& a, const Contestant& b) {
       return median(a.cold) < median(b.cold);

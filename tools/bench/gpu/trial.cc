@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
 
 #include "core/codegen/baseline.h"
-#include "core/graph/decompose.h"
+#include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tools/bench/gpu/need.h"
 
@@ -76,25 +77,55 @@ std::vector<std::string> Trial::run_once(const Plan& plan) {
   return out;
 }
 
-void Trial::check(bool baseline, Compiler& compiler, const Target& target) {
-  if (baseline) return check_baseline(compiler, target);
-  std::vector<RealTensor> inputs;
-  for (size_t i = 0; i < host_.size(); ++i)
-    inputs.push_back(read_buffer(contestants_[0].plan.inputs[i], host_[i].data()));
-  const Graph primitive = decompose(graph_);
-  const std::vector<RealTensor> wanted = evaluate_reference(primitive, inputs);
-  std::array<std::vector<Tolerance>, 2> tolerances;  // exact, in tf32
-  for (Contestant& contestant : contestants_) {
-    const bool tf32 = computes_in_tf32(contestant.schedule);
-    std::vector<Tolerance>& tolerance = tolerances[tf32];
-    if (tolerance.empty()) tolerance = unfused_tolerance(primitive, inputs, wanted, 1, tf32);
-    const std::vector<std::string> outputs = run_once(contestant.plan);
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      const TensorDesc& desc = contestant.plan.outputs[o];
-      const Comparison result = compare(desc, read_buffer(desc, outputs[o].data()), wanted[o], tolerance[o]);
-      contestant.error = std::max(contestant.error, result.error);
-      if (!result.acceptable) contestant.wrong = result.what;
+// Into the first set.
+void Trial::upload(const std::vector<std::string>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    need(sets_[0].memory[i].upload(inputs[i].data(), inputs[i].size()));
+}
+
+void Trial::check(bool hostile) {
+  struct Case {
+    const char* name;
+    std::vector<std::string> inputs;
+    std::array<std::future<std::vector<Expected>>, 2> expected;  // exact, in tf32: what contestants need
+  };
+  std::vector<Case> cases;
+  cases.push_back({"random", host_, {}});
+  if (hostile)
+    for (const HostileClass& cls : hostile_classes())
+      cases.push_back({cls.name, hostile_inputs(graph_, cls, 1), {}});
+  for (Case& each : cases)
+    for (const Contestant& contestant : contestants_) {
+      const bool tf32 = computes_in_tf32(contestant.schedule);
+      if (each.expected[tf32].valid()) continue;
+      each.expected[tf32] = std::async(std::launch::async, [this, &each, tf32] {
+        std::vector<RealTensor> inputs;
+        for (const std::string& bytes : each.inputs)
+          inputs.push_back(read_buffer(contestants_[0].plan.inputs[inputs.size()], bytes.data()));
+        return expect_outputs(graph_, inputs, tf32);
+      });
     }
+  for (Case& each : cases) {
+    upload(each.inputs);
+    std::array<std::vector<Expected>, 2> expected;
+    for (size_t tf32 = 0; tf32 < 2; ++tf32)
+      if (each.expected[tf32].valid()) expected[tf32] = each.expected[tf32].get();
+    for (Contestant& contestant : contestants_)
+      compare_outputs(contestant, each.name, expected[computes_in_tf32(contestant.schedule)]);
+  }
+  upload(host_);
+}
+
+void Trial::compare_outputs(Contestant& contestant, const std::string& inputs,
+                            const std::vector<Expected>& expected) {
+  const std::vector<std::string> outputs = run_once(contestant.plan);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const TensorDesc& desc = contestant.plan.outputs[o];
+    const Comparison result = compare(desc, read_buffer(desc, outputs[o].data()), expected[o]);
+    if (inputs == "random") contestant.error = std::max(contestant.error, result.error);
+    if (!result.acceptable)
+      contestant.wrong +=
+          (contestant.wrong.empty() ? "" : "; ") + inputs + " inputs, " + desc.name + " " + result.what;
   }
 }
 

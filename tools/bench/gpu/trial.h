@@ -8,6 +8,7 @@
 #include "core/jit/compiler.h"
 #include "core/jit/device.h"
 #include "core/jit/launcher.h"
+#include "core/verify/reference.h"
 #include "tools/bench/gpu/contestants.h"
 
 namespace quern {
@@ -17,9 +18,11 @@ class Trial {
  public:
   Trial(const Graph& graph, std::vector<Contestant>& contestants);
 
-  // Compares all elements with the f64 reference, or, for shapes where that takes minutes, with the baseline
-  // emitter's program; fills in `error` and `wrong`.
-  void check(bool baseline, Compiler& compiler, const Target& target);
+  // Compares all elements with the f64 reference, with `hostile` also on inputs of every hostile class; or,
+  // for shapes where that takes minutes, with the baseline emitter's program. Fills in `error` (on random
+  // inputs) and `wrong`, which names the class.
+  void check(bool hostile);
+  void check_baseline(Compiler& compiler, const Target& target);
   // Interleaved, captured in CUDA graphs: `hot` with the same inputs again and again, `cold` with inputs that
   // rotate over more than four times the L2 cache.
   void time(int rounds);
@@ -34,8 +37,10 @@ class Trial {
 
   void need_driver(int result, const char* what) const;
   Buffers make_buffers();
+  void compare_outputs(Contestant& contestant, const std::string& inputs,
+                       const std::vector<Expected>& expected);
+  void upload(const std::vector<std::string>& inputs);
   std::vector<std::string> run_once(const Plan& plan);
-  void check_baseline(Compiler& compiler, const Target& target);
   void* capture(Launcher& launcher, size_t launches, size_t sets);
   double run_graph(void* executable);
 
@@ -43,7 +48,7 @@ class Trial {
   std::vector<Contestant>& contestants_;
   std::shared_ptr<const Driver> driver_;
   std::unique_ptr<Device> device_;
-  std::vector<std::string> host_;  // the inputs
+  std::vector<std::string> host_;  // the inputs: random ones
   std::vector<Buffers> sets_;
   DeviceMemory workspace_;
   void *stream_ = nullptr, *start_ = nullptr, *stop_ = nullptr;
