@@ -157,8 +157,22 @@ class Emulated(unittest.TestCase):
     def test_large_graphs_become_small_instances(self):
         done = self.box.run("run", EXAMPLES / "gqa_b16.qg", "--emulate", "--shrink", 32, "-t", "sm_80")
         self.assertIn("as a small instance", done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^o +f16\[32, \d+, \d+\] +\S+ +\S+ +ok$")
+        self.assertRegex(done.stdout, r"(?m)^random +o +f16\[32, \d+, \d+\] +\S+ +\S+ +\S+ +ok$")
         self.assertNotIn("4096", done.stdout)
+
+    def test_hostile_inputs(self):
+        graph = self.box.write("small.qg", SMALL)
+        result = self.box.json("run", graph, "--inputs", "huge")
+        self.assertEqual([o["inputs"] for o in result["outputs"]], ["huge"])
+        result = self.box.json("run", graph, "--inputs", "all")
+        classes = [o["inputs"] for o in result["outputs"]]
+        self.assertEqual((classes[0], len(classes)), ("random", 9))
+        self.assertTrue(result["acceptable"])
+        self.assertTrue(all(o["worst"] <= 1 for o in result["outputs"]))
+        readme = (SOURCE / "README.md").read_text()
+        for name in classes[1:]:
+            self.assertIn(f"| `{name}` |", readme)
+        self.assertIn("there are random, masked", self.box.run("run", graph, "--inputs", "friendly", code=2).stderr)
 
     def test_no_gpu_is_said(self):
         self.assertIn("/nonexistent/libcuda.so", self.box.run("run", self.box.write("c.qg", CHAIN), "--gpu", code=5).stderr)
