@@ -136,11 +136,23 @@ static void deep_programs_fit_the_stack(void**) {
   assert_true(canon(ladder + "out v1000\n").size() < 100000);
 }
 
+// What is stored is parsed and printed again by whoever checks its hash.
+static void the_text_is_that_of_its_graph(void**) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    const std::string text = canonical_text(random_graph(seed, {.max_ops = 24}));
+    const Result<Graph> graph = parse_graph(text);
+    assert_ok(graph);
+    assert_text_equal(print_graph(*graph), text);
+    assert_text_equal(canonical_text(*graph), text);
+  }
+}
+
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(same_program_same_text),
       cmocka_unit_test(order_and_names_do_not_matter),
       cmocka_unit_test(every_change_matters),
+      cmocka_unit_test(the_text_is_that_of_its_graph),
       cmocka_unit_test(deep_programs_fit_the_stack),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
