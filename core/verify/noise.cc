@@ -62,6 +62,7 @@ Noisy NoisyDomain::cast(const Noisy& x, DType, DType to) {
 }
 
 Noisy NoisyDomain::finish(Noisy value, const Node& node) {
+  value.reached = 0;
   const OpKind kind = op_info(node.code).kind;
   if (kind != OpKind::elementwise && kind != OpKind::contraction && kind != OpKind::reduction) return value;
   const DType dtype = node.type.dtype;

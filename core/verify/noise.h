@@ -28,6 +28,8 @@ struct Noisy {
   uint32_t source = 0;  // values of one source are one value; 0: of none
   // Rounding decides whether the unfused program gets a finite number here.
   bool fragile = false;
+  // Of a sum: that of the sizes of its terms so far.
+  double reached = 0;
   // The real number is beyond f64, though nothing it is made of is infinite.
   bool overflowed = false;
 
@@ -77,6 +79,12 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
     look_at(-std::numeric_limits<double>::infinity());
   }
   result.variance += squared(deviation / kReach);
+}
+
+// Whether all sums of such terms are exact, in whatever order they are taken; that one order is may be luck.
+inline bool is_exact_sum(double a, double b) {
+  auto whole = [](double x) { return x == std::rint(x) && std::fabs(x) < 0x1p16; };
+  return a == 0 || b == 0 || (whole(a) && whole(b));
 }
 
 // The result of one step in f32, and the noise it adds itself.
@@ -283,7 +291,10 @@ class NoisyDomain {
     const double sum = a.unfused + b.unfused;
     result.exact = a.exact + b.exact;
     result.unfused = static_cast<float>(sum);
-    if (result.variance > 0 || result.unfused != sum)
+    // In another order the sum of some terms may overflow.
+    result.reached = a.reached + std::fabs(b.exact);
+    result.fragile |= result.reached > std::numeric_limits<float>::max() && std::isfinite(result.reached);
+    if (result.variance > 0 || !noise::is_exact_sum(a.exact, b.exact))
       result.variance += partial_ * result.exact * result.exact + terms_ * b.exact * b.exact;
     return result;
   }
