@@ -9,13 +9,6 @@ namespace quern {
 
 namespace {
 
-Result<Schedule> read_schedule(const std::string& path) {
-  Result<std::string> text = read_file(path);
-  if (!text) return text.status();
-  Result<Schedule> schedule = parse_schedule(*text);
-  return schedule ? schedule : in_file(schedule.status(), path);
-}
-
 Result<EmittedMuGraph> emit_files(const Arguments& arguments) {
   Result<std::string> name = choose_target(arguments);
   if (!name) return name.status();

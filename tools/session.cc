@@ -76,6 +76,13 @@ Result<GraphFile> read_graph(const std::string& path) {
   return GraphFile{std::move(*text), std::move(*graph)};
 }
 
+Result<Schedule> read_schedule(const std::string& path) {
+  Result<std::string> text = read_file(path);
+  if (!text) return text.status();
+  Result<Schedule> schedule = parse_schedule(*text);
+  return schedule ? schedule : in_file(schedule.status(), path);
+}
+
 Result<std::string> choose_target(const Arguments& arguments) {
   if (arguments.has("target")) {
     Result<const Target*> target = find_target(arguments.value("target"));

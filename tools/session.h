@@ -6,6 +6,7 @@
 
 #include "capi/client.h"
 #include "core/graph/graph.h"
+#include "core/schedule/schedule.h"
 #include "tools/arguments.h"
 
 namespace quern {
@@ -38,6 +39,9 @@ struct GraphFile {
 };
 // INVALID_GRAPH as "FILE:LINE:COLUMN: ...".
 Result<GraphFile> read_graph(const std::string& path);
+
+// INVALID_ARGUMENT as "FILE:LINE:1: ...".
+Result<Schedule> read_schedule(const std::string& path);
 
 // --target if it is given, else that of the first GPU. INVALID_ARGUMENT when there is neither.
 Result<std::string> choose_target(const Arguments& arguments);

@@ -1,6 +1,7 @@
 // quern verify-mugraph: whether muGraphs compute a graph.
 #include <chrono>
 
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/mugraph/mirage.h"
 #include "core/mugraph/text.h"
 #include "core/verify/verifier.h"
@@ -13,7 +14,11 @@ namespace {
 
 struct Judged {
   Certificate certificate;
+  ArithmeticVerdict arithmetic;
   double seconds = 0;
+  bool accepted() const {
+    return certificate.verdict == Verdict::accepted && arithmetic.verdict == Verdict::accepted;
+  }
 };
 
 // A .qmu text, or a JSON list of kernel graphs as Mirage stores them.
@@ -35,7 +40,9 @@ Json judged_json(const Judged& judged) {
   const Certificate& c = judged.certificate;
   return {{"mugraph", c.mugraph},         {"verdict", verdict_name(c.verdict)}, {"reason", c.reason},
           {"error_bound", c.error_bound}, {"trials", c.seeds.size()},           {"elements", c.elements},
-          {"samples", c.samples},         {"seconds", judged.seconds},          {"certificate", c.print()}};
+          {"samples", c.samples},         {"seconds", judged.seconds},          {"arithmetic", verdict_name(judged.arithmetic.verdict)},
+          {"arithmetic_reason", judged.arithmetic.reason},
+          {"certificate", c.print() + judged.arithmetic.print()}};
 }
 
 void print_judged(const Arguments& arguments, const std::vector<Judged>& all) {
@@ -45,19 +52,20 @@ void print_judged(const Arguments& arguments, const std::vector<Judged>& all) {
     print_json({{"graph", all.empty() ? "" : all.front().certificate.graph}, {"mugraphs", rows}});
     return;
   }
-  Table table({"MUGRAPH", "VERDICT", ">ERROR BOUND", ">SAMPLES", ">SECONDS", "REASON"});
+  Table table({"MUGRAPH", "VERDICT", "ARITHMETIC", ">ERROR BOUND", ">SAMPLES", ">SECONDS", "REASON"});
   char bound[32], seconds[32];
   for (const Judged& judged : all) {
     const Certificate& c = judged.certificate;
     std::snprintf(bound, sizeof bound, "%.1e", c.error_bound);
     std::snprintf(seconds, sizeof seconds, "%.3f", judged.seconds);
     const bool accepted = c.verdict == Verdict::accepted;
-    table.add({c.mugraph, verdict_name(c.verdict), accepted ? bound : "",
-               accepted ? std::to_string(c.samples) : "", seconds, c.reason});
+    table.add({c.mugraph, verdict_name(c.verdict), verdict_name(judged.arithmetic.verdict),
+               accepted ? bound : "", accepted ? std::to_string(c.samples) : "", seconds,
+               accepted ? judged.arithmetic.reason : c.reason});
   }
   print_text(table.text());
   if (!arguments.has("certificate")) return;
-  for (const Judged& judged : all) print_text("\n" + judged.certificate.print());
+  for (const Judged& judged : all) print_text("\n" + judged.certificate.print() + judged.arithmetic.print());
 }
 
 int run_verify_mugraph(const Arguments& arguments) {
@@ -78,13 +86,21 @@ int run_verify_mugraph(const Arguments& arguments) {
       print_text(arguments.has("dot") ? print_dot(mugraph) : print_mugraph(mugraph));
     return kExitOk;
   }
+  std::optional<Schedule> schedule;
+  if (arguments.has("schedule")) {
+    Result<Schedule> parsed = read_schedule(arguments.value("schedule"));
+    if (!parsed) return fail(arguments, parsed.status());
+    schedule = std::move(*parsed);
+  }
+  ArithmeticVerifier arithmetic(graph->graph);
   std::vector<Judged> all;
   bool accepted = true;
   for (const MuGraph& mugraph : *mugraphs) {
     const auto start = std::chrono::steady_clock::now();
-    Judged judged{verify(graph->graph, mugraph, options), 0};
+    Judged judged{verify(graph->graph, mugraph, options), {}, 0};
+    judged.arithmetic = schedule ? arithmetic.judge(mugraph, *schedule) : arithmetic.judge(mugraph);
     judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    accepted &= judged.certificate.verdict == Verdict::accepted;
+    accepted &= judged.accepted();
     all.push_back(std::move(judged));
   }
   print_judged(arguments, all);
@@ -107,6 +123,7 @@ const Command kVerifyMuGraphCommand = {
     "Mirage stores them. The exit code is 0 only if all are accepted.\n",
     false,
     {{"certificate", 0, nullptr, "print what was checked, and how sure that is"},
+     {"schedule", 0, "FILE", "the arithmetic is that of the kernels which this schedule makes"},
      {"trials", 0, "N", "trials at least, 1 to 40 (2)"},
      {"seed", 0, "N", "the seed of a certificate, which makes it again byte for byte; 0 draws one"},
      {"no-samples", 0, nullptr, "leave out the elements at the full shape"},

@@ -38,10 +38,10 @@ class GraphExtents {
   }
 
   // Positions at which slices cut a variable. Along the axis of an iota the extent is in the values.
-  void collect_cuts(std::map<Var, std::set<int64_t>>& cuts) const {
+  void collect_cuts(std::map<Var, std::set<int64_t>>& cuts, bool short_iotas) const {
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
-      if (node.code == OpCode::iota)
+      if (node.code == OpCode::iota && !short_iotas)
         extents_.keep(var(static_cast<ValueId>(id), static_cast<size_t>((*node.attrs.axis)[0])));
       if (node.code != OpCode::slice) continue;
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
@@ -89,7 +89,7 @@ class GraphExtents {
 
 class Shrinker {
  public:
-  Shrinker(const MuGraph& mugraph, const Graph& graph)
+  Shrinker(const MuGraph& mugraph, const Graph& graph, bool short_iotas)
       : mugraph_(mugraph),
         graph_(graph),
         target_(graph_, Dimensions(graph_), Extents::Role::whole, extents_) {
@@ -105,8 +105,8 @@ class Shrinker {
     kernels_.reserve(mugraph.kernels.size());
     for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
     extents_.align();
-    target_.collect_cuts(cuts_);
-    for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_);
+    target_.collect_cuts(cuts_, short_iotas);
+    for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_, short_iotas);
     add_pieces();
     extents_.solve();
   }
@@ -309,7 +309,9 @@ double elements(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph) { return Shrinker(mugraph, graph).run(); }
+Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas) {
+  return Shrinker(mugraph, graph, short_iotas).run();
+}
 
 double work(const MuGraph& mugraph) {
   double total = 0;

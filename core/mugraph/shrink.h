@@ -14,8 +14,9 @@ struct Instance {
 // at least 2 if it was, and ragged edges stay ragged. Numbers written in the programs stay as they are;
 // constants that name extents follow them. What has no consistent small choice keeps its extents. Both must
 // be valid, and the muGraph's inputs and outputs must have the shapes of the graph's. UNSUPPORTED with the
-// reason when the two cannot be built again.
-Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph);
+// reason when the two cannot be built again. What an iota counts keeps its extent, because it is in its
+// values; unless `short_iotas`.
+Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas = false);
 
 // How much there is to compute: elements of all values of all blocks and turns, those of a matmul times the
 // inner extent.

@@ -4,8 +4,15 @@
 // Besides what evaluate.h asks for, a Domain has
 //   Value rescale(Value sum, Value old_shift, Value new_shift)    sum * exp(old_shift - new_shift); 0 if
 //   there was no shift yet
+// and, if operators are not all alike to it (KernelDomain),
+//   void enter(size_t kernel)                                     what follows is computed in this kernel
+//   std::vector<Stage> stages()                                   of its operators
+//   std::optional<Tile> compute(size_t op, values)                an operator of it, from the block's tiles;
+//   nothing leaves it to apply()
+//   Value stored(Value, DType)                                    as a tensor of this dtype holds it
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -30,6 +37,7 @@ class MuEvaluator {
   using Value = typename Domain::Value;
   using Tensor = Elements<Value>;
   using BlockTile = Tile<Value>;
+  static constexpr bool kKnowsKernels = requires(Domain domain) { domain.enter(size_t{0}); };
 
   MuEvaluator(const MuGraph& mugraph, Domain& domain)
       : mugraph_(mugraph),
@@ -41,6 +49,7 @@ class MuEvaluator {
     for (size_t i = 0; i < mugraph_.inputs.size(); ++i) tensors_[mugraph_.inputs[i]] = inputs[i];
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
       const MuKernel& kernel = mugraph_.kernels[k];
+      if constexpr (kKnowsKernels) domain_.enter(k);
       Status status = kernel.custom ? run_grid(kernel) : run_library_operator(kernel);
       if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
     }
@@ -83,8 +92,17 @@ class MuEvaluator {
     for (const BlockTile& tile : tiles) operands.push_back(&tile);
     auto result = apply(kernel.code, kernel.attrs, operands);
     if (!result) return result.status();
+    if constexpr (kKnowsKernels)
+      for (Value& value : result->elements) value = domain_.stored(value, type_of(kernel.result).dtype);
     tensors_[kernel.result] = std::move(result->elements);
     return {};
+  }
+
+  std::vector<Stage> stages_of(const MuKernel& kernel) {
+    if constexpr (kKnowsKernels)
+      return domain_.stages();
+    else
+      return block_stages(kernel);
   }
 
   struct Block {
@@ -113,7 +131,7 @@ class MuEvaluator {
   }
 
   Status run_cluster(const MuKernel& kernel, int64_t x, int64_t y, int64_t z) {
-    const std::vector<Stage> stages = block_stages(kernel);
+    const std::vector<Stage> stages = stages_of(kernel);
     std::vector<Block> blocks;
     for (int64_t rank = 0; rank < kernel.grid[3]; ++rank)
       blocks.push_back({{x, y, z, rank},
@@ -170,6 +188,11 @@ class MuEvaluator {
       block.values[i] = BlockTile{op.type, {domain_.number(number, DType::f32)}};
       return {};
     }
+    if constexpr (kKnowsKernels)
+      if (std::optional<BlockTile> tile = domain_.compute(i, block.values)) {
+        block.values[i] = std::move(*tile);
+        return {};
+      }
     std::vector<const BlockTile*> operands;
     for (BlockValue operand : op.operands) operands.push_back(&*block.values[operand]);
     const Ints no_shape;
@@ -193,6 +216,12 @@ class MuEvaluator {
       result.push_back(cut(shape[d], parts));
     }
     return result;
+  }
+
+  // NaN is the same as NaN.
+  static bool same(const Tensor& a, const Tensor& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Value& x, const Value& y) { return x == y || (!(x == x) && !(y == y)); });
   }
 
   // Shape of a tile, and where its first element lies in the tensor.
@@ -222,7 +251,7 @@ class MuEvaluator {
     for (Block& block : blocks) {
       const BlockTile& tile = *block.values[op.operands[0]];
       if (once && block.at[3] > 0) {
-        if (!(tile.elements == blocks[0].values[op.operands[0]]->elements))
+        if (!same(tile.elements, blocks[0].values[op.operands[0]]->elements))
           return wrong("the blocks of a cluster store different values to the same place");
         continue;
       }
@@ -236,7 +265,9 @@ class MuEvaluator {
       for_each_offset(shape, strides, start, [&](int64_t offset) {
         twice |= written_[op.tensor][offset];
         written_[op.tensor][offset] = true;
-        tensors_[op.tensor][offset] = tile.elements[next++];
+        Value value = tile.elements[next++];
+        if constexpr (kKnowsKernels) value = domain_.stored(value, type_of(op.tensor).dtype);
+        tensors_[op.tensor][offset] = value;
       });
       if (twice) return wrong("two blocks store to the same place");
     }

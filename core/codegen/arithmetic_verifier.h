@@ -1,0 +1,49 @@
+// The second verdict on a muGraph, beside the field's (core/verify/verifier.h): whether it is right in the
+// arithmetic of its kernels, for friendly and for hostile inputs.
+//
+// The muGraph, cut as its schedule says, is interpreted (core/codegen/interpreter.h) on a small instance:
+// every grid, cluster and loop extent at least 2, ragged edges ragged. All elements are compared with the f64
+// reference, each within its own bound (core/verify/reference.h). Needs neither a GPU nor a compiler.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/schedule/schedule.h"
+#include "core/verify/arithmetic_verdict.h"
+#include "core/verify/reference.h"
+
+namespace quern {
+
+struct ArithmeticOptions {
+  uint64_t seed = 1;
+  int draws = 8;  // of the inputs of each class; fewer where the instance is large
+};
+
+// For several programs of one graph: reference and bounds of an instance are computed once, and so is the
+// verdict on schedules that differ in nothing that arithmetic depends on. Not for several threads.
+class ArithmeticVerifier {
+ public:
+  // A valid graph, which must outlive this.
+  explicit ArithmeticVerifier(const Graph& graph, const ArithmeticOptions& options = {});
+  ~ArithmeticVerifier();
+  // Never fails: what cannot be decided says why.
+  ArithmeticVerdict judge(const MuGraph& mugraph, const Schedule& schedule);
+  // With the muGraph's own counts and in f32, nothing approximate and no operand rounded.
+  ArithmeticVerdict judge(const MuGraph& mugraph);
+
+ private:
+  struct Trial;
+  struct Trials;
+
+  ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
+  const Trials& trials_of(const Graph& small, const std::vector<RealTensor>& iotas, int draws, bool tf32);
+
+  const Graph& graph_;
+  const ArithmeticOptions options_;
+  std::map<std::string, std::unique_ptr<Trials>> trials_;  // by the text of the small graph
+  std::map<std::string, ArithmeticVerdict> known_;         // by what was interpreted
+};
+
+}  // namespace quern

@@ -1,0 +1,178 @@
+#include "core/codegen/kernel_domain.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/lang/meaning.h"
+#include "core/lang/value_real.h"
+
+namespace quern {
+
+namespace {
+
+// The host's twins of functions of the device prelude.
+float to_tf32(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (!std::isfinite(value)) return value;
+  bits = (bits + 0x1000u) & 0xffffe000u;
+  return std::bit_cast<float>(bits);
+}
+float exp2_fast(float value) {
+  const float power = std::exp2(value);
+  return power < 0x1p-126f ? 0.0f : power;
+}
+float exp_fast(float value) { return exp2_fast(value * 1.44269504f); }
+float exp_shifted(float value, float scale, float shift) {
+  return exp2_fast(std::fma(value, scale * 1.44269504f, shift * -1.44269504f));
+}
+float exp_shifted_bounded(float value, float scale, float shift) {
+  const float most = 1048576.0f * 0.693147181f, size = std::fabs(shift);
+  const float bound = (size > most && std::isfinite(size) ? most / size : 1.0f) * 1.44269504f;
+  return exp2_fast(std::fma(value, scale * bound, -shift * bound));
+}
+float shift_factor(float before, float now) { return before == now ? 1.0f : exp_fast(before - now); }
+
+// f32 by the functions of the device prelude; approximate ones where the emitter takes them.
+template <bool kApproximate>
+struct DeviceFloat {
+  static constexpr bool kFloating = true;
+  float v;
+  DeviceFloat(double value) : v(static_cast<float>(value)) {}
+  using F = DeviceFloat;
+
+  friend F operator-(F a) { return -a.v; }
+  friend F operator+(F a, F b) { return a.v + b.v; }
+  friend F operator-(F a, F b) { return a.v - b.v; }
+  friend F operator*(F a, F b) { return a.v * b.v; }
+  friend F operator/(F a, F b) { return a.v / b.v; }
+  friend F exp(F a) { return kApproximate ? exp_fast(a.v) : std::exp(a.v); }
+  friend F log(F a) { return std::log(a.v); }
+  friend F sqrt(F a) { return std::sqrt(a.v); }
+  friend F tanh(F a) { return std::tanh(a.v); }
+  friend F erf(F a) { return std::erf(a.v); }
+  friend F pow(F a, F b) { return std::pow(a.v, b.v); }
+  friend F abs(F a) { return std::fabs(a.v); }
+  friend F max(F a, F b) { return a.v > b.v || std::isnan(a.v) ? a : b; }
+  friend F min(F a, F b) { return a.v < b.v || std::isnan(a.v) ? a : b; }
+  friend F less(F a, F b) { return a.v < b.v; }
+  friend F less_equal(F a, F b) { return a.v <= b.v; }
+  friend F equal(F a, F b) { return a.v == b.v; }
+  friend F select(F condition, F a, F b) { return condition.v != 0 ? a : b; }
+};
+
+template <class V>
+double meaning(OpCode code, const double* operands) {
+  const V values[3] = {operands[0], operands[1], operands[2]};
+  return apply_meaning<V>(code, values).v;
+}
+
+// What tensor cores read of an operand.
+double operand_value(double value, DType dtype) {
+  return dtype == DType::f32 ? static_cast<double>(to_tf32(static_cast<float>(value))) : round_to(dtype, value);
+}
+
+}  // namespace
+
+std::optional<KernelDomain::Tile> KernelDomain::compute(
+    size_t i, const std::vector<std::optional<Tile>>& values) const {
+  const BlockOp& op = mugraph_.kernels[kernel_].ops[i];
+  const BlockValue value = static_cast<BlockValue>(i);
+  if (const auto at = form().products.find(value); at != form().products.end())
+    return product(op, *values[static_cast<size_t>(op.operands[0])],
+                   *values[static_cast<size_t>(op.operands[1])], at->second);
+  if (const auto at = form().shifted.find(value); at != form().shifted.end())
+    return shifted_exp(at->second, values[static_cast<size_t>(op.operands[0])]->type,
+                       *values[static_cast<size_t>(at->second.x)],
+                       *values[static_cast<size_t>(at->second.shift)]);
+  return std::nullopt;
+}
+
+// Matrices of at least rank 2, as lower_block leaves them.
+KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b,
+                                         DType operands) {
+  Attrs attrs = op.attrs;
+  const auto type = infer_type(op.code, std::vector<TensorType>{a.type, b.type}, attrs);
+  check(type.ok(), "a product of tiles that do not fit together");
+  Elements<double> left, right;
+  for (double value : a.elements) left.push_back(operand_value(value, operands));
+  for (double value : b.elements) right.push_back(operand_value(value, operands));
+  const Ints& shape = type->shape;
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back(), inner = a.type.shape.back(),
+                step = operands == DType::f32 ? 8 : 16;
+  const Ints batch(shape.begin(), shape.end() - 2);
+  auto matrices = [&](const Ints& own, int64_t size) {
+    std::vector<int64_t> at;
+    for_each_offset(batch, internal::broadcast_strides(Ints(own.begin(), own.end() - 2), batch), 0,
+                    [&](int64_t offset) { at.push_back(offset * size); });
+    return at;
+  };
+  const std::vector<int64_t> at_a = matrices(a.type.shape, rows * inner),
+                             at_b = matrices(b.type.shape, inner * columns);
+  Tile out{*type, Elements<double>(static_cast<size_t>(type->element_count()), 0.0)};
+  size_t next = 0;
+  for (size_t z = 0; z < at_a.size(); ++z)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) {
+        const double* x = &left[static_cast<size_t>(at_a[z] + row * inner)];
+        const double* y = &right[static_cast<size_t>(at_b[z] + column)];
+        double sum = 0, part = 0;
+        for (int64_t k = 0; k < inner; ++k) {
+          part += x[k] * y[k * columns];
+          if ((k + 1) % step != 0 && k + 1 != inner) continue;
+          sum = single(sum + part);
+          part = 0;
+        }
+        out.elements[next++] = sum;
+      }
+  return out;
+}
+
+KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const TensorType& type, const Tile& x,
+                                             const Tile& shift) {
+  Tile out{type, {}};
+  out.elements.reserve(static_cast<size_t>(type.element_count()));
+  std::vector<int64_t> at_shift;
+  for_each_offset(type.shape, internal::broadcast_strides(shift.type.shape, type.shape), 0,
+                  [&](int64_t at) { at_shift.push_back(at); });
+  const auto function = exp.form == ExpForm::shifted ? exp_shifted : exp_shifted_bounded;
+  size_t next = 0;
+  for_each_offset(type.shape, internal::broadcast_strides(x.type.shape, type.shape), 0, [&](int64_t at) {
+    const double top = shift.elements[static_cast<size_t>(at_shift[next++])];
+    out.elements.push_back(function(static_cast<float>(x.elements[static_cast<size_t>(at)]),
+                                    static_cast<float>(exp.scale), static_cast<float>(top)));
+  });
+  return out;
+}
+
+double KernelDomain::lowest(DType dtype) const {
+  return is_float(dtype) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min();
+}
+
+double KernelDomain::apply(OpCode code, DType compute, const double* operands) const {
+  if (!is_float(compute)) return meaning<Int>(code, operands);
+  return form().approximate ? meaning<DeviceFloat<true>>(code, operands)
+                            : meaning<DeviceFloat<false>>(code, operands);
+}
+
+double KernelDomain::convert(double value, DType, DType to) const {
+  if (to == DType::boolean) return value != 0;
+  return is_float(to) ? single(value) : value;
+}
+
+double KernelDomain::add(double a, double b, DType dtype) const {
+  return is_float(dtype) ? single(a + b) : static_cast<double>((Int(a) + Int(b)).v);
+}
+
+double KernelDomain::multiply(double a, double b, DType dtype) const {
+  return is_float(dtype) ? a * b : static_cast<double>((Int(a) * Int(b)).v);
+}
+
+double KernelDomain::maximum(double a, double b, DType) const { return a > b || std::isnan(a) ? a : b; }
+
+double KernelDomain::rescale(double sum, double old_shift, double new_shift) const {
+  return single(sum * static_cast<double>(shift_factor(static_cast<float>(old_shift),
+                                                       static_cast<float>(new_shift))));
+}
+
+}  // namespace quern

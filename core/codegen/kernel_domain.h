@@ -1,0 +1,66 @@
+// A domain of evaluate_mugraph.h: the arithmetic of emitted kernels.
+//
+// Values are f32 (held as f64, rounded after every operation) or integers that wrap. Operands of products are
+// rounded to what tensor cores read, exponentials are those that the emitter writes, tensors hold what fits
+// their dtype. The sum of a product is that of 16 (tf32: 8) exact products at a time; the order of other sums
+// is that of the elements, which a kernel's is not.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/codegen/arithmetic.h"
+#include "core/verify/evaluate_mugraph.h"
+
+namespace quern {
+
+// How a kernel computes.
+struct KernelForm {
+  std::vector<Stage> stages;                     // of its operators
+  bool approximate = false;                      // functions exact to some 2^-21
+  std::map<BlockValue, DType> products;          // those on tensor cores: the dtype of their operands
+  std::map<BlockValue, ExpArithmetic> shifted;   // exponentials of differences that one fma makes
+};
+
+class KernelDomain {
+ public:
+  using Value = double;
+  using Tile = internal::Tile<Value>;
+
+  // `mugraph` has the operators that `forms`, one a kernel, number.
+  KernelDomain(const MuGraph& mugraph, const std::vector<KernelForm>& forms)
+      : mugraph_(mugraph), forms_(forms) {}
+
+  void enter(size_t kernel) { kernel_ = kernel; }
+  const std::vector<Stage>& stages() const { return form().stages; }
+  std::optional<Tile> compute(size_t op, const std::vector<std::optional<Tile>>& values) const;
+  Value stored(Value value, DType dtype) const { return round_to(dtype, value); }
+
+  Value number(double value, DType dtype) const { return is_float(dtype) ? single(value) : value; }
+  Value zero(DType) const { return 0; }
+  Value lowest(DType dtype) const;
+  Value apply(OpCode code, DType compute, const Value* operands) const;
+  Value convert(Value value, DType from, DType to) const;
+  Value cast(Value value, DType, DType to) const { return round_to(to, value); }
+  Value add(Value a, Value b, DType dtype) const;
+  // Of floats not rounded: the sum that it is added to is made by one fma.
+  Value multiply(Value a, Value b, DType dtype) const;
+  Value maximum(Value a, Value b, DType) const;
+  Value finish(Value value, const Node&) const { return value; }
+  Value rescale(Value sum, Value old_shift, Value new_shift) const;
+
+ private:
+  static double single(double value) { return static_cast<double>(static_cast<float>(value)); }
+  static Tile product(const BlockOp& op, const Tile& a, const Tile& b, DType operands);
+  static Tile shifted_exp(const ExpArithmetic& exp, const TensorType& type, const Tile& x, const Tile& shift);
+
+  const KernelForm& form() const { return forms_[kernel_]; }
+
+  const MuGraph& mugraph_;
+  const std::vector<KernelForm>& forms_;
+  size_t kernel_ = 0;
+};
+
+}  // namespace quern

@@ -1,0 +1,32 @@
+#include "core/verify/arithmetic_verdict.h"
+
+#include "core/base/facts.h"
+#include "core/lang/attrs.h"
+
+namespace quern {
+
+namespace {
+
+std::string joined(const std::vector<std::string>& list) {
+  std::string all;
+  for (const std::string& item : list) all += (all.empty() ? "" : "; ") + item;
+  return all;
+}
+
+}  // namespace
+
+std::string ArithmeticVerdict::print() const {
+  std::string text = print_fact("arithmetic", verdict_name(verdict));
+  if (!reason.empty()) text += print_fact("arithmetic reason", reason);
+  if (classes.empty()) return text;
+  text += print_fact("arithmetic instance", std::string(shrunk ? "shrunk; " : "full; ") + joined(inputs));
+  text += print_fact("arithmetic elements", std::to_string(elements));
+  text += print_fact("arithmetic classes", joined(classes));
+  text += print_fact("arithmetic draws", std::to_string(draws));
+  text += print_fact("arithmetic seed", std::to_string(seed));
+  if (!largest_class.empty())
+    text += print_fact("arithmetic error over bound", print_number(largest) + " in " + largest_class);
+  return text;
+}
+
+}  // namespace quern

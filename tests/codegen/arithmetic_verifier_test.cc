@@ -1,0 +1,196 @@
+// The second verdict: programs that are right in a field and wrong in the arithmetic of their kernels.
+#include "core/codegen/arithmetic_verifier.h"
+
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
+#include "core/verify/verifier.h"
+#include "tests/mugraph/files.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+Graph graph_of(const std::string& text) {
+  auto graph = parse_graph(text);
+  if (!graph) fail_test(text + graph.status().message());
+  return std::move(*graph);
+}
+
+MuGraph mugraph_of(const std::string& text) {
+  auto mugraph = parse_mugraph(text);
+  if (!mugraph) fail_test(text + mugraph.status().message());
+  return std::move(*mugraph);
+}
+
+void assert_verdict(const ArithmeticVerdict& verdict, Verdict wanted, const std::string& part = "") {
+  if (verdict.verdict != wanted) fail_test("not " + std::string(verdict_name(wanted)) + "\n" + verdict.print());
+  if (!part.empty()) assert_contains(verdict.print(), part);
+}
+
+// With the schedule that the muGraph itself is, and in plain f32.
+void hand_written_mugraphs_are_right(void**) {
+  for (const MuGraphFile& file : mugraph_files()) {
+    ArithmeticVerifier verifier(file.graph);
+    for (const ArithmeticVerdict& verdict :
+         {verifier.judge(file.mugraph), verifier.judge(file.mugraph, default_schedule(file.mugraph))}) {
+      if (verdict.verdict != Verdict::accepted) fail_test(file.name + "\n" + verdict.print());
+      assert_int_equal(verdict.classes.size(), 9);
+    }
+  }
+}
+
+// What each file of tests/golden/wrong must be: rejected by the arithmetic of its kernels, or not accepted by
+// the field. Some are refused by both.
+enum class By { arithmetic, field };
+struct WrongFile {
+  const char* name;
+  By by;
+};
+constexpr WrongFile kWrong[] = {
+    {"cast-bool-else", By::arithmetic},
+    {"eq-const-dropped", By::arithmetic},
+    {"exp-half-mod-p", By::arithmetic},
+    {"i32-mul-overflow-via-f32", By::arithmetic},
+    {"intermediate-tensor-bf16", By::arithmetic},
+    {"intermediate-tensor-i32", By::arithmetic},
+    {"log-sum-exp-unsafe", By::arithmetic},
+    {"masked-attn-mask-ignored-whole", By::arithmetic},
+    {"masked-attn-mask-ignored", By::arithmetic},
+    {"masked-attn-minus-1e9-for-inf", By::arithmetic},
+    {"softmax-no-max", By::arithmetic},
+    {"softmax-shift-first-column", By::arithmetic},
+    {"var-E2", By::arithmetic},
+    {"where-bool-input-else-dropped", By::arithmetic},
+    {"where-bool-input-else-wrong", By::arithmetic},
+    {"where-eq-true-branch-dropped", By::arithmetic},
+    {"where-f32-cond-else-wrong", By::arithmetic},
+};
+
+std::filesystem::path wrong_folder() { return test_root() / "tests/golden/wrong"; }
+Graph graph_in(const std::filesystem::path& path) { return graph_of(read_test_file(path.string() + ".qg")); }
+MuGraph mugraph_in(const std::filesystem::path& path) { return mugraph_of(read_test_file(path.string() + ".qmu")); }
+
+void wrong_mugraphs_are_not_accepted(void**) {
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(wrong_folder()))
+    files += entry.path().extension() == ".qmu";
+  assert_int_equal(files, std::size(kWrong));
+  for (const WrongFile& file : kWrong) {
+    const Graph graph = graph_in(wrong_folder() / file.name);
+    const MuGraph mugraph = mugraph_in(wrong_folder() / file.name);
+    if (file.by == By::arithmetic) {
+      const ArithmeticVerdict verdict = ArithmeticVerifier(graph).judge(mugraph);
+      if (verdict.verdict != Verdict::rejected) fail_test(std::string(file.name) + "\n" + verdict.print());
+    } else {
+      const Certificate certificate = verify(graph, mugraph);
+      if (certificate.verdict == Verdict::accepted)
+        fail_test(std::string(file.name) + "\n" + certificate.print());
+    }
+  }
+}
+
+void their_controls_are_accepted(void**) {
+  for (const auto& entry : std::filesystem::directory_iterator(wrong_folder() / "right")) {
+    if (entry.path().extension() != ".qmu") continue;
+    const std::filesystem::path path = entry.path().parent_path() / entry.path().stem();
+    const Graph graph = graph_in(path);
+    const MuGraph mugraph = mugraph_in(path);
+    ArithmeticVerifier verifier(graph);
+    assert_verdict(verifier.judge(mugraph), Verdict::accepted);
+    assert_verdict(verifier.judge(mugraph, default_schedule(mugraph)), Verdict::accepted);
+    const Certificate certificate = verify(graph, mugraph);
+    if (certificate.verdict != Verdict::accepted) fail_test(path.string() + "\n" + certificate.print());
+  }
+}
+
+// A window of 256 of 1024 positions is 2 of 8 wide: the tiles outside of it are wholly masked.
+constexpr const char* kWindow = R"(graph window
+in q: f16[2, 1024, 64]
+in k: f16[2, 64, 1024]
+in v: f16[2, 1024, 64]
+i = iota(shape=[1024, 1], axis=0)
+j = iota(shape=[1, 1024], axis=1)
+d = sub(i, j)
+near = lt(d, 256)
+past = le(j, i)
+s = matmul(q, k)
+a = where(near, s, -inf)
+b = where(past, a, -inf)
+p = softmax(b)
+o = matmul(p, v)
+out o
+)";
+std::string window_mugraph(const std::string& last) {
+  return R"(mugraph window
+in q: f16[2, 1024, 64]
+in k: f16[2, 64, 1024]
+in v: f16[2, 1024, 64]
+tensor i: i32[1024, 1]
+tensor j: i32[1, 1024]
+tensor o: f16[2, 1024, 64]
+i = iota(shape=[1024, 1], axis=0)
+j = iota(shape=[1, 1024], axis=1)
+kernel grid=[2, 1, 16] loop=16 threads=128 {
+  q0 = load(q, x=0, z=1)
+  k0 = load(k, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  i0 = load(i, z=0)
+  j0 = load(j, loop=1)
+  d = sub(i0, j0)
+  near = lt(d, )" + last +
+         R"()
+  past = le(j0, i0)
+  s = matmul(q0, k0)
+  a = where(near, s, -inf)
+  b = where(past, a, -inf)
+  top = max(b, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  c = sub(b, m)
+  e = exp(c)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, v0)
+  n = accumulate_rescaled(pv, m)
+  y = div(n, l)
+  store(y, o, x=0, z=1)
+}
+out o
+)";
+}
+
+void positions_keep_their_meaning_on_small_instances(void**) {
+  const Graph graph = graph_of(kWindow);
+  ArithmeticVerifier verifier(graph);
+  const MuGraph right = mugraph_of(window_mugraph("256"));
+  const ArithmeticVerdict verdict = verifier.judge(right, default_schedule(right));
+  assert_verdict(verdict, Verdict::accepted, "arithmetic instance: shrunk");
+  assert_true(verdict.elements < 1000);
+  const MuGraph wrong = mugraph_of(window_mugraph("512"));
+  assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
+}
+
+// Which seed and class showed it is said, and they show it again.
+void what_showed_it_is_said(void**) {
+  const Graph graph = graph_in(wrong_folder() / "softmax-no-max");
+  const MuGraph mugraph = mugraph_in(wrong_folder() / "softmax-no-max");
+  ArithmeticOptions options;
+  options.seed = 5;
+  const ArithmeticVerdict verdict = ArithmeticVerifier(graph, options).judge(mugraph);
+  assert_verdict(verdict, Verdict::rejected, "class ");
+  assert_contains(verdict.print(), "arithmetic seed: 5\n");
+  assert_text_equal(verdict.print(), ArithmeticVerifier(graph, options).judge(mugraph).print());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(hand_written_mugraphs_are_right),
+      cmocka_unit_test(wrong_mugraphs_are_not_accepted),
+      cmocka_unit_test(their_controls_are_accepted),
+      cmocka_unit_test(positions_keep_their_meaning_on_small_instances),
+      cmocka_unit_test(what_showed_it_is_said),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
