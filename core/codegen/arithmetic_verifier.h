@@ -12,7 +12,7 @@
 
 #include "core/schedule/schedule.h"
 #include "core/verify/arithmetic_verdict.h"
-#include "core/verify/reference.h"
+#include "core/verify/evaluate.h"
 
 namespace quern {
 
@@ -38,7 +38,7 @@ class ArithmeticVerifier {
   struct Trials;
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
-  const Trials& trials_of(const Graph& small, const std::vector<RealTensor>& iotas, int draws, bool tf32);
+  const Trials& trials_of(const Graph& small, const std::vector<Elements<double>>& iotas, int draws, bool tf32);
 
   const Graph& graph_;
   const ArithmeticOptions options_;

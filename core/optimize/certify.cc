@@ -2,6 +2,7 @@
 
 #include "core/base/facts.h"
 #include "core/base/hash.h"
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
@@ -78,6 +79,7 @@ class Comparison {
     if (!schedule) return fault("the schedule is not valid: " + schedule.status().message());
     compare_program(emit_mugraph(*graph, *mugraph, *schedule, **target));
     compare_verdict(*graph, *mugraph);
+    compare_arithmetic(*graph, *mugraph, *schedule);
   }
 
   template <class T>
@@ -96,6 +98,12 @@ class Comparison {
     VerifyOptions options;
     options.seed = stored->seed;
     expect(verify(graph, mugraph, options).print());
+  }
+
+  void compare_arithmetic(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule) {
+    ArithmeticVerdict verdict = ArithmeticVerifier(graph).judge(mugraph, schedule);
+    verdict.largest_class.clear();  // that number depends on the last bit of the machine's exp2f
+    expect(verdict.print());
   }
 
   const Plan& plan_;

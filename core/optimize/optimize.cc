@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/facts.h"
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
@@ -79,6 +80,7 @@ class OptimizeRun {
     EmittedMuGraph emitted;
     std::string cubin;
     int64_t stack = 0;
+    ArithmeticVerdict arithmetic;
   };
 
   bool over() {
@@ -139,6 +141,7 @@ class OptimizeRun {
       note(implementation.candidate, kCrowded);
       return false;
     }
+    if (!judge(implementation)) return false;
     std::optional<Program> program = emit(implementation);
     if (!program || !compile(*program)) return false;
     if (program->stack == 0) return accept(std::move(*program));
@@ -147,8 +150,24 @@ class OptimizeRun {
     return false;
   }
 
+  // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
+  bool judge(const Implementation& implementation) {
+    if (fates_[implementation.candidate] == kManyLaunches) return false;
+    const auto start = Clock::now();
+    const MuGraph& mugraph = mugraph_of(implementation);
+    arithmetic_ = options_.judge ? options_.judge(mugraph, implementation.schedule)
+                                 : verifier_.judge(mugraph, implementation.schedule);
+    out_.judge_ns += ns_since(start);
+    judge_ms_.push_back(static_cast<double>(ns_since(start)) / 1e6);
+    if (arithmetic_.verdict == Verdict::accepted) return true;
+    const bool wrong = arithmetic_.verdict == Verdict::rejected;
+    note(implementation.candidate,
+         (wrong ? "wrong in the arithmetic of its kernels: " : "its arithmetic cannot be judged: ") +
+             arithmetic_.reason);
+    return false;
+  }
+
   std::optional<Program> emit(const Implementation& implementation) {
-    if (fates_[implementation.candidate] == kManyLaunches) return {};
     const auto start = Clock::now();
     const MuGraph& mugraph = mugraph_of(implementation);
     auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_, options_.optimizer);
@@ -164,7 +183,7 @@ class OptimizeRun {
       note(implementation.candidate, kManyLaunches);
       return {};
     }
-    return Program{implementation, std::move(*emitted), "", 0};
+    return Program{implementation, std::move(*emitted), "", 0, arithmetic_};
   }
 
   bool compile(Program& program) {
@@ -213,7 +232,8 @@ class OptimizeRun {
     out_.plan.cubin = std::move(program.cubin);
     out_.plan.certificate += source_facts({print_graph(graph_), out_.mugraph, out_.schedule, out_.cuda},
                                           out_.plan.cubin, compiler_.fingerprint()) +
-                             verdict.print() + print_fact("modelled", number(from.us) + " us") +
+                             verdict.print() + program.arithmetic.print() +
+                             print_fact("modelled", number(from.us) + " us") +
                              print_fact("candidate", std::to_string(from.candidate) + " of " +
                                                          std::to_string(search_.candidates.size()));
     // What carries a verdict that is undecided.
@@ -245,6 +265,10 @@ class OptimizeRun {
       out_.report += "programs compiled: " + std::to_string(compile_ms_.size()) + ", median " +
                      number(median(compile_ms_)) + " ms, " + number(median(compile_cpu_ms_)) +
                      " ms of processor time\n";
+    if (!judge_ms_.empty())
+      out_.report += "programs judged: " + std::to_string(judge_ms_.size()) + ", median " +
+                     number(median(judge_ms_)) + " ms, at most " +
+                     number(*std::max_element(judge_ms_.begin(), judge_ms_.end())) + " ms\n";
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
     out_.report += choices_;
     if (!out_.found()) out_.reason = why_nothing();
@@ -274,7 +298,9 @@ class OptimizeRun {
   std::vector<std::string> fates_;  // of candidates
   std::vector<size_t> refusals_;    // schedules of them that were refused
   CrowdedKernels crowded_{target_};
-  std::vector<double> compile_ms_, compile_cpu_ms_;
+  ArithmeticVerifier verifier_{graph_};
+  ArithmeticVerdict arithmetic_;  // of what is tried
+  std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;
   std::string stopped_;
   std::string choices_;  // of the program that was taken
   OptimizeResult out_;

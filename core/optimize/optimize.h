@@ -1,14 +1,17 @@
 // From a graph to the best program that the search leads to: its candidates times their schedules, ranked by
-// the model, emitted and compiled from the best on until one does.
+// the model, emitted, judged and compiled from the best on until one does.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "core/base/plan.h"
 #include "core/jit/compiler.h"
 #include "core/schedule/optimizer.h"
+#include "core/schedule/schedule.h"
 #include "core/search/search.h"
+#include "core/verify/arithmetic_verdict.h"
 
 namespace quern {
 
@@ -19,6 +22,8 @@ struct OptimizeOptions {
   size_t compiles = 12;                    // programs for the compiler at most
   bool allow_tf32 = false;                 // f32 products may be computed from operands rounded to tf32
   Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
+  // Judges the arithmetic of every program before it is emitted; empty: an ArithmeticVerifier of the graph.
+  std::function<ArithmeticVerdict(const MuGraph&, const Schedule&)> judge;
 };
 
 struct OptimizeResult {
@@ -32,7 +37,7 @@ struct OptimizeResult {
   std::string report;
   std::string reason;  // why there is no plan
   std::string state;   // of the search, to continue from; empty when it is finished
-  uint64_t search_ns = 0, emit_ns = 0, compile_ns = 0;
+  uint64_t search_ns = 0, emit_ns = 0, judge_ns = 0, compile_ns = 0;
 
   bool found() const { return !plan.cubin.empty(); }
 };

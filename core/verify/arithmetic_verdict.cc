@@ -1,7 +1,8 @@
 #include "core/verify/arithmetic_verdict.h"
 
+#include <cstdio>
+
 #include "core/base/facts.h"
-#include "core/lang/attrs.h"
 
 namespace quern {
 
@@ -24,8 +25,11 @@ std::string ArithmeticVerdict::print() const {
   text += print_fact("arithmetic classes", joined(classes));
   text += print_fact("arithmetic draws", std::to_string(draws));
   text += print_fact("arithmetic seed", std::to_string(seed));
-  if (!largest_class.empty())
-    text += print_fact("arithmetic error over bound", print_number(largest) + " in " + largest_class);
+  if (!largest_class.empty()) {
+    char share[32];
+    std::snprintf(share, sizeof share, "%.2g", largest);
+    text += print_fact("arithmetic error over bound", share + (" in " + largest_class));
+  }
   return text;
 }
 

@@ -56,6 +56,14 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.box.run("--version").stdout, self.box.run("version").stdout)
         self.assertEqual(self.box.json("version")["protocol"], 1)
 
+    def test_what_is_wrong_in_arithmetic_is_rejected(self):
+        path = SOURCE / "tests/golden/wrong/softmax-no-max"
+        words = ["verify-mugraph", f"{path}.qg", f"{path}.qmu"]
+        judged = self.box.json(*words, code=1)["mugraphs"][0]
+        self.assertEqual([judged[name] for name in ("verdict", "field", "arithmetic")], ["rejected", "accepted", "rejected"])
+        self.assertRegex(judged["reason"], r"^in arithmetic: class \w+, seed \d+: output 0 \[")
+        self.assertIn(judged["reason"], self.box.run(*words, code=1).stdout)
+
     def test_slips_get_suggestions(self):
         for words, hint in [(["gte"], "did you mean get?"), (["prewram"], "did you mean prewarm?"), (["sho", "x"], "did you mean show?"),
                             (["get", "--targte", "x"], "did you mean --target?"), (["get", "x", "--target"], "needs a value"),

@@ -36,7 +36,9 @@ class Searched(unittest.TestCase):
         words = ["emit", files["graph"], files["mugraph"], "-s", files["schedule"], "-t", "sm_90a"]
         self.assertEqual(self.box.run(*words).stdout, parts["cuda"])
         self.assertEqual(self.box.json(*words)["plan"]["launches"], self.got["plan"]["launches"])
-        self.assertIn("accepted", self.box.run("verify-mugraph", files["graph"], files["mugraph"]).stdout)
+        judged = self.box.json("verify-mugraph", files["graph"], files["mugraph"], "--schedule", files["schedule"])["mugraphs"][0]
+        self.assertEqual([judged[name] for name in ("verdict", "field", "arithmetic")], ["accepted"] * 3)
+        self.assertIn("arithmetic: accepted\n", self.box.run("show", self.key, "--certificate").stdout)
 
     def test_the_certificate_is_made_again(self):
         certificate = self.box.run("show", self.key, "--certificate").stdout

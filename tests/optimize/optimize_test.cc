@@ -111,12 +111,45 @@ out y
   assert_contains(result->report, "32 bytes of a thread on the stack");
 }
 
+// Programs that are wrong in the arithmetic of their kernels are passed over, and named.
+void what_is_wrong_in_arithmetic_is_passed_over(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  FakeCompiler compiler;
+  OptimizeOptions options;
+  const auto trusted = optimize(*graph, sm90(), compiler, options);
+  assert_ok(trusted);
+  assert_true(trusted->found());
+  assert_contains(trusted->plan.certificate, "arithmetic: accepted\narithmetic instance: shrunk; ");
+  size_t judged = 0, wrong = 3;
+  options.judge = [&](const MuGraph&, const Schedule&) {
+    ArithmeticVerdict verdict;
+    verdict.verdict = judged++ < wrong ? Verdict::rejected : Verdict::accepted;
+    verdict.reason = "class masked, seed 2";
+    return verdict;
+  };
+  const auto later = optimize(*graph, sm90(), compiler, options);
+  assert_ok(later);
+  assert_true(later->found());
+  assert_int_equal(judged, wrong + 1);
+  assert_true(later->us > trusted->us || later->schedule != trusted->schedule);
+  assert_contains(later->report, "wrong in the arithmetic of its kernels: class masked, seed 2");
+  wrong = SIZE_MAX;
+  const int compiled = compiler.compiles;
+  const auto none = optimize(*graph, sm90(), compiler, options);
+  assert_ok(none);
+  assert_false(none->found());
+  assert_int_equal(compiler.compiles, compiled);
+  assert_contains(none->reason, "wrong in the arithmetic of its kernels: class masked, seed 2");
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(plans_are_made_again_from_what_is_said_of_them),
                               cmocka_unit_test(choices_are_explained_greedy_and_optimal),
                               cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays),
-                              cmocka_unit_test(warpgroups_that_spill_are_never_taken)};
+                              cmocka_unit_test(warpgroups_that_spill_are_never_taken),
+                              cmocka_unit_test(what_is_wrong_in_arithmetic_is_passed_over)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

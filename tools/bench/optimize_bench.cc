@@ -1,7 +1,7 @@
 // What the background job does with graphs, and how long it takes:
 //   optimize_bench [--target NAME] [--report] GRAPH.qg...
 //
-// One row a graph: seconds of the search, of emitting, of NVRTC and of all; how many candidates the search
+// One row a graph: seconds of the search, of judging arithmetic, of emitting, of NVRTC and of all; how many candidates the search
 // found; the model's time of the program that was taken, its launches and the size of its code. --report adds
 // what became of each candidate. The exit code is 0 when every graph got a program.
 #include <cstdio>
@@ -56,8 +56,8 @@ int main(int argc, char** argv) {
   const Target& target = *need(find_target(target_name));
   const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
   const std::unique_ptr<Optimizer> optimizer = make_z3_optimizer(kChoiceLimit);
-  std::printf("%-28s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "emit s", "nvrtc s",
-              "all s", "found", "model us", "launches", "cubin B");
+  std::printf("%-28s %8s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "judge s", "emit s",
+              "nvrtc s", "all s", "found", "model us", "launches", "cubin B");
   for (const std::string& file : files) {
     const Graph graph = read_graph(file);
     OptimizeOptions options;
@@ -67,8 +67,9 @@ int main(int argc, char** argv) {
     const OptimizeResult result = need(optimize(graph, target, *compiler, options));
     const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
     all &= result.found();
-    std::printf("%-28s %8.2f %8.2f %8.2f %8.2f %5s %9.2f %8zu %9zu\n",
-                file.substr(file.rfind('/') + 1).c_str(), seconds(result.search_ns), seconds(result.emit_ns),
+    std::printf("%-28s %8.2f %8.2f %8.2f %8.2f %8.2f %5s %9.2f %8zu %9zu\n",
+                file.substr(file.rfind('/') + 1).c_str(), seconds(result.search_ns), seconds(result.judge_ns),
+                seconds(result.emit_ns),
                 seconds(result.compile_ns), whole.count(), result.found() ? "yes" : "NO", result.us,
                 result.plan.launches.size(), result.plan.cubin.size());
     if (!result.found()) std::printf("  %s\n", result.reason.c_str());
