@@ -64,21 +64,19 @@ void BlockEmitter::gather(BlockValue value, const Spread& want) {
   const Spread chunks = chunks_of(array.spread, vector);
   const std::string blocks = std::to_string(cluster_blocks()), per = std::to_string(1 << vector),
                     type = cuda_type(tile.dtype);
-  std::string factor;  // of element j of a chunk and block `rank`
+  std::string part = "v[j]";  // element j of a chunk
   if (op.combine == Combine::rescaled_sum) {
     const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(op.operands[1]));
     const std::string& factors = cluster_factors(op.operands[1], renumbered(array.spread, dims));
-    factor = factors + "[" + renumbered_index("(c * " + per + " + j)", array.spread, dims) + " * " + blocks +
-             " + block] * ";
+    part = "(" + factors + "[" + renumbered_index("(c * " + per + " + j)", array.spread, dims) + " * " +
+           blocks + " + block] * v[j])";
   }
   const std::string within = inside(operand, chunks, "c", false), to = array.name + "[c * " + per + " + j]";
-  const bool maximum = op.combine == Combine::max;
+  const std::string both =
+      cuda_combine(reduction_of(op.combine), {to, tile.dtype}, {part, tile.dtype}, tile.dtype);
   std::string body = "const auto v = load_cluster<" + type + ", " + per + ">(" + tile.name + " + " +
                      offset(chunks, tile.pitch, "c") + ", block);\n#pragma unroll\nfor (int j = 0; j < " +
-                     per + "; ++j) " + to + " = " +
-                     (maximum ? "block == 0 ? v[j] : combine_parts(" + to + ", v[j], true)"
-                              : "block == 0 ? " + factor + "v[j] : " + to + " + " + factor + "v[j]") +
-                     ";\n";
+                     per + "; ++j) " + to + " = block == 0 ? " + part + " : " + both + ";\n";
   body = "#pragma unroll\nfor (int block = 0; block < " + blocks + "; ++block) {\n" + indent(body, 2) + "}\n";
   if (!within.empty()) body = "if (" + within + ") {\n" + indent(body, 2) + "}\n";
   text(Stage::after) += type + " " + array.name + "[" + std::to_string(want.count()) +

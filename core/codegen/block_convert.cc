@@ -227,12 +227,16 @@ void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const
   if (!first.empty()) put = "if (" + first + ") {\n" + indent(put, 2) + "}\n";
 
   const std::string loaded = std::to_string(1 << load.vector_bits);
+  std::string how_many, how;
+  if (copies > 1) {
+    how_many = ", " + std::to_string(copies);
+    how = ", " + std::to_string(size) + ", " + cuda_combiner(from.reduction, to.dtype);
+  }
   const std::string get = type + " " + to.name + "[" + std::to_string(to.spread.count()) +
                           "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(load.instructions) +
-                          "; ++c)\n  get_elements<" + type + ", " + loaded + ", " + std::to_string(copies) +
-                          ", " + (from.maximum ? "true" : "false") + ">(&" + to.name + "[c * " + loaded +
-                          "], " + s + " + " + address(load.address, kOffset, "c") + ", " +
-                          std::to_string(size) + ");\n";
+                          "; ++c)\n  get_elements<" + type + ", " + loaded + how_many + ">(&" + to.name +
+                          "[c * " + loaded + "], " + s + " + " + address(load.address, kOffset, "c") + how +
+                          ");\n";
   if (plan.across_warps) {
     text(to.scope).add({put, {buffer}, {}});
     text(to.scope).add({get, {}, {buffer}});

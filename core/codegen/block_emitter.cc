@@ -153,8 +153,8 @@ bool BlockEmitter::is_summed(BlockValue value) const {
   const auto& users = program_.users[static_cast<size_t>(value)];
   if (users.size() != 1 || program_.stage(value) != Stage::loop) return false;
   const BlockOp& user = program_.op(users[0]);
-  return user.kind == BlockOp::Kind::accumulate &&
-         (user.combine == Combine::sum || user.combine == Combine::rescaled_sum);
+  return user.kind == BlockOp::Kind::accumulate && user.combine != Combine::concat &&
+         reduction_of(user.combine) == OpCode::reduce_sum;
 }
 
 void BlockEmitter::emit(BlockValue value) {
@@ -171,25 +171,18 @@ void BlockEmitter::emit(BlockValue value) {
     case BlockOp::Kind::compute:
       break;
   }
-  // What only an accumulator uses is made there.
-  const auto& users = program_.users[static_cast<size_t>(value)];
-  const BlockOp* accumulator = users.size() == 1 ? &program_.op(users[0]) : nullptr;
-  const bool summed = is_summed(value);
-  const bool maximized = accumulator && accumulator->kind == BlockOp::Kind::accumulate &&
-                         now_ == Stage::loop && accumulator->combine == Combine::max &&
-                         !factors_.contains(users[0]) &&
-                         std::none_of(program_.users[static_cast<size_t>(users[0])].begin(),
-                                      program_.users[static_cast<size_t>(users[0])].end(),
-                                      [&](BlockValue user) { return program_.stage(user) == Stage::loop; });
   if (program_.is_compute(value, OpKind::reduction)) {
-    if ((summed && op.code == OpCode::reduce_sum) || (maximized && op.code == OpCode::reduce_max)) return;
+    // What only an accumulator uses is made there.
+    const auto& users = program_.users[static_cast<size_t>(value)];
+    if (users.size() == 1 && program_.op(users[0]).kind == BlockOp::Kind::accumulate && keeps_parts(users[0]))
+      return;
     return reduce(value);
   }
   if (program_.is_compute(value, OpKind::movement) && !is_free(value)) return move(value);
   if (!program_.is_compute(value, OpKind::contraction)) return;
   const MatmulPlan& plan = plans_.at(value);
   if (!plan.tensor_cores) return matmul_without_tensor_cores(value);
-  if (summed) return;
+  if (is_summed(value)) return;
   Array array;
   array.name = fresh(base_name(value));
   array.spread = plan.d;

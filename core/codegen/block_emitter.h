@@ -57,7 +57,8 @@ class BlockEmitter {
 
  private:
   // A tile in registers. Number i of it is `name[i]`, or half of `name[i / 2]` if two 16-bit elements share
-  // a word. Partial: the tile is the sum (or maximum) of what these bits of lane and warp numbers tell apart.
+  // a word. Partial: the tile is what `reduction` makes of what these bits of lane and warp numbers tell
+  // apart.
   struct Array {
     std::string name;
     Spread spread;
@@ -65,7 +66,7 @@ class BlockEmitter {
     bool words = false;
     Stage scope = Stage::before;  // where the text of its definition stands
     unsigned partial_lanes = 0, partial_warps = 0;
-    bool maximum = false;
+    OpCode reduction = OpCode::reduce_sum;
     bool whole() const { return partial_lanes == 0 && partial_warps == 0; }
   };
   // A tile of a load in shared memory, one of several stages.

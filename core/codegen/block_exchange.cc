@@ -21,9 +21,10 @@ void BlockEmitter::finish_lanes(BlockValue value) {
   for (int bit = 0; bit < kLaneBits; ++bit) {
     if (!(array.partial_lanes >> bit & 1)) continue;
     const std::string other = "shuffle_xor(" + array.name + "[r], " + std::to_string(1 << bit) + ")";
-    const CudaText a(array.name + "[r]", array.dtype), b(other, array.dtype);
-    const CudaText both = array.maximum ? max(a, b) : a + b;
-    lines += "  " + array.name + "[r] = " + both.as(array.dtype) + ";\n";
+    lines +=
+        "  " + array.name + "[r] = " +
+        cuda_combine(array.reduction, {array.name + "[r]", array.dtype}, {other, array.dtype}, array.dtype) +
+        ";\n";
   }
   array.partial_lanes = 0;
   text(array.scope) += lines + "}\n";

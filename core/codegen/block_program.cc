@@ -1,5 +1,6 @@
 #include "core/codegen/block_program.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -22,15 +23,16 @@ class Lowering {
       if (op.kind == BlockOp::Kind::load)
         copy.rounds_to = mugraph_.tensors[static_cast<size_t>(op.tensor)].rounds_to;
       for (BlockValue& operand : copy.operands)
-        operand = stages_[i] == Stage::loop && is_maximum(operand) ? frame(numbers_[static_cast<size_t>(operand)])
-                                                                   : numbers_[static_cast<size_t>(operand)];
+        operand = stages_[i] == Stage::loop && is_maximum(operand)
+                      ? frame(numbers_[static_cast<size_t>(operand)])
+                      : numbers_[static_cast<size_t>(operand)];
       const bool compute = op.kind == BlockOp::Kind::compute;
       if (compute && op_info(op.code).kind == OpKind::composite)
         numbers_.push_back(expand(copy));
       else if (compute && op.code == OpCode::matmul)
         numbers_.push_back(product(std::move(copy)));
-      else if (compute && op.code == OpCode::reduce_max)
-        numbers_.push_back(maximum(std::move(copy)));
+      else if (compute && op_info(op.code).laws & kOrdered)
+        numbers_.push_back(ordered(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
     }
@@ -53,8 +55,9 @@ class Lowering {
     return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
   }
 
-  // What the loop reads of a running maximum: 0 while that is -inf. Then all values so far are -inf, and their
-  // exponentials relative to it are e^(-inf - 0) = 0 instead of NaN: tiles that are wholly masked add nothing.
+  // What the loop reads of a running maximum: 0 while that is -inf. Then all values so far are -inf, and
+  // their exponentials relative to it are e^(-inf - 0) = 0 instead of NaN: tiles that are wholly masked add
+  // nothing.
   BlockValue frame(BlockValue maximum) {
     const auto [at, fresh_one] = frames_.try_emplace(maximum);
     if (!fresh_one) return at->second;
@@ -170,9 +173,9 @@ class Lowering {
     return op;
   }
 
-  // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit: so the scaled
-  // values need not be kept for it.
-  BlockValue maximum(BlockOp op) {
+  // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit, and so of
+  // every ordered reduction: the scaled values need not be kept for it.
+  BlockValue ordered(BlockOp op) {
     const BlockOp scaled = out_.op(op.operands[0]);
     const bool scales = scaled.kind == BlockOp::Kind::compute &&
                         (scaled.code == OpCode::mul || scaled.code == OpCode::div) &&
@@ -182,7 +185,8 @@ class Lowering {
       const BlockOp& by = out_.op(scaled.operands[number]);
       const BlockValue values = scaled.operands[1 - number];
       if (by.kind != BlockOp::Kind::compute || by.code != OpCode::constant || !(by.number > 0) ||
-          out_.op(values).type.dtype != scaled.type.dtype || out_.shape(values) != scaled.type.shape)
+          !std::isfinite(by.number) || out_.op(values).type.dtype != scaled.type.dtype ||
+          out_.shape(values) != scaled.type.shape)
         continue;
       const TensorType type = op.type;
       std::vector<BlockValue> operands = scaled.operands;

@@ -8,14 +8,11 @@ namespace quern {
 
 namespace {
 
-std::string both(const std::string& into, const CudaText& value, bool maximum, DType type) {
-  const CudaText old(into, type), number(value.is_number() ? value.as(type) : value.as(value.type()), type);
-  if (maximum) return max(old, number).as(type);
-  // One fma with a product: nobody else sees this sum.
-  return type == DType::i32 ? (old + number).as(type) : into + " + " + number.as(type);
+// What a reduction makes of `into` and a value; a truth value counts as a number.
+std::string both(OpCode reduction, const std::string& into, const CudaText& value, DType type) {
+  return cuda_combine(reduction, {into, type}, {value.as(value.is_number() ? type : value.type()), type},
+                      type);
 }
-
-std::string lowest(DType type) { return type == DType::i32 ? "(-2147483647 - 1)" : "(-infinity())"; }
 
 }  // namespace
 
@@ -34,7 +31,7 @@ BlockEmitter::Array BlockEmitter::reduced_array(BlockValue value, const Spread& 
   Array array;
   array.spread = renumbered(from, kept);
   array.dtype = register_type(op.type.dtype);
-  array.maximum = op.code == OpCode::reduce_max;
+  array.reduction = op.code;
   for (size_t i = 0; i < from.lanes.size(); ++i)
     if (from.lanes[i].dim >= 0 && reduced[static_cast<size_t>(from.lanes[i].dim)])
       array.partial_lanes |= 1u << i;
@@ -61,7 +58,7 @@ BlockEmitter::Array BlockEmitter::reduce_into(BlockValue value, const std::strin
     if (std::find(axes.begin(), axes.end(), from.registers[i].dim) == axes.end())
       moves.push_back({static_cast<int>(i), next++});
   const std::string into = name + "[" + move_bits("r", moves) + "]";
-  std::string line = into + " = " + both(into, number, array.maximum, array.dtype) + ";\n";
+  std::string line = into + " = " + both(op.code, into, number, array.dtype) + ";\n";
   if (!valid.empty()) line = "if (" + valid + ") " + line;
   text(stage) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(from.count()) + "; ++r) " + line;
   return array;
@@ -73,8 +70,7 @@ void BlockEmitter::reduce(BlockValue value) {
   const std::string name = fresh(base_name(value)), count = std::to_string(shape.spread.count()),
                     type = cuda_type(shape.dtype);
   text(now_) += type + " " + name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
-                "; ++r) " + name +
-                "[r] = " + (shape.maximum ? lowest(shape.dtype) : cuda_literal(0, shape.dtype)) + ";\n";
+                "; ++r) " + name + "[r] = " + cuda_identity(op.code, shape.dtype) + ";\n";
   Array array = reduce_into(value, name, now_);
   array.scope = now_ == Stage::before ? Stage::before : now_;
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
@@ -100,8 +96,9 @@ void BlockEmitter::shift(BlockValue value) {
   array.dtype = register_type(program_.op(value).type.dtype);
   const std::string count = std::to_string(spread.count()), type = cuda_type(array.dtype);
   declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
-               "; ++r) " + array.name + "[r] = " + lowest(array.dtype) + ";\n";
-  std::string line = array.name + "[r] = " + both(array.name + "[r]", number, true, array.dtype) + ";\n";
+               "; ++r) " + array.name + "[r] = " + cuda_identity(OpCode::reduce_max, array.dtype) + ";\n";
+  std::string line =
+      array.name + "[r] = " + both(OpCode::reduce_max, array.name + "[r]", number, array.dtype) + ";\n";
   if (const auto at = factors_.find(value); at != factors_.end()) {
     Array factor = array;
     factor.name = fresh(base_name(value) + "_factor");
@@ -127,13 +124,13 @@ bool BlockEmitter::is_shift(BlockValue value) const {
 bool BlockEmitter::keeps_parts(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
-  const bool maximum = op.combine == Combine::max;
-  if (is_shift(value) || !program_.only_for(operand, value) || program_.stage(operand) != Stage::loop)
+  if (op.combine == Combine::concat || is_shift(value) || !program_.only_for(operand, value) ||
+      program_.stage(operand) != Stage::loop)
     return false;
   if (const auto plan = plans_.find(operand); plan != plans_.end())
-    return plan->second.tensor_cores && !maximum;
+    return plan->second.tensor_cores && reduction_of(op.combine) == OpCode::reduce_sum;
   return program_.is_compute(operand, OpKind::reduction) &&
-         (program_.op(operand).code == OpCode::reduce_max) == maximum;
+         program_.op(operand).code == reduction_of(op.combine);
 }
 
 void BlockEmitter::accumulate(BlockValue value) {
@@ -141,8 +138,9 @@ void BlockEmitter::accumulate(BlockValue value) {
   const BlockValue operand = op.operands[0];
   if (op.combine == Combine::concat) return join_turns(value);
   if (is_shift(value)) return shift(value);
-  const bool maximum = op.combine == Combine::max, parts = keeps_parts(value),
-             product = parts && plans_.contains(operand), reduction = parts && !product;
+  const OpCode code = reduction_of(op.combine);
+  const bool parts = keeps_parts(value), product = parts && plans_.contains(operand),
+             reduction = parts && !product;
   Array array;
   if (product) {
     array.spread = plans_.at(operand).d;
@@ -153,12 +151,12 @@ void BlockEmitter::accumulate(BlockValue value) {
     array.spread = natural(operand);
   }
   array.dtype = register_type(op.type.dtype);
-  array.maximum = maximum;
+  array.reduction = code;
   const bool late = product && late_.value == operand;
   array.name = late ? late_.sums : fresh(base_name(value));
   array.scope = Stage::before;
   const std::string count = std::to_string(array.spread.count()), type = cuda_type(array.dtype);
-  const std::string start = maximum ? lowest(array.dtype) : cuda_literal(0, array.dtype);
+  const std::string start = cuda_identity(code, array.dtype);
   declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
                "; ++r) " + array.name + "[r] = " + start + ";\n";
   if (op.combine == Combine::rescaled_sum && !late) text(Stage::loop) += rescale(value, array);
@@ -173,7 +171,7 @@ void BlockEmitter::accumulate(BlockValue value) {
   } else {
     const CudaText number = element(operand, array.spread, "r");
     text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + array.name +
-                         "[r] = " + both(array.name + "[r]", number, maximum, array.dtype) + ";\n";
+                         "[r] = " + both(code, array.name + "[r]", number, array.dtype) + ";\n";
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }

@@ -12,7 +12,7 @@ namespace quern {
 enum class Role : uint8_t {
   element,    // one expression a point of the domain
   row,        // one expression a row
-  reduction,  // a sum or maximum over the points of a row
+  reduction,  // over the points of a row
   product,    // the matrix product of a matmul kernel, at each point
 };
 

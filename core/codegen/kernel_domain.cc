@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "core/lang/meaning.h"
 #include "core/lang/value_real.h"
@@ -145,8 +144,9 @@ KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const Ten
   return out;
 }
 
-double KernelDomain::lowest(DType dtype) const {
-  return is_float(dtype) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min();
+double KernelDomain::combine(OpCode reduction, double a, double b, DType dtype) const {
+  return is_float(dtype) ? single(apply_combine(reduction, Real(a), Real(b)).v)
+                         : static_cast<double>(apply_combine(reduction, Int(a), Int(b)).v);
 }
 
 double KernelDomain::apply(OpCode code, DType compute, const double* operands) const {
@@ -167,8 +167,6 @@ double KernelDomain::add(double a, double b, DType dtype) const {
 double KernelDomain::multiply(double a, double b, DType dtype) const {
   return is_float(dtype) ? a * b : static_cast<double>((Int(a) * Int(b)).v);
 }
-
-double KernelDomain::maximum(double a, double b, DType) const { return a > b || std::isnan(a) ? a : b; }
 
 double KernelDomain::rescale(double sum, double old_shift, double new_shift) const {
   return single(sum * static_cast<double>(shift_factor(static_cast<float>(old_shift),

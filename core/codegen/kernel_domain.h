@@ -40,14 +40,14 @@ class KernelDomain {
 
   Value number(double value, DType dtype) const { return is_float(dtype) ? single(value) : value; }
   Value zero(DType) const { return 0; }
-  Value lowest(DType dtype) const;
+  Value identity(OpCode reduction, DType dtype) const { return reduction_identity(reduction, dtype); }
+  Value combine(OpCode reduction, Value a, Value b, DType dtype) const;
   Value apply(OpCode code, DType compute, const Value* operands) const;
   Value convert(Value value, DType from, DType to) const;
   Value cast(Value value, DType, DType to) const { return round_to(to, value); }
   Value add(Value a, Value b, DType dtype) const;
   // Of floats not rounded: the sum that it is added to is made by one fma.
   Value multiply(Value a, Value b, DType dtype) const;
-  Value maximum(Value a, Value b, DType) const;
   Value finish(Value value, const Node&) const { return value; }
   Value rescale(Value sum, Value old_shift, Value new_shift) const;
 

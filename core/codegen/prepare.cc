@@ -1,7 +1,6 @@
 #include "core/codegen/prepare.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/base/integers.h"
 #include "core/codegen/tiles.h"
@@ -77,11 +76,6 @@ class Preparer {
     return move(OpCode::broadcast, append(std::move(node)), like.shape);
   }
 
-  static double identity(OpCode code, DType dtype) {
-    if (code == OpCode::reduce_sum) return 0;
-    return is_float(dtype) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min();
-  }
-
   // Inputs, numbers and what is an output already are copied, so that every output is a value of its own.
   ValueId output(ValueId id) {
     const bool leaf = op_info(to_.node(id).code).kind == OpKind::leaf;
@@ -111,7 +105,7 @@ class Preparer {
 
   ValueId rewrite_reduction(Node node) {
     const TensorType x = type(node.operands[0]);
-    if (x.element_count() == 0) return number(identity(node.code, node.type.dtype), node.type);
+    if (x.element_count() == 0) return number(reduction_identity(node.code, node.type.dtype), node.type);
     if (x.element_count() == node.type.element_count()) {
       const ValueId same = move(OpCode::reshape, node.operands[0], node.type.shape);
       to_.nodes[static_cast<size_t>(same)].type.dtype = node.type.dtype;
@@ -139,7 +133,7 @@ class Preparer {
       padded.attrs.axis = Ints{static_cast<int64_t>(axis)};
       padded.type = {node.type.dtype, type(x).shape};
       padded.type.shape[axis] = part * parts - extent;
-      padded.operands = {x, number(identity(node.code, node.type.dtype), padded.type)};
+      padded.operands = {x, number(reduction_identity(node.code, node.type.dtype), padded.type)};
       padded.type.shape[axis] = part * parts;
       x = append(std::move(padded));
     }

@@ -4,7 +4,6 @@
 // threads shares a row and each takes every team-th vector of it. Reductions of one level share a loop over
 // the row; later levels and the values made at every point read the row again, from cache.
 #include <algorithm>
-#include <limits>
 
 #include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
@@ -94,22 +93,7 @@ class RowsEmitter {
   }
 
   DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
-  bool is_sum(ValueId value) const { return graph_.node(value).code == OpCode::reduce_sum; }
-
-  std::string identity(ValueId value) const {
-    const double none = type_of(value) == DType::f32 ? -std::numeric_limits<double>::infinity()
-                                                     : std::numeric_limits<int32_t>::min();
-    return cuda_literal(is_sum(value) ? 0 : none, type_of(value));
-  }
-
-  std::string combine(ValueId value, const std::string& a, const std::string& b) const {
-    const bool floating = type_of(value) == DType::f32;
-    if (is_sum(value) && floating) return a + " + " + b;
-    return std::string(is_sum(value) ? "wrap_add"
-                       : floating    ? "max_nan"
-                                     : "max_int") +
-           "(" + a + ", " + b + ")";
-  }
+  OpCode code_of(ValueId value) const { return graph_.node(value).code; }
 
   // All reductions of a level: declared, accumulated in one loop, and combined by the team.
   std::string reductions(int level) {
@@ -117,18 +101,20 @@ class RowsEmitter {
     writer_.begin_pass();
     for (const auto& [value, at] : kernel_.levels) {
       if (at != level) continue;
-      const std::string type = cuda_type(type_of(value)), name = "r" + std::to_string(reductions_++);
+      const DType dtype = type_of(value);
+      const std::string type = cuda_type(dtype), identity = cuda_identity(code_of(value), dtype),
+                        name = "r" + std::to_string(reductions_++);
       const bool array = many() && shape_.team == 1;
       const std::string element = array ? name + "[v]" : name;
       if (array) {
         before += type + " " + name + "[" + std::to_string(shape_.vector) + "];\n" + element_loop() + "  " +
-                  element + " = " + identity(value) + ";\n";
+                  element + " = " + identity + ";\n";
       } else {
-        before += type + " " + name + " = " + identity(value) + ";\n";
+        before += type + " " + name + " = " + identity + ";\n";
       }
-      const std::string operand = writer_.value(trace_.computed(value), type_of(value));
+      const std::string operand = writer_.value(trace_.computed(value), dtype);
       writer_.text(many() ? Scope::element : Scope::loop) +=
-          element + " = " + combine(value, element, operand) + ";\n";
+          element + " = " + cuda_combine(code_of(value), {element, dtype}, {operand, dtype}, dtype) + ";\n";
       if (shape_.team > 1) after += combine_team(value, name);
       writer_.hold(value, element);
     }
@@ -136,12 +122,12 @@ class RowsEmitter {
   }
 
   std::string combine_team(ValueId value, const std::string& name) {
-    const std::string what = is_sum(value) ? "sum" : "max";
-    if (shape_.team == 32) return name + " = warp_reduce_" + what + "(" + name + ");\n";
-    const std::string scratch = "scratch_" + name;
-    return "__shared__ " + cuda_type(type_of(value)) + " " + scratch + "[" +
-           std::to_string(shape_.team / 32) + "];\n" + name + " = block_reduce_" + what + "<" +
-           std::to_string(shape_.team / 32) + ">(" + name + ", " + scratch + ");\n";
+    const DType dtype = type_of(value);
+    const std::string combiner = cuda_combiner(code_of(value), dtype),
+                      warps = std::to_string(shape_.team / 32), scratch = "scratch_" + name;
+    if (shape_.team == 32) return name + " = warp_reduce(" + name + ", " + combiner + ");\n";
+    return "__shared__ " + cuda_type(dtype) + " " + scratch + "[" + warps + "];\n" + name +
+           " = block_reduce<" + warps + ">(" + name + ", " + scratch + ", " + combiner + ");\n";
   }
 
   std::string row_values() {

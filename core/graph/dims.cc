@@ -19,17 +19,16 @@ class Joiner {
     auto is_axis = [&](size_t dim) {
       return std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(dim));
     };
+    if (op.attrs.keepdims) {
+      for (size_t dim = 0, to = 0; dim < rank(x); ++dim) {
+        if (!is_axis(dim)) dims_.join(x, dim, id, to);
+        if (!is_axis(dim) || *op.attrs.keepdims) ++to;
+      }
+      return;
+    }
     switch (op.code) {
       case OpCode::matmul:
         return join_matmul(id);
-      case OpCode::reduce_sum:
-      case OpCode::reduce_max:
-      case OpCode::reduce_mean:
-        for (size_t dim = 0, to = 0; dim < rank(x); ++dim) {
-          if (!is_axis(dim)) dims_.join(x, dim, id, to);
-          if (!is_axis(dim) || *op.attrs.keepdims) ++to;
-        }
-        return;
       case OpCode::rms_norm:
       case OpCode::layer_norm:
         for (size_t i = 1; i < op.operands.size(); ++i)

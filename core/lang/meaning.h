@@ -1,4 +1,5 @@
-// The meaning of elementwise operators over any value type V, instantiated from the expressions of ops.def.
+// The meaning of elementwise operators and reductions over any value type V, instantiated from the
+// expressions of ops.def.
 //
 // V is constructible from double (numbers in expressions) and finds + - * / and the functions listed in
 // ops.def by argument-dependent look-up. `V::kFloating` says whether rows of the dtype rule `floating` are
@@ -30,14 +31,24 @@ V apply_meaning(OpCode code, const V* operands) {
       return meaning;                                                  \
     }                                                                  \
     break;
-#define QUERN_OPERATOR(...)
 #include "core/lang/ops.def"
-#undef QUERN_ELEMENTWISE
-#undef QUERN_OPERATOR
     default:
       break;
   }
   fatal(__FILE__, __LINE__, "the operator has no meaning over this value type");
+}
+
+// What a reduction makes of two values.
+template <class V>
+V apply_combine(OpCode reduction, const V& x, const V& y) {
+  switch (reduction) {
+#define QUERN_REDUCTION(id, identity, laws, combine, doc) \
+  case OpCode::reduce_##id:                               \
+    return combine;
+#include "core/lang/ops.def"
+    default:
+      fatal(__FILE__, __LINE__, "the operator is no reduction");
+  }
 }
 
 }  // namespace quern

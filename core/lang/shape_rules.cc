@@ -102,12 +102,6 @@ Result<TensorType> infer_reduction(Operands operands, Attrs& attrs) {
   return result;
 }
 
-Result<TensorType> infer_reduce_sum(Operands operands, Attrs& attrs) {
-  return infer_reduction(operands, attrs);
-}
-Result<TensorType> infer_reduce_max(Operands operands, Attrs& attrs) {
-  return infer_reduction(operands, attrs);
-}
 Result<TensorType> infer_reduce_mean(Operands operands, Attrs& attrs) {
   auto type = infer_reduction(operands, attrs);
   if (type) type->dtype = floating(type->dtype);
@@ -244,14 +238,12 @@ Result<TensorType> infer_iota(Operands, Attrs& attrs) {
 
 Result<TensorType> dispatch(const OpInfo& op, Operands operands, Attrs& attrs) {
   if (op.kind == OpKind::elementwise) return infer_elementwise(op, operands);
+  if (op.kind == OpKind::reduction) return infer_reduction(operands, attrs);
   switch (op.code) {
-#define QUERN_ELEMENTWISE(...)
 #define QUERN_OPERATOR(id, ...) \
   case OpCode::id:              \
     return infer_##id(operands, attrs);
 #include "core/lang/ops.def"
-#undef QUERN_ELEMENTWISE
-#undef QUERN_OPERATOR
     default:
       fatal(__FILE__, __LINE__, "inputs and constants have no type rule");
   }

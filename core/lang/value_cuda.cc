@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/base/status.h"
+#include "core/lang/meaning.h"
 
 namespace quern {
 
@@ -42,6 +43,12 @@ CudaText CudaText::approximate() const {
   return out;
 }
 
+CudaText CudaText::accumulator() const {
+  CudaText out = *this;
+  out.accumulates_ = true;
+  return out;
+}
+
 // What is made of `a` and `b` is as exact as they are.
 CudaText CudaText::made_of(const CudaText& a, const CudaText& b, std::string text, DType type) {
   CudaText out(std::move(text), type);
@@ -72,7 +79,12 @@ bool is_power_of_two(double number) {
 
 }  // namespace
 
-CudaText operator+(const CudaText& a, const CudaText& b) { return arithmetic(a, b, "__fadd_rn(", "wrap_add("); }
+CudaText operator+(const CudaText& a, const CudaText& b) {
+  const DType type = common(a, b);
+  if (type == DType::f32 && (a.accumulates_ || b.accumulates_))
+    return CudaText::made_of(a, b, "(" + a.as(type) + " + " + b.as(type) + ")", type);
+  return arithmetic(a, b, "__fadd_rn(", "wrap_add(");
+}
 CudaText operator-(const CudaText& a, const CudaText& b) { return arithmetic(a, b, "__fsub_rn(", "wrap_sub("); }
 CudaText operator*(const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
@@ -132,6 +144,22 @@ CudaText select(const CudaText& condition, const CudaText& a, const CudaText& b)
   const DType type = common(a, b);
   return CudaText::made_of(
       a, b, "(" + condition.as(DType::boolean) + " ? " + a.as(type) + " : " + b.as(type) + ")", type);
+}
+
+std::string cuda_identity(OpCode reduction, DType type) {
+  return cuda_literal(reduction_identity(reduction, type), type);
+}
+
+std::string cuda_combine(OpCode reduction, const CudaText& x, const CudaText& y, DType type) {
+  // Numbers become literals first, so that at least one operand has a type.
+  return apply_combine(reduction, CudaText(x.as(type), type).accumulator(), CudaText(y.as(type), type))
+      .as(type);
+}
+
+std::string cuda_combiner(OpCode reduction, DType type) {
+  const std::string name = type == DType::i32 ? "int" : "float";
+  return "[](" + name + " x, " + name + " y) { return " +
+         cuda_combine(reduction, {"x", type}, {"y", type}, type) + "; }";
 }
 
 }  // namespace quern

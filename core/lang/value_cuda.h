@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/dtype.h"
+#include "core/lang/op.h"
 
 namespace quern {
 
@@ -23,6 +24,8 @@ class CudaText {
   bool is_number() const { return is_number_; }
   // The same; exponentials, square roots and quotients that are made of it need only be exact to some 2^-21.
   CudaText approximate() const;
+  // The same; sums with it are seen by nobody else, so that a product may become one fma with them.
+  CudaText accumulator() const;
   static CudaText made_of(const CudaText& a, const CudaText& b, std::string text, DType type);
 
   friend CudaText operator-(const CudaText& a);
@@ -48,10 +51,16 @@ class CudaText {
   std::string text_;
   double number_ = 0;
   DType type_ = DType::f32;
-  bool is_number_ = true, approximate_ = false;
+  bool is_number_ = true, approximate_ = false, accumulates_ = false;
 };
 
 // A literal of CUDA C++ that has exactly this value after rounding to `type` (f32, i32 or bool).
 std::string cuda_literal(double value, DType type);
+
+// A reduction of f32 or i32: what it starts from; what it makes of two values; and the same as a function,
+// "[](float x, float y) { return max_nan(x, y); }".
+std::string cuda_identity(OpCode reduction, DType type);
+std::string cuda_combine(OpCode reduction, const CudaText& x, const CudaText& y, DType type);
+std::string cuda_combiner(OpCode reduction, DType type);
 
 }  // namespace quern

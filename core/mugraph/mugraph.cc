@@ -230,7 +230,36 @@ class Validator {
   std::vector<bool> written_;
 };
 
+// The reductions, in the order of Combine.
+constexpr OpCode kReductions[] = {
+#define QUERN_REDUCTION(id, ...) OpCode::reduce_##id,
+#include "core/lang/ops.def"
+};
+
 }  // namespace
+
+OpCode reduction_of(Combine combine) {
+  if (combine == Combine::rescaled_sum) return OpCode::reduce_sum;
+  check(combine != Combine::concat, "a concatenation is no reduction");
+  return kReductions[static_cast<size_t>(combine)];
+}
+
+Combine combine_of(OpCode reduction) {
+  const auto at = std::find(std::begin(kReductions), std::end(kReductions), reduction);
+  check(at != std::end(kReductions), "the operator is no reduction");
+  return static_cast<Combine>(at - std::begin(kReductions));
+}
+
+std::string combine_text(Combine combine) {
+  switch (combine) {
+    case Combine::rescaled_sum:
+      return "rescaled";
+    case Combine::concat:
+      return "concat";
+    default:
+      return op_info(reduction_of(combine)).text;
+  }
+}
 
 Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates) {
   Interval interval{0, extent, extent};

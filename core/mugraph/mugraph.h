@@ -26,10 +26,11 @@ inline constexpr int64_t kMaxClusterBlocks = 16;  // 8 are portable; more must b
 using AxisMap = std::array<int, kGridAxes>;
 inline constexpr AxisMap kReplicated = {-1, -1, -1, -1};
 
-// How an accumulator puts the values of the loop's turns (or of the cluster's blocks) together.
+// How an accumulator puts the values of the loop's turns (or of the cluster's blocks) together: as a
+// reduction does, one of ops.def, or in another way.
 enum class Combine : uint8_t {
-  sum,
-  max,
+#define QUERN_REDUCTION(id, ...) id,
+#include "core/lang/ops.def"
   // Sum of values that were computed relative to a shift which changes from turn to turn: what is there is
   // multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same kernel
   // (online softmax).
@@ -37,6 +38,12 @@ enum class Combine : uint8_t {
   // Turns lie one after the other along dimension `dim` of the result.
   concat,
 };
+// What two values are combined by: of a rescaled sum, once they have the same shift, reduce_sum. Not for
+// concat.
+OpCode reduction_of(Combine combine);
+Combine combine_of(OpCode reduction);
+// "sum", "max", ...: the name of a reduction, or of the other form.
+std::string combine_text(Combine combine);
 
 struct TensorDim {
   int32_t tensor = -1;

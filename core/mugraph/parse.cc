@@ -11,19 +11,27 @@ namespace quern {
 namespace {
 
 struct CombineWord {
-  std::string_view word;
+  std::string word;
   BlockOp::Kind kind;
   Combine combine;
 };
-constexpr CombineWord kCombineWords[] = {
-    {"accumulate_sum", BlockOp::Kind::accumulate, Combine::sum},
-    {"accumulate_max", BlockOp::Kind::accumulate, Combine::max},
-    {"accumulate_rescaled", BlockOp::Kind::accumulate, Combine::rescaled_sum},
-    {"accumulate_concat", BlockOp::Kind::accumulate, Combine::concat},
-    {"cluster_sum", BlockOp::Kind::reduce_cluster, Combine::sum},
-    {"cluster_max", BlockOp::Kind::reduce_cluster, Combine::max},
-    {"cluster_rescaled", BlockOp::Kind::reduce_cluster, Combine::rescaled_sum},
-};
+
+const std::vector<CombineWord>& combine_words() {
+  static const std::vector<CombineWord> words = [] {
+    std::vector<Combine> combines = {Combine::rescaled_sum, Combine::concat};
+    for (const OpInfo& op : all_ops())
+      if (op.kind == OpKind::reduction) combines.push_back(combine_of(op.code));
+    std::vector<CombineWord> words;
+    for (Combine combine : combines) {
+      words.push_back({"accumulate_" + combine_text(combine), BlockOp::Kind::accumulate, combine});
+      if (combine != Combine::concat)
+        words.push_back({"cluster_" + combine_text(combine), BlockOp::Kind::reduce_cluster, combine});
+    }
+    return words;
+  }();
+  return words;
+}
+
 constexpr std::string_view kAxisWords[] = {"x", "y", "z", "cluster"};
 
 using Names = std::unordered_map<std::string_view, int32_t>;
@@ -223,7 +231,7 @@ class Parser {
 
   Status definition(MuKernel& kernel, BlockOp& op) {
     const Token word = lexer_.peek();
-    for (const CombineWord& row : kCombineWords)
+    for (const CombineWord& row : combine_words())
       if (lexer_.accept_name(row.word)) {
         op.kind = row.kind;
         op.combine = row.combine;

@@ -1,27 +1,12 @@
 // print_mugraph and print_dot of text.h.
-#include "core/mugraph/text.h"
-
 #include "core/graph/text.h"
+#include "core/mugraph/text.h"
 
 namespace quern {
 
 namespace {
 
 constexpr const char* kAxisNames[] = {"x", "y", "z", "cluster"};
-
-const char* combine_name(Combine combine) {
-  switch (combine) {
-    case Combine::sum:
-      return "sum";
-    case Combine::max:
-      return "max";
-    case Combine::rescaled_sum:
-      return "rescaled";
-    case Combine::concat:
-      return "concat";
-  }
-  return "";
-}
 
 // Prints the operators of one block graph.
 class BlockPrinter {
@@ -77,10 +62,10 @@ class BlockPrinter {
       case BlockOp::Kind::store:
         return "store(" + operands(op) + ", " + tensor(op.tensor) + cuts(op) + ")";
       case BlockOp::Kind::accumulate:
-        return std::string("accumulate_") + combine_name(op.combine) + "(" + operands(op) +
+        return "accumulate_" + combine_text(op.combine) + "(" + operands(op) +
                (op.combine == Combine::concat ? ", axis=" + std::to_string(op.dim) : "") + ")";
       case BlockOp::Kind::reduce_cluster:
-        return std::string("cluster_") + combine_name(op.combine) + "(" + operands(op) + ")";
+        return "cluster_" + combine_text(op.combine) + "(" + operands(op) + ")";
       case BlockOp::Kind::compute:
         break;
     }

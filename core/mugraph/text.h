@@ -17,8 +17,9 @@
 //             | name "=" operator "(" arguments ")"          as in .qg
 //             | "store" "(" name "," tensor { "," cut } ")"
 //   cut       = ( "x" | "y" | "z" | "cluster" | "loop" ) "=" dim     this axis cuts that dimension
-//   combine   = "accumulate_sum" | "accumulate_max" | "accumulate_rescaled" | "accumulate_concat"
-//             | "cluster_sum" | "cluster_max" | "cluster_rescaled"
+//   combine   = "accumulate_" reduction | "accumulate_rescaled" | "accumulate_concat"
+//             | "cluster_" reduction | "cluster_rescaled"
+//   reduction = "sum" | "max" | ...                          a reduction of ops.def
 //
 // The mugraph line comes first. Values of a block graph and tensors have separate names. A rescaled
 // combination names its value, then its `max`; `extent` is the product of extents of global tensors.

@@ -79,7 +79,7 @@ Status check_loop(const MuKernel& kernel) {
           !uses[static_cast<size_t>(op.operands[0])].partial)
         return misfit("an accumulator keeps what differs from turn to turn");
       const BlockOp& source = kernel.ops[static_cast<size_t>(op.operands[0])];
-      if ((source.code == OpCode::reduce_max) != (op.combine == Combine::max))
+      if ((is_reduction(source.code) ? source.code : OpCode::reduce_sum) != reduction_of(op.combine))
         return misfit("an accumulator combines otherwise than the turn does");
     } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
       const OpKind kind = op_info(op.code).kind;

@@ -45,7 +45,8 @@ class PatternParser {
             "a pattern has an unknown variable");
       return pattern;
     }
-    const bool binds = name == "sum" || name == "max";
+    // max(k, x) is a reduction, max(x, y) is not.
+    const bool binds = rest_.starts_with("j, ") || rest_.starts_with("k, ");
     if (binds) {
       pattern.label = word() == "j" ? 0 : 1;
       accept(", ");
@@ -55,7 +56,7 @@ class PatternParser {
     } while (accept(", "));
     check(accept(")"), "a pattern lacks a parenthesis");
     const OpInfo* op = find_op(name, static_cast<int>(pattern.children.size()));
-    check(op != nullptr, "a pattern has an unknown operator");
+    check(op != nullptr && is_reduction(op->code) == binds, "a pattern has an unknown operator");
     pattern.code = op->code;
     return pattern;
   }

@@ -14,7 +14,7 @@ namespace quern {
 struct Pattern {
   int variable = -1;  // x = 0, y = 1, z = 2, w = 3
   OpCode code = OpCode::constant;
-  int label = -1;  // j = 0, k = 1; of sum and max
+  int label = -1;  // j = 0, k = 1; of reductions
   std::vector<Pattern> children;
 };
 

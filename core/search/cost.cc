@@ -51,6 +51,8 @@ double operations(const DagOp& op) {
     case BlockKind::matmul:
     case BlockKind::concat_matmul:
       return 2;
+    case BlockKind::reduction:
+      return 2;
     case BlockKind::composite:
       return op.term.code == OpCode::softmax ? 24 : 8;
     default:
@@ -64,8 +66,6 @@ double operations(const DagOp& op) {
     case OpCode::min:
     case OpCode::neg:
     case OpCode::square:
-    case OpCode::reduce_sum:
-    case OpCode::reduce_max:
       return 2;
     case OpCode::exp:
     case OpCode::sqrt:

@@ -209,8 +209,7 @@ class KernelWriter {
       case BlockKind::composite:
         value_[at] = composite(at);
         return;
-      case BlockKind::sum:
-      case BlockKind::max: {
+      case BlockKind::reduction: {
         const Dims& from = dims.operands[0];
         const int64_t axis = std::find(from.begin(), from.end(), op.term.label) - from.begin();
         value_[at] = compute(op.term.code, {wanted(at, 0, kExactly)}, axis_attrs({axis}, true));
@@ -272,11 +271,6 @@ class KernelWriter {
 
   // ---- accumulators ----
 
-  Combine combine_of(size_t at) const {
-    if (dag_.ops[at].term.kind == BlockKind::max) return Combine::max;
-    return roles_.form.shift[at] >= 0 ? Combine::rescaled_sum : Combine::sum;
-  }
-
   // The dimensions of a value in an order in which a shift of it broadcasts to it: where the shift has an
   // extent of 1, and before it, stand the labels that only the value has.
   static Dims aligned(const Dims& value, const Dims& shift) {
@@ -301,7 +295,7 @@ class KernelWriter {
   void accumulate(size_t at) {
     BlockOp op;
     op.kind = BlockOp::Kind::accumulate;
-    op.combine = combine_of(at);
+    op.combine = combine_of(dag_, roles_.form, at);
     op.operands = {value_[at]};
     if (op.combine == Combine::rescaled_sum) {
       const int shift = roles_.form.shift[at];
@@ -341,7 +335,7 @@ class KernelWriter {
   void combine_partials(size_t at) {
     const Dims dims = partial_dims(at);
     BlockValue part = load(partial_[at], dims);
-    const Combine how = combine_of(at);
+    const Combine how = combine_of(dag_, roles_.form, at);
     running_[at] = part;
     if (how == Combine::rescaled_sum) {
       const int shift = roles_.form.shift[at];
@@ -354,8 +348,7 @@ class KernelWriter {
                            : kNoLabel);
       part = compute(OpCode::mul, {part, view(factor, partial_dims(shift), want, kExactly)});
     }
-    const OpCode code = how == Combine::max ? OpCode::reduce_max : OpCode::reduce_sum;
-    value_[at] = compute(code, {part}, axis_attrs({0}, false));
+    value_[at] = compute(reduction_of(how), {part}, axis_attrs({0}, false));
   }
 
   // Whether the second kernel uses a value from before the loop: something after the loop does.
@@ -431,9 +424,7 @@ std::string print_roles(const KernelDesign& design, const Terms& terms) {
   const std::vector<DagOp>& ops = design.kernel.dag.ops;
   for (size_t at = 0; at < ops.size(); ++at) {
     if (!design.roles.form.accumulates[at]) continue;
-    text += ops[at].term.kind == BlockKind::max ? " max"
-            : design.roles.form.shift[at] >= 0  ? " rescaled"
-                                                : " sum";
+    text += " " + combine_text(combine_of(design.kernel.dag, design.roles.form, at));
   }
   return text;
 }

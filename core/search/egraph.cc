@@ -25,7 +25,7 @@ void EGraph::canonicalize(ENode& node) const {
 LabelSet EGraph::free_labels(const ENode& node) const {
   LabelSet set = 0;
   for (ClassId child : node.children) set |= labels(child);
-  if (node.code == OpCode::reduce_sum || node.code == OpCode::reduce_max) set &= ~label_bit(node.index);
+  if (is_reduction(node.code)) set &= ~label_bit(node.index);
   return set;
 }
 

@@ -3,7 +3,7 @@
 //
 // A term is an expression over tensors whose dimensions have names, the labels. It has a set of free labels:
 // those of the dimensions it varies along. Elementwise operators join the labels of their operands, so
-// broadcasting needs no operator; sums and maxima bind one label. `matmul(x, w)` is sum over k of x * w.
+// broadcasting needs no operator; reductions bind one label. `matmul(x, w)` is sum over k of x * w.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline LabelSet label_bit(Label label) { return LabelSet{1} << label; }
 // One operator over classes.
 //   input     `index` says which leaf (an input, or a value that the search does not look into)
 //   constant  `number`
-//   reduce_sum, reduce_max  bind label `index`
+//   reductions  bind label `index`
 //   others    elementwise, conversions and composites; `index` distinguishes operators that differ in
 //   attributes
 struct ENode {

@@ -1,6 +1,7 @@
 #include "core/search/keeper.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 namespace quern {
@@ -36,13 +37,12 @@ std::string form_of(const Dag& dag, const Terms& terms) {
   for (Label label = 0; label < static_cast<Label>(terms.labels.size()); ++label) {
     const std::optional<LoopForm> loop = loop_form(kernel, label, terms);
     if (!loop) continue;
-    int counts[3] = {0, 0, 0};
+    std::map<Combine, int> counts;
     for (size_t at = 0; at < dag.ops.size(); ++at)
-      if (loop->accumulates[at])
-        ++counts[dag.ops[at].term.kind == BlockKind::max ? 0 : loop->shift[at] >= 0 ? 1 : 2];
-    if (!counts[0] && !counts[1] && !counts[2]) continue;
+      if (loop->accumulates[at]) ++counts[combine_of(dag, *loop, at)];
+    if (counts.empty()) continue;
     form += "l" + std::to_string(label);
-    for (int count : counts) form += "," + std::to_string(count);
+    for (const auto& [combine, count] : counts) form += "," + combine_text(combine) + std::to_string(count);
   }
   for (const DagOp& op : dag.ops)
     if (op.term.kind == BlockKind::concat_matmul || op.term.kind == BlockKind::composite)

@@ -36,7 +36,7 @@ class LoopAnalysis {
  private:
   bool in_loop(int at) const { return form_.stages[at] == Stage::loop; }
   bool is_running_max(int at) const {
-    return form_.accumulates[at] && dag_.ops[at].term.kind == BlockKind::max;
+    return form_.accumulates[at] && dag_.ops[at].term.code == OpCode::reduce_max;
   }
 
   // Sets stage and taint; the reason why that is not possible.
@@ -120,14 +120,17 @@ class LoopAnalysis {
     return "";
   }
 
-  // Sums, maxima and contractions of values in the loop.
+  static bool is_linear(const BlockTerm& term) {
+    return term.kind != BlockKind::reduction || op_info(term.code).laws & kLinear;
+  }
+
+  // Reductions and contractions of values in the loop.
   std::string reduction(const DagOp& op, int at, bool reads_running_max) {
     if (reads_running_max) return "a reduction of a running maximum";
     Taint taint;
     for (int operand : op.operands) {
       if (taint_[operand].kind == Taint::clean) continue;
-      if (taint_[operand].kind == Taint::shifted || taint.kind == Taint::scaled ||
-          op.term.kind == BlockKind::max)
+      if (taint_[operand].kind == Taint::shifted || taint.kind == Taint::scaled || !is_linear(op.term))
         return "a reduction is not linear in what is relative to the running maximum";
       taint = taint_[operand];
     }
@@ -197,6 +200,12 @@ constexpr size_t kMostGridLabels = 3;
 const char* split_name(Split split) {
   constexpr const char* kNames[] = {"none", "cluster", "second kernel"};
   return kNames[static_cast<int>(split)];
+}
+
+Combine combine_of(const Dag& dag, const LoopForm& form, size_t accumulator) {
+  if (form.shift[accumulator] >= 0) return Combine::rescaled_sum;
+  const BlockTerm& term = dag.ops[accumulator].term;
+  return term.kind == BlockKind::reduction ? combine_of(term.code) : Combine::sum;
 }
 
 std::optional<LoopForm> loop_form(const KernelDag& kernel, Label loop, const Terms& terms, std::string* why) {

@@ -35,6 +35,8 @@ struct LoopForm {
   // The `max` accumulator relative to which an accumulated sum is kept (online softmax); -1: a plain one.
   std::vector<int> shift;
 };
+// How an accumulator of the form combines.
+Combine combine_of(const Dag& dag, const LoopForm& form, size_t accumulator);
 
 // The form under this looped index, or nothing and in `why` the reason: what is not linear in an accumulated
 // value cannot be in the loop, unless the online softmax applies.

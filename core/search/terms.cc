@@ -121,14 +121,6 @@ class TermBuilder {
         return {};
       case OpCode::matmul:
         return add_matmul(id);
-      case OpCode::reduce_sum:
-      case OpCode::reduce_max: {
-        Dims labels;
-        for (int64_t axis : *op.attrs.axis) {
-          if (node(op.operands[0]).type.shape[axis] != 1) labels.push_back(label_of(op.operands[0], axis));
-        }
-        return reduce(id, op.code, of_[op.operands[0]], labels);
-      }
       case OpCode::transpose:
       case OpCode::broadcast:
       case OpCode::reshape:
@@ -136,6 +128,12 @@ class TermBuilder {
         return {};
       default:
         break;
+    }
+    if (is_reduction(op.code)) {
+      Dims labels;
+      for (int64_t axis : *op.attrs.axis)
+        if (node(op.operands[0]).type.shape[axis] != 1) labels.push_back(label_of(op.operands[0], axis));
+      return reduce(id, op.code, of_[op.operands[0]], labels);
     }
     if (!is_elementwise(op.code)) return outside(std::string("the operator ") + op_info(op.code).text);
     ENode term{op.code, 0, 0, {}};

@@ -78,8 +78,7 @@ class TileNamer {
         return {};
       case BlockKind::elementwise:
         return elementwise(op);
-      case BlockKind::sum:
-      case BlockKind::max: {
+      case BlockKind::reduction: {
         TileDims dims{of(op, 0), {}, {of(op, 0)}, -1};
         std::replace(dims.result.begin(), dims.result.end(), op.term.label, kNoLabel);
         return dims;

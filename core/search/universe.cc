@@ -67,10 +67,10 @@ void Universe::add_terms(const Terms& terms, const Prefixes* prefixes, ClassId i
       case OpKind::reduction:
         // True, as of a mean from which the mean is taken, but no loop runs over what does not vary.
         if (!has_label(egraph.labels(node.children[0]), node.index)) continue;
-        term.kind = node.code == OpCode::reduce_sum ? BlockKind::sum : BlockKind::max;
+        term.kind = BlockKind::reduction;
         term.label = node.index;
         term.index = 0;
-        if (term.kind == BlockKind::sum) add_matmuls(terms, prefixes, id, node);
+        if (node.code == OpCode::reduce_sum) add_matmuls(terms, prefixes, id, node);
         break;
       case OpKind::composite:
         term.kind = BlockKind::composite;

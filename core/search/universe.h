@@ -14,9 +14,8 @@ enum class BlockKind : uint8_t {
   leaf,
   constant,
   elementwise,
-  sum,  // over `label`
-  max,
-  matmul,  // sum over `label` of the product of two operands
+  reduction,  // `code` over `label`
+  matmul,     // sum over `label` of the product of two operands
   // sum over `label` of a product, plus sum over `label2` of another, as one contraction of concatenated
   // operands: operands a1, b1, a2, b2
   concat_matmul,

@@ -19,15 +19,13 @@ using Exprs = std::vector<z3::expr>;
 // A function symbol: an operator with its attributes.
 struct Symbol {
   OpCode code;
-  int32_t index;  // of sums and maxima the label
+  int32_t index;  // of reductions the label
   double number;
   size_t arity;
   auto operator<=>(const Symbol&) const = default;
 
   std::string name() const;
-  bool binds(Label label) const {
-    return (code == OpCode::reduce_sum || code == OpCode::reduce_max) && index == label;
-  }
+  bool binds(Label label) const { return is_reduction(code) && index == label; }
 };
 Symbol symbol_of(const ENode& node);
 

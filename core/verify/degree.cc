@@ -67,6 +67,10 @@ Degree DegreeDomain::apply(OpCode code, DType, const Value* operands) {
   return apply_meaning<InDegree>(code, values).v;
 }
 
+Degree DegreeDomain::combine(OpCode reduction, Value a, Value b, DType) {
+  return apply_combine<InDegree>(reduction, {a, this}, {b, this}).v;
+}
+
 Degree DegreeDomain::cast(Value value, DType from, DType to) {
   if (from == to || (!is_float(from) && to == DType::f32)) return value;
   return opaque(&value, 1);

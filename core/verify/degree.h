@@ -31,8 +31,8 @@ class DegreeDomain {
   Value zero(DType) { return {}; }
   Value add(Value a, Value b, DType);
   Value multiply(Value a, Value b, DType);
-  Value lowest(DType) { return {}; }
-  Value maximum(Value a, Value b, DType) { return choose(a, b); }
+  Value identity(OpCode, DType) { return {}; }
+  Value combine(OpCode reduction, Value a, Value b, DType);
   Value finish(Value value, const Node&) { return value; }
   Value rescale(Value sum, Value old_shift, Value new_shift) {
     return multiply(sum, exponential(add(old_shift, new_shift, DType::f32)), DType::f32);

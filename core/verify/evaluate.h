@@ -6,9 +6,10 @@
 //   Value apply(OpCode, DType compute, const Value* operands)     an elementwise operator, operands already
 //   converted Value convert(Value, DType from, DType to)                    between compute types (f32, i32,
 //   boolean), no rounding Value cast(Value, DType from, DType to)                       the operator `cast`
-//   Value zero(DType), Value add(Value, Value, DType)             sums
+//   Value zero(DType), Value add(Value, Value, DType)             sums of a matmul
 //   Value multiply(Value, Value, DType)                           products of a matmul that has this dtype
-//   Value lowest(DType), Value maximum(Value, Value, DType)       reduce_max
+//   Value identity(OpCode, DType)                                 of a reduction
+//   Value combine(OpCode, Value, Value, DType)                    what a reduction makes of two values
 //   Value finish(Value, const Node&)                              called once for every element a node has
 //   computed
 //   void begin_sums(int64_t terms, bool of_products)              optional: in front of the sums of a node
@@ -205,16 +206,14 @@ class Evaluator {
 
   Tensor reduce(const Node& node) {
     const Ints& shape = operand(node, 0).type.shape;
-    const bool sum = node.code == OpCode::reduce_sum;
     const DType compute = compute_class(node.type.dtype);
     Ints kept = shape;
     for (int64_t axis : *node.attrs.axis) kept[axis] = 1;
-    Tensor result(node.type.element_count(), sum ? domain_.zero(compute) : domain_.lowest(compute));
+    Tensor result(node.type.element_count(), domain_.identity(node.code, compute));
     begin_sums(static_cast<int64_t>(value(node, 0).size() / std::max<size_t>(result.size(), 1)), false);
     int64_t at = 0;
     for_each_offset(shape, broadcast_strides(kept, shape), 0, [&](int64_t to) {
-      const Value next = read(node, 0, at++, compute);
-      result[to] = sum ? domain_.add(result[to], next, compute) : domain_.maximum(result[to], next, compute);
+      result[to] = domain_.combine(node.code, result[to], read(node, 0, at++, compute), compute);
     });
     return result;
   }

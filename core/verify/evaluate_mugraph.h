@@ -293,8 +293,7 @@ class MuEvaluator {
                    print_ints(value.type.shape));
     const DType compute = compute_class(into.type.dtype);
     for (size_t e = 0; e < into.elements.size(); ++e)
-      into.elements[e] = how == Combine::max ? domain_.maximum(into.elements[e], value.elements[e], compute)
-                                             : domain_.add(into.elements[e], value.elements[e], compute);
+      into.elements[e] = domain_.combine(reduction_of(how), into.elements[e], value.elements[e], compute);
     return {};
   }
 
@@ -303,7 +302,9 @@ class MuEvaluator {
     const BlockTile value = *block.values[op.operands[0]];
     std::optional<BlockTile>& into = block.values[i];
     if (op.combine == Combine::max)
-      block.old_shift[i] = into ? into->elements : Tensor(value.elements.size(), domain_.lowest(DType::f32));
+      block.old_shift[i] =
+          into ? into->elements
+               : Tensor(value.elements.size(), domain_.identity(OpCode::reduce_max, DType::f32));
     if (!into) {
       into = value;
       return {};

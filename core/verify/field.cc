@@ -141,7 +141,7 @@ FieldValue FieldDomain::opaque(uint64_t name, const Value* operands, int count) 
   for (int i = 0; i < count; ++i) {
     key[words++] = operands[i].p;
     key[words++] = operands[i].has_q ? uint64_t{operands[i].q} : kFieldQ;
-    key[words++] = operands[i].is_lowest;
+    key[words++] = static_cast<uint64_t>(operands[i].identity_of);
   }
   const Hash128 hash = hash128({reinterpret_cast<const char*>(key), words * sizeof key[0]});
   return {residue_of(hash.high, kFieldP), residue_of(hash.low, kFieldQ)};
@@ -197,12 +197,20 @@ FieldValue FieldDomain::exponential(Value a) {
 }
 
 FieldValue FieldDomain::choose(uint64_t name, Value a, Value b) const {
-  if (a.is_lowest || a == b) return b;
-  if (b.is_lowest) return a;
+  if (a == b) return b;
   const FieldValue rank_a = opaque(name, &a, 1), rank_b = opaque(name, &b, 1);
   return rank_a.p > rank_b.p ? a : b;
 }
 
-FieldValue FieldDomain::maximum(Value a, Value b, DType) { return choose(kMax, a, b); }
+FieldValue FieldDomain::identity(OpCode reduction, DType dtype) {
+  const double identity = op_info(reduction).identity;
+  return std::isfinite(identity) ? number(identity, dtype) : FieldValue{0, 0, true, reduction};
+}
+
+FieldValue FieldDomain::combine(OpCode reduction, Value a, Value b, DType) {
+  if (a.identity_of == reduction) return b;
+  if (b.identity_of == reduction) return a;
+  return apply_combine<InField>(reduction, {a, this}, {b, this}).v;
+}
 
 }  // namespace quern

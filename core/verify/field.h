@@ -25,11 +25,12 @@ struct FieldValue {
   uint32_t p = 0;
   uint32_t q = 0;
   bool has_q = true;
-  bool is_lowest = false;  // the identity of max: below every value
+  // The reduction whose identity this is, where that is an infinity, which no element of a field is.
+  OpCode identity_of = OpCode::input;
   bool operator==(const FieldValue&) const = default;
   // A residue mod q counts where both have one: an exponential has lost it.
   bool agrees(const FieldValue& other) const {
-    return p == other.p && is_lowest == other.is_lowest && (!has_q || !other.has_q || q == other.q);
+    return p == other.p && identity_of == other.identity_of && (!has_q || !other.has_q || q == other.q);
   }
 };
 
@@ -79,11 +80,11 @@ class FieldDomain {
     return {residue_of(uint64_t{a.p} * b.p, kFieldP), has_q ? residue_of(uint64_t{a.q} * b.q, kFieldQ) : 0,
             has_q};
   }
-  Value lowest(DType) { return {0, 0, true, true}; }
-  Value maximum(Value a, Value b, DType);
+  Value identity(OpCode reduction, DType);
+  Value combine(OpCode reduction, Value a, Value b, DType);
   Value finish(Value value, const Node&) { return value; }
   Value rescale(Value sum, Value old_shift, Value new_shift) {
-    if (old_shift.is_lowest) return {};
+    if (old_shift.identity_of == OpCode::reduce_max) return {};
     return multiply(sum, exponential(add(old_shift, negate(new_shift), DType::f32)), DType::f32);
   }
 

@@ -272,11 +272,17 @@ class NoisyDomain {
   }
   Noisy number(double value, DType dtype) { return known(round_to(dtype, value)); }
   Noisy zero(DType) { return {}; }
-  Noisy lowest(DType dtype) { return known(RealDomain().lowest(dtype)); }
+  Noisy identity(OpCode reduction, DType dtype) { return known(reduction_identity(reduction, dtype)); }
   Noisy apply(OpCode code, DType compute, const Noisy* operands);
   Noisy convert(const Noisy& x, DType from, DType to) { return from == to ? x : convert_class(x, to); }
   Noisy cast(const Noisy& x, DType from, DType to);
-  Noisy maximum(const Noisy& a, const Noisy& b, DType) { return max(a, b); }
+  Noisy combine(OpCode reduction, const Noisy& a, const Noisy& b, DType dtype) {
+    const uint32_t laws = op_info(reduction).laws;
+    if (laws & kLinear) return add(a, b, dtype);
+    if (is_float(dtype) || laws & kOrdered) return apply_combine(reduction, a, b);
+    return whole(both(a, b, 0), apply_combine(reduction, Int(a.exact), Int(b.exact)),
+                 apply_combine(reduction, Int(a.unfused), Int(b.unfused)));
+  }
   Noisy finish(Noisy value, const Node& node);
 
   void begin_sums(int64_t terms, bool of_products) {

@@ -340,17 +340,15 @@ class PullEvaluator {
   }
 
   Value reduce(const Node& node, const Plan& plan, size_t id, int64_t at) {
-    const bool sum = node.code == OpCode::reduce_sum;
     const DType compute = plan.compute;
-    Value result = sum ? domain_.zero(compute) : domain_.lowest(compute);
+    Value result = domain_.identity(node.code, compute);
     // The last of the reduced dimensions as runs.
     const Ints outer(plan.reduced.begin(), plan.reduced.end() - 1);
     std::vector<Value> values(static_cast<size_t>(plan.reduced.back()));
     for_each_offset(outer, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
       if ((budget_.left -= plan.reduced.back()) < 0) return;
       read_run(node, plan, 0, from, plan.steps.back(), values);
-      for (const Value& next : values)
-        result = sum ? domain_.add(result, next, compute) : domain_.maximum(result, next, compute);
+      for (const Value& next : values) result = domain_.combine(node.code, result, next, compute);
     });
     return result;
   }

@@ -312,7 +312,8 @@ class PullMuGraph {
     --budget_.left;
     Value result = value(k, place, turn, op.operands[0], at);
     if (turn > 0 && !budget_.spent())
-      result = domain_.maximum(running_max(k, place, i, turn - 1, at), result, compute_class(op.type.dtype));
+      result = domain_.combine(OpCode::reduce_max, running_max(k, place, i, turn - 1, at), result,
+                               compute_class(op.type.dtype));
     context.folded.emplace(std::pair{i, at}, result);
     return result;
   }
@@ -343,7 +344,7 @@ class PullMuGraph {
         total = domain_.rescale(total, running_max(k, place, shift, turn - 1, from),
                                 running_max(k, place, shift, turn, from));
       }
-      total = turn == 0 ? next : domain_.add(total, next, compute);
+      total = turn == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
     }
     return total;
   }
@@ -376,7 +377,7 @@ class PullMuGraph {
     const MuKernel& kernel = mugraph_.kernels[k];
     const DType compute = compute_class(op.type.dtype);
     auto member = [&](int64_t rank) { return Place{place[0], place[1], place[2], rank}; };
-    Value shift = domain_.lowest(compute);
+    Value shift = domain_.identity(OpCode::reduce_max, compute);
     int64_t from = 0;
     if (op.combine == Combine::rescaled_sum) {
       const std::vector<Ints>& shapes = context(k, place, kOutside).form->shapes;
@@ -384,7 +385,7 @@ class PullMuGraph {
                               shapes[static_cast<size_t>(op.operands[0])], at);
       for (int64_t rank = 0; rank < kernel.grid[3] && !budget_.spent(); ++rank) {
         const Value local = value(k, member(rank), kOutside, op.operands[1], from);
-        shift = rank == 0 ? local : domain_.maximum(shift, local, compute);
+        shift = rank == 0 ? local : domain_.combine(OpCode::reduce_max, shift, local, compute);
       }
     }
     Value total = domain_.zero(compute);
@@ -392,11 +393,7 @@ class PullMuGraph {
       Value next = value(k, member(rank), kOutside, op.operands[0], at);
       if (op.combine == Combine::rescaled_sum)
         next = domain_.rescale(next, value(k, member(rank), kOutside, op.operands[1], from), shift);
-      if (rank == 0)
-        total = next;
-      else
-        total = op.combine == Combine::max ? domain_.maximum(total, next, compute)
-                                           : domain_.add(total, next, compute);
+      total = rank == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
     }
     return total;
   }

@@ -17,8 +17,10 @@ struct RealDomain {
   // Numbers that are written in the program are rounded to the dtype of what they are combined with.
   double number(double value, DType dtype) { return round_to(dtype, value); }
   double zero(DType) { return 0; }
-  double lowest(DType dtype) {
-    return is_float(dtype) ? -std::numeric_limits<double>::infinity() : std::numeric_limits<int32_t>::min();
+  double identity(OpCode reduction, DType dtype) { return reduction_identity(reduction, dtype); }
+  double combine(OpCode reduction, double a, double b, DType dtype) {
+    return is_float(dtype) ? apply_combine(reduction, Real(a), Real(b)).v
+                           : apply_combine(reduction, Int(a), Int(b)).v;
   }
   double apply(OpCode code, DType compute, const double* operands) {
     if (!is_float(compute)) return with<Int>(code, operands);
@@ -28,7 +30,6 @@ struct RealDomain {
   double cast(double value, DType, DType to) { return round_to(to, value); }
   double add(double a, double b, DType dtype) { return is_float(dtype) ? a + b : (Int(a) + Int(b)).v; }
   double multiply(double a, double b, DType dtype) { return is_float(dtype) ? a * b : (Int(a) * Int(b)).v; }
-  double maximum(double a, double b, DType) { return max(Real(a), Real(b)).v; }
   double finish(double value, const Node&) { return value; }
   double rescale(double sum, double old_shift, double new_shift) {
     return std::isinf(old_shift) && old_shift < 0 ? 0 : sum * std::exp(old_shift - new_shift);

@@ -309,7 +309,7 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   __shared__ float total[2];
   float value = 0;
   for (int round = 0; round < 2; ++round) {
-    float sum = warp_reduce_sum(x[blockIdx.x * 64 + threadIdx.x]);
+    float sum = warp_reduce(x[blockIdx.x * 64 + threadIdx.x], [](float a, float b) { return a + b; });
     if (lane_index() == 0) total[threadIdx.x / 32] = sum;
     __syncwarp();
     value = total[threadIdx.x / 32];

@@ -112,7 +112,7 @@ void propagates_nan_in_max_and_min(void**) {
       "float", "float",
       "y[i] = i == 0 ? max_nan(x[0], 1.0f) : i == 1 ? min_nan(1.0f, x[0]) : i == 2 ? max_nan(-0.0f, 0.0f) :"
       "i == 3 ? max_nan(0.0f, -0.0f) : i == 4 ? min_nan(0.0f, -0.0f) : i == 5 ? max_nan(-3.0f, x[1]) :"
-      "i == 6 ? min_nan(-3.0f, x[1]) : warp_reduce_max<1>(x[1]);",
+      "i == 6 ? min_nan(-3.0f, x[1]) : warp_reduce<1>(x[1], max_nan);",
       std::vector<float>{kNan, -2});
   assert_true(std::isnan(y[0]) && std::isnan(y[1]));
   assert_true(!std::signbit(y[2]) && !std::signbit(y[3]) && std::signbit(y[4]));
@@ -159,10 +159,11 @@ void exchanges_lanes(void**) {
 void reduces_groups_of_lanes(void**) {
   std::vector<float> x(32);
   for (int i = 0; i < 32; ++i) x[i] = i * i;
-  auto sums = map<float>("float", "float", "y[i] = warp_reduce_sum<8>(x[i]);", x);
-  auto largest = map<float>("float", "float", "y[i] = warp_reduce_max(-x[i]);", x);
-  auto integers =
-      map<int>("float", "int", "y[i] = warp_reduce_sum(int(x[i])) + warp_reduce_max<4>(-int(x[i]));", x);
+  auto sums =
+      map<float>("float", "float", "y[i] = warp_reduce<8>(x[i], [](float a, float b) { return a + b; });", x);
+  auto largest = map<float>("float", "float", "y[i] = warp_reduce(-x[i], max_nan);", x);
+  auto integers = map<int>(
+      "float", "int", "y[i] = warp_reduce(int(x[i]), wrap_add) + warp_reduce<4>(-int(x[i]), max_int);", x);
   for (int i = 0; i < 32; ++i) {
     float sum = 0;
     for (int j = 0; j < 8; ++j) sum += x[i / 8 * 8 + j];

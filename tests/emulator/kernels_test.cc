@@ -103,7 +103,7 @@ extern "C" __global__ void kernel(const float* a, const float* b, float* c) {
 void reduces_through_the_workspace(void**) {
   static Program program = compile(R"(
 __device__ float block_sum(float value, float* scratch) {
-  value = warp_reduce_sum(value);
+  value = warp_reduce(value, [](float a, float b) { return a + b; });
   if (lane_index() == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   float sum = 0;

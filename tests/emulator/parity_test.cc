@@ -88,8 +88,9 @@ extern "C" __global__ void __launch_bounds__(32) kernel(const unsigned* __restri
                     shuffle_xor(value, 11), shuffle_down(value, 5), shuffle(value, lane * 7), shuffle_xor(value, 3, half),
                     unsigned(shuffle(int(value), 2)), unsigned(lane), warp_ballot(value & 1),
                     unsigned(warp_any(lane == 7) + 2 * warp_all(lane < 32) + 4 * warp_all(lane < 31)),
-                    unsigned(warp_reduce_sum(int(value))), unsigned(warp_reduce_max(int(value))),
-                    __float_as_uint(warp_reduce_sum(float(lane))), __float_as_uint(warp_reduce_max<8>(float(lane))),
+                    unsigned(warp_reduce(int(value), wrap_add)), unsigned(warp_reduce(int(value), max_int)),
+                    __float_as_uint(warp_reduce(float(lane), [](float a, float b) { return a + b; })),
+                    __float_as_uint(warp_reduce<8>(float(lane), max_nan)),
                     dynamic[2 * lane], dynamic[2 * lane + 1], dynamic[64 + 2 * lane], dynamic[65 + 2 * lane]};
   for (int i = 0; i < 30; ++i) y[32 * i + lane] = out[i];
   Vector<unsigned short, 8> sixteen = load_vector_streaming<unsigned short, 8>(x + 4 * lane);

@@ -197,14 +197,7 @@ class Attack {
     if (taken == 0) report_.count("graphs without a searched program, " + name);
     std::mt19937_64 random(subject.seed);
     std::shuffle(ranked.begin(), ranked.end(), random);
-    std::stable_partition(ranked.begin(), ranked.end(), uses_copy_engine);
     take(subject, name, found->candidates, ranked, options_.others);
-  }
-
-  // The data paths of sm_90, which such small graphs seldom rank first.
-  static bool uses_copy_engine(const Implementation& each) {
-    return std::any_of(each.schedule.kernels.begin(), each.schedule.kernels.end(),
-                       [](const KernelSchedule& kernel) { return kernel.wgmma || kernel.tma; });
   }
 
   // The first `most` that can be emitted.
@@ -236,27 +229,9 @@ class Attack {
     return true;
   }
 
-  // What the programs that were attacked made use of, so that a campaign shows what it did not reach.
-  void count_means(const Contender& contender) {
-    static const std::pair<const char*, const char*> kMeans[] = {{"wgmma=1", "wgmma"},
-                                                                 {"tma=1", "TMA"},
-                                                                 {"producer=1", "a producer warp"},
-                                                                 {"overlaps=1", "PDL"},
-                                                                 {"accumulate_", "a loop"},
-                                                                 {"accumulate_rescaled", "a rescaled sum"},
-                                                                 {"cluster=", "clusters"},
-                                                                 {"mma_", "mma"}};
-    for (const auto& [text, name] : kMeans)
-      if (contender.mugraph.find(text) != std::string::npos ||
-          contender.schedule.find(text) != std::string::npos ||
-          contender.source.text.find(text) != std::string::npos)
-        report_.count(std::string("programs with ") + name);
-  }
-
   // Programs of two targets that are the same are run once.
   void add(Subject& subject, Contender contender) {
     report_.count("programs");
-    count_means(contender);
     for (const Contender& other : subject.contenders)
       if (other.source.text == contender.source.text && other.plan.launches == contender.plan.launches &&
           other.plan.tensor_maps == contender.plan.tensor_maps)

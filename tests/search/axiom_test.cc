@@ -26,8 +26,7 @@ template <class V>
 struct Domain {
   std::function<V(size_t variable, size_t element)> input;
   std::function<V(OpCode, const V*)> apply;
-  std::function<V(V, V)> add;
-  std::function<V(V, V)> max;
+  std::function<V(OpCode, V, V)> combine;
 };
 
 template <class V>
@@ -45,7 +44,7 @@ static std::vector<V> evaluate(const Axiom& axiom, const Pattern& pattern, const
       V total = operands[0][move(at, dim, 0)];
       for (size_t to = 1; to < kExtents[dim]; ++to) {
         const V& next = operands[0][move(at, dim, to)];
-        total = pattern.code == OpCode::reduce_sum ? domain.add(total, next) : domain.max(total, next);
+        total = domain.combine(pattern.code, total, next);
       }
       result.push_back(total);
     } else {
@@ -70,8 +69,9 @@ static int differing_trials(const Axiom& axiom) {
         operands[i] = values[i < static_cast<size_t>(op_info(code).max_arity) ? i : 0];
       return field.apply(code, DType::f32, operands);
     };
-    domain.add = [&](FieldValue a, FieldValue b) { return field.add(a, b, DType::f32); };
-    domain.max = [&](FieldValue a, FieldValue b) { return field.maximum(a, b, DType::f32); };
+    domain.combine = [&](OpCode code, FieldValue a, FieldValue b) {
+      return field.combine(code, a, b, DType::f32);
+    };
     const auto left = evaluate(axiom, axiom.left, domain), right = evaluate(axiom, axiom.right, domain);
     assert_false(field.divided_by_zero());
     bool same = true;
@@ -175,7 +175,7 @@ static z3::check_result can_differ(const Axiom& axiom) {
         return quotient(z.real_val(1), v[0]);
     }
   };
-  domain.add = [](z3::expr a, z3::expr b) { return a + b; };
+  domain.combine = [](OpCode, z3::expr a, z3::expr b) { return a + b; };  // is_rational admits sums only
   // One element is as good as any: the box is the same around all of them.
   const z3::expr left = evaluate(axiom, axiom.left, domain)[0],
                  right = evaluate(axiom, axiom.right, domain)[0];

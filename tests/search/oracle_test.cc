@@ -84,8 +84,7 @@ static std::vector<ENode> meaning(const EGraph& egraph, const BlockTerm& term) {
     return std::vector<ENode>{product, {OpCode::reduce_sum, label, 0, {egraph.lookup(product)}}};
   };
   switch (term.kind) {
-    case BlockKind::sum:
-    case BlockKind::max:
+    case BlockKind::reduction:
       return {{term.code, term.label, 0, term.operands}};
     case BlockKind::matmul:
       return contraction(term.label, term.operands[0], term.operands[1]);

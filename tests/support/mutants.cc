@@ -10,25 +10,36 @@ namespace {
 
 using Kind = BlockOp::Kind;
 
+std::vector<OpCode> reductions() {
+  std::vector<OpCode> codes;
+  for (const OpInfo& op : all_ops())
+    if (op.kind == OpKind::reduction) codes.push_back(op.code);
+  return codes;
+}
+
 // Operators of the same arity that one may take for another.
 const std::multimap<OpCode, OpCode>& confusions() {
-  static const std::multimap<OpCode, OpCode> pairs = {{OpCode::add, OpCode::sub},
-                                                      {OpCode::add, OpCode::mul},
-                                                      {OpCode::sub, OpCode::add},
-                                                      {OpCode::mul, OpCode::div},
-                                                      {OpCode::mul, OpCode::add},
-                                                      {OpCode::div, OpCode::mul},
-                                                      {OpCode::exp, OpCode::square},
-                                                      {OpCode::exp, OpCode::sigmoid},
-                                                      {OpCode::sqrt, OpCode::rsqrt},
-                                                      {OpCode::sqrt, OpCode::square},
-                                                      {OpCode::square, OpCode::abs},
-                                                      {OpCode::square, OpCode::neg},
-                                                      {OpCode::silu, OpCode::sigmoid},
-                                                      {OpCode::silu, OpCode::relu},
-                                                      {OpCode::reduce_sum, OpCode::reduce_max},
-                                                      {OpCode::reduce_max, OpCode::reduce_sum},
-                                                      {OpCode::reduce_sum, OpCode::reduce_mean}};
+  static const std::multimap<OpCode, OpCode> pairs = [] {
+    std::multimap<OpCode, OpCode> pairs = {{OpCode::add, OpCode::sub},
+                                           {OpCode::add, OpCode::mul},
+                                           {OpCode::sub, OpCode::add},
+                                           {OpCode::mul, OpCode::div},
+                                           {OpCode::mul, OpCode::add},
+                                           {OpCode::div, OpCode::mul},
+                                           {OpCode::exp, OpCode::square},
+                                           {OpCode::exp, OpCode::sigmoid},
+                                           {OpCode::sqrt, OpCode::rsqrt},
+                                           {OpCode::sqrt, OpCode::square},
+                                           {OpCode::square, OpCode::abs},
+                                           {OpCode::square, OpCode::neg},
+                                           {OpCode::silu, OpCode::sigmoid},
+                                           {OpCode::silu, OpCode::relu},
+                                           {OpCode::reduce_sum, OpCode::reduce_mean}};
+    for (OpCode reduction : reductions())
+      for (OpCode other : reductions())
+        if (other != reduction) pairs.emplace(reduction, other);
+    return pairs;
+  }();
   return pairs;
 }
 
@@ -198,9 +209,11 @@ class Mutator {
 
   void change_combination(size_t k, size_t i) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
-    if (op.combine == Combine::sum || op.combine == Combine::max)
-      add(k, i, op.combine == Combine::sum ? "maximum for sum" : "sum for maximum",
-          [](MuKernel&, BlockOp& m) { m.combine = m.combine == Combine::sum ? Combine::max : Combine::sum; });
+    if (op.combine != Combine::rescaled_sum && op.combine != Combine::concat)
+      for (OpCode other : reductions())
+        if (combine_of(other) != op.combine)
+          add(k, i, combine_text(combine_of(other)) + " for " + combine_text(op.combine),
+              [other](MuKernel&, BlockOp& m) { m.combine = combine_of(other); });
     if (op.combine == Combine::rescaled_sum)
       add(k, i, "rescaling forgotten", [](MuKernel&, BlockOp& m) {
         m.combine = Combine::sum;

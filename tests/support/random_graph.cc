@@ -254,11 +254,11 @@ class Generator {
     if (op.attrs & attr_bit(AttrId::keepdims)) attrs.keepdims = coin();
     // Not near 0, where a norm of one element turns rounding noise into 1.
     if (op.attrs & attr_bit(AttrId::eps)) attrs.eps = 0.125;
-    const double bound = op.code == OpCode::reduce_sum ? x.bound * std::max(1.0, count)
-                         : op.code == OpCode::reduce_max || op.code == OpCode::reduce_mean
-                             ? x.bound
-                             : std::sqrt(std::max(1.0, count)) * 3;
-    return append(op.code, {x.id}, attrs, bound, x.exact && op.code == OpCode::reduce_max);
+    const bool ordered = op.laws & kOrdered;
+    const double bound = ordered || op.code == OpCode::reduce_mean ? x.bound
+                         : op.code == OpCode::reduce_sum           ? x.bound * std::max(1.0, count)
+                                                                   : std::sqrt(std::max(1.0, count)) * 3;
+    return append(op.code, {x.id}, attrs, bound, x.exact && ordered);
   }
 
   bool add_movement(const OpInfo& op) {

@@ -31,9 +31,15 @@ static void laws_hold(void**) {
     assert_true(f.add(a, f.negate(a), t) == f.zero(t));
     assert_true(f.number(0.75, t) == f.divide(f.number(3, t), f.number(4, t)));
     assert_true(f.multiply(f.number(1e-5, t), f.number(-1024, t), t) == f.number(-1024 * 1e-5, t));
-    assert_true(f.maximum(a, b, t) == f.maximum(b, a, t));
-    assert_true(f.maximum(f.maximum(a, b, t), c, t) == f.maximum(a, f.maximum(b, c, t), t));
-    assert_true(f.maximum(f.lowest(t), a, t) == a && f.maximum(a, a, t) == a);
+    for (const OpInfo& op : all_ops()) {
+      if (op.kind != OpKind::reduction) continue;
+      auto both = [&](FieldValue x, FieldValue y) { return f.combine(op.code, x, y, t); };
+      assert_true(both(a, b) == both(b, a) && both(both(a, b), c) == both(a, both(b, c)));
+      assert_true(both(f.identity(op.code, t), a) == a && both(a, f.identity(op.code, t)) == a);
+      if (op.laws & kOrdered) assert_true(both(a, a) == a && (both(a, b) == a || both(a, b) == b));
+      if (op.laws & kLinear)
+        assert_true(both(f.multiply(a, c, t), f.multiply(b, c, t)) == f.multiply(both(a, b), c, t));
+    }
     assert_false(f.exponential(a) == f.exponential(b));
     assert_false(f.divided_by_zero());
   }

@@ -53,8 +53,7 @@ class Instance {
     const size_t bit = size_t{1} << label;
     for (size_t at = 0; at < count_; ++at) {
       const FieldValue a = operand[at & ~bit], b = operand[at | bit];
-      result.push_back(code == OpCode::reduce_sum ? domain_.add(a, b, DType::f32)
-                                                  : domain_.maximum(a, b, DType::f32));
+      result.push_back(domain_.combine(code, a, b, DType::f32));
     }
     return result;
   }

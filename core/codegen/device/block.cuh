@@ -48,25 +48,22 @@ __device__ __forceinline__ int swizzled_sum(int thread, int registers) {
   return (thread ^ (at & kMask)) + (at & ~kMask);
 }
 
-// Elements of a tile in shared memory, read as the sum (or maximum) of kCopies tiles that lie `distance` elements
-// apart.
-__device__ __forceinline__ float combine_parts(float a, float b, bool maximum) {
-  return maximum ? max_nan(a, b) : a + b;
-}
-__device__ __forceinline__ int combine_parts(int a, int b, bool maximum) {
-  return maximum ? max_int(a, b) : wrap_add(a, b);
-}
-__device__ __forceinline__ bool combine_parts(bool a, bool b, bool) { return a || b; }
-template <class T, int kCount, int kCopies, bool kMaximum>
-__device__ __forceinline__ void get_elements(T* to, const T* from, int distance) {
-  Vector<T, kCount> part = load_vector<T, kCount>(from);
+// Elements of a tile in shared memory, and of one that is what `combine` makes of kCopies tiles which lie
+// `distance` elements apart.
+template <class T, int kCount>
+__device__ __forceinline__ void get_elements(T* to, const T* from) {
+  const Vector<T, kCount> part = load_vector<T, kCount>(from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = part[i];
+}
+template <class T, int kCount, int kCopies, class Combine>
+__device__ __forceinline__ void get_elements(T* to, const T* from, int distance, Combine combine) {
+  get_elements<T, kCount>(to, from);
 #pragma unroll
   for (int copy = 1; copy < kCopies; ++copy) {
-    part = load_vector<T, kCount>(from + copy * distance);
+    const Vector<T, kCount> part = load_vector<T, kCount>(from + copy * distance);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = combine_parts(to[i], part[i], kMaximum);
+    for (int i = 0; i < kCount; ++i) to[i] = combine(to[i], part[i]);
   }
 }
 

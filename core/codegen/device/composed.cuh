@@ -49,72 +49,23 @@ __device__ __forceinline__ void store_vector(void* p, const Vector<T, kCount>& v
 
 // Reductions over the kLanes (a power of two) neighbouring lanes that share lane / kLanes; every lane of the
 // warp takes part and every lane gets the result, the same bits in all of a group. Five shuffles for a whole
-// warp.
-template <int kLanes = 32>
-__device__ __forceinline__ float warp_reduce_sum(float value) {
+// warp. `combine(x, y)` is commutative.
+template <int kLanes = 32, class T, class Combine>
+__device__ __forceinline__ T warp_reduce(T value, Combine combine) {
 #pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) value += shuffle_xor(value, step);
-  return value;
-}
-template <int kLanes = 32>
-__device__ __forceinline__ int warp_reduce_sum(int value) {
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) value = wrap_add(value, shuffle_xor(value, step));
-  return value;
-}
-// NaN if any is NaN.
-template <int kLanes = 32>
-__device__ __forceinline__ float warp_reduce_max(float value) {
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) value = max_nan(value, shuffle_xor(value, step));
-  return value;
-}
-template <int kLanes = 32>
-__device__ __forceinline__ int warp_reduce_max(int value) {
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    int other = shuffle_xor(value, step);
-    value = other > value ? other : value;
-  }
+  for (int step = kLanes / 2; step > 0; step /= 2) value = combine(value, shuffle_xor(value, step));
   return value;
 }
 
 // Reductions over a block of kWarps warps, every thread of which calls and gets the result. `scratch` has
 // kWarps elements in shared memory that nothing else uses between the barriers before and after the call.
-template <int kWarps, class T>
-__device__ __forceinline__ void share_warps(T value, T* scratch) {
+template <int kWarps, class T, class Combine>
+__device__ __forceinline__ T block_reduce(T value, T* scratch, Combine combine) {
+  value = warp_reduce(value, combine);
   if (lane_index() == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
-}
-template <int kWarps>
-__device__ __forceinline__ float block_reduce_sum(float value, float* scratch) {
-  share_warps<kWarps>(warp_reduce_sum(value), scratch);
   value = scratch[0];
 #pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) value += scratch[warp];
-  return value;
-}
-template <int kWarps>
-__device__ __forceinline__ int block_reduce_sum(int value, int* scratch) {
-  share_warps<kWarps>(warp_reduce_sum(value), scratch);
-  value = scratch[0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) value = wrap_add(value, scratch[warp]);
-  return value;
-}
-template <int kWarps>
-__device__ __forceinline__ float block_reduce_max(float value, float* scratch) {
-  share_warps<kWarps>(warp_reduce_max(value), scratch);
-  value = scratch[0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) value = max_nan(value, scratch[warp]);
-  return value;
-}
-template <int kWarps>
-__device__ __forceinline__ int block_reduce_max(int value, int* scratch) {
-  share_warps<kWarps>(warp_reduce_max(value), scratch);
-  value = scratch[0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) value = max_int(value, scratch[warp]);
+  for (int warp = 1; warp < kWarps; ++warp) value = combine(value, scratch[warp]);
   return value;
 }

@@ -34,9 +34,9 @@ extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restric
   float r1 = 0.000000000e+00f;
   for (unsigned j = 0; j < 4; ++j) {
     const float x0 = p0[t + j * 4096];
-    r0 = r0 + x0;
+    r0 = (r0 + x0);
     const float x1 = p1[t + j * 4096];
-    r1 = r1 + x1;
+    r1 = (r1 + x1);
   }
   const float x2 = (r0 / __fadd_rn(1.000000000e+00f, expf((-r0))));
   const float x3 = (x2 * r1);

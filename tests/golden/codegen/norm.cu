@@ -13,11 +13,11 @@ extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict_
     for (unsigned v = 0; v < 8; ++v) {
       const float x0 = to_float(v0[v]);
       const float x1 = (x0 * x0);
-      r0 = r0 + x1;
+      r0 = (r0 + x1);
     }
   }
   __shared__ float scratch_r0[8];
-  r0 = block_reduce_sum<8>(r0, scratch_r0);
+  r0 = block_reduce<8>(r0, scratch_r0, [](float x, float y) { return (x + y); });
   float r1 = (-infinity());
   const float x3 = (r0 / 4.096000000e+03f);
   const float x4 = __fadd_rn(x3, 9.999999747e-06f);
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict_
     }
   }
   __shared__ float scratch_r1[8];
-  r1 = block_reduce_max<8>(r1, scratch_r1);
+  r1 = block_reduce<8>(r1, scratch_r1, [](float x, float y) { return max_nan(x, y); });
   if (lane == 0) p2[row] = from_float<f16>(r1);
 #pragma unroll 1
   for (unsigned j = lane; j < 512; j += 256) {
