@@ -210,8 +210,15 @@ class Evaluator:
         return x.mean(axes, keepdim=attributes.get("keepdims", False)) if axes else x
 
     def op_max(self, operands, attributes, dtype):
+        return self.extreme("max", torch.amax, -torch.inf, -(2**31), operands, attributes, dtype)
+
+    def op_min(self, operands, attributes, dtype):
+        return self.extreme("min", torch.amin, torch.inf, 2**31 - 1, operands, attributes, dtype)
+
+    # `identity` and `integer`: the result over nothing.
+    def extreme(self, op, reduce, identity, integer, operands, attributes, dtype):
         if len(operands) == 2:
-            return self.elementwise("max", operands, dtype)
+            return self.elementwise(op, operands, dtype)
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, None)
         if not axes:
             return x
@@ -219,8 +226,8 @@ class Evaluator:
             shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
             if not attributes.get("keepdims", False):
                 shape = [n for i, n in enumerate(x.shape) if i not in axes]
-            return torch.full(shape, -(2**31) if dtype in ("i32", "bool") else -torch.inf, dtype=x.dtype, device=x.device)
-        return x.amax(axes, keepdim=attributes.get("keepdims", False))
+            return torch.full(shape, integer if dtype in ("i32", "bool") else identity, dtype=x.dtype, device=x.device)
+        return reduce(x, axes, keepdim=attributes.get("keepdims", False))
 
     def op_softmax(self, operands, attributes, dtype):
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, -1)

@@ -94,8 +94,33 @@ static void cuda_text(void**) {
   assert_true(std::stof(cuda_literal(0.1, DType::f32)) == 0.1f);
 }
 
+static void every_reduction_has_its_identity_and_keeps_nan(void**) {
+  for (const OpInfo& op : all_ops()) {
+    if (op.kind != OpKind::reduction) continue;
+    auto both = [&](double x, double y) { return apply_combine(op.code, Real(x), Real(y)).v; };
+    auto integers = [&](double x, double y) { return apply_combine(op.code, Int(x), Int(y)).v; };
+    const double none = reduction_identity(op.code, DType::f32);
+    for (double x : {-3.5, 0.0, 2.0, -HUGE_VAL, HUGE_VAL}) {
+      assert_true(both(none, x) == x && both(x, none) == x);
+      assert_true(std::isnan(both(x, NAN)) && std::isnan(both(NAN, x)));
+    }
+    const double no_integer = reduction_identity(op.code, DType::i32);
+    for (double x : {double{INT32_MIN}, -7.0, 0.0, double{INT32_MAX}})
+      assert_true(integers(no_integer, x) == x && integers(x, no_integer) == x);
+  }
+  assert_int_equal(apply_combine(OpCode::reduce_sum, Int(INT32_MAX), Int(1)).v, INT32_MIN);
+  assert_text_equal(cuda_identity(OpCode::reduce_max, DType::i32), "(-2147483647 - 1)");
+  assert_text_equal(cuda_identity(OpCode::reduce_min, DType::f32), "infinity()");
+  assert_text_equal(cuda_combiner(OpCode::reduce_min, DType::i32),
+                    "[](int x, int y) { return min_int(x, y); }");
+  // A sum may become one fma with the product that is added.
+  const CudaText x("x", DType::f32), product = CudaText("y", DType::f32) * CudaText("z", DType::f32);
+  assert_text_equal(cuda_combine(OpCode::reduce_sum, x, product, DType::f32), "(x + (y * z))");
+}
+
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(real_values), cmocka_unit_test(not_a_number_goes_through),
-                              cmocka_unit_test(integers_wrap), cmocka_unit_test(cuda_text)};
+                              cmocka_unit_test(integers_wrap), cmocka_unit_test(cuda_text),
+                              cmocka_unit_test(every_reduction_has_its_identity_and_keeps_nan)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

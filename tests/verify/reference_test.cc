@@ -45,6 +45,9 @@ static void reductions(void**) {
   const RealTensor x = {1, -2, 3, 4, 5, -6};
   assert_elements(run("in x: f32[2, 3]\ny = sum(x, axis=0)\nout y\n", {x})[0], {5, 3, -3});
   assert_elements(run("in x: f32[2, 3]\ny = max(x, axis=1)\nout y\n", {x})[0], {3, 5});
+  assert_elements(run("in x: f32[2, 3]\ny = min(x, axis=1)\nout y\n", {x})[0], {-2, -6});
+  assert_elements(run("in x: f32[0]\ny = min(x)\nout y\n", {{}})[0], {INFINITY});
+  assert_elements(run("in x: i32[0]\ny = min(x)\nout y\n", {{}})[0], {2147483647.0});
   assert_elements(run("in x: f32[2, 3]\ny = mean(x)\nout y\n", {x})[0], {5.0 / 6});
   assert_elements(run("in x: f32[2, 0]\ny = sum(x, axis=1)\nz = max(x, axis=1)\nout y, z\n", {{}})[1],
                   {-INFINITY, -INFINITY});
