@@ -30,7 +30,7 @@ void cases_are_right(void**) {
 
 void random_graphs_are_right(void**) {
   const uint64_t first = from_environment("QUERN_HOSTILE_FIRST", 1),
-                 count = from_environment("QUERN_HOSTILE_COUNT", 20);
+                 count = from_environment("QUERN_HOSTILE_COUNT", 16);
   const Tally tally = attack_graphs(first, count, {});
   assert_int_equal(tally.count("graphs"), count);
   assert_true(tally.count("programs") >= 4 * count);
