@@ -7,6 +7,7 @@
 #include <deque>
 #include <random>
 
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/decompose.h"
 #include "core/graph/text.h"
@@ -193,23 +194,37 @@ class Attack {
       for (const std::string& failure : piece.failures)
         report_.find("search", text_of(subject, {name, "", "", {}, {}}, "", failure));
     std::vector<Implementation> ranked = rank_implementations(found->candidates, target, {}, 64);
-    size_t taken = take(subject, name, found->candidates, ranked, options_.best);
+    ArithmeticVerifier verifier(subject.graph);
+    size_t taken = take(subject, name, found->candidates, ranked, options_.best, verifier);
     if (taken == 0) report_.count("graphs without a searched program, " + name);
     std::mt19937_64 random(subject.seed);
     std::shuffle(ranked.begin(), ranked.end(), random);
-    take(subject, name, found->candidates, ranked, options_.others);
+    std::stable_partition(ranked.begin(), ranked.end(), uses_copy_engine);
+    take(subject, name, found->candidates, ranked, options_.others, verifier);
   }
 
-  // The first `most` that can be emitted.
+  // The data paths of sm_90, which such small graphs seldom rank first.
+  static bool uses_copy_engine(const Implementation& each) {
+    return std::any_of(each.schedule.kernels.begin(), each.schedule.kernels.end(),
+                       [](const KernelSchedule& kernel) { return kernel.wgmma || kernel.tma; });
+  }
+
+  // The first `most` that pass the second verdict and can be emitted, as when a plan is published.
   size_t take(Subject& subject, const std::string& target, const std::vector<Candidate>& candidates,
-              const std::vector<Implementation>& order, size_t most) {
+              const std::vector<Implementation>& order, size_t most, ArithmeticVerifier& verifier) {
     size_t taken = 0;
     for (const Implementation& each : order) {
       if (taken == most) break;
       // As the text has it, so that a finding gives the same program again.
       auto mugraph = parse_mugraph(print_mugraph(candidates[each.candidate].mugraph));
       check(mugraph.ok(), "the text of a muGraph that was found is none");
-      taken += add_emitted(subject, target, *mugraph, each.schedule);
+      const ArithmeticVerdict verdict = verifier.judge(*mugraph, each.schedule);
+      if (verdict.verdict == Verdict::accepted)
+        taken += add_emitted(subject, target, *mugraph, each.schedule);
+      else
+        report_.count(std::string("refused: ") + verdict_name(verdict.verdict) + " by the second verdict" +
+                      (verdict.verdict == Verdict::rejected ? " on " + verdict.largest_class
+                                                            : ": " + kind_of(verdict.reason)));
     }
     return taken;
   }
@@ -229,9 +244,27 @@ class Attack {
     return true;
   }
 
+  // What the programs that were attacked made use of, so that a campaign shows what it did not reach.
+  void count_means(const Contender& contender) {
+    static const std::pair<const char*, const char*> kMeans[] = {{"wgmma=1", "wgmma"},
+                                                                 {"tma=1", "TMA"},
+                                                                 {"producer=1", "a producer warp"},
+                                                                 {"overlaps=1", "PDL"},
+                                                                 {"accumulate_", "a loop"},
+                                                                 {"accumulate_rescaled", "a rescaled sum"},
+                                                                 {"cluster=", "clusters"},
+                                                                 {"mma_", "mma"}};
+    for (const auto& [text, name] : kMeans)
+      if (contender.mugraph.find(text) != std::string::npos ||
+          contender.schedule.find(text) != std::string::npos ||
+          contender.source.text.find(text) != std::string::npos)
+        report_.count(std::string("programs with ") + name);
+  }
+
   // Programs of two targets that are the same are run once.
   void add(Subject& subject, Contender contender) {
     report_.count("programs");
+    count_means(contender);
     for (const Contender& other : subject.contenders)
       if (other.source.text == contender.source.text && other.plan.launches == contender.plan.launches &&
           other.plan.tensor_maps == contender.plan.tensor_maps)

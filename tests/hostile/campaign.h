@@ -14,7 +14,7 @@ namespace quern {
 struct CampaignOptions {
   std::vector<std::string> targets = {"sm_80", "sm_90a"};
   size_t best = 3;    // programs of a graph for a target, as ranked
-  size_t others = 0;  // and programs from anywhere in the ranking
+  size_t others = 1;  // and programs from anywhere in the ranking, with TMA or wgmma if there are any
   bool baseline = true;
   std::chrono::milliseconds search_limit{1500};
   size_t batch = 4;  // graphs of a process, whose programs share compilations

@@ -15,6 +15,7 @@ class Writer : GraphWriter {
  public:
   explicit Writer(uint64_t seed) : GraphWriter("hostile_" + std::to_string(seed), seed) {
     dtype_ = pick({"f16", "f16", "f16", "bf16", "bf16", "f32", "f32"});
+    large_ = coin();
   }
 
   Graph run() {
@@ -30,9 +31,14 @@ class Writer : GraphWriter {
  private:
   // ---- extents, numbers ----
 
-  int64_t rows() { return pick<int64_t>({1, 2, 5, 8, 16, 17, 24, 33}); }
-  int64_t columns() { return pick<int64_t>({7, 16, 24, 33, 40, 64, 72, 100, 129}); }
-  int64_t depth() { return pick<int64_t>({8, 8, 16, 16, 24, 32}); }
+  // Half of the graphs are large enough for tensor cores to pay.
+  int64_t rows() {
+    return large_ ? pick<int64_t>({33, 64, 65, 80}) : pick<int64_t>({1, 2, 5, 8, 16, 17, 24, 33});
+  }
+  int64_t columns() {
+    return large_ ? pick<int64_t>({64, 72, 128, 136}) : pick<int64_t>({7, 16, 24, 33, 40, 64, 72, 100, 129});
+  }
+  int64_t depth() { return large_ ? pick<int64_t>({32, 40, 64}) : pick<int64_t>({8, 8, 16, 16, 24, 32}); }
 
   std::string lowest() const {
     return dtype_ == "f16"    ? "-65504.0"
@@ -161,7 +167,7 @@ class Writer : GraphWriter {
 
   void attention() {
     const int64_t m = rows(), n = columns(), d = depth(), dv = depth();
-    const int64_t h = m * n > 1500 ? 1 : batch();
+    const int64_t h = large_ || m * n > 1500 ? 1 : batch();
     const Shape heads = one_in(3) ? Shape{1, h} : Shape{h};
     auto with = [&](int64_t a, int64_t b) {
       Shape shape = heads;
@@ -226,7 +232,7 @@ class Writer : GraphWriter {
       case 4:
         return out(op("max", x.name, along(axis, coin())) + ", " + op("sum", x.name, along(axis)));
       case 5:
-        return out(op(pick({"sum", "mean", "max"}), x.name, along(axis, coin())));
+        return out(op(pick({"sum", "mean", "max", "min"}), x.name, along(axis, coin())));
       case 6: {
         const std::string p = op("softmax", x.name, ", axis=" + std::to_string(axis));
         return out(p + ", " + op("max", p, along(last)));
@@ -276,7 +282,7 @@ class Writer : GraphWriter {
       }
       case 3: {  // reshaped across its dimensions
         const std::string z = op2("matmul", in({2, m, 12}), in({2, 12, 6}));
-        return out(op("reshape", coin() ? z : scaled(z), ", shape=" + list({2, 3, 4 * m})));
+        return out(op("reshape", coin() ? z : scaled(z), ", shape=" + list({2, 3, 2 * m})));
       }
       case 4:
         y = op("where", condition({m, n}) + ", " + y + ", " + pick<std::string>({"0.0", "-inf", "1.0"}));
@@ -325,7 +331,7 @@ class Writer : GraphWriter {
                                       : in(pick<Shape>({{m, n}, {n}, {m, 1}}), one_in(6) ? "bool" : "i32");
       x = op2(pick({"add", "sub", "mul", "max", "min"}), x, y);
     }
-    const std::string total = op(pick({"sum", "max"}), x, along(coin() ? 0 : 1));
+    const std::string total = op(pick({"sum", "max", "min"}), x, along(coin() ? 0 : 1));
     switch (random_() % 4) {
       case 0:
         return out(total + ", " + op2("mul", op("cast", x, ", dtype=" + dtype_), in({n})));
@@ -374,11 +380,13 @@ class Writer : GraphWriter {
       case 0:
         return out(whole);
       case 1:
-        return out(op(pick({"sum", "max", "mean"}), whole, axis));
+        return out(op(pick({"sum", "max", "mean", "min"}), whole, axis));
       default:
         return out(op("sum", op2("mul", whole, in(shape)), axis) + ", " + op("max", whole, axis));
     }
   }
+
+  bool large_;
 };
 
 }  // namespace

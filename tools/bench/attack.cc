@@ -2,6 +2,9 @@
 //   attack [--what programs|verifier|texts] [--first SEED] [--graphs N] [--seconds N] [--findings FOLDER]
 //          [--report FILE] [--targets sm_80,sm_90a] [--best N] [--others N] [--mutants N]
 //
+//   attack --case FILE
+//     one finding again, or any graph behind the lines "seed 1" and "== graph"
+//
 // programs: the best-ranked programs of random graphs in the emulator on hostile inputs; verifier: --mutants
 // of each of their muGraphs; texts: --mutants of the texts of each graph. Goes through the seeds from --first
 // on until --graphs are done or --seconds have passed, and prints what it counted and the seed to go on from;
@@ -28,7 +31,7 @@ struct Options {
   std::string what = "programs";
   uint64_t first = 1, graphs = UINT64_MAX, mutants = 40;
   double seconds = 1e18;
-  std::string findings = ".", report;
+  std::string findings = ".", report, case_file;
 };
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -74,6 +77,8 @@ Options read_options(int argc, char** argv) {
       options.campaign.others = number(value);
     else if (flag == "--findings")
       options.findings = value;
+    else if (flag == "--case")
+      options.case_file = value;
     else if (flag == "--report")
       options.report = value;
     else
@@ -85,6 +90,13 @@ Options read_options(int argc, char** argv) {
 }
 
 Tally attack(const Options& options, uint64_t first, size_t count) {
+  if (!options.case_file.empty()) {
+    std::stringstream text;
+    text << std::ifstream(options.case_file).rdbuf();
+    auto test = parse_case(text.str());
+    if (!test) refuse(options.case_file + ": " + test.status().message());
+    return attack_cases({*test}, options.campaign);
+  }
   if (options.what == "programs") return attack_graphs(first, count, options.campaign);
   if (options.what == "verifier") return attack_verifier(first, count, options.mutants);
   if (options.what != "texts") refuse("--what is programs, verifier or texts");
@@ -116,7 +128,8 @@ std::string table(const Tally& tally, uint64_t first, uint64_t next, double seco
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = read_options(argc, argv);
+  Options options = read_options(argc, argv);
+  if (!options.case_file.empty()) options.graphs = 1;
   const Clock::time_point start = Clock::now();
   auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   Tally tally;
