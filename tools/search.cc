@@ -73,7 +73,6 @@ Json piece_json(const PieceReport& piece) {
                    {"classes", piece.classes},
                    {"saturation", stop_reason_name(piece.saturation.stop)},
                    {"admitted", piece.admitted},
-                   {"refused", piece.refused},
                    {"seen", piece.generator.seen},
                    {"extended", piece.generator.extended},
                    {"dags", piece.generator.dags},

@@ -115,7 +115,6 @@ class PieceSearch {
     const Prefixes* prefixes = result_.report.prefixes ? &*result_.report.prefixes : nullptr;
     const Universe universe(terms_, prefixes);
     result_.report.admitted = universe.admitted();
-    result_.report.refused = universe.refused();
     if (Status status = generate_dags(universe); !status.ok()) return status;
     design_kernels();
     emit();

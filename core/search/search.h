@@ -64,7 +64,7 @@ struct PieceReport {
   SaturationReport saturation;
   size_t nodes = 0, classes = 0;
   std::optional<Prefixes> prefixes;  // when another oracle was asked
-  size_t admitted = 0, refused = 0;  // block operators
+  size_t admitted = 0;  // block operators
   GeneratorReport generator;
   size_t kept = 0;          // DAGs that went on: the least arithmetic of every structure
   size_t kernels = 0;       // different kernels to which roles were given

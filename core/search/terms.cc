@@ -139,7 +139,6 @@ class TermBuilder {
     ENode term{op.code, 0, 0, {}};
     for (ValueId operand : op.operands) term.children.push_back(of_[operand]);
     of_[id] = terms_.egraph.add(std::move(term));
-    if (op.code == OpCode::exp) terms_.exponents.insert(of_[op.operands[0]]);
     return {};
   }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -42,9 +41,6 @@ struct Terms {
   // Constants that are products of extents (the count of a mean): ENode{constant, 1 + position}.
   std::vector<LabelSet> counts;
   std::vector<CompositeInfo> composites;
-  // Operands of the program's own exponentials. The search may write no others: the shift of a softmax keeps
-  // them from overflowing.
-  std::unordered_set<ClassId> exponents;
   // Values of the graph (not decomposed), as classes.
   std::vector<ClassId> of_value;
 };

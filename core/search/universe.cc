@@ -51,8 +51,6 @@ int Universe::depth(ClassId id) const { return depth_[static_cast<size_t>(id)]; 
 
 void Universe::add_terms(const Terms& terms, const Prefixes* prefixes, ClassId id) {
   const EGraph& egraph = terms.egraph;
-  std::unordered_set<ClassId> exponents;
-  for (ClassId exponent : terms.exponents) exponents.insert(egraph.find(exponent));
   for (const ENode& node : egraph.nodes(id)) {
     if (!is_admitted(node, prefixes)) continue;
     BlockTerm term;
@@ -78,11 +76,6 @@ void Universe::add_terms(const Terms& terms, const Prefixes* prefixes, ClassId i
       default:
         term.kind = BlockKind::elementwise;
         if (op_info(node.code).laws & kCommutative) std::sort(term.operands.begin(), term.operands.end());
-    }
-    // An exponential that the program does not take may overflow where the program's does not.
-    if (node.code == OpCode::exp && !exponents.count(term.operands[0])) {
-      ++refused_;
-      continue;
     }
     add_unique(of_[id], std::move(term));
   }

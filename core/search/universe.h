@@ -46,8 +46,6 @@ class Universe {
   // is the same for equal terms.
   const std::vector<BlockTerm>& of(ClassId id) const;
   size_t admitted() const { return admitted_; }
-  // Operators that were looked at and not admitted, because they break the numerics policy.
-  size_t refused() const { return refused_; }
   // The least number of operators that compute a class, counted as a tree of the deepest path: no muGraph
   // needs fewer. kUnreachable when none is admitted.
   int depth(ClassId id) const;
@@ -61,7 +59,7 @@ class Universe {
 
   std::vector<std::vector<BlockTerm>> of_;  // by class
   std::vector<int> depth_;
-  size_t admitted_ = 0, refused_ = 0;
+  size_t admitted_ = 0;
 };
 
 }  // namespace quern
