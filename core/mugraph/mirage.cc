@@ -2,6 +2,7 @@
 // besides accumulating (a sum over the last dimension, a root mean square) becomes operators of its own.
 #include "core/mugraph/mirage.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -319,12 +320,24 @@ class Reader {
     for (size_t i = 0; i < operators.size(); ++i)
       if (Status status = read(operators[i]); !status.ok())
         return status.with_context("operator " + std::to_string(i));
+    keep_between();
     if (Status status = validate(mugraph_); !status.ok()) return status;
     for (const auto& [kernel, counts] : counts_) name_counts(mugraph_, mugraph_.kernels[kernel], counts);
     return std::move(mugraph_);
   }
 
  private:
+  // What lies between kernels is not rounded here.
+  void keep_between() {
+    for (size_t t = 0; t < mugraph_.tensors.size(); ++t) {
+      const int32_t id = static_cast<int32_t>(t);
+      const auto has = [id](const std::vector<int32_t>& list) {
+        return std::find(list.begin(), list.end(), id) != list.end();
+      };
+      if (!has(mugraph_.inputs) && !has(mugraph_.outputs)) mugraph_.tensors[t].type.dtype = DType::f32;
+    }
+  }
+
   Status read(const Json& op) {
     auto type = text(op, "op_type");
     if (!type) return type.status();

@@ -169,7 +169,9 @@ class Validator {
       for (const TensorDim& dim : op.extents)
         if (!exists(dim.tensor) || dim.dim < 0 || dim.dim >= mugraph_.tensors[dim.tensor].type.rank())
           return invalid("a constant names an extent that does not exist");
-      op.type = {DType::f32, {}, true};
+      // As in graphs, a whole number is an integer where it meets integers.
+      const bool whole = op.extents.empty() && round_to(DType::i32, op.number) == op.number;
+      op.type = {whole ? DType::i32 : DType::f32, {}, true};
       return {};
     }
     std::vector<TensorType> types;

@@ -24,12 +24,17 @@ void for_each_field(Visit visit) {
   visit("elements", &Certificate::elements);
   visit("seeds of trials", &Certificate::seeds);
   visit("redrawn", &Certificate::redrawn);
+  visit("primes q", &Certificate::primes);
   visit("degree", &Certificate::degree);
   visit("degree of exponents", &Certificate::exponent_degree);
   visit("exponentials", &Certificate::exponentials);
   visit("opaque values", &Certificate::opaques);
   visit("choices", &Certificate::choices);
   visit("error bound", &Certificate::error_bound);
+  visit("ordered trials", &Certificate::ordered_trials);
+  visit("missed with probability", &Certificate::ordered_miss);
+  visit("unknown elements", &Certificate::unknown);
+  visit("conditions seen", &Certificate::conditions);
   visit("elements at the full shape", &Certificate::samples);
   visit("at the full shape", &Certificate::samples_note);
 }

@@ -33,14 +33,23 @@ struct Certificate {
   std::vector<uint64_t> seeds;  // of the trials that were compared
   int redrawn = 0;              // trials in which something was divided by zero
 
+  std::vector<uint32_t> primes;  // q of each of them; p = 2q + 1
+
   // Of the difference as a rational function in random values (inputs, exponentials, opaque results), and of
   // what exponentials are taken of.
   double degree = 0, exponent_degree = 0;
   double exponentials = 0, opaques = 0;  // how many, all of which must differ unless they are equal
-  double choices = 0;                    // outcomes of max, min and comparisons, drawn anew in each trial
-  // The probability that programs which differ in the algebra agree in all trials, for random exponentials
-  // and opaque functions; where there are choices, for differences that show in half of their outcomes.
+  double choices = 0;                    // conditions and comparisons
+  // The probability that programs which differ in the algebra, for the outcomes of conditions that the trials
+  // drew, agree in all trials: for random exponentials and opaque functions.
   double error_bound = 1;
+
+  // Trials in ordered values. A difference that one of them shows with probability f is missed with
+  // probability (1 - f)^ordered_trials; for f = 1/2:
+  int ordered_trials = 0;
+  double ordered_miss = 0;
+  std::vector<std::string> conditions;  // that vary with the inputs; both branches were seen in outputs
+  int64_t unknown = 0;  // elements that an ordered trial could not compare
 
   // At the full shape, when the instance is shrunk.
   int64_t samples = 0;  // elements that were compared

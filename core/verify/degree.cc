@@ -24,8 +24,7 @@ struct InDegree {
   }
   static InDegree truth(const InDegree& a, const InDegree& b) {
     DegreeDomain* domain = counts(a, b);
-    const Degree operands[] = {a.v, b.v};
-    return {domain->truth(operands, 2), domain};
+    return {domain->truth(a.v, b.v), domain};
   }
 
   friend InDegree operator-(const InDegree& a) { return a; }
@@ -57,26 +56,44 @@ struct InDegree {
   friend InDegree less(const InDegree& a, const InDegree& b) { return truth(a, b); }
   friend InDegree less_equal(const InDegree& a, const InDegree& b) { return truth(a, b); }
   friend InDegree equal(const InDegree& a, const InDegree& b) { return truth(a, b); }
-  friend InDegree select(const InDegree&, const InDegree& a, const InDegree& b) { return max(a, b); }
+  friend InDegree select(const InDegree&, const InDegree& a, const InDegree& b) {
+    DegreeDomain* domain = counts(a, b);
+    return {domain->select(a.v, b.v), domain};
+  }
 };
 
 }  // namespace
 
-Degree DegreeDomain::apply(OpCode code, DType, const Value* operands) {
+Degree DegreeDomain::apply(OpCode code, DType compute, const Value* operands) {
   const InDegree values[3] = {{operands[0], this}, {operands[1], this}, {operands[2], this}};
-  return apply_meaning<InDegree>(code, values).v;
+  if (is_float(compute)) return apply_meaning<InDegree>(code, values).v;
+  if (op_info(code).result == ResultRule::truth || op_info(code).result == ResultRule::select) ++choices_;
+  return {};
 }
 
-Degree DegreeDomain::combine(OpCode reduction, Value a, Value b, DType) {
+Degree DegreeDomain::convert(Value value, DType from, DType to) {
+  if (is_float(from) == is_float(to)) return value;
+  if (is_float(from)) {
+    if (to == DType::boolean) truth(value, {});
+    return {};
+  }
+  if (from == DType::boolean) ++choices_;
+  return input();
+}
+
+Degree DegreeDomain::combine(OpCode reduction, Value a, Value b, DType dtype) {
+  if (!is_float(dtype)) return {};
   return apply_combine<InDegree>(reduction, {a, this}, {b, this}).v;
 }
 
 Degree DegreeDomain::cast(Value value, DType from, DType to) {
-  if (from == to || (!is_float(from) && to == DType::f32)) return value;
+  if (!is_float(from) || to == DType::boolean) return convert(value, from, to);
+  if (from == to || to == DType::f32) return value;
   return opaque(&value, 1);
 }
 
-Degree DegreeDomain::add(Value a, Value b, DType) {
+Degree DegreeDomain::add(Value a, Value b, DType dtype) {
+  if (!is_float(dtype)) return {};
   Degree sum;
   sum.num_p = std::max(a.num_p + b.den_p, b.num_p + a.den_p);
   sum.den_p = a.den_p + b.den_p;
@@ -86,7 +103,8 @@ Degree DegreeDomain::add(Value a, Value b, DType) {
   return sum;
 }
 
-Degree DegreeDomain::multiply(Value a, Value b, DType) {
+Degree DegreeDomain::multiply(Value a, Value b, DType dtype) {
+  if (!is_float(dtype)) return {};
   return {a.num_p + b.num_p, a.den_p + b.den_p, a.num_q + b.num_q, a.den_q + b.den_q, a.has_q && b.has_q};
 }
 
@@ -111,15 +129,19 @@ Degree DegreeDomain::opaque(const Value* operands, int count) {
   return input();
 }
 
-Degree DegreeDomain::truth(const Value* operands, int count) {
-  opaque(operands, count);
+Degree DegreeDomain::truth(Value a, Value b) {
+  choose(a, b);
   ++choices_;
   return {};
 }
 
 Degree DegreeDomain::choose(Value a, Value b) {
   const Value operands[] = {a, b};
-  truth(operands, 2);
+  return opaque(operands, 2);
+}
+
+Degree DegreeDomain::select(Value a, Value b) {
+  ++choices_;
   return {std::max(a.num_p, b.num_p), std::max(a.den_p, b.den_p), std::max(a.num_q, b.num_q),
           std::max(a.den_q, b.den_q), a.has_q && b.has_q};
 }

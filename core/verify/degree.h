@@ -8,8 +8,9 @@
 
 namespace quern {
 
-// Degrees of numerator and denominator, mod p and mod q. Exponentials and opaque results count as new
-// variables. Doubles, because degrees can grow beyond any integer; then the bound says nothing, and says so.
+// Degrees of numerator and denominator, mod p and mod q. Exponentials, opaque results (maxima too) and
+// integers that become numbers count as new variables. Doubles, because degrees can grow beyond any integer;
+// then the bound says nothing, and says so.
 struct Degree {
   double num_p = 0, den_p = 0;
   double num_q = 0, den_q = 0;
@@ -26,14 +27,18 @@ class DegreeDomain {
 
   Value number(double, DType) { return {}; }
   Value apply(OpCode code, DType compute, const Value* operands);
-  Value convert(Value value, DType, DType) { return value; }
+  Value convert(Value value, DType from, DType to);
   Value cast(Value value, DType from, DType to);
   Value zero(DType) { return {}; }
-  Value add(Value a, Value b, DType);
-  Value multiply(Value a, Value b, DType);
+  Value add(Value a, Value b, DType dtype);
+  Value multiply(Value a, Value b, DType dtype);
   Value identity(OpCode, DType) { return {}; }
-  Value combine(OpCode reduction, Value a, Value b, DType);
+  Value combine(OpCode reduction, Value a, Value b, DType dtype);
   Value finish(Value value, const Node&) { return value; }
+  Value frame(Value shift) { return shift; }
+  Value store(Value value, DType from, DType to) {
+    return is_float(from) && is_float(to) ? value : cast(value, from, to);
+  }
   Value rescale(Value sum, Value old_shift, Value new_shift) {
     return multiply(sum, exponential(add(old_shift, new_shift, DType::f32)), DType::f32);
   }
@@ -42,7 +47,8 @@ class DegreeDomain {
   Value exponential(Value a);
   Value opaque(const Value* operands, int count);
   Value choose(Value a, Value b);
-  Value truth(const Value* operands, int count);
+  Value truth(Value a, Value b);
+  Value select(Value a, Value b);
 
   // Exponentials with different arguments must not meet, nor opaque functions, nor may a divisor vanish: how
   // many there were, and the largest degree of what they were applied to.
@@ -59,7 +65,7 @@ class DegreeDomain {
   const Calls& exponentials() const { return exponentials_; }
   const Calls& opaques() const { return opaques_; }
   const Calls& divisions() const { return divisions_; }
-  // Outcomes that are drawn: of max, min and comparisons.
+  // Conditions and comparisons, and truth values that are calculated with: no polynomials.
   double choices() const { return choices_; }
 
  private:

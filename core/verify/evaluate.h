@@ -13,6 +13,8 @@
 //   Value finish(Value, const Node&)                              called once for every element a node has
 //   computed
 //   void begin_sums(int64_t terms, bool of_products)              optional: in front of the sums of a node
+//   void at(const std::string& name)                              optional: in front of the elements of a
+//   `where`
 #pragma once
 
 #include <span>
@@ -156,6 +158,8 @@ class Evaluator {
     const int64_t count = node.type.element_count();
     result.reserve(count);
     const bool select = op_info(node.code).result == ResultRule::select;
+    if constexpr (requires { domain_.at(node.name); })
+      if (select) domain_.at(node.name);
     for (int64_t at = 0; at < count; ++at) {
       Value operands[3] = {domain_.zero(compute), domain_.zero(compute), domain_.zero(compute)};
       for (size_t i = 0; i < arity; ++i)

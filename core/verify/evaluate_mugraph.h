@@ -2,8 +2,12 @@
 // kernels would compute, including maps that do not fit, edges that are ragged, and accumulators.
 //
 // Besides what evaluate.h asks for, a Domain has
-//   Value rescale(Value sum, Value old_shift, Value new_shift)    sum * exp(old_shift - new_shift); 0 if
-//   there was no shift yet
+//   Value rescale(Value sum, Value old_shift, Value new_shift)    sum * exp(old_shift - new_shift); sum if
+//   the shifts are equal, 0 if there was no shift yet
+//   Value frame(Value shift)                                      what the loop reads of a running maximum:
+//   0 while it is -inf
+//   Value store(Value value, DType from, DType to)                a value of `from` in a tensor of `to`; what
+//   is a float in both is not rounded
 // and, if operators are not all alike to it (KernelDomain),
 //   void enter(size_t kernel)                                     what follows is computed in this kernel
 //   std::vector<Stage> stages()                                   of its operators
@@ -63,9 +67,11 @@ class MuEvaluator {
   const TensorType& type_of(int32_t tensor) const { return mugraph_.tensors[tensor].type; }
 
   // One operator over tiles (or whole tensors), as a graph of its own.
-  Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands) {
+  Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands,
+                          const std::string& name = "") {
     Graph graph;
     Node node;
+    node.name = name;
     node.code = code;
     node.attrs = attrs;
     std::vector<Tensor> inputs;
@@ -90,12 +96,22 @@ class MuEvaluator {
     for (int32_t operand : kernel.operands) tiles.push_back({type_of(operand), tensors_[operand]});
     std::vector<const BlockTile*> operands;
     for (const BlockTile& tile : tiles) operands.push_back(&tile);
-    auto result = apply(kernel.code, kernel.attrs, operands);
+    auto result = apply(kernel.code, kernel.attrs, operands, mugraph_.tensors[kernel.result].name);
     if (!result) return result.status();
-    if constexpr (kKnowsKernels)
-      for (Value& value : result->elements) value = domain_.stored(value, type_of(kernel.result).dtype);
-    tensors_[kernel.result] = std::move(result->elements);
+    tensors_[kernel.result] = stored(*result, kernel.result);
     return {};
+  }
+
+  // The elements of a tile as they are in a tensor.
+  Tensor stored(const BlockTile& tile, int32_t tensor) {
+    Tensor elements = tile.elements;
+    const DType to = type_of(tensor).dtype;
+    for (Value& element : elements)
+      if constexpr (kKnowsKernels)
+        element = domain_.stored(element, to);
+      else
+        element = domain_.store(element, tile.type.dtype, to);
+    return elements;
   }
 
   std::vector<Stage> stages_of(const MuKernel& kernel) {
@@ -144,7 +160,7 @@ class MuEvaluator {
         const bool accumulator = op.kind == BlockOp::Kind::accumulate;
         if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
         if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
-        status = step(kernel, block, i, turn);
+        status = step(kernel, block, i, stage, turn);
         if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
       }
     };
@@ -163,13 +179,13 @@ class MuEvaluator {
         status = store(kernel, blocks, op);
       else
         for (Block& block : blocks)
-          if (status.ok()) status = step(kernel, block, i, 0);
+          if (status.ok()) status = step(kernel, block, i, Stage::after, 0);
       if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
     }
     return status;
   }
 
-  Status step(const MuKernel& kernel, Block& block, size_t i, int64_t turn) {
+  Status step(const MuKernel& kernel, Block& block, size_t i, Stage stage, int64_t turn) {
     const BlockOp& op = kernel.ops[i];
     switch (op.kind) {
       case BlockOp::Kind::load:
@@ -185,7 +201,7 @@ class MuEvaluator {
       if (!op.extents.empty()) number = 1;
       for (const TensorDim& dim : op.extents)
         number *= static_cast<double>(type_of(dim.tensor).shape[dim.dim]);
-      block.values[i] = BlockTile{op.type, {domain_.number(number, DType::f32)}};
+      block.values[i] = BlockTile{op.type, {domain_.number(number, op.type.dtype)}};
       return {};
     }
     if constexpr (kKnowsKernels)
@@ -194,13 +210,28 @@ class MuEvaluator {
         return {};
       }
     std::vector<const BlockTile*> operands;
-    for (BlockValue operand : op.operands) operands.push_back(&*block.values[operand]);
+    std::vector<BlockTile> framed;
+    framed.reserve(op.operands.size());
+    for (BlockValue operand : op.operands) {
+      operands.push_back(&*block.values[operand]);
+      if constexpr (!kKnowsKernels)
+        if (stage == Stage::loop && is_running_maximum(kernel.ops[operand])) {
+          framed.push_back(*operands.back());
+          for (Value& shift : framed.back().elements) shift = domain_.frame(shift);
+          operands.back() = &framed.back();
+        }
+    }
     const Ints no_shape;
-    auto result = apply(
-        op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape), operands);
+    auto result =
+        apply(op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape),
+              operands, op.name);
     if (!result) return result.status();
     block.values[i] = std::move(*result);
     return {};
+  }
+
+  static bool is_running_maximum(const BlockOp& op) {
+    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
   }
 
   // The part of every dimension that a block sees or writes.
@@ -260,14 +291,13 @@ class MuEvaluator {
       if (shape != tile.type.shape)
         return wrong("a tile of shape " + print_ints(tile.type.shape) + " is stored to a place of shape " +
                      print_ints(shape));
+      const Tensor elements = stored(tile, op.tensor);
       size_t next = 0;
       bool twice = false;
       for_each_offset(shape, strides, start, [&](int64_t offset) {
         twice |= written_[op.tensor][offset];
         written_[op.tensor][offset] = true;
-        Value value = tile.elements[next++];
-        if constexpr (kKnowsKernels) value = domain_.stored(value, type_of(op.tensor).dtype);
-        tensors_[op.tensor][offset] = value;
+        tensors_[op.tensor][offset] = elements[next++];
       });
       if (twice) return wrong("two blocks store to the same place");
     }
@@ -281,10 +311,22 @@ class MuEvaluator {
     return offsets;
   }
 
-  void rescale(BlockTile& sum, const Tensor& old_shift, const BlockTile& new_shift) {
+  // At a ragged edge a shift may be shorter than what it belongs to.
+  static bool broadcasts(const Ints& from, const Ints& to) {
+    const size_t more = to.size() - std::min(from.size(), to.size());
+    for (size_t d = 0; d < from.size(); ++d)
+      if (more + d >= to.size() || (from[d] != 1 && from[d] != to[more + d])) return false;
+    return true;
+  }
+
+  Status rescale(BlockTile& sum, const Tensor& old_shift, const BlockTile& new_shift) {
+    if (!broadcasts(new_shift.type.shape, sum.type.shape))
+      return wrong("a shift of shape " + print_ints(new_shift.type.shape) + " does not fit a tile of shape " +
+                   print_ints(sum.type.shape));
     const std::vector<int64_t> at = offsets_in(new_shift.type.shape, sum.type.shape);
     for (size_t e = 0; e < sum.elements.size(); ++e)
       sum.elements[e] = domain_.rescale(sum.elements[e], old_shift[at[e]], new_shift.elements[at[e]]);
+    return {};
   }
 
   Status combine(BlockTile& into, const BlockTile& value, Combine how) {
@@ -301,7 +343,7 @@ class MuEvaluator {
     const BlockOp& op = kernel.ops[i];
     const BlockTile value = *block.values[op.operands[0]];
     std::optional<BlockTile>& into = block.values[i];
-    if (op.combine == Combine::max)
+    if (is_running_maximum(op))
       block.old_shift[i] =
           into ? into->elements
                : Tensor(value.elements.size(), domain_.identity(OpCode::reduce_max, DType::f32));
@@ -317,8 +359,11 @@ class MuEvaluator {
       into = std::move(*joined);
       return {};
     }
-    if (op.combine == Combine::rescaled_sum && turn > 0)
-      rescale(*into, block.old_shift[op.operands[1]], *block.values[op.operands[1]]);
+    if (op.combine == Combine::rescaled_sum && turn > 0) {
+      const BlockValue shift = op.operands[1];
+      if (Status status = rescale(*into, block.old_shift[shift], *block.values[shift]); !status.ok())
+        return status;
+    }
     return combine(*into, value, op.combine);
   }
 
@@ -335,7 +380,9 @@ class MuEvaluator {
       }
     for (Block& block : blocks) {
       BlockTile value = *block.values[op.operands[0]];
-      if (shift) rescale(value, block.values[op.operands[1]]->elements, *shift);
+      if (shift)
+        if (Status status = rescale(value, block.values[op.operands[1]]->elements, *shift); !status.ok())
+          return status;
       if (!total)
         total = std::move(value);
       else if (Status status = combine(*total, value, op.combine); !status.ok())

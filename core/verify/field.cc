@@ -1,134 +1,121 @@
 #include "core/verify/field.h"
 
 #include <cmath>
-#include <utility>
 
 #include "core/base/hash.h"
 #include "core/lang/meaning.h"
+#include "core/lang/value_real.h"
+#include "core/verify/evaluate.h"
 
 namespace quern {
 
 namespace {
 
-// a, b and m below 2^32, as everything here.
-uint32_t mul_mod(uint64_t a, uint64_t b, uint64_t m) { return static_cast<uint32_t>(a * b % m); }
-
-uint32_t pow_mod(uint64_t base, uint64_t exponent, uint64_t m) {
-  uint32_t result = 1;
-  for (; exponent; exponent >>= 1, base = mul_mod(base, base, m))
-    if (exponent & 1) result = mul_mod(result, base, m);
-  return result;
-}
-
-// Of a number that is not 0, m prime: the extended Euclidean algorithm.
-uint32_t inverse(uint64_t a, uint64_t m) {
-  int64_t r = static_cast<int64_t>(m), next_r = static_cast<int64_t>(a), t = 0, next_t = 1;
-  while (next_r != 0) {
-    const int64_t quotient = r / next_r;
-    r = std::exchange(next_r, r - quotient * next_r);
-    t = std::exchange(next_t, t - quotient * next_t);
-  }
-  return static_cast<uint32_t>(t < 0 ? t + static_cast<int64_t>(m) : t);
-}
-
 constexpr size_t kMaxOperands = 3;  // of an operator
 
 // Names of random functions: opcodes name their own, these are the others.
-enum Name : uint64_t { kConstant = 1000, kGenerator, kExp, kMax, kMin, kCast };
+enum Name : uint64_t { kNotANumber = 1000, kInfinity, kGenerator, kExp, kCast };
 
 uint64_t name_of(OpCode code) { return static_cast<uint64_t>(code); }
 
-// A double as an element of the field of `m` elements: mantissa times a power of two, exactly.
-uint32_t residue(double value, uint64_t m) {
-  int exponent = 0;
-  const double fraction = std::frexp(value, &exponent);
-  const int64_t mantissa = static_cast<int64_t>(std::ldexp(fraction, 53));
-  const uint64_t magnitude = static_cast<uint64_t>(std::llabs(mantissa)) % m;
-  const int shift = exponent - 53;
-  const uint64_t power = pow_mod(2, static_cast<uint64_t>(std::abs(shift)), m);
-  const uint32_t scaled = mul_mod(magnitude, shift < 0 ? inverse(power, m) : power, m);
-  return mantissa < 0 && scaled ? static_cast<uint32_t>(m) - scaled : scaled;
-}
+int32_t integer_of(const FieldValue& value) { return static_cast<int32_t>(value.p); }
 
-// The value type over which the meanings of ops.def are instantiated: a field value that knows its trial.
+// The value type over which the meanings of ops.def are instantiated: a field value that knows its trial, or
+// a number of the meaning, which does not.
 struct InField {
   static constexpr bool kFloating = true;
   FieldValue v;
-  FieldDomain* domain;
+  FieldDomain* domain = nullptr;
+  double number = 0;
 
   InField(FieldValue value, FieldDomain* trial) : v(value), domain(trial) {}
-  InField(double number) : v{residue(number, kFieldP), residue(number, kFieldQ)}, domain(nullptr) {}
-  InField make(FieldValue value) const { return {value, domain}; }
-  static FieldDomain* trial(const InField& a, const InField& b) { return a.domain ? a.domain : b.domain; }
+  InField(double value) : number(value) {}
+  FieldValue in(const FieldDomain* trial) const { return domain ? v : trial->number(number, DType::f32); }
 
-  InField unary(OpCode code) const { return make(domain->opaque(name_of(code), &v, 1)); }
+  // f(domain, a, b), where both values are of the trial.
+  template <class F>
+  static InField combine(const InField& a, const InField& b, F f) {
+    FieldDomain* domain = a.domain ? a.domain : b.domain;
+    return {f(*domain, a.in(domain), b.in(domain)), domain};
+  }
+  InField unary(OpCode code) const { return {domain->opaque(name_of(code), &v, 1), domain}; }
+  static InField binary(OpCode code, const InField& a, const InField& b) {
+    return combine(a, b, [&](FieldDomain& domain, FieldValue x, FieldValue y) {
+      const FieldValue operands[] = {x, y};
+      return domain.opaque(name_of(code), operands, 2);
+    });
+  }
   static InField truth(OpCode code, const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    const FieldValue operands[] = {a.v, b.v};
-    const uint32_t bit = domain->random_bit(name_of(code), operands, 2);
-    return {FieldValue{bit, bit}, domain};
+    InField result = binary(code, a, b);
+    result.v = FieldDomain::integer(result.v.p & 1);
+    return result;
   }
 
-  friend InField operator-(const InField& a) { return a.make(a.domain->negate(a.v)); }
+  friend InField operator-(const InField& a) {
+    if (!a.domain) return -a.number;
+    return {a.domain->negate(a.v), a.domain};
+  }
   friend InField operator+(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->add(a.v, b.v, DType::f32), domain};
+    return combine(a, b, [](FieldDomain& f, FieldValue x, FieldValue y) { return f.add(x, y, DType::f32); });
   }
   friend InField operator-(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->add(a.v, domain->negate(b.v), DType::f32), domain};
+    return combine(a, b, [](FieldDomain& f, FieldValue x, FieldValue y) {
+      return f.add(x, f.negate(y), DType::f32);
+    });
   }
   friend InField operator*(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->multiply(a.v, b.v, DType::f32), domain};
+    return combine(a, b,
+                   [](FieldDomain& f, FieldValue x, FieldValue y) { return f.multiply(x, y, DType::f32); });
   }
   friend InField operator/(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->divide(a.v, b.v), domain};
+    return combine(a, b, [](FieldDomain& f, FieldValue x, FieldValue y) { return f.divide(x, y); });
   }
-  friend InField exp(const InField& a) { return a.make(a.domain->exponential(a.v)); }
+  friend InField exp(const InField& a) { return {a.domain->exponential(a.v), a.domain}; }
   friend InField log(const InField& a) { return a.unary(OpCode::log); }
   friend InField sqrt(const InField& a) { return a.unary(OpCode::sqrt); }
   friend InField tanh(const InField& a) { return a.unary(OpCode::tanh); }
   friend InField erf(const InField& a) { return a.unary(OpCode::erf); }
   friend InField abs(const InField& a) { return a.unary(OpCode::abs); }
-  friend InField pow(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    const FieldValue operands[] = {a.v, b.v};
-    return {domain->opaque(name_of(OpCode::pow), operands, 2), domain};
-  }
+  friend InField pow(const InField& a, const InField& b) { return binary(OpCode::pow, a, b); }
   friend InField max(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->choose(kMax, a.v, b.v), domain};
+    return combine(a, b, [](FieldDomain& f, FieldValue x, FieldValue y) {
+      return f.choose(OpCode::max, x, y);
+    });
   }
   friend InField min(const InField& a, const InField& b) {
-    FieldDomain* domain = trial(a, b);
-    return {domain->choose(kMin, a.v, b.v), domain};
+    return combine(a, b, [](FieldDomain& f, FieldValue x, FieldValue y) {
+      return f.choose(OpCode::min, x, y);
+    });
   }
   friend InField less(const InField& a, const InField& b) { return truth(OpCode::lt, a, b); }
   friend InField less_equal(const InField& a, const InField& b) { return truth(OpCode::le, a, b); }
   friend InField equal(const InField& a, const InField& b) {
     // Equal arguments are equal; others are taken to differ, which they do except with probability 1/p.
-    const uint32_t bit = a.v == b.v;
-    return {FieldValue{bit, bit}, trial(a, b)};
+    return combine(a, b, [](FieldDomain&, FieldValue x, FieldValue y) { return FieldDomain::integer(x == y); });
   }
   friend InField select(const InField& condition, const InField& a, const InField& b) {
     return condition.v.p != 0 ? a : b;
   }
 };
 
+// A value as 64 bits, for sets.
+uint64_t element_of(const FieldValue& value) {
+  return (uint64_t{value.p} << 32) | (value.has_q ? value.q : ~uint32_t{0});
+}
+
 }  // namespace
 
-FieldDomain::FieldDomain(uint64_t seed) : seed_(seed) {
+FieldDomain::FieldDomain(uint64_t seed) : seed_(seed), primes_(draw_primes(seed)) {
+  const Modulus& p = primes_.p;
   // A square that is not 1 has order q, because p - 1 = 2q.
-  uint64_t root = 0;
-  for (uint64_t i = 0; root < 2 || root == kFieldP - 1; ++i) root = random(kGenerator, i).p;
-  uint64_t base = mul_mod(root, root, kFieldP);
+  uint32_t root = 0;
+  for (uint64_t i = 0; root < 2 || root == p.value() - 1; ++i) root = random(kGenerator, i).p;
+  uint32_t base = p.multiply(root, root);
   for (auto& row : powers_) {
-    uint64_t power = 1;
+    uint32_t power = 1;
     for (uint32_t& entry : row) {
-      entry = static_cast<uint32_t>(power);
-      power = mul_mod(power, base, kFieldP);
+      entry = power;
+      power = p.multiply(power, base);
     }
     base = power;
   }
@@ -136,42 +123,54 @@ FieldDomain::FieldDomain(uint64_t seed) : seed_(seed) {
 
 FieldValue FieldDomain::opaque(uint64_t name, const Value* operands, int count) const {
   // Laid out by hand, without allocation: this is where most of the verifier's time goes.
-  uint64_t key[2 + 3 * kMaxOperands] = {seed_, name};
+  uint64_t key[2 + 2 * kMaxOperands] = {seed_, name};
   size_t words = 2;
   for (int i = 0; i < count; ++i) {
-    key[words++] = operands[i].p;
-    key[words++] = operands[i].has_q ? uint64_t{operands[i].q} : kFieldQ;
+    key[words++] = element_of(operands[i]);
     key[words++] = static_cast<uint64_t>(operands[i].identity_of);
   }
   const Hash128 hash = hash128({reinterpret_cast<const char*>(key), words * sizeof key[0]});
-  return {residue_of(hash.high, kFieldP), residue_of(hash.low, kFieldQ)};
+  return {primes_.p.reduce(hash.high), primes_.q.reduce(hash.low)};
 }
 
-bool FieldDomain::random_bit(uint64_t name, const Value* operands, int count) const {
-  return opaque(name, operands, count).p & 1;
-}
-
-FieldValue FieldDomain::number(double value, DType dtype) {
+FieldValue FieldDomain::number(double value, DType dtype) const {
+  if (!is_float(dtype)) return integer(static_cast<int32_t>(round_to(dtype, value)));
   if (dtype != DType::f32) value = round_to(dtype, value);
-  if (std::isfinite(value)) return {residue(value, kFieldP), residue(value, kFieldQ)};
-  const FieldValue special{std::isnan(value) ? 0u : value > 0 ? 1u : 2u, 0};
-  return opaque(kConstant, &special, 1);
+  if (std::isfinite(value)) return {primes_.p.residue(value), primes_.q.residue(value)};
+  const FieldValue special = opaque(std::isnan(value) ? kNotANumber : kInfinity, nullptr, 0);
+  return value < 0 ? negate(special) : special;
 }
 
-FieldValue FieldDomain::apply(OpCode code, DType, const Value* operands) {
-  const InField values[3] = {{operands[0], this}, {operands[1], this}, {operands[2], this}};
-  return apply_meaning<InField>(code, values).v;
+FieldValue FieldDomain::apply(OpCode code, DType compute, const Value* operands) {
+  if (!is_float(compute)) {
+    const Int integers[kMaxOperands] = {Int(integer_of(operands[0])), Int(integer_of(operands[1])),
+                                        Int(integer_of(operands[2]))};
+    return integer(apply_meaning<Int>(code, integers).v);
+  }
+  const InField values[kMaxOperands] = {{operands[0], this}, {operands[1], this}, {operands[2], this}};
+  return apply_meaning<InField>(code, values).in(this);
 }
 
-FieldValue FieldDomain::cast(Value value, DType from, DType to) {
-  if (from == to || (!is_float(from) && to == DType::f32)) return value;
-  if (to == DType::boolean) return convert(value, from, to);
-  return opaque(kCast + static_cast<uint64_t>(to), &value, 1);
+FieldValue FieldDomain::convert(Value value, DType from, DType to) const {
+  if (from == to || (!is_float(from) && to == DType::i32)) return value;
+  if (to == DType::boolean) return integer(value.p != 0);
+  if (is_float(to)) return number(integer_of(value), DType::f32);
+  const uint32_t p = primes_.p.value();
+  return integer(static_cast<int32_t>(value.p <= p / 2 ? int64_t{value.p} : int64_t{value.p} - p));
 }
 
-FieldValue FieldDomain::negate(Value a) {
-  auto opposite = [](uint32_t x, uint64_t m) { return x ? static_cast<uint32_t>(m) - x : 0; };
-  return {opposite(a.p, kFieldP), a.has_q ? opposite(a.q, kFieldQ) : 0, a.has_q};
+FieldValue FieldDomain::cast(Value value, DType from, DType to) const {
+  if (from == to) return value;
+  if (to == DType::boolean || (!is_float(from) && (to == DType::i32 || to == DType::f32)) ||
+      (from == DType::boolean) || (is_float(from) && to == DType::f32))
+    return convert(value, compute_class(from), compute_class(to));
+  const FieldValue exact = convert(value, compute_class(from), DType::f32);
+  const FieldValue rounded = opaque(kCast + static_cast<uint64_t>(to), &exact, 1);
+  return is_float(to) ? rounded : integer(static_cast<int32_t>(rounded.p));
+}
+
+FieldValue FieldDomain::negate(Value a) const {
+  return {primes_.p.negate(a.p), a.has_q ? primes_.q.negate(a.q) : 0, 0, a.has_q};
 }
 
 FieldValue FieldDomain::divide(Value a, Value b) {
@@ -180,34 +179,47 @@ FieldValue FieldDomain::divide(Value a, Value b) {
     divided_by_zero_ = true;
     return {};
   }
-  return {mul_mod(a.p, inverse(b.p, kFieldP), kFieldP),
-          has_q ? mul_mod(a.q, inverse(b.q, kFieldQ), kFieldQ) : 0, has_q};
+  return {primes_.p.multiply(a.p, primes_.p.inverse(b.p)),
+          has_q ? primes_.q.multiply(a.q, primes_.q.inverse(b.q)) : 0, 0, has_q};
 }
 
-FieldValue FieldDomain::exponential(Value a) {
+FieldValue FieldDomain::exponential(Value a) const {
   if (!a.has_q) {
     FieldValue result = opaque(kExp, &a, 1);
+    result.q = 0;
     result.has_q = false;
     return result;
   }
   uint32_t power = 1;
   for (size_t i = 0; i < powers_.size(); ++i)
-    power = mul_mod(power, powers_[i][a.q >> (8 * i) & 255], kFieldP);
-  return {power, 0, false};
+    power = primes_.p.multiply(power, powers_[i][a.q >> (8 * i) & 255]);
+  return {power, 0, 0, false};
 }
 
-FieldValue FieldDomain::choose(uint64_t name, Value a, Value b) const {
+FieldValue FieldDomain::choose(OpCode which, Value a, Value b) {
   if (a == b) return b;
-  const FieldValue rank_a = opaque(name, &a, 1), rank_b = opaque(name, &b, 1);
-  return rank_a.p > rank_b.p ? a : b;
+  ChoiceSets::Id set;
+  if (a.set_of != which) std::swap(a, b);
+  if (a.set_of != which)
+    set = sets_.pair(element_of(a), element_of(b));
+  else if (b.set_of != which)
+    set = sets_.with(a.set, element_of(b));
+  else
+    set = sets_.unite(a.set, b.set);
+  if (set == a.set && a.set_of == which) return a;
+  const uint64_t bits = mix(sets_.fingerprint(set) ^ mix(seed_ ^ mix(name_of(which))));
+  return {primes_.p.reduce(bits), primes_.q.reduce(mix(bits)), set, true, OpCode::input, which};
 }
 
-FieldValue FieldDomain::identity(OpCode reduction, DType dtype) {
+FieldValue FieldDomain::identity(OpCode reduction, DType dtype) const {
   const double identity = op_info(reduction).identity;
-  return std::isfinite(identity) ? number(identity, dtype) : FieldValue{0, 0, true, reduction};
+  if (!is_float(dtype) || std::isfinite(identity)) return number(reduction_identity(reduction, dtype), dtype);
+  return {0, 0, 0, true, reduction};
 }
 
-FieldValue FieldDomain::combine(OpCode reduction, Value a, Value b, DType) {
+FieldValue FieldDomain::combine(OpCode reduction, Value a, Value b, DType dtype) {
+  if (!is_float(dtype))
+    return integer(apply_combine(reduction, Int(integer_of(a)), Int(integer_of(b))).v);
   if (a.identity_of == reduction) return b;
   if (b.identity_of == reduction) return a;
   return apply_combine<InField>(reduction, {a, this}, {b, this}).v;

@@ -22,13 +22,13 @@ void FullShape::draw(uint64_t seed) {
   expected_ = std::make_unique<PullEvaluator<FieldDomain>>(
       primitive_, *domain_, left_,
       [this](ValueId node, int64_t at, int64_t step, int64_t count, FieldValue* to) {
-        domain_->random(input_index_[static_cast<size_t>(node)], at, step, count, to);
+        domain_->random(input_index_[static_cast<size_t>(node)], primitive_.node(node).type.dtype, at, step,
+                        count, to);
       });
 }
 
 uint64_t FullShape::random_element(size_t output) const {
-  FieldValue value;
-  domain_->random(graph_.inputs.size() + output, 0, 0, 1, &value);
+  const FieldValue value = domain_->random(graph_.inputs.size() + output, 0);
   return (uint64_t{value.p} << 31) + value.q;
 }
 
@@ -62,6 +62,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
   Comparison result;
   if (budget_ <= 0) {
     result.cut_short = "left out by request";
+    result.every_output = false;
     return result;
   }
   // What is remembered stays below what two comparisons compute.
@@ -73,7 +74,8 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
   PullBudget left{budget_};
   PullMuGraph<FieldDomain> actual(mugraph, *domain_, left,
                                   [&](size_t input, int64_t at, int64_t step, int64_t count, FieldValue* to) {
-                                    domain_->random(input, at, step, count, to);
+                                    const Node& node = graph_.node(graph_.inputs[input]);
+                                    domain_->random(input, node.type.dtype, at, step, count, to);
                                   });
   int64_t wanted = 0;
   bool stopped = false;
@@ -81,6 +83,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
     std::vector<int64_t> elements;
     sample(mugraph, output, elements);
     wanted += static_cast<int64_t>(elements.size());
+    const int64_t before = result.compared;
     for (int64_t at : elements) {
       stopped |= stop();
       if (stopped) break;
@@ -94,6 +97,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
       result.differs = {output, at};
       stopped = true;
     }
+    result.every_output &= elements.empty() || result.compared > before;
   }
   spent_ += budget_ - left_.left;
   // Zeros that were returned for lack of budget have been remembered.

@@ -19,6 +19,7 @@ class FullShape {
 
   struct Comparison {
     int64_t compared = 0;
+    bool every_output = true;  // whether an element of each output was compared
     Status misfit;                                      // why tiles of the muGraph do not fit together
     std::optional<std::pair<size_t, int64_t>> differs;  // output and element
     std::string cut_short;  // why not all samples were compared; "" when they were

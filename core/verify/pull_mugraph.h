@@ -85,8 +85,12 @@ class PullMuGraph {
       return value;
     }
     const MuKernel& kernel = mugraph_.kernels[static_cast<size_t>(k)];
-    if (!kernel.custom)
-      return library(static_cast<size_t>(k)).element(library_[static_cast<size_t>(k)]->graph.outputs[0], at);
+    if (!kernel.custom) {
+      PullEvaluator<Domain>& values = library(static_cast<size_t>(k));
+      const Graph& graph = library_[static_cast<size_t>(k)]->graph;
+      return domain_.store(values.element(graph.outputs[0], at), graph.node(graph.outputs[0]).type.dtype,
+                           mugraph_.tensors[static_cast<size_t>(id)].type.dtype);
+    }
     return stored(static_cast<size_t>(k), kernel.ops[static_cast<size_t>(store)], at);
   }
 
@@ -142,7 +146,9 @@ class PullMuGraph {
         return fail(Status(ErrorCode::INVALID_GRAPH, "a tile is shorter than its place"));
       offset += inside[d] * strides[d];
     }
-    return value(k, place, kOutside, store.operands[0], offset);
+    return domain_.store(value(k, place, kOutside, store.operands[0], offset),
+                         context.form->graph.node(context.form->nodes[store.operands[0]]).type.dtype,
+                         mugraph_.tensors[static_cast<size_t>(store.tensor)].type.dtype);
   }
 
   // ---- values of a block ----
@@ -275,8 +281,10 @@ class PullMuGraph {
     const MuKernel& kernel = mugraph_.kernels[k];
     const BlockOp& op = kernel.ops[i];
     if (budget_.spent()) return domain_.zero(DType::f32);
-    if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max)
-      return running_max(k, place, i, turn < 0 ? kernel.turns - 1 : turn, at);
+    if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max) {
+      if (turn < 0) return running_max(k, place, i, kernel.turns - 1, at);
+      return domain_.frame(running_max(k, place, i, turn, at));
+    }
     if (turn >= 0) return value(k, place, kOutside, static_cast<BlockValue>(i), at);
     auto& folded = context(k, place, turn).folded;
     if (const auto known = folded.find({i, at}); known != folded.end()) return known->second;

@@ -31,8 +31,12 @@ struct RealDomain {
   double add(double a, double b, DType dtype) { return is_float(dtype) ? a + b : (Int(a) + Int(b)).v; }
   double multiply(double a, double b, DType dtype) { return is_float(dtype) ? a * b : (Int(a) * Int(b)).v; }
   double finish(double value, const Node&) { return value; }
+  double frame(double shift) { return std::isinf(shift) && shift < 0 ? 0 : shift; }
+  double store(double value, DType from, DType to) {
+    return is_float(from) && is_float(to) ? value : cast(value, from, to);
+  }
   double rescale(double sum, double old_shift, double new_shift) {
-    return std::isinf(old_shift) && old_shift < 0 ? 0 : sum * std::exp(old_shift - new_shift);
+    return old_shift == new_shift ? sum : sum * std::exp(old_shift - new_shift);
   }
 
  protected:

@@ -3,26 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <set>
 
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/degree.h"
 #include "core/verify/evaluate_mugraph.h"
-#include "core/verify/field.h"
+#include "core/verify/findings.h"
 #include "core/verify/full_shape.h"
-#include "core/verify/real_domains.h"
-#include "core/verify/reference.h"
+#include "core/verify/numbers.h"
+#include "core/verify/rounded_tensors.h"
+#include "core/verify/trial_inputs.h"
 
 namespace quern {
 
 namespace {
 
-constexpr int kMaxTrials = 40, kMaxRedrawn = 8, kRealDraws = 30;
+constexpr int kMaxTrials = 40, kMaxRedrawn = 8;
 constexpr double kMostWork = 5e6;  // of an instance that could not be shrunk
+// Ordered trials: those that every program needs, where nothing depends on an order; and as many more as cost
+// little, or as it takes to see every branch of every condition.
+constexpr int kFewTrials = 4, kMoreTrials = 64, kMostTrials = 256;
+constexpr double kCheapWork = 1e5;  // of all trials together
+constexpr int kRealDraws = 30;      // to see a difference that the field has seen as one of real numbers
 
 using FieldTensor = Elements<FieldValue>;
+using OrderedTensor = Elements<OrderedValue>;
 
 std::string coordinates(const Ints& shape, int64_t offset) {
   Ints at;
@@ -38,19 +44,22 @@ std::string element_name(const Graph& graph, size_t output, int64_t at) {
   return "output " + std::to_string(output) + " " + coordinates(node.type.shape, at);
 }
 
-// Inputs and outputs of a muGraph must have the shapes of the graph's.
+// Inputs and outputs of a muGraph must have the shapes and dtypes of the graph's.
 Status check_interface(const Graph& graph, const MuGraph& mugraph) {
+  auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); };
   auto compare = [&](const char* what, const std::vector<ValueId>& values,
                      const std::vector<int32_t>& tensors) {
     if (values.size() != tensors.size())
-      return Status(ErrorCode::INVALID_GRAPH, std::to_string(tensors.size()) + " " + what + "s instead of " +
-                                                  std::to_string(values.size()));
+      return wrong(std::to_string(tensors.size()) + " " + what + "s instead of " +
+                   std::to_string(values.size()));
     for (size_t i = 0; i < values.size(); ++i) {
-      const Ints& wanted = graph.node(values[i]).type.shape;
-      const Ints& given = mugraph.tensors[static_cast<size_t>(tensors[i])].type.shape;
-      if (wanted != given)
-        return Status(ErrorCode::INVALID_GRAPH, std::string(what) + " " + std::to_string(i) + " has shape " +
-                                                    print_ints(given) + " instead of " + print_ints(wanted));
+      const TensorType& wanted = graph.node(values[i]).type;
+      const TensorType& given = mugraph.tensors[static_cast<size_t>(tensors[i])].type;
+      const std::string name = std::string(what) + " " + std::to_string(i) + " has ";
+      if (wanted.shape != given.shape)
+        return wrong(name + "shape " + print_ints(given.shape) + " instead of " + print_ints(wanted.shape));
+      if (wanted.dtype != given.dtype)
+        return wrong(name + "dtype " + dtype_name(given.dtype) + " instead of " + dtype_name(wanted.dtype));
     }
     return Status();
   };
@@ -58,37 +67,25 @@ Status check_interface(const Graph& graph, const MuGraph& mugraph) {
   return status.ok() ? compare("output", graph.outputs, mugraph.outputs) : status;
 }
 
-// Whether a number written in the programs may stand for an extent: then it does not follow when the extent
-// shrinks, and a difference on the small instance says little.
-bool names_extent(const Graph& graph, const MuGraph& mugraph) {
-  std::set<double> extents;
-  auto note = [&](const TensorType& type) {
-    for (int64_t extent : type.shape)
-      if (extent > 1) extents.insert(static_cast<double>(extent));
-  };
-  for (const Node& node : graph.nodes) note(node.type);
-  for (const MuTensor& tensor : mugraph.tensors) note(tensor.type);
-  for (const MuKernel& kernel : mugraph.kernels) {
-    if (kernel.turns > 1) extents.insert(static_cast<double>(kernel.turns));
-    for (const BlockOp& op : kernel.ops) note(op.type);
-  }
-  auto stands_for_one = [&](double number) {
-    number = std::fabs(number);
-    if (!(number > 0) || number == 1) return false;
-    for (double candidate : {number, 1 / number, number * number, 1 / (number * number)})
-      if (const double whole = std::round(candidate);
-          std::fabs(candidate - whole) < 1e-6 * whole && extents.count(whole))
+// Whether the order of values can matter: then the outcomes of ordered trials are many.
+bool depends_on_order(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    switch (node.code) {
+      case OpCode::max:
+      case OpCode::min:
+      case OpCode::relu:
+      case OpCode::abs:
+      case OpCode::lt:
+      case OpCode::le:
+      case OpCode::eq:
+      case OpCode::where:
+      case OpCode::cast:
+      case OpCode::reduce_max:
         return true;
-    return false;
-  };
-  for (const Node& node : graph.nodes)
-    if (node.code == OpCode::constant && stands_for_one(node.number)) return true;
-  for (const MuKernel& kernel : mugraph.kernels)
-    for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::constant && op.extents.empty() &&
-          stands_for_one(op.number))
-        return true;
-  return false;
+      default:
+        return !is_float(node.type.dtype);
+    }
+  });
 }
 
 class Judgement {
@@ -125,9 +122,10 @@ class Judgement {
     if (Status status = check_interface(graph_, mugraph_); !status.ok())
       return conclude(Verdict::rejected, status.message());
     if (!choose_instance()) return;
-    certificate_.method = "random evaluation mod p = " + std::to_string(kFieldP) +
-                          " and q = " + std::to_string(kFieldQ) + ", exp(x) = w^x";
+    certificate_.method =
+        "random evaluation mod p = 2q + 1 and q, exp(x) = w^x; ordered values over the same field";
     primitive_ = decompose(instance_.graph);
+    literals_ = finite_numbers(graph_, mugraph_);
     for (ValueId id : instance_.graph.inputs) {
       const Node& node = instance_.graph.node(id);
       certificate_.inputs.push_back(node.name + ": " + print_type(node.type));
@@ -137,11 +135,22 @@ class Judgement {
       if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
       if (!run_trial()) return;
     }
+    if (!run_ordered_trials()) return;
     if (certificate_.shrunk && !compare_samples()) return;
+    conclude_nothing_differs();
+  }
+
+  void conclude_nothing_differs() {
     if (certificate_.error_bound > options_.max_error)
       return conclude(Verdict::undecided,
                       "the programs are too complicated: nothing differs, but the error bound is " +
                           print_number(certificate_.error_bound));
+    for (const auto& [what, coverage] : {std::pair{"graph", &graph_coverage_}, {"muGraph", &mugraph_coverage_}})
+      if (const std::string branch = coverage->missing(); !branch.empty())
+        return conclude(Verdict::undecided, "no trial shows " + branch + " of the " + what + " in an output");
+    if (const std::optional<size_t> output = sameness_.constant())
+      return conclude(Verdict::undecided,
+                      "output " + std::to_string(*output) + " is the same number in all trials");
     conclude(Verdict::accepted);
   }
 
@@ -165,33 +174,48 @@ class Judgement {
     return false;
   }
 
-  // ---- trials ----
+  // ---- trials in the field ----
 
   std::vector<FieldTensor> random_inputs(const FieldDomain& domain) const {
     std::vector<FieldTensor> inputs;
-    for (ValueId id : instance_.graph.inputs) {
-      const int64_t count = instance_.graph.node(id).type.element_count();
-      FieldTensor& input = inputs.emplace_back();
-      input.reserve(static_cast<size_t>(count));
-      for (int64_t e = 0; e < count; ++e)
-        input.push_back(domain.random(inputs.size() - 1, static_cast<uint64_t>(e)));
+    for (size_t i = 0; i < instance_.graph.inputs.size(); ++i) {
+      const TensorType& type = instance_.graph.node(instance_.graph.inputs[i]).type;
+      inputs.emplace_back(static_cast<size_t>(type.element_count()));
+      domain.random(i, type.dtype, 0, 1, type.element_count(), inputs.back().data());
     }
     return inputs;
   }
 
   // False when that settles it.
   bool run_trial() {
+    if (certificate_.seeds.empty() && RoundedTensors::any(instance_.mugraph))
+      return run_trial_in<RoundedTensors>();
+    return run_trial_in<FieldDomain>();
+  }
+
+  template <class Domain>
+  bool run_trial_in() {
     for (;;) {
       const uint64_t seed = next_seed();
-      FieldDomain domain(seed);
+      Domain domain(seed);
       const std::vector<FieldTensor> inputs = random_inputs(domain);
       const std::vector<FieldTensor> expected = evaluate(primitive_, domain, inputs);
       const bool graph_divides = domain.divided_by_zero();
+      if constexpr (requires { domain.enter_mugraph(); }) {
+        for (size_t i = 0; i < inputs.size(); ++i)
+          for (const FieldValue& value : inputs[i])
+            domain.knows(value, instance_.graph.node(instance_.graph.inputs[i]).type.dtype);
+        domain.enter_mugraph();
+      }
       auto actual = evaluate_mugraph(instance_.mugraph, domain, inputs);
       if (!actual) return conclude(Verdict::rejected, actual.status().message()), false;
       if (!domain.divided_by_zero()) {
         certificate_.seeds.push_back(seed);
-        return compare_all(expected, *actual);
+        certificate_.primes.push_back(domain.primes().q.value());
+        if (!compare_all(expected, *actual)) return false;
+        if constexpr (requires { domain.invented(); })
+          if (domain.invented()) return conclude_rounded(*domain.invented()), false;
+        return true;
       }
       if (++certificate_.redrawn < kMaxRedrawn) continue;
       if (graph_divides)
@@ -202,13 +226,18 @@ class Judgement {
     }
   }
 
+  void conclude_rounded(DType dtype) {
+    conclude(Verdict::rejected, std::string("a tensor of dtype ") + dtype_name(dtype) +
+                                    " holds values that the graph does not have in " + dtype_name(dtype));
+  }
+
   bool compare_all(const std::vector<FieldTensor>& expected, const std::vector<FieldTensor>& actual) {
     certificate_.elements = 0;
     for (size_t output = 0; output < expected.size(); ++output) {
       certificate_.elements += static_cast<int64_t>(expected[output].size());
       for (size_t e = 0; e < expected[output].size(); ++e)
         if (!expected[output][e].agrees(actual[output][e])) {
-          differs(output, static_cast<int64_t>(e));
+          differs(element_name(instance_.graph, output, static_cast<int64_t>(e)) + " differs");
           return false;
         }
     }
@@ -216,51 +245,82 @@ class Judgement {
   }
 
   // An element of the instance differs in the field.
-  void differs(size_t output, int64_t at) {
-    const std::string where = element_name(instance_.graph, output, at);
-    const std::string instance = certificate_.shrunk ? " on the small instance" : "";
-    if (equal_in_reals())
-      return conclude(Verdict::undecided, where + " differs by the laws of the field" + instance +
-                                              ", but everything agrees in f64");
-    if (certificate_.shrunk && names_extent(graph_, mugraph_)) {
-      // compare_samples concludes when the full shape differs, too.
-      if (compare_samples())
-        conclude(Verdict::undecided, where +
-                                         " differs on the small instance, where numbers written in the "
-                                         "programs may stand for extents; the sampled elements at the full "
-                                         "shape agree");
-      return;
-    }
-    conclude(Verdict::rejected, where + " differs" + instance);
-  }
-
-  // Whether all elements agree in f64 as far as rounding lets one tell, however often one draws.
-  bool equal_in_reals() {
+  void differs(const std::string& where) {
     for (int draw = 0; draw < kRealDraws; ++draw)
-      if (!equal_in_one_draw()) return false;
-    return true;
+      if (const Ordered found = compare_ordered(draw); found.agreement == Agreement::different)
+        return differs_in_reals(found.where);
+    conclude(Verdict::undecided, where + " by the laws of the field" + on_instance() +
+                                     ", but everything agrees in f64");
   }
 
-  bool equal_in_one_draw() {
-    std::vector<RealTensor> inputs;
-    for (const TensorDesc& desc : instance_.graph.input_descs()) {
-      TensorDesc dense = desc;
-      dense.strides = dense_strides(desc.shape);
-      if (is_float(dense.dtype)) dense.dtype = DType::f32;
-      inputs.push_back(read_buffer(dense, random_buffer(dense, next_seed()).data()));
-    }
-    RealDomain domain;
-    const std::vector<RealTensor> expected = evaluate(primitive_, domain, inputs);
-    const auto actual = evaluate_mugraph(instance_.mugraph, domain, inputs);
-    if (!actual) return false;
-    for (size_t output = 0; output < expected.size(); ++output) {
-      double scale = 0;
-      for (double value : expected[output]) scale = std::max(scale, std::fabs(value));
+  std::string on_instance() const { return certificate_.shrunk ? " on the small instance" : ""; }
+
+  void differs_in_reals(const std::string& where) {
+    if (!certificate_.shrunk || !names_extent(graph_, mugraph_))
+      return conclude(Verdict::rejected, where + on_instance());
+    // compare_samples concludes when the full shape differs, too.
+    if (compare_samples())
+      conclude(Verdict::undecided, where +
+                                       " on the small instance, where numbers written in the programs may "
+                                       "stand for extents; the sampled elements at the full shape agree");
+  }
+
+  // ---- trials in ordered values ----
+
+  struct Ordered {
+    Agreement agreement = Agreement::equal;  // the worst of all elements
+    std::string where;                       // "output 0 [1, 2] differs: 3.5 instead of 1.25"
+    int64_t unknown = 0;
+  };
+
+  // The n-th ordered trial.
+  Ordered compare_ordered(int n) {
+    const TrialKind kind = trial_kind(n);
+    const uint64_t seed = next_seed();
+    OrderedDomain graph_domain(seed), mugraph_domain(seed);
+    const std::vector<OrderedTensor> inputs =
+        trial_inputs(instance_.graph, n, seed, literals_, graph_domain);
+    const std::vector<OrderedTensor> expected = evaluate(primitive_, graph_domain, inputs);
+    const auto actual = evaluate_mugraph(instance_.mugraph, mugraph_domain, inputs);
+    if (!actual) return {Agreement::different, actual.status().message(), 0};
+    graph_coverage_.note(graph_domain, expected);
+    mugraph_coverage_.note(mugraph_domain, *actual);
+    Ordered worst;
+    for (size_t output = 0; output < expected.size(); ++output)
       for (size_t e = 0; e < expected[output].size(); ++e) {
-        const double a = expected[output][e], b = (*actual)[output][e];
-        if (std::isnan(a) ? !std::isnan(b) : !(a == b || std::fabs(a - b) <= 1e-10 * scale)) return false;
+        const OrderedValue &a = expected[output][e], &b = (*actual)[output][e];
+        sameness_.note(output, a);
+        const Agreement now = agreement(a, b, has_special_inputs(kind));
+        worst.unknown += now == Agreement::unknown;
+        if (now <= worst.agreement || now == Agreement::unknown) continue;
+        worst.agreement = now;
+        worst.where = element_name(instance_.graph, output, static_cast<int64_t>(e)) + " differs";
+        if (now == Agreement::different)
+          worst.where += ": " + print_number(b.real) + " instead of " + print_number(a.real) + " (" +
+                         trial_kind_name(kind) + " inputs)";
       }
+    return worst;
+  }
+
+  // False when that settles it.
+  bool run_ordered_trials() {
+    const bool ordered = depends_on_order(primitive_);
+    const double cost = work(instance_.graph) + work(instance_.mugraph);
+    const int cheap = static_cast<int>(std::min<double>(kMoreTrials, kCheapWork / std::max(cost, 1.0)));
+    const int wanted = ordered ? std::max(kAllKinds, cheap) : kFewTrials;
+    for (int n = 0; n < kMostTrials; ++n) {
+      if (n >= wanted && graph_coverage_.missing().empty() && mugraph_coverage_.missing().empty()) break;
+      if (n >= 2 * kAllKinds && cost * n > 20 * kCheapWork) break;
+      if (options_.stop())
+        return conclude(Verdict::undecided, "stopped before all trials were made"), false;
+      const Ordered found = compare_ordered(n);
+      if (found.agreement == Agreement::different) return differs_in_reals(found.where), false;
+      if (found.agreement == Agreement::by_field) return differs(found.where), false;
+      certificate_.unknown += found.unknown;
+      ++certificate_.ordered_trials;
     }
+    certificate_.ordered_miss = std::ldexp(1, -certificate_.ordered_trials);
+    certificate_.conditions = graph_coverage_.conditions();
     return true;
   }
 
@@ -288,17 +348,14 @@ class Judgement {
     certificate_.opaques = domain.opaques().count;
     // A trial misses a difference when the numerator of it vanishes, or when values that differ meet as
     // arguments; all given that no divisor vanishes. Every variable has at least q values.
-    const double q = static_cast<double>(kFieldQ);
+    const double q = static_cast<double>(kLeastPrime);
     const double miss = degree / q + domain.exponentials().meet(q) + domain.opaques().meet(q);
     const double kept = 1 - domain.divisions().vanish(q);
     const double bound = kept > 0 ? std::min(1.0, miss / kept) : 1;
-    // The outcome of a max or a comparison is no polynomial: it takes trials to see both.
     certificate_.choices = domain.choices();
-    double algebra = 1, outcomes = domain.choices() > 0 ? 1 : 0;
+    certificate_.error_bound = 1;
     for (wanted_trials_ = 0; wanted_trials_ < kMaxTrials;) {
-      algebra *= bound;
-      outcomes /= 2;
-      certificate_.error_bound = std::min(1.0, algebra + outcomes);
+      certificate_.error_bound *= bound;
       if (++wanted_trials_ >= options_.trials && certificate_.error_bound <= options_.max_error) return true;
     }
     // They may still be found to differ.
@@ -318,7 +375,11 @@ class Judgement {
     else if (found.differs)
       conclude(Verdict::rejected, element_name(graph_, found.differs->first, found.differs->second) +
                                       " differs at the full shape");
-    return found.misfit.ok() && !found.differs;
+    if (!found.misfit.ok() || found.differs) return false;
+    const std::string foreign = found.every_output ? "" : foreign_number(graph_, mugraph_);
+    if (foreign.empty()) return true;
+    conclude(Verdict::undecided, foreign + ", and not all outputs could be compared at the full shape");
+    return false;
   }
 
   const VerifyOptions& options_;
@@ -328,7 +389,10 @@ class Judgement {
   uint64_t seeds_;
   Instance instance_;
   Graph primitive_;  // of the instance
+  std::vector<double> literals_;  // of both programs
   int wanted_trials_ = 0;
+  Coverage graph_coverage_, mugraph_coverage_;
+  Sameness sameness_;
   Certificate certificate_;
 };
 

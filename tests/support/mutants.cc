@@ -34,7 +34,17 @@ const std::multimap<OpCode, OpCode>& confusions() {
                                            {OpCode::square, OpCode::neg},
                                            {OpCode::silu, OpCode::sigmoid},
                                            {OpCode::silu, OpCode::relu},
-                                           {OpCode::reduce_sum, OpCode::reduce_mean}};
+                                           {OpCode::reduce_sum, OpCode::reduce_mean},
+                                           {OpCode::lt, OpCode::le},
+                                           {OpCode::lt, OpCode::eq},
+                                           {OpCode::le, OpCode::lt},
+                                           {OpCode::le, OpCode::eq},
+                                           {OpCode::eq, OpCode::le},
+                                           {OpCode::max, OpCode::min},
+                                           {OpCode::max, OpCode::add},
+                                           {OpCode::min, OpCode::max},
+                                           {OpCode::relu, OpCode::abs},
+                                           {OpCode::abs, OpCode::relu}};
     for (OpCode reduction : reductions())
       for (OpCode other : reductions())
         if (other != reduction) pairs.emplace(reduction, other);
@@ -194,6 +204,9 @@ class Mutator {
       for (double eps : {0.0, 1e-6, 1e-3})
         if (eps != *op.attrs.eps)
           add(k, i, "another epsilon", [&](MuKernel&, BlockOp& m) { m.attrs.eps = eps; });
+    if (op.code == OpCode::where) change_condition(k, i);
+    if (op.code == OpCode::slice) change_slice(k, i);
+    if (op.code == OpCode::iota) add_one(k, i, "the index off by one");
     if (op.code != OpCode::constant) return;
     if (op.extents.empty()) {
       for (double number : {0.0, op.number / 10, op.number + 1, -op.number})
@@ -205,6 +218,41 @@ class Mutator {
           if (const TensorDim dim{static_cast<int32_t>(t), d}; dim != op.extents[0])
             add(k, i, "another extent", [&](MuKernel&, BlockOp& m) { m.extents[0] = dim; });
     }
+  }
+
+  void change_condition(size_t k, size_t i) {
+    add(k, i, "branches swapped", [](MuKernel&, BlockOp& m) { std::swap(m.operands[1], m.operands[2]); });
+    for (size_t branch : {size_t{1}, size_t{2}})
+      add(k, i, branch == 1 ? "false branch dropped" : "true branch dropped",
+          [&](MuKernel&, BlockOp& m) { m.operands[3 - branch] = m.operands[branch]; });
+  }
+
+  void change_slice(size_t k, size_t i) {
+    const BlockOp& op = mugraph_.kernels[k].ops[i];
+    const Ints& whole = mugraph_.kernels[k].ops[static_cast<size_t>(op.operands[0])].type.shape;
+    for (size_t d = 0; d < whole.size(); ++d)
+      for (int64_t by : {-1, 1})
+        if ((*op.attrs.start)[d] + by >= 0 && (*op.attrs.stop)[d] + by <= whole[d])
+          add(k, i, "slice off by one", [&](MuKernel&, BlockOp& m) {
+            (*m.attrs.start)[d] += by;
+            (*m.attrs.stop)[d] += by;
+          });
+  }
+
+  // What reads operator i reads it plus one.
+  void add_one(size_t k, size_t i, const std::string& change) {
+    add(k, i, change, [&](MuKernel& kernel, BlockOp&) {
+      const BlockValue self = static_cast<BlockValue>(i);
+      BlockOp one, sum;
+      one.kind = sum.kind = Kind::compute;
+      one.number = 1;
+      sum.code = OpCode::add;
+      sum.operands = {self, self + 1};
+      for (size_t j = i + 1; j < kernel.ops.size(); ++j)
+        for (BlockValue& operand : kernel.ops[j].operands)
+          operand += operand >= self ? 2 : 0;
+      kernel.ops.insert(kernel.ops.begin() + self + 1, {one, sum});
+    });
   }
 
   void change_combination(size_t k, size_t i) {
