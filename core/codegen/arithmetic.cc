@@ -31,30 +31,4 @@ bool approximate_functions(const std::vector<TensorDesc>& outputs) {
                      [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
 }
 
-std::optional<DType> narrow_dtype(const BlockProgram& program, BlockValue value) {
-  const BlockOp& op = program.op(value);
-  if (op.kind == BlockOp::Kind::load) return op.rounds_to;
-  if (is_cast(op)) return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
-  std::optional<DType> all;
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    const BlockValue operand = op.operands[i];
-    const bool condition = op.kind == BlockOp::Kind::compute && op.code == OpCode::where && i == 0;
-    if (condition || program.is_fixed(operand)) continue;
-    const std::optional<DType> own = narrow_dtype(program, operand);
-    if (!own || (all && *all != *own)) return std::nullopt;
-    all = own;
-  }
-  return all;
-}
-
-std::optional<DType> tensor_core_dtype(const BlockProgram& program, BlockValue product, bool tf32) {
-  const BlockOp& op = program.op(product);
-  const BlockValue left = op.operands[0], right = op.operands[1];
-  const std::optional<DType> narrow = narrow_dtype(program, left);
-  if (narrow && narrow == narrow_dtype(program, right)) return narrow;
-  if (tf32 && is_float(program.op(left).type.dtype) && is_float(program.op(right).type.dtype))
-    return DType::f32;
-  return std::nullopt;
-}
-
 }  // namespace quern

@@ -10,6 +10,7 @@
 #include "core/mugraph/shrink.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
+#include "core/verify/rounded_values.h"
 
 namespace quern {
 
@@ -92,7 +93,7 @@ const ArithmeticVerifier::Trials& ArithmeticVerifier::trials_of(const Graph& sma
 
 ArithmeticVerdict ArithmeticVerifier::judge(const MuGraph& mugraph, const Schedule& schedule) {
   auto applied = apply_schedule(mugraph, schedule);
-  if (applied) note_rounded_values(*applied);
+  if (applied) note_rounded_values(graph_, *applied);
   return applied ? judge_cut(*applied, &schedule) : refused(Verdict::rejected, applied.status());
 }
 

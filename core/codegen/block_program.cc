@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "core/codegen/arithmetic.h"
 #include "core/graph/decompose.h"
 
 namespace quern {
@@ -20,8 +19,6 @@ class Lowering {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) {
       const BlockOp& op = kernel_.ops[i];
       BlockOp copy = op;
-      if (op.kind == BlockOp::Kind::load)
-        copy.rounds_to = mugraph_.tensors[static_cast<size_t>(op.tensor)].rounds_to;
       for (BlockValue& operand : copy.operands)
         operand = stages_[i] == Stage::loop && is_maximum(operand)
                       ? frame(numbers_[static_cast<size_t>(operand)])
@@ -35,6 +32,7 @@ class Lowering {
         numbers_.push_back(ordered(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
+      out_.ops[static_cast<size_t>(numbers_.back())].rounds_to = op.rounds_to;
     }
     keep_wanted();
     MuKernel lowered;
@@ -283,19 +281,6 @@ bool is_view(const BlockProgram& program, BlockValue value) {
 
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel) {
   return Lowering(mugraph, kernel).run();
-}
-
-void note_rounded_values(MuGraph& mugraph) {
-  for (MuTensor& tensor : mugraph.tensors)
-    tensor.rounds_to = dtype_size(tensor.type.dtype) == 2 ? std::optional(tensor.type.dtype) : std::nullopt;
-  for (const MuKernel& kernel : mugraph.kernels) {
-    if (!kernel.custom) continue;
-    const BlockProgram program = lower_block(mugraph, kernel);
-    for (const BlockOp& op : program.ops)
-      if (op.kind == BlockOp::Kind::store)
-        if (auto& to = mugraph.tensors[static_cast<size_t>(op.tensor)].rounds_to; !to)
-          to = narrow_dtype(program, op.operands[0]);
-  }
 }
 
 }  // namespace quern

@@ -62,11 +62,8 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
 bool is_view(const BlockProgram& program, BlockValue value);
 
 // `kernel` is custom, of a muGraph that is valid. What no store needs is left out. Products of concatenated
-// operands become sums of products, and operands that are vectors matrices of one row or column. What the loop
-// reads of a running maximum becomes a select: 0 while the maximum is -inf.
+// operands become sums of products, and operands that are vectors matrices of one row or column. What the
+// loop reads of a running maximum becomes a select: 0 while the maximum is -inf.
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
-
-// Sets `rounds_to` of all tensors; `mugraph` is valid.
-void note_rounded_values(MuGraph& mugraph);
 
 }  // namespace quern

@@ -8,6 +8,7 @@
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
+#include "core/verify/rounded_values.h"
 
 namespace quern {
 
@@ -340,7 +341,7 @@ Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, 
                                     const Target& target, Optimizer* optimizer) {
   auto applied = apply_schedule(mugraph, schedule);
   if (!applied) return applied.status();
-  note_rounded_values(*applied);
+  note_rounded_values(graph, *applied);
   return MuEmitter(graph, *applied, schedule, target, optimizer).run();
 }
 

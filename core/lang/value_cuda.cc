@@ -62,13 +62,14 @@ CudaText call(const char* name, const CudaText& a) {
   return CudaText::made_of(a, a, std::string(name) + "(" + a.as(DType::f32) + ")", DType::f32);
 }
 
-// Integers wrap, where signed overflow is undefined in C++. Sums and differences of floats are rounded for themselves: a
-// product that the compiler took into an fma with them would no longer be the rounded product that others see, and
-// x * c - max(x * c) not 0 at the maximum but up to 2^-24 of it, which an exponential makes an infinity.
+// Integers wrap, where signed overflow is undefined in C++. Sums and differences of floats are rounded for
+// themselves: a product that the compiler took into an fma with them would no longer be the rounded product
+// that others see, and x * c - max(x * c) not 0 at the maximum but up to 2^-24 of it, which an exponential
+// makes an infinity.
 CudaText arithmetic(const CudaText& a, const CudaText& b, const char* call, const char* integer_call) {
   const DType type = common(a, b);
-  return CudaText::made_of(a, b, (type == DType::i32 ? integer_call : call) + a.as(type) + ", " + b.as(type) + ")",
-                           type);
+  return CudaText::made_of(
+      a, b, (type == DType::i32 ? integer_call : call) + a.as(type) + ", " + b.as(type) + ")", type);
 }
 
 // Whether quotients by it are products with its reciprocal.
@@ -89,20 +90,22 @@ CudaText operator-(const CudaText& a, const CudaText& b) { return arithmetic(a, 
 CudaText operator*(const CudaText& a, const CudaText& b) {
   const DType type = common(a, b);
   const std::string x = a.as(type), y = b.as(type);
-  return CudaText::made_of(a, b, type == DType::i32 ? "wrap_mul(" + x + ", " + y + ")" : "(" + x + " * " + y + ")",
-                           type);
+  return CudaText::made_of(
+      a, b, type == DType::i32 ? "wrap_mul(" + x + ", " + y + ")" : "(" + x + " * " + y + ")", type);
 }
 CudaText operator-(const CudaText& a) {
   if (a.type() == DType::i32) return {"wrap_sub(0, " + a.as(DType::i32) + ")", DType::i32};
   return CudaText::made_of(a, a, "(-" + a.as(DType::f32) + ")", DType::f32);
 }
-// Quotients by numbers are exact also where others need not be: means are, and what is like its mean has none of it left.
+// Quotients by numbers are exact also where others need not be: means are, and what is like its mean has none
+// of it left.
 CudaText operator/(const CudaText& a, const CudaText& b) {
   if (b.is_number_ && is_power_of_two(b.number_)) return a * CudaText(1 / b.number_);
   const std::string x = a.as(DType::f32), y = b.as(DType::f32);
   std::string text = "(" + x + " / " + y + ")";
   if (a.approximate_ || b.approximate_)
-    text = (b.is_number_ && std::fabs(b.number_) > 1e-30 && std::fabs(b.number_) < 1e30 ? "divide_by(" : "divide_fast(") +
+    text = (b.is_number_ && std::fabs(b.number_) > 1e-30 && std::fabs(b.number_) < 1e30 ? "divide_by("
+                                                                                        : "divide_fast(") +
            x + ", " + y + ")";
   return CudaText::made_of(a, b, text, DType::f32);
 }

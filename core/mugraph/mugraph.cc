@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/base/integers.h"
+#include "core/mugraph/narrow.h"
 
 namespace quern {
 
@@ -294,6 +295,10 @@ std::vector<Stage> block_stages(const MuKernel& kernel) {
   return stages;
 }
 
-Status validate(MuGraph& mugraph) { return Validator(mugraph).run(); }
+Status validate(MuGraph& mugraph) {
+  Status status = Validator(mugraph).run();
+  if (status.ok()) note_narrow_loads(mugraph);
+  return status;
+}
 
 }  // namespace quern

@@ -84,8 +84,10 @@ struct BlockOp {
   TensorType
       type;  // of the tile of a block that is not at a ragged edge; dtype f32 inside (nothing is rounded)
   std::string name;
-  // The 16-bit dtype to which the unfused program rounds this very value, where that is known.
+  // The 16-bit dtype to which the unfused program rounds this very value, where that is known: validate() knows it of
+  // loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that it is made of has 16 bits.
   std::optional<DType> rounds_to = {};
+  bool of_narrow = false;
 };
 
 // A reader of a `max` accumulator that is itself in the loop sees the running maximum, this turn included;
@@ -109,7 +111,6 @@ struct MuKernel {
 struct MuTensor {
   std::string name;
   TensorType type;
-  std::optional<DType> rounds_to = {};  // as of a BlockOp
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the

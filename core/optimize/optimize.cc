@@ -16,6 +16,7 @@
 #include "core/optimize/explain.h"
 #include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
+#include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
 
 namespace quern {
@@ -98,6 +99,7 @@ class OptimizeRun {
       auto named = parse_mugraph(print_mugraph(candidate.mugraph));
       if (!named) return named.status().with_context("the text of a muGraph that was found");
       candidate.mugraph = std::move(*named);
+      note_rounded_values(graph_, candidate.mugraph);
     }
     return {};
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/mugraph/narrow.h"
 #include "core/schedule/block_costs.h"
 
 namespace quern {
@@ -19,50 +20,6 @@ double padded_elements(const TensorType& type) {
   double count = 1;
   for (int64_t extent : type.shape) count *= static_cast<double>(padded(extent));
   return count;
-}
-
-// Made of numbers alone.
-bool is_fixed(const MuKernel& kernel, BlockValue value) {
-  const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
-  return each.kind == BlockOp::Kind::compute &&
-         std::all_of(each.operands.begin(), each.operands.end(),
-                     [&](BlockValue operand) { return is_fixed(kernel, operand); });
-}
-
-// Loads behind a value, but for numbers and conditions: whether all have 16 bits.
-bool is_narrow(const MuGraph& mugraph, const MuKernel& kernel, BlockValue value) {
-  const BlockOp& each = kernel.ops[static_cast<size_t>(value)];
-  auto bytes = [&](int32_t tensor) {
-    return dtype_size(mugraph.tensors[static_cast<size_t>(tensor)].type.dtype);
-  };
-  if (each.kind == BlockOp::Kind::load) {
-    // What kernels leave to later ones is as narrow as what they had.
-    const auto& inputs = mugraph.inputs;
-    return bytes(each.tensor) == 2 ||
-           (std::find(inputs.begin(), inputs.end(), each.tensor) == inputs.end() &&
-            std::all_of(inputs.begin(), inputs.end(), [&](int32_t input) { return bytes(input) <= 2; }));
-  }
-  if (each.kind == BlockOp::Kind::compute && each.code == OpCode::cast)
-    return dtype_size(*each.attrs.dtype) == 2;
-  bool any = false;
-  for (size_t i = 0; i < each.operands.size(); ++i) {
-    const BlockValue operand = each.operands[i];
-    const bool condition = each.kind == BlockOp::Kind::compute && each.code == OpCode::where && i == 0;
-    if (condition || is_fixed(kernel, operand)) continue;
-    if (!is_narrow(mugraph, kernel, operand)) return false;
-    any = true;
-  }
-  return any;
-}
-
-// How tensor cores can take a product: as it is, only as tf32, or not.
-enum class ProductKind : uint8_t { narrow, wide, other };
-ProductKind product_kind(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& product) {
-  const BlockValue left = product.operands[0], right = product.operands[1];
-  if (is_narrow(mugraph, kernel, left) && is_narrow(mugraph, kernel, right)) return ProductKind::narrow;
-  const bool floats = is_float(kernel.ops[static_cast<size_t>(left)].type.dtype) &&
-                      is_float(kernel.ops[static_cast<size_t>(right)].type.dtype);
-  return floats ? ProductKind::wide : ProductKind::other;
 }
 
 class Counter {
@@ -209,8 +166,9 @@ class Counter {
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
     double batch = 1;
     for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
-    const ProductKind kind = product_kind(mugraph_, kernel_, each);
-    if (kind == ProductKind::other || (kind == ProductKind::wide && !schedule_.tf32)) {
+    const std::optional<DType> dtype =
+        tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
+    if (!dtype) {
       // Element by element, both operands out of shared memory.
       const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
       own.issue += steps * 3;
@@ -226,7 +184,7 @@ class Counter {
       sums_ += in_loop(i) ? 0 : padded_elements(each.type);
       return;
     }
-    const bool wide = kind == ProductKind::wide;
+    const bool wide = *dtype == DType::f32;
     if (!wide && by_warpgroups(each)) return product_by_warpgroups(i, batch);
     // As the emitter cuts it: what a direction cannot take goes to the columns.
     const int64_t k_least = wide ? 8 : 16;
@@ -425,11 +383,15 @@ class Counter {
 
 }  // namespace
 
-bool has_wide_product(const MuGraph& mugraph, const MuKernel& kernel) {
-  return std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction &&
-           product_kind(mugraph, kernel, op) == ProductKind::wide;
-  });
+bool gains_by_tf32(const MuKernel& kernel) {
+  for (size_t i = 0; i < kernel.ops.size(); ++i) {
+    const BlockOp& op = kernel.ops[i];
+    if (op.kind != BlockOp::Kind::compute || op_info(op.code).kind != OpKind::contraction) continue;
+    const auto value = static_cast<BlockValue>(i);
+    if (tensor_core_dtype(kernel.ops, value, true) != tensor_core_dtype(kernel.ops, value, false))
+      return true;
+  }
+  return false;
 }
 
 BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,

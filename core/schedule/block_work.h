@@ -30,8 +30,8 @@ struct BlockWork {
   double registers = 0;                   // of a thread, were there as many as it wants
 };
 
-// Whether a product of the kernel is of f32 operands, which tensor cores take only as tf32.
-bool has_wide_product(const MuGraph& mugraph, const MuKernel& kernel);
+// Whether tensor cores take a product of the kernel only if operands of f32 may be rounded to tf32.
+bool gains_by_tf32(const MuKernel& kernel);
 
 // `kernel` is cut as the schedule says (apply_schedule).
 BlockWork block_work(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,

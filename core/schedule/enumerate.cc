@@ -170,7 +170,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
   };
-  const bool rounds = allow_tf32 && has_wide_product(mugraph, kernel);
+  const bool rounds = allow_tf32 && gains_by_tf32(kernel);
   auto consider = [&](KernelSchedule schedule) {
     consider_as_is(schedule);
     schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only

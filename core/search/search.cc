@@ -8,6 +8,7 @@
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
+#include "core/verify/rounded_values.h"
 
 namespace quern {
 
@@ -187,6 +188,7 @@ class Search {
       Result<MuGraph> whole = assemble(graph_, pieces_, parts);
       if (!whole) continue;  // an output that no kernel computes
       candidate.mugraph = std::move(*whole);
+      note_rounded_values(graph_, candidate.mugraph);
       if (candidate.us < best && options_.on_better) options_.on_better(candidate);
       best = std::min(best, candidate.us);
       result_.candidates.push_back(std::move(candidate));

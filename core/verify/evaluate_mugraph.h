@@ -14,6 +14,8 @@
 //   std::optional<Tile> compute(size_t op, values)                an operator of it, from the block's tiles;
 //   nothing leaves it to apply()
 //   Value stored(Value, DType)                                    as a tensor of this dtype holds it
+// and may have
+//   void see(const BlockOp&, const Elements<Value>&)              every tile that is made
 #pragma once
 
 #include <algorithm>
@@ -162,11 +164,14 @@ class MuEvaluator {
         if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
         status = step(kernel, block, i, stage, turn);
         if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
+        if (!accumulator) show(op, block.values[i]);
       }
     };
     for (Block& block : blocks) {
       run_stage(block, Stage::before, 0);
       for (int64_t turn = 0; turn < kernel.turns && status.ok(); ++turn) run_stage(block, Stage::loop, turn);
+      for (size_t i = 0; i < kernel.ops.size(); ++i)
+        if (kernel.ops[i].kind == BlockOp::Kind::accumulate) show(kernel.ops[i], block.values[i]);
     }
     // After the loop the blocks of a cluster go in step, because each may need the others' values.
     for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
@@ -181,8 +186,16 @@ class MuEvaluator {
         for (Block& block : blocks)
           if (status.ok()) status = step(kernel, block, i, Stage::after, 0);
       if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
+      if (op.kind != BlockOp::Kind::store)
+        for (Block& block : blocks) show(op, block.values[i]);
     }
     return status;
+  }
+
+  // A domain may look at the tiles of operators: of accumulators those after the last turn.
+  void show(const BlockOp& op, const std::optional<BlockTile>& tile) {
+    if constexpr (requires { domain_.see(op, tile->elements); })
+      if (tile) domain_.see(op, tile->elements);
   }
 
   Status step(const MuKernel& kernel, Block& block, size_t i, Stage stage, int64_t turn) {

@@ -8,6 +8,7 @@
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/decompose.h"
 #include "core/verify/hostile.h"
+#include "core/verify/rounded_values.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/emulator/emulator.h"
 #include "tests/mugraph/files.h"
@@ -90,7 +91,7 @@ void agree(const std::vector<MuGraphCase>& cases) {
   for (size_t i = 0; i < cases.size(); ++i) {
     auto cut = apply_schedule(cases[i].mugraph, cases[i].schedule);
     assert_ok(cut);
-    note_rounded_values(*cut);
+    note_rounded_values(cases[i].graph, *cut);
     const Interpreter interpreter(*cut, &cases[i].schedule);
     for (uint64_t seed = 1; seed <= 2; ++seed)
       for (const Inputs& inputs : all_inputs(cases[i].graph, seed))

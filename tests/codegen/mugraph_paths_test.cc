@@ -49,7 +49,7 @@ in v: TYPE[2, COLUMNS, INNER]
 nk = rms_norm(k, axis=1, eps=1e-5)
 nv = rms_norm(v, axis=-1, eps=1e-5)
 s = matmul(q, nk)
-t = mul(s, 0.3)
+t = mul(s, 0.3125)
 p = softmax(t, axis=-1)
 o = matmul(p, nv)
 out o
@@ -66,7 +66,7 @@ kernel grid=[2, 1, GRID] loop=TURNS threads=128 {
   nk = rms_norm(k0, axis=[1], eps=1e-05)
   nv = rms_norm(v0, axis=[2], eps=1e-05)
   s = matmul(q0, nk)
-  t = mul(s, 0.3)
+  t = mul(s, 0.3125)
   top = max(t, axis=[2], keepdims=true)
   m = accumulate_max(top)
   d = sub(t, m)

@@ -15,6 +15,7 @@
 #include "core/mugraph/text.h"
 #include "core/schedule/enumerate.h"
 #include "core/schedule/z3_optimizer.h"
+#include "core/verify/rounded_values.h"
 #include "tools/bench/gpu/need.h"
 
 namespace {
@@ -58,8 +59,9 @@ class Table {
 
   void add(const std::filesystem::path& file) {
     const std::string name = file.stem().string();
-    const MuGraph mugraph = need(parse_mugraph(read_file(file)));
+    MuGraph mugraph = need(parse_mugraph(read_file(file)));
     const Graph graph = find_graph(folders_, name.substr(0, name.find('-')));
+    note_rounded_values(graph, mugraph);
     const std::vector<Schedule> schedules = enumerate_schedules(mugraph, target_);
     const std::function<bool(const KernelSchedule&)> kinds[] = {
         [](const KernelSchedule& kernel) { return kernel.stages == 0 && kernel.warps[2] == 1; },

@@ -17,6 +17,7 @@
 #include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
 #include "core/search/search.h"
+#include "core/verify/rounded_values.h"
 #include "tools/bench/gpu/need.h"
 
 namespace quern {
@@ -92,6 +93,7 @@ std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& 
       subject.graph = std::move(instance.graph);
       subject.mugraph = std::move(instance.mugraph);
     }
+  for (Subject& subject : out) note_rounded_values(subject.graph, subject.mugraph);
   return out;
 }
 

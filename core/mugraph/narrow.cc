@@ -1,0 +1,156 @@
+#include "core/mugraph/narrow.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quern {
+
+namespace {
+
+using Ops = std::vector<BlockOp>;
+
+const BlockOp& at(const Ops& ops, BlockValue value) { return ops[static_cast<size_t>(value)]; }
+bool is(const BlockOp& op, OpCode code) { return op.kind == BlockOp::Kind::compute && op.code == code; }
+bool is_number(const BlockOp& op) { return is(op, OpCode::constant); }
+bool is_kind(const BlockOp& op, OpKind kind) {
+  return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == kind;
+}
+
+// Made of numbers alone.
+bool is_fixed(const Ops& ops, BlockValue value) {
+  const BlockOp& op = at(ops, value);
+  return is_number(op) || (is_kind(op, OpKind::elementwise) &&
+                           std::all_of(op.operands.begin(), op.operands.end(),
+                                       [&](BlockValue operand) { return is_fixed(ops, operand); }));
+}
+
+// Whether all loads behind a value, but for those of conditions, have 16 bits.
+bool is_of_narrow(const Ops& ops, BlockValue value) {
+  const BlockOp& op = at(ops, value);
+  if (op.kind == BlockOp::Kind::load) return op.of_narrow;
+  if (is(op, OpCode::cast)) return dtype_size(*op.attrs.dtype) == 2;
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    if (!(is(op, OpCode::where) && i == 0) && !is_of_narrow(ops, op.operands[i])) return false;
+  return true;
+}
+
+// Accumulators and clusters, as reductions, take the largest element.
+bool takes_maximum(const BlockOp& op) {
+  return (is(op, OpCode::reduce_max) && op.attrs.keepdims.value_or(false)) ||
+         ((op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) &&
+          op.combine == Combine::max);
+}
+
+// Whether all elements of the result are elements of the operands, or these with another sign.
+bool selects(const BlockOp& op) {
+  if (takes_maximum(op) || is(op, OpCode::reduce_max) || is(op, OpCode::reduce_min) ||
+      is_kind(op, OpKind::movement))
+    return true;
+  if (op.kind == BlockOp::Kind::accumulate) return op.combine == Combine::concat;
+  for (OpCode code : {OpCode::where, OpCode::max, OpCode::min, OpCode::neg, OpCode::abs, OpCode::relu})
+    if (is(op, code)) return true;
+  return false;
+}
+
+// A value behind positive factors.
+struct Scaled {
+  BlockValue value;
+  double factor = 1;
+};
+Scaled without_factors(const Ops& ops, Scaled scaled) {
+  for (;;) {
+    const BlockOp& op = at(ops, scaled.value);
+    const bool quotient = is(op, OpCode::div);
+    if (!quotient && !is(op, OpCode::mul)) return scaled;
+    const size_t number = !quotient && is_number(at(ops, op.operands[0])) ? 0 : 1;
+    const BlockOp& by = at(ops, op.operands[number]);
+    if (!is_number(by) || !by.extents.empty() || !(by.number > 0)) return scaled;
+    scaled.factor = quotient ? scaled.factor / by.number : scaled.factor * by.number;
+    scaled.value = op.operands[1 - number];
+  }
+}
+
+// What a value is a maximum of, behind factors; nothing (-1) if it is none. What a loop reads of a running
+// maximum may be a select between it and 0.
+Scaled maximum_of(const Ops& ops, BlockValue value) {
+  bool found = false;
+  for (Scaled scaled{value};;) {
+    scaled = without_factors(ops, scaled);
+    const BlockOp& op = at(ops, scaled.value);
+    if (takes_maximum(op)) {
+      found = true;
+      scaled.value = op.operands[0];
+    } else if (is(op, OpCode::where) && is_number(at(ops, op.operands[1])) &&
+               at(ops, op.operands[1]).number == 0 && is(at(ops, op.operands[0]), OpCode::eq) &&
+               at(ops, op.operands[0]).operands[0] == op.operands[2])
+      scaled.value = op.operands[2];
+    else
+      return found ? scaled : Scaled{-1};
+  }
+}
+
+// e^(s - m), m a maximum of s.
+bool is_numerator(const Ops& ops, const BlockOp& op) {
+  if (!is(op, OpCode::exp) || !is(at(ops, op.operands[0]), OpCode::sub)) return false;
+  const std::vector<BlockValue>& difference = at(ops, op.operands[0]).operands;
+  const Scaled scores = without_factors(ops, {difference[0]}), largest = maximum_of(ops, difference[1]);
+  return largest.value == scores.value && std::fabs(largest.factor / scores.factor - 1) < 1e-6;
+}
+
+}  // namespace
+
+void note_narrow_loads(MuGraph& mugraph) {
+  auto narrow = [&](int32_t tensor) {
+    return dtype_size(mugraph.tensors[static_cast<size_t>(tensor)].type.dtype) == 2;
+  };
+  std::vector<bool> of_narrow(mugraph.tensors.size(), true);
+  for (int32_t input : mugraph.inputs)
+    of_narrow[static_cast<size_t>(input)] =
+        narrow(input) || mugraph.tensors[static_cast<size_t>(input)].type.dtype == DType::boolean;
+  for (MuKernel& kernel : mugraph.kernels) {
+    for (BlockOp& op : kernel.ops) {
+      if (op.kind != BlockOp::Kind::load) continue;
+      if (narrow(op.tensor)) op.rounds_to = mugraph.tensors[static_cast<size_t>(op.tensor)].type.dtype;
+      op.of_narrow = of_narrow[static_cast<size_t>(op.tensor)];
+    }
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::store)
+        of_narrow[static_cast<size_t>(op.tensor)] =
+            narrow(op.tensor) || is_of_narrow(kernel.ops, op.operands[0]);
+    for (int32_t operand : kernel.operands)
+      of_narrow[static_cast<size_t>(kernel.result)] =
+          narrow(kernel.result) ||
+          (of_narrow[static_cast<size_t>(kernel.result)] && of_narrow[static_cast<size_t>(operand)]);
+  }
+}
+
+std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value) {
+  const BlockOp& op = at(ops, value);
+  if (op.rounds_to) return op.rounds_to;
+  if (is(op, OpCode::cast)) return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
+  if (is_numerator(ops, op)) return narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
+  if (!selects(op)) return std::nullopt;
+  std::optional<DType> all;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if ((is(op, OpCode::where) && i == 0) || is_fixed(ops, op.operands[i])) continue;
+    const std::optional<DType> own = narrow_dtype(ops, op.operands[i]);
+    if (!own || (all && *all != *own)) return std::nullopt;
+    all = own;
+  }
+  for (BlockValue operand : op.operands)
+    if (const BlockOp& number = at(ops, operand); all && is_fixed(ops, operand))
+      if (!is_number(number) || round_to(*all, number.number) != number.number) return std::nullopt;
+  return all;
+}
+
+std::optional<DType> tensor_core_dtype(const Ops& ops, BlockValue product, bool tf32) {
+  const BlockOp& op = at(ops, product);
+  const BlockValue left = op.operands[0], right = op.operands[1];
+  const std::optional<DType> narrow = narrow_dtype(ops, left);
+  if (narrow && narrow == narrow_dtype(ops, right)) return narrow;
+  if (!is_float(at(ops, left).type.dtype) || !is_float(at(ops, right).type.dtype)) return std::nullopt;
+  return tf32 || (is_of_narrow(ops, left) && is_of_narrow(ops, right)) ? std::optional(DType::f32)
+                                                                       : std::nullopt;
+}
+
+}  // namespace quern

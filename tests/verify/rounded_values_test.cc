@@ -1,0 +1,221 @@
+// Which values of muGraphs are values of their graphs, and in which dtype operands enter tensor cores for
+// that.
+#include "core/verify/rounded_values.h"
+
+#include "core/graph/text.h"
+#include "core/mugraph/narrow.h"
+#include "core/mugraph/text.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+class Values {
+ public:
+  Values(const std::string& graph_text, const std::string& mugraph_text) {
+    auto graph = parse_graph(graph_text);
+    assert_ok(graph);
+    auto mugraph = parse_mugraph(mugraph_text);
+    assert_ok(mugraph);
+    mugraph_ = std::move(*mugraph);
+    note_rounded_values(*graph, mugraph_);
+  }
+  std::string rounds_to(const std::string& name) const { return text(op(name).rounds_to); }
+  std::string narrow(const std::string& name) const { return text(narrow_dtype(ops(), value(name))); }
+  std::string product(const std::string& name, bool tf32 = false) const {
+    return text(tensor_core_dtype(ops(), value(name), tf32));
+  }
+
+ private:
+  static std::string text(std::optional<DType> dtype) {
+    return dtype ? std::string(dtype_name(*dtype)) : "none";
+  }
+  const std::vector<BlockOp>& ops() const { return mugraph_.kernels[0].ops; }
+  BlockValue value(const std::string& name) const {
+    for (size_t i = 0; i < ops().size(); ++i)
+      if (ops()[i].name == name) return static_cast<BlockValue>(i);
+    print_error("no operator %s\n", name.c_str());
+    assert_true(false);
+    return -1;
+  }
+  const BlockOp& op(const std::string& name) const { return ops()[static_cast<size_t>(value(name))]; }
+
+  MuGraph mugraph_;
+};
+
+const char kNormGraph[] = R"(graph norm
+in x: f16[16, 1024]
+in g: f16[1024]
+in w: f16[1024, 512]
+y = rms_norm(x, g)
+z = matmul(y, w)
+out z
+)";
+
+// Neither the weighted input nor the weighted matrix is in the graph; their products are, when they are
+// divided.
+void moved_weights_are_invented(void**) {
+  const Values values(kNormGraph, R"(mugraph norm
+in x: f16[16, 1024]
+in g: f16[1024]
+in w: f16[1024, 512]
+tensor z: f16[16, 512]
+kernel grid=[8] loop=4 threads=128 {
+  x0 = load(x, loop=1)
+  g0 = load(g, loop=0)
+  w0 = load(w, x=1, loop=0)
+  xg = mul(x0, g0)
+  p = matmul(xg, w0)
+  plain = matmul(x0, w0)
+  s = square(x0)
+  r = sum(s, axis=[1], keepdims=true)
+  a = accumulate_sum(p)
+  unused = accumulate_sum(plain)
+  q = accumulate_sum(r)
+  k = extent(x[1])
+  mean = div(q, k)
+  shifted = add(mean, 1e-05)
+  rms = sqrt(shifted)
+  y = div(a, rms)
+  store(y, z, x=1)
+}
+out z
+)");
+  assert_text_equal(values.rounds_to("x0"), "f16");
+  assert_text_equal(values.rounds_to("xg"), "none");
+  assert_text_equal(values.rounds_to("a"), "none");
+  assert_text_equal(values.rounds_to("y"), "f16");
+  assert_text_equal(values.product("p"), "f32");
+  assert_text_equal(values.product("plain"), "f16");
+}
+
+// The normed input is, however it is written.
+void normed_inputs_are_values_of_the_graph(void**) {
+  const Values values(kNormGraph, R"(mugraph norm
+in x: f16[16, 1024]
+in g: f16[1024]
+in w: f16[1024, 512]
+tensor z: f16[16, 512]
+kernel grid=[8] loop=1 threads=128 {
+  x0 = load(x)
+  g0 = load(g)
+  w0 = load(w, x=1)
+  s = square(x0)
+  r = sum(s, axis=[1], keepdims=true)
+  k = extent(x[1])
+  mean = div(r, k)
+  shifted = add(mean, 1e-05)
+  rms = sqrt(shifted)
+  quotient = div(g0, rms)
+  y = mul(quotient, x0)
+  p = matmul(y, w0)
+  store(p, z, x=1)
+}
+out z
+)");
+  assert_text_equal(values.rounds_to("quotient"), "none");
+  assert_text_equal(values.rounds_to("y"), "f16");
+  assert_text_equal(values.product("p"), "f16");
+}
+
+const char kAttentionGraph[] = R"(graph attention
+in q: TYPE[2, 64, 32]
+in k: TYPE[2, 32, 64]
+in v: TYPE[2, 64, 32]
+s = matmul(q, k)
+t = mul(s, 0.125)
+p = softmax(t)
+o = matmul(p, v)
+out o
+)";
+const char kAttention[] = R"(mugraph attention
+in q: TYPE[2, 64, 32]
+in k: TYPE[2, 32, 64]
+in v: TYPE[2, 64, 32]
+tensor o: TYPE[2, 64, 32]
+kernel grid=[2] loop=4 threads=128 {
+  q0 = load(q, x=0)
+  k0 = load(k, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  s = matmul(q0, k0)
+  t = mul(s, 0.125)
+  top = max(OF, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(t, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, v0)
+  n = accumulate_rescaled(pv, m)
+  y = div(n, l)
+  store(y, o, x=0)
+}
+out o
+)";
+
+std::string with(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
+    text.replace(at, word.size(), by);
+  return text;
+}
+
+void numerators_of_a_softmax_are_narrow(void**) {
+  for (const std::string type : {"f16", "bf16", "f32"}) {
+    const Values values(with(kAttentionGraph, "TYPE", type), with(with(kAttention, "TYPE", type), "OF", "t"));
+    const std::string narrow = type == "f32" ? "none" : type;
+    assert_text_equal(values.rounds_to("t"), narrow);
+    assert_text_equal(values.rounds_to("e"), "none");
+    assert_text_equal(values.narrow("e"), narrow);
+    assert_text_equal(values.rounds_to("y"), narrow);
+    assert_text_equal(values.product("s"), narrow);
+    assert_text_equal(values.product("pv"), narrow);
+    assert_text_equal(values.product("pv", true), type == "f32" ? "f32" : narrow);
+  }
+}
+
+// Of scores below 0 the eighths are larger than the largest.
+void exponentials_above_one_are_not(void**) {
+  const Values values(with(kAttentionGraph, "TYPE", "f16"), with(with(kAttention, "TYPE", "f16"), "OF", "s"));
+  assert_text_equal(values.narrow("e"), "none");
+  assert_text_equal(values.product("pv"), "f32");
+}
+
+void numbers_must_be_representable(void**) {
+  for (const std::string number : {"-inf", "0.5", "0.1"}) {
+    const Values values(R"(graph masked
+in c: bool[16, 32]
+in x: f16[16, 32]
+in w: f16[32, 16]
+y = matmul(x, w)
+out y
+)",
+                        with(R"(mugraph masked
+in c: bool[16, 32]
+in x: f16[16, 32]
+in w: f16[32, 16]
+tensor y: f16[16, 16]
+kernel grid=[1] loop=1 threads=32 {
+  c0 = load(c)
+  x0 = load(x)
+  w0 = load(w)
+  a = where(c0, x0, NUMBER)
+  p = matmul(a, w0)
+  store(p, y)
+}
+out y
+)",
+                             "NUMBER", number));
+    assert_text_equal(values.narrow("a"), number == "0.1" ? "none" : "f16");
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(moved_weights_are_invented), cmocka_unit_test(normed_inputs_are_values_of_the_graph),
+      cmocka_unit_test(numerators_of_a_softmax_are_narrow), cmocka_unit_test(exponentials_above_one_are_not),
+      cmocka_unit_test(numbers_must_be_representable)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
