@@ -3,6 +3,8 @@
 // are built again over the values that are found.
 #include "core/mugraph/shrink.h"
 
+#include <algorithm>
+
 #include <map>
 #include <set>
 
@@ -310,6 +312,16 @@ double elements(const Graph& graph, const Node& node) {
 }  // namespace
 
 Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas) {
+  auto shapes_agree = [&](const std::vector<ValueId>& values, const std::vector<int32_t>& tensors) {
+    return std::equal(values.begin(), values.end(), tensors.begin(), tensors.end(),
+                      [&](ValueId value, int32_t tensor) {
+                        return graph.node(value).type.shape ==
+                               mugraph.tensors[static_cast<size_t>(tensor)].type.shape;
+                      });
+  };
+  if (!shapes_agree(graph.inputs, mugraph.inputs) || !shapes_agree(graph.outputs, mugraph.outputs))
+    return Status(ErrorCode::UNSUPPORTED,
+                  "no small instance: inputs or outputs of graph and muGraph have different shapes");
   return Shrinker(mugraph, graph, short_iotas).run();
 }
 

@@ -13,8 +13,8 @@ struct Instance {
 // The same programs over short dimensions: every grid, cluster and loop extent and every extent of a tile is
 // at least 2 if it was, and ragged edges stay ragged. Numbers written in the programs stay as they are;
 // constants that name extents follow them. What has no consistent small choice keeps its extents. Both must
-// be valid, and the muGraph's inputs and outputs must have the shapes of the graph's. UNSUPPORTED with the
-// reason when the two cannot be built again. What an iota counts keeps its extent, because it is in its
+// be valid; the muGraph's inputs and outputs must have the shapes of the graph's. UNSUPPORTED with the
+// reason when they have not, or when the two cannot be built again. What an iota counts keeps its extent, because it is in its
 // values; unless `short_iotas`.
 Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas = false);
 

@@ -188,7 +188,8 @@ class Search {
       Result<MuGraph> whole = assemble(graph_, pieces_, parts);
       if (!whole) continue;  // an output that no kernel computes
       candidate.mugraph = std::move(*whole);
-      note_rounded_values(graph_, candidate.mugraph);
+      // Within the time limit; unknown values count as invented, and optimize() looks again.
+      if (Clock::now() - start_ < options_.limit) note_rounded_values(graph_, candidate.mugraph);
       if (candidate.us < best && options_.on_better) options_.on_better(candidate);
       best = std::min(best, candidate.us);
       result_.candidates.push_back(std::move(candidate));

@@ -57,7 +57,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.box.json("version")["protocol"], 1)
 
     def test_what_is_wrong_in_arithmetic_is_rejected(self):
-        path = SOURCE / "tests/golden/wrong/softmax-no-max"
+        path = SOURCE / "tests/golden/wrong/var-E2"
         words = ["verify-mugraph", f"{path}.qg", f"{path}.qmu"]
         judged = self.box.json(*words, code=1)["mugraphs"][0]
         self.assertEqual([judged[name] for name in ("verdict", "field", "arithmetic")], ["rejected", "accepted", "rejected"])

@@ -48,7 +48,9 @@ struct WrongFile {
   By by;
 };
 constexpr WrongFile kWrong[] = {
+    {"bigmean-number-12", By::field},
     {"cast-bool-else", By::arithmetic},
+    {"conj-6", By::field},
     {"eq-const-dropped", By::arithmetic},
     {"exp-half-mod-p", By::arithmetic},
     {"i32-mul-overflow-via-f32", By::arithmetic},
@@ -58,6 +60,8 @@ constexpr WrongFile kWrong[] = {
     {"masked-attn-mask-ignored-whole", By::arithmetic},
     {"masked-attn-mask-ignored", By::arithmetic},
     {"masked-attn-minus-1e9-for-inf", By::arithmetic},
+    {"max-drops-last-of-1000", By::field},
+    {"nan-dropped-mul0", By::field},
     {"softmax-no-max", By::arithmetic},
     {"softmax-shift-first-column", By::arithmetic},
     {"var-E2", By::arithmetic},

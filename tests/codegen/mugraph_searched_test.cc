@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <random>
 
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/mugraph/shrink.h"
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
@@ -53,6 +54,8 @@ void sample(const Graph& graph, const std::vector<Candidate>& candidates, const 
         kernel.ahead = random() % 2 == 0;
       }
     }
+    // As programs are taken: what the verdict on their arithmetic refuses does not run.
+    if (ArithmeticVerifier(test.graph).judge(test.mugraph, test.schedule).verdict == Verdict::rejected) continue;
     test.label =
         graph.name + " " + std::to_string(number) + " on " + target + ", " + print_schedule(test.schedule);
     cases.push_back(std::move(test));
@@ -73,7 +76,7 @@ void examples_are_right(void**) {
     const char* target = i % 3 == kSeed % 3 ? "sm_80" : "sm_90a";
     sample(graph, candidates_of(graph, target, std::chrono::seconds(20)), target, count, random, cases);
   }
-  assert_true(cases.size() >= 18 * std::min<size_t>(count, 3));
+  assert_true(cases.size() >= 15 * std::min<size_t>(count, 3));  // nearly all are accepted
   all_are_right(cases);
 }
 

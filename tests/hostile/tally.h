@@ -15,11 +15,10 @@ inline uint64_t from_environment(const char* name, uint64_t fallback) {
   return value ? std::strtoull(value, nullptr, 10) : fallback;
 }
 
-// Until the emission rules that are safe for every input are there, wrong programs are expected, and until
-// the verifier sees both branches of every condition, so are wrong muGraphs that it accepts; they are
-// printed.
-inline bool is_expected(const Finding& finding) {
-  return finding.cause == "wrong" || finding.cause == "accepted";
+// Known and not repaired yet: the numerator of a softmax is summed before it is divided, so that values near
+// the largest number of f32 or bf16 overflow where the quotient would not.
+inline bool is_known(const Finding& finding) {
+  return finding.cause == "wrong" && finding.text.find("\nclass huge\n") != std::string::npos;
 }
 
 inline void assert_nothing_found(const Tally& tally) {
@@ -28,7 +27,7 @@ inline void assert_nothing_found(const Tally& tally) {
   for (const Finding& finding : tally.findings)
     std::fprintf(stderr, "%s:\n%s\n", finding.cause.c_str(),
                  finding.text.c_str());  // print_error() cuts it off
-  assert_true(std::all_of(tally.findings.begin(), tally.findings.end(), is_expected));
+  assert_true(std::all_of(tally.findings.begin(), tally.findings.end(), is_known));
 }
 
 }  // namespace quern

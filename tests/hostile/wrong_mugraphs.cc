@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
 #include "core/mugraph/text.h"
@@ -98,8 +99,11 @@ class VerifierAttack {
     VerifyOptions options;
     options.seed = seed;
     const Certificate certificate = verify(graph, mutant.mugraph, options);
-    report_.count(describe(truth) + ", " + verdict_name(certificate.verdict));
-    if (truth == Truth::different && certificate.verdict == Verdict::accepted)
+    // What is accepted is so by both verdicts.
+    Verdict verdict = certificate.verdict;
+    if (verdict == Verdict::accepted) verdict = ArithmeticVerifier(graph).judge(mutant.mugraph).verdict;
+    report_.count(describe(truth) + ", " + verdict_name(verdict));
+    if (truth == Truth::different && verdict == Verdict::accepted)
       report_.find("accepted", print(graph, mutant, "accepted, seed " + std::to_string(seed)));
   }
 

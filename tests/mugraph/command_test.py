@@ -43,7 +43,7 @@ class VerifyMuGraph(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         only, = json.loads(done.stdout)["mugraphs"]
         self.assertEqual(only["verdict"], "rejected")
-        self.assertRegex(only["reason"], r"^output 0 \[\d, \d, 0\] differs$")
+        self.assertRegex(only["reason"], r"^output 0 \[\d, \d, 0\] differs: \S+ instead of \S+ \(\w+ inputs\)$")
 
     def test_reads_mirage_files(self):
         done = quern(FILES / "rmsnorm_small.qg", FILES / "rmsnorm_small.json")

@@ -1,6 +1,8 @@
 // The background job, with a compiler that takes everything.
 #include "core/optimize/optimize.h"
 
+#include <set>
+
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/explain.h"
@@ -121,18 +123,21 @@ void what_is_wrong_in_arithmetic_is_passed_over(void**) {
   assert_ok(trusted);
   assert_true(trusted->found());
   assert_contains(trusted->plan.certificate, "arithmetic: accepted\narithmetic instance: shrunk; ");
-  size_t judged = 0, wrong = 3;
-  options.judge = [&](const MuGraph&, const Schedule&) {
+  size_t judged = 0, wrong = 1;  // so many muGraphs, in all of their schedules
+  std::set<std::string> seen;
+  options.judge = [&](const MuGraph& mugraph, const Schedule&) {
     ArithmeticVerdict verdict;
-    verdict.verdict = judged++ < wrong ? Verdict::rejected : Verdict::accepted;
+    ++judged;
+    seen.insert(print_mugraph(mugraph));
+    verdict.verdict = seen.size() <= wrong ? Verdict::rejected : Verdict::accepted;
     verdict.reason = "class masked, seed 2";
     return verdict;
   };
   const auto later = optimize(*graph, sm90(), compiler, options);
   assert_ok(later);
   assert_true(later->found());
-  assert_int_equal(judged, wrong + 1);
-  assert_true(later->us > trusted->us || later->schedule != trusted->schedule);
+  assert_true(judged > wrong);
+  assert_true(later->us >= trusted->us && later->mugraph != trusted->mugraph);
   assert_contains(later->report, "wrong in the arithmetic of its kernels: class masked, seed 2");
   wrong = SIZE_MAX;
   const int compiled = compiler.compiles;

@@ -124,7 +124,7 @@ static void saturation_says_why_it_stopped(void**) {
   };
   const std::chrono::milliseconds long_time{600000};
   assert_true(stop({20000, 30, long_time}) == StopReason::saturated);
-  assert_true(stop({200, 30, long_time}) == StopReason::node_limit);
+  assert_true(stop({100, 30, long_time}) == StopReason::node_limit);
   assert_true(stop({20000, 2, long_time}) == StopReason::iteration_limit);
   assert_true(stop({20000, 30, std::chrono::milliseconds(0)}) == StopReason::time_limit);
 }

@@ -27,12 +27,18 @@ SearchResult searched(const Graph& graph, const SearchOptions& options, const ch
   const std::string report = print_report(*result);
   for (const PieceReport& piece : result->report.pieces) {
     for (const std::string& failure : piece.failures) fail_test(failure);
-    if (piece.verified == 0 && piece.outside.empty()) assert_contains(report, ": it is left to the baseline");
+    if (piece.verified == 0 && piece.outside.empty() && !piece.apart)
+      assert_contains(report, ": it is left to the baseline");
   }
   for (Candidate& candidate : result->candidates) {
     assert_ok(validate(candidate.mugraph));
-    if (verify(graph, candidate.mugraph, {.sample_budget = 0}).verdict == Verdict::rejected)
-      fail_test("wrong:\n" + print_mugraph(candidate.mugraph));
+    // Pieces are equal each for itself; what is put together may differ for inputs that are not finite
+    // (x * (y + z) is an infinity where x * y + x * z is NaN), and is then refused by who takes programs.
+    const Certificate whole = verify(graph, candidate.mugraph, {.sample_budget = 0});
+    const bool by_specials = whole.reason.find("(masked inputs)") != std::string::npos ||
+                             whole.reason.find("(special inputs)") != std::string::npos;
+    if (whole.verdict == Verdict::rejected && !by_specials)
+      fail_test("wrong: " + whole.reason + "\n" + print_mugraph(candidate.mugraph));
   }
   // Machines are busy at times; the limit itself must be close.
   const double limit = std::chrono::duration<double>(options.limit).count();
