@@ -20,7 +20,7 @@ namespace quern {
 namespace {
 
 constexpr int kMaxTrials = 40, kMaxRedrawn = 8;
-constexpr double kMostWork = 5e6;  // of an instance that could not be shrunk
+constexpr double kMostWork = 2e6;  // of an instance that could not be shrunk; as the arithmetic verifier has it
 // Ordered trials: those that every program needs, where nothing depends on an order; and as many more as cost
 // little, or as it takes to see every branch of every condition.
 constexpr int kFewTrials = 4, kMoreTrials = 64, kMostTrials = 256;
@@ -130,6 +130,7 @@ class Judgement {
       const Node& node = instance_.graph.node(id);
       certificate_.inputs.push_back(node.name + ": " + print_type(node.type));
     }
+    if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
     if (!bound_error()) return;
     for (int trials = 0; trials < wanted_trials_; ++trials) {
       if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
