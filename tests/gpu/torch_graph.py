@@ -161,7 +161,10 @@ class Evaluator:
         kind = self.compute_type(dtype)
         if self.is_number(operand):
             number = float(operand)
-            return torch.tensor(int(number) if kind == torch.int64 else number, dtype=kind, device="cuda")
+            if kind == torch.int64:
+                return torch.tensor(int(number), dtype=kind, device="cuda")
+            # A number takes the dtype of what it is combined with.
+            return torch.tensor(number, dtype=torch.float64, device="cuda").to(DTYPES[dtype]).to(kind)
         return self.values[operand].to(kind)
 
     @staticmethod
