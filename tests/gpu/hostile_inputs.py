@@ -127,9 +127,9 @@ class Judge:
         error = (v - r).abs()
         ratio = torch.where(error == 0, torch.zeros_like(error), error / bound)
         # A finite result that its dtype cannot hold is an infinity, or as near as the bound says.
-        overflows = torch.isfinite(r) & ~torch.isfinite(rounded)
+        overflows = torch.isfinite(r) & (~torch.isfinite(rounded) | (r.abs() + bound > info.max))
         wrong = finite & ~overflows & ~(ratio <= 1)
-        wrong |= overflows & torch.isfinite(u) & (v != rounded) & ~(ratio <= 1)
+        wrong |= overflows & torch.isfinite(u) & ~(torch.isinf(v) & (v.sign() == r.sign())) & ~(ratio <= 1)
         special = ~torch.isfinite(r) & ~torch.isfinite(u)
         wrong |= special & torch.isfinite(v)
         if self.finite_inputs:

@@ -86,6 +86,12 @@ def random_inputs(graph, generator, device="cuda"):
 UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
 
 
+def accumulation_noise(squares, terms):
+    """Deviation of a sum in f32, of so many terms whose squares add up to `squares`: each of the steps, four terms or more at a time,
+    rounds a partial sum."""
+    return 2.0**-24 * (max(terms, 4) / 4) ** 0.5 * squares.sqrt()
+
+
 class Evaluator:
     """real=True: everything in f64, as the language defines it. real=False: every operator in the dtype it has, as eager
     PyTorch computes it (f32 accumulation inside a matmul, results rounded). With a generator as `noise` every result is moved, up
@@ -196,7 +202,13 @@ class Evaluator:
         a, b = (self.value(o, dtype) for o in operands)
         if dtype == "i32":  # exact in f64 for the small integers of the tests
             return torch.matmul(a.double(), b.double()).to(torch.int64)
-        return torch.matmul(a, b)
+        product = torch.matmul(a, b)
+        if self.noise is None:
+            return product
+        return self.shaken(product, accumulation_noise(torch.matmul(a * a, b * b), a.shape[-1]))
+
+    def shaken(self, tensor, deviation):
+        return tensor + deviation * torch.randn(tensor.shape, generator=self.noise, device=tensor.device, dtype=tensor.dtype)
 
     def axes(self, operand, attributes, default):
         rank = self.values[operand].dim()
@@ -206,7 +218,13 @@ class Evaluator:
 
     def op_sum(self, operands, attributes, dtype):
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, None)
-        return self.wrap(x.sum(axes, keepdim=attributes.get("keepdims", False)) if axes else x, dtype)
+        if not axes:
+            return self.wrap(x, dtype)
+        keep = attributes.get("keepdims", False)
+        total = x.sum(axes, keepdim=keep)
+        if self.noise is not None and x.is_floating_point():
+            total = self.shaken(total, accumulation_noise((x * x).sum(axes, keepdim=keep), x.numel() // max(1, total.numel())))
+        return self.wrap(total, dtype)
 
     def op_mean(self, operands, attributes, dtype):
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, None)
