@@ -129,7 +129,8 @@ class Judge:
         # A finite result that its dtype cannot hold is an infinity, or as near as the bound says.
         overflows = torch.isfinite(r) & (~torch.isfinite(rounded) | (r.abs() + bound > info.max))
         wrong = finite & ~overflows & ~(ratio <= 1)
-        wrong |= overflows & torch.isfinite(u) & ~(torch.isinf(v) & (v.sign() == r.sign())) & ~(ratio <= 1)
+        wrong |= overflows & torch.isfinite(v) & ~(ratio <= 1)
+        wrong |= overflows & torch.isinf(v) & (v.sign() != r.sign()) & ~(ratio <= 1)
         special = ~torch.isfinite(r) & ~torch.isfinite(u)
         wrong |= special & torch.isfinite(v)
         if self.finite_inputs:

@@ -86,10 +86,11 @@ def random_inputs(graph, generator, device="cuda"):
 UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
 
 
-def accumulation_noise(squares, terms):
-    """Deviation of a sum in f32, of so many terms whose squares add up to `squares`: each of the steps, four terms or more at a time,
-    rounds a partial sum."""
-    return 2.0**-24 * (max(terms, 4) / 4) ** 0.5 * squares.sqrt()
+def accumulation_noise(squares, terms, tensor_cores=False):
+    """Deviation of a sum in f32, of so many terms whose squares add up to `squares`: each step, of four terms or more, rounds a partial
+    sum; tensor cores cut off what f32 has no room for, always in the same direction (core/verify/noise.h)."""
+    rounding, truncation = 2.0**-24 * (max(terms, 4) / 4) ** 0.5, 2.0**-27 / 3 * terms if tensor_cores else 0
+    return torch.nan_to_num((rounding**2 + truncation**2) ** 0.5 * squares.sqrt(), nan=0.0, posinf=0.0)
 
 
 class Evaluator:
@@ -205,7 +206,7 @@ class Evaluator:
         product = torch.matmul(a, b)
         if self.noise is None:
             return product
-        return self.shaken(product, accumulation_noise(torch.matmul(a * a, b * b), a.shape[-1]))
+        return self.shaken(product, accumulation_noise(torch.matmul(a * a, b * b), a.shape[-1], True))
 
     def shaken(self, tensor, deviation):
         return tensor + deviation * torch.randn(tensor.shape, generator=self.noise, device=tensor.device, dtype=tensor.dtype)
