@@ -126,11 +126,11 @@ class Judge:
         finite = torch.isfinite(r) & torch.isfinite(u)
         error = (v - r).abs()
         ratio = torch.where(error == 0, torch.zeros_like(error), error / bound)
-        # A finite result that its dtype cannot hold is an infinity, or as near as the bound says.
+        # What its dtype cannot hold is an infinity where the unfused program has it, but for what is beside the largest number.
         overflows = torch.isfinite(r) & (~torch.isfinite(rounded) | (r.abs() + bound > info.max))
+        beside = error <= 6 * self.noise[output].sqrt() + r.abs() * info.eps
         wrong = finite & ~overflows & ~(ratio <= 1)
-        wrong |= overflows & torch.isfinite(v) & ~(ratio <= 1)
-        wrong |= overflows & torch.isinf(v) & (v.sign() != r.sign()) & ~(ratio <= 1)
+        wrong |= overflows & torch.isinf(u) & (u.sign() == r.sign()) & (v != u) & ~beside
         special = ~torch.isfinite(r) & ~torch.isfinite(u)
         wrong |= special & torch.isfinite(v)
         if self.finite_inputs:
