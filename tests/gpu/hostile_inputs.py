@@ -34,7 +34,7 @@ class Hostile:
         """True in blocks: single elements, tiles of several sizes, halves and quarters, whole rows and columns."""
         out = torch.zeros(shape, dtype=torch.bool, device=self.device)
         for dim, extent in enumerate(shape):
-            if extent == 1:
+            if extent <= 1:
                 continue
             size = (BLOCKS + [extent // 2, extent // 4])[self.pick(len(BLOCKS) + 2)]
             size = min(max(1, size), extent)
@@ -126,11 +126,12 @@ class Judge:
         finite = torch.isfinite(r) & torch.isfinite(u)
         error = (v - r).abs()
         ratio = torch.where(error == 0, torch.zeros_like(error), error / bound)
-        # What its dtype cannot hold is an infinity where the unfused program has it, but for what is beside the largest number.
+        # What its dtype cannot hold, though f32 can, is an infinity where the unfused program has it, within the noise.
         overflows = torch.isfinite(r) & (~torch.isfinite(rounded) | (r.abs() + bound > info.max))
-        beside = error <= 6 * self.noise[output].sqrt() + r.abs() * info.eps
+        noise = 6 * self.noise[output].sqrt() + r.abs() * info.eps
+        reached = torch.where(torch.isinf(v), r * v.sign() + noise > info.max, error <= noise)
         wrong = finite & ~overflows & ~(ratio <= 1)
-        wrong |= overflows & torch.isinf(u) & (u.sign() == r.sign()) & (v != u) & ~beside
+        wrong |= overflows & torch.isinf(u) & (r.abs() < torch.finfo(torch.float32).max) & ~reached
         special = ~torch.isfinite(r) & ~torch.isfinite(u)
         wrong |= special & torch.isfinite(v)
         if self.finite_inputs:
