@@ -192,7 +192,9 @@ class Evaluator:
             "neg": lambda x: -x, "abs": torch.abs, "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt,
             "rsqrt": torch.rsqrt, "square": lambda x: x * x, "reciprocal": torch.reciprocal,
             "relu": lambda x: torch.maximum(x, torch.zeros_like(x)), "gelu": F.gelu,
-            "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid,
+            # in f64 by its definition: PyTorch's 1 + tanh(u) cancels where u is below -18
+            "gelu_tanh": lambda x: x / (1 + torch.exp(-1.5957691216057307118 * (x + 0.044715 * x**3))) if self.real
+            else F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid,
             "tanh": torch.tanh, "erf": torch.erf, "add": torch.add, "sub": torch.sub, "mul": torch.mul,
             "div": torch.div, "max": torch.maximum, "min": torch.minimum, "pow": torch.pow, "lt": torch.lt,
             "le": torch.le, "eq": torch.eq,
