@@ -5,6 +5,7 @@
 #include <ctime>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "core/base/facts.h"
@@ -36,6 +37,8 @@ constexpr const char* kSpillsBesideWgmma =
 constexpr const char* kManyLaunches = "it has no fewer launches than the baseline";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
+uint64_t in_ns(double us) { return static_cast<uint64_t>(us * 1000); }
+
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);
@@ -65,19 +68,21 @@ class OptimizeRun {
     refusals_.resize(search_.candidates.size());
     if (Status status = name_as_text(); !status.ok()) return status;
     if (Status status = count_baseline(); !status.ok()) return status;
-    const std::vector<Implementation> ranked = rank_implementations(
-        search_.candidates, target_, how.constraints, options_.schedules, options_.allow_tf32);
-    for (const Implementation& best : ranked)
+    ranked_ = rank_implementations(search_.candidates, target_, how.constraints, options_.schedules,
+                                   options_.allow_tf32);
+    refused_.resize(ranked_.size());
+    for (const Implementation& best : ranked_)
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
         fate = "not tried, its best schedule takes " + number(best.us) + " us by the model of schedules";
-    try_all(ranked);
+    try_all();
     write_report();
+    list_programs();
     return std::move(out_);
   }
 
  private:
-  struct Program {
-    Implementation from;
+  struct Compiled {
+    size_t rank = 0;
     EmittedMuGraph emitted;
     std::string cubin;
     int64_t stack = 0;
@@ -85,7 +90,8 @@ class OptimizeRun {
   };
 
   bool over() {
-    if (compile_ms_.size() >= options_.compiles)
+    if (kept_.size() >= std::max<size_t>(1, options_.keep)) return true;
+    if (compile_ms_.size() >= options_.compiles + kept_.size())
       stopped_ = "as many programs were compiled as may be";
     else if (Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel))
       stopped_ = "the time was up, or it was cancelled";
@@ -114,81 +120,75 @@ class OptimizeRun {
   // The model does not know what the compiler puts on the stack, so a program that has some there is taken
   // only when no other is found, nothing like its kernels is compiled again, and what is suspected of the
   // same comes last.
-  void try_all(const std::vector<Implementation>& ranked) {
-    std::optional<Program> spilling;
-    std::deque<const Implementation*> suspects;
+  void try_all() {
+    std::optional<Compiled> spilling;
+    std::deque<size_t> suspects;
     auto try_suspects = [&](double us) {
-      for (; !suspects.empty() && suspects.front()->us * kSpillCost < us && !over(); suspects.pop_front())
-        if (try_one(*suspects.front(), spilling)) return;
+      for (; !suspects.empty() && ranked_[suspects.front()].us * kSpillCost < us && !over();
+           suspects.pop_front())
+        try_one(suspects.front(), spilling);
     };
-    for (const Implementation& implementation : ranked) {
-      try_suspects(implementation.us);
-      if (out_.found() || over()) break;
-      if (crowded_.suspects(mugraph_of(implementation), implementation.schedule))
-        suspects.push_back(&implementation);
-      else if (try_one(implementation, spilling))
-        break;
+    for (size_t rank = 0; rank < ranked_.size(); ++rank) {
+      try_suspects(ranked_[rank].us);
+      if (over()) break;
+      if (crowded_.suspects(mugraph_of(rank), ranked_[rank].schedule))
+        suspects.push_back(rank);
+      else
+        try_one(rank, spilling);
     }
-    if (!out_.found()) try_suspects(std::numeric_limits<double>::infinity());
-    if (!out_.found() && spilling) accept(std::move(*spilling));
+    try_suspects(std::numeric_limits<double>::infinity());
+    if (kept_.empty() && spilling) accept(std::move(*spilling));
   }
 
-  const MuGraph& mugraph_of(const Implementation& implementation) const {
-    return search_.candidates[implementation.candidate].mugraph;
-  }
+  const MuGraph& mugraph_of(size_t rank) const { return search_.candidates[ranked_[rank].candidate].mugraph; }
 
-  // Whether it was taken. What spills is kept if it does so less than what was kept before.
-  bool try_one(const Implementation& implementation, std::optional<Program>& spilling) {
-    if (crowded_.expects(mugraph_of(implementation), implementation.schedule)) {
-      note(implementation.candidate, kCrowded);
-      return false;
-    }
-    if (!judge(implementation)) return false;
-    std::optional<Program> program = emit(implementation);
-    if (!program || !compile(*program)) return false;
+  // What spills is kept if it does so less than what was kept before.
+  void try_one(size_t rank, std::optional<Compiled>& spilling) {
+    if (crowded_.expects(mugraph_of(rank), ranked_[rank].schedule)) return note(rank, kCrowded);
+    if (!judge(rank)) return;
+    std::optional<Compiled> program = emit(rank);
+    if (!program || !compile(*program)) return;
     if (program->stack == 0) return accept(std::move(*program));
-    note(implementation.candidate, kCrowded);
+    note(rank, kCrowded);
     if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
-    return false;
   }
 
   // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
-  bool judge(const Implementation& implementation) {
-    if (fates_[implementation.candidate] == kManyLaunches) return false;
+  bool judge(size_t rank) {
+    if (fates_[ranked_[rank].candidate] == kManyLaunches) return false;
     const auto start = Clock::now();
-    const MuGraph& mugraph = mugraph_of(implementation);
-    arithmetic_ = options_.judge ? options_.judge(mugraph, implementation.schedule)
-                                 : verifier_.judge(mugraph, implementation.schedule);
+    const MuGraph& mugraph = mugraph_of(rank);
+    const Schedule& schedule = ranked_[rank].schedule;
+    arithmetic_ = options_.judge ? options_.judge(mugraph, schedule) : verifier_.judge(mugraph, schedule);
     out_.judge_ns += ns_since(start);
     judge_ms_.push_back(static_cast<double>(ns_since(start)) / 1e6);
     if (arithmetic_.verdict == Verdict::accepted) return true;
     const bool wrong = arithmetic_.verdict == Verdict::rejected;
-    note(implementation.candidate,
-         (wrong ? "wrong in the arithmetic of its kernels: " : "its arithmetic cannot be judged: ") +
-             arithmetic_.reason);
+    refuse(rank, (wrong ? "wrong in the arithmetic of its kernels: " : "its arithmetic cannot be judged: ") +
+                     arithmetic_.reason);
     return false;
   }
 
-  std::optional<Program> emit(const Implementation& implementation) {
+  std::optional<Compiled> emit(size_t rank) {
     const auto start = Clock::now();
-    const MuGraph& mugraph = mugraph_of(implementation);
-    auto emitted = emit_mugraph(graph_, mugraph, implementation.schedule, target_, options_.optimizer);
+    const MuGraph& mugraph = mugraph_of(rank);
+    auto emitted = emit_mugraph(graph_, mugraph, ranked_[rank].schedule, target_, options_.optimizer);
     out_.emit_ns += ns_since(start);
     if (!emitted) {
-      note(implementation.candidate, emitted.status().message());
+      refuse(rank, emitted.status().message());
       return {};
     }
     // What is left to the baseline here, the whole baseline may fuse with more. Schedules do not change it.
     const bool library = std::any_of(mugraph.kernels.begin(), mugraph.kernels.end(),
                                      [](const MuKernel& kernel) { return !kernel.custom; });
     if (library && emitted->plan.launches.size() >= baseline_launches_) {
-      note(implementation.candidate, kManyLaunches);
+      note(rank, kManyLaunches);
       return {};
     }
-    return Program{implementation, std::move(*emitted), "", 0, arithmetic_};
+    return Compiled{rank, std::move(*emitted), "", 0, arithmetic_};
   }
 
-  bool compile(Program& program) {
+  bool compile(Compiled& program) {
     const auto start = Clock::now();
     const std::clock_t cpu_start = std::clock();
     auto output = compiler_.compile({program.emitted.source, target_.name, {"--ptxas-options=-v"}});
@@ -196,57 +196,104 @@ class OptimizeRun {
     compile_cpu_ms_.push_back(1e3 * static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC);
     out_.compile_ns += ns_since(start);
     if (!output) {
-      note(program.from.candidate, "the compiler refused it: " + output.status().message());
+      refuse(program.rank, "the compiler refused it: " + output.status().message());
       return false;
     }
     program.cubin = std::move(output->cubin);
-    program.stack = crowded_.add(search_.candidates[program.from.candidate].mugraph, program.from.schedule,
-                                 program.emitted, output->log);
-    if (!spilling_warpgroups(program.from.schedule, program.emitted.blocks, output->log).empty()) {
-      note(program.from.candidate, kSpillsBesideWgmma);
+    const Schedule& schedule = ranked_[program.rank].schedule;
+    program.stack = crowded_.add(mugraph_of(program.rank), schedule, program.emitted, output->log);
+    if (!spilling_warpgroups(schedule, program.emitted.blocks, output->log).empty()) {
+      refuse(program.rank, kSpillsBesideWgmma);
       return false;
     }
     return true;
   }
 
   // What becomes of a candidate is what became of its best schedule; the rest are counted.
-  void note(size_t candidate, const std::string& refusal) {
+  void note(size_t rank, const std::string& refusal) {
+    const size_t candidate = ranked_[rank].candidate;
+    if (candidate == taken_) return;
     if (refusals_[candidate]++ == 0) fates_[candidate] = refusal.substr(0, refusal.find('\n'));
   }
 
-  // The search has verified the pieces; this is the verdict on all of it, for random inputs of its own. False
-  // if the muGraph is wrong, which only a bug can make it.
-  bool accept(Program program) {
-    const Implementation& from = program.from;
+  // It may never run.
+  void refuse(size_t rank, const std::string& refusal) {
+    note(rank, refusal);
+    refused_[rank] = true;
+  }
+
+  // The search has verified the pieces; this is the verdict on all of it, for random inputs of its own. It
+  // rejects the muGraph only if there is a bug.
+  const Certificate& verdict_on(size_t candidate) {
+    auto at = verdicts_.find(candidate);
+    if (at == verdicts_.end())
+      at = verdicts_.emplace(candidate, verify(graph_, search_.candidates[candidate].mugraph)).first;
+    return at->second;
+  }
+
+  // Keeps the program; the first one is the result's plan.
+  void accept(Compiled program) {
+    const Implementation& from = ranked_[program.rank];
     const Candidate& candidate = search_.candidates[from.candidate];
-    const Certificate verdict = verify(graph_, candidate.mugraph);
-    if (verdict.verdict == Verdict::rejected) {
-      note(from.candidate, "as a whole it is wrong: " + verdict.reason);
-      return false;
-    }
-    out_.us = from.us;
-    out_.mugraph = print_mugraph(candidate.mugraph);
-    out_.schedule = print_schedule(with_choices(from.schedule, program.emitted));
-    choices_ = explain_choices(graph_, candidate.mugraph, from.schedule, target_, program.emitted,
-                               options_.optimizer != nullptr);
-    out_.cuda = std::move(program.emitted.source);
-    out_.plan = std::move(program.emitted.plan);
-    out_.plan.cubin = std::move(program.cubin);
-    out_.plan.certificate += source_facts({print_graph(graph_), out_.mugraph, out_.schedule, out_.cuda},
-                                          out_.plan.cubin, compiler_.fingerprint()) +
-                             verdict.print() + program.arithmetic.print() +
-                             print_fact("modelled", number(from.us) + " us") +
-                             print_fact("candidate", std::to_string(from.candidate) + " of " +
-                                                         std::to_string(search_.candidates.size()));
+    const Certificate& verdict = verdict_on(from.candidate);
+    if (verdict.verdict == Verdict::rejected)
+      return refuse(program.rank, "as a whole it is wrong: " + verdict.reason);
+    Program kept;
+    kept.mugraph = print_mugraph(candidate.mugraph);
+    kept.schedule = print_schedule(with_choices(from.schedule, program.emitted));
+    kept.modelled_ns = in_ns(from.us);
+    Plan plan = program.emitted.plan;
+    plan.cubin = std::move(program.cubin);
+    plan.certificate +=
+        source_facts({print_graph(graph_), kept.mugraph, kept.schedule, program.emitted.source}, plan.cubin,
+                     compiler_.fingerprint()) +
+        verdict.print() + program.arithmetic.print() + print_fact("modelled", number(from.us) + " us") +
+        print_fact("candidate",
+                   std::to_string(from.candidate) + " of " + std::to_string(search_.candidates.size()));
     // What carries a verdict that is undecided.
     if (verdict.verdict == Verdict::undecided)
       for (size_t i = 0; i < candidate.certificates.size(); ++i)
-        out_.plan.certificate += candidate.certificates[i].print("piece " + std::to_string(i) + " ");
+        plan.certificate += candidate.certificates[i].print("piece " + std::to_string(i) + " ");
+    kept.plan = encode_plan(plan);
+    if (!out_.found())
+      take(program, kept, std::move(plan));
+    else
+      note(program.rank, "compiled, " + number(from.us) + " us by the model of schedules");
+    kept_.emplace(program.rank, std::move(kept));
+  }
+
+  void take(Compiled& program, const Program& kept, Plan plan) {
+    const Implementation& from = ranked_[program.rank];
+    out_.plan = std::move(plan);
+    out_.us = from.us;
+    out_.mugraph = kept.mugraph;
+    out_.schedule = kept.schedule;
+    choices_ = explain_choices(graph_, mugraph_of(program.rank), from.schedule, target_, program.emitted,
+                               options_.optimizer != nullptr);
+    out_.cuda = std::move(program.emitted.source);
+    taken_ = from.candidate;
     fates_[from.candidate] =
         "taken, " + number(from.us) + " us by the model of schedules" +
         (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
-    return true;
+  }
+
+  void list_programs() {
+    out_.programs.push_back({});
+    std::map<size_t, std::string> texts;  // of muGraphs
+    size_t left = options_.list - std::min(options_.list, kept_.size());
+    for (size_t rank = 0; rank < ranked_.size(); ++rank) {
+      if (const auto kept = kept_.find(rank); kept != kept_.end()) {
+        out_.programs.push_back(std::move(kept->second));
+        continue;
+      }
+      if (refused_[rank] || left == 0) continue;
+      --left;
+      const Implementation& each = ranked_[rank];
+      std::string& text = texts[each.candidate];
+      if (text.empty()) text = print_mugraph(mugraph_of(rank));
+      out_.programs.push_back({text, print_schedule(each.schedule), in_ns(each.us), ""});
+    }
   }
 
   void write_report() {
@@ -297,14 +344,19 @@ class OptimizeRun {
   const Clock::time_point start_ = Clock::now();
   SearchResult search_;
   size_t baseline_launches_ = 0;
-  std::vector<std::string> fates_;  // of candidates
-  std::vector<size_t> refusals_;    // schedules of them that were refused
+  std::vector<Implementation> ranked_;
+  std::vector<bool> refused_;               // by rank
+  std::map<size_t, Program> kept_;          // by rank
+  std::map<size_t, Certificate> verdicts_;  // by candidate
+  std::vector<std::string> fates_;          // of candidates
+  std::vector<size_t> refusals_;            // schedules of them that were refused
   CrowdedKernels crowded_{target_};
   ArithmeticVerifier verifier_{graph_};
   ArithmeticVerdict arithmetic_;  // of what is tried
   std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;
   std::string stopped_;
-  std::string choices_;  // of the program that was taken
+  std::optional<size_t> taken_;  // the candidate of the result's plan
+  std::string choices_;          // of that program
   OptimizeResult out_;
 };
 

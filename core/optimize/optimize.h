@@ -8,6 +8,7 @@
 
 #include "core/base/plan.h"
 #include "core/jit/compiler.h"
+#include "core/optimize/program.h"
 #include "core/schedule/optimizer.h"
 #include "core/schedule/schedule.h"
 #include "core/search/search.h"
@@ -19,7 +20,9 @@ struct OptimizeOptions {
   SearchOptions search;                    // with a limit of its own; its `cancel` ends all of it
   std::chrono::milliseconds limit{30000};  // of the search and what follows it
   size_t schedules = 64;                   // of a candidate at most
-  size_t compiles = 12;                    // programs for the compiler at most
+  size_t list = 64;                        // programs in the result's list at most
+  size_t keep = 1;                         // of them compiled, if as many can be
+  size_t compiles = 12;                    // programs for the compiler at most, beyond those that are kept
   bool allow_tf32 = false;                 // f32 products may be computed from operands rounded to tf32
   Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
   // Judges the arithmetic of every program before it is emitted; empty: an ArithmeticVerifier of the graph.
@@ -37,6 +40,9 @@ struct OptimizeResult {
   std::string report;
   std::string reason;  // why there is no plan
   std::string state;   // of the search, to continue from; empty when it is finished
+  // What can be measured, or made from its texts: the baseline's program, then the best-ranked ones, best
+  // first, without those that are known to be refused. Those that were kept have their plan.
+  std::vector<Program> programs;
   uint64_t search_ns = 0, emit_ns = 0, judge_ns = 0, compile_ns = 0;
 
   bool found() const { return !plan.cubin.empty(); }

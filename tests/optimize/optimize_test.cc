@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "core/base/facts.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/explain.h"
@@ -148,6 +149,78 @@ void what_is_wrong_in_arithmetic_is_passed_over(void**) {
   assert_contains(none->reason, "wrong in the arithmetic of its kernels: class masked, seed 2");
 }
 
+// The hash of a program's text, as its plan's certificate has it.
+std::string cuda_hash(const Program& program) {
+  const auto plan = decode_plan(program.plan);
+  assert_ok(plan);
+  const auto facts = parse_facts(plan->certificate);
+  assert_ok(facts);
+  const std::string* hash = find_fact(*facts, "cuda hash");
+  assert_non_null(hash);
+  return *hash;
+}
+
+// Whoever measures them needs nothing else: texts give the program again, and so many are compiled.
+void programs_are_listed_best_first(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  const auto optimizer = make_z3_optimizer(kChoiceLimit);
+  FakeCompiler compiler;
+  OptimizeOptions options;
+  options.optimizer = optimizer.get();
+  options.keep = 3;
+  options.list = 20;
+  const auto result = optimize(*graph, sm90(), compiler, options);
+  assert_ok(result);
+  assert_int_equal(result->programs.size(), 1 + options.list);
+  assert_true(result->programs[0].is_baseline());
+  size_t kept = 0;
+  std::set<Hash128> names;
+  for (size_t i = 1; i < result->programs.size(); ++i) {
+    const Program& program = result->programs[i];
+    assert_true(i == 1 || program.modelled_ns >= result->programs[i - 1].modelled_ns);
+    assert_true(names.insert(program.name()).second);
+    const auto mugraph = parse_mugraph(program.mugraph);
+    assert_ok(mugraph);
+    const auto schedule = parse_schedule(program.schedule);
+    assert_ok(schedule);
+    if (program.plan.empty()) continue;
+    const auto again = emit_mugraph(*graph, *mugraph, *schedule, sm90());
+    assert_ok(again);
+    assert_text_equal(to_hex(hash128(again->source)), cuda_hash(program));
+    if (kept++ == 0) {
+      assert_true(program.plan == encode_plan(result->plan));
+      assert_text_equal(program.mugraph, result->mugraph);
+      assert_text_equal(program.schedule, result->schedule);
+    }
+  }
+  assert_int_equal(kept, options.keep);
+  assert_int_equal(compiler.compiles, options.keep);
+}
+
+// A program that may never run is not for anybody to measure.
+void refused_programs_are_not_listed(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  FakeCompiler compiler;
+  OptimizeOptions options;
+  options.list = 2000;
+  std::set<std::string> wrong;
+  options.judge = [&](const MuGraph& mugraph, const Schedule& schedule) {
+    ArithmeticVerdict verdict;
+    const bool reject = wrong.size() < 2;
+    if (reject) wrong.insert(print_mugraph(mugraph) + print_schedule(schedule));
+    verdict.verdict = reject ? Verdict::rejected : Verdict::accepted;
+    return verdict;
+  };
+  const auto result = optimize(*graph, sm90(), compiler, options);
+  assert_ok(result);
+  assert_int_equal(wrong.size(), 2);
+  assert_true(result->programs.size() > 20);
+  for (const Program& program : result->programs)
+    assert_int_equal(wrong.count(program.mugraph + program.schedule), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -155,6 +228,8 @@ int main() {
                               cmocka_unit_test(choices_are_explained_greedy_and_optimal),
                               cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays),
                               cmocka_unit_test(warpgroups_that_spill_are_never_taken),
-                              cmocka_unit_test(what_is_wrong_in_arithmetic_is_passed_over)};
+                              cmocka_unit_test(what_is_wrong_in_arithmetic_is_passed_over),
+                              cmocka_unit_test(programs_are_listed_best_first),
+                              cmocka_unit_test(refused_programs_are_not_listed)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
