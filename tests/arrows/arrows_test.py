@@ -14,7 +14,7 @@ ROOT = pathlib.Path(os.environ.get("QUERN_SOURCE_ROOT", pathlib.Path(__file__).r
 GRAPH = ["core/base", "core/lang", "core/graph"]
 MUGRAPH = GRAPH + ["core/mugraph"]
 MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/codegen", "core/jit"]
-CORE = MAKERS + ["core/optimize"]
+CORE = MAKERS + ["core/optimize", "core/profile"]
 ARROWS = {
     "core/base": [],
     "core/lang": ["core/base"],
@@ -26,6 +26,7 @@ ARROWS = {
     "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule"],
     "core/jit": ["core/base"],
     "core/optimize": MAKERS,
+    "core/profile": MAKERS + ["core/optimize"],
     "cache": ["core/base"],
     "capi/wire": ["core/base"],
     # Of core/jit only what needs nothing but the driver: a client never loads NVRTC.
