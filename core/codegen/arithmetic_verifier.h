@@ -6,19 +6,23 @@
 // reference, each within its own bound (core/verify/reference.h). Needs neither a GPU nor a compiler.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "core/codegen/interpreter.h"
 #include "core/schedule/schedule.h"
 #include "core/verify/arithmetic_verdict.h"
-#include "core/verify/evaluate.h"
+#include "core/verify/reference.h"
 
 namespace quern {
 
 struct ArithmeticOptions {
   uint64_t seed = 1;
   int draws = 8;  // of the inputs of each class; fewer where the instance is large
+  // Asked in front of every draw. Once true, the verdict is undecided.
+  std::function<bool()> stop = [] { return false; };
 };
 
 // For several programs of one graph: reference and bounds of an instance are computed once, and so is the
@@ -35,14 +39,17 @@ class ArithmeticVerifier {
 
  private:
   struct Trial;
-  struct Trials;
+  class Trials;
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
-  const Trials& trials_of(const Graph& small, const std::vector<Elements<double>>& iotas, int draws, bool tf32);
+  bool run_trials(const Interpreter& program, const std::vector<RealTensor>& iotas, Trials& trials,
+                  ArithmeticVerdict& out) const;
+  bool run_trial(const Interpreter& program, const std::vector<RealTensor>& iotas, const Trials& trials,
+                 const Trial& trial, ArithmeticVerdict& out) const;
 
   const Graph& graph_;
   const ArithmeticOptions options_;
-  std::map<std::string, std::unique_ptr<Trials>> trials_;  // by the text of the small graph
+  std::map<std::string, std::unique_ptr<Trials>> trials_;  // by the small graph and what of it is read
   std::map<std::string, ArithmeticVerdict> known_;         // by what was interpreted
 };
 

@@ -339,9 +339,10 @@ Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
 
 Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
                                     const Target& target, Optimizer* optimizer) {
-  auto applied = apply_schedule(mugraph, schedule);
+  MuGraph noted = mugraph;
+  note_rounded_values(graph, noted);
+  auto applied = apply_schedule(noted, schedule);
   if (!applied) return applied.status();
-  note_rounded_values(graph, *applied);
   return MuEmitter(graph, *applied, schedule, target, optimizer).run();
 }
 

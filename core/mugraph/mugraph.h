@@ -120,6 +120,7 @@ struct MuGraph {
   std::vector<MuTensor> tensors;
   std::vector<int32_t> inputs, outputs;  // tensors, in the order of the graph it computes
   std::vector<MuKernel> kernels;         // in launch order
+  bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
 };
 
 // Where a block value lives: before the loop (once), in the loop (one tile a turn), after it.

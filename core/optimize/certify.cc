@@ -32,9 +32,9 @@ Facts must_parse(const std::string& text) {
   return std::move(*facts);
 }
 
-class Comparison {
+class CertificateCheck {
  public:
-  explicit Comparison(const Plan& plan) : plan_(plan) {}
+  explicit CertificateCheck(const Plan& plan) : plan_(plan) {}
 
   std::vector<std::string> run(const PlanSource& stored, Depth depth) {
     Result<Facts> facts = parse_facts(plan_.certificate);
@@ -121,7 +121,7 @@ std::string source_facts(const PlanSource& source, const std::string& cubin, con
 }
 
 std::vector<std::string> certificate_faults(const Plan& plan, const PlanSource& stored, Depth depth) {
-  return Comparison(plan).run(stored, depth);
+  return CertificateCheck(plan).run(stored, depth);
 }
 
 }  // namespace quern

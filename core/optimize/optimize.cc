@@ -104,6 +104,7 @@ class OptimizeRun {
     for (Candidate& candidate : search_.candidates) {
       auto named = parse_mugraph(print_mugraph(candidate.mugraph));
       if (!named) return named.status().with_context("the text of a muGraph that was found");
+      copy_notes(candidate.mugraph, *named);
       candidate.mugraph = std::move(*named);
       note_rounded_values(graph_, candidate.mugraph);
     }
@@ -351,7 +352,7 @@ class OptimizeRun {
   std::vector<std::string> fates_;          // of candidates
   std::vector<size_t> refusals_;            // schedules of them that were refused
   CrowdedKernels crowded_{target_};
-  ArithmeticVerifier verifier_{graph_};
+  ArithmeticVerifier verifier_{graph_, {.stop = [this] { return over(); }}};
   ArithmeticVerdict arithmetic_;  // of what is tried
   std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;
   std::string stopped_;

@@ -188,8 +188,8 @@ class Search {
       Result<MuGraph> whole = assemble(graph_, pieces_, parts);
       if (!whole) continue;  // an output that no kernel computes
       candidate.mugraph = std::move(*whole);
-      // Within the time limit; unknown values count as invented, and optimize() looks again.
-      if (Clock::now() - start_ < options_.limit) note_rounded_values(graph_, candidate.mugraph);
+      // Values that are unknown when the time is up count as invented, until someone looks again.
+      note_rounded_values(graph_, candidate.mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
       if (candidate.us < best && options_.on_better) options_.on_better(candidate);
       best = std::min(best, candidate.us);
       result_.candidates.push_back(std::move(candidate));

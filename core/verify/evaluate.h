@@ -15,6 +15,8 @@
 //   void begin_sums(int64_t terms, bool of_products)              optional: in front of the sums of a node
 //   void at(const std::string& name)                              optional: in front of the elements of a
 //   `where`
+//   bool stopped_before(int64_t elements)                       optional: in front of so many; once true, results
+//   are incomplete (stop.h)
 #pragma once
 
 #include <span>
@@ -73,9 +75,10 @@ class Evaluator {
       : graph_(graph), domain_(domain), values_(graph.nodes.size()) {}
 
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) values_[graph_.inputs[i]] = inputs[i];
     const std::vector<size_t> last_use = last_uses();
-    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      if (last_use[graph_.inputs[i]] != kUnused) values_[graph_.inputs[i]] = inputs[i];
+    for (size_t id = 0; id < graph_.nodes.size() && !stopped_before(1); ++id) {
       const Node& node = graph_.nodes[id];
       if (node.code == OpCode::input) continue;
       if (last_use[id] == kUnused) continue;
@@ -92,6 +95,13 @@ class Evaluator {
 
  private:
   static constexpr size_t kUnused = static_cast<size_t>(-2), kOutput = static_cast<size_t>(-1);
+
+  bool stopped_before([[maybe_unused]] int64_t elements) {
+    if constexpr (requires { domain_.stopped_before(elements); })
+      return domain_.stopped_before(elements);
+    else
+      return false;
+  }
 
   // The last node that reads each value; dead values are not computed.
   std::vector<size_t> last_uses() const {
@@ -160,7 +170,7 @@ class Evaluator {
     const bool select = op_info(node.code).result == ResultRule::select;
     if constexpr (requires { domain_.at(node.name); })
       if (select) domain_.at(node.name);
-    for (int64_t at = 0; at < count; ++at) {
+    for (int64_t at = 0; at < count && !stopped_before(1); ++at) {
       Value operands[3] = {domain_.zero(compute), domain_.zero(compute), domain_.zero(compute)};
       for (size_t i = 0; i < arity; ++i)
         operands[i] = read(node, i, offsets[i][at], select && i == 0 ? DType::boolean : compute);
@@ -190,7 +200,7 @@ class Evaluator {
     for (size_t i = 0; i < a_at.size(); ++i)
       for (int64_t row = 0; row < rows; ++row) {
         Value* sums = &result[(i * rows + row) * columns];
-        for (int64_t k = 0; k < inner; ++k) {
+        for (int64_t k = 0; k < inner && !stopped_before(columns); ++k) {
           const Value left = read(node, 0, a_at[i] + row * inner + k, compute);
           const Value* right = &value(node, 1)[static_cast<size_t>(b_at[i] + k * columns)];
           for (int64_t column = 0; column < columns; ++column)
@@ -217,6 +227,7 @@ class Evaluator {
     begin_sums(static_cast<int64_t>(value(node, 0).size() / std::max<size_t>(result.size(), 1)), false);
     int64_t at = 0;
     for_each_offset(shape, broadcast_strides(kept, shape), 0, [&](int64_t to) {
+      if (stopped_before(1)) return;
       result[to] = domain_.combine(node.code, result[to], read(node, 0, at++, compute), compute);
     });
     return result;

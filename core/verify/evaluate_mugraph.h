@@ -16,6 +16,7 @@
 //   Value stored(Value, DType)                                    as a tensor of this dtype holds it
 // and may have
 //   void see(const BlockOp&, const Elements<Value>&)              every tile that is made
+//   bool stopped_before(int64_t elements)                         as in evaluate.h; the result is CANCELLED then
 #pragma once
 
 #include <algorithm>
@@ -56,15 +57,26 @@ class MuEvaluator {
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
       const MuKernel& kernel = mugraph_.kernels[k];
       if constexpr (kKnowsKernels) domain_.enter(k);
+      if (stopped()) break;
       Status status = kernel.custom ? run_grid(kernel) : run_library_operator(kernel);
       if (!status.ok()) return status.with_context("kernel " + std::to_string(k));
     }
+    if (stopped()) return cancelled();
     std::vector<Tensor> outputs;
     for (int32_t tensor : mugraph_.outputs) outputs.push_back(tensors_[tensor]);
     return outputs;
   }
 
  private:
+  // What is under way then is incomplete: nothing may be made of it.
+  bool stopped([[maybe_unused]] int64_t elements = 1) {
+    if constexpr (requires { domain_.stopped_before(elements); })
+      return domain_.stopped_before(elements);
+    else
+      return false;
+  }
+  static Status cancelled() { return Status(ErrorCode::CANCELLED, "the evaluation was stopped"); }
+
   static Status wrong(std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); }
   const TensorType& type_of(int32_t tensor) const { return mugraph_.tensors[tensor].type; }
 
@@ -100,6 +112,7 @@ class MuEvaluator {
     for (const BlockTile& tile : tiles) operands.push_back(&tile);
     auto result = apply(kernel.code, kernel.attrs, operands, mugraph_.tensors[kernel.result].name);
     if (!result) return result.status();
+    if (stopped()) return cancelled();
     tensors_[kernel.result] = stored(*result, kernel.result);
     return {};
   }
@@ -159,6 +172,8 @@ class MuEvaluator {
     auto run_stage = [&](Block& block, Stage stage, int64_t turn) {
       for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
         const BlockOp& op = kernel.ops[i];
+        if (stopped(1 + op.type.element_count())) status = cancelled();
+        if (!status.ok()) return;
         const bool accumulator = op.kind == BlockOp::Kind::accumulate;
         if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
         if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
@@ -175,6 +190,7 @@ class MuEvaluator {
     }
     // After the loop the blocks of a cluster go in step, because each may need the others' values.
     for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
+      if (stopped()) return cancelled();
       const BlockOp& op = kernel.ops[i];
       const bool late = op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store;
       if (!late && (stages[i] != Stage::after || op.kind == BlockOp::Kind::accumulate)) continue;

@@ -58,7 +58,7 @@ void FullShape::sample(const MuGraph& mugraph, size_t output, std::vector<int64_
   elements = std::move(unique);
 }
 
-FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::function<bool()>& stop) {
+FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
   Comparison result;
   if (budget_ <= 0) {
     result.cut_short = "left out by request";
@@ -70,8 +70,8 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
     draw(seed_ + 1);
   else if (spent_ > budget_)
     draw(seed_);
-  left_.left = budget_;
-  PullBudget left{budget_};
+  left_ = {budget_, &stop};
+  PullBudget left{budget_, &stop};
   PullMuGraph<FieldDomain> actual(mugraph, *domain_, left,
                                   [&](size_t input, int64_t at, int64_t step, int64_t count, FieldValue* to) {
                                     const Node& node = graph_.node(graph_.inputs[input]);
@@ -85,7 +85,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, const std::func
     wanted += static_cast<int64_t>(elements.size());
     const int64_t before = result.compared;
     for (int64_t at : elements) {
-      stopped |= stop();
+      stopped |= stop.now();
       if (stopped) break;
       const FieldValue a = expected_->element(primitive_.outputs[output], at);
       const FieldValue b = left_.spent() ? a : actual.output(output, at);

@@ -27,7 +27,7 @@ class FullShape {
   // Of a valid muGraph with the graph's inputs and outputs. Samples of each output: the first element, the
   // last, one at random, and those on both sides of the edges of the first and the last tile.
   // Ends early when `stop` says so.
-  Comparison compare(const MuGraph& mugraph, const std::function<bool()>& stop);
+  Comparison compare(const MuGraph& mugraph, Stop& stop);
 
  private:
   void draw(uint64_t seed);

@@ -357,15 +357,19 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
       desc, desc.dtype == DType::boolean ? truth_values(desc.shape, random) : integers(desc.shape, random));
 }
 
-std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed) {
+std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
+                                        const std::vector<bool>& read) {
   Random random(seed_of(seed, cls));
   const std::optional<size_t> chosen = choose_input(graph, random);
   std::vector<std::string> buffers;
   for (const TensorDesc& desc : graph.input_descs()) {
     const size_t i = buffers.size();
     const bool friendly = cls.one_input && is_float(desc.dtype) && i != chosen;
-    buffers.push_back(friendly ? random_buffer(desc, mix(random.bits(), i))
-                               : hostile_buffer(desc, i, cls, seed));
+    const uint64_t own = friendly ? mix(random.bits(), i) : seed;
+    if (i < read.size() && !read[i])
+      buffers.emplace_back();
+    else
+      buffers.push_back(friendly ? random_buffer(desc, own) : hostile_buffer(desc, i, cls, own));
   }
   return buffers;
 }

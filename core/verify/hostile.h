@@ -31,7 +31,8 @@ const HostileClass* find_hostile_class(std::string_view name);
 std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const HostileClass& cls,
                            uint64_t seed);
 
-// One buffer an input.
-std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed);
+// One buffer an input; empty where `read` says that nobody reads it.
+std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
+                                        const std::vector<bool>& read = {});
 
 }  // namespace quern

@@ -8,14 +8,21 @@
 #include <unordered_map>
 
 #include "core/verify/evaluate.h"
+#include "core/verify/stop.h"
 
 namespace quern {
 
-// How many values may still be computed. When it is spent, evaluators return zeros quickly, and what they
-// returned since says nothing.
+// How many values may still be computed, and until when. When it is spent, evaluators return zeros quickly,
+// and what they returned since says nothing.
 struct PullBudget {
   int64_t left = 0;
+  Stop* stop = nullptr;
   bool spent() const { return left < 0; }
+  // Whether so many values may be computed.
+  bool spend(int64_t count) {
+    if (stop && stop->before(count)) left = -1;
+    return (left -= count) >= 0;
+  }
 };
 
 namespace internal {
@@ -92,7 +99,7 @@ class PullEvaluator {
     }
     if (!read_once_[i])
       if (const Value* known = memo_[i].find(at)) return *known;
-    if (--budget_.left < 0) return domain_.zero(DType::f32);
+    if (!budget_.spend(1)) return domain_.zero(DType::f32);
     const Node& node = graph_.nodes[i];
     Value value = compute(node, i, at);
     if (node.code != OpCode::constant) value = domain_.finish(value, node);
@@ -153,7 +160,7 @@ class PullEvaluator {
       return;
     }
     std::vector<Value> operands[3];
-    if ((budget_.left -= count) < 0) return;
+    if (!budget_.spend(count)) return;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       operands[i].resize(to.size(), domain_.zero(plan.compute));
       read_run(node, plan, i, at, step, operands[i]);
@@ -323,7 +330,7 @@ class PullEvaluator {
   Value matmul(const Node& node, Plan& plan, size_t id, int64_t at) {
     const DType compute = plan.compute;
     Value sum = domain_.zero(compute);
-    if ((budget_.left -= plan.reduced[0]) < 0) return sum;
+    if (!budget_.spend(plan.reduced[0])) return sum;
     hold(node, plan, 0, mapped(id, at, plan.strides[0]), 1);
     hold(node, plan, 1, mapped(id, at, plan.strides[1]), plan.step);
     const std::vector<Value>&a = plan.held[0], &b = plan.held[1];
@@ -346,7 +353,7 @@ class PullEvaluator {
     const Ints outer(plan.reduced.begin(), plan.reduced.end() - 1);
     std::vector<Value> values(static_cast<size_t>(plan.reduced.back()));
     for_each_offset(outer, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
-      if ((budget_.left -= plan.reduced.back()) < 0) return;
+      if (!budget_.spend(plan.reduced.back())) return;
       read_run(node, plan, 0, from, plan.steps.back(), values);
       for (const Value& next : values) result = domain_.combine(node.code, result, next, compute);
     });

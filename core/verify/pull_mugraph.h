@@ -288,7 +288,7 @@ class PullMuGraph {
     if (turn >= 0) return value(k, place, kOutside, static_cast<BlockValue>(i), at);
     auto& folded = context(k, place, turn).folded;
     if (const auto known = folded.find({i, at}); known != folded.end()) return known->second;
-    --budget_.left;
+    budget_.spend(1);
     const Value result =
         op.kind == BlockOp::Kind::reduce_cluster ? reduced(k, place, op, at) : accumulated(k, place, op, at);
     folded.emplace(std::pair{i, at}, result);
@@ -317,7 +317,7 @@ class PullMuGraph {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
     Context& context = this->context(k, place, turn);
     if (const auto known = context.folded.find({i, at}); known != context.folded.end()) return known->second;
-    --budget_.left;
+    budget_.spend(1);
     Value result = value(k, place, turn, op.operands[0], at);
     if (turn > 0 && !budget_.spent())
       result = domain_.combine(OpCode::reduce_max, running_max(k, place, i, turn - 1, at), result,

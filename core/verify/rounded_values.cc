@@ -1,16 +1,14 @@
 #include "core/verify/rounded_values.h"
 
-#include <array>
-#include <optional>
-#include <unordered_map>
-#include <unordered_set>
+#include <algorithm>
 
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
 #include "core/mugraph/narrow.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/evaluate_mugraph.h"
-#include "core/verify/field.h"
+#include "core/verify/stop.h"
+#include "core/verify/trial_inputs.h"
 
 namespace quern {
 
@@ -19,52 +17,46 @@ namespace {
 constexpr double kMostWork = 2e6, kWholeWork = 2e4;  // of an instance
 constexpr uint64_t kSeed = 0x5eed0f16;
 constexpr int kMostDraws = 4;
-constexpr DType kNarrow[] = {DType::f16, DType::bf16};
 
-using FieldTensor = Elements<FieldValue>;
+// An infinity is no value of a graph.
+uint64_t key_of(const FieldValue& value) {
+  return value.identity_of == OpCode::input ? value.p : ~uint64_t{0};
+}
 
-// First of the 16-bit values of a graph: their elements. Then of block operators: whether all elements of
-// theirs are among them.
-class RoundedElements : public FieldDomain {
- public:
-  using FieldDomain::FieldDomain;
+}  // namespace
 
-  // Conditions are true and false in turns: a branch that is never taken would not be seen.
-  Value convert(Value value, DType from, DType to) const {
-    return to == DType::boolean && is_float(from) ? integer((value.p ^ value.p >> 9) & 1)
-                                                  : FieldDomain::convert(value, from, to);
-  }
-  Value finish(const Value& value, const Node& node) {
-    if (!mugraph_) note(value, node.type.dtype);
-    return value;
-  }
-  void note(const Value& value, DType dtype) {
-    for (size_t i = 0; i < std::size(kNarrow); ++i)
-      if (dtype == kNarrow[i]) elements_[i].insert(key_of(value));
-  }
-  void enter_mugraph() { mugraph_ = true; }
-  void see(const BlockOp& op, const FieldTensor& elements) {
-    std::array<bool, std::size(kNarrow)>& known =
-        known_.try_emplace(&op, std::array{true, true}).first->second;
-    for (size_t i = 0; i < known.size(); ++i)
-      for (size_t e = 0; e < elements.size() && known[i]; ++e)
-        known[i] = elements_[i].contains(key_of(elements[e]));
-  }
-  std::optional<DType> known(const BlockOp& op) const {
-    const auto at = known_.find(&op);
-    for (size_t i = 0; i < std::size(kNarrow); ++i)
-      if (at != known_.end() && at->second[i]) return kNarrow[i];
-    return std::nullopt;
-  }
+void RoundedValues::note(const Value& value, DType dtype) {
+  for (size_t i = 0; i < kNarrow.size(); ++i)
+    if (dtype == kNarrow[i]) values_[i].insert(key_of(value));
+}
 
- private:
-  static uint64_t key_of(const Value& value) {
-    return value.identity_of == OpCode::input ? value.p : ~uint64_t{0};
-  }
-  bool mugraph_ = false;
-  std::unordered_set<uint64_t> elements_[std::size(kNarrow)];
-  std::unordered_map<const BlockOp*, std::array<bool, std::size(kNarrow)>> known_;
-};
+void RoundedValues::note_inputs(const Graph& graph, const std::vector<Elements<FieldValue>>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (const FieldValue& value : inputs[i]) note(value, graph.node(graph.inputs[i]).type.dtype);
+}
+
+FieldValue RoundedValues::store(const Value& value, DType from, DType to) {
+  const Value stored = FieldDomain::store(value, from, to);
+  for (size_t i = 0; i < kNarrow.size(); ++i)
+    if (to == kNarrow[i] && !values_[i].contains(key_of(stored))) invented_ = to;
+  return stored;
+}
+
+void RoundedValues::see(const BlockOp& op, const Elements<FieldValue>& elements) {
+  auto& known = known_.try_emplace(&op, std::array{true, true}).first->second;
+  for (size_t i = 0; i < known.size(); ++i)
+    for (size_t e = 0; e < elements.size() && known[i]; ++e)
+      known[i] = values_[i].contains(key_of(elements[e]));
+}
+
+std::optional<DType> RoundedValues::known(const BlockOp& op) const {
+  const auto at = known_.find(&op);
+  for (size_t i = 0; i < kNarrow.size(); ++i)
+    if (at != known_.end() && at->second[i]) return kNarrow[i];
+  return std::nullopt;
+}
+
+namespace {
 
 std::optional<Instance> small_instance(const Graph& graph, const MuGraph& mugraph) {
   if (work(graph) + work(mugraph) <= kWholeWork) return Instance{mugraph, graph};
@@ -74,17 +66,16 @@ std::optional<Instance> small_instance(const Graph& graph, const MuGraph& mugrap
 }
 
 // Whether the trial says something.
-bool run_trial(const Instance& instance, uint64_t seed, MuGraph& mugraph) {
-  RoundedElements domain(seed);
-  std::vector<FieldTensor> inputs;
-  for (ValueId id : instance.graph.inputs) {
-    const TensorType& type = instance.graph.node(id).type;
-    FieldTensor& input = inputs.emplace_back();
-    for (int64_t e = 0; e < type.element_count(); ++e) {
-      input.push_back(domain.random(inputs.size() - 1, static_cast<uint64_t>(e), type.dtype));
-      domain.note(input.back(), type.dtype);
-    }
+bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mugraph) {
+  Stoppable<RoundedValues> domain(stop, seed);
+  const std::vector<bool> read = read_inputs(instance.graph, instance.mugraph);
+  std::vector<Elements<FieldValue>> inputs;
+  for (size_t i = 0; i < read.size(); ++i) {
+    const TensorType& type = instance.graph.node(instance.graph.inputs[i]).type;
+    Elements<FieldValue>& input = inputs.emplace_back(static_cast<size_t>(read[i] ? type.element_count() : 0));
+    domain.random(i, type.dtype, 0, 1, static_cast<int64_t>(input.size()), input.data());
   }
+  domain.note_inputs(instance.graph, inputs);
   evaluate(decompose(instance.graph), domain, inputs);
   domain.enter_mugraph();
   if (!evaluate_mugraph(instance.mugraph, domain, inputs)) return true;
@@ -107,14 +98,34 @@ bool same_operators(const MuGraph& a, const MuGraph& b) {
 
 }  // namespace
 
-void note_rounded_values(const Graph& graph, MuGraph& mugraph) {
+void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop) {
+  if (mugraph.noted) return;
   for (MuKernel& kernel : mugraph.kernels)
     for (BlockOp& op : kernel.ops) op.rounds_to = std::nullopt;
   note_narrow_loads(mugraph);
+  Stop ask(std::move(stop));
+  if (ask.now()) return;
   const std::optional<Instance> instance = small_instance(graph, mugraph);
-  if (!instance || !same_operators(mugraph, instance->mugraph)) return;
-  for (uint64_t draw = 0; draw < kMostDraws; ++draw)
-    if (run_trial(*instance, kSeed + draw, mugraph)) return;
+  if (instance && same_operators(mugraph, instance->mugraph))
+    for (uint64_t draw = 0; draw < kMostDraws; ++draw)
+      if (run_trial(*instance, kSeed + draw, ask, mugraph)) break;
+  mugraph.noted = !ask.now();
+}
+
+void copy_notes(const MuGraph& from, MuGraph& to) {
+  if (!from.noted || !same_operators(from, to)) return;
+  for (size_t k = 0; k < to.kernels.size(); ++k)
+    for (size_t i = 0; i < to.kernels[k].ops.size(); ++i) {
+      to.kernels[k].ops[i].rounds_to = from.kernels[k].ops[i].rounds_to;
+      to.kernels[k].ops[i].of_narrow = from.kernels[k].ops[i].of_narrow;
+    }
+  to.noted = true;
+}
+
+bool has_rounded_tensors(const MuGraph& mugraph) {
+  return std::any_of(mugraph.tensors.begin(), mugraph.tensors.end(), [](const MuTensor& tensor) {
+    return tensor.type.dtype == DType::f16 || tensor.type.dtype == DType::bf16;
+  });
 }
 
 }  // namespace quern

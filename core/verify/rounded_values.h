@@ -1,16 +1,66 @@
 // Which values of a muGraph are values of its graph.
 #pragma once
 
-#include "core/graph/graph.h"
+#include <array>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
 #include "core/mugraph/mugraph.h"
+#include "core/verify/evaluate.h"
+#include "core/verify/field.h"
 
 namespace quern {
 
-// Sets `rounds_to` and `of_narrow` of all block operators (core/mugraph/narrow.h) to what the graph says.
+// Sets `rounds_to` and `of_narrow` of all block operators (core/mugraph/narrow.h) to what the graph says, once:
+// a muGraph that is `noted` stays as it is.
 // Both programs are evaluated at a random point of the finite field (field.h), on the small instance: a value
 // all of whose elements are elements of 16-bit values of the graph is rounded by the unfused program, too,
 // however the muGraph comes to it. So decided on what values are, not on how they are written. Where there is
-// no instance that is small enough, only loads are known.
-void note_rounded_values(const Graph& graph, MuGraph& mugraph);
+// no instance that is small enough, only loads are known; so too when `stop` said so, and it is not noted then.
+void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop = nullptr);
+
+// What has been noted of a muGraph with the same operators.
+void copy_notes(const MuGraph& from, MuGraph& to);
+
+// Whether tensors between kernels round what they are given.
+bool has_rounded_tensors(const MuGraph& mugraph);
+
+// A trial in the field that knows the 16-bit values of a graph: first the graph is evaluated, then its muGraph.
+// Tensors between kernels and operands of tensor cores may hold in 16 bits what the graph has in that dtype,
+// because the unfused program rounds it there, too.
+class RoundedValues : public FieldDomain {
+ public:
+  using FieldDomain::FieldDomain;
+
+  void note_inputs(const Graph& graph, const std::vector<Elements<FieldValue>>& inputs);
+  Value finish(const Value& value, const Node& node) {
+    if (!mugraph_) note(value, node.type.dtype);
+    return value;
+  }
+  void enter_mugraph() { mugraph_ = true; }
+  // Conditions are true and false in turns: a branch that is never taken would not be seen.
+  Value convert(Value value, DType from, DType to) const {
+    return to == DType::boolean && is_float(from) ? integer((value.p ^ value.p >> 9) & 1)
+                                                  : FieldDomain::convert(value, from, to);
+  }
+  Value store(const Value& value, DType from, DType to);
+  void see(const BlockOp& op, const Elements<FieldValue>& elements);
+
+  // The dtype in which the muGraph stores a value that the graph does not have.
+  const std::optional<DType>& invented() const { return invented_; }
+  // The dtype in which the graph has all elements of a block operator.
+  std::optional<DType> known(const BlockOp& op) const;
+
+ private:
+  static constexpr std::array kNarrow = {DType::f16, DType::bf16};
+  void note(const Value& value, DType dtype);
+
+  bool mugraph_ = false;
+  std::array<std::unordered_set<uint64_t>, kNarrow.size()> values_;
+  std::unordered_map<const BlockOp*, std::array<bool, kNarrow.size()>> known_;
+  std::optional<DType> invented_;
+};
 
 }  // namespace quern

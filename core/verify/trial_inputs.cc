@@ -149,13 +149,31 @@ TrialKind trial_kind(int n) {
   return kOrder[n % kAllKinds];
 }
 
-std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, int n, uint64_t seed,
-                                                 const std::vector<double>& literals,
+std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph) {
+  std::vector<bool> values(graph.nodes.size()), tensors(mugraph.tensors.size());
+  for (ValueId id : graph.outputs) values[id] = true;
+  for (size_t id = graph.nodes.size(); id-- > 0;)
+    if (values[id])
+      for (ValueId operand : graph.nodes[id].operands) values[operand] = true;
+  for (int32_t tensor : mugraph.outputs) tensors[tensor] = true;
+  for (const MuKernel& kernel : mugraph.kernels) {
+    for (int32_t tensor : kernel.operands) tensors[tensor] = true;
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::load) tensors[op.tensor] = true;
+  }
+  std::vector<bool> read;
+  for (size_t i = 0; i < graph.inputs.size(); ++i)
+    read.push_back(values[graph.inputs[i]] || tensors[mugraph.inputs[i]]);
+  return read;
+}
+
+std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, const std::vector<bool>& read, int n,
+                                                 uint64_t seed, const std::vector<double>& literals,
                                                  const OrderedDomain& domain) {
   const TrialKind kind = trial_kind(n);
-  std::vector<std::vector<double>> numbers;
+  std::vector<std::vector<double>> numbers(graph.inputs.size());
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    numbers.push_back(Input(graph.node(graph.inputs[i]).type, i, kind, seed, literals).run());
+    if (read[i]) numbers[i] = Input(graph.node(graph.inputs[i]).type, i, kind, seed, literals).run();
   if (kind == TrialKind::special) spoil(graph, specials_before(n), seed, numbers);
   std::vector<Elements<OrderedValue>> inputs;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/mugraph/mugraph.h"
 #include "core/verify/evaluate.h"
 #include "core/verify/ordered.h"
 
@@ -28,9 +29,13 @@ inline bool has_special_inputs(TrialKind kind) {
   return kind == TrialKind::masked || kind == TrialKind::special;
 }
 
-// Of the n-th trial. `literals`: finite numbers of the programs. The domain is one of the trial.
-std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, int n, uint64_t seed,
-                                                 const std::vector<double>& literals,
+// Which inputs of the graph either program reads. The others need not be drawn, and may be large.
+std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph);
+
+// Of the n-th trial; empty where `read` is false. `literals`: finite numbers of the programs. The domain is one
+// of the trial.
+std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, const std::vector<bool>& read, int n,
+                                                 uint64_t seed, const std::vector<double>& literals,
                                                  const OrderedDomain& domain);
 
 }  // namespace quern

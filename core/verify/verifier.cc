@@ -12,7 +12,7 @@
 #include "core/verify/findings.h"
 #include "core/verify/full_shape.h"
 #include "core/verify/numbers.h"
-#include "core/verify/rounded_tensors.h"
+#include "core/verify/rounded_values.h"
 #include "core/verify/trial_inputs.h"
 
 namespace quern {
@@ -91,7 +91,7 @@ bool depends_on_order(const Graph& graph) {
 class Judgement {
  public:
   Judgement(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options, FullShape& full_shape)
-      : options_(options), graph_(graph), mugraph_(mugraph), full_shape_(full_shape), seeds_(options.seed) {
+      : options_(options), graph_(graph), mugraph_(mugraph), full_shape_(full_shape), seeds_(options.seed), stop_(options.stop) {
     certificate_.graph = graph.name;
     certificate_.mugraph = mugraph.name;
     certificate_.seed = options.seed;
@@ -125,21 +125,26 @@ class Judgement {
     certificate_.method =
         "random evaluation mod p = 2q + 1 and q, exp(x) = w^x; ordered values over the same field";
     primitive_ = decompose(instance_.graph);
+    read_ = read_inputs(instance_.graph, instance_.mugraph);
     literals_ = finite_numbers(graph_, mugraph_);
     for (ValueId id : instance_.graph.inputs) {
       const Node& node = instance_.graph.node(id);
       certificate_.inputs.push_back(node.name + ": " + print_type(node.type));
     }
-    if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
-    if (!bound_error()) return;
-    for (int trials = 0; trials < wanted_trials_; ++trials) {
-      if (options_.stop()) return conclude(Verdict::undecided, "stopped before all trials were made");
-      if (!run_trial()) return;
-    }
-    if (!run_ordered_trials()) return;
-    if (certificate_.shrunk && !compare_samples()) return;
-    conclude_nothing_differs();
+    if (run_all_trials()) conclude_nothing_differs();
+    if (stopped_) conclude(Verdict::undecided, "stopped before all trials were made");
   }
+
+  // False when that settles it, or when it was stopped.
+  bool run_all_trials() {
+    if (!bound_error()) return false;
+    for (int trials = 0; trials < wanted_trials_; ++trials)
+      if (!run_trial()) return false;
+    return run_ordered_trials() && (!certificate_.shrunk || compare_samples());
+  }
+
+  // In the middle of trials, which say nothing then.
+  bool stopped() { return stopped_ |= stop_.now(); }
 
   void conclude_nothing_differs() {
     if (certificate_.error_bound > options_.max_error)
@@ -181,16 +186,16 @@ class Judgement {
     std::vector<FieldTensor> inputs;
     for (size_t i = 0; i < instance_.graph.inputs.size(); ++i) {
       const TensorType& type = instance_.graph.node(instance_.graph.inputs[i]).type;
-      inputs.emplace_back(static_cast<size_t>(type.element_count()));
-      domain.random(i, type.dtype, 0, 1, type.element_count(), inputs.back().data());
+      inputs.emplace_back(static_cast<size_t>(read_[i] ? type.element_count() : 0));
+      domain.random(i, type.dtype, 0, 1, static_cast<int64_t>(inputs[i].size()), inputs[i].data());
     }
     return inputs;
   }
 
   // False when that settles it.
   bool run_trial() {
-    if (certificate_.seeds.empty() && RoundedTensors::any(instance_.mugraph))
-      return run_trial_in<RoundedTensors>();
+    if (certificate_.seeds.empty() && has_rounded_tensors(instance_.mugraph))
+      return run_trial_in<RoundedValues>();
     return run_trial_in<FieldDomain>();
   }
 
@@ -198,17 +203,16 @@ class Judgement {
   bool run_trial_in() {
     for (;;) {
       const uint64_t seed = next_seed();
-      Domain domain(seed);
+      Stoppable<Domain> domain(stop_, seed);
       const std::vector<FieldTensor> inputs = random_inputs(domain);
       const std::vector<FieldTensor> expected = evaluate(primitive_, domain, inputs);
       const bool graph_divides = domain.divided_by_zero();
       if constexpr (requires { domain.enter_mugraph(); }) {
-        for (size_t i = 0; i < inputs.size(); ++i)
-          for (const FieldValue& value : inputs[i])
-            domain.knows(value, instance_.graph.node(instance_.graph.inputs[i]).type.dtype);
+        domain.note_inputs(instance_.graph, inputs);
         domain.enter_mugraph();
       }
       auto actual = evaluate_mugraph(instance_.mugraph, domain, inputs);
+      if (stopped()) return false;
       if (!actual) return conclude(Verdict::rejected, actual.status().message()), false;
       if (!domain.divided_by_zero()) {
         certificate_.seeds.push_back(seed);
@@ -278,11 +282,12 @@ class Judgement {
   Ordered compare_ordered(int n) {
     const TrialKind kind = trial_kind(n);
     const uint64_t seed = next_seed();
-    OrderedDomain graph_domain(seed), mugraph_domain(seed);
+    Stoppable<OrderedDomain> graph_domain(stop_, seed), mugraph_domain(stop_, seed);
     const std::vector<OrderedTensor> inputs =
-        trial_inputs(instance_.graph, n, seed, literals_, graph_domain);
+        trial_inputs(instance_.graph, read_, n, seed, literals_, graph_domain);
     const std::vector<OrderedTensor> expected = evaluate(primitive_, graph_domain, inputs);
     const auto actual = evaluate_mugraph(instance_.mugraph, mugraph_domain, inputs);
+    if (stopped()) return {};
     if (!actual) return {Agreement::different, actual.status().message(), 0};
     graph_coverage_.note(graph_domain, expected);
     mugraph_coverage_.note(mugraph_domain, *actual);
@@ -312,9 +317,8 @@ class Judgement {
     for (int n = 0; n < kMostTrials; ++n) {
       if (n >= wanted && graph_coverage_.missing().empty() && mugraph_coverage_.missing().empty()) break;
       if (n >= 2 * kAllKinds && cost * n > 20 * kCheapWork) break;
-      if (options_.stop())
-        return conclude(Verdict::undecided, "stopped before all trials were made"), false;
       const Ordered found = compare_ordered(n);
+      if (stopped_) return false;
       if (found.agreement == Agreement::different) return differs_in_reals(found.where), false;
       if (found.agreement == Agreement::by_field) return differs(found.where), false;
       certificate_.unknown += found.unknown;
@@ -329,13 +333,15 @@ class Judgement {
 
   // Sets the bound and the number of trials. False when the muGraph cannot be evaluated.
   bool bound_error() {
-    DegreeDomain domain;
+    Stoppable<DegreeDomain> domain(stop_);
     std::vector<Elements<Degree>> inputs;
-    for (ValueId id : instance_.graph.inputs)
-      inputs.emplace_back(static_cast<size_t>(instance_.graph.node(id).type.element_count()),
-                          DegreeDomain::input());
+    for (size_t i = 0; i < read_.size(); ++i) {
+      const TensorType& type = instance_.graph.node(instance_.graph.inputs[i]).type;
+      inputs.emplace_back(static_cast<size_t>(read_[i] ? type.element_count() : 0), DegreeDomain::input());
+    }
     const auto expected = evaluate(primitive_, domain, inputs);
     const auto actual = evaluate_mugraph(instance_.mugraph, domain, inputs);
+    if (stopped()) return false;
     if (!actual) return conclude(Verdict::rejected, actual.status().message()), false;
     double degree = 0;
     for (size_t output = 0; output < expected.size(); ++output)
@@ -368,7 +374,7 @@ class Judgement {
 
   // False when an element differs, which is then concluded.
   bool compare_samples() {
-    const FullShape::Comparison found = full_shape_.compare(mugraph_, options_.stop);
+    const FullShape::Comparison found = full_shape_.compare(mugraph_, stop_);
     certificate_.samples = found.compared;
     certificate_.samples_note = found.cut_short;
     if (!found.misfit.ok())
@@ -388,8 +394,11 @@ class Judgement {
   MuGraph mugraph_;
   FullShape& full_shape_;
   uint64_t seeds_;
+  Stop stop_;
+  bool stopped_ = false;  // in the middle of a trial
   Instance instance_;
   Graph primitive_;  // of the instance
+  std::vector<bool> read_;        // inputs of the instance
   std::vector<double> literals_;  // of both programs
   int wanted_trials_ = 0;
   Coverage graph_coverage_, mugraph_coverage_;

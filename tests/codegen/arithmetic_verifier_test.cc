@@ -174,6 +174,22 @@ void positions_keep_their_meaning_on_small_instances(void**) {
   assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
 }
 
+// What nobody reads is not drawn, and no draw begins when the time is up.
+void a_verdict_ends_in_time(void**) {
+  const Graph graph =
+      graph_of("graph g\nin x: f32[8]\nin dead: f32[1048576, 1048576]\ny = exp(x)\nout y\n");
+  const MuGraph mugraph = mugraph_of(
+      "mugraph g\nin x: f32[8]\nin dead: f32[1048576, 1048576]\ntensor y: f32[8]\nkernel grid=[1] {\n"
+      "x0 = load(x)\ne = exp(x0)\nstore(e, y)\n}\nout y\n");
+  int asked = 0;
+  ArithmeticOptions options;
+  options.stop = [&] { return ++asked == 3; };
+  ArithmeticVerifier verifier(graph, options);
+  assert_verdict(verifier.judge(mugraph), Verdict::undecided, "stopped");
+  assert_int_equal(asked, 3);
+  assert_verdict(verifier.judge(mugraph), Verdict::accepted);
+}
+
 // Which seed and class showed it is said, and they show it again.
 void what_showed_it_is_said(void**) {
   const Graph graph = graph_in(wrong_folder() / "softmax-no-max");
@@ -194,6 +210,7 @@ int main() {
       cmocka_unit_test(wrong_mugraphs_are_not_accepted),
       cmocka_unit_test(their_controls_are_accepted),
       cmocka_unit_test(positions_keep_their_meaning_on_small_instances),
+      cmocka_unit_test(a_verdict_ends_in_time),
       cmocka_unit_test(what_showed_it_is_said),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

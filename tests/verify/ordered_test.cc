@@ -125,7 +125,8 @@ void inputs_are_of_their_kind(void**) {
   int seen = 0, zeros = 0, trues = 0, falses = 0, below = 0, above = 0, lowest = 0, specials = 0, wide = 0;
   for (int n = 0; n < 2 * kAllKinds; ++n) {
     OrderedDomain domain(static_cast<uint64_t>(n));
-    const auto inputs = trial_inputs(graph, n, static_cast<uint64_t>(n), {100}, domain);
+    const auto inputs = trial_inputs(graph, std::vector<bool>(graph.inputs.size(), true), n,
+                                     static_cast<uint64_t>(n), {100}, domain);
     seen |= 1 << static_cast<int>(trial_kind(n));
     for (size_t e = 0; e < 64; ++e) {
       const double a = inputs[0][e].real, b = inputs[1][e].real, i = inputs[3][e].real;

@@ -59,6 +59,35 @@ void rejects_the_wrong_attention(void**) {
   assert_verdict(verify(graph, wrong), Verdict::rejected, "output 0 [0, 0, 0] differs");
 }
 
+// Not only in front of a trial: one trial of a large instance may take a second.
+void stops_in_the_middle_of_a_trial(void**) {
+  const Graph graph = graph_of("graph g\nin x: f32[256, 256]\ny = square(x)\nout y\n");
+  const MuGraph mugraph = mugraph_of(
+      "mugraph g\nin x: f32[256, 256]\ntensor y: f32[256, 256]\nkernel grid=[4] {\nx0 = load(x, x=0)\n"
+      "e = square(x0)\nstore(e, y, x=0)\n}\nout y\n");
+  int asked = 0;
+  VerifyOptions options;
+  options.whole_work = 1e6;
+  options.stop = [&] { return ++asked == 100; };  // once is enough
+  assert_verdict(verify(graph, mugraph, options), Verdict::undecided, "stopped before all trials");
+  assert_int_equal(asked, 100);
+  asked = -1'000'000;
+  const Certificate whole = verify(graph, mugraph, options);
+  assert_verdict(whole, Verdict::accepted);
+  const int trials = static_cast<int>(whole.seeds.size()) + whole.ordered_trials;
+  assert_true(asked + 1'000'000 > 50 * trials);
+}
+
+// It would take 32 TiB.
+void what_nobody_reads_is_not_drawn(void**) {
+  const Graph graph =
+      graph_of("graph g\nin x: f32[8]\nin dead: f32[1048576, 1048576]\ny = exp(x)\nout y\n");
+  const MuGraph mugraph = mugraph_of(
+      "mugraph g\nin x: f32[8]\nin dead: f32[1048576, 1048576]\ntensor y: f32[8]\nkernel grid=[1] {\n"
+      "x0 = load(x)\ne = exp(x0)\nstore(e, y)\n}\nout y\n");
+  assert_verdict(verify(graph, mugraph), Verdict::accepted);
+}
+
 // A rescaling that is forgotten shows only when the maximum moves from one turn to the next: in half of the
 // trials here, where there is a single row.
 void rejects_a_forgotten_rescaling_of_one_row(void**) {
@@ -362,6 +391,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(accepts_every_hand_written_file),
       cmocka_unit_test(rejects_the_wrong_attention),
+      cmocka_unit_test(stops_in_the_middle_of_a_trial),
+      cmocka_unit_test(what_nobody_reads_is_not_drawn),
       cmocka_unit_test(rejects_a_forgotten_rescaling_of_one_row),
       cmocka_unit_test(rejects_another_interface),
       cmocka_unit_test(what_only_f64_knows_is_undecided),
