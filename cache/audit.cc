@@ -11,7 +11,8 @@ constexpr uint64_t kProgressEvery = 256;
 
 Status corrupt(const char* what) { return Status(ErrorCode::CORRUPT, what); }
 
-bool is_pair(Table table) { return table == Table::timings || table == Table::request_lists; }
+// How many hashes a key has.
+size_t hashes_of(Table table) { return table == Table::timings ? 3 : table == Table::request_lists ? 2 : 1; }
 
 template <class T>
 Status status_of(const Result<T>& result) {
@@ -26,7 +27,7 @@ Status needs_plan(Txn& txn, const Hash128& key) {
 Status check_timing(Txn& txn, std::string_view key, std::string_view value) {
   const auto timing = decode_record<TimingRecord>(value);
   if (!timing) return timing.status();
-  if (pair_key(timing->key, hash128(timing->device)) != key)
+  if (timing_key(timing->key, timing->device, timing->program) != key)
     return corrupt("the timing record lies under another key than its own");
   return needs_plan(txn, timing->key);
 }
@@ -59,7 +60,7 @@ Status check_record(Txn& txn, Table table, std::string_view key, std::string_vie
   if (table == Table::meta)
     return key == kCountersKey ? status_of(decode_record<CountersRecord>(value))
                                : status_of(read_meta(txn, key));
-  if (key.size() != (is_pair(table) ? 2 : 1) * kHashBytes)
+  if (key.size() != hashes_of(table) * kHashBytes)
     return corrupt("the record lies under a key of a wrong length");
   const Hash128 hash = hash_of_table_key(key);
   switch (table) {
@@ -82,6 +83,14 @@ Status check_record(Txn& txn, Table table, std::string_view key, std::string_vie
     case Table::findings: {
       const auto findings = read_findings(txn, hash);
       return findings.ok() ? needs_plan(txn, hash) : findings.status();
+    }
+    case Table::programs: {
+      const auto programs = read_programs(txn, hash);
+      return programs.ok() ? needs_plan(txn, hash) : programs.status();
+    }
+    case Table::tuning: {
+      const auto tuning = read_tuning(txn, hash);
+      return tuning.ok() ? needs_plan(txn, hash) : tuning.status();
     }
     case Table::meta:
       break;

@@ -83,7 +83,7 @@ const char* table_name(Table table) {
     case Table::plans:
       return "plans";
     case Table::timings:
-      return "timings";
+      return "program_timings";
     case Table::requests:
       return "requests";
     case Table::request_lists:
@@ -96,6 +96,10 @@ const char* table_name(Table table) {
       return "meta";
     case Table::findings:
       return "findings";
+    case Table::programs:
+      return "programs";
+    case Table::tuning:
+      return "tuning";
   }
   return "?";
 }

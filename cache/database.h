@@ -23,10 +23,22 @@ namespace quern {
 Status storage_error(int code, std::string_view doing);
 
 // The tables of the file (FORMAT.md). The order is not stored; the names are.
-enum class Table { plans, timings, requests, request_lists, usage, quarantine, meta, findings };
+enum class Table {
+  plans,
+  timings,
+  requests,
+  request_lists,
+  usage,
+  quarantine,
+  meta,
+  findings,
+  programs,
+  tuning
+};
 inline constexpr Table kAllTables[] = {Table::plans, Table::timings,    Table::requests, Table::request_lists,
-                                       Table::usage, Table::quarantine, Table::meta,     Table::findings};
-inline constexpr int kTableCount = 8;
+                                       Table::usage, Table::quarantine, Table::meta,     Table::findings,
+                                       Table::programs, Table::tuning};
+inline constexpr int kTableCount = 10;
 const char* table_name(Table table);
 
 // 16 bytes whose order is that of to_hex().

@@ -42,20 +42,46 @@ void read(ByteReader& in, PlanRecord& record) {
 void write(ByteWriter& out, const TimingRecord& record) {
   put_hash(out, record.key);
   out.string(record.device);
-  out.put(record.generation);
-  out.put(record.median_ns);
-  out.put(record.hot_median_ns);
+  put_hash(out, record.program);
+  out.put(record.cold_ns);
+  out.put(record.hot_ns);
   out.put(record.samples);
+  out.put(record.error);
   out.put(record.measured_ms);
+  out.string(record.refusal);
 }
 void read(ByteReader& in, TimingRecord& record) {
   record.key = get_hash(in);
   record.device = in.string();
-  record.generation = in.get<uint64_t>();
-  record.median_ns = in.get<double>();
-  record.hot_median_ns = in.get<double>();
+  record.program = get_hash(in);
+  record.cold_ns = in.get<double>();
+  record.hot_ns = in.get<double>();
   record.samples = in.get<uint32_t>();
+  record.error = in.get<double>();
   record.measured_ms = in.get<int64_t>();
+  record.refusal = in.string();
+}
+
+void write(ByteWriter& out, const ProgramsRecord& record) {
+  put_hash(out, record.key);
+  out.string(record.programs);
+}
+void read(ByteReader& in, ProgramsRecord& record) {
+  record.key = get_hash(in);
+  record.programs = in.string();
+}
+
+void write(ByteWriter& out, const TuningRecord& record) {
+  put_hash(out, record.key);
+  out.put(record.generation);
+  put_hash(out, record.program);
+  out.put(record.timeouts);
+}
+void read(ByteReader& in, TuningRecord& record) {
+  record.key = get_hash(in);
+  record.generation = in.get<uint64_t>();
+  record.program = get_hash(in);
+  record.timeouts = in.get<uint32_t>();
 }
 
 void write(ByteWriter& out, const RequestRecord& record) {
@@ -175,8 +201,8 @@ const char* record_kind_name(RecordKind kind) {
   switch (kind) {
     case RecordKind::plan:
       return "plan";
-    case RecordKind::timing:
-      return "timing";
+    case RecordKind::plan_timing:
+      return "plan_timing";
     case RecordKind::request:
       return "request";
     case RecordKind::usage:
@@ -189,6 +215,12 @@ const char* record_kind_name(RecordKind kind) {
       return "counters";
     case RecordKind::findings:
       return "findings";
+    case RecordKind::programs:
+      return "programs";
+    case RecordKind::program_timing:
+      return "program_timing";
+    case RecordKind::tuning:
+      return "tuning";
   }
   return "nameless";
 }
@@ -201,6 +233,8 @@ std::string encode_record(const QuarantineRecord& record) { return encode(record
 std::string encode_record(const MetaRecord& record) { return encode(record); }
 std::string encode_record(const CountersRecord& record) { return encode(record); }
 std::string encode_record(const FindingsRecord& record) { return encode(record); }
+std::string encode_record(const ProgramsRecord& record) { return encode(record); }
+std::string encode_record(const TuningRecord& record) { return encode(record); }
 
 template <class T>
 Result<T> decode_record(std::string_view bytes) {
@@ -223,5 +257,7 @@ template Result<QuarantineRecord> decode_record(std::string_view bytes);
 template Result<MetaRecord> decode_record(std::string_view bytes);
 template Result<CountersRecord> decode_record(std::string_view bytes);
 template Result<FindingsRecord> decode_record(std::string_view bytes);
+template Result<ProgramsRecord> decode_record(std::string_view bytes);
+template Result<TuningRecord> decode_record(std::string_view bytes);
 
 }  // namespace quern

@@ -19,13 +19,16 @@ inline constexpr uint16_t kRecordVersion = 1;
 // Stored: never change or reuse a value.
 enum class RecordKind : uint8_t {
   plan = 1,
-  timing = 2,
+  plan_timing = 2,  // of earlier versions; neither read nor written any more
   request = 3,
   usage = 4,
   quarantine = 5,
   meta = 6,
   counters = 7,
-  findings = 8
+  findings = 8,
+  programs = 9,
+  program_timing = 10,
+  tuning = 11
 };
 const char* record_kind_name(RecordKind kind);
 
@@ -41,19 +44,39 @@ struct PlanRecord {
   bool operator==(const PlanRecord&) const = default;
 };
 
-// How fast the plan of `generation` runs on one device and driver. A new driver adds a timing; the plan stays
-// as it is.
+// The programs of a plan's graph that are worth measuring.
+struct ProgramsRecord {
+  static constexpr RecordKind kKind = RecordKind::programs;
+  Hash128 key;
+  std::string_view programs;  // encode_programs()
+  bool operator==(const ProgramsRecord&) const = default;
+};
+
+// How fast one program of a plan's graph runs on one device and driver, or why it is refused there. A new
+// driver adds timings; the code stays as it is.
 struct TimingRecord {
-  static constexpr RecordKind kKind = RecordKind::timing;
+  static constexpr RecordKind kKind = RecordKind::program_timing;
   Hash128 key;
   std::string_view
       device;  // all that a timing depends on: "NVIDIA H200, driver 580.65.06"; or a cost model's name
-  uint64_t generation = 0;
-  double median_ns = 0;      // of one launch list, cold L2; this is what ranks
-  double hot_median_ns = 0;  // the same with a hot L2; 0 when not measured
+  Hash128 program;           // Program::name()
+  double cold_ns = 0;        // median of one launch list, cold L2; this is what ranks
+  double hot_ns = 0;         // the same with a hot L2; 0 when not measured
   uint32_t samples = 0;      // 0 for an estimate
+  double error = 0;          // against the f64 reference, the largest over all inputs
   int64_t measured_ms = 0;   // since 1970, for display only
+  std::string_view refusal;  // why it is not timed; empty if it is
   bool operator==(const TimingRecord&) const = default;
+};
+
+// How far the making of better plans has come for a key.
+struct TuningRecord {
+  static constexpr RecordKind kKind = RecordKind::tuning;
+  Hash128 key;
+  uint64_t generation = 0;  // of the plan that `program` is
+  Hash128 program;          // Program::name()
+  uint32_t timeouts = 0;    // searches in a row that ran out of time
+  bool operator==(const TuningRecord&) const = default;
 };
 
 // The front index: exact request bytes (as request_key material, compared on a hit) to the key of the plan.
@@ -120,6 +143,8 @@ std::string encode_record(const QuarantineRecord& record);
 std::string encode_record(const MetaRecord& record);
 std::string encode_record(const CountersRecord& record);
 std::string encode_record(const FindingsRecord& record);
+std::string encode_record(const ProgramsRecord& record);
+std::string encode_record(const TuningRecord& record);
 
 // CORRUPT, saying what does not hold, unless `bytes` is exactly what encode_record writes for a record of
 // type T.

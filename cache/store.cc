@@ -255,7 +255,8 @@ void Store::touch(const Hash128& key) {
 
 void Store::put(PlanPut put, PutDone done) {
   const uint64_t bytes = put.plan.size() + put.material.bytes().size() + kSmallWriteBytes +
-                         (put.findings ? size_of(*put.findings) : 0);
+                         (put.findings ? size_of(*put.findings) : 0) +
+                         (put.programs ? put.programs->size() : 0) + put.timings.size() * kSmallWriteBytes;
   if (bytes > impl_->budget && impl_->writer) {
     if (done)
       done(Status(ErrorCode::LIMIT, "a plan of " + std::to_string(bytes) +
@@ -290,20 +291,45 @@ void Store::put_request(KeyMaterial request, KeyMaterial plan, Done done) {
                 std::move(done), bytes);
 }
 
-void Store::put_timing(const Hash128& key, Timing timing, Done done) {
-  impl_->submit([key, timing = std::move(timing)](WriteTxn& write) { return add_timing(write, key, timing); },
-                std::move(done), kSmallWriteBytes);
+void Store::put_timings(const Hash128& key, std::vector<Timing> timings, Done done) {
+  const uint64_t bytes = timings.size() * kSmallWriteBytes;
+  impl_->submit(
+      [key, timings = std::move(timings)](WriteTxn& write) { return add_timings(write, key, timings); },
+      std::move(done), bytes);
 }
 
 Result<std::vector<Timing>> Store::timings(const Hash128& key) {
   return impl_->read<std::vector<Timing>>([&](Txn& txn) { return read_timings(txn, key); });
 }
 
-void Store::put_findings(const Hash128& key, Findings findings, Done done) {
-  const uint64_t bytes = size_of(findings) + kSmallWriteBytes;
-  impl_->submit(
-      [key, findings = std::move(findings)](WriteTxn& write) { return add_findings(write, key, findings); },
-      std::move(done), bytes);
+Result<std::string> Store::programs(const Hash128& key) {
+  return impl_->read<std::string>([&](Txn& txn) -> Result<std::string> {
+    const auto record = read_programs(txn, key);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(txn, Table::programs, table_key(key), record.status());
+    if (!record.ok())
+      return Status(ErrorCode::NOT_FOUND, "no programs of the plan " + to_hex(key) + " are stored");
+    return std::string(record->programs);
+  });
+}
+
+Tuning Store::tuning(const Hash128& key) {
+  const auto found = impl_->read<Tuning>([&](Txn& txn) -> Result<Tuning> {
+    const auto record = read_tuning(txn, key);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      impl_->damaged(txn, Table::tuning, table_key(key), record.status());
+    if (!record.ok()) return record.status();
+    return Tuning{record->generation, record->program, record->timeouts};
+  });
+  return found.ok() ? *found : Tuning();
+}
+
+void Store::put_findings(const Hash128& key, Findings findings, std::optional<std::string> programs,
+                         Done done) {
+  const uint64_t bytes = size_of(findings) + (programs ? programs->size() : 0) + kSmallWriteBytes;
+  impl_->submit([key, findings = std::move(findings), programs = std::move(programs)](
+                    WriteTxn& write) { return add_findings(write, key, findings, programs); },
+                std::move(done), bytes);
 }
 
 Result<Findings> Store::findings(const Hash128& key) {
@@ -313,7 +339,9 @@ Result<Findings> Store::findings(const Hash128& key) {
       impl_->damaged(txn, Table::findings, table_key(key), record.status());
     if (!record.ok())
       return Status(ErrorCode::NOT_FOUND, "no search for the plan " + to_hex(key) + " has ended");
-    return findings_of(*record);
+    Findings findings = findings_of(*record);
+    if (const auto tuning = read_tuning(txn, key); tuning.ok()) findings.timeouts = tuning->timeouts;
+    return findings;
   });
 }
 

@@ -56,13 +56,23 @@ struct StoredPlan {
   std::string plan;  // encoded
 };
 
+// Of one program of a plan's graph.
 struct Timing {
-  std::string device;       // all that a timing depends on, or a cost model's name
-  uint64_t generation = 0;  // of the plan that was timed; put() fills it in
-  double median_ns = 0;     // this is what ranks
-  double hot_median_ns = 0;
+  std::string device;  // all that a timing depends on, or a cost model's name
+  Hash128 program;     // Program::name()
+  double cold_ns = 0;  // this is what ranks; 0: refused
+  double hot_ns = 0;
   uint32_t samples = 0;
+  double error = 0;
+  std::string refusal;
   int64_t measured_ms = 0;  // filled in by the store
+};
+
+// How far the making of better plans has come for a key.
+struct Tuning {
+  uint64_t generation = 0;  // of the plan that `program` is; 0: not known
+  Hash128 program;
+  uint32_t timeouts = 0;  // searches in a row that ran out of time
 };
 
 // What the background search for a better plan came to.
@@ -72,14 +82,17 @@ struct Findings {
   std::string report;       // what became of its candidates, for people
   std::string mugraph, schedule, cuda;  // what the plan was made from
   std::string state;                    // of an interrupted search, to continue from
+  uint32_t timeouts = 0;                // searches in a row that ran out of time, this one included
 };
 
 struct PlanPut {
   KeyMaterial material;
   Tier tier = Tier::baseline;
   std::string plan;  // encoded
-  std::optional<Timing>
-      timing;  // makes a plan of equal tier better when it is shorter than what stands on this device
+  std::string device;                // on which it is compared with a plan of its tier
+  std::vector<Timing> timings;       // of its program and others; kept whether or not the plan is better
+  std::optional<Hash128> program;    // the one that it is
+  std::optional<std::string> programs;  // encode_programs(): replaces those that are stored
   std::optional<KeyMaterial>
       request;  // enters the front index with the plan, whether or not the plan is better
   std::optional<Findings>
@@ -146,20 +159,25 @@ class Store {
   void touch(const Hash128& key);
 
   // In one transaction: publishes the plan if there is none or it is better (a higher tier, an equal tier
-  // with a shorter timing on the same device, or `force`), with its generation, timing and request. The old
+  // whose program is faster on the same device, or `force`), with its generation, timings and request. The old
   // plan stands until then. LIMIT for a plan larger than max_bytes; INTERNAL for two materials with one hash.
   void put(PlanPut put, PutDone done);
   Result<PutOutcome> put_and_wait(PlanPut put);
   // Another request that means a stored plan; NOT_FOUND when that plan is gone.
   void put_request(KeyMaterial request, KeyMaterial plan, Done done = {});
-  // NOT_FOUND unless `timing.generation` is the one that stands.
-  void put_timing(const Hash128& key, Timing timing, Done done = {});
+  // NOT_FOUND when the plan is gone.
+  void put_timings(const Hash128& key, std::vector<Timing> timings, Done done = {});
   Result<std::vector<Timing>> timings(const Hash128& key);
+  // Encoded; NOT_FOUND when there are none.
+  Result<std::string> programs(const Hash128& key);
+  // All zero where nothing is known.
+  Tuning tuning(const Hash128& key);
   // Of a search that made no plan; what is known of the plan that stands stays. NOT_FOUND when none stands.
-  void put_findings(const Hash128& key, Findings findings, Done done = {});
+  void put_findings(const Hash128& key, Findings findings, std::optional<std::string> programs = {},
+                    Done done = {});
   // NOT_FOUND when the plan's search has not ended yet.
   Result<Findings> findings(const Hash128& key);
-  // The plan with its timings, requests and findings; NOT_FOUND when there is none.
+  // The plan with its programs, timings, requests and findings; NOT_FOUND when there is none.
   void remove(const Hash128& key, Done done = {});
 
   // Counts one more death of a worker on this key.
@@ -187,6 +205,9 @@ class Store {
   explicit Store(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// The "device" of timings that the cost model says.
+inline constexpr const char* kModelDevice = "model";
 
 // Names for set_meta.
 inline constexpr const char* kMetaToolchain =

@@ -20,42 +20,72 @@ Result<T> read(Txn& txn, Table table, std::string_view key) {
   return decode_record<T>(*bytes);
 }
 
-// The second halves of all keys in `table` whose first half is `first`.
-Result<std::vector<Hash128>> seconds_of(Txn& txn, Table table, const Hash128& first) {
-  std::vector<Hash128> seconds;
+// All keys in `table` that begin with `first`.
+Result<std::vector<std::string>> keys_of(Txn& txn, Table table, const Hash128& first) {
+  std::vector<std::string> keys;
   const std::string prefix = table_key(first);
   const Status status = txn.scan(table, prefix, [&](std::string_view key, std::string_view) {
     if (!key.starts_with(prefix)) return false;
-    if (key.size() == 2 * kHashBytes) seconds.push_back(hash_of_table_key(key.substr(kHashBytes)));
+    keys.emplace_back(key);
     return true;
   });
   if (!status.ok()) return status;
+  return keys;
+}
+
+// The second halves of all keys in `table` whose first half is `first`.
+Result<std::vector<Hash128>> seconds_of(Txn& txn, Table table, const Hash128& first) {
+  auto keys = keys_of(txn, table, first);
+  if (!keys) return keys.status();
+  std::vector<Hash128> seconds;
+  for (const std::string& key : *keys)
+    if (key.size() == 2 * kHashBytes) seconds.push_back(hash_of_table_key(key.substr(kHashBytes)));
   return seconds;
 }
 
 Timing timing_of(const TimingRecord& record) {
-  return {std::string(record.device), record.generation, record.median_ns,
-          record.hot_median_ns,       record.samples,    record.measured_ms};
+  return {std::string(record.device), record.program, record.cold_ns,     record.hot_ns,
+          record.samples,             record.error,   std::string(record.refusal), record.measured_ms};
 }
 
-Status write_timing(WriteTxn& write, const Hash128& key, const Timing& timing, uint64_t generation) {
-  TimingRecord record;
-  record.key = key;
-  record.device = timing.device;
-  record.generation = generation;
-  record.median_ns = timing.median_ns;
-  record.hot_median_ns = timing.hot_median_ns;
-  record.samples = timing.samples;
-  record.measured_ms = write.now_ms;
-  return write.txn.put(Table::timings, pair_key(key, hash128(timing.device)), encode_record(record));
+Status write_timings(WriteTxn& write, const Hash128& key, const std::vector<Timing>& timings) {
+  for (const Timing& timing : timings) {
+    TimingRecord record;
+    record.key = key;
+    record.device = timing.device;
+    record.program = timing.program;
+    record.cold_ns = timing.cold_ns;
+    record.hot_ns = timing.hot_ns;
+    record.samples = timing.samples;
+    record.error = timing.error;
+    record.measured_ms = write.now_ms;
+    record.refusal = timing.refusal;
+    const std::string at = timing_key(key, timing.device, timing.program);
+    if (Status status = write.txn.put(Table::timings, at, encode_record(record)); !status.ok()) return status;
+  }
+  return {};
 }
 
 Status remove_timings(Txn& txn, const Hash128& key) {
-  auto devices = seconds_of(txn, Table::timings, key);
-  if (!devices) return devices.status();
-  for (const Hash128& device : *devices)
-    if (Status status = txn.remove(Table::timings, pair_key(key, device)); !status.ok()) return status;
+  auto keys = keys_of(txn, Table::timings, key);
+  if (!keys) return keys.status();
+  for (const std::string& one : *keys)
+    if (Status status = txn.remove(Table::timings, one); !status.ok()) return status;
   return {};
+}
+
+Status write_programs(WriteTxn& write, const Hash128& key, const std::string& programs) {
+  return write.txn.put(Table::programs, table_key(key), encode_record(ProgramsRecord{key, programs}));
+}
+
+// The tuning record as it is, or the first one.
+TuningRecord tuning_of(Txn& txn, const Hash128& key) {
+  const auto record = read_tuning(txn, key);
+  return record.ok() ? *record : TuningRecord{key, 0, {}, 0};
+}
+
+Status write_tuning(WriteTxn& write, const TuningRecord& record) {
+  return write.txn.put(Table::tuning, table_key(record.key), encode_record(record));
 }
 
 Status write_usage(WriteTxn& write, const Hash128& key, uint64_t generation, int64_t used_ms) {
@@ -69,6 +99,7 @@ Status write_usage(WriteTxn& write, const Hash128& key, uint64_t generation, int
 
 // What a plan that stands was made from outlives later searches that found nothing better.
 Status write_findings(WriteTxn& write, const Hash128& key, Findings findings, uint64_t generation) {
+  const uint32_t timeouts = findings.timeouts;
   findings.generation = generation;
   if (const auto old = read_findings(write.txn, key); generation == 0 && old.ok() && old->generation > 0) {
     Findings kept = findings_of(*old);
@@ -84,14 +115,24 @@ Status write_findings(WriteTxn& write, const Hash128& key, Findings findings, ui
                               findings.schedule,
                               findings.cuda,
                               findings.state};
-  return write.txn.put(Table::findings, table_key(key), encode_record(record));
+  Status status = write.txn.put(Table::findings, table_key(key), encode_record(record));
+  TuningRecord tuning = tuning_of(write.txn, key);
+  if (!status.ok() || tuning.timeouts == timeouts) return status;
+  tuning.timeouts = timeouts;
+  return write_tuning(write, tuning);
 }
 
+// Of two plans of one tier the one whose program is faster on the device of the put. What stands and was never
+// timed there, or is refused there, is slower than anything that was.
 bool is_better(Txn& txn, const PlanRecord& stands, const PlanPut& put, const Hash128& key) {
   if (put.force || put.tier != stands.tier) return put.force || put.tier > stands.tier;
-  if (!put.timing || !(put.timing->median_ns > 0)) return false;
-  const auto timing = read_timing(txn, key, put.timing->device);
-  return timing.ok() && put.timing->median_ns < timing->median_ns;
+  if (!put.program) return false;
+  const auto own = read_timing(txn, key, put.device, *put.program);
+  if (!own.ok() || !(own->cold_ns > 0)) return false;
+  const TuningRecord tuning = tuning_of(txn, key);
+  if (tuning.generation != stands.generation) return true;
+  const auto other = read_timing(txn, key, put.device, tuning.program);
+  return !other.ok() || !(other->cold_ns > 0) || own->cold_ns < other->cold_ns;
 }
 
 // The generation that a plan gets when no readable plan stands under its key.
@@ -122,6 +163,12 @@ Status write_request(WriteTxn& write, const KeyMaterial& request, const Hash128&
   Status status = write.txn.put(Table::requests, table_key(hash), encode_record(record));
   if (status.ok()) status = write.txn.put(Table::request_lists, pair_key(plan, hash), {});
   return status;
+}
+
+Status needs_plan(Txn& txn, const Hash128& key) {
+  const auto stands = read_plan(txn, key);
+  if (stands.ok() || txn.broken()) return stands.status();
+  return Status(ErrorCode::NOT_FOUND, "the plan " + to_hex(key) + " is not there any more");
 }
 
 Status collision(const Hash128& key) {
@@ -178,21 +225,40 @@ Result<MetaRecord> read_meta(Txn& txn, std::string_view name) {
   return record;
 }
 
-Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device) {
-  auto record = read<TimingRecord>(txn, Table::timings, pair_key(key, hash128(device)));
-  if (record.ok() && (record->key != key || record->device != device)) return misplaced("timing");
+std::string timing_key(const Hash128& plan, std::string_view device, const Hash128& program) {
+  return table_key(plan) + table_key(hash128(device)) + table_key(program);
+}
+
+Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device,
+                                 const Hash128& program) {
+  auto record = read<TimingRecord>(txn, Table::timings, timing_key(key, device, program));
+  if (record.ok() && (record->key != key || record->device != device || record->program != program))
+    return misplaced("timing");
   return record;
 }
 
 Result<std::vector<Timing>> read_timings(Txn& txn, const Hash128& key) {
-  auto devices = seconds_of(txn, Table::timings, key);
-  if (!devices) return devices.status();
+  auto keys = keys_of(txn, Table::timings, key);
+  if (!keys) return keys.status();
   std::vector<Timing> timings;
-  for (const Hash128& device : *devices) {
-    const auto record = read<TimingRecord>(txn, Table::timings, pair_key(key, device));
-    if (record.ok() && record->key == key) timings.push_back(timing_of(*record));
+  for (const std::string& one : *keys) {
+    const auto record = read<TimingRecord>(txn, Table::timings, one);
+    if (record.ok() && timing_key(record->key, record->device, record->program) == one)
+      timings.push_back(timing_of(*record));
   }
   return timings;
+}
+
+Result<ProgramsRecord> read_programs(Txn& txn, const Hash128& key) {
+  auto record = read<ProgramsRecord>(txn, Table::programs, table_key(key));
+  if (record.ok() && record->key != key) return misplaced("programs");
+  return record;
+}
+
+Result<TuningRecord> read_tuning(Txn& txn, const Hash128& key) {
+  auto record = read<TuningRecord>(txn, Table::tuning, table_key(key));
+  if (record.ok() && record->key != key) return misplaced("tuning");
+  return record;
 }
 
 Result<CountersRecord> read_counters(Txn& txn, bool* rebuilt) {
@@ -219,12 +285,14 @@ Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put) {
   const Hash128 key = put.material.key();
   const auto stands = read_plan(write.txn, key);
   if (stands.ok() && stands->material != put.material.bytes()) return collision(key);
+  if (!stands.ok() && write.txn.broken()) return stands.status();
+  // Timings are of programs, not of the plan that stands: they are kept whichever of the two is better.
+  if (Status status = write_timings(write, key, put.timings); !status.ok()) return status;
   PutOutcome outcome{false, key, 0, put.tier};
   if (stands.ok() && !is_better(write.txn, *stands, put, key)) {
     outcome.generation = stands->generation;
     outcome.tier = stands->tier;
   } else {
-    if (!stands.ok() && write.txn.broken()) return stands.status();
     outcome.published = true;
     outcome.generation = stands.ok() ? stands->generation + 1 : first_generation(write, key);
     PlanRecord record;
@@ -233,15 +301,20 @@ Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put) {
     record.tier = put.tier;
     record.created_ms = write.now_ms;
     record.plan = put.plan;
-    Status status = remove_timings(write.txn, key);
-    if (status.ok()) status = write.txn.put(Table::plans, table_key(key), encode_record(record));
-    if (status.ok() && put.timing) status = write_timing(write, key, *put.timing, outcome.generation);
+    Status status = write.txn.put(Table::plans, table_key(key), encode_record(record));
+    if (status.ok() && put.program) {
+      TuningRecord tuning = tuning_of(write.txn, key);
+      tuning.generation = outcome.generation;
+      tuning.program = *put.program;
+      status = write_tuning(write, tuning);
+    }
     if (!status.ok()) return status;
   }
   Status status = write_usage(write, key, outcome.generation, write.now_ms);
   if (status.ok() && put.request) status = write_request(write, *put.request, key);
   if (status.ok() && put.findings)
     status = write_findings(write, key, *put.findings, outcome.published ? outcome.generation : 0);
+  if (status.ok() && put.programs) status = write_programs(write, key, *put.programs);
   if (!status.ok()) return status;
   return outcome;
 }
@@ -256,20 +329,17 @@ Status add_request(WriteTxn& write, const KeyMaterial& request, const KeyMateria
   return write_request(write, request, key);
 }
 
-Status add_timing(WriteTxn& write, const Hash128& key, const Timing& timing) {
-  const auto stands = read_plan(write.txn, key);
-  if (!stands.ok() && write.txn.broken()) return stands.status();
-  if (!stands.ok() || stands->generation != timing.generation)
-    return Status(ErrorCode::NOT_FOUND, "generation " + std::to_string(timing.generation) + " of plan " +
-                                            to_hex(key) + " is not there any more; its timing is not stored");
-  return write_timing(write, key, timing, timing.generation);
+Status add_timings(WriteTxn& write, const Hash128& key, const std::vector<Timing>& timings) {
+  const Status status = needs_plan(write.txn, key);
+  return status.ok() ? write_timings(write, key, timings) : status;
 }
 
-Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings) {
-  const auto stands = read_plan(write.txn, key);
-  if (!stands.ok() && write.txn.broken()) return stands.status();
-  if (!stands.ok()) return Status(ErrorCode::NOT_FOUND, "the plan " + to_hex(key) + " is not there any more");
-  return write_findings(write, key, findings, 0);
+Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings,
+                    const std::optional<std::string>& programs) {
+  Status status = needs_plan(write.txn, key);
+  if (status.ok()) status = write_findings(write, key, findings, 0);
+  if (status.ok() && programs) status = write_programs(write, key, *programs);
+  return status;
 }
 
 Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms) {
@@ -291,9 +361,8 @@ Status remove_plan(WriteTxn& write, const Hash128& key) {
   for (const Hash128& request : *requests)
     if (Status status = drop_request(write.txn, key, request); !status.ok()) return status;
   Status status = remove_timings(write.txn, key);
-  if (status.ok()) status = write.txn.remove(Table::findings, table_key(key));
-  if (status.ok()) status = write.txn.remove(Table::usage, table_key(key));
-  if (status.ok()) status = write.txn.remove(Table::plans, table_key(key));
+  for (const Table table : {Table::findings, Table::programs, Table::tuning, Table::usage, Table::plans})
+    if (status.ok()) status = write.txn.remove(table, table_key(key));
   return status;
 }
 

@@ -34,10 +34,13 @@ Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key);
 Result<FindingsRecord> read_findings(Txn& txn, const Hash128& key);
 Findings findings_of(const FindingsRecord& record);
 Result<MetaRecord> read_meta(Txn& txn, std::string_view name);
-Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device);
-// The key of a record that belongs to two hashes (a plan and a device, a plan and a request); those of one
-// `first` lie side by side.
+Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view device,
+                                 const Hash128& program);
+Result<ProgramsRecord> read_programs(Txn& txn, const Hash128& key);
+Result<TuningRecord> read_tuning(Txn& txn, const Hash128& key);
+// The key of a record that belongs to two hashes (a plan and a request); those of one `first` lie side by side.
 std::string pair_key(const Hash128& first, const Hash128& second);
+std::string timing_key(const Hash128& plan, std::string_view device, const Hash128& program);
 // All undamaged timings of a key.
 Result<std::vector<Timing>> read_timings(Txn& txn, const Hash128& key);
 // Damaged counters are found again from the usage records; `rebuilt` says so.
@@ -48,8 +51,9 @@ Status write_counters(Txn& txn, const CountersRecord& counters);
 // Writes. An error that leaves the transaction whole (LIMIT, NOT_FOUND, INTERNAL) has changed nothing.
 Result<PutOutcome> publish(WriteTxn& write, const PlanPut& put);
 Status add_request(WriteTxn& write, const KeyMaterial& request, const KeyMaterial& plan);
-Status add_timing(WriteTxn& write, const Hash128& key, const Timing& timing);
-Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings);
+Status add_timings(WriteTxn& write, const Hash128& key, const std::vector<Timing>& timings);
+Status add_findings(WriteTxn& write, const Hash128& key, const Findings& findings,
+                    const std::optional<std::string>& programs);
 // Nothing when there is no such plan.
 Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms);
 // Everything that belongs to the key except its quarantine; no error when there is nothing.

@@ -101,7 +101,9 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
   result.queue_ns = job.queue_ns;
   if (!done) {
     result.status = done.status();
-    if (result.status.code() != ErrorCode::WORKER || !retry_after_death(job, key, result.status))
+    // What took longer than its own budget would do so again: its owner knows when to try with more.
+    const bool late = result.status.code() == ErrorCode::TIMEOUT && job.spec.budget_ms > 0;
+    if (late || !is_death(result.status) || !retry_after_death(job, key, result.status))
       finish(key, result);
     pump();
     return;
@@ -117,6 +119,8 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
                      .schedule = std::move(done->schedule),
                      .cuda = std::move(done->cuda),
                      .state = std::move(done->state)};
+  result.programs = std::move(done->programs);
+  result.timed_out = done->timed_out != 0;
   // Until the plan is durable the job stays in the table, so that whoever asks now joins instead of starting
   // another.
   hooks_.publish(job.spec, std::move(result), [this, key](JobResult published) { finish(key, published); });

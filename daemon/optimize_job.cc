@@ -12,7 +12,6 @@ namespace quern {
 
 namespace {
 
-constexpr std::chrono::seconds kSearchLimit{10}, kLimit{25};
 // Of a question about a block: there are five, so that a block takes at most half a second.
 constexpr std::chrono::milliseconds kQuestionLimit{100};
 
@@ -28,9 +27,9 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   OptimizeOptions options;
   const auto optimizer = make_z3_optimizer(kQuestionLimit);
   options.optimizer = optimizer.get();
-  options.limit = kLimit;
+  options.limit = std::chrono::milliseconds(job.budget_ms);
   options.allow_tf32 = (job.numerics & kAllowTf32) != 0;
-  options.search.limit = kSearchLimit;
+  options.search.limit = std::chrono::milliseconds(job.search_ms);
   options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   options.search.constraints = std::move(*constraints);
   options.search.resume = job.state;
@@ -54,6 +53,7 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   done.schedule = std::move(found->schedule);
   done.cuda = std::move(found->cuda);
   done.state = std::move(found->state);
+  done.timed_out = found->timed_out;
   return done;
 }
 

@@ -127,6 +127,11 @@ const std::vector<Setting>& settings() {
       {"workers", "N", set_workers, "worker processes; default half the processors, 1 to 4"},
       {"searchers", "N", number(&Options::searchers, 0, 64),
        "worker processes that search for better plans in the background; 0: none; default 1"},
+      {"search-seconds", "N", number(&Options::search_seconds, 1, 3600),
+       "how long a search for a better plan may look for programs; default 10. One that ran out of time is "
+       "tried again by a later use of the plan, with twice the time"},
+      {"optimize-seconds", "N", number(&Options::optimize_seconds, 1, 3600),
+       "how long a search may take with the judging and compiling of what it found; default 25"},
       {"nvrtc", "PATH", text(&Options::nvrtc), "libnvrtc.so of CUDA 12.4 or later; default the usual places"},
       {"job-seconds", "N", number(&Options::job_seconds, 1, kDay),
        "wall clock a compile may take; default 60"},

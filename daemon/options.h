@@ -25,6 +25,7 @@ struct Options {
   unsigned workers = 0;  // 0: half the processors, 1 to 4
   uint64_t searchers = 1;
   uint64_t job_seconds = 60, job_cpu_seconds = 60, job_memory_bytes = 4ull << 30;
+  uint64_t search_seconds = 10, optimize_seconds = 25;
 
   uint64_t cache_bytes = 5ull << 30;
   uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 64ull << 20, max_queued_jobs = 4096;

@@ -28,7 +28,7 @@ Planner::Planner(Hooks hooks)
              [this](const Hash128& key, const std::string& how) { return setbacks_.worker_died(key, how); },
              [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}),
       searches_({hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log,
-                 hooks_.now_ns, hooks_.max_queued, hooks_.better}) {
+                 hooks_.now_ns, hooks_.max_queued, hooks_.limits, hooks_.better}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
   compiler_changed();
@@ -36,14 +36,14 @@ Planner::Planner(Hooks hooks)
 
 std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
                                     uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
-  return get(request, flags, priority, interest, until(wanted, interest, std::move(reply)));
+  return find_or_make(request, flags, priority, wanted, interest, until(wanted, interest, std::move(reply)));
 }
 
-std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
-                                    std::weak_ptr<void> interest, Reply reply) {
+std::optional<Hash128> Planner::find_or_make(const PlanRequest& request, uint32_t flags, uint8_t priority,
+                                             uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
   if (Status status = check_request(request); !status.ok()) return fail(reply, status);
   if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->find_request(request_material(request)), flags, reply)) {
+      answer_from_store(hooks_.store->find_request(request_material(request)), flags, wanted, reply)) {
     ++counts_.front_hits;
     return std::nullopt;
   }
@@ -51,14 +51,14 @@ std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, 
   if (!keyed) return fail(reply, keyed.status());
   const Hash128 key = keyed->material.key();
   if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->get(keyed->material), flags, reply)) {
+      answer_from_store(hooks_.store->get(keyed->material), flags, wanted, reply)) {
     hooks_.store->put_request(request_material(request), keyed->material);
     return key;
   }
   if (compiler_.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
     // What the key is made with is not known yet. It soon will be.
     deferred_.push_back([=, this] {
-      if (!interest.expired()) get(request, flags, priority, interest, reply);
+      if (!interest.expired()) find_or_make(request, flags, priority, wanted, interest, reply);
     });
     return std::nullopt;
   }
@@ -126,7 +126,7 @@ Planner::Reply Planner::until(uint8_t wanted, std::weak_ptr<void> interest, Repl
 
 void Planner::wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
   reply = until(wanted, interest, std::move(reply));
-  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, reply)) return;
+  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, wanted, reply)) return;
   auto done = [this, reply](const JobResult& result) { reply(from_job(result, wire::Origin::shared)); };
   if (jobs_.join(key, {std::move(interest), std::move(done)})) return;
   Status why(ErrorCode::NOT_FOUND, "no plan and no job for key " + to_hex(key));
@@ -167,14 +167,15 @@ Result<Planner::Keyed> Planner::make_key(const PlanRequest& request) const {
   return Keyed{std::move(canonical), std::move(material)};
 }
 
-bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, const Reply& reply) {
+bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Reply& reply) {
   if (!found) {
     if (found.status().code() != ErrorCode::NOT_FOUND)
       hooks_.log->warning("event=store_read_failed reason=\"" + found.status().message() + "\"");
     return false;
   }
   ++counts_.hits;
-  if (!(flags & wire::kGetNoStart)) searches_.consider(found->key, found->material, found->tier);
+  if (!(flags & wire::kGetNoStart))
+    searches_.consider(found->key, found->material, found->tier, static_cast<uint8_t>(found->tier) < wanted);
   PlanAnswer answer;
   answer.key = found->key;
   answer.plan = std::move(found->plan);
@@ -371,7 +372,10 @@ void Planner::explain_search(wire::ExplainReply& reply) const {
     reply.search = "no better plan: " + findings->reason;
   else
     reply.search = "it made generation " + std::to_string(findings->generation);
-  if (findings.ok() && !findings->state.empty() && state == wire::JobState::none)
+  if (!findings.ok() || state != wire::JobState::none) return;
+  if (findings->timeouts > 0)
+    reply.search += "; it ran out of time, so a later use of the plan tries again with more";
+  else if (!findings->state.empty())
     reply.search += "; it can be continued, which the next use of the plan does";
 }
 

@@ -49,6 +49,7 @@ class Planner {
     std::function<uint64_t()> now_ns;
     size_t max_queued = 4096;
     bool search = true;  // for better plans than baselines
+    SearchLimits limits;
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
   };
@@ -95,10 +96,10 @@ class Planner {
   Status check_request(const PlanRequest& request) const;
   KeyMaterial request_material(const PlanRequest& request) const;
   Result<Keyed> make_key(const PlanRequest& request) const;
-  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, const Reply& reply);
+  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Reply& reply);
   Reply until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
-  std::optional<Hash128> get(const PlanRequest& request, uint32_t flags, uint8_t priority,
-                             std::weak_ptr<void> interest, Reply reply);
+  std::optional<Hash128> find_or_make(const PlanRequest& request, uint32_t flags, uint8_t priority,
+                                      uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
   void explain_search(wire::ExplainReply& reply) const;
   // OK when a job for the key may start.
   Status may_start(const Hash128& key, uint32_t flags);

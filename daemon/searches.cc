@@ -1,19 +1,24 @@
 #include "daemon/searches.h"
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "core/optimize/program.h"
+#include "daemon/worker_answers.h"
 
 namespace quern {
 
 namespace {
 
-constexpr size_t kMaxConsidered = 1 << 16;  // then the set starts anew; the store knows the rest
+constexpr size_t kMaxConsidered = 1 << 16;  // then the map starts anew; the store knows the rest
 constexpr size_t kMaxStateBytes = 1 << 20;  // a longer state of a search is not worth its room
-constexpr const char* kModel = "model";     // the "device" of modelled times in the store
+constexpr uint64_t kNotAgain = UINT64_MAX;  // while the daemon runs
 
 // Whether the failure says something about the graph, and not only about this moment.
 bool is_lasting(const Status& status) {
   switch (status.code()) {
     case ErrorCode::BUSY:
+    case ErrorCode::TIMEOUT:
     case ErrorCode::IO:
     case ErrorCode::NO_COMPILER:
     case ErrorCode::CANCELLED:
@@ -35,16 +40,31 @@ Searches::Searches(Hooks hooks)
              [this](const Hash128& key, const std::string&) { return worker_died(key); },
              [this](const JobResult& result) { ended(result); }, hooks_.now_ns, hooks_.max_queued}) {}
 
-void Searches::consider(const Hash128& key, std::string_view material, Tier stands) {
-  if (!hooks_.store || hooks_.store->read_only() || draining_ || stands == Tier::measured) return;
-  if (hooks_.workers->compiler().kind == CompilerState::Kind::missing) return;
+bool Searches::is_due(const Hash128& key, bool waits) {
   if (considered_.size() >= kMaxConsidered) considered_.clear();
-  if (!considered_.insert(key).second) return;
+  const auto [seen, first] = considered_.try_emplace(key, kNotAgain);
+  if (!first && (seen->second == kNotAgain || (!waits && hooks_.now_ns() < seen->second))) return false;
+  seen->second = kNotAgain;
+  return true;
+}
+
+void Searches::timed_out(const Hash128& key, uint32_t timeouts) {
+  considered_[key] = hooks_.now_ns() + (kRetryNs << std::min(timeouts - 1, kMostDoublings * 2));
+}
+
+void Searches::consider(const Hash128& key, std::string_view material, Tier stands, bool waits) {
+  if (!hooks_.store || hooks_.store->read_only() || draining_) return;
+  if (hooks_.workers->compiler().kind == CompilerState::Kind::missing) return;
+  if (!is_due(key, waits)) return;
   std::string state;
+  uint32_t timeouts = 0;
   if (const auto findings = hooks_.store->findings(key); findings.ok()) {
     // What was looked at to its end is not looked at again.
-    if (findings->state.empty()) return;
+    if (findings->state.empty() && findings->timeouts == 0) return;
     state = findings->state;
+    timeouts = findings->timeouts;
+  } else if (stands == Tier::measured) {
+    return;
   }
   auto parts = parse_key_material(material);
   if (!parts) return;
@@ -58,6 +78,8 @@ void Searches::consider(const Hash128& key, std::string_view material, Tier stan
       static_cast<uint32_t>(std::strtoul(std::string(key_part(*parts, "policy")).c_str(), nullptr, 16));
   spec.material = plan_key(spec.graph, spec.target, spec.numerics, spec.toolchain, spec.constraints);
   spec.state = std::move(state);
+  spec.search_ms = hooks_.limits.search_ms << std::min(timeouts, kMostDoublings);
+  spec.budget_ms = hooks_.limits.optimize_ms << std::min(timeouts, kMostDoublings);
   if (spec.material.key() != key) return;  // of another epoch
   bool joined = false;
   // When too many are queued, a later daemon's first use of the plan asks again.
@@ -73,23 +95,18 @@ void Searches::drain() {
   jobs_.drop_background();
 }
 
-// What a worker says is checked before it is kept: what it ran is the least trusted of all. The buffers must
-// be those of the plan that stands, because clients swap one for the other.
-Status Searches::check_plan(const JobSpec& spec, const JobResult& result) const {
-  auto plan = decode_plan(result.plan);
-  if (!plan) return Status(ErrorCode::INTERNAL, "the worker's plan is no good: " + plan.status().message());
-  auto stands = hooks_.store->peek(result.key);
-  if (!stands) return Status(ErrorCode::NOT_FOUND, "the plan was removed while a better one was looked for");
-  auto old = decode_plan(stands->plan);
-  if (!old) return old.status();
-  if (plan->target != spec.target || plan->cubin.empty() || plan->tier != Tier::modelled ||
-      plan->inputs != old->inputs || plan->outputs != old->outputs)
-    return Status(ErrorCode::INTERNAL, "the worker's plan is not one for this graph");
-  return {};
-}
-
 void Searches::publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done) {
   if (result.findings.state.size() > kMaxStateBytes) result.findings.state.clear();
+  if (result.timed_out) {
+    result.findings.timeouts = hooks_.store->tuning(result.key).timeouts + 1;
+    timed_out(result.key, result.findings.timeouts);
+  }
+  std::optional<std::string> programs;
+  if (!result.programs.empty()) {
+    auto joined = join_programs(*hooks_.store, spec, result.programs);
+    if (result.status = joined.status(); !result.status.ok()) return done(std::move(result));
+    programs = std::move(*joined);
+  }
   auto shared = std::make_shared<JobResult>(std::move(result));
   const auto finish = [this, shared, done](const Status& status) {
     hooks_.post([=] {
@@ -97,16 +114,23 @@ void Searches::publish(const JobSpec& spec, JobResult result, std::function<void
       done(std::move(*shared));
     });
   };
-  if (shared->plan.empty()) return hooks_.store->put_findings(shared->key, shared->findings, finish);
-  if (shared->status = check_plan(spec, *shared); !shared->status.ok()) return done(std::move(*shared));
+  if (shared->plan.empty())
+    return hooks_.store->put_findings(shared->key, shared->findings, std::move(programs), finish);
+  shared->status = check_better_plan(*hooks_.store, spec, shared->plan, Tier::modelled);
+  if (!shared->status.ok()) return done(std::move(*shared));
   PlanPut put;
   put.material = spec.material;
   put.tier = Tier::modelled;
   put.plan = shared->plan;
   put.findings = shared->findings;
-  put.timing.emplace();
-  put.timing->device = kModel;
-  put.timing->median_ns = static_cast<double>(shared->modelled_ns);
+  put.programs = std::move(programs);
+  put.device = kModelDevice;
+  put.program = Program{shared->findings.mugraph, shared->findings.schedule, 0, ""}.name();
+  Timing timing;
+  timing.device = kModelDevice;
+  timing.program = *put.program;
+  timing.cold_ns = static_cast<double>(shared->modelled_ns);
+  put.timings.push_back(std::move(timing));
   hooks_.store->put(std::move(put), [this, shared, finish](Result<PutOutcome> outcome) {
     if (!outcome.ok()) return finish(outcome.status());
     hooks_.post([this, key = shared->key, outcome = outcome.value()] {
@@ -135,8 +159,13 @@ void Searches::ended(const JobResult& result) {
   }
   hooks_.log->warning("event=search_failed key=" + key + " error=" + error_name(result.status.code()) +
                       " reason=\"" + result.status.message() + "\"");
-  if (!is_lasting(result.status)) return;
   Findings findings;
+  if (result.status.code() == ErrorCode::TIMEOUT) {
+    findings.timeouts = hooks_.store->tuning(result.key).timeouts + 1;
+    timed_out(result.key, findings.timeouts);
+  } else if (!is_lasting(result.status)) {
+    return;
+  }
   findings.reason = "the search failed: " + result.status.message();
   hooks_.store->put_findings(result.key, std::move(findings));
 }

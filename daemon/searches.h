@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "cache/store.h"
@@ -15,8 +14,19 @@
 
 namespace quern {
 
+// Of the first search for a key; each that ran out of time doubles them for the next, up to a bound.
+struct SearchLimits {
+  uint64_t search_ms = 10000;    // for finding programs
+  uint64_t optimize_ms = 25000;  // with judging and compiling them
+};
+
 class Searches {
  public:
+  // From a search that ran out of time to the next one, doubled each time; a caller who waits for a better plan
+  // does not wait for this.
+  static constexpr uint64_t kRetryNs = 60'000'000'000;
+  static constexpr uint32_t kMostDoublings = 3;
+
   struct Hooks {
     Store* store = nullptr;  // null: nothing is searched, as it could not be kept
     Workers* workers = nullptr;
@@ -24,6 +34,7 @@ class Searches {
     Log* log = nullptr;
     std::function<uint64_t()> now_ns;
     size_t max_queued = 4096;
+    SearchLimits limits;
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
   };
@@ -31,8 +42,9 @@ class Searches {
   explicit Searches(Hooks hooks);
 
   // Somebody uses the plan that stands under this material. Queues a search for a better one, unless there
-  // was one already; at most once for a key while the daemon runs.
-  void consider(const Hash128& key, std::string_view material, Tier stands);
+  // was one already that came to its end. One that ran out of time is continued after a while, or at once for
+  // somebody who waits for a better plan than what stands.
+  void consider(const Hash128& key, std::string_view material, Tier stands, bool waits = false);
   // Waits for the search of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
   wire::JobState state(const Hash128& key) const { return jobs_.state(key); }
@@ -48,14 +60,15 @@ class Searches {
   uint64_t published() const { return published_; }
 
  private:
+  bool is_due(const Hash128& key, bool waits);
+  void timed_out(const Hash128& key, uint32_t timeouts);
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
-  Status check_plan(const JobSpec& spec, const JobResult& result) const;
   uint32_t worker_died(const Hash128& key) { return ++deaths_[key]; }
   void ended(const JobResult& result);
 
   const Hooks hooks_;
   Jobs jobs_;
-  std::unordered_set<Hash128> considered_;
+  std::unordered_map<Hash128, uint64_t> considered_;  // and the time from which they may be again
   std::unordered_map<Hash128, uint32_t> deaths_;  // of workers, on jobs that are not over
   uint64_t published_ = 0;
   bool draining_ = false;

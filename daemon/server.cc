@@ -190,6 +190,7 @@ void Server::start_workers() {
   limits.request_limit_ms = options_.request_seconds * 1000;
   limits.max_queued_jobs = options_.max_queued_jobs;
   limits.search = options_.searchers > 0;
+  limits.limits = {options_.search_seconds * 1000, options_.optimize_seconds * 1000};
   limits.socket = options_.socket;
   limits.cache_dir = options_.cache_dir;
   Service::Hooks hooks;

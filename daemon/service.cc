@@ -28,7 +28,7 @@ Service::Service(ServiceOptions options, Hooks hooks)
     : options_(std::move(options)),
       hooks_(std::move(hooks)),
       planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
-                options_.max_queued_jobs, options_.search,
+                options_.max_queued_jobs, options_.search, options_.limits,
                 [this](const Hash128& key, uint64_t generation, Tier tier) {
                   send_better(key, generation, tier);
                 }}),

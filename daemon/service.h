@@ -31,6 +31,7 @@ struct ServiceOptions {
   uint64_t request_limit_ms = 600000;  // of a request that names no time
   size_t max_queued_jobs = 4096;
   bool search = true;             // for better plans than baselines
+  SearchLimits limits;            // of searches
   std::string socket, cache_dir;  // for statistics
 };
 

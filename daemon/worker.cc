@@ -3,8 +3,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <thread>
 
 #include "capi/wire/frame.h"
 
@@ -50,9 +52,15 @@ std::optional<wire::Frame> receive(int socket, wire::FrameReader& reader) {
   }
 }
 
-std::string answer(const WorkerSkill& skill, const wire::Frame& frame) {
+// A search works on as many processors as it likes for as long as its budget says.
+uint64_t cpu_seconds(const WorkerLimits& limits, const wire::Job& job) {
+  return limits.cpu_seconds + job.budget_ms / 1000 * std::max(std::thread::hardware_concurrency(), 1u);
+}
+
+std::string answer(const WorkerSkill& skill, const WorkerLimits& limits, const wire::Frame& frame) {
   auto job = wire::decode_as<wire::Job>(frame);
   if (!job) return wire::encode(frame.request, wire::to_error(job.status()));
+  allow_cpu(cpu_seconds(limits, *job));
   auto done = skill.run(*job);
   if (!done) return wire::encode(frame.request, wire::to_error(done.status()));
   std::string encoded = wire::encode(frame.request, *done);
@@ -75,8 +83,7 @@ int run_worker(int socket, const WorkerSkill& skill, const WorkerLimits& limits)
   if (skill.toolchain.empty()) return 0;
   wire::FrameReader reader;
   while (const auto frame = receive(socket, reader)) {
-    allow_cpu(limits.cpu_seconds);
-    if (!send_all(socket, answer(skill, *frame))) return 1;
+    if (!send_all(socket, answer(skill, limits, *frame))) return 1;
   }
   return 0;
 }

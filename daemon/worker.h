@@ -13,7 +13,7 @@
 namespace quern {
 
 struct WorkerLimits {
-  uint64_t cpu_seconds = 60;           // of each job; then the process is killed by SIGXCPU
+  uint64_t cpu_seconds = 60;  // of each job, beside its own budget; then the process is killed by SIGXCPU
   uint64_t memory_bytes = 4ull << 30;  // of address space; 0 = no limit
 };
 

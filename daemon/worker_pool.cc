@@ -118,8 +118,10 @@ Result<wire::JobDone> WorkerPool::run(Slot& slot, const JobSpec& spec) {
       return Status(ErrorCode::BUSY, "the compiler has changed from " + spec.toolchain + " to " +
                                          slot.process->toolchain() + " meanwhile; ask again");
   }
-  Result<wire::JobDone> done = slot.process->run(spec, options_.job_limit_ms);
-  if (!done && done.status().code() == ErrorCode::WORKER) {
+  // A job with a budget keeps to it by itself; the rest is for what it cannot interrupt.
+  const int64_t limit_ms = static_cast<int64_t>(spec.budget_ms) + options_.job_limit_ms;
+  Result<wire::JobDone> done = slot.process->run(spec, limit_ms);
+  if (!done && is_death(done.status())) {
     log_->warning("event=worker_died reason=\"" + done.status().message() + "\"");
     drop_process(slot);
   }

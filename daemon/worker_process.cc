@@ -132,6 +132,8 @@ Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) 
   job.kind = spec.kind;
   job.constraints = spec.constraints;
   job.state = spec.state;
+  job.search_ms = spec.search_ms;
+  job.budget_ms = spec.budget_ms;
   if (Status status = send(wire::encode(++last_request_, job), deadline); !status.ok()) return status;
   auto frame = receive(deadline);
   if (!frame) return frame.status();
@@ -172,7 +174,7 @@ Result<wire::Frame> WorkerProcess::receive(int64_t deadline_ms) {
                     "the worker sent nonsense: " + frame.status().message() + "; it " + end());
     if (*frame) return **frame;
     if (!wait_for(fd_, POLLIN, deadline_ms))
-      return Status(ErrorCode::WORKER, "the worker took longer than it is allowed, and " + end());
+      return Status(ErrorCode::TIMEOUT, "the worker took longer than it is allowed, and " + end());
     const ssize_t size = ::recv(fd_, buffer, sizeof buffer, 0);
     if (size > 0)
       reader_.append({buffer, static_cast<size_t>(size)});

@@ -30,8 +30,8 @@ class WorkerProcess {
   const std::string& toolchain() const { return toolchain_; }
   // Whether it waits for a job. A process that was killed while idle is not alive.
   bool alive() const;
-  // WORKER when it dies, or is killed here because it takes longer than `limit_ms`; it is of no use
-  // afterwards.
+  // WORKER when it dies, TIMEOUT when it is killed here because it takes longer than `limit_ms`; it is of no
+  // use afterwards.
   Result<wire::JobDone> run(const JobSpec& spec, int64_t limit_ms);
   // From any thread: makes greet() or run() return soon, and the process useless.
   void interrupt();
@@ -40,7 +40,7 @@ class WorkerProcess {
   WorkerProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
 
   Status send(std::string_view bytes, int64_t deadline_ms);
-  // The next frame; WORKER when there is none until the deadline or the process is gone.
+  // The next frame; TIMEOUT when there is none until the deadline, WORKER when the process is gone.
   Result<wire::Frame> receive(int64_t deadline_ms);
   // Reaps it, after a SIGKILL if it does not go by itself, and says how it ended.
   std::string end();

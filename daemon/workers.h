@@ -25,6 +25,8 @@ struct JobSpec {
   uint32_t numerics = 0;
   std::string toolchain;           // what the key was made with: no other compiler may do this job
   std::string constraints, state;  // of a search
+  uint64_t search_ms = 0;          // of a search: the time for finding programs
+  uint64_t budget_ms = 0;          // all of its time; 0: it has none of its own
 };
 
 // Whether misses can be compiled.
@@ -35,9 +37,14 @@ struct CompilerState {
   std::string reason;     // missing: why
 };
 
+// Whether a job's status means that its process is gone.
+inline bool is_death(const Status& status) {
+  return status.code() == ErrorCode::WORKER || status.code() == ErrorCode::TIMEOUT;
+}
+
 class Workers {
  public:
-  // WORKER means that the process died or was killed for taking too long; its message says how.
+  // WORKER means that the process died, TIMEOUT that it was killed for taking too long; the message says how.
   using Done = std::function<void(Result<wire::JobDone>)>;
 
   virtual ~Workers() = default;

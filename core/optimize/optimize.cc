@@ -64,6 +64,7 @@ class OptimizeRun {
     search_ = std::move(*found);
     out_.search_ns = ns_since(start_);
     out_.state = search_.state;
+    out_.timed_out = search_.report.timed_out;
     fates_.resize(search_.candidates.size(), kNoSchedule);
     refusals_.resize(search_.candidates.size());
     if (Status status = name_as_text(); !status.ok()) return status;
@@ -93,8 +94,10 @@ class OptimizeRun {
     if (kept_.size() >= std::max<size_t>(1, options_.keep)) return true;
     if (compile_ms_.size() >= options_.compiles + kept_.size())
       stopped_ = "as many programs were compiled as may be";
-    else if (Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel))
+    else if (Clock::now() - start_ >= options_.limit || (options_.search.cancel && *options_.search.cancel)) {
       stopped_ = "the time was up, or it was cancelled";
+      out_.timed_out = true;
+    }
     return !stopped_.empty();
   }
 

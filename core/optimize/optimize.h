@@ -40,6 +40,7 @@ struct OptimizeResult {
   std::string report;
   std::string reason;  // why there is no plan
   std::string state;   // of the search, to continue from; empty when it is finished
+  bool timed_out = false;  // with more time it may find more
   // What can be measured, or made from its texts: the baseline's program, then the best-ranked ones, best
   // first, without those that are known to be refused. Those that were kept have their plan.
   std::vector<Program> programs;

@@ -25,7 +25,16 @@ PlanRecord sample() {
 }
 template <>
 TimingRecord sample() {
-  return {kKey, "NVIDIA H200, driver 580.65.06", 7, 12345.5, 9876.25, 200, 1700000000456};
+  return {kKey,    "NVIDIA H200, driver 580.65.06", {0x33, 0x44},  12345.5, 9876.25, 200,
+          0.00125, 1700000000456,                   "wrong output"};
+}
+template <>
+ProgramsRecord sample() {
+  return {kKey, std::string_view("programs\0bytes", 14)};
+}
+template <>
+TuningRecord sample() {
+  return {kKey, 7, {0x33, 0x44}, 2};
 }
 template <>
 RequestRecord sample() {
@@ -127,7 +136,8 @@ void another_kind_or_version_is_refused(void**) {
   cmocka_unit_test(test<PlanRecord>), cmocka_unit_test(test<TimingRecord>),         \
       cmocka_unit_test(test<RequestRecord>), cmocka_unit_test(test<UsageRecord>),   \
       cmocka_unit_test(test<QuarantineRecord>), cmocka_unit_test(test<MetaRecord>), \
-      cmocka_unit_test(test<CountersRecord>), cmocka_unit_test(test<FindingsRecord>)
+      cmocka_unit_test(test<CountersRecord>), cmocka_unit_test(test<FindingsRecord>), \
+      cmocka_unit_test(test<ProgramsRecord>), cmocka_unit_test(test<TuningRecord>)
 
 int main() {
   using namespace quern;

@@ -21,7 +21,8 @@ void the_store_stays_within_its_size(void**) {
   for (int i = 0; i < 200; ++i) {
     PlanPut put = test_put(i, test_bytes(i, kPlan));
     put.request = request_key(std::to_string(i), "nvrtc");
-    put.timing = test_timing("H200", 10);
+    put.timings = {test_timing("H200", 10)};
+    put.programs = "programs";
     assert_ok(test->put_and_wait(std::move(put)));
     assert_true(test->stats()->live_bytes <= kLimit);
   }

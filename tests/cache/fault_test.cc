@@ -87,7 +87,9 @@ void verify_finds_and_removes_all_damage(void**) {
   for (int i = 0; i < 300; ++i) {
     PlanPut put = test_put(i, test_bytes(i, 200));
     put.request = request_key(std::to_string(i), "nvrtc");
-    put.timing = test_timing("H200", 10);
+    put.timings = {test_timing("H200", 10)};
+    put.programs = "programs";
+    put.program = Hash128{};
     test->put(std::move(put), {});
   }
   test->quarantine(test_key(7).key(), "signal 11");
@@ -101,8 +103,10 @@ void verify_finds_and_removes_all_damage(void**) {
   change_record(directory, Table::plans, key_of(3), flip);
   change_record(directory, Table::requests, table_key(request_key("4", "nvrtc").key()), flip);
   change_record(directory, Table::usage, key_of(5), flip);
-  change_record(directory, Table::timings, pair_key(test_key(6).key(), hash128("H200")), flip);
+  change_record(directory, Table::timings, timing_key(test_key(6).key(), "H200", {}), flip);
   change_record(directory, Table::quarantine, key_of(7), flip);
+  change_record(directory, Table::programs, key_of(8), flip);
+  change_record(directory, Table::tuning, key_of(9), flip);
   change_record(directory, Table::meta, "name", flip);
   change_record(directory, Table::meta, kCountersKey, flip);
 
@@ -118,7 +122,7 @@ void verify_finds_and_removes_all_damage(void**) {
   std::string tables;
   for (const auto& damage : report->damage) tables += damage.table + " ";
   // The list that names the damaged request is found too.
-  assert_text_equal(tables, "plans timings requests request_lists usage quarantine meta meta ");
+  assert_text_equal(tables, "plans program_timings requests request_lists usage quarantine meta meta programs tuning ");
   assert_contains(report->damage[0].key, to_hex(test_key(3).key()));
 
   const auto after = test->verify_all();
@@ -127,7 +131,9 @@ void verify_finds_and_removes_all_damage(void**) {
   assert_error(test->get(test_key(3)), ErrorCode::NOT_FOUND);
   assert_error(test->find_request(request_key("3", "nvrtc")), ErrorCode::NOT_FOUND);
   assert_error(test->find_request(request_key("4", "nvrtc")), ErrorCode::NOT_FOUND);
-  for (int i : {4, 5, 6, 7}) assert_ok(test->get(test_key(i)));
+  for (int i : {4, 5, 6, 7, 8, 9}) assert_ok(test->get(test_key(i)));
+  assert_error(test->programs(test_key(8).key()), ErrorCode::NOT_FOUND);
+  assert_int_equal(test->tuning(test_key(9).key()).generation, 0);
   assert_int_equal(test->stats()->plans, 299);
   // The counters came back from the usage records: the removed plan's successor gets a higher generation.
   assert_int_equal(test->put_and_wait(test_put(3, "new"))->generation, 2);
@@ -391,7 +397,7 @@ void a_read_only_store_of_an_earlier_version_is_read(void**) {
   test.open();
   Findings findings;
   findings.reason = "none";
-  assert_ok(wait_for([&](Store::Done done) { test->put_findings(test_key(1).key(), findings, done); }));
+  assert_ok(wait_for([&](Store::Done done) { test->put_findings(test_key(1).key(), findings, {}, done); }));
   assert_text_equal(test->findings(test_key(1).key())->reason, "none");
 }
 

@@ -73,11 +73,11 @@ inline PlanPut test_put(int number, std::string plan, Tier tier = Tier::baseline
   return put;
 }
 
-inline Timing test_timing(const std::string& device, double median_ns, uint64_t generation = 0) {
+inline Timing test_timing(const std::string& device, double cold_ns, uint64_t program = 0) {
   Timing timing;
   timing.device = device;
-  timing.generation = generation;
-  timing.median_ns = median_ns;
+  timing.program = {program, 0};
+  timing.cold_ns = cold_ns;
   timing.samples = 100;
   return timing;
 }

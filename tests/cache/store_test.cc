@@ -57,40 +57,84 @@ void only_a_better_plan_replaces(void**) {
 void an_equal_tier_is_decided_by_the_timing_on_one_device(void**) {
   TestStore test(temp_dir());
   Store& store = test.open();
-  const auto timed = [](const char* plan, const char* device, double ns) {
+  const auto timed = [](const char* plan, const char* device, double ns, std::vector<Timing> others = {}) {
     PlanPut what = test_put(1, plan, Tier::measured);
-    what.timing = test_timing(device, ns);
+    what.device = device;
+    what.program = Hash128{static_cast<uint64_t>(plan[0]), 0};
+    what.timings = std::move(others);
+    what.timings.push_back(test_timing(device, ns, static_cast<uint64_t>(plan[0])));
     return what;
   };
   assert_true(put(store, timed("a", "H200", 100)).published);
+  assert_int_equal(store.tuning(test_key(1).key()).program.high, 'a');
   assert_false(put(store, timed("b", "H200", 100)).published);
-  assert_false(put(store, timed("b", "A100", 50)).published);
   assert_false(put(store, timed("b", "H200", 0)).published);
   assert_false(put(store, test_put(1, "b", Tier::measured)).published);
   assert_true(put(store, timed("c", "H200", 99)).published);
   assert_text_equal(store.get(test_key(1))->plan, "c");
-  const auto timings = store.timings(test_key(1).key());
-  assert_ok(timings);
-  assert_int_equal(timings->size(), 1);
-  assert_true((*timings)[0].median_ns == 99 && (*timings)[0].generation == 2);
+  // Timed again in the same session, what stands may have become faster; the timing counts all the same.
+  assert_false(put(store, timed("d", "H200", 98, {test_timing("H200", 97, 'c')})).published);
+  // On another device what stands has no timing, or is refused.
+  assert_true(put(store, timed("e", "A100", 500)).published);
+  assert_false(put(store, timed("f", "B200", 50, {test_timing("B200", 40, 'e')})).published);
+  assert_true(put(store, timed("g", "C200", 50, {test_timing("C200", 0, 'e')})).published);
+  const Tuning tuning = store.tuning(test_key(1).key());
+  assert_int_equal(tuning.program.high, 'g');
+  assert_int_equal(tuning.generation, 4);
 }
 
-void timings_belong_to_one_generation(void**) {
+void timings_are_of_programs_and_outlive_generations(void**) {
   TestStore test(temp_dir());
   Store& store = test.open();
   const Hash128 key = test_key(1).key();
-  const auto add = [&](Timing timing) {
-    return wait_for([&](Store::Done done) { store.put_timing(key, timing, done); });
+  const auto add = [&](std::vector<Timing> timings) {
+    return wait_for([&](Store::Done done) { store.put_timings(key, timings, done); });
   };
-  assert_error(add(test_timing("H200", 10, 1)), ErrorCode::NOT_FOUND);
+  assert_error(add({test_timing("H200", 10)}), ErrorCode::NOT_FOUND);
   put(store, test_put(1, "a"));
-  assert_ok(add(test_timing("H200, driver 1", 10, 1)));
-  assert_ok(add(test_timing("H200, driver 2", 11, 1)));
-  assert_ok(add(test_timing("H200, driver 2", 12, 1)));
-  assert_error(add(test_timing("H200", 10, 2)), ErrorCode::NOT_FOUND, "generation 2");
-  assert_int_equal(store.timings(key)->size(), 2);
+  Timing refused = test_timing("H200, driver 2", 0, 2);
+  refused.refusal = "wrong in one element";
+  assert_ok(add({test_timing("H200, driver 1", 10), test_timing("H200, driver 2", 11), refused}));
+  assert_ok(add({test_timing("H200, driver 2", 12)}));
   put(store, test_put(1, "b", Tier::modelled));
+  const auto timings = store.timings(key);
+  assert_ok(timings);
+  assert_int_equal(timings->size(), 3);
+  double sum = 0;
+  for (const Timing& timing : *timings) sum += timing.cold_ns;
+  assert_true(sum == 22);
+  // Only those of this key.
+  put(store, test_put(2, "a"));
+  assert_int_equal(store.timings(test_key(2).key())->size(), 0);
+}
+
+void programs_go_with_their_plan(void**) {
+  TestStore test(temp_dir());
+  Store& store = test.open();
+  const Hash128 key = test_key(1).key();
+  Findings findings;
+  findings.timeouts = 2;
+  const auto add = [&](std::optional<std::string> programs) {
+    return wait_for([&](Store::Done done) { store.put_findings(key, findings, programs, done); });
+  };
+  assert_error(add("list"), ErrorCode::NOT_FOUND);
+  PlanPut what = test_put(1, "a");
+  what.programs = "first";
+  what.program = Hash128{7, 7};
+  what.timings = {test_timing("H200", 10)};
+  put(store, std::move(what));
+  assert_text_equal(*store.programs(key), "first");
+  assert_ok(add({}));
+  assert_text_equal(*store.programs(key), "first");
+  assert_int_equal(store.findings(key)->timeouts, 2);
+  assert_int_equal(store.tuning(key).program.low, 7);  // what is known beside it stays
+  assert_ok(add("second"));
+  assert_text_equal(*store.programs(key), "second");
+  assert_ok(wait_for([&](Store::Done done) { store.remove(key, done); }));
+  assert_error(store.programs(key), ErrorCode::NOT_FOUND);
+  assert_int_equal(store.tuning(key).timeouts, 0);
   assert_int_equal(store.timings(key)->size(), 0);
+  assert_int_equal(store.verify_all()->damage.size(), 0);
 }
 
 void the_front_index_leads_to_the_plan(void**) {
@@ -205,7 +249,7 @@ void findings_belong_to_a_plan_and_its_generation(void**) {
     Findings none;
     none.reason = "nothing could be emitted";
     none.state = "piece 0";
-    return wait_for([&](Store::Done done) { store.put_findings(key, none, done); });
+    return wait_for([&](Store::Done done) { store.put_findings(key, none, {}, done); });
   };
   assert_error(put_reason(), ErrorCode::NOT_FOUND);
   assert_ok(store.put_and_wait(test_put(1, "plan")));
@@ -384,7 +428,8 @@ int main() {
       cmocka_unit_test(a_plan_comes_back_also_after_reopening),
       cmocka_unit_test(only_a_better_plan_replaces),
       cmocka_unit_test(an_equal_tier_is_decided_by_the_timing_on_one_device),
-      cmocka_unit_test(timings_belong_to_one_generation),
+      cmocka_unit_test(timings_are_of_programs_and_outlive_generations),
+      cmocka_unit_test(programs_go_with_their_plan),
       cmocka_unit_test(the_front_index_leads_to_the_plan),
       cmocka_unit_test(a_plan_has_only_so_many_requests),
       cmocka_unit_test(equal_hashes_are_not_taken_for_equal_keys),

@@ -84,6 +84,17 @@ void bytes_have_units(void**) {
     assert_error(parse_bytes(bad), ErrorCode::INVALID_ARGUMENT);
 }
 
+void searches_have_time_limits(void**) {
+  const auto defaults = parse({});
+  assert_int_equal(defaults->search_seconds, 10);
+  assert_int_equal(defaults->optimize_seconds, 25);
+  const auto options = parse({"--search-seconds=3", "--optimize-seconds", "120"});
+  assert_ok(options);
+  assert_int_equal(options->search_seconds, 3);
+  assert_int_equal(options->optimize_seconds, 120);
+  assert_error(parse({"--search-seconds=0"}), ErrorCode::INVALID_ARGUMENT, "within 1 to 3600");
+}
+
 void help_names_every_setting(void**) {
   for (const char* name :
        {"--socket=PATH", "--workers=N", "--allow-uids=UID", "--drain-seconds=N", "--foreground", "SIGHUP"})
@@ -102,6 +113,7 @@ int main() {
       cmocka_unit_test_setup(bad_settings_are_named_with_their_place, clean_environment),
       cmocka_unit_test_setup(users_are_listed, clean_environment),
       cmocka_unit_test_setup(bytes_have_units, clean_environment),
+      cmocka_unit_test_setup(searches_have_time_limits, clean_environment),
       cmocka_unit_test_setup(help_names_every_setting, clean_environment),
   };
   return cmocka_run_group_tests_name("options", tests, nullptr, nullptr);

@@ -2,6 +2,7 @@
 // waits behind one.
 #include <algorithm>
 
+#include "core/optimize/program.h"
 #include "tests/daemon/harness.h"
 
 namespace quern {
@@ -167,6 +168,126 @@ void an_interrupted_search_is_continued_by_the_next_daemon(void**) {
   assert_text_equal(test.store->findings(key)->state, "");
 }
 
+wire::JobDone ran_out_of_time(const std::string& state = "") {
+  wire::JobDone done = nothing("the search found nothing in its time", state);
+  done.timed_out = 1;
+  return done;
+}
+
+void a_search_that_ran_out_of_time_is_tried_again_with_more(void**) {
+  Harness test;
+  test.options.limits = {1000, 3000};
+  test.reopen();
+  const Hash128 key = test.make(test_graph(1)).key;
+  uint64_t wait = Searches::kRetryNs;
+  for (uint64_t factor : {1, 2, 4, 8, 8}) {
+    assert_int_equal(test.workers.searching.size(), 1);
+    const JobSpec spec = test.workers.searching[0].spec;
+    assert_int_equal(spec.search_ms, 1000 * factor);
+    assert_int_equal(spec.budget_ms, 3000 * factor);
+    assert_text_equal(spec.state, factor == 1 ? "" : "piece 0");
+    test.workers.finish_search(ran_out_of_time("piece 0"));
+    settle(test);
+    test.now += wait - 1;
+    test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+    assert_int_equal(test.workers.searching.size(), 0);
+    wire::Explain explain;
+    explain.graph = test_graph(1);
+    explain.target = "sm_90a";
+    assert_contains(test.ask<wire::ExplainReply>(explain).search, "it ran out of time");
+    test.now += 1;
+    wait *= 2;
+    test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  }
+  // What it had found is kept, and who waits for a better plan does not wait for the time of the next try.
+  test.workers.finish_search(ran_out_of_time("piece 1"));
+  settle(test);
+  assert_int_equal(test.store->findings(key)->timeouts, 6);
+  assert_text_equal(test.store->findings(key)->state, "piece 1");
+  test.send(1, 5, get_tier(test_graph(1), Tier::modelled));
+  assert_int_equal(test.workers.searching.size(), 1);
+  // A search that comes to its end is final.
+  test.workers.finish_search(3000);
+  assert_true(test.receive_as<wire::PlanReply>(1, 5).tier == Tier::modelled);
+  assert_int_equal(test.store->tuning(key).timeouts, 0);
+  test.now += 1'000 * Searches::kRetryNs;
+  test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  assert_int_equal(test.workers.searching.size(), 0);
+}
+
+void a_search_that_ran_out_of_time_is_not_lost_with_the_daemon(void**) {
+  Harness test;
+  test.make(test_graph(1));
+  const uint64_t first = test.workers.searching[0].spec.budget_ms;
+  test.workers.finish_search(ran_out_of_time());
+  settle(test);
+  test.reopen();
+  test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  assert_int_equal(test.workers.searching.size(), 1);
+  assert_int_equal(test.workers.searching[0].spec.budget_ms, 2 * first);
+}
+
+void a_searcher_that_is_killed_for_its_time_loses_nothing_for_good(void**) {
+  Harness test;
+  const Hash128 key = test.make(test_graph(1)).key;
+  test.workers.finish_search(Status(ErrorCode::TIMEOUT, "the worker took longer than it is allowed"));
+  settle(test);
+  assert_int_equal(test.workers.searching.size(), 0);
+  assert_contains(test.store->findings(key)->reason, "took longer");
+  test.now += Searches::kRetryNs;
+  test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  assert_int_equal(test.workers.searching.size(), 1);
+}
+
+std::string programs_of(const JobSpec& spec, size_t compiled) {
+  std::vector<Program> programs = {{"", "", 9000, ""}};
+  for (size_t i = 1; i < 4; ++i)
+    programs.push_back({"mugraph", "schedule " + std::to_string(i), 1000 * i,
+                        i <= compiled ? fake_plan(spec.graph, spec.target, 5000, Tier::modelled) : ""});
+  return encode_programs(programs);
+}
+
+void the_programs_of_a_search_are_stored_with_their_code(void**) {
+  Harness test;
+  const wire::PlanReply baseline = test.make(test_graph(1));
+  const JobSpec spec = test.workers.searching[0].spec;
+  wire::JobDone done = ran_out_of_time();
+  done.programs = programs_of(spec, 2);
+  test.workers.finish_search(done);
+  settle(test);
+  auto programs = decode_programs(*test.store->programs(baseline.key));
+  assert_ok(programs);
+  assert_int_equal(programs->size(), 4);
+  assert_true((*programs)[0].plan == baseline.plan);  // known here
+  assert_false((*programs)[2].plan.empty());
+  assert_true((*programs)[3].plan.empty());
+  // The next search compiles others: what is known of the first is not lost.
+  test.now += Searches::kRetryNs;
+  test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  done = nothing("the baseline is faster");
+  done.programs = programs_of(spec, 0);
+  test.workers.finish_search(done);
+  settle(test);
+  auto joined = decode_programs(*test.store->programs(baseline.key));
+  assert_ok(joined);
+  assert_true(*joined == *programs);
+}
+
+void programs_that_are_none_for_the_graph_are_not_stored(void**) {
+  Harness test;
+  for (int i = 1; i < 3; ++i) {
+    const Hash128 key = test.make(test_graph(i)).key;
+    JobSpec spec = test.workers.searching[0].spec;
+    spec.graph = test_graph(9);
+    wire::JobDone done = nothing("nothing better");
+    done.programs = i == 1 ? "nonsense" : programs_of(spec, 1);
+    test.workers.finish_search(done);
+    settle(test);
+    assert_error(test.store->programs(key), ErrorCode::NOT_FOUND);
+    assert_contains(test.store->findings(key)->reason, "the search failed: the worker's ");
+  }
+}
+
 void of_two_modelled_plans_the_faster_one_stands(void**) {
   Harness test;
   test.make(test_graph(1));
@@ -177,6 +298,7 @@ void of_two_modelled_plans_the_faster_one_stands(void**) {
     wire::JobDone done;
     done.plan = fake_plan(test.workers.searching[0].spec.graph, "sm_90a", 20000 + ns, Tier::modelled);
     done.modelled_ns = ns;
+    done.schedule = "schedule " + std::to_string(20000 + ns + generation);
     done.cuda = std::to_string(ns);
     done.state = "to be continued";
     test.workers.finish_search(done);
@@ -306,6 +428,11 @@ int main() {
       cmocka_unit_test(a_search_without_result_is_not_done_again),
       cmocka_unit_test(a_search_that_the_daemon_did_not_live_to_see_is_done_on_the_next_use),
       cmocka_unit_test(an_interrupted_search_is_continued_by_the_next_daemon),
+      cmocka_unit_test(a_search_that_ran_out_of_time_is_tried_again_with_more),
+      cmocka_unit_test(a_search_that_ran_out_of_time_is_not_lost_with_the_daemon),
+      cmocka_unit_test(a_searcher_that_is_killed_for_its_time_loses_nothing_for_good),
+      cmocka_unit_test(the_programs_of_a_search_are_stored_with_their_code),
+      cmocka_unit_test(programs_that_are_none_for_the_graph_are_not_stored),
       cmocka_unit_test(of_two_modelled_plans_the_faster_one_stands),
       cmocka_unit_test(a_search_that_kills_its_worker_twice_leaves_the_baseline),
       cmocka_unit_test(a_failure_of_the_moment_is_not_remembered),
