@@ -54,6 +54,7 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   done.cuda = std::move(found->cuda);
   done.state = std::move(found->state);
   done.timed_out = found->timed_out;
+  if (!found->programs.empty()) done.programs = encode_programs(found->programs);
   return done;
 }
 
