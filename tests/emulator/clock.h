@@ -29,6 +29,7 @@ struct Stamp {
   uint32_t time : 16 = 0;    // how often its warp had synchronised in this epoch
   uint32_t pending : 1 = 0;  // a write that an asynchronous copy has yet to do
   uint32_t phase = 0;        // how often the thread had arrived at the barrier of its cluster
+  bool operator==(const Stamp&) const = default;
 };
 // Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b, and
 // `time` numbers a set of readers. Threads of several blocks: kManyBlocks. The copy engine, for mbarrier m of

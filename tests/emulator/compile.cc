@@ -148,8 +148,8 @@ void abandon(Compilation& compilation) {
 
 }  // namespace
 
-Result<std::vector<Program>> compile_programs(std::span<const ProgramSource> sources) {
-  const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+Result<std::vector<Program>> compile_programs(std::span<const ProgramSource> sources, size_t processors) {
+  if (processors == 0) processors = std::max(1u, std::thread::hardware_concurrency());
   const size_t share =
       std::clamp<size_t>((sources.size() + processors - 1) / processors, 1, kProgramsPerLibrary);
   std::vector<Program> programs;

@@ -56,7 +56,13 @@ bool Memory::read(uintptr_t address, size_t size, int thread) {
   if (!region) return false;
   if (!region->is_writable()) return true;
   Cell* cells = &region->cells[address - region->begin];
+  Cell last;  // the byte before, before this read; mostly all bytes of an access are alike
   for (size_t i = 0; i < size; ++i) {
+    if (i > 0 && cells[i].is_like(last)) {
+      cells[i].read = cells[i - 1].read;
+      continue;
+    }
+    last = cells[i];
     const Stamp& write = cells[i].write;
     if (write.pending)
       return violate("read of " + locate(address + i) + ", into which an asynchronous copy of " +
@@ -81,6 +87,7 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
   if (!region.is_writable()) return violate("write of " + bytes(size) + " to read-only " + locate(address));
   const Cell* cells = &region.cells[address - region.begin];
   for (size_t i = 0; i < size; ++i) {
+    if (i > 0 && cells[i].is_like(cells[i - 1])) continue;
     const Stamp &write = cells[i].write, &read = cells[i].read;
     if (cells[i].held > 0)
       return violate("write to " + locate(address + i) + ", which a wgmma still reads: no wgmma_wait before");

@@ -156,7 +156,7 @@ class Attack {
  private:
   Result<std::vector<Program>> compile(const std::vector<ProgramSource>& sources) {
     const Stopwatch watch(report_, "ms of compilation");
-    return compile_programs(sources);
+    return compile_programs(sources, options_.compilers);
   }
 
   static std::string text_of(const Subject& subject, const Contender& contender,

@@ -1,6 +1,6 @@
 // The standing attack, for as long as one likes:
 //   attack [--what programs|verifier|texts] [--first SEED] [--graphs N] [--seconds N] [--findings FOLDER]
-//          [--report FILE] [--targets sm_80,sm_90a] [--best N] [--others N] [--mutants N]
+//          [--report FILE] [--targets sm_80,sm_90a] [--best N] [--others N] [--mutants N] [--jobs N]
 //
 //   attack --case FILE
 //     one finding again, or any graph behind the lines "seed 1" and "== graph"
@@ -9,7 +9,13 @@
 // of each of their muGraphs; texts: --mutants of the texts of each graph. Goes through the seeds from --first
 // on until --graphs are done or --seconds have passed, and prints what it counted and the seed to go on from;
 // every finding becomes a file that tests/hostile/cases takes as it is.
-// --report is written anew after every batch. Exits with 1 if anything was found.
+// --report is written anew after every batch. Exits with 1 if anything was found. --jobs: compilers at a time,
+// all processors without it.
+//
+// Any number of processes may go through seeds of their own, and their counts be added:
+//   seq 1 4 1997 | xargs -P $(nproc) -I{} attack --first {} --graphs 4 --jobs 1 --findings F --report F/{}.report
+//   awk '/: [0-9]+$/ { n = $NF; sub(/: [0-9]+$/, ""); sum[$0] += n }
+//     END { for (what in sum) print what ": " sum[what] }' F/*.report | sort
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -73,6 +79,8 @@ Options read_options(int argc, char** argv) {
       options.campaign.targets = split(value);
     else if (flag == "--best")
       options.campaign.best = number(value);
+    else if (flag == "--jobs")
+      options.campaign.compilers = number(value);
     else if (flag == "--others")
       options.campaign.others = number(value);
     else if (flag == "--findings")
