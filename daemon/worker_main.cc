@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "core/jit/compiler.h"
+#include "core/profile/bench_process.h"
 #include "daemon/baseline_job.h"
 #include "daemon/optimize_job.h"
 #include "daemon/worker.h"
@@ -16,11 +17,11 @@
 int main(int argc, char** argv) {
   quern::WorkerLimits limits;
   std::string nvrtc;
-  const option options[] = {{"nvrtc", required_argument, nullptr, 'n'},
-                            {"cpu-seconds", required_argument, nullptr, 'c'},
-                            {"memory-mb", required_argument, nullptr, 'm'},
-                            {"background", no_argument, nullptr, 'b'},
-                            {nullptr, 0, nullptr, 0}};
+  int bench = -1;  // the GPU that programs are tried on for a parent (core/profile/bench_process.h)
+  const option options[] = {
+      {"nvrtc", required_argument, nullptr, 'n'},     {"cpu-seconds", required_argument, nullptr, 'c'},
+      {"memory-mb", required_argument, nullptr, 'm'}, {"background", no_argument, nullptr, 'b'},
+      {"bench", required_argument, nullptr, 'g'},     {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
     if (option == 'n')
       nvrtc = optarg;
@@ -30,6 +31,8 @@ int main(int argc, char** argv) {
       limits.memory_bytes = std::strtoull(optarg, nullptr, 10) << 20;
     else if (option == 'b')
       setpriority(PRIO_PROCESS, 0, 19);
+    else if (option == 'g')
+      bench = std::atoi(optarg);
     else
       return 2;
   }
@@ -41,6 +44,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "quern-worker is started by quernd, with a socket as its standard input\n");
     return 2;
   }
+  if (bench >= 0)
+    return quern::serve_bench(0, [&](const quern::Graph& graph, quern::DeviceBenchOptions options) {
+      options.device = bench;
+      return quern::open_device_bench(graph, options);
+    });
   auto compiler = quern::open_nvrtc(nvrtc);
   quern::WorkerSkill skill;
   if (!compiler)

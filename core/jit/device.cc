@@ -54,6 +54,14 @@ Device::~Device() {
   if (context_) driver_->api().primary_release(handle_);
 }
 
+Result<uint64_t> Device::free_bytes() const {
+  size_t free = 0, total = 0;
+  const Status status =
+      driver_->check(driver_->api().memory_info(&free, &total), "asking for the free memory");
+  if (!status.ok()) return status;
+  return free;
+}
+
 Status Device::make_current() const {
   return driver_->check(driver_->api().context_set(context_), "cuCtxSetCurrent");
 }

@@ -43,6 +43,8 @@ class Device {
   const std::shared_ptr<const Driver>& driver() const { return driver_; }
   // For every further thread that is to use it.
   Status make_current() const;
+  // Of its memory, what nobody has allocated now.
+  Result<uint64_t> free_bytes() const;
   Result<DeviceMemory> allocate(size_t bytes) const { return DeviceMemory::allocate(driver_, bytes); }
 
  private:

@@ -334,8 +334,9 @@ class PullEvaluator {
     hold(node, plan, 0, mapped(id, at, plan.strides[0]), 1);
     hold(node, plan, 1, mapped(id, at, plan.strides[1]), plan.step);
     const std::vector<Value>&a = plan.held[0], &b = plan.held[1];
+    begin_sums(plan.reduced[0], true);
     for (size_t k = 0; k < a.size(); ++k)
-      sum = domain_.add(sum, domain_.multiply(a[k], b[k], compute), compute);
+      sum = domain_.add(sum, domain_.multiply(a[k], b[k], node.type.dtype), compute);
     return sum;
   }
 
@@ -349,15 +350,24 @@ class PullEvaluator {
   Value reduce(const Node& node, const Plan& plan, size_t id, int64_t at) {
     const DType compute = plan.compute;
     Value result = domain_.identity(node.code, compute);
+    int64_t terms = 1;
+    for (const int64_t extent : plan.reduced) terms *= extent;
     // The last of the reduced dimensions as runs.
     const Ints outer(plan.reduced.begin(), plan.reduced.end() - 1);
     std::vector<Value> values(static_cast<size_t>(plan.reduced.back()));
     for_each_offset(outer, plan.steps, mapped(id, at, plan.strides[0]), [&](int64_t from) {
       if (!budget_.spend(plan.reduced.back())) return;
       read_run(node, plan, 0, from, plan.steps.back(), values);
+      begin_sums(terms, false);
       for (const Value& next : values) result = domain_.combine(node.code, result, next, compute);
     });
     return result;
+  }
+
+  // Once the operands are there: they may be sums themselves.
+  void begin_sums(int64_t terms, bool of_products) {
+    if constexpr (requires { domain_.begin_sums(terms, of_products); })
+      domain_.begin_sums(terms, of_products);
   }
 
   Value concat(const Node& node, const Plan& plan, size_t id, int64_t at) {

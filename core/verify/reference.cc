@@ -7,6 +7,7 @@
 #include "core/base/random.h"
 #include "core/graph/decompose.h"
 #include "core/verify/noise.h"
+#include "core/verify/pull.h"
 #include "core/verify/real_domains.h"
 
 namespace quern {
@@ -31,8 +32,8 @@ double output_rounding(DType dtype, double value) {
   }
 }
 
-// The rounding of the output itself is no noise: it is counted at its largest, and twice like all error of the
-// unfused program.
+// The rounding of the output itself is no noise: it is counted at its largest, and twice like all error of
+// the unfused program.
 double own_bound(DType dtype, const Noisy& value) {
   const double rounding = is_float(dtype) ? noise::rounding_variance(dtype, value.exact) : 0;
   const double variance = value.variance >= rounding ? value.variance - rounding : value.variance;
@@ -82,6 +83,12 @@ bool has_special_numbers(const Graph& graph, const std::vector<RealTensor>& inpu
     for (double element : input)
       if (!std::isfinite(element)) return true;
   return false;
+}
+
+void add_element(Expected& output, DType dtype, const Noisy& element, bool special) {
+  output.exact.push_back(element.exact);
+  output.bound.push_back(own_bound(dtype, element));
+  output.demand.push_back(demand_of(dtype, element, special));
 }
 
 std::string coordinates(const Ints& shape, size_t index) {
@@ -137,20 +144,47 @@ std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealT
   NoisyDomain domain(tf32);
   const std::vector<Elements<Noisy>> outputs = evaluate(primitive, domain, known);
   const bool special = has_special_numbers(primitive, inputs);
-  std::vector<Expected> expected;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const DType dtype = graph.node(graph.outputs[i]).type.dtype;
-    Expected& output = expected.emplace_back();
-    for (const Noisy& element : outputs[i]) {
-      output.exact.push_back(element.exact);
-      output.bound.push_back(own_bound(dtype, element));
-      output.demand.push_back(demand_of(dtype, element, special));
-    }
-  }
+  std::vector<Expected> expected(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    for (const Noisy& element : outputs[i])
+      add_element(expected[i], graph.node(graph.outputs[i]).type.dtype, element, special);
   return expected;
 }
 
-Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected) {
+std::vector<Expected> expect_elements(const Graph& graph, const std::vector<RealTensor>& inputs,
+                                      std::vector<std::vector<int64_t>>& elements, bool tf32,
+                                      const std::function<bool()>& over) {
+  const Graph primitive = decompose(graph);
+  std::vector<size_t> input_of(primitive.nodes.size());
+  for (size_t i = 0; i < inputs.size(); ++i) input_of[static_cast<size_t>(primitive.inputs[i])] = i;
+  NoisyDomain domain(tf32);
+  PullBudget budget;
+  PullEvaluator<NoisyDomain> evaluator(
+      primitive, domain, budget, [&](ValueId node, int64_t at, int64_t step, int64_t count, Noisy* to) {
+        const RealTensor& input = inputs[input_of[static_cast<size_t>(node)]];
+        for (int64_t i = 0; i < count; ++i)
+          to[i] = NoisyDomain::known(input[static_cast<size_t>(at + i * step)]);
+      });
+  const bool special = has_special_numbers(primitive, inputs);
+  std::vector<Expected> expected(elements.size());
+  // Outputs take turns, so that each has some when time is up.
+  std::vector<size_t> done(elements.size());
+  for (bool more = true, first = true; more; first = false) {
+    more = false;
+    for (size_t output = 0; output < elements.size(); ++output) {
+      if (done[output] == elements[output].size() || (!first && over())) continue;
+      budget.left = std::numeric_limits<int64_t>::max();
+      const Noisy value = evaluator.element(primitive.outputs[output], elements[output][done[output]++]);
+      add_element(expected[output], graph.node(graph.outputs[output]).type.dtype, value, special);
+      more = true;
+    }
+  }
+  for (size_t output = 0; output < elements.size(); ++output) elements[output].resize(done[output]);
+  return expected;
+}
+
+Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected,
+                   const std::vector<int64_t>* elements) {
   Comparison result;
   result.acceptable = true;
   double error = 0, bound = 0, norm = 0;
@@ -159,7 +193,7 @@ Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expec
     if (!meets(expected.demand[i], desc.dtype, actual[i], exact, own) && result.acceptable) {
       char text[128];
       std::snprintf(text, sizeof text, "%.9g instead of %.9g", actual[i], exact);
-      result.what = coordinates(desc.shape, i) + ": " + text;
+      result.what = coordinates(desc.shape, elements ? static_cast<size_t>((*elements)[i]) : i) + ": " + text;
       if (std::isfinite(actual[i]) && std::isfinite(exact)) {
         std::snprintf(text, sizeof text, " (may differ by %.3g)", own);
         result.what += text;

@@ -6,6 +6,7 @@
 // intermediate to its dtype, and when it has infinities and NaN where docs/language.md puts them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,12 @@ struct Expected {
 std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealTensor>& inputs,
                                      bool tf32 = false);
 
+// The same for some elements of each output, one after the other, from what they depend on alone. Once `over`
+// says yes no more than the first of each output is begun, and `elements` is cut to what was computed.
+std::vector<Expected> expect_elements(const Graph& graph, const std::vector<RealTensor>& inputs,
+                                      std::vector<std::vector<int64_t>>& elements, bool tf32,
+                                      const std::function<bool()>& over);
+
 struct Comparison {
   bool acceptable = false;
   double error = 0;  // ||actual - exact|| / ||exact||, over the elements that must be close
@@ -55,7 +62,8 @@ struct Comparison {
   double worst = 0;  // the largest error of an element, relative to its own bound
   std::string what;  // the first element that is wrong: "[1, 2]: 3.5 instead of 1.25"
 };
-// `actual` holds what the kernel wrote, as f64.
-Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected);
+// `actual` holds what the kernel wrote, as f64. With `elements`, it and `expected` are of these alone.
+Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expected& expected,
+                   const std::vector<int64_t>* elements = nullptr);
 
 }  // namespace quern

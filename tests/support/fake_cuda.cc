@@ -56,13 +56,17 @@ struct Function {
   uint32_t shared_limit = 48 * 1024;
   bool big_clusters = false;
 };
+struct Launched {
+  std::string line, kernel;
+  std::vector<unsigned long long> arguments;
+};
 struct Stream {
   Context* context;
   bool capturing = false;
-  std::vector<std::string> captured;
+  std::vector<Launched> captured;
 };
 struct Graph {
-  std::vector<std::string> launches;
+  std::vector<Launched> launches;
 };
 struct Event {
   double microseconds = 0;
@@ -77,6 +81,8 @@ struct Fake {
   std::set<Stream*> capturing;
   unsigned long long next_context = 1;
   double clock_microseconds = 0;
+  int (*run)(const char*, const unsigned long long*, int) = nullptr;
+  int fault = 0;
 };
 
 Fake& fake() {
@@ -105,6 +111,12 @@ int unless_capturing(const char* symbol) {
   if (const int result = planned(symbol)) return result;
   constexpr int kRelaxed = 2;
   return fake().capturing.empty() || capture_mode == kRelaxed ? kOk : kCaptureUnsupported;
+}
+
+void execute(const Launched& launched) {
+  if (!fake().run || fake().fault) return;
+  fake().fault = fake().run(launched.kernel.c_str(), launched.arguments.data(),
+                            static_cast<int>(launched.arguments.size()));
 }
 
 int device_count() {
@@ -162,6 +174,12 @@ void fake_cuda_clear_log() {
   fake().log.clear();
 }
 
+void fake_cuda_on_launch(int (*run)(const char* kernel, const unsigned long long* arguments, int count)) {
+  const Lock lock(fake().mutex);
+  fake().run = run;
+  fake().fault = 0;
+}
+
 void fake_cuda_fail_once(const char* symbol, int result) {
   const Lock lock(fake().mutex);
   fake().failures[symbol] = result;
@@ -209,6 +227,11 @@ int cuDeviceGet(int* device, int ordinal) {
 
 int cuDeviceGetName(char* name, int size, int device) {
   snprintf(name, static_cast<size_t>(size), "Fake GPU %d", device);
+  return kOk;
+}
+
+int cuDeviceGetPCIBusId(char* bus, int size, int device) {
+  snprintf(bus, static_cast<size_t>(size), "0000:%02x:00.0", device);
   return kOk;
 }
 
@@ -333,11 +356,16 @@ int cuLaunchKernelEx(const CuLaunchConfig* config, void* function, void** argume
   const Function& f = *static_cast<Function*>(function);
   if (const int result = check_launch(*config, f)) return result;
   Stream* stream = static_cast<Stream*>(config->stream);
-  const std::string line = describe(*config, f, arguments);
-  if (stream && stream->capturing)
-    stream->captured.push_back(line);
-  else
-    note(line);
+  Launched launched{describe(*config, f, arguments), f.name, {}};
+  const auto counted = f.module->argument_counts.find(f.name);
+  for (int i = 0; counted != f.module->argument_counts.end() && i < counted->second; ++i)
+    launched.arguments.push_back(*static_cast<unsigned long long*>(arguments[i]));
+  if (stream && stream->capturing) {
+    stream->captured.push_back(std::move(launched));
+  } else {
+    note(launched.line);
+    execute(launched);
+  }
   return kOk;
 }
 
@@ -346,6 +374,13 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   if (const int result = unless_capturing("cuMemAlloc_v2")) return result;
   *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
   return *address ? kOk : 2;
+}
+
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  const char* megabytes = getenv("FAKE_CUDA_FREE_MB");
+  *total_bytes = size_t{80} << 30;
+  *free_bytes = megabytes ? strtoull(megabytes, nullptr, 10) << 20 : *total_bytes;
+  return kOk;
 }
 
 int cuMemFree_v2(uint64_t address) {
@@ -383,6 +418,7 @@ int cuStreamDestroy_v2(void* stream) {
 
 int cuStreamSynchronize(void*) {
   const Lock lock(fake().mutex);
+  if (fake().fault) return fake().fault;
   return unless_capturing("cuStreamSynchronize");
 }
 
@@ -453,7 +489,10 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
 
 int cuGraphLaunch(void* executable, void*) {
   const Lock lock(fake().mutex);
-  for (const std::string& line : static_cast<Graph*>(executable)->launches) note("graph " + line);
+  for (const Launched& launched : static_cast<Graph*>(executable)->launches) {
+    note("graph " + launched.line);
+    execute(launched);
+  }
   return kOk;
 }
 

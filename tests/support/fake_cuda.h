@@ -9,4 +9,8 @@ const char* fake_cuda_log();
 void fake_cuda_clear_log();
 // The next call of `symbol` ("cuModuleLoadData") returns `result`.
 void fake_cuda_fail_once(const char* symbol, int result);
+// Called for every launch that runs, by itself or in a graph, with the values of its arguments; may write to
+// their memory. A result that is not 0 is a fault: from then on all synchronizations return it, as the
+// driver's do.
+void fake_cuda_on_launch(int (*run)(const char* kernel, const unsigned long long* arguments, int count));
 }

@@ -277,6 +277,48 @@ static void bounds_fit_the_noise(void**) {
   assert_true(inside < elements * 2 / 3);
 }
 
+// One after the other they are what they are together.
+static void single_elements_are_those_of_the_whole(void**) {
+  for (const char* text : {"graph a\nin q: f16[2, 3, 8]\nin k: f16[2, 8, 5]\nin v: f16[2, 5, 4]\ns = "
+                           "matmul(q, k)\np = softmax(s)\n"
+                           "o = matmul(p, v)\nout o, s\n",
+                           "graph b\nin x: f32[6, 10]\nin w: f32[10, 7]\nn = rms_norm(x)\ny = matmul(n, "
+                           "w)\nm = sum(y, axis=0)\nout y, m\n",
+                           "graph c\nin a: i32[4, 9]\nin x: bf16[9]\nb = mul(a, a)\nc = lt(x, 0)\nd = "
+                           "where(c, b, 3)\ne = sum(d, axis=1)\n"
+                           "out e, d\n"}) {
+    const auto graph = parse_graph(text);
+    assert_ok(graph);
+    std::vector<RealTensor> inputs;
+    for (const TensorDesc& desc : graph->input_descs())
+      inputs.push_back(read_buffer(desc, random_buffer(desc, inputs.size() + 1).data()));
+    for (const bool tf32 : {false, true}) {
+      const std::vector<Expected> all = expect_outputs(*graph, inputs, tf32);
+      std::vector<std::vector<int64_t>> elements;
+      for (const Expected& output : all) {
+        elements.emplace_back();
+        for (int64_t i = static_cast<int64_t>(output.exact.size()); i-- > 0;)
+          if (i % 3 != 1) elements.back().push_back(i);
+      }
+      std::vector<std::vector<int64_t>> computed = elements;
+      const std::vector<Expected> some =
+          expect_elements(*graph, inputs, computed, tf32, [] { return false; });
+      assert_true(computed == elements);
+      for (size_t o = 0; o < all.size(); ++o)
+        for (size_t i = 0; i < elements[o].size(); ++i) {
+          const size_t at = static_cast<size_t>(elements[o][i]);
+          assert_true(some[o].exact[i] == all[o].exact[at]);
+          assert_true(some[o].bound[i] == all[o].bound[at]);
+          assert_true(some[o].demand[i] == all[o].demand[at]);
+        }
+      const std::vector<Expected> first =
+          expect_elements(*graph, inputs, computed, tf32, [] { return true; });
+      assert_int_equal(computed[0].size(), 1);
+      assert_int_equal(first[1].exact.size(), 1);
+    }
+  }
+}
+
 static void infinities_and_nan(void**) {
   const std::string inputs_and = "in x: f16[1]\nin y: f16[1]\n";
   const auto takes = [&](const std::string& body, double x, double y, double actual) {
@@ -361,6 +403,7 @@ int main() {
       cmocka_unit_test(bounds_allow_tf32_where_it_is_allowed),
       cmocka_unit_test(small_rows_have_bounds_of_their_own),
       cmocka_unit_test(bounds_fit_the_noise),
+      cmocka_unit_test(single_elements_are_those_of_the_whole),
       cmocka_unit_test(infinities_and_nan),
       cmocka_unit_test(choices_and_integers),
       cmocka_unit_test(scores_of_ten_thousand_have_a_meaning),

@@ -1,0 +1,376 @@
+#include "core/profile/device_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/jit/launcher.h"
+#include "core/jit/stream.h"
+#include "core/profile/buffer_sets.h"
+#include "core/profile/cases.h"
+#include "core/profile/guarded.h"
+#include "core/profile/idle.h"
+#include "core/profile/rounds.h"
+
+namespace quern {
+
+namespace {
+
+// Microseconds that the launches of one program in one round take together, as far as their number may
+// follow.
+constexpr double kHotRound = 10000, kColdRound = 20000;
+constexpr double kFewestLaunches = 2, kMostHotLaunches = 40;
+// What outputs and workspace hold before a check, in turn: what is never written is wrong at least once.
+constexpr uint8_t kPoisons[] = {0xff, 0x5a};
+
+class DeviceBench : public Bench {
+ public:
+  DeviceBench(const Graph& graph, const DeviceBenchOptions& options)
+      : graph_(graph), options_(options), inputs_(graph.input_descs()), outputs_(graph.output_descs()) {}
+
+  Status open();
+  const std::string& device() const override { return name_; }
+  Result<uint32_t> add(const Plan& plan, bool tf32) override;
+  void remove(uint32_t plan) override;
+  Result<Check> check(uint32_t plan) override;
+  Result<std::vector<Time>> time(std::span<const uint32_t> plans, int rounds) override;
+  Result<double> disturbance() override;
+
+ private:
+  struct Loaded {
+    std::shared_ptr<const Plan> plan;
+    bool tf32 = false;
+    std::unique_ptr<Launcher> launcher;
+    // What timing needs, from its first time on.
+    DeviceMemory workspace;
+    CapturedGraph hot, cold;
+    size_t hot_launches = 0, cold_launches = 0;
+  };
+
+  Status allocate_buffers();
+  Status take(uint64_t bytes);
+  Result<GuardedMemory> guarded(uint64_t bytes);
+  Status put_inputs(size_t number);
+  Status check_on(size_t number, Loaded& loaded, const GuardedMemory& workspace, Check& check);
+  Status find_damage(const std::vector<GuardedMemory>& buffers, const std::vector<TensorDesc>& descs,
+                     const char* kind, std::string& wrong) const;
+  Status find_changed_inputs(size_t number, std::string& wrong) const;
+  Status judge(size_t number, const Loaded& loaded, Check& check);
+
+  Status prepare_timing(Loaded& loaded);
+  Result<CapturedGraph> capture(Loaded& loaded, size_t launches, bool rotate);
+  Result<double> run(const CapturedGraph& graph, bool sweep);
+  // An error of the driver, and whether it is one that the context does not survive.
+  Status failed(Status status) const;
+
+  const Graph graph_;
+  const DeviceBenchOptions options_;
+  const std::vector<TensorDesc> inputs_, outputs_;
+  std::shared_ptr<const Driver> driver_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<GpuMonitor> monitor_;
+  std::string name_;
+  uint64_t limit_ = 0, used_ = 0;  // bytes of device memory
+  Stream stream_;
+  Event start_, stop_;
+  std::vector<Case> cases_;
+  std::unique_ptr<CpuReference> reference_;
+  std::vector<GuardedMemory> input_buffers_, output_buffers_;
+  size_t inputs_of_ = SIZE_MAX;  // the case whose inputs are there
+  std::optional<BufferSets> sets_;
+  std::map<uint32_t, Loaded> loaded_;
+  uint32_t last_ = 0;
+};
+
+Status DeviceBench::open() {
+  auto driver = Driver::open();
+  if (!driver) return driver.status();
+  driver_ = std::move(*driver);
+  auto device = Device::open(driver_, options_.device);
+  if (!device) return device.status();
+  device_ = std::move(*device);
+  monitor_ = std::make_unique<GpuMonitor>(*driver_, options_.device);
+  name_ =
+      device_->info().name + ", driver " +
+      (monitor_->driver_version().empty() ? std::to_string(driver_->version()) : monitor_->driver_version());
+  const Result<uint64_t> free = device_->free_bytes();
+  if (!free) return free.status();
+  limit_ = static_cast<uint64_t>(static_cast<double>(*free) * options_.memory_share);
+  auto stream = Stream::create(driver_);
+  if (!stream) return stream.status();
+  stream_ = std::move(*stream);
+  for (Event* event : {&start_, &stop_}) {
+    auto created = Event::create(driver_);
+    if (!created) return created.status();
+    *event = std::move(*created);
+  }
+  if (Status status = allocate_buffers(); !status.ok()) return status;
+  cases_ = make_cases(graph_, options_.threads);
+  reference_ = std::make_unique<CpuReference>(
+      graph_, cases_, CpuReference::Options{options_.reference_limit, options_.threads, options_.tf32});
+  return {};
+}
+
+Status DeviceBench::allocate_buffers() {
+  for (const bool input : {true, false})
+    for (const TensorDesc& desc : input ? inputs_ : outputs_) {
+      auto memory = guarded(buffer_bytes(desc));
+      if (!memory) return memory.status();
+      (input ? input_buffers_ : output_buffers_).push_back(std::move(*memory));
+    }
+  return {};
+}
+
+// Of the memory that may be used.
+Status DeviceBench::take(uint64_t bytes) {
+  if (used_ + bytes > limit_)
+    return Status(ErrorCode::OUT_OF_MEMORY, std::to_string(bytes) + " bytes more than the " +
+                                                std::to_string(used_) + " in use are above the limit of " +
+                                                std::to_string(limit_));
+  used_ += bytes;
+  return {};
+}
+
+Result<GuardedMemory> DeviceBench::guarded(uint64_t bytes) {
+  if (Status status = take(bytes); !status.ok()) return status;
+  return GuardedMemory::allocate(*device_, bytes);
+}
+
+Status DeviceBench::failed(Status status) const {
+  if (status.code() != ErrorCode::CUDA || stream_.synchronize().ok()) return status;
+  return Status(ErrorCode::WORKER, "it faulted: " + status.message());
+}
+
+Result<uint32_t> DeviceBench::add(const Plan& plan, bool tf32) {
+  if (plan.inputs.size() != inputs_.size() || plan.outputs.size() != outputs_.size())
+    return Status(ErrorCode::INVALID_ARGUMENT, "the plan is not of this graph");
+  Loaded loaded;
+  loaded.plan = std::make_shared<const Plan>(plan);
+  loaded.tf32 = tf32;
+  loaded.launcher = std::make_unique<Launcher>(driver_, loaded.plan);
+  if (Status status = loaded.launcher->load(stream_.handle()); !status.ok()) return failed(status);
+  loaded_.emplace(++last_, std::move(loaded));
+  return last_;
+}
+
+void DeviceBench::remove(uint32_t plan) {
+  const auto found = loaded_.find(plan);
+  if (found == loaded_.end()) return;
+  used_ -= found->second.workspace.size();
+  loaded_.erase(found);
+}
+
+// ---- checking ----
+
+Result<Bench::Check> DeviceBench::check(uint32_t plan) {
+  Loaded& loaded = loaded_.at(plan);
+  const uint64_t before = used_;
+  auto workspace = guarded(loaded.plan->workspace_bytes);
+  used_ = before;  // it is gone after the check
+  if (!workspace) return workspace.status();
+  Check check;
+  for (size_t i = 0; i < cases_.size() && check.wrong.empty(); ++i) {
+    if (Status status = check_on(i, loaded, *workspace, check); !status.ok()) return failed(status);
+    if (!check.wrong.empty()) check.wrong = cases_[i].name + " inputs: " + check.wrong;
+    check.inputs += (i ? ", " : "") + cases_[i].name;
+  }
+  return check;
+}
+
+Status DeviceBench::put_inputs(size_t number) {
+  if (inputs_of_ == number) return {};
+  inputs_of_ = SIZE_MAX;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (Status status = input_buffers_[i].upload(cases_[number].inputs[i]); !status.ok()) return status;
+  inputs_of_ = number;
+  return {};
+}
+
+Status DeviceBench::check_on(size_t number, Loaded& loaded, const GuardedMemory& workspace, Check& check) {
+  Status status = put_inputs(number);
+  const uint8_t poison = kPoisons[number % std::size(kPoisons)];
+  for (const GuardedMemory& output : output_buffers_)
+    if (status.ok()) status = output.fill(poison, stream_.handle());
+  if (status.ok()) status = workspace.fill(poison, stream_.handle());
+  BufferSets::Set set;
+  for (const GuardedMemory& input : input_buffers_) set.inputs.push_back(input.address());
+  for (const GuardedMemory& output : output_buffers_) set.outputs.push_back(output.address());
+  if (status.ok())
+    status = loaded.launcher->launch({set.inputs, set.outputs, workspace.address()}, stream_.handle());
+  if (status.ok()) status = stream_.synchronize();
+  if (!status.ok()) return status;
+
+  std::string& wrong = check.wrong;
+  status = find_damage(output_buffers_, outputs_, "output ", wrong);
+  if (status.ok()) status = find_damage(input_buffers_, inputs_, "input ", wrong);
+  if (status.ok()) {
+    const Result<std::string> damage = workspace.damage();
+    if (!damage) return damage.status();
+    if (!damage->empty() && wrong.empty()) wrong = "the workspace: it wrote " + *damage;
+  }
+  // Whether a program writes its inputs does not depend on what they hold.
+  if (status.ok() && number == 0) status = find_changed_inputs(number, wrong);
+  if (!wrong.empty()) inputs_of_ = SIZE_MAX;
+  if (status.ok() && wrong.empty()) status = judge(number, loaded, check);
+  return status;
+}
+
+Status DeviceBench::find_damage(const std::vector<GuardedMemory>& buffers,
+                                const std::vector<TensorDesc>& descs, const char* kind,
+                                std::string& wrong) const {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Result<std::string> damage = buffers[i].damage();
+    if (!damage) return damage.status();
+    if (damage->empty()) continue;
+    if (wrong.empty()) wrong = kind + descs[i].name + ": it wrote " + *damage;
+    if (Status status = buffers[i].repair(); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status DeviceBench::find_changed_inputs(size_t number, std::string& wrong) const {
+  for (size_t i = 0; i < inputs_.size() && wrong.empty(); ++i) {
+    const Result<std::string> now = input_buffers_[i].download();
+    if (!now) return now.status();
+    if (*now != cases_[number].inputs[i]) wrong = "input " + inputs_[i].name + ": it was written";
+  }
+  return {};
+}
+
+Status DeviceBench::judge(size_t number, const Loaded& loaded, Check& check) {
+  std::vector<std::string> bytes;
+  check.elements = 0;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    auto downloaded = output_buffers_[i].download();
+    if (!downloaded) return downloaded.status();
+    check.elements += static_cast<uint64_t>(outputs_[i].element_count());
+    if (outputs_[i].dtype == DType::boolean && check.wrong.empty() &&
+        std::any_of(downloaded->begin(), downloaded->end(), [](char byte) { return (byte & ~1) != 0; }))
+      check.wrong = outputs_[i].name + ": a bool that is neither 0 nor 1";
+    bytes.push_back(std::move(*downloaded));
+  }
+  if (!check.wrong.empty()) return {};
+  const CpuReference::Judged judged = reference_->judge(number, loaded.tf32, bytes);
+  if (number == 0) check.error = judged.error;
+  check.largest = std::max(check.largest, judged.largest);
+  check.compared = number == 0 ? judged.compared : std::min(check.compared, judged.compared);
+  check.wrong = judged.wrong;
+  return {};
+}
+
+// ---- timing ----
+
+Result<std::vector<Bench::Time>> DeviceBench::time(std::span<const uint32_t> plans, int rounds) {
+  for (const uint32_t plan : plans)
+    if (Status status = prepare_timing(loaded_.at(plan)); !status.ok()) return failed(status);
+  std::vector<Time> times(plans.size());
+  for (int round = 0; round < rounds; ++round)
+    for (size_t turn = 0; turn < plans.size(); ++turn) {
+      const size_t i = (turn + static_cast<size_t>(round)) % plans.size();  // none is always the first
+      const Loaded& loaded = loaded_.at(plans[i]);
+      const Result<double> hot = run(loaded.hot, false);
+      if (!hot) return failed(hot.status());
+      const Result<double> cold = run(loaded.cold, !sets_->rotate_past_l2(loaded.cold_launches));
+      if (!cold) return failed(cold.status());
+      times[i].hot.push_back(*hot / static_cast<double>(loaded.hot_launches));
+      times[i].cold.push_back(*cold / static_cast<double>(loaded.cold_launches));
+    }
+  return times;
+}
+
+// Captures its launches, as many as make a round, and runs them once: the first time is not like the others.
+Status DeviceBench::prepare_timing(Loaded& loaded) {
+  if (loaded.hot_launches > 0) return {};
+  if (!sets_) {
+    auto sets = BufferSets::make(*device_, inputs_, outputs_, cases_[0].inputs, limit_ - used_);
+    if (!sets) return sets.status();
+    used_ += sets->bytes();
+    sets_ = std::move(*sets);
+  }
+  if (loaded.workspace.size() == 0) {
+    const uint64_t bytes = std::max<uint64_t>(loaded.plan->workspace_bytes, 256);
+    if (Status status = take(bytes); !status.ok()) return status;
+    auto workspace = device_->allocate(bytes);
+    if (!workspace) return workspace.status();
+    loaded.workspace = std::move(*workspace);
+  }
+  auto one = capture(loaded, 1, false);
+  if (!one) return one.status();
+  Result<double> once = run(*one, false);
+  if (once) once = run(*one, false);
+  if (!once) return once.status();
+  const double us = std::max(*once, 1.0);
+  const auto launches = static_cast<size_t>(std::clamp(kHotRound / us, kFewestLaunches, kMostHotLaunches));
+  loaded.cold_launches =
+      static_cast<size_t>(std::clamp(kColdRound / us, kFewestLaunches, static_cast<double>(sets_->size())));
+  auto hot = capture(loaded, launches, false);
+  if (!hot) return hot.status();
+  auto cold = capture(loaded, loaded.cold_launches, true);
+  if (!cold) return cold.status();
+  loaded.hot = std::move(*hot);
+  loaded.cold = std::move(*cold);
+  for (const CapturedGraph* graph : {&loaded.hot, &loaded.cold})
+    if (const Result<double> warm = run(*graph, false); !warm) return warm.status();
+  loaded.hot_launches = launches;
+  return {};
+}
+
+Result<CapturedGraph> DeviceBench::capture(Loaded& loaded, size_t launches, bool rotate) {
+  return stream_.capture([&] {
+    Status status;
+    for (size_t i = 0; i < launches && status.ok(); ++i) {
+      const BufferSets::Set& set = (*sets_)[rotate ? i % sets_->size() : 0];
+      status =
+          loaded.launcher->launch({set.inputs, set.outputs, loaded.workspace.address()}, stream_.handle());
+    }
+    return status;
+  });
+}
+
+// Microseconds.
+Result<double> DeviceBench::run(const CapturedGraph& graph, bool sweep) {
+  Status status = sweep ? sets_->sweep_l2(stream_.handle()) : Status();
+  if (status.ok()) status = start_.record(stream_.handle());
+  if (status.ok()) status = graph.launch(stream_.handle());
+  if (status.ok()) status = stop_.record(stream_.handle());
+  if (status.ok()) status = stream_.synchronize();
+  if (!status.ok()) return status;
+  return stop_.microseconds_since(start_);
+}
+
+Result<double> DeviceBench::disturbance() {
+  constexpr int kWindow = 250;          // NVML samples several times in so many milliseconds
+  constexpr size_t kBytes = 64u << 20;  // filled in some 30 us
+  constexpr int kFills = 24;
+  double share = monitor_->use_by_others(kWindow).value_or(0);
+  auto memory = device_->allocate(kBytes);
+  if (!memory) return memory.status();
+  std::vector<double> times;
+  for (int i = 0; i < kFills; ++i) {
+    Status status = start_.record(stream_.handle());
+    if (status.ok()) status = memory->fill(0, stream_.handle());
+    if (status.ok()) status = stop_.record(stream_.handle());
+    if (status.ok()) status = stream_.synchronize();
+    if (!status.ok()) return failed(status);
+    const Result<double> us = stop_.microseconds_since(start_);
+    if (!us) return us.status();
+    if (i >= kFills / 4) times.push_back(*us);  // clocks have risen
+  }
+  // The time that others took, of the time that passed. A single outlier is nobody's use.
+  std::sort(times.begin(), times.end());
+  times.pop_back();
+  double sum = 0;
+  for (const double us : times) sum += us;
+  const double alone = times[times.size() / 4] * static_cast<double>(times.size());
+  return std::max(share, 1 - alone / sum);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Bench>> open_device_bench(const Graph& graph, const DeviceBenchOptions& options) {
+  auto bench = std::make_unique<DeviceBench>(graph, options);
+  if (Status status = bench->open(); !status.ok()) return status;
+  return std::unique_ptr<Bench>(std::move(bench));
+}
+
+}  // namespace quern

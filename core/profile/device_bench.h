@@ -1,0 +1,27 @@
+// The Bench on a GPU, in this process: for a process that may die of what it runs (bench_process.h), and for
+// tools.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "core/graph/graph.h"
+#include "core/profile/bench.h"
+
+namespace quern {
+
+struct DeviceBenchOptions {
+  int device = 0;
+  double memory_share = 0.25;  // of what is free there; given back with the bench
+  unsigned threads = 4;        // for inputs and the reference
+  bool tf32 = false;           // programs that compute in tf32 may come
+  // For computing on the CPU what outputs should be. Where that is too little, a sample of the elements is
+  // compared.
+  std::chrono::milliseconds reference_limit{10000};
+};
+
+// `graph` must be valid. NO_DEVICE when there is no such GPU; OUT_OF_MEMORY when the graph's tensors do not
+// fit the share.
+Result<std::unique_ptr<Bench>> open_device_bench(const Graph& graph, const DeviceBenchOptions& options);
+
+}  // namespace quern

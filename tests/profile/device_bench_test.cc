@@ -1,0 +1,246 @@
+// The bench of a GPU on the fake libcuda, whose kernels are functions of this file: right ones, and those
+// that break each of the rules.
+#include "core/profile/device_bench.h"
+
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/graph/text.h"
+#include "core/jit/library.h"
+#include "core/profile/measure.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+constexpr int kElements = 8 * 40;
+constexpr int kIllegalAddress = 700;
+
+const char* kGraph = "graph test\nin x: f32[8, 40]\ny = relu(x)\nout y\n";
+
+Graph test_graph(const char* text = kGraph) {
+  auto graph = parse_graph(text);
+  assert_ok(graph);
+  return std::move(*graph);
+}
+
+int launches = 0;  // of all kernels
+
+// The kernels: relu of the first argument into the second; the third is the workspace.
+int run_kernel(const char* kernel, const unsigned long long* arguments, int count) {
+  ++launches;
+  const std::string name = kernel;
+  if (count == 0) return 0;
+  auto* x = reinterpret_cast<float*>(arguments[0]);
+  auto* y = reinterpret_cast<float*>(arguments[1]);
+  if (name == "faults") return kIllegalAddress;
+  for (int i = 0; i < kElements; ++i) {
+    if (name == "leaves_one" && i == kElements - 1) continue;
+    y[i] = x[i] > 0 || x[i] != x[i] ? x[i] : 0;
+    if (name == "gives_nan" && i == 17) y[i] = NAN;
+    if (name == "one_wrong" && i == 201) y[i] += 1e-3f;
+    if (name == "wrong_at_infinity" && std::isinf(x[i])) y[i] = 7;
+  }
+  if (name == "writes_behind") y[kElements] = 0;
+  if (name == "writes_before") y[-3] = 0;
+  if (name == "writes_input") x[5] += 1;
+  if (name == "leaves_workspace") reinterpret_cast<char*>(arguments[2])[100] = 1;
+  return 0;
+}
+
+Plan plan_of(const std::string& kernel, const Graph& graph = test_graph()) {
+  Plan plan;
+  plan.target = "sm_90a";
+  plan.inputs = graph.input_descs();
+  plan.outputs = graph.output_descs();
+  plan.workspace_bytes = 100;
+  using Kind = LaunchArg::Kind;
+  plan.launches = {{kernel, {}, {}, {}, 0, {{Kind::input, 0}, {Kind::output, 0}, {Kind::workspace, 0}}}};
+  plan.cubin = "FAKE" + kernel + ":3";
+  return plan;
+}
+
+struct Steering {
+  decltype(&fake_cuda_on_launch) on_launch = nullptr;
+  decltype(&fake_cuda_fail_once) fail_once = nullptr;
+  decltype(&fake_cuda_log) log = nullptr;
+  decltype(&fake_cuda_clear_log) clear = nullptr;
+};
+const Steering& steering() {
+  static const Steering the = [] {
+    Steering found;
+    const Result<Library> library = Library::open(getenv("QUERN_LIBCUDA"));
+    assert_ok(library);
+    assert_ok(library->bind("fake_cuda_on_launch", found.on_launch));
+    assert_ok(library->bind("fake_cuda_fail_once", found.fail_once));
+    assert_ok(library->bind("fake_cuda_log", found.log));
+    assert_ok(library->bind("fake_cuda_clear_log", found.clear));
+    return found;
+  }();
+  return the;
+}
+
+std::unique_ptr<Bench> open(const DeviceBenchOptions& options = {}) {
+  steering().on_launch(run_kernel);
+  auto bench = open_device_bench(test_graph(), options);
+  assert_ok(bench);
+  return std::move(*bench);
+}
+
+Bench::Check check_of(Bench& bench, const std::string& kernel) {
+  const auto id = bench.add(plan_of(kernel), false);
+  assert_ok(id);
+  const auto check = bench.check(*id);
+  assert_ok(check);
+  bench.remove(*id);
+  return *check;
+}
+
+void a_right_program_is_compared_in_all_elements(void**) {
+  const auto bench = open();
+  assert_string_equal(bench->device().c_str(), "Fake GPU 0, driver 13000");
+  const Bench::Check check = check_of(*bench, "right");
+  assert_string_equal(check.wrong.c_str(), "");
+  assert_int_equal(check.elements, kElements);
+  assert_int_equal(check.compared, kElements);
+  assert_string_equal(check.inputs.c_str(),
+                      "random, masked, lowest, special, logits, offset, constant, tiny, huge");
+}
+
+// Where the reference takes too long the certificate says so, and a sample is compared.
+void a_sample_is_compared_when_time_is_short(void**) {
+  const auto bench = open({.threads = 1, .reference_limit = std::chrono::milliseconds(0)});
+  const Bench::Check check = check_of(*bench, "right");
+  assert_string_equal(check.wrong.c_str(), "");
+  assert_int_equal(check.elements, kElements);
+  assert_int_equal(check.compared, 1);
+  assert_contains(check_of(*bench, "leaves_one").wrong, "random inputs: y [7, 39]: ");
+}
+
+void each_broken_rule_is_named(void**) {
+  const auto bench = open();
+  const struct {
+    const char *kernel, *wrong;
+  } rules[] = {
+      {"writes_behind", "random inputs: output y: it wrote 4 bytes, from 0 bytes behind its end on"},
+      {"writes_before", "output y: it wrote 4 bytes, from 12 bytes before its beginning on"},
+      {"writes_input", "random inputs: input x: it was written"},
+      {"leaves_workspace", "the workspace: it wrote 1 bytes, from 0 bytes behind its end on"},
+      {"gives_nan", "random inputs: y [0, 17]: nan instead of"},
+      {"one_wrong", "random inputs: y [5, 1]: "},
+      {"leaves_one", "random inputs: y [7, 39]: -nan instead of"},
+      {"wrong_at_infinity", " inputs: y ["},
+  };
+  for (const auto& rule : rules) assert_contains(check_of(*bench, rule.kernel).wrong, rule.wrong);
+  assert_string_equal(check_of(*bench, "right").wrong.c_str(), "");  // and nothing of it stays
+}
+
+void times_are_of_one_launch(void**) {
+  const auto bench = open();
+  std::vector<uint32_t> ids;
+  for (int i = 0; i < 3; ++i) {
+    const auto id = bench->add(plan_of("right"), false);
+    assert_ok(id);
+    ids.push_back(*id);
+  }
+  const auto times = bench->time(ids, 5);
+  assert_ok(times);
+  assert_int_equal(times->size(), 3);
+  for (const Bench::Time& time : *times) {
+    assert_int_equal(time.cold.size(), 5);
+    assert_int_equal(time.hot.size(), 5);
+    // The fake clock goes on by 10 us from event to event, whatever is between them.
+    assert_true(std::fabs(time.hot[0] - 10.0 / 40) < 1e-6);
+    assert_true(std::fabs(time.cold[0] - 10.0 / 1000) < 1e-6);
+  }
+  launches = 0;
+  assert_ok(bench->time(ids, 2));
+  assert_int_equal(launches, 2 * 3 * (40 + 1000));  // nothing is captured or warmed again
+}
+
+void faults_and_a_lack_of_memory_are_errors(void**) {
+  auto bench = open();
+  const auto id = bench->add(plan_of("right"), false);
+  assert_ok(id);
+  steering().fail_once("cuMemAlloc_v2", 2);
+  assert_error(bench->check(*id), ErrorCode::OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+  assert_ok(bench->check(*id));
+  steering().fail_once("cuLaunchKernelEx", 1);
+  assert_error(bench->check(*id), ErrorCode::CUDA, "CUDA_ERROR_INVALID_VALUE");
+  assert_ok(bench->check(*id));
+  const auto faults = bench->add(plan_of("faults"), false);
+  assert_ok(faults);
+  assert_error(bench->check(*faults), ErrorCode::WORKER, "it faulted: waiting for the GPU");
+  Plan large = plan_of("right");
+  steering().on_launch(run_kernel);
+  large.workspace_bytes = 1ull << 50;
+  const auto too_large = bench->add(large, false);
+  assert_ok(too_large);
+  assert_error(bench->check(*too_large), ErrorCode::OUT_OF_MEMORY, "above the limit");
+  assert_error(
+      bench->add(
+          plan_of("right", test_graph("graph two\nin x: f32[2]\nin y: f32[2]\nz = add(x, y)\nout z\n")),
+          false),
+      ErrorCode::INVALID_ARGUMENT, "not of this graph");
+}
+
+void memory_is_bounded_and_given_back(void**) {
+  setenv("FAKE_CUDA_FREE_MB", "400", 1);
+  {
+    const auto bench = open({.memory_share = 0.5});
+    const auto id = bench->add(plan_of("right"), false);
+    assert_ok(id);
+    assert_ok(bench->time({&*id, 1}, 1));
+  }
+  {
+    const auto bench = open({.memory_share = 0.2});  // less than the L2 cache asks for
+    const auto id = bench->add(plan_of("right"), false);
+    assert_ok(id);
+    assert_ok(bench->check(*id));
+    assert_error(bench->time({&*id, 1}, 1), ErrorCode::OUT_OF_MEMORY, "two sets of buffers");
+  }
+  unsetenv("FAKE_CUDA_FREE_MB");
+}
+
+void it_says_why_there_is_no_gpu(void**) {
+  assert_error(open_device_bench(test_graph(), {.device = 7}), ErrorCode::NO_DEVICE, "there is no GPU 7");
+  const std::string path = getenv("QUERN_LIBCUDA");
+  setenv("QUERN_LIBCUDA", "/nowhere/libcuda.so", 1);
+  assert_error(open_device_bench(test_graph(), {}), ErrorCode::NO_DEVICE, "no usable CUDA driver");
+  setenv("QUERN_LIBCUDA", path.c_str(), 1);
+}
+
+// What measure() makes of it: nothing that breaks a rule wins.
+void measuring_takes_the_right_one(void**) {
+  const auto bench = open();
+  std::vector<Program> programs{{"", "", 0, encode_plan(plan_of("right"))}};
+  for (const char* kernel : {"writes_behind", "writes_input", "gives_nan", "one_wrong", "wrong_at_infinity"})
+    programs.push_back({kernel, "", 0, encode_plan(plan_of(kernel))});
+  MeasureOptions options;
+  options.most_disturbance = 1;
+  const auto result = measure(test_graph(), **find_target("sm_90a"), programs, nullptr, *bench, options);
+  assert_ok(result);
+  assert_true(result->winner.is_baseline());
+  for (const ProgramTiming& timing : result->timings)
+    if (timing.refusal.empty() != (timing.program == Program{}.name())) fail_test(result->report);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_right_program_is_compared_in_all_elements),
+      cmocka_unit_test(a_sample_is_compared_when_time_is_short),
+      cmocka_unit_test(each_broken_rule_is_named),
+      cmocka_unit_test(times_are_of_one_launch),
+      cmocka_unit_test(faults_and_a_lack_of_memory_are_errors),
+      cmocka_unit_test(memory_is_bounded_and_given_back),
+      cmocka_unit_test(it_says_why_there_is_no_gpu),
+      cmocka_unit_test(measuring_takes_the_right_one),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
