@@ -25,6 +25,8 @@ constexpr double kMostPerSm = 1.5;        // bandwidth that one SM can draw, tim
 constexpr double kAloneOnSm = 0.85;   // of the bandwidth, when no other block of an SM loads while one waits
 constexpr double kContention = 0.25;  // of what runs beside the slowest, the part that still shows
 constexpr double kMmaEfficiency = 0.6;
+// Of the rate for 16-bit operands: tensor cores do half as much of tf32, and only by mma.sync.
+constexpr double kTf32Share = 0.35;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
@@ -85,6 +87,14 @@ bool is_contraction(const DagOp& op) {
   return op.term.kind == BlockKind::matmul || op.term.kind == BlockKind::concat_matmul;
 }
 
+// f32 operations a second that a contraction of operands of this precision can do, in TFLOP/s.
+double contraction_tflops(const DagOp& op, const std::vector<Precision>& precision, const Target& target) {
+  Precision most = Precision::narrow;
+  for (int operand : op.operands) most = std::max(most, precision[static_cast<size_t>(operand)]);
+  if (most == Precision::full) return target.fma_tflops;
+  return target.mma_tflops * kMmaEfficiency * (most == Precision::tf32 ? kTf32Share : 1);
+}
+
 LabelSet work_labels(const Dag& dag, const DagOp& op) {
   LabelSet set = op.labels;
   for (int operand : op.operands) set |= dag.ops[operand].labels;
@@ -115,6 +125,7 @@ double dram_floor_us(double bytes, const Target& target) {
 
 double arithmetic_us(const Dag& dag, const Terms& terms, const Target& target) {
   double us = 0;
+  const std::vector<Precision> precision = precisions(dag, terms);
   for (const DagOp& op : dag.ops) {
     if (op.term.kind == BlockKind::leaf || op.term.kind == BlockKind::constant) continue;
     double elements = 1;
@@ -123,7 +134,7 @@ double arithmetic_us(const Dag& dag, const Terms& terms, const Target& target) {
     if (op.term.label2 >= 0)
       elements *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /
                           static_cast<double>(terms.labels[op.term.label].extent);
-    const double rate = is_contraction(op) ? target.mma_tflops * kMmaEfficiency : target.fma_tflops;
+    const double rate = is_contraction(op) ? contraction_tflops(op, precision, target) : target.fma_tflops;
     us += elements * operations(op) / rate * 1e-6;
   }
   return us;
@@ -139,6 +150,7 @@ KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std:
       if (label >= 0) elements *= static_cast<double>(extents_[label]);
     return elements;
   };
+  const std::vector<Precision> precision = precisions(kernel.dag, terms);
   for (size_t at = 0; at < kernel.dag.ops.size(); ++at) {
     const DagOp& op = kernel.dag.ops[at];
     if (op.term.kind == BlockKind::leaf) {
@@ -146,7 +158,7 @@ KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std:
       loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes});
       dram_bytes_ += count(tensors[op.term.index]) * bytes;
     } else if (op.term.kind != BlockKind::constant) {
-      add_work(kernel, roles, terms, at);
+      add_work(kernel, roles, terms, precision, at);
     }
   }
   for (size_t i = 0; i < kernel.stores.size(); ++i) {
@@ -156,13 +168,14 @@ KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std:
   }
 }
 
-void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms, size_t at) {
+void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms,
+                           const std::vector<Precision>& precision, size_t at) {
   const DagOp& op = kernel.dag.ops[at];
   const bool accumulates = roles.form.accumulates[at];
   const bool looped = roles.form.stages[at] == Stage::loop || accumulates;
   Work work{
       labels_of(work_labels(kernel.dag, op)), looped, 0, kNoLabel, kNoLabel, kNoLabel, is_contraction(op)};
-  const double rate = work.contraction ? target_.mma_tflops * kMmaEfficiency : target_.fma_tflops;
+  const double rate = work.contraction ? contraction_tflops(op, precision, target_) : target_.fma_tflops;
   work.rate = operations(op) / (rate / target_.sms) * 1e-6;
   if (work.contraction) {
     const LabelSet a = kernel.dag.ops[op.operands[0]].labels, b = kernel.dag.ops[op.operands[1]].labels;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/search/derive.h"
+#include "core/search/precision.h"
 
 namespace quern {
 
@@ -50,7 +51,8 @@ class KernelModel {
   };
   using Tiles = std::array<int64_t, kMaxLabels>;
 
-  void add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms, size_t at);
+  void add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms,
+                const std::vector<Precision>& precision, size_t at);
   Tiles tiles(const Sizes& sizes) const;
 
   const Roles& roles_;

@@ -63,7 +63,7 @@ std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
   for (const Dims& dims : tensors) most_elements += elements(dims, terms);
   for (size_t i = 0; i < dag.outputs.size(); ++i) stores.push_back(first_output + static_cast<int>(i));
   std::vector<Cut> cuts = {{{extract(dag, dag.outputs, stores, {})}, tensors, 0}};
-  const std::vector<TileDims> dims = tile_dims(dag, tensors, terms);
+  const std::vector<TileDims> dims = tile_dims(dag, tensors, terms.goal_dims, terms);
   std::vector<Cut> in_two;
   for (size_t at = 0; at < dag.ops.size(); ++at) {
     const int value = static_cast<int>(at);

@@ -22,6 +22,12 @@ std::string unique_name(const MuGraph& mugraph, std::string name) {
   return name + "_" + std::to_string(number);
 }
 
+std::vector<Dims> stored_dims(const KernelDesign& design, const std::vector<Dims>& tensors) {
+  std::vector<Dims> dims;
+  for (int tensor : design.kernel.stores) dims.push_back(tensors[static_cast<size_t>(tensor)]);
+  return dims;
+}
+
 class KernelWriter {
  public:
   KernelWriter(const Terms& terms, const KernelDesign& design, const std::vector<Dims>& tensors,
@@ -34,7 +40,7 @@ class KernelWriter {
         tensors_(tensors),
         ids_(ids),
         mugraph_(mugraph),
-        dims_(tile_dims(dag_, tensors, terms)),
+        dims_(tile_dims(dag_, tensors, stored_dims(design, tensors), terms)),
         partial_(dag_.ops.size(), -1) {}
 
   void run() {

@@ -40,6 +40,7 @@ class TermBuilder {
     }
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       terms_.of_value.push_back(of_[became_[id]]);
+      terms_.is_narrow.push_back(dtype_size(graph_.nodes[id].type.dtype) == 2 && !graph_.nodes[id].type.literal);
       if (op_info(graph_.nodes[id].code).kind == OpKind::composite) add_composite(static_cast<ValueId>(id));
     }
     terms_.egraph.rebuild();

@@ -41,8 +41,9 @@ struct Terms {
   // Constants that are products of extents (the count of a mean): ENode{constant, 1 + position}.
   std::vector<LabelSet> counts;
   std::vector<CompositeInfo> composites;
-  // Values of the graph (not decomposed), as classes.
+  // Values of the graph (not decomposed), as classes, and whether they have 16 bits.
   std::vector<ClassId> of_value;
+  std::vector<char> is_narrow;
 };
 
 // UNSUPPORTED with the reason when the piece has an operator or dimension that terms cannot express.

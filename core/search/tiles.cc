@@ -56,10 +56,62 @@ int misfits(const Contraction& contraction, const Dims& left, const Dims& right)
   return misfit(left, contraction.left) + misfit(right, contraction.right);
 }
 
+// The order in which the users of a value would like to have its labels, told from the outputs backwards: so
+// a product comes out as the next one takes it, and the last one as it is stored.
+class WantedOrder {
+ public:
+  WantedOrder(const Dag& dag, const std::vector<Dims>& outputs) : dag_(dag), order_(dag.ops.size()) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Dims& order = order_[static_cast<size_t>(dag.outputs[i])] = outputs[i];
+      std::erase(order, kNoLabel);
+    }
+    for (size_t at = dag.ops.size(); at-- > 0;)
+      if (!order_[at].empty()) hand_on(dag.ops[at], order_[at]);
+  }
+
+  // Whether rows of the product `at` had better be what its second operand has.
+  bool turned(size_t at) const {
+    const DagOp& op = dag_.ops[at];
+    return order_[at].empty() ? false : turned(op, order_[at]);
+  }
+
+ private:
+  LabelSet labels(const DagOp& op, size_t i) const { return dag_.ops[op.operands[i]].labels; }
+  Dims& order(const DagOp& op, size_t i) { return order_[static_cast<size_t>(op.operands[i])]; }
+  // The last label that only operand i of a product has.
+  size_t own(const DagOp& op, size_t i, const Dims& order) const {
+    for (size_t at = order.size(); at-- > 0;)
+      if (has_label(labels(op, i) & ~labels(op, 1 - i), order[at])) return at;
+    return order.size();
+  }
+  bool turned(const DagOp& op, const Dims& order) const { return own(op, 1, order) < own(op, 0, order); }
+
+  void hand_on(const DagOp& op, const Dims& wanted) {
+    const bool contracts = op.term.kind == BlockKind::matmul || op.term.kind == BlockKind::concat_matmul;
+    if (contracts) {
+      const size_t left = turned(op, wanted) ? 1 : 0;
+      Dims first = wanted, second = wanted;
+      first.push_back(op.term.label);
+      second.insert(second.begin() + static_cast<std::ptrdiff_t>(own(op, 1 - left, wanted)), op.term.label);
+      order(op, left) = first;
+      order(op, 1 - left) = second;
+      return;
+    }
+    Dims of_operands = wanted;
+    if (op.term.kind == BlockKind::reduction) of_operands.push_back(op.term.label);
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      if (order(op, i).empty()) order(op, i) = of_operands;
+  }
+
+  const Dag& dag_;
+  std::vector<Dims> order_;
+};
+
 class TileNamer {
  public:
-  TileNamer(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms)
-      : dag_(dag), tensors_(tensors), terms_(terms) {}
+  TileNamer(const Dag& dag, const std::vector<Dims>& tensors, const std::vector<Dims>& outputs,
+            const Terms& terms)
+      : dag_(dag), tensors_(tensors), terms_(terms), wanted_(dag, outputs) {}
 
   std::vector<TileDims> run() {
     for (const DagOp& op : dag_.ops) found_.push_back(name(op));
@@ -127,11 +179,16 @@ class TileNamer {
     return !want.empty() || masked(set, label) >= 0;
   }
 
+  // Whether the second operand had better be the left one: as they fit, else as users want the result.
+  bool turn(const Contraction& straight, const Contraction& turned, const DagOp& op) const {
+    const int as_is = misfits(straight, of(op, 0), of(op, 1)), other = misfits(turned, of(op, 1), of(op, 0));
+    return other != as_is ? other < as_is : wanted_.turned(found_.size());
+  }
+
   TileDims matmul(const DagOp& op) const {
     const Contraction straight = contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1));
     const Contraction turned = contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0));
-    if (misfits(turned, of(op, 1), of(op, 0)) < misfits(straight, of(op, 0), of(op, 1)))
-      return {turned.result, {1, 0}, {turned.left, turned.right}, -1};
+    if (turn(straight, turned, op)) return {turned.result, {1, 0}, {turned.left, turned.right}, -1};
     return {straight.result, {0, 1}, {straight.left, straight.right}, -1};
   }
 
@@ -141,13 +198,13 @@ class TileNamer {
       return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b));
     };
     const Contraction straight = place(0, 1), turned = place(1, 0);
-    const bool turn = misfits(turned, of(op, 1), of(op, 0)) < misfits(straight, of(op, 0), of(op, 1));
-    const Contraction& first = turn ? turned : straight;
+    const bool turns = turn(straight, turned, op);
+    const Contraction& first = turns ? turned : straight;
     Dims left = first.left, right = first.right;
     left.back() = op.term.label2;
     right[right.size() - 2] = op.term.label2;
     TileDims dims{first.result, {0, 1, 2, 3}, {first.left, first.right, left, right}, -1};
-    if (turn) dims.order = {1, 0, 3, 2};
+    if (turns) dims.order = {1, 0, 3, 2};
     return dims;
   }
 
@@ -164,13 +221,15 @@ class TileNamer {
   const Dag& dag_;
   const std::vector<Dims>& tensors_;
   const Terms& terms_;
-  std::vector<TileDims> found_;
+  const WantedOrder wanted_;
+  std::vector<TileDims> found_;  // of the operators before the one that is looked at
 };
 
 }  // namespace
 
-std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms) {
-  return TileNamer(dag, tensors, terms).run();
+std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors,
+                                const std::vector<Dims>& outputs, const Terms& terms) {
+  return TileNamer(dag, tensors, outputs, terms).run();
 }
 
 bool fits(const Dims& have, const Dims& want, const Fit& fit) {

@@ -17,8 +17,10 @@ struct TileDims {
       -1;  // of an elementwise operator: the operand that must have them all, for the others to broadcast to
 };
 
-// Of every operator of the DAG. `tensors` has the dimensions of what leaves read, by their index.
-std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors, const Terms& terms);
+// Of every operator of the DAG. `tensors` has the dimensions of what leaves read, by their index, `outputs`
+// those of what becomes of dag.outputs.
+std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors,
+                                const std::vector<Dims>& outputs, const Terms& terms);
 
 // What an operator can take where it wants given dimensions: dimensions of extent 1 may come before them or
 // be left out there.

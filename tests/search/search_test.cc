@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/graph/text.h"
+#include "core/mugraph/narrow.h"
 #include "core/mugraph/text.h"
 #include "core/search/piece_memo.h"
+#include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
 #include "tests/search/examples.h"
 #include "tests/support/random_graph.h"
@@ -107,6 +110,38 @@ void attention(void**) {
     assert_some(result, is_flash_decoding_by_cluster, "kv split over a cluster");
     assert_some(result, is_flash_decoding_by_kernel, "kv split, combined by a second kernel");
   }
+}
+
+// A factor on the scores stays behind their product: an input times a number is no value of the graph, and
+// would be wider than tensor cores take it. And products come out as the next one takes them.
+void scaled_attention_with_transposed_keys(void**) {
+  const auto graph = parse_graph(R"(graph scaled
+in q: f16[8, 512, 128]
+in k: f16[8, 512, 128]
+in v: f16[8, 512, 128]
+kt = transpose(k, perm=[0, 2, 1])
+s = matmul(q, kt)
+t = mul(s, 0.088388)
+p = softmax(t, axis=-1)
+o = matmul(p, v)
+out o
+)");
+  assert_ok(graph);
+  const SearchResult result = found(*graph);
+  assert_true(!result.candidates.empty());
+  MuGraph best = result.candidates[0].mugraph;
+  note_rounded_values(*graph, best);
+  int products = 0, transposes = 0;
+  for (const MuKernel& kernel : best.kernels)
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      if (kernel.ops[i].kind != BlockOp::Kind::compute) continue;
+      transposes += kernel.ops[i].code == OpCode::transpose;
+      if (kernel.ops[i].code != OpCode::matmul) continue;
+      ++products;
+      assert_true(tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), false) == DType::f16);
+    }
+  assert_int_equal(products, 2);
+  assert_int_equal(transposes, 1);  // of the keys
 }
 
 void attention_with_norms(void**) {
@@ -429,6 +464,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test(attention),
+      cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),
       cmocka_unit_test(norm_and_linear),
       cmocka_unit_test(low_rank_adapter),
