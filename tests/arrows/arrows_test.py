@@ -32,7 +32,7 @@ ARROWS = {
     # Of core/jit only what needs nothing but the driver: a client never loads NVRTC.
     "capi": ["capi/wire", "core/base", "core/lang", "core/graph", "core/jit/driver.h", "core/jit/launcher.h"],
     "daemon": ["capi/wire", "cache"] + CORE,
-    "tools": ["capi", "capi/wire", "tests/emulator", "tests/hostile"] + CORE,
+    "tools": ["capi", "capi/wire", "tests/emulator", "tests/hostile", "tests/support/random_workload.h"] + CORE,
     "bindings/python": ["capi"],
     "tests": None,
 }
