@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Quern's plans beside every PyTorch variant, on the same buffers, in one run: any graph files, through the daemon and the C API.
+
+usage: compare_torch.py --out DIR [--bundle DIR] [--tune SECONDS] [--tier TIER] [--jobs N] [--no-autotune] [--budget S] GRAPH.qg...
+
+Starts a daemon with an empty cache of its own. For each graph: waits for the best plan (`quern tune` for --tune seconds, or the tier), then
+times the baseline, the plan and PyTorch (eager, torch.compile, max-autotune, attention through its library) interleaved, each captured in a
+CUDA graph, with inputs that rotate over more than four times the L2 cache (cold) and with the same inputs again and again (hot).
+PyTorch's programs are compiled by N processes before anything is timed. Writes DIR/compare.json, compare.md and compare.svg."""
+
+import argparse
+import concurrent.futures
+import glob
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROUNDS, HOT_LAUNCHES = 9, 20
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", default=os.path.join(HERE, "..", "..", ".."), help="what tools/dev bundle made")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--tune", type=float, default=0, help="seconds a graph; 0: wait for --tier")
+    parser.add_argument("--tier", default="measured")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--no-autotune", action="store_true")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; graphs that are left are named")
+    parser.add_argument("--only-compile", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("graphs", nargs="+")
+    return parser.parse_args()
+
+
+OPTIONS = parse_arguments()
+BUNDLE = os.path.abspath(OPTIONS.bundle)
+sys.path[:0] = [HERE, os.path.join(BUNDLE, "tests", "gpu")]
+
+import torch  # noqa: E402
+
+from libquern import Client  # noqa: E402
+from torch_graph import DTYPES, Graph, random_inputs  # noqa: E402
+from torch_source import program  # noqa: E402
+
+NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
+TIERS = {1: "baseline", 2: "modelled", 3: "measured"}
+
+
+def variants(graph):
+    """PyTorch's ways to run the graph, by name."""
+    plain, library = program(graph), program(graph, library=True)
+    out = {"eager": plain, "compile": torch.compile(plain, dynamic=False)}
+    if not OPTIONS.no_autotune:
+        out["max-autotune"] = torch.compile(plain, dynamic=False, mode="max-autotune-no-cudagraphs")
+    if library:
+        out["library"], out["library, compiled"] = library, torch.compile(library, dynamic=False)
+    return out
+
+
+def make_inputs(graph, generator):
+    """Random numbers of sizes that real programs have: weights are scaled by the length of their sums, second moments are positive."""
+    tensors = []
+    for (name, dtype, shape, _), (_, view) in zip(graph.inputs, random_inputs(graph, generator)):
+        if dtype in ("f16", "bf16", "f32"):
+            scale = 1 / math.sqrt(shape[-2]) if len(shape) >= 2 and name.startswith("w") else 1
+            view.mul_(scale)
+            if any(op in ("sqrt", "log") for _, op, *_ in graph.ops):
+                view.abs_()
+        tensors.append(view)
+    return tensors
+
+
+def compile_only(paths):
+    """Fills the cache of compiled programs, so that the timing process finds them."""
+    for path in paths:
+        graph = Graph(open(path).read())
+        inputs = make_inputs(graph, torch.Generator(device="cuda").manual_seed(1))
+        for name, run in variants(graph).items():
+            try:
+                with torch.no_grad():
+                    run(*inputs)
+            except Exception as error:  # the timing run says so, too
+                print(f"{graph.name}: {name}: {type(error).__name__}", file=sys.stderr)
+        torch._dynamo.reset()
+
+
+def compile_all(paths):
+    arguments = [sys.executable, __file__, "--only-compile", "--bundle", BUNDLE, "--out", OPTIONS.out]
+    arguments += ["--no-autotune"] if OPTIONS.no_autotune else []
+    with concurrent.futures.ThreadPoolExecutor(OPTIONS.jobs) as pool:
+        list(pool.map(lambda path: subprocess.run(arguments + [path]), paths))
+
+
+class QuernPlan:
+    def __init__(self, plan, inputs, sets):
+        self.plan = plan
+        self.workspace = torch.empty(max(256, plan.info.workspace_bytes), dtype=torch.uint8, device="cuda")
+        shapes = [plan.output(i) for i in range(plan.info.output_count)]
+        self.outputs = [[torch.empty(shape, dtype=NUMBERS[number], device="cuda") for number, shape in shapes] for _ in range(min(sets, 8))]
+
+    def __call__(self, inputs, index):
+        outputs = self.outputs[index % len(self.outputs)]
+        self.plan.launch(torch.cuda.current_stream().cuda_stream, [t.data_ptr() for t in inputs], [t.data_ptr() for t in outputs],
+                         self.workspace.data_ptr())
+        return outputs
+
+
+def captured(run, sets, launches):
+    """`launches` runs over the sets of inputs, one behind the other, as a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for i in range(2):
+            run(sets[i % len(sets)], i)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(launches):
+            run(sets[i % len(sets)], i)
+    return graph
+
+
+def time_all(runs, sets):
+    """{name: (cold us, hot us)}: medians of interleaved rounds; what fails is left out."""
+    graphs = {}
+    for name, run in runs.items():
+        try:
+            graphs[name] = captured(run, sets, len(sets)), captured(run, sets[:1], HOT_LAUNCHES)
+        except Exception as error:
+            print(f"  {name}: {type(error).__name__}: {str(error)[:150]}", file=sys.stderr)
+    samples = {name: ([], []) for name in graphs}
+    for round_number in range(ROUNDS + 1):
+        for name, pair in graphs.items():
+            for graph, times, launches in zip(pair, samples[name], (len(sets), HOT_LAUNCHES)):
+                start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                start.record()
+                graph.replay()
+                stop.record()
+                torch.cuda.synchronize()
+                if round_number:
+                    times.append(start.elapsed_time(stop) * 1e3 / launches)
+    return {name: tuple(statistics.median(times) for times in pair) for name, pair in samples.items()}
+
+
+def error_of(actual, wanted):
+    """Norm of the difference over that of the result, where that is finite."""
+    actual, wanted = actual.double().flatten(), wanted.double().flatten()
+    finite = torch.isfinite(wanted)
+    return ((actual - wanted)[finite].norm() / wanted[finite].norm().clamp_min(1e-300)).item()
+
+
+def best_plan(library, path, text):
+    """A plan of the best tier that there is in the time, and the seconds that took."""
+    began = time.time()
+    if OPTIONS.tune:
+        command = ["tune", path, "--budget", f"{OPTIONS.tune:g}s"]
+    else:
+        command = ["get", path, "--wait-tier", OPTIONS.tier, "--timeout", "120"]
+    done = subprocess.run([f"{BUNDLE}/bin/quern", *command], capture_output=True, text=True)
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return Client(library).plan(text), time.time() - began, said[-1] if said else ""
+
+
+def launch_us(run, inputs):
+    """Host time of one quern_launch, for each of its kernels."""
+    count = 100
+    times = []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        pointers = [t.data_ptr() for t in inputs], [t.data_ptr() for t in run.outputs[0]]
+        prepared = run.plan.prepared(torch.cuda.current_stream().cuda_stream, *pointers, run.workspace.data_ptr())
+        began = time.perf_counter()
+        for _ in range(count):
+            prepared()
+        times.append((time.perf_counter() - began) * 1e6 / count)
+    torch.cuda.synchronize()
+    return statistics.median(times) / max(1, run.plan.info.launch_count)
+
+
+def measure(path, library):
+    text = open(path).read()
+    graph = Graph(text)
+    baseline = Client(library).plan(text)
+    plan, seconds, said = best_plan(library, path, text)
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    inputs = make_inputs(graph, generator)
+    size = sum(t.numel() * t.element_size() for t in inputs)
+    count = max(2, min(200, 4 * torch.cuda.get_device_properties(0).L2_cache_size // max(1, size) + 2))
+    sets = [inputs] + [make_inputs(graph, generator) for _ in range(count - 1)]
+    with torch.no_grad():
+        exact = program(graph)(*[t.double() if t.is_floating_point() else t for t in inputs])
+        runs = {"baseline": QuernPlan(baseline, inputs, count), "quern": QuernPlan(plan, inputs, count)}
+        errors = {name: max(error_of(a, e) for a, e in zip(run(inputs, 0), exact)) for name, run in runs.items()}
+        errors["eager"] = max(error_of(a, e) for a, e in zip(program(graph)(*inputs), exact))
+        for name, run in variants(graph).items():
+            runs[name] = lambda tensors, index, run=run: run(*tensors)
+        times = time_all(runs, sets)
+    torch._dynamo.reset()
+    peers = {name: cold for name, (cold, _) in times.items() if name not in ("baseline", "quern")}
+    best = min(peers, key=peers.get)
+    return {"graph": graph.name, "tier": TIERS[plan.info.tier], "seconds": seconds, "said": said, "launches": plan.info.launch_count,
+            "baseline_launches": baseline.info.launch_count, "errors": errors, "times": times, "best": best,
+            "launch_us": launch_us(runs["quern"], inputs),
+            "ratio": peers[best] / times["quern"][0], "ratio_hot": times[best][1] / times["quern"][1],
+            "over_baseline": times["baseline"][0] / times["quern"][0]}
+
+
+def table(rows):
+    lines = ["| graph | tier | tuned s | launches | quern us | hot | baseline us | PyTorch's best us | variant | ratio | hot | launch us a kernel | error (eager's) |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cold, hot = row["times"]["quern"]
+        lines.append(f"| {row['graph']} | {row['tier']} | {row['seconds']:.1f} | {row['launches']} | {cold:.1f} | {hot:.1f} | "
+                     f"{row['times']['baseline'][0]:.1f} | {row['times'][row['best']][0]:.1f} | {row['best']} | {row['ratio']:.2f} | "
+                     f"{row['ratio_hot']:.2f} | {row['launch_us']:.1f} | {row['errors']['quern']:.1e} ({row['errors']['eager']:.1e}) |")
+    ratios = [row["ratio"] for row in rows]
+    slower = [row["graph"] for row in rows if row["over_baseline"] < 0.97]
+    lines += ["", f"Geometric mean of the ratio: {statistics.geometric_mean(ratios):.2f} over {len(rows)} graphs, "
+              f"{sum(ratio < 1 for ratio in ratios)} below 1. Slower than their baseline beyond 3 %: {', '.join(slower) or 'none'}."]
+    return "\n".join(lines) + "\n"
+
+
+def figure(rows):
+    """Bars of PyTorch's best over Quern, on a logarithmic axis with 1 in the middle."""
+    height, left, half = 18, 190, 260
+    reach = max(2.0, *(max(row["ratio"], 1 / row["ratio"]) for row in rows))
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 2 * half + 70}" height="{height * (len(rows) + 2)}" '
+             'font-family="sans-serif" font-size="12">', f'<text x="{left + half}" y="13" text-anchor="middle">PyTorch\'s best / Quern, cold L2</text>']
+    for i, row in enumerate(sorted(rows, key=lambda row: -row["ratio"])):
+        y, length = height * (i + 1), half * math.log(row["ratio"]) / math.log(reach)
+        x = left + half + min(0, length)
+        parts.append(f'<text x="{left - 6}" y="{y + 13}" text-anchor="end">{row["graph"]}</text><rect x="{x:.1f}" y="{y + 3}" '
+                     f'width="{abs(length):.1f}" height="{height - 5}" fill="{"#2a7" if length >= 0 else "#c53"}"/>'
+                     f'<text x="{left + 2 * half + 8}" y="{y + 13}">{row["ratio"]:.2f}</text>')
+    parts.append(f'<line x1="{left + half}" x2="{left + half}" y1="{height}" y2="{height * (len(rows) + 1)}" stroke="black"/></svg>')
+    return "\n".join(parts)
+
+
+def main():
+    os.makedirs(OPTIONS.out, exist_ok=True)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "quern-compare-inductor"))
+    if OPTIONS.only_compile:
+        return compile_only(OPTIONS.graphs)
+    began, scratch = time.time(), tempfile.mkdtemp(prefix="quern-compare-")
+    compile_all(OPTIONS.graphs)
+    print(f"PyTorch's programs compiled in {time.time() - began:.0f} s", flush=True)
+    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd")
+    library, rows = glob.glob(f"{BUNDLE}/lib/libquern.so*")[0], []
+    for path in OPTIONS.graphs:
+        if time.time() - began > OPTIONS.budget:
+            print(f"no time is left for {path}", flush=True)
+            continue
+        try:
+            row = measure(path, library)
+        except Exception as error:
+            print(f"{path}: {type(error).__name__}: {error}", flush=True)
+            continue
+        rows.append(row)
+        print(f"{row['graph']:24s} {row['tier']:9s} {row['seconds']:6.1f} s  " +
+              "  ".join(f"{name} {cold:.1f}" for name, (cold, _) in row["times"].items()) + f"  ratio {row['ratio']:.2f}", flush=True)
+        for name, text in (("compare.json", json.dumps(rows, indent=1)), ("compare.md", table(rows)), ("compare.svg", figure(rows))):
+            with open(os.path.join(OPTIONS.out, name), "w") as file:
+                file.write(text)
+        torch.cuda.empty_cache()
+    subprocess.run([f"{BUNDLE}/bin/quern", "stop"], capture_output=True)
+    print(table(rows) if rows else "nothing was measured")
+
+
+main()
