@@ -42,6 +42,8 @@ Status read_get_options(const quern_get_options* given, quern_get_options& optio
     return invalid_argument("unknown numerics " + std::to_string(options.numerics));
   if (options.priority > 255)
     return invalid_argument("priority " + std::to_string(options.priority) + " is above 255");
+  if (options.min_tier < 0 || options.min_tier > QUERN_MEASURED)
+    return invalid_argument("there is no tier " + std::to_string(options.min_tier));
   return {};
 }
 

@@ -181,6 +181,12 @@ Status Client::dispatch(const wire::Frame& frame) {
   }
   if (!welcomed_) return greet(frame);
   if (frame.request == 0) {
+    if (frame.type == static_cast<uint16_t>(wire::MessageType::Failed)) {
+      const Result<wire::Failed> failed = wire::decode_as<wire::Failed>(frame);
+      if (!failed) return failed.status();
+      if (options_.on_failed && subscribed_.count(failed->key)) options_.on_failed(failed->key);
+      return {};
+    }
     // Pushed messages that this version does not know are skipped.
     if (frame.type != static_cast<uint16_t>(wire::MessageType::Better)) return {};
     const Result<wire::Better> better = wire::decode_as<wire::Better>(frame);
@@ -194,7 +200,7 @@ Status Client::dispatch(const wire::Frame& frame) {
     const Result<wire::Progress> progress = wire::decode_as<wire::Progress>(frame);
     if (!progress) return progress.status();
     if (found != open_.end() && found->second.call && found->second.call->on_progress)
-      found->second.call->on_progress(progress->done, progress->total);
+      found->second.call->on_progress(*progress);
     return {};
   }
   if (found != open_.end()) {
@@ -346,10 +352,11 @@ void Client::reconnect_quietly() {
 // ---- subscriptions
 // -----------------------------------------------------------------------------------------
 
-void Client::subscribe(const Hash128& key) {
+void Client::subscribe(const Hash128& key, bool again) {
   if (!check_process().ok()) return;
   const std::lock_guard lock(mutex_);
-  if (!subscribed_.insert(key).second || !welcomed_) return;
+  const bool first = subscribed_.insert(key).second;
+  if ((!first && !again) || !welcomed_) return;
   to_subscribe_.push_back(key);
   post_subscriptions();
   if (Status status = connection_->flush(); !status.ok()) lose(status);

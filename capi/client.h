@@ -28,6 +28,8 @@ struct ClientOptions {
   // Called when the daemon says which generation of a subscribed key is stored. Must be quick and not call
   // the client.
   std::function<void(const Hash128& key, uint64_t generation)> on_generation;
+  // The same when the job of a subscribed key has ended without a plan.
+  std::function<void(const Hash128& key)> on_failed = {};
 };
 
 // The frame that answers a request; never an Error, which travels as Status.
@@ -56,7 +58,7 @@ class Client {
   // asks once more. The daemon's own errors; TIMEOUT, DISCONNECTED, NO_DAEMON, PROTOCOL, BUSY, FORKED, LIMIT
   // for a request above the frame limit. `on_progress` gets the Progress messages that come first, if the
   // request asks for them; it must be quick and not call the client.
-  using OnProgress = std::function<void(uint64_t done, uint64_t total)>;
+  using OnProgress = std::function<void(const wire::Progress&)>;
   template <class Reply, class Request>
   Result<Reply> ask(const Request& request, TimePoint deadline, OnProgress on_progress = {}) {
     Result<Answer> answer = exchange(request, deadline, std::move(on_progress));
@@ -84,8 +86,8 @@ class Client {
   }
 
   // Asks the daemon to tell on_generation about this key from now on, also after the connection was made
-  // again. Does not wait.
-  void subscribe(const Hash128& key);
+  // again. Does not wait. What is stored now is told too: the first time, and when asked for `again`.
+  void subscribe(const Hash128& key, bool again = false);
   void unsubscribe(const Hash128& key);
 
   // Takes in what has arrived, without waiting. A lost connection is made again if that works at once, but

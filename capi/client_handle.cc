@@ -34,6 +34,7 @@ wire::Get get_message(const PlanRequest& request, const quern_get_options& optio
   get.flags = options.flags & wire::kGetKnownFlags;
   get.priority = static_cast<uint8_t>(options.priority);
   get.timeout_ms = or_default(options.timeout_ms, kDefaultTimeoutMs);
+  if (options.min_tier > QUERN_BASELINE) get.tier = static_cast<uint8_t>(options.min_tier);
   return get;
 }
 
@@ -70,6 +71,9 @@ Result<quern_client*> quern_client::open(const quern_open_options& options) {
   client.on_generation = [handle = handle.get()](const Hash128& key, uint64_t generation) {
     if (handle->table_.announce(key, generation)) handle->better_.fetch_add(1);
   };
+  client.on_failed = [handle = handle.get()](const Hash128& key) {
+    if (handle->table_.give_up(key)) handle->better_.fetch_add(1);
+  };
   Result<std::unique_ptr<Client>> opened = Client::open(std::move(client));
   if (!opened) return opened.status();
   handle->client_ = std::move(*opened);
@@ -94,21 +98,32 @@ Result<PlanRef> quern_client::get(const quern_graph& graph, std::string_view tar
   look_if_due();
   const PlanTable::Found found = table_.find(request);
   const bool refresh = options.flags & QUERN_REFRESH;
-  if (found.plan && !found.fetch && !refresh) return found.plan;
+  const bool low = found.plan && static_cast<int32_t>(found.plan->reply().tier) < options.min_tier;
+  if (found.plan && !found.fetch && !refresh && !low) return found.plan;
 
   Result<PlanRef> got =
       accept(request, client_->exchange(get_message(request, options), deadline_after(options.timeout_ms)));
-  if (got || refresh || !found.plan) return got;
-  // The plan at hand is still right. A lost daemon announces the better one again when it is back; otherwise
-  // the next call tries again.
+  if (got || !found.plan) return got;
+  // A lost daemon announces the better plan again when it is back; otherwise the next call tries again.
   const ErrorCode code = got.status().code();
-  if (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY) table_.retry(found.plan->reply().key);
-  return found.plan;
+  if (found.fetch && (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY))
+    table_.retry(found.plan->reply().key);
+  // The plan at hand is still right.
+  return refresh || low ? got : found.plan;
 }
 
 Result<PlanRef> quern_client::accept(const PlanRequest& request, Result<Answer> answer) {
   if (!answer) return answer.status();
-  if (answer->is<wire::Pending>()) return Status(ErrorCode::PENDING, "");
+  if (answer->is<wire::Pending>()) {
+    const Result<wire::Pending> pending = answer->as<wire::Pending>();
+    if (!pending) return pending.status();
+    std::vector<Hash128> evicted;
+    table_.expect(pending->key, evicted);
+    // What the daemon has pushed before the key was expected is told again.
+    client_->subscribe(pending->key, true);
+    for (const Hash128& key : evicted) client_->unsubscribe(key);
+    return Status(ErrorCode::PENDING, "");
+  }
   Result<wire::PlanReply> reply = answer->as<wire::PlanReply>();
   if (!reply) return reply.status();
   Result<PlanRef> plan = quern_plan::make(std::move(*reply));
@@ -129,7 +144,8 @@ std::vector<Status> quern_client::prewarm(const std::vector<const quern_graph*>&
     if (!statuses[i].ok()) continue;
     const PlanRequest request = plan_request(*graphs[i], target, options);
     if (const PlanTable::Found found = table_.find(request);
-        found.plan && !found.fetch && !(options.flags & QUERN_REFRESH))
+        found.plan && !found.fetch && !(options.flags & QUERN_REFRESH) &&
+        static_cast<int32_t>(found.plan->reply().tier) >= options.min_tier)
       continue;
     messages.push_back(get_message(request, options));
     asked.push_back(i);

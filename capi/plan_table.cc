@@ -29,6 +29,7 @@ PlanTable::Found PlanTable::find(const PlanRequest& request) {
 PlanTable::Put PlanTable::put(const PlanRequest& request, PlanRef plan) {
   const Hash128 key = plan->reply().key, id = hash(request);
   const std::lock_guard lock(mutex_);
+  expected_.remove(key);
   const auto [found, inserted] = records_.try_emplace(key);
   Record& record = found->second;
   if (inserted) {
@@ -63,10 +64,23 @@ void PlanTable::evict_beyond_capacity(std::vector<Hash128>& evicted) {
   }
 }
 
+void PlanTable::expect(const Hash128& key, std::vector<Hash128>& evicted) {
+  const std::lock_guard lock(mutex_);
+  if (records_.count(key)) return;
+  expected_.remove(key);
+  expected_.push_front(key);
+  for (; expected_.size() > capacity_; expected_.pop_back()) evicted.push_back(expected_.back());
+}
+
+bool PlanTable::give_up(const Hash128& key) {
+  const std::lock_guard lock(mutex_);
+  return expected_.remove(key) > 0;
+}
+
 bool PlanTable::announce(const Hash128& key, uint64_t generation) {
   const std::lock_guard lock(mutex_);
   const auto found = records_.find(key);
-  if (found == records_.end()) return false;
+  if (found == records_.end()) return generation > 0 && expected_.remove(key) > 0;
   Record& record = found->second;
   if (generation <= record.plan->reply().generation) return false;
   const bool news = generation > record.announced;

@@ -40,8 +40,12 @@ class PlanTable {
   // `plan` answers `request`. Replaces an older generation of the same key, for all requests of that key.
   Put put(const PlanRequest& request, PlanRef plan);
 
-  // The daemon has this generation of `key`. True when that is news, and better than what is here.
+  // Somebody waits for a first plan of `key`. Keys that this pushed out are added to `evicted`.
+  void expect(const Hash128& key, std::vector<Hash128>& evicted);
+  // The daemon has this generation of `key`. True when that is news, and better than what is here, or expected.
   bool announce(const Hash128& key, uint64_t generation);
+  // There will be no plan of `key`. True when one was expected.
+  bool give_up(const Hash128& key);
   // The fetch that find() gave out came to nothing for now: the next find() gives it out again.
   void retry(const Hash128& key);
   // Whether a better generation than `generation` is known of.
@@ -70,6 +74,7 @@ class PlanTable {
   std::unordered_map<Hash128, Request> requests_;  // by hash(request)
   std::unordered_map<Hash128, Record> records_;    // by key
   std::list<Hash128> uses_;                        // keys, the last used first
+  std::list<Hash128> expected_;                    // the last first; no more than there may be plans
 };
 
 }  // namespace quern

@@ -284,7 +284,8 @@ QUERN_API void quern_close(quern_client* client);
 QUERN_API int quern_fd(const quern_client* client);
 
 /* Takes in what the daemon has sent by itself, and never blocks. `better` (may be NULL) gets the number of
- * plans for which a better one was announced since the last call; quern_get hands it out. A lost connection
+ * plans for which a better one was announced since the last call, and of those that were PENDING and are
+ * ready, or could not be made; quern_get hands them out, or says why. A lost connection
  * is no error: the next request makes a new one. FORKED. */
 QUERN_API quern_status quern_process(quern_client* client, uint64_t* better, quern_error* error);
 
@@ -295,7 +296,8 @@ QUERN_API quern_status quern_process(quern_client* client, uint64_t* better, que
 typedef struct quern_plan quern_plan;
 
 enum {
-  QUERN_NO_WAIT = 1, /* on a miss let the daemon make the plan in the background, and return QUERN_PENDING */
+  QUERN_NO_WAIT = 1, /* on a miss let the daemon make the plan in the background, and return QUERN_PENDING;
+                        quern_fd tells when it is ready */
   QUERN_NO_COMPILE = 2, /* on a miss make nothing, and return QUERN_NOT_FOUND */
   QUERN_REFRESH = 4     /* ask the daemon even when the client has the plan */
 };
@@ -314,6 +316,9 @@ typedef struct quern_get_options {
      the key; NULL or "" = anything. docs/mugraphs.md describes griddims, blockdims, imaps, omaps, fmaps and
      franges. */
   const char* constraints;
+  /* QUERN_BASELINE, QUERN_MODELLED or QUERN_MEASURED: wait for a plan of this tier, up to timeout_ms; 0 = any. A plan
+     of a lower tier comes when nothing is under way that would make a better one. */
+  int32_t min_tier;
 } quern_get_options;
 
 /* The plan of a graph for a target such as "sm_90a"; NULL means that of CUDA device 0.
@@ -325,7 +330,7 @@ typedef struct quern_get_options {
  * returned, which is as right as it ever was.
  *
  * Otherwise blocks up to timeout_ms for the daemon, less than a millisecond if the plan is in its cache.
- * After TIMEOUT the daemon goes on with its work: ask again. If the connection is lost, it is made again
+ * After TIMEOUT the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there is. If the connection is lost, it is made again
  * once, as by quern_open; then DISCONNECTED or NO_DAEMON. PENDING, NOT_FOUND: see the flags. UNSUPPORTED for
  * an unknown target, INVALID_ARGUMENT for constraints that are none. INVALID_GRAPH for a graph without
  * outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there is no plan and none could be made. LIMIT,

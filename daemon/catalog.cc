@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
+
+#include "core/optimize/program.h"
 
 namespace quern {
 
@@ -68,6 +71,7 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
   if (auto text = print_key_material(plan->material); text.ok()) reply.key_text = *text;
   reply.constraints = key_part(parts, "constraints");
   reply.plan = std::move(plan->plan);
+  add_programs(store, key, reply.programs, reply.timings);
   auto findings = store.findings(key);
   if (!findings) return reply;
   reply.reason = std::move(findings->reason);
@@ -77,6 +81,42 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
   reply.schedule = std::move(findings->schedule);
   reply.cuda = std::move(findings->cuda);
   return reply;
+}
+
+void add_programs(Store& store, const Hash128& key, std::vector<wire::ProgramRow>& rows,
+                  std::vector<wire::TimingRow>& timings) {
+  const auto stands = store.peek(key);
+  const Tuning tuning = store.tuning(key);
+  // A baseline needs no record of which program it is.
+  std::optional<Hash128> standing;
+  if (stands.ok() && tuning.generation == stands->generation) standing = tuning.program;
+  if (stands.ok() && stands->tier == Tier::baseline) standing = Program().name();
+  const auto stored = store.programs(key);
+  const auto programs = stored.ok() ? decode_programs(*stored) : Result<std::vector<Program>>(stored.status());
+  if (programs.ok())
+    for (const Program& program : *programs) {
+      wire::ProgramRow row;
+      row.program = program.name();
+      row.modelled_ns = program.modelled_ns;
+      row.baseline = program.is_baseline();
+      row.stands = standing == row.program;
+      row.compiled = !program.plan.empty();
+      row.mugraph = program.mugraph;
+      row.schedule = program.schedule;
+      rows.push_back(std::move(row));
+    }
+  const auto known = store.timings(key);
+  for (const Timing& timing : known.ok() ? *known : std::vector<Timing>()) {
+    wire::TimingRow row;
+    row.device = timing.device;
+    row.program = timing.program;
+    row.cold_ps = static_cast<uint64_t>(timing.cold_ns * 1e3);
+    row.hot_ps = static_cast<uint64_t>(timing.hot_ns * 1e3);
+    row.samples = timing.samples;
+    row.error_ppb = static_cast<uint64_t>(std::min(timing.error * 1e9, 1e18));
+    row.refusal = timing.refusal;
+    if (row.device != kModelDevice) timings.push_back(std::move(row));
+  }
 }
 
 Result<std::vector<Hash128>> all_keys(Store& store) {

@@ -13,6 +13,9 @@ namespace quern {
 Result<wire::ListReply> list_plans(Store& store, const wire::List& request);
 // NOT_FOUND when there is no such plan.
 Result<wire::ShowReply> show_plan(Store& store, const Hash128& key);
+// The programs of a key and what they take, as far as they are stored.
+void add_programs(Store& store, const Hash128& key, std::vector<wire::ProgramRow>& programs,
+                  std::vector<wire::TimingRow>& timings);
 Result<std::vector<Hash128>> all_keys(Store& store);
 // Calls `done` through `post` when all are gone durably, with how many there were; keys without a plan are no
 // error.

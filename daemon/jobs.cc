@@ -54,25 +54,42 @@ wire::JobState Jobs::state(const Hash128& key) const {
 
 Jobs::Counts Jobs::counts() const { return counts_; }
 
-Jobs::Job* Jobs::next_queued() {
+Jobs::Job* Jobs::next_queued(const std::set<Lane>& full) {
   Job* best = nullptr;
   for (auto& [key, job] : jobs_)
-    if (!job->running && (!best || job->before(*best))) best = job.get();
+    if (!job->running && (!best || job->before(*best)) && !full.contains({job->spec.target, job->spec.gpu}))
+      best = job.get();
   return best;
 }
 
 void Jobs::pump() {
+  std::set<Lane> full;
   while (counts_.queued > 0) {
-    Job* job = next_queued();
+    Job* job = next_queued(full);
+    if (!job) return;
     const Hash128 key = job->spec.material.key();
     const bool started = hooks_.workers->start(
-        job->spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); });
-    if (!started) return;
+        job->spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); },
+        [this, key](const wire::JobProgress& progress) { progressed(key, progress); });
+    if (!started) {
+      // Only for a GPU does it depend on the job whether a worker is free.
+      if (job->spec.kind != wire::JobKind::measure) return;
+      full.insert({job->spec.target, job->spec.gpu});
+      continue;
+    }
     job->running = true;
     job->queue_ns = hooks_.now_ns() - job->asked_ns;
     --counts_.queued;
     ++counts_.running;
   }
+}
+
+void Jobs::progressed(const Hash128& key, const wire::JobProgress& progress) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return;
+  if (hooks_.progress) hooks_.progress(found->second->spec, progress);
+  for (const Waiter& waiter : found->second->waiters)
+    if (waiter.progress && !waiter.interest.expired()) waiter.progress(progress);
 }
 
 // A worker that died may have died of something else, so one death is forgiven; the second on a key sets it
@@ -121,6 +138,8 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
                      .state = std::move(done->state)};
   result.programs = std::move(done->programs);
   result.timed_out = done->timed_out != 0;
+  result.timings = std::move(done->timings);
+  result.device = std::move(done->device);
   // Until the plan is durable the job stays in the table, so that whoever asks now joins instead of starting
   // another.
   hooks_.publish(job.spec, std::move(result), [this, key](JobResult published) { finish(key, published); });
@@ -162,10 +181,10 @@ void Jobs::dismiss_waiters(const Status& status) {
   }
 }
 
-void Jobs::fail_queued(const Status& status) {
+void Jobs::fail_queued(const Status& status, const std::function<bool(const JobSpec&)>& which) {
   std::vector<Hash128> queued;
   for (const auto& [key, job] : jobs_)
-    if (!job->running) queued.push_back(key);
+    if (!job->running && (!which || which(job->spec))) queued.push_back(key);
   for (const Hash128& key : queued) {
     JobResult result;
     result.key = key;

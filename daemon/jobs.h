@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,8 @@ struct JobResult {
   Findings findings;         // of a search
   std::string programs;      // of a search: those worth measuring, encoded
   bool timed_out = false;    // a search that may find more with more time
+  std::vector<wire::TimingRow> timings;  // of a measuring
+  std::string device;                    // on which it was done
 };
 
 class Jobs {
@@ -38,6 +41,7 @@ class Jobs {
   struct Waiter {
     std::weak_ptr<void> interest;
     std::function<void(const JobResult&)> done;
+    std::function<void(const wire::JobProgress&)> progress = {};  // before that; may be empty
   };
 
   // The outside world. `publish` fills in generation, tier and stored, and calls back on the daemon's thread
@@ -50,6 +54,7 @@ class Jobs {
     std::function<void(const JobResult&)> ended;  // before its waiters are told
     std::function<uint64_t()> now_ns;             // any steady clock
     size_t max_queued = 4096;
+    std::function<void(const JobSpec&, const wire::JobProgress&)> progress = {};  // before waiters see it
   };
 
   struct Counts {
@@ -73,8 +78,8 @@ class Jobs {
   void pump();
   // Drops every queued job that nobody waits for.
   void drop_background();
-  // Ends every queued job with `status`.
-  void fail_queued(const Status& status);
+  // Ends every queued job, or those that `which` picks, with `status`.
+  void fail_queued(const Status& status, const std::function<bool(const JobSpec&)>& which = {});
   // Tells everybody who waits, for running jobs too, that there will be no result.
   void dismiss_waiters(const Status& status);
 
@@ -92,7 +97,10 @@ class Jobs {
     bool before(const Job& other) const;
   };
 
-  Job* next_queued();
+  // Jobs for different GPUs do not wait for each other.
+  using Lane = std::pair<std::string, int>;
+  Job* next_queued(const std::set<Lane>& full);
+  void progressed(const Hash128& key, const wire::JobProgress& progress);
   void finish_compile(const Hash128& key, Result<wire::JobDone> done);
   void finish(const Hash128& key, const JobResult& result);
   bool retry_after_death(Job& job, const Hash128& key, Status& status);

@@ -91,6 +91,16 @@ Status set_log_level(Options& options, const std::string& value) {
   return {};
 }
 
+Status set_measure(Options& options, const std::string& value) {
+  using enum MeasureSettings::When;
+  for (const auto& [name, when] : {std::pair{"idle", idle}, {"always", always}, {"never", never}}) {
+    if (value != name) continue;
+    options.measure = when;
+    return {};
+  }
+  return Status(ErrorCode::INVALID_ARGUMENT, "\"" + value + "\" is not idle, always or never");
+}
+
 Status set_allow_uids(Options& options, const std::string& value) {
   options.allow_uids.clear();
   for (size_t start = 0; start <= value.size();) {
@@ -132,6 +142,10 @@ const std::vector<Setting>& settings() {
        "tried again by a later use of the plan, with twice the time"},
       {"optimize-seconds", "N", number(&Options::optimize_seconds, 1, 3600),
        "how long a search may take with the judging and compiling of what it found; default 25"},
+      {"measure", "WHEN", set_measure,
+       "when programs are timed on a GPU: idle (while nobody else uses it), always or never; default idle"},
+      {"tune-seconds", "N", number(&Options::tune_seconds, 1, kDay),
+       "how long the programs of a plan may be measured; default 30"},
       {"nvrtc", "PATH", text(&Options::nvrtc), "libnvrtc.so of CUDA 12.4 or later; default the usual places"},
       {"job-seconds", "N", number(&Options::job_seconds, 1, kDay),
        "wall clock a compile may take; default 60"},

@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "daemon/log.h"
+#include "daemon/measures.h"
 
 namespace quern {
 
@@ -26,6 +27,8 @@ struct Options {
   uint64_t searchers = 1;
   uint64_t job_seconds = 60, job_cpu_seconds = 60, job_memory_bytes = 4ull << 30;
   uint64_t search_seconds = 10, optimize_seconds = 25;
+  MeasureSettings::When measure = MeasureSettings::When::idle;
+  uint64_t tune_seconds = 30;
 
   uint64_t cache_bytes = 5ull << 30;
   uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 64ull << 20, max_queued_jobs = 4096;

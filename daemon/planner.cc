@@ -5,7 +5,9 @@
 #include "core/base/target.h"
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
+#include "core/optimize/program.h"
 #include "core/search/constraints.h"
+#include "daemon/catalog.h"
 
 namespace quern {
 
@@ -28,7 +30,10 @@ Planner::Planner(Hooks hooks)
              [this](const Hash128& key, const std::string& how) { return setbacks_.worker_died(key, how); },
              [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}),
       searches_({hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log,
-                 hooks_.now_ns, hooks_.max_queued, hooks_.limits, hooks_.better}) {
+                 hooks_.now_ns, hooks_.max_queued, hooks_.limits, hooks_.better,
+                 [this](const JobResult& result) { search_ended(result); }}),
+      measures_({hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
+                 hooks_.measuring, hooks_.better}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
   compiler_changed();
@@ -106,23 +111,91 @@ std::optional<Hash128> Planner::start_job(const PlanRequest& request, Keyed keye
   return key;
 }
 
-// A search that fails leaves what stands as the answer.
+// A search or a measuring that fails leaves what stands as the answer.
 Planner::Reply Planner::until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
   if (wanted <= static_cast<uint8_t>(Tier::baseline)) return reply;
   return [=, this](PlanAnswer answer) {
-    if (!answer.status.ok() || static_cast<uint8_t>(answer.tier) >= wanted) return reply(std::move(answer));
-    const auto shared = std::make_shared<PlanAnswer>(std::move(answer));
-    const auto done = [=, this](const JobResult& result) {
-      if (auto stands = hooks_.store->peek(result.key); stands.ok()) {
-        shared->plan = std::move(stands->plan);
-        shared->generation = stands->generation;
-        shared->tier = stands->tier;
-      }
-      reply(std::move(*shared));
-    };
-    if (!searches_.join(*shared->key, {interest, done})) reply(std::move(*shared));
+    if (!answer.status.ok()) return reply(std::move(answer));
+    hold(wanted, interest, reply, std::make_shared<PlanAnswer>(std::move(answer)));
   };
 }
+
+// Until the plan is of the tier or nothing is under way any more that could make it so.
+void Planner::hold(uint8_t wanted, std::weak_ptr<void> interest, Reply reply,
+                   std::shared_ptr<PlanAnswer> answer) {
+  const auto again = [=, this](const JobResult& result) {
+    if (auto stands = hooks_.store->peek(result.key); stands.ok()) {
+      answer->plan = std::move(stands->plan);
+      answer->generation = stands->generation;
+      answer->tier = stands->tier;
+    }
+    hold(wanted, interest, reply, answer);
+  };
+  const bool waits =
+      static_cast<uint8_t>(answer->tier) < wanted && !draining_ &&
+      (searches_.join(*answer->key, {interest, again}) || measures_.join(*answer->key, {interest, again}));
+  if (!waits) reply(std::move(*answer));
+}
+
+// New programs are measured, and so are those of a plan that never was.
+void Planner::search_ended(const JobResult& result) {
+  if (!hooks_.store) return;
+  if (const auto stands = hooks_.store->peek(result.key); stands.ok())
+    measures_.consider(result.key, stands->material, !result.programs.empty());
+}
+
+// ---- tuning
+// -------------------------------------------------------------------------------------------------
+
+void Planner::tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+                   TuneReply reply) {
+  if (!hooks_.store) return reply(hooks_.no_store);
+  const auto stands = hooks_.store->peek(request.key);
+  if (!stands) return reply(stands.status());
+  // A search that came to its end is not done again; the others get their part of the budget.
+  searches_.consider(request.key, stands->material, stands->tier, true, request.budget_ms / 2);
+  const auto searched = [=, this](const JobResult&) {
+    if (draining_) return reply(Status(ErrorCode::CANCELLED, "the daemon is about to exit"));
+    measure(request, interest, on_progress, reply);
+  };
+  if (!searches_.join(request.key, {interest, searched})) measure(request, interest, on_progress, reply);
+}
+
+void Planner::measure(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+                      TuneReply reply) {
+  Jobs::Waiter waiter{interest,
+                      [this, reply](const JobResult& result) {
+                        if (result.status.ok())
+                          reply(tune_reply(result));
+                        else
+                          reply(result.status);
+                      },
+                      on_progress};
+  if (Status status = measures_.tune(request.key, request.budget_ms, request.gpu, std::move(waiter));
+      !status.ok())
+    reply(status);
+}
+
+wire::TuneReply Planner::tune_reply(const JobResult& result) const {
+  wire::TuneReply reply;
+  reply.key = result.key;
+  reply.device = result.device;
+  reply.reason = result.findings.reason;
+  if (const auto stands = hooks_.store->peek(result.key); stands.ok()) {
+    reply.generation = stands->generation;
+    reply.tier = static_cast<uint8_t>(stands->tier);
+  }
+  for (const wire::TimingRow& row : result.timings) {
+    ++(row.refusal.empty() ? reply.timed : reply.refused);
+    if (!row.refusal.empty() || row.cold_ps == 0) continue;
+    if (reply.best_ps == 0 || row.cold_ps < reply.best_ps) reply.best_ps = row.cold_ps;
+    if (row.program == Program().name()) reply.baseline_ps = row.cold_ps;
+  }
+  return reply;
+}
+
+// ---- requests
+// -----------------------------------------------------------------------------------------------
 
 void Planner::wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
   reply = until(wanted, interest, std::move(reply));
@@ -174,8 +247,10 @@ bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_
     return false;
   }
   ++counts_.hits;
-  if (!(flags & wire::kGetNoStart))
+  if (!(flags & wire::kGetNoStart)) {
     searches_.consider(found->key, found->material, found->tier, static_cast<uint8_t>(found->tier) < wanted);
+    measures_.consider(found->key, found->material);
+  }
   PlanAnswer answer;
   answer.key = found->key;
   answer.plan = std::move(found->plan);
@@ -275,6 +350,7 @@ void Planner::job_ended(const JobResult& result) {
                      " compile_us=" + std::to_string(result.compile_ns / 1000));
   } else {
     setbacks_.failed(result.key, result.status);
+    if (hooks_.failed) hooks_.failed(result.key);
     hooks_.log->warning("event=job_failed key=" + key + " error=" + error_name(result.status.code()) +
                         " reason=\"" + result.status.message() + "\"");
   }
@@ -283,6 +359,7 @@ void Planner::job_ended(const JobResult& result) {
 void Planner::forgive(const Hash128& key) {
   setbacks_.release(key);
   searches_.forget(key);
+  measures_.forget(key);
 }
 
 void Planner::compiler_changed() {
@@ -304,6 +381,7 @@ void Planner::compiler_changed() {
 void Planner::drain() {
   draining_ = true;
   searches_.drain();
+  measures_.drain();
   jobs_.drop_background();
 }
 
@@ -324,6 +402,7 @@ wire::JobStatusReply Planner::status(const Hash128& key) const {
     }
   }
   if (reply.state == wire::JobState::none) reply.state = searches_.state(key);
+  if (reply.state == wire::JobState::none) reply.state = measures_.state(key);
   if (reply.state != wire::JobState::none) return reply;
   if (auto reason = setbacks_.quarantine(key)) {
     reply.state = wire::JobState::quarantined;
@@ -355,7 +434,10 @@ Result<wire::ExplainReply> Planner::explain(const PlanRequest& request) {
   reply.reason = reply.hit ? std::string("a ") + tier_name(static_cast<Tier>(where.tier)) +
                                  " plan of generation " + std::to_string(where.generation) + " is stored"
                            : why_missing(*keyed, where);
-  if (reply.hit) explain_search(reply);
+  if (!reply.hit) return reply;
+  explain_search(reply);
+  reply.measuring = measures_.explain(reply.key);
+  add_programs(*hooks_.store, reply.key, reply.programs, reply.timings);
   return reply;
 }
 

@@ -13,6 +13,7 @@
 #include "capi/wire/messages.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
+#include "daemon/measures.h"
 #include "daemon/searches.h"
 #include "daemon/setbacks.h"
 #include "daemon/workers.h"
@@ -50,9 +51,19 @@ class Planner {
     size_t max_queued = 4096;
     bool search = true;  // for better plans than baselines
     SearchLimits limits;
+    MeasureSettings measuring;
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
+    // The job of a key ended without a plan.
+    std::function<void(const Hash128& key)> failed;
   };
+  struct TuneRequest {
+    Hash128 key;
+    uint64_t budget_ms = 0;  // 0: that of the settings
+    int gpu = -1;            // -1: any of the plan's target
+  };
+  using TuneReply = std::function<void(Result<wire::TuneReply>)>;
+  using OnProgress = std::function<void(const wire::JobProgress&)>;
   struct Counts {
     uint64_t hits = 0, front_hits = 0, misses = 0, shared = 0, errors = 0;
   };
@@ -66,6 +77,9 @@ class Planner {
                              std::weak_ptr<void> interest, Reply reply);
   // The plan of a key: at once if it is stored, else when its job ends.
   void wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
+  // Measures the programs of a stored plan now, after the search for them if there was none that came to its
+  // end. Replies when that is done; not at all if `interest` has expired by then.
+  void tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress, TuneReply reply);
   // What get() would do; ERROR when the request itself is no good.
   Result<wire::ExplainReply> explain(const PlanRequest& request);
   wire::JobStatusReply status(const Hash128& key) const;
@@ -74,6 +88,11 @@ class Planner {
 
   // To be called after each change of Workers::compiler().
   void compiler_changed();
+  // And of Workers::gpus().
+  void gpus_changed() { measures_.gpus_changed(); }
+  // When something that was put off is due, and doing it.
+  std::optional<uint64_t> next_ns() const { return measures_.next_ns(); }
+  void expire() { measures_.expire(); }
   // Refuses new jobs from here on and drops those that nobody waits for.
   void drain();
   bool idle() const;
@@ -86,6 +105,7 @@ class Planner {
   Counts counts() const { return counts_; }
   Jobs::Counts job_counts() const { return jobs_.counts(); }
   const Searches& searches() const { return searches_; }
+  const Measures& measures() const { return measures_; }
 
  private:
   struct Keyed {
@@ -97,6 +117,11 @@ class Planner {
   KeyMaterial request_material(const PlanRequest& request) const;
   Result<Keyed> make_key(const PlanRequest& request) const;
   bool answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Reply& reply);
+  void hold(uint8_t wanted, std::weak_ptr<void> interest, Reply reply, std::shared_ptr<PlanAnswer> answer);
+  void measure(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+               TuneReply reply);
+  wire::TuneReply tune_reply(const JobResult& result) const;
+  void search_ended(const JobResult& result);
   Reply until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
   std::optional<Hash128> find_or_make(const PlanRequest& request, uint32_t flags, uint8_t priority,
                                       uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
@@ -118,6 +143,7 @@ class Planner {
   Setbacks setbacks_;
   Jobs jobs_;  // baselines
   Searches searches_;
+  Measures measures_;
   // As compiler_changed() found it, so that it and the toolchain of keys always belong together: the workers'
   // own state can be a step ahead.
   CompilerState compiler_;

@@ -1,7 +1,6 @@
 #include "daemon/searches.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "core/optimize/program.h"
 #include "daemon/worker_answers.h"
@@ -52,7 +51,8 @@ void Searches::timed_out(const Hash128& key, uint32_t timeouts) {
   considered_[key] = hooks_.now_ns() + (kRetryNs << std::min(timeouts - 1, kMostDoublings * 2));
 }
 
-void Searches::consider(const Hash128& key, std::string_view material, Tier stands, bool waits) {
+void Searches::consider(const Hash128& key, std::string_view material, Tier stands, bool waits,
+                        uint64_t least_ms) {
   if (!hooks_.store || hooks_.store->read_only() || draining_) return;
   if (hooks_.workers->compiler().kind == CompilerState::Kind::missing) return;
   if (!is_due(key, waits)) return;
@@ -66,24 +66,15 @@ void Searches::consider(const Hash128& key, std::string_view material, Tier stan
   } else if (stands == Tier::measured) {
     return;
   }
-  auto parts = parse_key_material(material);
-  if (!parts) return;
-  JobSpec spec;
-  spec.kind = wire::JobKind::optimize;
-  spec.graph = key_part(*parts, "graph");
-  spec.target = key_part(*parts, "target");
-  spec.toolchain = key_part(*parts, "toolchain");
-  spec.constraints = key_part(*parts, "constraints");
-  spec.numerics =
-      static_cast<uint32_t>(std::strtoul(std::string(key_part(*parts, "policy")).c_str(), nullptr, 16));
-  spec.material = plan_key(spec.graph, spec.target, spec.numerics, spec.toolchain, spec.constraints);
-  spec.state = std::move(state);
-  spec.search_ms = hooks_.limits.search_ms << std::min(timeouts, kMostDoublings);
-  spec.budget_ms = hooks_.limits.optimize_ms << std::min(timeouts, kMostDoublings);
-  if (spec.material.key() != key) return;  // of another epoch
+  auto spec = job_for(wire::JobKind::optimize, key, material);
+  if (!spec) return;
+  spec->state = std::move(state);
+  const SearchLimits& limits = hooks_.limits;
+  spec->budget_ms = std::max(limits.optimize_ms << std::min(timeouts, kMostDoublings), least_ms);
+  spec->search_ms = spec->budget_ms * limits.search_ms / limits.optimize_ms;
   bool joined = false;
   // When too many are queued, a later daemon's first use of the plan asks again.
-  if (Status status = jobs_.ask(std::move(spec), 0, {}, joined); !status.ok())
+  if (Status status = jobs_.ask(std::move(*spec), 0, {}, joined); !status.ok())
     hooks_.log->debug("event=search_not_queued key=" + to_hex(key) + " reason=\"" + status.message() + "\"");
 }
 
@@ -146,6 +137,11 @@ void Searches::publish(const JobSpec& spec, JobResult result, std::function<void
 
 void Searches::ended(const JobResult& result) {
   deaths_.erase(result.key);
+  remember(result);
+  hooks_.ended(result);
+}
+
+void Searches::remember(const JobResult& result) {
   const std::string key = to_hex(result.key);
   if (result.status.ok()) {
     hooks_.log->info("event=search_done key=" + key + " generation=" + std::to_string(result.generation) +

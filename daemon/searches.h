@@ -37,6 +37,8 @@ class Searches {
     SearchLimits limits;
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
+    // A search has ended, well or not; before whoever waits for it is told.
+    std::function<void(const JobResult&)> ended;
   };
 
   explicit Searches(Hooks hooks);
@@ -44,7 +46,9 @@ class Searches {
   // Somebody uses the plan that stands under this material. Queues a search for a better one, unless there
   // was one already that came to its end. One that ran out of time is continued after a while, or at once for
   // somebody who waits for a better plan than what stands.
-  void consider(const Hash128& key, std::string_view material, Tier stands, bool waits = false);
+  // `least_ms`: the least of all the time that it gets.
+  void consider(const Hash128& key, std::string_view material, Tier stands, bool waits = false,
+                uint64_t least_ms = 0);
   // Waits for the search of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
   wire::JobState state(const Hash128& key) const { return jobs_.state(key); }
@@ -65,6 +69,7 @@ class Searches {
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   uint32_t worker_died(const Hash128& key) { return ++deaths_[key]; }
   void ended(const JobResult& result);
+  void remember(const JobResult& result);
 
   const Hooks hooks_;
   Jobs jobs_;

@@ -184,13 +184,17 @@ void Server::start_workers() {
   pool.count = options_.workers ? options_.workers : std::clamp(processors / 2, 1u, 4u);
   pool.searchers = static_cast<unsigned>(options_.searchers);
   pool.job_limit_ms = static_cast<int64_t>(options_.job_seconds) * 1000;
-  workers_ = std::make_unique<WorkerPool>(pool, post, log_, [this] { service_->compiler_changed(); });
+  // What is not stored is not measured.
+  pool.measure = options_.measure != MeasureSettings::When::never && store_;
+  WorkerPool::Changed changed{[this] { service_->compiler_changed(); }, [this] { service_->gpus_changed(); }};
+  workers_ = std::make_unique<WorkerPool>(pool, post, log_, std::move(changed));
   ServiceOptions limits;
   limits.max_open_requests = static_cast<uint32_t>(options_.max_requests);
   limits.request_limit_ms = options_.request_seconds * 1000;
   limits.max_queued_jobs = options_.max_queued_jobs;
   limits.search = options_.searchers > 0;
   limits.limits = {options_.search_seconds * 1000, options_.optimize_seconds * 1000};
+  limits.measuring = {options_.measure, options_.tune_seconds * 1000};
   limits.socket = options_.socket;
   limits.cache_dir = options_.cache_dir;
   Service::Hooks hooks;

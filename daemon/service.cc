@@ -22,16 +22,29 @@ std::string compiler_text(const CompilerState& state) {
   return "?";
 }
 
+std::string gpu_text(const GpuState& gpu) {
+  switch (gpu.kind) {
+    case GpuState::Kind::starting:
+      return "starting";
+    case GpuState::Kind::ready:
+      return gpu.device + ", " + gpu.target;
+    case GpuState::Kind::missing:
+      return "none: " + gpu.reason;
+  }
+  return "?";
+}
+
 }  // namespace
 
 Service::Service(ServiceOptions options, Hooks hooks)
     : options_(std::move(options)),
       hooks_(std::move(hooks)),
       planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
-                options_.max_queued_jobs, options_.search, options_.limits,
+                options_.max_queued_jobs, options_.search, options_.limits, options_.measuring,
                 [this](const Hash128& key, uint64_t generation, Tier tier) {
-                  send_better(key, generation, tier);
-                }}),
+                  push(key, wire::encode(0, wire::Better{key, generation, tier}));
+                },
+                [this](const Hash128& key) { push(key, wire::encode(0, wire::Failed{key})); }}),
       started_ns_(hooks_.now_ns()) {}
 
 Service::~Service() {
@@ -109,6 +122,8 @@ void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& fra
       return decode_and<wire::Subscribe>(open, frame);
     case Unsubscribe:
       return decode_and<wire::Unsubscribe>(open, frame);
+    case Tune:
+      return decode_and<wire::Tune>(open, frame);
     case List:
       return decode_and<wire::List>(open, frame);
     case Show:
@@ -165,10 +180,13 @@ void Service::set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_m
 }
 
 std::optional<uint64_t> Service::next_deadline_ns() const {
-  return deadlines_.empty() ? std::nullopt : std::optional(deadlines_.begin()->first);
+  const std::optional<uint64_t> put_off = planner_.next_ns();
+  if (deadlines_.empty()) return put_off;
+  return std::min(deadlines_.begin()->first, put_off.value_or(UINT64_MAX));
 }
 
 void Service::expire() {
+  planner_.expire();
   const uint64_t now = hooks_.now_ns();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const std::shared_ptr<Open> late = deadlines_.begin()->second;
@@ -241,6 +259,24 @@ Planner::Reply Service::plan_replier(const std::shared_ptr<Open>& open) {
   };
 }
 
+void Service::on(const std::shared_ptr<Open>& open, wire::Tune message) {
+  open->key = message.key;
+  const std::weak_ptr<Open> weak = open;
+  const auto on_progress = [this, weak, wanted = message.progress != 0](const wire::JobProgress& progress) {
+    if (wanted) send_progress(weak, {progress.tried, progress.programs, progress.best_ps, progress.baseline_ps});
+  };
+  const auto on_end = [this, weak](Result<wire::TuneReply> result) {
+    const auto still = weak.lock();
+    if (!still || !is_open(still)) return;
+    if (result.ok())
+      reply(still, result.value());
+    else
+      reply_error(still, result.status(), still->key);
+  };
+  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, open, on_progress, on_end);
+  if (is_open(open)) set_deadline(open, message.timeout_ms);
+}
+
 void Service::on(const std::shared_ptr<Open>& open, wire::JobStatus message) {
   reply(open, planner_.status(message.key));
 }
@@ -273,10 +309,9 @@ void Service::drop_subscriber(const Hash128& key, ClientId client) {
   if (subscribers->second.empty()) subscribers_.erase(subscribers);
 }
 
-void Service::send_better(const Hash128& key, uint64_t generation, Tier tier) {
+void Service::push(const Hash128& key, const std::string& frame) {
   const auto found = subscribers_.find(key);
   if (found == subscribers_.end()) return;
-  const std::string frame = wire::encode(0, wire::Better{key, generation, tier});
   const auto clients = found->second;  // a copy: sending can drop a slow client
   for (ClientId client : clients) hooks_.send(client, frame);
 }
@@ -324,7 +359,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
   if (verify_.joinable()) verify_.join();
   verify_ = std::thread([this, weak = std::weak_ptr(open), progress = message.progress != 0] {
     auto report = hooks_.store->verify_all([&](uint64_t done, uint64_t total) {
-      if (progress) hooks_.post([=, this] { send_progress(weak, done, total); });
+      if (progress) hooks_.post([=, this] { send_progress(weak, {done, total, 0, 0}); });
     });
     hooks_.post([this, weak, report = std::move(report)] {
       verifying_ = false;
@@ -338,10 +373,9 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
   });
 }
 
-void Service::send_progress(const std::weak_ptr<Open>& request, uint64_t done, uint64_t total) {
+void Service::send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress) {
   const auto still = request.lock();
-  if (still && is_open(still))
-    hooks_.send(still->client, wire::encode(still->request, wire::Progress{done, total}));
+  if (still && is_open(still)) hooks_.send(still->client, wire::encode(still->request, progress));
 }
 
 // ---- the daemon
@@ -380,7 +414,13 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
   count("searches_retried", searches.retried);
   count("searches_queued", searches.queued);
   count("searches_running", searches.running);
-  count("bettered", planner_.searches().published());
+  count("bettered", planner_.searches().published() + planner_.measures().published());
+  const Jobs::Counts measures = planner_.measures().counts();
+  count("measures_done", measures.done);
+  count("measures_failed", measures.failed);
+  count("measures_retried", measures.retried);
+  count("measures_queued", measures.queued);
+  count("measures_running", measures.running);
   count("workers", hooks_.workers->count());
   count("worker_restarts", hooks_.workers->restarts());
   fact("software", kDaemonSoftware);
@@ -389,6 +429,11 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
   fact("cache_dir", options_.cache_dir);
   fact("toolchain", planner_.toolchain());
   fact("compiler", compiler_text(hooks_.workers->compiler()));
+  fact("measure", options_.measuring.when == MeasureSettings::When::idle     ? "idle"
+                  : options_.measuring.when == MeasureSettings::When::always ? "always"
+                                                                             : "never");
+  for (const GpuState& gpu : hooks_.workers->gpus())
+    stats.facts.push_back({"gpu " + std::to_string(gpu.number), gpu_text(gpu)});
   if (hooks_.store)
     add_store_stats(*hooks_.store, stats);
   else

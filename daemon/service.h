@@ -32,6 +32,7 @@ struct ServiceOptions {
   size_t max_queued_jobs = 4096;
   bool search = true;             // for better plans than baselines
   SearchLimits limits;            // of searches
+  MeasureSettings measuring;
   std::string socket, cache_dir;  // for statistics
 };
 
@@ -61,6 +62,8 @@ class Service {
 
   // To be called when Workers::compiler() has changed.
   void compiler_changed() { planner_.compiler_changed(); }
+  // And Workers::gpus().
+  void gpus_changed() { planner_.gpus_changed(); }
   // The time at which expire() has something to do.
   std::optional<uint64_t> next_deadline_ns() const;
   void expire();
@@ -96,13 +99,15 @@ class Service {
   void set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms);
   bool is_open(const std::shared_ptr<Open>& open) const;
   void close_request(const std::shared_ptr<Open>& open);
-  void send_better(const Hash128& key, uint64_t generation, Tier tier);
+  // To all who have subscribed to the key.
+  void push(const Hash128& key, const std::string& frame);
 
   void on(const std::shared_ptr<Open>& open, wire::Get message);
   void on(const std::shared_ptr<Open>& open, wire::Wait message);
   void on(const std::shared_ptr<Open>& open, wire::JobStatus message);
   void on(const std::shared_ptr<Open>& open, wire::Subscribe message);
   void on(const std::shared_ptr<Open>& open, wire::Unsubscribe message);
+  void on(const std::shared_ptr<Open>& open, wire::Tune message);
   void on(const std::shared_ptr<Open>& open, wire::List message);
   void on(const std::shared_ptr<Open>& open, wire::Show message);
   void on(const std::shared_ptr<Open>& open, wire::Explain message);
@@ -113,7 +118,7 @@ class Service {
   void on(const std::shared_ptr<Open>& open, wire::Shutdown message);
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
   void drop_subscriber(const Hash128& key, ClientId client);
-  void send_progress(const std::weak_ptr<Open>& request, uint64_t done, uint64_t total);
+  void send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress);
 
   const ServiceOptions options_;
   const Hooks hooks_;

@@ -57,15 +57,21 @@ uint64_t cpu_seconds(const WorkerLimits& limits, const wire::Job& job) {
   return limits.cpu_seconds + job.budget_ms / 1000 * std::max(std::thread::hardware_concurrency(), 1u);
 }
 
-std::string answer(const WorkerSkill& skill, const WorkerLimits& limits, const wire::Frame& frame) {
+std::string answer(int socket, const WorkerSkill& skill, const WorkerLimits& limits,
+                   const wire::Frame& frame) {
+  const uint64_t request = frame.request;
   auto job = wire::decode_as<wire::Job>(frame);
-  if (!job) return wire::encode(frame.request, wire::to_error(job.status()));
-  allow_cpu(cpu_seconds(limits, *job));
-  auto done = skill.run(*job);
-  if (!done) return wire::encode(frame.request, wire::to_error(done.status()));
-  std::string encoded = wire::encode(frame.request, *done);
+  if (!job) return wire::encode(request, wire::to_error(job.status()));
+  if (limits.cpu_seconds > 0) allow_cpu(cpu_seconds(limits, *job));
+  // When the daemon is gone the answer cannot be sent either, and that ends the worker.
+  auto done = skill.run(*job, [socket, request](const wire::JobProgress& progress) {
+    if (const std::string encoded = wire::encode(request, progress); wire::fits(encoded))
+      send_all(socket, encoded);
+  });
+  if (!done) return wire::encode(request, wire::to_error(done.status()));
+  std::string encoded = wire::encode(request, *done);
   if (wire::fits(encoded)) return encoded;
-  return wire::encode(frame.request, wire::to_error(Status(ErrorCode::LIMIT,
+  return wire::encode(request, wire::to_error(Status(ErrorCode::LIMIT,
                                                            "the plan has " + std::to_string(encoded.size()) +
                                                                " bytes, more than a frame can hold")));
 }
@@ -79,11 +85,15 @@ int run_worker(int socket, const WorkerSkill& skill, const WorkerLimits& limits)
   hello.version = wire::kProtocolVersion;
   hello.toolchain = skill.toolchain;
   hello.reason = skill.reason;
+  hello.device = skill.gpu.device;
+  hello.target = skill.gpu.target;
+  hello.devices = skill.gpus;
+  hello.no_device = skill.gpu.reason;
   if (!send_all(socket, wire::encode(0, hello))) return 1;
-  if (skill.toolchain.empty()) return 0;
+  if (!skill.useful()) return 0;
   wire::FrameReader reader;
   while (const auto frame = receive(socket, reader)) {
-    if (!send_all(socket, answer(skill, limits, *frame))) return 1;
+    if (!send_all(socket, answer(socket, skill, limits, *frame))) return 1;
   }
   return 0;
 }

@@ -112,8 +112,7 @@ Status WorkerProcess::greet() {
                                               std::to_string(hello->version) + ", not " +
                                               std::to_string(wire::kProtocolVersion) +
                                               "; quernd and quern-worker must be of one release");
-  if (hello->toolchain.empty()) return Status(ErrorCode::NO_COMPILER, hello->reason);
-  toolchain_ = hello->toolchain;
+  hello_ = std::move(*hello);
   return {};
 }
 
@@ -123,7 +122,8 @@ bool WorkerProcess::alive() const {
   return pid_ != 0 && poll(&wait, 1, 0) == 0;
 }
 
-Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) {
+Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms,
+                                         const std::function<void(wire::JobProgress)>& on_progress) {
   const int64_t deadline = now_ms() + limit_ms;
   wire::Job job;
   job.graph = spec.graph;
@@ -134,17 +134,32 @@ Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms) 
   job.state = spec.state;
   job.search_ms = spec.search_ms;
   job.budget_ms = spec.budget_ms;
+  job.programs = spec.programs;
+  job.standing = spec.standing;
+  job.any_load = spec.any_load;
+  job.toolchain = spec.toolchain;
   if (Status status = send(wire::encode(++last_request_, job), deadline); !status.ok()) return status;
-  auto frame = receive(deadline);
-  if (!frame) return frame.status();
-  if (frame->request != last_request_)
-    return Status(ErrorCode::WORKER, "the worker answered another job; it " + end());
-  if (auto error = wire::decode_as<wire::Error>(*frame); error.ok()) return wire::to_status(*error);
-  auto done = wire::decode_as<wire::JobDone>(*frame);
-  if (!done)
-    return Status(ErrorCode::WORKER,
-                  "the worker's answer is no good: " + done.status().message() + "; it " + end());
-  return std::move(*done);
+  return receive_answer(deadline, on_progress);
+}
+
+Result<wire::JobDone> WorkerProcess::receive_answer(
+    int64_t deadline_ms, const std::function<void(wire::JobProgress)>& on_progress) {
+  for (;;) {
+    auto frame = receive(deadline_ms);
+    if (!frame) return frame.status();
+    if (frame->request != last_request_)
+      return Status(ErrorCode::WORKER, "the worker answered another job; it " + end());
+    if (auto error = wire::decode_as<wire::Error>(*frame); error.ok()) return wire::to_status(*error);
+    if (auto progress = wire::decode_as<wire::JobProgress>(*frame); progress.ok()) {
+      if (on_progress) on_progress(std::move(*progress));
+      continue;
+    }
+    auto done = wire::decode_as<wire::JobDone>(*frame);
+    if (!done)
+      return Status(ErrorCode::WORKER,
+                    "the worker's answer is no good: " + done.status().message() + "; it " + end());
+    return std::move(*done);
+  }
 }
 
 void WorkerProcess::interrupt() {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,15 +25,17 @@ class WorkerProcess {
   // Kills it if it still runs.
   ~WorkerProcess();
 
-  // Waits for its greeting: must be called first. NO_COMPILER when it has no compiler, or does not greet in
-  // time.
+  // Waits for its greeting: must be called first. NO_COMPILER when it does not greet in time, or not as it
+  // should; whether it has a compiler and a GPU is in what it said.
   Status greet();
-  const std::string& toolchain() const { return toolchain_; }
+  const wire::WorkerHello& hello() const { return hello_; }
+  const std::string& toolchain() const { return hello_.toolchain; }
   // Whether it waits for a job. A process that was killed while idle is not alive.
   bool alive() const;
   // WORKER when it dies, TIMEOUT when it is killed here because it takes longer than `limit_ms`; it is of no
   // use afterwards.
-  Result<wire::JobDone> run(const JobSpec& spec, int64_t limit_ms);
+  Result<wire::JobDone> run(const JobSpec& spec, int64_t limit_ms,
+                            const std::function<void(wire::JobProgress)>& on_progress = {});
   // From any thread: makes greet() or run() return soon, and the process useless.
   void interrupt();
 
@@ -42,13 +45,15 @@ class WorkerProcess {
   Status send(std::string_view bytes, int64_t deadline_ms);
   // The next frame; TIMEOUT when there is none until the deadline, WORKER when the process is gone.
   Result<wire::Frame> receive(int64_t deadline_ms);
+  Result<wire::JobDone> receive_answer(int64_t deadline_ms,
+                                       const std::function<void(wire::JobProgress)>& on_progress);
   // Reaps it, after a SIGKILL if it does not go by itself, and says how it ended.
   std::string end();
 
   pid_t pid_;  // 0 after it was reaped
   const int fd_;
   std::atomic<bool> interrupted_ = false;
-  std::string toolchain_;
+  wire::WorkerHello hello_;
   wire::FrameReader reader_;
   uint64_t last_request_ = 0;
 };

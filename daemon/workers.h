@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cache/key.h"
 #include "capi/wire/messages.h"
@@ -27,7 +30,14 @@ struct JobSpec {
   std::string constraints, state;  // of a search
   uint64_t search_ms = 0;          // of a search: the time for finding programs
   uint64_t budget_ms = 0;          // all of its time; 0: it has none of its own
+  std::string programs;            // of a measuring: encoded
+  Hash128 standing;                // of a measuring: the name of the program that the stored plan is
+  bool any_load = false;           // of a measuring: whoever else uses the GPU
+  int gpu = -1;                    // of a measuring: on this one only; -1: any of the target
 };
+
+// The job of this kind for the plan whose key has this material; nothing when it is of another epoch.
+std::optional<JobSpec> job_for(wire::JobKind kind, const Hash128& key, std::string_view material);
 
 // Whether misses can be compiled.
 struct CompilerState {
@@ -42,18 +52,33 @@ inline bool is_death(const Status& status) {
   return status.code() == ErrorCode::WORKER || status.code() == ErrorCode::TIMEOUT;
 }
 
+// A GPU that plans can be measured on, as its worker found it.
+struct GpuState {
+  enum class Kind { starting, ready, missing };
+  int number = 0;
+  Kind kind = Kind::starting;
+  std::string device, target;  // ready: all that a timing depends on
+  std::string reason;          // missing: why
+  bool operator==(const GpuState&) const = default;
+};
+
 class Workers {
  public:
   // WORKER means that the process died, TIMEOUT that it was killed for taking too long; the message says how.
   using Done = std::function<void(Result<wire::JobDone>)>;
+  // What a measuring says before it is done.
+  using OnProgress = std::function<void(wire::JobProgress)>;
 
   virtual ~Workers() = default;
   // False when no worker for jobs of this kind is free: searches have workers of their own, so that a client
-  // never waits behind one. Else calls `done` on the daemon's thread, later, exactly once.
-  virtual bool start(const JobSpec& spec, Done done) = 0;
+  // never waits behind one, and measuring has one a GPU. Else calls `done` on the daemon's thread, later, exactly
+  // once, and `on_progress` (may be empty) any number of times before.
+  virtual bool start(const JobSpec& spec, Done done, OnProgress on_progress) = 0;
   virtual CompilerState compiler() const = 0;
-  // When there is no compiler, looks for one again: somebody may have installed it. Not more often than every
-  // few seconds.
+  // None where nothing is measured.
+  virtual std::vector<GpuState> gpus() const = 0;
+  // When there is no compiler or no GPU, looks for one again: somebody may have installed it. Not more often
+  // than every few seconds.
   virtual void look_again() = 0;
   virtual uint64_t count() const = 0;
   virtual uint64_t restarts() const = 0;

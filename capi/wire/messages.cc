@@ -34,7 +34,7 @@ constexpr bool is_repeated<std::vector<T>> = true;
 
 bool is_known(Tier tier) { return tier >= Tier::baseline && tier <= Tier::measured; }
 bool is_known(Origin origin) { return origin >= Origin::hit && origin <= Origin::shared; }
-bool is_known(JobKind kind) { return kind <= JobKind::optimize; }
+bool is_known(JobKind kind) { return kind <= JobKind::measure; }
 bool is_known(JobState state) { return state <= JobState::quarantined; }
 
 template <class M>

@@ -33,8 +33,8 @@ inline constexpr uint32_t kMaxProblems = 1000;     // lines in VerifyReply
 // Sent: never change a value.
 enum class Origin : uint8_t { hit = 1, compiled = 2, shared = 3 };
 enum class JobState : uint8_t { none = 0, queued = 1, running = 2, failed = 3, quarantined = 4 };
-// What a worker does: a baseline at once, or a search for something better.
-enum class JobKind : uint8_t { baseline = 0, optimize = 1 };
+// What a worker does: a baseline at once, a search for something better, or the timing of what it found.
+enum class JobKind : uint8_t { baseline = 0, optimize = 1, measure = 2 };
 const char* origin_name(Origin origin);
 const char* job_state_name(JobState state);
 

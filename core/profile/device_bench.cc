@@ -90,9 +90,7 @@ Status DeviceBench::open() {
   if (!device) return device.status();
   device_ = std::move(*device);
   monitor_ = std::make_unique<GpuMonitor>(*driver_, options_.device);
-  name_ =
-      device_->info().name + ", driver " +
-      (monitor_->driver_version().empty() ? std::to_string(driver_->version()) : monitor_->driver_version());
+  name_ = device_text(*driver_, device_->info());
   const Result<uint64_t> free = device_->free_bytes();
   if (!free) return free.status();
   limit_ = static_cast<uint64_t>(static_cast<double>(*free) * options_.memory_share);
@@ -366,6 +364,11 @@ Result<double> DeviceBench::disturbance() {
 }
 
 }  // namespace
+
+std::string device_text(const Driver& driver, const DeviceInfo& device) {
+  const std::string version = GpuMonitor(driver, device.ordinal).driver_version();
+  return device.name + ", driver " + (version.empty() ? std::to_string(driver.version()) : version);
+}
 
 Result<std::unique_ptr<Bench>> open_device_bench(const Graph& graph, const DeviceBenchOptions& options) {
   auto bench = std::make_unique<DeviceBench>(graph, options);

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "core/graph/graph.h"
+#include "core/jit/driver.h"
 #include "core/profile/bench.h"
 
 namespace quern {
@@ -19,6 +21,9 @@ struct DeviceBenchOptions {
   // compared.
   std::chrono::milliseconds reference_limit{10000};
 };
+
+// What a timing on this GPU depends on: "NVIDIA H200, driver 580.159.04".
+std::string device_text(const Driver& driver, const DeviceInfo& device);
 
 // `graph` must be valid. NO_DEVICE when there is no such GPU; OUT_OF_MEMORY when the graph's tensors do not
 // fit the share.

@@ -149,7 +149,7 @@ class Race {
       Entrant* entrant = made ? admit(std::move(*made)) : nullptr;
       if (i == 0) baseline_ = entrant;
       standing_ = entrant;
-      report_progress("");
+      report_progress();
     }
     if (!standing_) standing_ = baseline_;
     if (!going()) return;
@@ -171,7 +171,7 @@ class Race {
       }
       Entrant* entrant = admit(std::move(*made));
       if (entrant && going()) race(entrant);
-      report_progress("");
+      report_progress();
       keep_the_best();
     }
   }
@@ -192,7 +192,7 @@ class Race {
     if (!time(with_anchors({entrant}), kFewestRounds + 2) || !is_here(entrant)) return;
     if (!beats_anchors(*entrant)) return;
     published_ = true;
-    report_progress(encode_plan(measured(*entrant)));
+    report_progress(entrant);
   }
 
   // None of the programs that are left can be better, even if the model is as wrong about it as it was about
@@ -390,14 +390,17 @@ class Race {
 
   // ---- what comes out ----
 
-  void report_progress(std::string plan) {
+  void report_progress(const Entrant* better = nullptr) {
     if (!options_.on_progress) return;
     MeasureProgress progress;
     progress.programs = programs_.size();
     progress.tried = tried_.size();
     if (best_) progress.best_us = best_->cold();
     if (baseline_ && !baseline_->time.cold.empty()) progress.baseline_us = baseline_->cold();
-    progress.plan = std::move(plan);
+    if (better) {
+      progress.plan = encode_plan(measured(*better));
+      progress.program = programs_[better->number].name();
+    }
     options_.on_progress(progress);
   }
 

@@ -22,6 +22,7 @@ struct MeasureProgress {
   double best_us = 0, baseline_us = 0;  // cold; 0: not known yet
   // The first plan that is right and faster than what stands, encoded, to be published now; else empty.
   std::string plan;
+  Hash128 program;  // the one that it is
 };
 
 struct MeasureOptions {

@@ -285,7 +285,8 @@ void progress_comes_before_the_answer(void**) {
   Setup s;
   std::string heard;
   const auto reply =
-      s.client->ask<wire::VerifyReply>(wire::Verify{}, soon(), [&](uint64_t done, uint64_t total) {
+      s.client->ask<wire::VerifyReply>(wire::Verify{}, soon(), [&](const wire::Progress& now) {
+        const auto [done, total] = std::pair(now.done, now.total);
         heard += std::to_string(done) + "/" + std::to_string(total) + " ";
       });
   assert_ok(reply);

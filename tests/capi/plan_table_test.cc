@@ -99,6 +99,27 @@ void plans_that_are_not_stored_replace_each_other(void**) {
   assert_ptr_equal(table.put(request_for("a"), second).plan.get(), second.get());
 }
 
+void a_plan_that_is_expected_is_news_once(void**) {
+  PlanTable table(2);
+  std::vector<Hash128> evicted;
+  for (uint64_t key = 1; key < 4; ++key) table.expect({1, key}, evicted);
+  assert_int_equal(evicted.size(), 1);
+  assert_true((evicted[0] == Hash128{1, 1}));
+  assert_false(table.announce({1, 1}, 1));
+  assert_false(table.announce({1, 2}, 0));  // nothing is stored yet
+  assert_true(table.announce({1, 2}, 1));
+  assert_false(table.announce({1, 2}, 1));
+  assert_true(table.give_up({1, 3}));
+  assert_false(table.give_up({1, 3}));
+  // What is here already is not expected.
+  table.put(request_for("a"), plan_with(5, 1));
+  table.expect({1, 5}, evicted);
+  assert_false(table.give_up({1, 5}));
+  table.expect({1, 6}, evicted);
+  table.put(request_for("b"), plan_with(6, 1));
+  assert_false(table.announce({1, 6}, 1));
+}
+
 void damaged_plans_are_refused(void**) {
   wire::PlanReply reply;
   reply.plan = "not a plan";
@@ -118,6 +139,7 @@ int main() {
       cmocka_unit_test(an_announcement_is_fetched_once),
       cmocka_unit_test(the_least_recently_used_goes),
       cmocka_unit_test(plans_that_are_not_stored_replace_each_other),
+      cmocka_unit_test(a_plan_that_is_expected_is_news_once),
       cmocka_unit_test(damaged_plans_are_refused),
   };
   return cmocka_run_group_tests_name("plan_table", tests, nullptr, nullptr);

@@ -1,6 +1,7 @@
 // The service with a store, and workers that do what the test tells them; no socket, no process, no GPU.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -25,23 +26,31 @@ class FakeWorkers : public Workers {
   struct Running {
     JobSpec spec;
     Done done;
+    OnProgress on_progress;
   };
   size_t slots = 1;
   CompilerState state{CompilerState::Kind::ready, "fake 1.0", ""};
   int looked_again = 0, started = 0;
-  std::deque<Running> running, searching;
+  std::deque<Running> running, searching, measuring;
+  std::vector<GpuState> devices;  // each measures one job at a time
 
-  bool start(const JobSpec& spec, Done done) override {
+  bool start(const JobSpec& spec, Done done, OnProgress on_progress) override {
+    if (spec.kind == wire::JobKind::measure) {
+      if (!takes_measuring(spec)) return false;
+      measuring.push_back({spec, std::move(done), std::move(on_progress)});
+      return true;
+    }
     if (spec.kind == wire::JobKind::optimize) {
       if (!searching.empty()) return false;
-      searching.push_back({spec, std::move(done)});
+      searching.push_back({spec, std::move(done), {}});
       return true;
     }
     if (running.size() >= slots) return false;
     ++started;
-    running.push_back({spec, std::move(done)});
+    running.push_back({spec, std::move(done), {}});
     return true;
   }
+  std::vector<GpuState> gpus() const override { return devices; }
   CompilerState compiler() const override { return state; }
   void look_again() override { ++looked_again; }
   uint64_t count() const override { return slots; }
@@ -49,6 +58,7 @@ class FakeWorkers : public Workers {
 
   void finish(Result<wire::JobDone> result) { finish(running, std::move(result)); }
   void finish_search(Result<wire::JobDone> result) { finish(searching, std::move(result)); }
+  void finish_measure(Result<wire::JobDone> result) { finish(measuring, std::move(result)); }
   void finish() {
     check(!running.empty(), "no job runs");
     const JobSpec& spec = running.front().spec;
@@ -69,6 +79,16 @@ class FakeWorkers : public Workers {
   }
 
  private:
+  // As many at a time as there are GPUs of the target.
+  bool takes_measuring(const JobSpec& spec) const {
+    const auto fits = [&](const GpuState& gpu) {
+      return gpu.kind == GpuState::Kind::ready && gpu.target == spec.target &&
+             (spec.gpu < 0 || spec.gpu == gpu.number);
+    };
+    const auto same = [&](const Running& job) { return job.spec.target == spec.target; };
+    return std::count_if(measuring.begin(), measuring.end(), same) <
+           std::count_if(devices.begin(), devices.end(), fits);
+  }
   static void finish(std::deque<Running>& jobs, Result<wire::JobDone> result) {
     check(!jobs.empty(), "no job runs");
     Running job = std::move(jobs.front());

@@ -4,8 +4,12 @@
 //   crashes        how many of the next jobs kill it;     hangs, spins: the same for jobs that never end
 //   delay_ms       how long a job takes;                  fails: what every job fails with
 //   search_crashes, search_hangs, search_delay_ms: the same for searches;  search_finds: their plans are
-//   better
-// and it writes there: `compiles` and `searches` one byte a job, `pids` and `search_pids` one line a process.
+//   better;  search_lists: they list programs
+//   gpu            the device that it measures on, of target sm_90a (default: there is no driver)
+//   measure_crashes, measure_hangs: the same for measuring, after an early plan if measure_early says so;
+//   measure_fails: what every measuring fails with, as NO_DEVICE or, with measure_busy, as BUSY
+// and it writes there: `compiles`, `searches` and `measures` one byte a job, `pids`, `search_pids` and
+// `measure_pids` one line a process.
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -16,6 +20,7 @@
 #include <iterator>
 #include <string>
 
+#include "core/optimize/program.h"
 #include "daemon/worker.h"
 #include "tests/daemon/fake_plan.h"
 
@@ -53,6 +58,11 @@ Result<wire::JobDone> run_search(const wire::Job& job) {
   wire::JobDone done;
   done.reason = "the fake finds nothing";
   done.report = "search: 0 candidates\n";
+  if (!read_text("search_lists").empty()) {
+    std::vector<Program> programs = {{"", "", 9000, ""}, {"the muGraph", "the schedule", 1000, ""}};
+    programs.push_back({"the muGraph", "another schedule", 2000, ""});
+    done.programs = encode_programs(programs);
+  }
   if (read_text("search_finds").empty()) return done;
   done.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
   done.modelled_ns = 1000;
@@ -64,7 +74,44 @@ Result<wire::JobDone> run_search(const wire::Job& job) {
   return done;
 }
 
-Result<wire::JobDone> run(const wire::Job& job) {
+// The last program of the list is the fastest.
+Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send& send) {
+  append("measures", "x");
+  const auto programs = decode_programs(job.programs);
+  if (!programs) return programs.status();
+  wire::JobProgress progress;
+  progress.tried = 1;
+  progress.programs = static_cast<uint32_t>(programs->size());
+  progress.best_ps = 5'000'000;
+  progress.device = read_text("gpu");
+  if (!read_text("measure_early").empty()) {
+    progress.plan = fake_plan(job.graph, job.target, 6000, Tier::measured);
+    progress.program = (*programs)[1].name();
+  }
+  send(progress);
+  if (take_one("measure_crashes")) abort();
+  if (take_one("measure_hangs")) pause();
+  const bool busy = !read_text("measure_busy").empty();
+  if (const std::string why = read_text("measure_fails"); !why.empty())
+    return Status(busy ? ErrorCode::BUSY : ErrorCode::NO_DEVICE, why);
+  wire::JobDone done;
+  done.device = progress.device;
+  done.plan = fake_plan(job.graph, job.target, 7000, Tier::measured);
+  done.mugraph = programs->back().mugraph;
+  done.schedule = programs->back().schedule;
+  done.reason = "the last is the fastest";
+  for (size_t i = 0; i < programs->size(); ++i) {
+    wire::TimingRow row;
+    row.program = (*programs)[i].name();
+    row.cold_ps = (9 - i) * 1'000'000;
+    row.samples = 25;
+    done.timings.push_back(row);
+  }
+  return done;
+}
+
+Result<wire::JobDone> run(const wire::Job& job, const WorkerSkill::Send& send) {
+  if (job.kind == wire::JobKind::measure) return run_measure(job, send);
   if (job.kind == wire::JobKind::optimize) return run_search(job);
   append("compiles", "x");
   if (take_one("crashes")) abort();
@@ -81,17 +128,28 @@ Result<wire::JobDone> run(const wire::Job& job) {
 int serve(int argc, char** argv) {
   WorkerLimits limits;
   bool background = false;
+  int measure = -1;
   const option options[] = {{"cpu-seconds", required_argument, nullptr, 'c'},
                             {"memory-mb", required_argument, nullptr, 'm'},
                             {"background", no_argument, nullptr, 'b'},
+                            {"measure", required_argument, nullptr, 't'},
                             {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;)
     if (option == 'c')
       limits.cpu_seconds = std::strtoull(optarg, nullptr, 10);
     else if (option == 'b')
       background = true;
-  append(background ? "search_pids" : "pids", std::to_string(getpid()) + "\n");
+    else if (option == 't')
+      measure = std::atoi(optarg);
+  append(measure >= 0 ? "measure_pids" : background ? "search_pids" : "pids", std::to_string(getpid()) + "\n");
   WorkerSkill skill;
+  if (measure >= 0) {
+    skill.measures = true;
+    skill.gpus = 1;
+    skill.gpu = {measure, GpuState::Kind::ready, read_text("gpu"), "sm_90a", ""};
+    if (skill.gpu.device.empty()) skill.gpu = {measure, GpuState::Kind::missing, "", "", "no driver"};
+    limits = {0, 0};
+  }
   skill.reason = read_text("no_compiler");
   skill.toolchain = read_text("toolchain");
   if (skill.toolchain.empty()) skill.toolchain = "fake 1.0";

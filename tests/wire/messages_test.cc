@@ -20,7 +20,7 @@ void fill(Hash128& value, int n) { value = {0x1111111111111100u + static_cast<ui
 void fill(Tier& value, int) { value = Tier::measured; }
 void fill(Origin& value, int) { value = Origin::shared; }
 void fill(JobState& value, int) { value = JobState::running; }
-void fill(JobKind& value, int) { value = JobKind::optimize; }
+void fill(JobKind& value, int) { value = JobKind::measure; }
 template <class T>
 void fill(std::vector<T>& value, int n);
 

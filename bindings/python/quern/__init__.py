@@ -252,12 +252,16 @@ class Client(_Owner):
         super().__init__(_made("quern_open", c.byref(options)))
 
     def get(self, graph, target=None, wait=True, compile=True, refresh=False, allow_tf32=False, timeout_ms=0, priority=0,
-            constraints=""):
+            constraints="", min_tier=None):
         """The plan of `graph`; None if it is not ready and `wait` is false. target=None means CUDA device 0. Constraints say what
-        the search for a better plan may find: "griddims 96,1,1 64,1,1; franges 16"."""
+        the search for a better plan may find: "griddims 96,1,1 64,1,1; franges 16". min_tier="measured" waits, up to timeout_ms,
+        for a plan of that tier, as long as something is under way that would make one."""
+        if min_tier not in (None, *_TIERS.values()):
+            raise ValueError(f"there is no tier {min_tier!r}")
         options = lib.GetOptions(flags=(0 if wait else 1) | (0 if compile else 2) | (4 if refresh else 0),
                                  numerics=int(allow_tf32), timeout_ms=timeout_ms, priority=priority,
-                                 constraints=constraints.encode())
+                                 constraints=constraints.encode(),
+                                 min_tier=next((number for number, name in _TIERS.items() if name == min_tier), 0))
         handle = c.c_void_p()
         status = lib.call("quern_get", self._handle, graph._handle, target.encode() if target is not None else None,
                           c.byref(options), c.byref(handle))
@@ -271,7 +275,8 @@ class Client(_Owner):
         return lib.library.quern_fd(self._handle)
 
     def process(self):
-        """The number of plans for which a better one was announced since the last call."""
+        """The number of plans for which a better one was announced since the last call, and of those that were pending and are
+        ready, or could not be made."""
         better = c.c_uint64()
         lib.call("quern_process", self._handle, c.byref(better))
         return better.value

@@ -34,7 +34,7 @@ class OpenOptions(Sized):
 
 class GetOptions(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("flags", c.c_uint32), ("numerics", c.c_uint32), ("timeout_ms", c.c_uint32),
-                ("priority", c.c_uint32), ("constraints", c.c_char_p)]
+                ("priority", c.c_uint32), ("constraints", c.c_char_p), ("min_tier", c.c_int32)]
 
 
 class PlanInfo(Sized):
