@@ -21,7 +21,11 @@ Result<DeviceMemory> DeviceMemory::allocate(std::shared_ptr<const Driver> driver
 Status DeviceMemory::upload(const void* from, size_t bytes) const {
   check(bytes <= size_, "upload past the end of device memory");
   if (bytes == 0) return Status();
-  return driver_->check(driver_->api().copy_to_device(address(), from, bytes), "copying to the GPU");
+  Status status = driver_->check(driver_->api().copy_to_device(address(), from, bytes), "copying to the GPU");
+  // Out of pageable memory the copy may return before its end has landed, which streams that do not wait for
+  // the default one could see.
+  if (status.ok()) status = driver_->check(driver_->api().stream_synchronize(nullptr), "copying to the GPU");
+  return status;
 }
 
 Status DeviceMemory::download(void* to, size_t bytes) const {

@@ -18,8 +18,8 @@ class DeviceMemory {
 
   uint64_t address() const { return address_ ? *address_ : 0; }
   size_t size() const { return size_; }
-  // Copies of `bytes` from the start; they wait for nothing but the default stream: synchronize other streams
-  // first.
+  // Copies of `bytes` from the start, complete when they return; they wait for nothing but the default stream:
+  // synchronize other streams first.
   Status upload(const void* from, size_t bytes) const;
   Status download(void* to, size_t bytes) const;
   // Sets every byte, in the order of `stream`.
