@@ -6,6 +6,7 @@ void encode(const DeviceBenchOptions& options, ByteWriter& out) {
   out.put(options.memory_share);
   out.put(options.threads);
   out.put(options.tf32);
+  out.string(options.reference);
   out.put(static_cast<int64_t>(options.reference_limit.count()));
 }
 
@@ -14,6 +15,7 @@ DeviceBenchOptions decode_options(ByteReader& in) {
   options.memory_share = in.get<double>();
   options.threads = in.get<unsigned>();
   options.tf32 = in.get<bool>();
+  options.reference = in.string();
   options.reference_limit = std::chrono::milliseconds(in.get<int64_t>());
   return options;
 }

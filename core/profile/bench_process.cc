@@ -7,6 +7,7 @@
 #include "core/graph/text.h"
 #include "core/profile/bench_call.h"
 #include "core/profile/child.h"
+#include "core/profile/reference_program.h"
 
 namespace quern {
 
@@ -20,7 +21,11 @@ class BenchProcess : public Bench {
     ByteWriter out;
     out.put(BenchCall::open);
     out.string(print_graph(graph));
-    encode(options.bench, out);
+    DeviceBenchOptions bench = options.bench;
+    if (options.compiler && options.target)
+      if (const auto reference = make_reference(graph, *options.target, *options.compiler))
+        bench.reference = encode_reference(*reference);
+    encode(bench, out);
     opening_ = out.take();
   }
 

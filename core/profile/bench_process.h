@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/target.h"
 #include "core/graph/graph.h"
+#include "core/jit/compiler.h"
 #include "core/profile/bench.h"
 #include "core/profile/device_bench.h"
 
@@ -17,6 +19,10 @@ namespace quern {
 struct BenchProcessOptions {
   std::vector<std::string> command;  // such as {"/usr/libexec/quern/quern-worker", "--bench", "0"}
   DeviceBenchOptions bench;          // but for its device, which the command names
+  // What makes the reference that runs on the GPU; without it the CPU's serves, which compares a sample of
+  // what is large.
+  Compiler* compiler = nullptr;
+  const Target* target = nullptr;
   // A call hangs when it takes longer than `least` and four times what the longest like it took that was
   // answered; as long as there was none, longer than `first`.
   std::chrono::milliseconds least{2000}, first{60000};

@@ -120,8 +120,7 @@ CpuReference::Values CpuReference::compute(const Case& on, bool tf32, bool all,
   return values;
 }
 
-CpuReference::Judged CpuReference::judge(size_t number, bool tf32,
-                                         const std::vector<std::string>& outputs) const {
+Judged CpuReference::judge(size_t number, bool tf32, const std::vector<std::string>& outputs) const {
   const Values& values = values_[tf32 && !values_[1].empty()][number];
   Judged judged;
   for (size_t o = 0; o < outputs.size(); ++o) {

@@ -19,13 +19,15 @@ struct Case {
 // `threads` at once. The same graph gives the same bytes everywhere.
 std::vector<Case> make_cases(const Graph& graph, unsigned threads);
 
+// What became of the outputs for one case.
+struct Judged {
+  double error = 0, largest = 0;  // as in Bench::Check
+  uint64_t compared = 0;
+  std::string wrong;
+};
+
 class CpuReference {
  public:
-  struct Judged {
-    double error = 0, largest = 0;  // as in Bench::Check
-    uint64_t compared = 0;
-    std::string wrong;
-  };
   struct Options {
     std::chrono::milliseconds limit{10000};  // for all cases together
     unsigned threads = 4;

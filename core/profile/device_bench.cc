@@ -8,6 +8,7 @@
 #include "core/jit/stream.h"
 #include "core/profile/buffer_sets.h"
 #include "core/profile/cases.h"
+#include "core/profile/device_reference.h"
 #include "core/profile/guarded.h"
 #include "core/profile/idle.h"
 #include "core/profile/rounds.h"
@@ -22,6 +23,16 @@ constexpr double kHotRound = 10000, kColdRound = 20000;
 constexpr double kFewestLaunches = 2, kMostHotLaunches = 40;
 // What outputs and workspace hold before a check, in turn: what is never written is wrong at least once.
 constexpr uint8_t kPoisons[] = {0xff, 0x5a};
+
+// Of the memory that may be used: inputs of all cases when they take less, and of the rest what the reference
+// may.
+constexpr double kInputShare = 0.3, kReferenceShare = 0.6;
+
+std::vector<uint64_t> addresses(const std::vector<GuardedMemory>& of) {
+  std::vector<uint64_t> out;
+  for (const GuardedMemory& memory : of) out.push_back(memory.address());
+  return out;
+}
 
 class DeviceBench : public Bench {
  public:
@@ -47,15 +58,25 @@ class DeviceBench : public Bench {
     size_t hot_launches = 0, cold_launches = 0;
   };
 
+  // The inputs of a case on the GPU.
+  struct InputSet {
+    std::vector<GuardedMemory> buffers;
+    size_t number = SIZE_MAX;
+  };
+
   Status allocate_buffers();
+  Status allocate(const std::vector<TensorDesc>& descs, std::vector<GuardedMemory>& buffers);
+  Status open_reference();
+  Status compute_reference(size_t number, bool tf32);
   Status take(uint64_t bytes);
   Result<GuardedMemory> guarded(uint64_t bytes);
-  Status put_inputs(size_t number);
+  Result<InputSet*> put_inputs(size_t number);
   Status check_on(size_t number, Loaded& loaded, const GuardedMemory& workspace, Check& check);
   Status find_damage(const std::vector<GuardedMemory>& buffers, const std::vector<TensorDesc>& descs,
                      const char* kind, std::string& wrong) const;
-  Status find_changed_inputs(size_t number, std::string& wrong) const;
+  Status find_changed_inputs(const InputSet& set, std::string& wrong) const;
   Status judge(size_t number, const Loaded& loaded, Check& check);
+  Result<Judged> judge_on_cpu(size_t number, const Loaded& loaded);
 
   Status prepare_timing(Loaded& loaded);
   Result<CapturedGraph> capture(Loaded& loaded, size_t launches, bool rotate);
@@ -74,9 +95,12 @@ class DeviceBench : public Bench {
   Stream stream_;
   Event start_, stop_;
   std::vector<Case> cases_;
-  std::unique_ptr<CpuReference> reference_;
-  std::vector<GuardedMemory> input_buffers_, output_buffers_;
-  size_t inputs_of_ = SIZE_MAX;  // the case whose inputs are there
+  // One of them.
+  std::unique_ptr<DeviceReference> device_reference_;
+  std::unique_ptr<CpuReference> cpu_reference_;
+  // One for every case, or where memory is short one for all.
+  std::vector<InputSet> input_sets_;
+  std::vector<GuardedMemory> output_buffers_;
   std::optional<BufferSets> sets_;
   std::map<uint32_t, Loaded> loaded_;
   uint32_t last_ = 0;
@@ -102,21 +126,60 @@ Status DeviceBench::open() {
     if (!created) return created.status();
     *event = std::move(*created);
   }
-  if (Status status = allocate_buffers(); !status.ok()) return status;
   cases_ = make_cases(graph_, options_.threads);
-  reference_ = std::make_unique<CpuReference>(
-      graph_, cases_, CpuReference::Options{options_.reference_limit, options_.threads, options_.tf32});
-  return {};
+  if (Status status = allocate_buffers(); !status.ok()) return status;
+  return open_reference();
 }
 
 Status DeviceBench::allocate_buffers() {
-  for (const bool input : {true, false})
-    for (const TensorDesc& desc : input ? inputs_ : outputs_) {
-      auto memory = guarded(buffer_bytes(desc));
-      if (!memory) return memory.status();
-      (input ? input_buffers_ : output_buffers_).push_back(std::move(*memory));
-    }
+  uint64_t bytes = 0;
+  for (const TensorDesc& desc : inputs_) bytes += buffer_bytes(desc);
+  const bool all = static_cast<double>(bytes * cases_.size()) < kInputShare * static_cast<double>(limit_);
+  input_sets_.resize(all ? cases_.size() : 1);
+  for (InputSet& set : input_sets_)
+    if (Status status = allocate(inputs_, set.buffers); !status.ok()) return status;
+  return allocate(outputs_, output_buffers_);
+}
+
+Status DeviceBench::allocate(const std::vector<TensorDesc>& descs, std::vector<GuardedMemory>& buffers) {
+  for (const TensorDesc& desc : descs) {
+    auto memory = guarded(buffer_bytes(desc));
+    if (!memory) return memory.status();
+    buffers.push_back(std::move(*memory));
+  }
   return {};
+}
+
+Status DeviceBench::open_reference() {
+  if (!options_.reference.empty()) {
+    const auto program = decode_reference(options_.reference);
+    if (!program) return program.status();
+    const auto most = static_cast<uint64_t>(kReferenceShare * static_cast<double>(limit_ - used_));
+    auto reference =
+        DeviceReference::make(*device_, *program, outputs_, {cases_.size(), options_.tf32, most});
+    if (!reference && reference.status().code() != ErrorCode::OUT_OF_MEMORY) return reference.status();
+    if (reference) {
+      device_reference_ = std::move(*reference);
+      used_ += device_reference_->bytes();
+    }
+  }
+  if (device_reference_ && device_reference_->keeps()) {
+    for (size_t i = 0; i < cases_.size(); ++i)
+      for (const bool tf32 : {false, true})
+        if (tf32 <= options_.tf32)
+          if (Status status = compute_reference(i, tf32); !status.ok()) return status;
+  } else if (!device_reference_) {
+    cpu_reference_ = std::make_unique<CpuReference>(
+        graph_, cases_, CpuReference::Options{options_.reference_limit, options_.threads, options_.tf32});
+  }
+  return {};
+}
+
+Status DeviceBench::compute_reference(size_t number, bool tf32) {
+  Result<InputSet*> set = put_inputs(number);
+  if (!set) return set.status();
+  const bool special = has_special_numbers(graph_, cases_[number].inputs);
+  return device_reference_->compute(number, tf32, special, addresses((*set)->buffers), stream_);
 }
 
 // Of the memory that may be used.
@@ -175,40 +238,44 @@ Result<Bench::Check> DeviceBench::check(uint32_t plan) {
   return check;
 }
 
-Status DeviceBench::put_inputs(size_t number) {
-  if (inputs_of_ == number) return {};
-  inputs_of_ = SIZE_MAX;
+Result<DeviceBench::InputSet*> DeviceBench::put_inputs(size_t number) {
+  InputSet& set = input_sets_[number % input_sets_.size()];
+  if (set.number == number) return &set;
+  set.number = SIZE_MAX;
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (Status status = input_buffers_[i].upload(cases_[number].inputs[i]); !status.ok()) return status;
-  inputs_of_ = number;
-  return {};
+    if (Status status = set.buffers[i].upload(cases_[number].inputs[i]); !status.ok()) return status;
+  set.number = number;
+  return &set;
 }
 
 Status DeviceBench::check_on(size_t number, Loaded& loaded, const GuardedMemory& workspace, Check& check) {
-  Status status = put_inputs(number);
+  const Result<InputSet*> inputs = put_inputs(number);
+  Status status = inputs.status();
+  if (status.ok() && device_reference_ && !device_reference_->keeps())
+    status = compute_reference(number, loaded.tf32);
+  if (!status.ok()) return status;
+  InputSet& set = **inputs;
   const uint8_t poison = kPoisons[number % std::size(kPoisons)];
   for (const GuardedMemory& output : output_buffers_)
     if (status.ok()) status = output.fill(poison, stream_.handle());
   if (status.ok()) status = workspace.fill(poison, stream_.handle());
-  BufferSets::Set set;
-  for (const GuardedMemory& input : input_buffers_) set.inputs.push_back(input.address());
-  for (const GuardedMemory& output : output_buffers_) set.outputs.push_back(output.address());
   if (status.ok())
-    status = loaded.launcher->launch({set.inputs, set.outputs, workspace.address()}, stream_.handle());
+    status = loaded.launcher->launch(
+        {addresses(set.buffers), addresses(output_buffers_), workspace.address()}, stream_.handle());
   if (status.ok()) status = stream_.synchronize();
   if (!status.ok()) return status;
 
   std::string& wrong = check.wrong;
   status = find_damage(output_buffers_, outputs_, "output ", wrong);
-  if (status.ok()) status = find_damage(input_buffers_, inputs_, "input ", wrong);
+  if (status.ok()) status = find_damage(set.buffers, inputs_, "input ", wrong);
   if (status.ok()) {
     const Result<std::string> damage = workspace.damage();
     if (!damage) return damage.status();
     if (!damage->empty() && wrong.empty()) wrong = "the workspace: it wrote " + *damage;
   }
   // Whether a program writes its inputs does not depend on what they hold.
-  if (status.ok() && number == 0) status = find_changed_inputs(number, wrong);
-  if (!wrong.empty()) inputs_of_ = SIZE_MAX;
+  if (status.ok() && number == 0) status = find_changed_inputs(set, wrong);
+  if (!wrong.empty()) set.number = SIZE_MAX;
   if (status.ok() && wrong.empty()) status = judge(number, loaded, check);
   return status;
 }
@@ -226,34 +293,43 @@ Status DeviceBench::find_damage(const std::vector<GuardedMemory>& buffers,
   return {};
 }
 
-Status DeviceBench::find_changed_inputs(size_t number, std::string& wrong) const {
+Status DeviceBench::find_changed_inputs(const InputSet& set, std::string& wrong) const {
   for (size_t i = 0; i < inputs_.size() && wrong.empty(); ++i) {
-    const Result<std::string> now = input_buffers_[i].download();
+    const Result<std::string> now = set.buffers[i].download();
     if (!now) return now.status();
-    if (*now != cases_[number].inputs[i]) wrong = "input " + inputs_[i].name + ": it was written";
+    if (*now != cases_[set.number].inputs[i]) wrong = "input " + inputs_[i].name + ": it was written";
   }
   return {};
 }
 
 Status DeviceBench::judge(size_t number, const Loaded& loaded, Check& check) {
-  std::vector<std::string> bytes;
   check.elements = 0;
+  for (const TensorDesc& desc : outputs_) check.elements += static_cast<uint64_t>(desc.element_count());
+  Result<Judged> judged =
+      device_reference_ ? device_reference_->judge(number, loaded.tf32, addresses(output_buffers_), stream_)
+                        : judge_on_cpu(number, loaded);
+  if (!judged) return judged.status();
+  if (number == 0) check.error = judged->error;
+  check.largest = std::max(check.largest, judged->largest);
+  check.compared = number == 0 ? judged->compared : std::min(check.compared, judged->compared);
+  check.wrong = judged->wrong;
+  return {};
+}
+
+Result<Judged> DeviceBench::judge_on_cpu(size_t number, const Loaded& loaded) {
+  std::vector<std::string> bytes;
+  Judged judged;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     auto downloaded = output_buffers_[i].download();
     if (!downloaded) return downloaded.status();
-    check.elements += static_cast<uint64_t>(outputs_[i].element_count());
-    if (outputs_[i].dtype == DType::boolean && check.wrong.empty() &&
-        std::any_of(downloaded->begin(), downloaded->end(), [](char byte) { return (byte & ~1) != 0; }))
-      check.wrong = outputs_[i].name + ": a bool that is neither 0 nor 1";
+    if (outputs_[i].dtype == DType::boolean &&
+        std::any_of(downloaded->begin(), downloaded->end(), [](char byte) { return (byte & ~1) != 0; })) {
+      judged.wrong = outputs_[i].name + " has a bool that is neither 0 nor 1";
+      return judged;
+    }
     bytes.push_back(std::move(*downloaded));
   }
-  if (!check.wrong.empty()) return {};
-  const CpuReference::Judged judged = reference_->judge(number, loaded.tf32, bytes);
-  if (number == 0) check.error = judged.error;
-  check.largest = std::max(check.largest, judged.largest);
-  check.compared = number == 0 ? judged.compared : std::min(check.compared, judged.compared);
-  check.wrong = judged.wrong;
-  return {};
+  return cpu_reference_->judge(number, loaded.tf32, bytes);
 }
 
 // ---- timing ----

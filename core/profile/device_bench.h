@@ -17,6 +17,9 @@ struct DeviceBenchOptions {
   double memory_share = 0.25;  // of what is free there; given back with the bench
   unsigned threads = 4;        // for inputs and the reference
   bool tf32 = false;           // programs that compute in tf32 may come
+  // As encode_reference() writes it: what outputs should be is computed on the GPU, for all elements. Empty,
+  // or where memory is short: on the CPU.
+  std::string reference = {};
   // For computing on the CPU what outputs should be. Where that is too little, a sample of the elements is
   // compared.
   std::chrono::milliseconds reference_limit{10000};

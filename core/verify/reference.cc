@@ -14,68 +14,6 @@ namespace quern {
 
 namespace {
 
-// Of the noise of the unfused program.
-constexpr double kDeviations = 3;
-
-// What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
-// flushed to zero.
-double output_rounding(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16:
-      return std::fabs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bf16:
-      return std::fabs(value) * 0x1p-8 + 0x1p-126;
-    case DType::f32:
-      return std::fabs(value) * 0x1p-24 + 0x1p-126;
-    default:
-      return 0;
-  }
-}
-
-// The rounding of the output itself is no noise: it is counted at its largest, and twice like all error of
-// the unfused program.
-double own_bound(DType dtype, const Noisy& value) {
-  const double rounding = is_float(dtype) ? noise::rounding_variance(dtype, value.exact) : 0;
-  const double variance = value.variance >= rounding ? value.variance - rounding : value.variance;
-  const double one_run = std::fabs(value.unfused - value.exact);
-  const double error = std::max(std::isfinite(one_run) ? one_run : 0, kDeviations * std::sqrt(variance));
-  return 2 * (error + output_rounding(dtype, value.exact));
-}
-
-// `special`: an input or a written number is not finite.
-Expected::Demand demand_of(DType dtype, const Noisy& value, bool special) {
-  using enum Expected::Demand;
-  const double rounded = round_to(dtype, value.exact);
-  if (std::isfinite(value.exact)) {
-    const bool overflows = value.unfused == rounded && std::isinf(rounded);
-    if (!std::isfinite(value.unfused) && !overflows) return anything;
-    return value.fragile || std::isinf(value.variance) ? close_if_finite : close;
-  }
-  if (std::isfinite(value.unfused) || value.fragile || value.overflowed) return anything;
-  return special ? not_finite : std::isnan(value.exact) ? nan : infinity;
-}
-
-bool meets(Expected::Demand demand, DType dtype, double actual, double exact, double bound) {
-  switch (demand) {
-    case Expected::Demand::close_if_finite:
-      if (!std::isfinite(actual)) return true;
-      [[fallthrough]];
-    case Expected::Demand::close:
-      if (std::isfinite(actual)) return std::fabs(actual - exact) <= bound;
-      // An infinity stands for what is too large for the dtype.
-      return actual == round_to(dtype, exact + std::copysign(bound, exact));
-    case Expected::Demand::infinity:
-      return actual == exact;
-    case Expected::Demand::nan:
-      return std::isnan(actual);
-    case Expected::Demand::not_finite:
-      return !std::isfinite(actual);
-    case Expected::Demand::anything:
-      return true;
-  }
-  return false;
-}
-
 bool has_special_numbers(const Graph& graph, const std::vector<RealTensor>& inputs) {
   for (const Node& node : graph.nodes)
     if (node.code == OpCode::constant && !std::isfinite(round_to(node.type.dtype, node.number))) return true;
@@ -87,8 +25,8 @@ bool has_special_numbers(const Graph& graph, const std::vector<RealTensor>& inpu
 
 void add_element(Expected& output, DType dtype, const Noisy& element, bool special) {
   output.exact.push_back(element.exact);
-  output.bound.push_back(own_bound(dtype, element));
-  output.demand.push_back(demand_of(dtype, element, special));
+  output.bound.push_back(noise::own_bound(dtype, element));
+  output.demand.push_back(noise::demand_of(dtype, element, special));
 }
 
 std::string coordinates(const Ints& shape, size_t index) {
@@ -101,6 +39,19 @@ std::string coordinates(const Ints& shape, size_t index) {
 }
 
 }  // namespace
+
+bool has_special_numbers(const Graph& graph, const std::vector<std::string>& inputs) {
+  for (const Node& node : decompose(graph).nodes)
+    if (node.code == OpCode::constant && !std::isfinite(round_to(node.type.dtype, node.number))) return true;
+  const std::vector<TensorDesc> descs = graph.input_descs();
+  bool special = false;
+  for (size_t i = 0; i < inputs.size() && !special; ++i)
+    if (is_float(descs[i].dtype))
+      for_each_offset(descs[i].shape, descs[i].strides, 0, [&](int64_t at) {
+        special |= !std::isfinite(load_element(inputs[i].data(), descs[i].dtype, at));
+      });
+  return special;
+}
 
 RealTensor read_buffer(const TensorDesc& desc, const void* buffer) {
   RealTensor elements;
@@ -190,7 +141,7 @@ Comparison compare(const TensorDesc& desc, const RealTensor& actual, const Expec
   double error = 0, bound = 0, norm = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
     const double exact = expected.exact[i], own = expected.bound[i];
-    if (!meets(expected.demand[i], desc.dtype, actual[i], exact, own) && result.acceptable) {
+    if (!noise::meets(expected.demand[i], desc.dtype, actual[i], exact, own) && result.acceptable) {
       char text[128];
       std::snprintf(text, sizeof text, "%.9g instead of %.9g", actual[i], exact);
       result.what = coordinates(desc.shape, elements ? static_cast<size_t>((*elements)[i]) : i) + ": " + text;

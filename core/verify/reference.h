@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/verify/evaluate.h"
+#include "core/verify/noisy.h"
 
 namespace quern {
 
@@ -30,14 +31,7 @@ std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector
 
 // What an output may hold, element by element.
 struct Expected {
-  enum class Demand : uint8_t {
-    close,            // finite, and within the element's own bound
-    close_if_finite,  // the same, but rounding decides whether the unfused program is finite
-    infinity,         // that of the reference
-    nan,
-    not_finite,
-    anything,
-  };
+  using Demand = quern::Demand;
   RealTensor exact;  // f64
   RealTensor bound;  // twice the error of the unfused program, and the rounding of the output
   std::vector<Demand> demand;
@@ -54,6 +48,10 @@ std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealT
 std::vector<Expected> expect_elements(const Graph& graph, const std::vector<RealTensor>& inputs,
                                       std::vector<std::vector<int64_t>>& elements, bool tf32,
                                       const std::function<bool()>& over);
+
+// Whether an input, of the bytes of its buffer, or a number written in the graph is not finite: then outputs
+// that are not may be infinite or NaN.
+bool has_special_numbers(const Graph& graph, const std::vector<std::string>& inputs);
 
 struct Comparison {
   bool acceptable = false;

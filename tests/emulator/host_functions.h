@@ -4,6 +4,15 @@
 // itself does not include it.
 
 extern "C" {
+double exp(double);
+double log(double);
+double sqrt(double);
+double tanh(double);
+double erf(double);
+double pow(double, double);
+double fabs(double);
+double rint(double);
+double copysign(double, double);
 float sqrtf(float);
 float expf(float);
 float exp2f(float);

@@ -10,6 +10,8 @@
 #include "core/graph/text.h"
 #include "core/jit/library.h"
 #include "core/profile/measure.h"
+#include "core/profile/reference_program.h"
+#include "core/verify/reference.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/test.h"
 
@@ -30,11 +32,44 @@ Graph test_graph(const char* text = kGraph) {
 
 int launches = 0;  // of all kernels
 
+// The kernels of a reference program, by the library: their text runs in the emulator in
+// reference_program_test.
+int wanted_cases = 0;
+void want(const float* x, const int32_t* flags, WantedElement* out) {
+  ++wanted_cases;
+  const std::vector<Expected> expected =
+      expect_outputs(test_graph(), {read_buffer(test_graph().input_descs()[0], x)}, flags[1] != 0);
+  for (size_t i = 0; i < kElements; ++i)
+    out[i] = {expected[0].exact[i], expected[0].bound[i], static_cast<int32_t>(expected[0].demand[i]), 0};
+}
+void compare_parts(const WantedElement* wanted, const float* y, ComparedPart* parts) {
+  for (int thread = 0; thread < 3 * 128; ++thread) {
+    ComparedPart& part = parts[thread] = {-1, 0, 0, 0, 0};
+    if (thread >= kElements) continue;
+    const WantedElement& one = wanted[thread];
+    const double is = static_cast<double>(y[thread]);
+    if (!noise::meets(static_cast<Demand>(one.demand), DType::f32, is, one.exact, one.bound))
+      part.first = thread;
+    const double difference = std::fabs(is - one.exact);
+    if (std::isfinite(difference))
+      part = {part.first, difference * difference, 0, one.exact * one.exact, difference / one.bound};
+  }
+}
+
 // The kernels: relu of the first argument into the second; the third is the workspace.
 int run_kernel(const char* kernel, const unsigned long long* arguments, int count) {
   ++launches;
   const std::string name = kernel;
   if (count == 0) return 0;
+  if (name == "want0")
+    return want(reinterpret_cast<float*>(arguments[1]), reinterpret_cast<int32_t*>(arguments[2]),
+                reinterpret_cast<WantedElement*>(arguments[3])),
+           0;
+  if (name == "compare0")
+    return compare_parts(reinterpret_cast<WantedElement*>(arguments[0]),
+                         reinterpret_cast<float*>(arguments[1]),
+                         reinterpret_cast<ComparedPart*>(arguments[2])),
+           0;
   auto* x = reinterpret_cast<float*>(arguments[0]);
   auto* y = reinterpret_cast<float*>(arguments[1]);
   if (name == "faults") return kIllegalAddress;
@@ -139,6 +174,34 @@ void each_broken_rule_is_named(void**) {
   assert_string_equal(check_of(*bench, "right").wrong.c_str(), "");  // and nothing of it stays
 }
 
+// The same with the reference on the GPU, kept for all cases or computed for each check.
+void the_reference_may_be_on_the_gpu(void**) {
+  auto reference = emit_reference(test_graph(), **find_target("sm_90a"));
+  assert_ok(reference);
+  reference->evaluate.cubin = reference->compare.cubin = "FAKEwant0:4 compare0:3";
+  DeviceBenchOptions options;
+  options.reference = encode_reference(*reference);
+  options.tf32 = true;
+  for (const bool kept : {true, false}) {
+    // 9 cases of 2 kinds, of 7,680 bytes each, are more than 60 % of a twentieth of a MiB.
+    setenv("FAKE_CUDA_FREE_MB", "1", 1);
+    options.memory_share = kept ? 1 : 0.08;
+    wanted_cases = 0;
+    const auto bench = open(options);
+    assert_int_equal(wanted_cases, kept ? 18 : 0);
+    const Bench::Check check = check_of(*bench, "right");
+    assert_string_equal(check.wrong.c_str(), "");
+    assert_int_equal(check.compared, kElements);
+    assert_int_equal(wanted_cases, kept ? 18 : 9);
+    assert_contains(check_of(*bench, "gives_nan").wrong, "random inputs: y [0, 17]: nan instead of");
+    assert_contains(check_of(*bench, "one_wrong").wrong, "random inputs: y [5, 1]: ");
+    assert_contains(check_of(*bench, "wrong_at_infinity").wrong, " inputs: y [");
+    assert_contains(check_of(*bench, "writes_input").wrong, "input x: it was written");
+    assert_string_equal(check_of(*bench, "right").wrong.c_str(), "");
+  }
+  unsetenv("FAKE_CUDA_FREE_MB");
+}
+
 void times_are_of_one_launch(void**) {
   const auto bench = open();
   std::vector<uint32_t> ids;
@@ -236,6 +299,7 @@ int main() {
       cmocka_unit_test(a_right_program_is_compared_in_all_elements),
       cmocka_unit_test(a_sample_is_compared_when_time_is_short),
       cmocka_unit_test(each_broken_rule_is_named),
+      cmocka_unit_test(the_reference_may_be_on_the_gpu),
       cmocka_unit_test(times_are_of_one_launch),
       cmocka_unit_test(faults_and_a_lack_of_memory_are_errors),
       cmocka_unit_test(memory_is_bounded_and_given_back),

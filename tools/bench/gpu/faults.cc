@@ -118,6 +118,8 @@ bool run_faults(const FaultOptions& options, Compiler& compiler, const Target& t
       BenchProcessOptions process;
       process.command = {options.worker, "--bench", std::to_string(options.device)};
       process.bench.memory_share = 0.02;
+      process.compiler = &compiler;
+      process.target = &target;
       const auto bench = need(open_bench(job.graph, process));
       MeasureOptions how;
       how.most_disturbance = 1;

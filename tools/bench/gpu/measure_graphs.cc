@@ -150,6 +150,8 @@ Row run_graph(const std::string& path, const Options& options, Compiler& compile
   process.command = {options.faults.worker, "--bench", std::to_string(options.faults.device)};
   process.bench.threads = options.jobs;
   process.bench.tf32 = options.tf32;
+  process.compiler = &compiler;
+  process.target = &target;
   auto bench = open_bench(graph, process);
   row.open_s = seconds() - start;
   if (!bench) {

@@ -1,0 +1,97 @@
+// How values lie in memory between the kernels of a reference program, what it says of an element of an output, and how
+// outputs are compared with that. Stands behind the text of noisy.h.
+
+namespace exact {
+
+struct Stored {
+  double exact, variance;
+  unsigned unfused;  // an int, or the bits of a float
+  unsigned source;   // and two flags below it
+};
+
+template <bool kInteger>
+__device__ inline void store_value(Stored* to, const Noisy& value) {
+  Stored stored;
+  stored.exact = value.exact;
+  stored.variance = value.variance;
+  stored.unfused = kInteger ? unsigned(int(value.unfused)) : bit_cast<unsigned>(float(value.unfused));
+  stored.source = value.source << 2 | unsigned(value.fragile) << 1 | unsigned(value.overflowed);
+  *to = stored;
+}
+template <bool kInteger>
+__device__ inline Noisy load_value(const Stored* from) {
+  const Stored stored = *from;
+  Noisy value;
+  value.exact = stored.exact;
+  value.variance = stored.variance;
+  value.unfused = kInteger ? double(int(stored.unfused)) : double(bit_cast<float>(stored.unfused));
+  value.source = stored.source >> 2;
+  value.fragile = (stored.source & 2) != 0;
+  value.overflowed = (stored.source & 1) != 0;
+  return value;
+}
+// A number that no other value has, but for one in 2^30 pairs, which then count as one: never 0.
+__device__ inline unsigned source_of(unsigned node, long long element) {
+  return ((node * 0x9e3779b1u + unsigned(element)) & 0x3fffffff) | 1u << 29;
+}
+
+__device__ inline double element(const f16* from, long long i) { return to_float(from[i]); }
+__device__ inline double element(const bf16* from, long long i) { return to_float(from[i]); }
+__device__ inline double element(const float* from, long long i) { return from[i]; }
+__device__ inline double element(const int* from, long long i) { return from[i]; }
+__device__ inline double element(const unsigned char* from, long long i) { return from[i] != 0; }
+template <class T>
+__device__ inline bool is_one(const T*, long long) {
+  return true;
+}
+// A bool is 0 or 1.
+__device__ inline bool is_one(const unsigned char* from, long long i) { return from[i] <= 1; }
+
+struct Wanted {
+  double exact, bound;
+  int demand, unused;
+};
+
+template <class Value>
+__device__ inline void want(int* to, long long count, DType dtype, bool special, Value value) {
+  Wanted* wanted = reinterpret_cast<Wanted*>(to);
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (long long)blockDim.x) {
+    const Noisy own = value(i);
+    Wanted one;
+    one.exact = own.exact;
+    one.bound = noise::own_bound(dtype, own);
+    one.demand = int(noise::demand_of(dtype, own, special));
+    one.unused = 0;
+    wanted[i] = one;
+  }
+}
+
+// What one thread found.
+struct Part {
+  long long first;  // the first element that is wrong; -1: none
+  double error, bound, norm, largest;
+};
+
+template <class T>
+__device__ inline void compare(const int* from, const T* actual, int* to, long long count, DType dtype) {
+  const Wanted* wanted = reinterpret_cast<const Wanted*>(from);
+  const long long self = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  Part part;
+  part.first = -1;
+  part.error = part.bound = part.norm = part.largest = 0;
+  for (long long i = self; i < count; i += gridDim.x * (long long)blockDim.x) {
+    const Wanted one = wanted[i];
+    const double is = element(actual, i);
+    const Demand demand = Demand(one.demand);
+    if (part.first < 0 && (!is_one(actual, i) || !noise::meets(demand, dtype, is, one.exact, one.bound))) part.first = i;
+    const double difference = std::fabs(is - one.exact);
+    if (!std::isfinite(difference) || !std::isfinite(one.bound) || demand == Demand::anything) continue;
+    part.error += difference * difference;
+    part.bound += one.bound * one.bound;
+    part.norm += one.exact * one.exact;
+    if (difference > 0) part.largest = std::max(part.largest, difference / one.bound);
+  }
+  reinterpret_cast<Part*>(to)[self] = part;
+}
+
+}  // namespace exact

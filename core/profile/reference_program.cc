@@ -1,0 +1,517 @@
+#include "core/profile/reference_program.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <set>
+
+#include "core/base/bytes.h"
+#include "core/codegen/prelude.h"
+#include "core/graph/decompose.h"
+#include "core/profile/reference_text.h"
+#include "core/schedule/memory_plan.h"
+#include "core/verify/evaluate.h"
+
+namespace quern {
+
+namespace {
+
+constexpr uint32_t kThreads = 128, kMostBlocks = 4096, kMostCompareBlocks = 128;
+constexpr int64_t kStoredBytes = 24;
+// Steps of all elements together, and one after the other: some seconds of a GPU.
+constexpr double kMostSteps = 1e12, kMostInOrder = 1 << 25;
+
+std::string str(int64_t value) { return std::to_string(value); }
+std::string number_text(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "bit_cast<double>(0x%llxll)",
+                static_cast<unsigned long long>(std::bit_cast<uint64_t>(value)));
+  return text;
+}
+std::string dtype_text(DType dtype) {
+  return std::string("DType::") + (dtype == DType::boolean ? "boolean" : dtype_name(dtype));
+}
+const char* element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f32:
+      return "float";
+    case DType::i32:
+      return "int";
+    default:
+      return "unsigned char";
+  }
+}
+
+// Headers without what only the host has.
+std::string device_text(std::string_view header) {
+  std::string out;
+  while (!header.empty()) {
+    const size_t end = std::min(header.find('\n'), header.size() - 1);
+    std::string line(header.substr(0, end + 1));
+    header.remove_prefix(end + 1);
+    if (line.rfind("#", 0) == 0) continue;
+    if (line == "namespace quern {\n") line = "namespace exact {\n";
+    out += line;
+  }
+  return out;
+}
+
+uint32_t blocks_for(int64_t count, uint32_t most) {
+  return static_cast<uint32_t>(std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, most));
+}
+
+class ReferenceEmitter {
+ public:
+  ReferenceEmitter(const Graph& graph, const Target& target)
+      : graph_(graph), target_(target), primitive_(decompose(graph)), stored_(primitive_.nodes.size()) {}
+
+  Result<ReferenceProgram> run() {
+    if (Status status = find_stored(); !status.ok()) return status;
+    place();
+    for (size_t id = 0; id < primitive_.nodes.size(); ++id)
+      if (needed_[id]) emit_node(id);
+    emit_outputs();
+    ReferenceProgram out;
+    out.source = std::string(reference_shim_text()) + device_text(value_real_text()) +
+                 device_text(noisy_text()) + std::string(reference_device_text()) +
+                 "\nnamespace exact {\n\n" + environment() + meanings_ + functions_ +
+                 "}  // namespace exact\n\n" + kernels_;
+    out.evaluate = std::move(evaluate_);
+    out.compare = std::move(compare_);
+    out.options = {"--device-as-default-execution-space", "--fmad=false"};
+    return out;
+  }
+
+ private:
+  const Node& node(size_t id) const { return primitive_.nodes[id]; }
+  size_t operand(size_t id, size_t i) const { return static_cast<size_t>(node(id).operands[i]); }
+  const Ints& shape(size_t id) const { return node(id).type.shape; }
+  DType dtype(size_t id) const { return node(id).type.dtype; }
+  static bool is_movement(OpKind kind) { return kind == OpKind::movement; }
+
+  // ---- what lies in memory ----
+
+  // Sums do, and what would be computed more than once.
+  Status find_stored() {
+    const size_t count = primitive_.nodes.size();
+    needed_.assign(count, false);
+    std::vector<int> reads(count);
+    for (ValueId id : primitive_.outputs)
+      needed_[static_cast<size_t>(id)] = true, ++reads[static_cast<size_t>(id)];
+    double steps = 0;
+    for (size_t id = count; id-- > 0;) {
+      if (!needed_[id]) continue;
+      const OpKind kind = op_info(node(id).code).kind;
+      const bool sums = kind == OpKind::contraction || kind == OpKind::reduction;
+      stored_[id] = sums || ((kind == OpKind::elementwise || kind == OpKind::conversion) && reads[id] > 1);
+      double inner = 1;
+      if (kind == OpKind::contraction) inner = static_cast<double>(shape(operand(id, 0)).back());
+      if (kind == OpKind::reduction)
+        inner = static_cast<double>(node(operand(id, 0)).type.element_count()) /
+                static_cast<double>(std::max<int64_t>(node(id).type.element_count(), 1));
+      if (inner > kMostInOrder) return Status(ErrorCode::UNSUPPORTED, "a sum is too long for one thread");
+      steps += inner * static_cast<double>(node(id).type.element_count());
+      const int own = stored_[id] ? 1 : reads[id];
+      for (ValueId value : node(id).operands) {
+        const size_t from = static_cast<size_t>(value);
+        needed_[from] = true;
+        const bool again =
+            kind == OpKind::contraction ||
+            (kind != OpKind::reduction && node(from).type.element_count() < node(id).type.element_count() &&
+             node(id).code != OpCode::concat);
+        reads[from] += again ? 2 : own;
+      }
+    }
+    if (steps > kMostSteps) return Status(ErrorCode::UNSUPPORTED, "the graph is too large for the reference");
+    return {};
+  }
+
+  // Stored values live from the kernel that makes them to the last that reads them, through what is not
+  // stored.
+  void place() {
+    std::vector<int> last(primitive_.nodes.size());
+    int time = 0;
+    std::function<void(size_t)> read = [&](size_t id) {
+      if (stored_[id]) {
+        last[id] = time;
+        return;
+      }
+      for (ValueId from : node(id).operands) read(static_cast<size_t>(from));
+    };
+    std::vector<size_t> ids;
+    std::vector<MemoryBuffer> buffers;
+    for (size_t id = 0; id < primitive_.nodes.size(); ++id) {
+      if (!needed_[id] || !stored_[id]) continue;
+      ++time;
+      for (ValueId from : node(id).operands) read(static_cast<size_t>(from));
+      last[id] = time;
+      ids.push_back(id);
+      buffers.push_back(
+          {std::max<int64_t>(node(id).type.element_count(), 1) * kStoredBytes, time, time, 256});
+    }
+    ++time;
+    for (ValueId id : primitive_.outputs) read(static_cast<size_t>(id));
+    for (size_t i = 0; i < ids.size(); ++i) buffers[i].last = last[ids[i]];
+    const MemoryPlan plan = plan_memory(buffers);
+    offsets_.resize(primitive_.nodes.size());
+    for (size_t i = 0; i < ids.size(); ++i) offsets_[ids[i]] = plan.offsets[i];
+    evaluate_.workspace_bytes = static_cast<uint64_t>(std::max<int64_t>(plan.peak, 256));
+  }
+
+  // ---- kernels and their parameters ----
+
+  std::string environment() const {
+    std::string out = "struct Environment {\n  char* workspace;\n";
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      out += std::string("  const ") + element_type(input_dtype(i)) + "* in" + str(static_cast<int64_t>(i)) +
+             ";\n";
+    return out + "  bool special, tf32;\n};\n\n";
+  }
+  DType input_dtype(size_t i) const { return graph_.node(graph_.inputs[i]).type.dtype; }
+  std::string parameters() const {
+    std::string out = "char* workspace";
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      out += std::string(", const ") + element_type(input_dtype(i)) + "* in" + str(static_cast<int64_t>(i));
+    return out + ", const int* flags";
+  }
+  std::string make_environment() const {
+    std::string out = "  const exact::Environment e = {workspace";
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) out += ", in" + str(static_cast<int64_t>(i));
+    return out + ", flags[0] != 0, flags[1] != 0};\n";
+  }
+  Launch launch(const std::string& kernel, int64_t count) const {
+    Launch launch{kernel, {blocks_for(count, kMostBlocks), 1, 1}, {kThreads, 1, 1}, {}, 0, {}};
+    launch.args.push_back({LaunchArg::Kind::workspace, 0});
+    for (size_t i = 0; i <= graph_.inputs.size(); ++i)
+      launch.args.push_back({LaunchArg::Kind::input, static_cast<int64_t>(i)});
+    return launch;
+  }
+
+  void emit_outputs() {
+    evaluate_.target = compare_.target = target_.name;
+    evaluate_.inputs = graph_.input_descs();
+    evaluate_.inputs.push_back({"flags", DType::i32, {2}, {1}});
+    const std::vector<TensorDesc> descs = graph_.output_descs();
+    for (const TensorDesc& desc : descs) {
+      const int64_t words = desc.element_count() * static_cast<int64_t>(sizeof(WantedElement) / 4);
+      evaluate_.outputs.push_back({desc.name, DType::i32, {words}, {1}});
+    }
+    compare_.inputs = evaluate_.outputs;
+    for (const TensorDesc& desc : descs) compare_.inputs.push_back(desc);
+    for (size_t o = 0; o < descs.size(); ++o) emit_output(o, descs[o]);
+  }
+
+  void emit_output(size_t o, const TensorDesc& desc) {
+    const std::string number = str(static_cast<int64_t>(o)), count = str(desc.element_count()),
+                      type = dtype_text(desc.dtype);
+    kernels_ += "extern \"C\" __global__ void want" + number + "(" + parameters() + ", int* out) {\n" +
+                make_environment() + "  exact::want(out, " + count + "ll, exact::" + type +
+                ", e.special, [&](long long i) { return exact::" +
+                value(static_cast<size_t>(primitive_.outputs[o]), "i") + "; });\n}\n";
+    kernels_ += "extern \"C\" __global__ void compare" + number + "(const int* wanted, const " +
+                element_type(desc.dtype) +
+                "* actual, int* parts) {\n  exact::compare(wanted, actual, parts, " + count +
+                "ll, exact::" + type + ");\n}\n";
+    const uint32_t blocks = blocks_for(desc.element_count(), kMostCompareBlocks);
+    const int64_t words = int64_t{blocks} * kThreads * static_cast<int64_t>(sizeof(ComparedPart) / 4);
+    compare_.outputs.push_back({desc.name, DType::i32, {words}, {1}});
+    using Kind = LaunchArg::Kind;
+    const auto index = static_cast<int64_t>(o), outputs = static_cast<int64_t>(compare_.inputs.size() / 2);
+    compare_.launches.push_back(
+        {"compare" + number,
+         {blocks, 1, 1},
+         {kThreads, 1, 1},
+         {},
+         0,
+         {{Kind::input, index}, {Kind::input, outputs + index}, {Kind::output, index}}});
+    if (desc.element_count() == 0) return;
+    evaluate_.launches.push_back(launch("want" + number, desc.element_count()));
+    evaluate_.launches.back().args.push_back({Kind::output, index});
+  }
+
+  // ---- values ----
+
+  std::string name(size_t id) const { return str(static_cast<int64_t>(id)); }
+  // Element `at` of a value.
+  std::string value(size_t id, const std::string& at) const { return "v" + name(id) + "(e, " + at + ")"; }
+  // The same, converted to what another computes in.
+  std::string read(size_t id, const std::string& at, DType to) const {
+    const DType from = compute_class(dtype(id));
+    if (from == compute_class(to)) return value(id, at);
+    return "noise::convert_class(" + value(id, at) + ", " + dtype_text(compute_class(to)) + ")";
+  }
+
+  // The coordinates of element i of a tensor of this shape, weighted.
+  static std::string mapped(const Ints& shape, const Ints& strides, int64_t start = 0) {
+    const Ints dense = dense_strides(shape);
+    if (start == 0 && strides == dense) return "i";
+    std::string out = str(start) + "ll";
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == 1 || strides[d] == 0) continue;
+      // Of 32 bits where that is enough: divisions take long.
+      const bool narrow = dense[0] * shape[0] < (int64_t{1} << 31);
+      const std::string unit = narrow ? "u" : "ll";
+      std::string at = narrow ? "unsigned(i)" : "i";
+      if (dense[d] != 1) at += " / " + str(dense[d]) + unit;
+      if (d > 0) at += " % " + str(shape[d]) + unit;
+      out += " + (" + at + ") * " + str(strides[d]) + "ll";
+    }
+    return out;
+  }
+
+  // c<id> computes an element, v<id> hands it out.
+  void emit_node(size_t id) {
+    const std::string computed = compute(id);
+    const std::string own = name(id), type = compute_class(dtype(id)) == DType::f32 ? "false" : "true";
+    functions_ += "__device__ inline Noisy " + std::string(stored_[id] ? "c" : "v") + own +
+                  "(const Environment& e, long long i) {\n" + computed + "}\n";
+    if (!stored_[id]) return;
+    const std::string place = "reinterpret_cast<Stored*>(e.workspace + " + str(offsets_[id]) + "ll) + i";
+    functions_ += "__device__ inline Noisy v" + own +
+                  "(const Environment& e, long long i) {\n  return load_value<" + type + ">(" + place +
+                  ");\n}\n";
+    const int64_t count = node(id).type.element_count();
+    functions_ += "__device__ inline void s" + own + "(const Environment& e, long long i) {\n  store_value<" +
+                  type + ">(" + place + ", c" + own + "(e, i));\n}\n";
+    if (count == 0) return;
+    kernels_ += "extern \"C\" __global__ void make" + own + "(" + parameters() + ") {\n" +
+                make_environment() +
+                "  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < " + str(count) +
+                "ll; i += gridDim.x * (long long)blockDim.x)\n    exact::s" + own + "(e, i);\n}\n";
+    evaluate_.launches.push_back(launch("make" + own, count));
+  }
+
+  std::string finish(size_t id, const std::string& result) const {
+    return "  return noise::finish(" + result + ", " + dtype_text(dtype(id)) + ", source_of(" + name(id) +
+           ", i));\n";
+  }
+  static std::string give(const std::string& text) { return "  return " + text + ";\n"; }
+
+  std::string compute(size_t id) {
+    switch (op_info(node(id).code).kind) {
+      case OpKind::elementwise:
+        return elementwise(id);
+      case OpKind::contraction:
+        return matmul(id);
+      case OpKind::reduction:
+        return reduce(id);
+      case OpKind::conversion:
+        return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) + ")");
+      default:
+        return leaf_or_movement(id);
+    }
+  }
+
+  std::string leaf_or_movement(size_t id) {
+    const Node& own = node(id);
+    const size_t from = own.operands.empty() ? 0 : operand(id, 0);
+    switch (own.code) {
+      case OpCode::input: {
+        const size_t i = static_cast<size_t>(
+            std::find(primitive_.inputs.begin(), primitive_.inputs.end(), static_cast<ValueId>(id)) -
+            primitive_.inputs.begin());
+        return give("noise::known(element(e.in" + name(i) + ", " + mapped(own.type.shape, own.strides) +
+                    "))");
+      }
+      case OpCode::constant:
+        return give("noise::known(" + number_text(round_to(own.type.dtype, own.number)) + ")");
+      case OpCode::iota: {
+        Ints along(own.type.shape.size(), 0);
+        along[static_cast<size_t>(own.attrs.axis->front())] = 1;
+        return give("noise::known(round_to(" + dtype_text(own.type.dtype) + ", double(" +
+                    mapped(own.type.shape, along) + ")))");
+      }
+      case OpCode::reshape:
+        return give(value(from, "i"));
+      case OpCode::broadcast:
+        return give(value(from, mapped(shape(id), internal::broadcast_strides(shape(from), shape(id)))));
+      case OpCode::transpose: {
+        const Ints dense = dense_strides(shape(from));
+        Ints strides;
+        for (int64_t axis : *own.attrs.perm) strides.push_back(dense[static_cast<size_t>(axis)]);
+        return give(value(from, mapped(shape(id), strides)));
+      }
+      case OpCode::slice: {
+        Ints strides = dense_strides(shape(from));
+        int64_t start = 0;
+        for (size_t d = 0; d < strides.size(); ++d) {
+          start += (*own.attrs.start)[d] * strides[d];
+          strides[d] *= (*own.attrs.step)[d];
+        }
+        return give(value(from, mapped(shape(id), strides, start)));
+      }
+      case OpCode::concat:
+        return concat(id);
+      default:
+        fatal(__FILE__, __LINE__, "the reference takes decomposed graphs");
+    }
+  }
+
+  std::string concat(size_t id) {
+    const size_t axis = static_cast<size_t>(node(id).attrs.axis->front());
+    Ints along(shape(id).size(), 0);
+    along[axis] = 1;
+    std::string out = "  const long long at = " + mapped(shape(id), along) + ";\n";
+    int64_t start = 0;
+    for (size_t i = 0; i < node(id).operands.size(); ++i) {
+      const size_t from = operand(id, i);
+      const Ints strides = dense_strides(shape(from));
+      const int64_t end = start + shape(from)[axis];
+      if (end > start)
+        out += "  if (at < " + str(end) + ") return " +
+               read(from, mapped(shape(id), strides, -start * strides[axis]), dtype(id)) + ";\n";
+      start = end;
+    }
+    return out + "  return Noisy();\n";
+  }
+
+  // The meaning of an operator, over any value type.
+  void need_meaning(OpCode code) {
+    if (!known_meanings_.insert(code).second) return;
+    meanings_ += "template <class V>\n__device__ inline V meaning" + str(static_cast<int64_t>(code)) +
+                 "(const V* operands) {\n  const V &x = operands[0], &y = operands[1], &z = operands[2];\n" +
+                 std::string("  (void)x, (void)y, (void)z;\n  return ") + op_info(code).meaning + ";\n}\n";
+  }
+
+  std::string elementwise(size_t id) {
+    const Node& own = node(id);
+    const OpInfo& info = op_info(own.code);
+    const DType computes = compute_dtype(own.code, primitive_.operand_types(own));
+    need_meaning(own.code);
+    std::string out = "  Noisy x[3];\n";
+    for (size_t i = 0; i < own.operands.size(); ++i) {
+      const DType to = info.result == ResultRule::select && i == 0 ? DType::boolean : computes;
+      out += "  x[" + str(static_cast<int64_t>(i)) + "] = " +
+             read(operand(id, i),
+                  mapped(shape(id), internal::broadcast_strides(shape(operand(id, i)), shape(id))), to) +
+             ";\n";
+    }
+    const std::string meaning = "meaning" + str(static_cast<int64_t>(own.code)), arity = str(info.min_arity);
+    if (is_float(computes))
+      return out + finish(id, "noise::applied(" + meaning + "(x), x, " + arity + ", " +
+                                  (info.result == ResultRule::floating ? "true" : "false") + ")");
+    if (info.result == ResultRule::floating)
+      fatal(__FILE__, __LINE__, "a floating operator computes in floats");
+    return out + finish(id, "noise::apply_to_integers([](const Int* v) { return " + meaning + "(v); }, x, " +
+                                arity + ")");
+  }
+
+  std::string matmul(size_t id) {
+    const Ints &a = shape(operand(id, 0)), &b = shape(operand(id, 1)), &own = shape(id);
+    const bool row = a.size() == 1, column = b.size() == 1;
+    const size_t batch = own.size() - !row - !column;
+    auto strides_of = [&](const Ints& of, bool left) {
+      Ints strides(own.size(), 0);
+      if (of.size() == 1) return strides;
+      const Ints dense = dense_strides(of);
+      const size_t outer = of.size() - 2;
+      for (size_t d = 0; d < outer; ++d)
+        if (of[d] != 1) strides[batch - outer + d] = dense[d];
+      strides[batch + (left || row ? 0 : 1)] = left ? dense[outer] : dense[outer + 1];
+      return strides;
+    };
+    const DType computes = compute_class(dtype(id));
+    const std::string inner = str(a.back());
+    return "  const long long a = " + mapped(own, strides_of(a, true)) +
+           ", b = " + mapped(own, strides_of(b, false)) +
+           ";\n  const noise::SumRates rates = noise::sum_rates(" + inner + ", true);\n  Noisy sum;\n" +
+           "  for (long long k = 0; k < " + inner +
+           "; ++k)\n    sum = noise::add_term(sum, noise::multiply_terms(" +
+           read(operand(id, 0), "a + k", computes) + ", " +
+           read(operand(id, 1), "b + k * " + str(column ? 1 : b.back()), computes) + ", " +
+           dtype_text(dtype(id)) + ", e.tf32), " + dtype_text(computes) + ", rates);\n" + finish(id, "sum");
+  }
+
+  std::string reduce(size_t id) {
+    const size_t from = operand(id, 0);
+    const Ints& whole = shape(from);
+    const Ints dense = dense_strides(whole);
+    Ints kept, reduced, steps;
+    const Node& own = node(id);
+    for (size_t d = 0, next = 0; d < whole.size(); ++d) {
+      if (next == own.attrs.axis->size() || (*own.attrs.axis)[next] != static_cast<int64_t>(d)) {
+        kept.push_back(dense[d]);
+        continue;
+      }
+      ++next;
+      reduced.push_back(whole[d]);
+      steps.push_back(dense[d]);
+      if (*own.attrs.keepdims) kept.push_back(0);
+    }
+    int64_t terms = 1;
+    for (int64_t extent : reduced) terms *= extent;
+    const DType computes = compute_class(dtype(id));
+    std::string out = "  const noise::SumRates rates = noise::sum_rates(" + str(terms) +
+                      ", false);\n  (void)rates;\n" + "  Noisy x[3];\n  x[0] = noise::known(" +
+                      number_text(reduction_identity(own.code, computes)) +
+                      ");\n  const long long at = " + mapped(shape(id), kept) + ";\n";
+    std::string place = "at";
+    for (size_t d = 0; d < reduced.size(); ++d) {
+      const std::string r = "r" + name(d);
+      out += "  for (long long " + r + " = 0; " + r + " < " + str(reduced[d]) + "; ++" + r + ")\n";
+      place += " + " + r + " * " + str(steps[d]);
+    }
+    out += "  {\n    x[1] = " + read(from, place, computes) +
+           ";\n    x[0] = " + combined(own.code, computes) + ";\n  }\n";
+    return out + finish(id, "x[0]");
+  }
+  std::string combined(OpCode code, DType computes) {
+    const uint32_t laws = op_info(code).laws;
+    if (laws & kLinear) return "noise::add_term(x[0], x[1], " + dtype_text(computes) + ", rates)";
+    need_meaning(code);
+    const std::string meaning = "meaning" + str(static_cast<int64_t>(code));
+    if (is_float(computes) || laws & kOrdered) return meaning + "(x)";
+    return "noise::combine_integers(x[0], x[1], [](const Int* v) { return " + meaning + "(v); })";
+  }
+
+  const Graph& graph_;
+  const Target& target_;
+  const Graph primitive_;
+  std::vector<bool> stored_, needed_;
+  std::vector<int64_t> offsets_;  // in the workspace, of those that are stored
+  std::set<OpCode> known_meanings_;
+  std::string meanings_, functions_, kernels_;
+  Plan evaluate_, compare_;
+};
+
+}  // namespace
+
+Result<ReferenceProgram> emit_reference(const Graph& graph, const Target& target) {
+  return ReferenceEmitter(graph, target).run();
+}
+
+Result<ReferenceProgram> make_reference(const Graph& graph, const Target& target, Compiler& compiler) {
+  auto program = emit_reference(graph, target);
+  if (!program) return program.status();
+  auto compiled =
+      compiler.compile({std::string(prelude_text()) + program->source, target.name, program->options});
+  if (!compiled) return compiled.status().with_context("the reference of this graph");
+  program->evaluate.cubin = program->compare.cubin = std::move(compiled->cubin);
+  return program;
+}
+
+std::string encode_reference(const ReferenceProgram& program) {
+  ByteWriter out;
+  out.string(encode_plan(program.evaluate));
+  out.string(encode_plan(program.compare));
+  return out.take();
+}
+
+Result<ReferenceProgram> decode_reference(const std::string& bytes) {
+  ByteReader in(bytes);
+  auto evaluate = decode_plan(in.string()), compare = decode_plan(in.string());
+  if (!evaluate) return evaluate.status();
+  if (!compare) return compare.status();
+  ReferenceProgram program;
+  program.evaluate = std::move(*evaluate);
+  program.compare = std::move(*compare);
+  return program;
+}
+
+}  // namespace quern
