@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "core/jit/compiler.h"
 #include "core/profile/bench_process.h"
@@ -30,11 +31,13 @@ struct Arguments {
 };
 
 bool parse(int argc, char** argv, Arguments& arguments) {
-  const option options[] = {
-      {"nvrtc", required_argument, nullptr, 'n'},     {"cpu-seconds", required_argument, nullptr, 'c'},
-      {"memory-mb", required_argument, nullptr, 'm'}, {"background", no_argument, nullptr, 'b'},
-      {"measure", required_argument, nullptr, 't'},   {"bench", required_argument, nullptr, 'g'},
-      {nullptr, 0, nullptr, 0}};
+  const option options[] = {{"nvrtc", required_argument, nullptr, 'n'},
+                            {"cpu-seconds", required_argument, nullptr, 'c'},
+                            {"memory-mb", required_argument, nullptr, 'm'},
+                            {"background", no_argument, nullptr, 'b'},
+                            {"measure", required_argument, nullptr, 't'},
+                            {"bench", required_argument, nullptr, 'g'},
+                            {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
     if (option == 'n')
       arguments.nvrtc = optarg;
@@ -68,9 +71,13 @@ int bench(int number) {
 }
 
 // The GPU is in a process of its own: this one outlives what hangs or faults there.
-OpenGraphBench bench_opener(int number) {
-  return [number](const Graph& graph, bool tf32) {
+OpenGraphBench bench_opener(int number, const std::string& target, Compiler* compiler) {
+  return [number, target, compiler](const Graph& graph, bool tf32) {
     BenchProcessOptions options;
+    const auto known = find_target(target);
+    options.target = known ? *known : nullptr;
+    options.compiler = compiler;
+    options.bench.threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
     options.command = {own_path(), "--bench", std::to_string(number)};
     options.bench.tf32 = tf32;
     return open_bench(graph, options);
@@ -92,8 +99,10 @@ int serve(Arguments arguments) {
     arguments.limits = {0, 0};
   }
   skill.run = [&](const wire::Job& job, const WorkerSkill::Send& send) -> Result<wire::JobDone> {
-    if (job.kind == wire::JobKind::measure)
-      return run_measure(compiler.ok() ? compiler->get() : nullptr, bench_opener(arguments.measure), job, send);
+    if (job.kind == wire::JobKind::measure) {
+      Compiler* const own = compiler.ok() ? compiler->get() : nullptr;
+      return run_measure(own, bench_opener(arguments.measure, skill.gpu.target, own), job, send);
+    }
     return job.kind == wire::JobKind::optimize ? run_optimize(**compiler, memo, job)
                                                : compile_baseline(**compiler, job.graph, job.target);
   };

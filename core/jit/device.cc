@@ -2,6 +2,20 @@
 
 namespace quern {
 
+Status copy_to_gpu(const Driver& driver, uint64_t to, const void* from, size_t bytes) {
+  if (bytes == 0) return Status();
+  Status status = driver.check(driver.api().copy_to_device(to, from, bytes), "copying to the GPU");
+  // Out of pageable memory the copy may return before its end has landed, which streams that do not wait for
+  // the default one could see.
+  if (status.ok()) status = driver.check(driver.api().stream_synchronize(nullptr), "copying to the GPU");
+  return status;
+}
+
+Status copy_from_gpu(const Driver& driver, void* to, uint64_t from, size_t bytes) {
+  if (bytes == 0) return Status();
+  return driver.check(driver.api().copy_to_host(to, from, bytes), "copying from the GPU");
+}
+
 Result<DeviceMemory> DeviceMemory::allocate(std::shared_ptr<const Driver> driver, size_t bytes) {
   DeviceMemory memory;
   memory.driver_ = driver;
@@ -20,18 +34,12 @@ Result<DeviceMemory> DeviceMemory::allocate(std::shared_ptr<const Driver> driver
 
 Status DeviceMemory::upload(const void* from, size_t bytes) const {
   check(bytes <= size_, "upload past the end of device memory");
-  if (bytes == 0) return Status();
-  Status status = driver_->check(driver_->api().copy_to_device(address(), from, bytes), "copying to the GPU");
-  // Out of pageable memory the copy may return before its end has landed, which streams that do not wait for
-  // the default one could see.
-  if (status.ok()) status = driver_->check(driver_->api().stream_synchronize(nullptr), "copying to the GPU");
-  return status;
+  return copy_to_gpu(*driver_, address(), from, bytes);
 }
 
 Status DeviceMemory::download(void* to, size_t bytes) const {
   check(bytes <= size_, "download past the end of device memory");
-  if (bytes == 0) return Status();
-  return driver_->check(driver_->api().copy_to_host(to, address(), bytes), "copying from the GPU");
+  return copy_from_gpu(*driver_, to, address(), bytes);
 }
 
 Status DeviceMemory::fill(uint8_t byte, void* stream) const {

@@ -9,6 +9,11 @@
 
 namespace quern {
 
+// Of memory that the current context can reach; complete when they return. They wait for nothing but the
+// default stream: synchronize other streams first.
+Status copy_to_gpu(const Driver& driver, uint64_t to, const void* from, size_t bytes);
+Status copy_from_gpu(const Driver& driver, void* to, uint64_t from, size_t bytes);
+
 // Copies share one allocation, freed with the last of them. The device must outlive them.
 class DeviceMemory {
  public:
@@ -18,8 +23,7 @@ class DeviceMemory {
 
   uint64_t address() const { return address_ ? *address_ : 0; }
   size_t size() const { return size_; }
-  // Copies of `bytes` from the start, complete when they return; they wait for nothing but the default stream:
-  // synchronize other streams first.
+  // Copies of `bytes` from the start, as above.
   Status upload(const void* from, size_t bytes) const;
   Status download(void* to, size_t bytes) const;
   // Sets every byte, in the order of `stream`.

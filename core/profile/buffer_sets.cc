@@ -53,11 +53,7 @@ Result<BufferSets> BufferSets::make(const Device& device, const std::vector<Tens
     for (size_t input = 0; input < inputs.size(); ++input) {
       set.inputs.push_back(at);
       const std::string& from = bytes[input];
-      const Status status =
-          from.empty()
-              ? Status()
-              : device.driver()->check(device.driver()->api().copy_to_device(at, from.data(), from.size()),
-                                       "copying to the GPU");
+      const Status status = copy_to_gpu(*device.driver(), at, from.data(), from.size());
       if (!status.ok()) return status;
       at += aligned(from.size());
     }

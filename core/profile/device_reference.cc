@@ -111,9 +111,8 @@ Result<Judged> DeviceReference::judge(size_t number, bool tf32, const std::vecto
     if (!element) return element.status();
     char actual[4] = {};
     const size_t size = dtype_size(outputs_[o].dtype);
-    status = device_->driver()->check(
-        device_->driver()->api().copy_to_host(actual, outputs[o] + static_cast<uint64_t>(first) * size, size),
-        "copying from the GPU");
+    status =
+        copy_from_gpu(*device_->driver(), actual, outputs[o] + static_cast<uint64_t>(first) * size, size);
     if (!status.ok()) return status;
     const std::vector<int64_t> at{first};
     const Comparison told =
@@ -127,10 +126,9 @@ Result<Judged> DeviceReference::judge(size_t number, bool tf32, const std::vecto
 
 Result<WantedElement> DeviceReference::wanted(const Slot& slot, size_t output, int64_t element) const {
   WantedElement out;
-  const Status status = device_->driver()->check(
-      device_->driver()->api().copy_to_host(
-          &out, slot[output].address() + static_cast<uint64_t>(element) * sizeof out, sizeof out),
-      "copying from the GPU");
+  const Status status =
+      copy_from_gpu(*device_->driver(), &out,
+                    slot[output].address() + static_cast<uint64_t>(element) * sizeof out, sizeof out);
   if (!status.ok()) return status;
   return out;
 }

@@ -32,17 +32,12 @@ Result<GuardedMemory> GuardedMemory::allocate(const Device& device, size_t bytes
 }
 
 Status GuardedMemory::upload(std::string_view bytes) const {
-  if (bytes.empty()) return {};
-  return driver_->check(driver_->api().copy_to_device(address(), bytes.data(), bytes.size()),
-                        "copying to the GPU");
+  return copy_to_gpu(*driver_, address(), bytes.data(), bytes.size());
 }
 
 Result<std::string> GuardedMemory::download() const {
   std::string bytes(bytes_, '\0');
-  if (bytes.empty()) return bytes;
-  const Status status =
-      driver_->check(driver_->api().copy_to_host(bytes.data(), address(), bytes_), "copying from the GPU");
-  if (!status.ok()) return status;
+  if (Status status = copy_from_gpu(*driver_, bytes.data(), address(), bytes_); !status.ok()) return status;
   return bytes;
 }
 
@@ -54,9 +49,8 @@ Status GuardedMemory::fill(uint8_t byte, void* stream) const {
 Result<std::string> GuardedMemory::damage() const {
   for (const bool above : {false, true}) {
     std::string now(kGuard, '\0');
-    const Status status = driver_->check(
-        driver_->api().copy_to_host(now.data(), above ? address() + bytes_ : memory_.address(), kGuard),
-        "copying from the GPU");
+    const Status status =
+        copy_from_gpu(*driver_, now.data(), above ? address() + bytes_ : memory_.address(), kGuard);
     if (!status.ok()) return status;
     if (now == guard()) continue;
     size_t first = 0, count = 0;
@@ -70,11 +64,8 @@ Result<std::string> GuardedMemory::damage() const {
 }
 
 Status GuardedMemory::repair() const {
-  for (const uint64_t at : {memory_.address(), address() + bytes_}) {
-    const Status status =
-        driver_->check(driver_->api().copy_to_device(at, guard().data(), kGuard), "copying to the GPU");
-    if (!status.ok()) return status;
-  }
+  for (const uint64_t at : {memory_.address(), address() + bytes_})
+    if (Status status = copy_to_gpu(*driver_, at, guard().data(), kGuard); !status.ok()) return status;
   return {};
 }
 
