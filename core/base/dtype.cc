@@ -1,5 +1,6 @@
 #include "core/base/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -17,9 +18,13 @@ uint16_t round_magnitude(double magnitude, int mantissa, int min_exponent, int m
   const int bias = max_exponent;
   if (std::isinf(magnitude)) return static_cast<uint16_t>((2 * bias + 1) << mantissa);
   if (magnitude == 0) return 0;
-  int exponent = std::max(std::ilogb(magnitude), min_exponent);
-  // The unit in the last place is 2^(exponent - mantissa); nearbyint rounds to even in the default mode.
-  const double units = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));
+  // By bits: inputs and references round hundreds of millions of numbers.
+  const int own = static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 52) - 1023;
+  const int exponent = std::max(own, min_exponent);
+  // The unit in the last place is 2^(exponent - mantissa).
+  const double unit_inverse = std::bit_cast<double>(static_cast<uint64_t>(mantissa - exponent + 1023) << 52);
+  // Sums near 2^52 are whole, rounded to even in the default mode.
+  const double units = magnitude * unit_inverse + 0x1p52 - 0x1p52;
   uint32_t bits = static_cast<uint32_t>(units);  // at most 2^(mantissa+1)
   // A normal number carries its leading bit into the exponent field by addition; a carry out of it is right
   // too.

@@ -228,7 +228,7 @@ Result<Bench::Check> DeviceBench::check(uint32_t plan) {
   const uint64_t before = used_;
   auto workspace = guarded(loaded.plan->workspace_bytes);
   used_ = before;  // it is gone after the check
-  if (!workspace) return workspace.status();
+  if (!workspace) return failed(workspace.status());
   Check check;
   for (size_t i = 0; i < cases_.size() && check.wrong.empty(); ++i) {
     if (Status status = check_on(i, loaded, *workspace, check); !status.ok()) return failed(status);

@@ -245,7 +245,8 @@ class Race {
         if (together.empty()) return false;
         continue;
       }
-      per_round_ = std::max(per_round_, seconds_since(start) / static_cast<double>(rounds * ids.size()));
+      // The first time of a program takes longer, which says nothing of the next.
+      per_round_ = std::min(per_round_, seconds_since(start) / static_cast<double>(rounds * ids.size()));
       ++tries;
       if (!drop_disturbed_rounds(*times)) continue;
       for (size_t i = 0; i < together.size(); ++i) note_time(*together[i], std::move((*times)[i]));
@@ -456,7 +457,7 @@ class Race {
   bool published_ = false, over_ = false, budget_spent_ = false;
   size_t timed_ = 0;
   double pessimism_ = std::numeric_limits<double>::infinity();  // the least of measured over modelled time
-  double per_round_ = 1e-3;  // seconds of one program in one round, at most
+  double per_round_ = 0.05;                                     // seconds of one program in one round
   std::string why_enough_;
   MeasureResult result_;
 };

@@ -64,12 +64,6 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return NAN;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& target) {
   const Graph graph = need(parse_graph(read_file(options.graph)));
   std::vector<Subject> out;

@@ -35,8 +35,6 @@ struct Contestant {
   std::vector<double> hot, cold;  // microseconds, a round each
 };
 
-double median(std::vector<double> values);
-
 struct SubjectOptions {
   std::string graph;                  // a file
   std::vector<std::string> mugraphs;  // files

@@ -4,8 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/jit/driver.h"
+#include "core/profile/device_bench.h"
+#include "core/profile/reference_program.h"
+#include "core/profile/rounds.h"
+#include "tools/bench/gpu/contestants.h"
 #include "tools/bench/gpu/need.h"
-#include "tools/bench/gpu/trial.h"
 
 namespace {
 
@@ -15,7 +19,7 @@ constexpr const char* kUsage =
     R"(usage: mugraph_bench [OPTIONS] GRAPH.qg [MUGRAPH.qmu...]
 
 Takes the best-ranked schedules of every muGraph, compiles them with NVRTC, checks all elements against the f64
-reference, and times them interleaved, in CUDA graphs, with inputs that are in the L2 cache and with inputs that rotate
+reference on random inputs and on those of every hostile class (core/verify/hostile.h), and times them interleaved, in CUDA graphs, with inputs that are in the L2 cache and with inputs that rotate
 over more than four times of it, beside what the models of schedules and of the search predicted.
 
   --search N          the N best candidates of the search for the graph too
@@ -29,9 +33,7 @@ over more than four times of it, beside what the models of schedules and of the 
   --emit              stop before NVRTC
   --compile           stop after NVRTC; needs no GPU
   --check             do not time
-  --hostile           check on the eight classes of hostile inputs, too (core/verify/hostile.h)
   --small             instances of a few elements, as the verifier takes them; checked and not timed
-  --against baseline  check against the baseline emitter's program, where f64 would take minutes
   --text              print the text of the best schedule's kernels
   --json FILE         add the results to FILE, by the graph's name
 )";
@@ -41,8 +43,7 @@ struct Options {
   size_t top = 12, best = SIZE_MAX;
   unsigned jobs = 1;
   std::string target = "sm_90a", schedule, json;
-  bool emit_only = false, compile_only = false, check_only = false, text = false, baseline = false,
-       tf32 = false, hostile = false;
+  bool emit_only = false, compile_only = false, check_only = false, text = false, tf32 = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -56,8 +57,7 @@ Options parse_options(int argc, char** argv) {
       bool* flag;
     } flags[] = {{"--emit", &options.emit_only},   {"--compile", &options.compile_only},
                  {"--check", &options.check_only}, {"--small", &options.subjects.small},
-                 {"--text", &options.text},        {"--tf32", &options.tf32},
-                 {"--hostile", &options.hostile}};
+                 {"--text", &options.text},        {"--tf32", &options.tf32}};
     const auto* flag = std::find_if(std::begin(flags), std::end(flags),
                                     [&](const auto& each) { return argument == each.name; });
     if (flag != std::end(flags)) {
@@ -86,13 +86,9 @@ Options parse_options(int argc, char** argv) {
       options.schedule = value;
     else if (argument == "--json")
       options.json = value;
-    else if (argument == "--against" && std::string(value) == "baseline")
-      options.baseline = true;
     else
       stop(Status(ErrorCode::INVALID_ARGUMENT, "no option " + argument + " " + value + "\n" + kUsage));
   }
-  if (options.hostile && options.baseline)
-    stop(Status(ErrorCode::INVALID_ARGUMENT, "--hostile inputs are checked against the f64 reference only"));
   if (files.empty() || (files.size() < 2 && options.subjects.search == 0))
     stop(Status(ErrorCode::INVALID_ARGUMENT,
                 std::string("wanted: a graph, and at least one muGraph or --search\n") + kUsage));
@@ -145,6 +141,62 @@ void add_to_json(const std::string& path, const std::string& graph, size_t input
   if (!out.flush()) stop(Status(ErrorCode::IO, path + " cannot be written"));
 }
 
+constexpr int kFirstRounds = 2, kRounds = 15;
+constexpr double kFarBehind = 3;  // after the first rounds it need not be known better
+
+// Fills in their errors and, with `timed`, the times of those that are right.
+void run_contestants(const Graph& graph, std::vector<Contestant>& contestants, Compiler& compiler,
+                     const Target& target, bool tf32, bool timed) {
+  DeviceBenchOptions how;
+  how.tf32 = tf32;
+  how.threads = 16;
+  if (const auto reference = make_reference(graph, target, compiler))
+    how.reference = encode_reference(*reference);
+  const std::unique_ptr<Bench> bench = need(open_device_bench(graph, how));
+  std::vector<uint32_t> ids;
+  std::vector<Contestant*> right;
+  for (Contestant& each : contestants) {
+    const uint32_t id = need(bench->add(each.plan, computes_in_tf32(each.schedule)));
+    const Bench::Check check = need(bench->check(id));
+    each.error = check.error;
+    each.wrong = check.wrong;
+    if (!timed || !check.wrong.empty()) {
+      bench->remove(id);
+      continue;
+    }
+    ids.push_back(id);
+    right.push_back(&each);
+  }
+  for (const int rounds : {kFirstRounds, kRounds}) {
+    if (ids.empty()) return;
+    const std::vector<Bench::Time> times = need(bench->time(ids, rounds));
+    double fastest = INFINITY;
+    for (size_t i = 0; i < right.size(); ++i) {
+      right[i]->hot = times[i].hot;
+      right[i]->cold = times[i].cold;
+      fastest = std::min(fastest, median(times[i].cold));
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < right.size(); ++i) {
+      if (median(right[i]->cold) > kFarBehind * fastest) {
+        bench->remove(ids[i]);
+        continue;
+      }
+      ids[kept] = ids[i];
+      right[kept++] = right[i];
+    }
+    ids.resize(kept);
+    right.resize(kept);
+  }
+}
+
+size_t input_bytes(const Graph& graph) {
+  size_t bytes = 0;
+  for (const TensorDesc& desc : graph.input_descs())
+    bytes += static_cast<size_t>(desc.span()) * dtype_size(desc.dtype);
+  return bytes;
+}
+
 // Compiles, checks and times the contestants of one graph; whether all are right.
 bool compete(const Options& options, const Graph& graph, std::vector<Contestant>& contestants,
              Compiler& compiler, const Target& target) {
@@ -157,16 +209,12 @@ bool compete(const Options& options, const Graph& graph, std::vector<Contestant>
   }
   const bool runs = !options.compile_only && !options.emit_only;
   if (runs) {
-    Trial trial(graph, contestants);
-    if (options.baseline)
-      trial.check_baseline(compiler, target);
-    else
-      trial.check(options.hostile);
-    if (!options.check_only && !options.subjects.small) trial.time(15);
+    run_contestants(graph, contestants, compiler, target, options.tf32,
+                    !options.check_only && !options.subjects.small);
     std::stable_sort(contestants.begin(), contestants.end(), [](const Contestant& a, const Contestant& b) {
       return median(a.cold) < median(b.cold);
     });
-    if (!options.json.empty()) add_to_json(options.json, graph.name, trial.input_bytes(), contestants);
+    if (!options.json.empty()) add_to_json(options.json, graph.name, input_bytes(graph), contestants);
   }
   print_table(contestants, runs);
   return std::all_of(contestants.begin(), contestants.end(),
