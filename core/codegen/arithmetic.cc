@@ -3,16 +3,18 @@
 namespace quern {
 
 ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool approximate) {
-  if (!approximate) return {ExpForm::exact};
+  ExpArithmetic out = {approximate ? ExpForm::fast : ExpForm::exact};
+  out.down = program.op(value).down;
+  if (!approximate) return out;
   const BlockValue difference = program.op(value).operands[0];
   auto is = [&](BlockValue inner, OpCode code) {
     return program.op(inner).kind == BlockOp::Kind::compute && program.op(inner).code == code &&
            program.users[static_cast<size_t>(inner)].size() == 1 && is_float(program.op(inner).type.dtype);
   };
-  if (!is(difference, OpCode::sub)) return {ExpForm::fast};
+  if (!is(difference, OpCode::sub)) return out;
   const std::optional<DType> rounded = narrow_dtype(program, program.op(difference).operands[0]);
-  if (!rounded) return {ExpForm::fast};
-  ExpArithmetic out = {*rounded == DType::f16 ? ExpForm::shifted : ExpForm::shifted_bounded};
+  if (!rounded) return out;
+  out.form = *rounded == DType::f16 ? ExpForm::shifted : ExpForm::shifted_bounded;
   out.x = program.op(difference).operands[0];
   out.shift = program.op(difference).operands[1];
   while (is(out.x, OpCode::mul) || is(out.x, OpCode::div)) {

@@ -36,6 +36,7 @@ struct ExpArithmetic {
   // Of the shifted forms, whose operand is x * scale - shift.
   BlockValue x = -1, shift = -1;
   double scale = 1;
+  int down = 0;  // of all forms: the result is scaled by 2^-down, exactly (core/mugraph/numerators.h)
 };
 // `value` is an exponential; `approximate` is what approximate_functions says.
 ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool approximate);

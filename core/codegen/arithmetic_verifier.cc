@@ -109,6 +109,7 @@ ArithmeticVerdict ArithmeticVerifier::judge(const MuGraph& mugraph, const Schedu
 ArithmeticVerdict ArithmeticVerifier::judge(const MuGraph& mugraph) {
   MuGraph own = mugraph;
   const Status status = validate(own);
+  if (status.ok()) note_rounded_values(graph_, own);
   return status.ok() ? judge_cut(own, nullptr) : refused(Verdict::rejected, status);
 }
 

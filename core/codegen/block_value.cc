@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
+
+#include <cmath>
 #include "core/codegen/kernel_writer.h"
 #include "core/codegen/trace.h"
 #include "core/lang/meaning.h"
@@ -84,15 +86,16 @@ CudaText BlockEmitter::shifted_exp(BlockValue value, const ExpArithmetic& exp, c
   };
   const std::string from = operand(exp.x), shift = operand(exp.shift);
   const std::string function = exp.form == ExpForm::shifted ? "exp_shifted(" : "exp_shifted_bounded(";
-  return CudaText(function + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + ")",
+  const std::string down = exp.down ? ", " + cuda_literal(exp.down, DType::f32) : "";
+  return CudaText(function + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + down + ")",
                   DType::f32);
 }
 
 CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std::string& index) {
   const BlockOp& op = program_.op(value);
-  if (op.code == OpCode::exp)
-    if (const ExpArithmetic exp = exp_arithmetic(program_, value, approximate_); exp.x >= 0)
-      return shifted_exp(value, exp, spread, index);
+  ExpArithmetic exp;
+  if (op.code == OpCode::exp) exp = exp_arithmetic(program_, value, approximate_);
+  if (exp.x >= 0) return shifted_exp(value, exp, spread, index);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = asked_dims(value, 0);
     return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
@@ -129,7 +132,11 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
   }
   if (approximate_)
     for (CudaText& operand : operands) operand = operand.approximate();
-  const CudaText result = apply_meaning<CudaText>(op.code, operands.data());
+  if (exp.down && exp.form == ExpForm::fast)
+    return CudaText("exp_fast(" + operands[0].as(DType::f32) + ", " + cuda_literal(exp.down, DType::f32) + ")",
+                    DType::f32);
+  CudaText result = apply_meaning<CudaText>(op.code, operands.data());
+  if (exp.down) result = result * CudaText(std::ldexp(1, -exp.down));
   const DType to = register_type(op.type.dtype);
   return {convert_text(result.as(result.type()), result.type(), to), to};
 }

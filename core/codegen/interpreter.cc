@@ -27,7 +27,8 @@ void Interpreter::lower(size_t k, const KernelSchedule* schedule, bool approxima
     if (op.code == OpCode::matmul && schedule)
       if (const auto dtype = tensor_core_dtype(program, value, schedule->tf32)) form.products[value] = *dtype;
     if (op.code == OpCode::exp)
-      if (const auto exp = exp_arithmetic(program, value, approximate); exp.x >= 0) form.shifted[value] = exp;
+      if (const auto exp = exp_arithmetic(program, value, approximate); exp.x >= 0 || exp.down)
+        form.exponentials[value] = exp;
   }
   form.stages = std::move(program.stages);
   mugraph_.kernels[k].ops = std::move(program.ops);
@@ -44,8 +45,9 @@ std::string Interpreter::text() const {
     text += form.approximate ? "approximate" : "exact";
     for (const auto& [value, dtype] : form.products)
       text += " " + std::to_string(value) + ":" + dtype_name(dtype);
-    for (const auto& [value, exp] : form.shifted)
-      text += " " + std::to_string(value) + (exp.form == ExpForm::shifted ? ":shifted" : ":bounded");
+    for (const auto& [value, exp] : form.exponentials)
+      text += " " + std::to_string(value) + ":" + std::to_string(static_cast<int>(exp.form)) + ":" +
+              std::to_string(exp.down);
     text += "\n";
   }
   return text;

@@ -21,14 +21,15 @@ float exp2_fast(float value) {
   const float power = std::exp2(value);
   return power < 0x1p-126f ? 0.0f : power;
 }
-float exp_fast(float value) { return exp2_fast(value * 1.44269504f); }
-float exp_shifted(float value, float scale, float shift) {
-  return exp2_fast(std::fma(value, scale * 1.44269504f, shift * -1.44269504f));
+// Without a scale (down = 0) the inner fma rounds as the product does.
+float exp_fast(float value, float down = 0) { return exp2_fast(std::fma(value, 1.44269504f, -down)); }
+float exp_shifted(float value, float scale, float shift, float down) {
+  return exp2_fast(std::fma(value, scale * 1.44269504f, std::fma(shift, -1.44269504f, -down)));
 }
-float exp_shifted_bounded(float value, float scale, float shift) {
+float exp_shifted_bounded(float value, float scale, float shift, float down) {
   const float most = 1048576.0f * 0.693147181f, size = std::fabs(shift);
   const float bound = (size > most && std::isfinite(size) ? most / size : 1.0f) * 1.44269504f;
-  return exp2_fast(std::fma(value, scale * bound, -shift * bound));
+  return exp2_fast(std::fma(value, scale * bound, std::fma(-shift, bound, -down)));
 }
 float shift_factor(float before, float now) { return before == now ? 1.0f : exp_fast(before - now); }
 
@@ -80,10 +81,12 @@ std::optional<KernelDomain::Tile> KernelDomain::compute(
   if (const auto at = form().products.find(value); at != form().products.end())
     return product(op, *values[static_cast<size_t>(op.operands[0])],
                    *values[static_cast<size_t>(op.operands[1])], at->second);
-  if (const auto at = form().shifted.find(value); at != form().shifted.end())
-    return shifted_exp(at->second, values[static_cast<size_t>(op.operands[0])]->type,
-                       *values[static_cast<size_t>(at->second.x)],
+  if (const auto at = form().exponentials.find(value); at != form().exponentials.end()) {
+    const Tile& operand = *values[static_cast<size_t>(op.operands[0])];
+    if (at->second.x < 0) return scaled_exp(at->second, operand);
+    return shifted_exp(at->second, operand.type, *values[static_cast<size_t>(at->second.x)],
                        *values[static_cast<size_t>(at->second.shift)]);
+  }
   return std::nullopt;
 }
 
@@ -127,6 +130,16 @@ KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const
   return out;
 }
 
+KernelDomain::Tile KernelDomain::scaled_exp(const ExpArithmetic& exp, const Tile& x) {
+  Tile out{x.type, {}};
+  const float down = static_cast<float>(exp.down), factor = std::ldexp(1.0f, -exp.down);
+  for (double element : x.elements) {
+    const float value = static_cast<float>(element);
+    out.elements.push_back(exp.form == ExpForm::fast ? exp_fast(value, down) : std::exp(value) * factor);
+  }
+  return out;
+}
+
 KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const TensorType& type, const Tile& x,
                                              const Tile& shift) {
   Tile out{type, {}};
@@ -139,7 +152,8 @@ KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const Ten
   for_each_offset(type.shape, internal::broadcast_strides(x.type.shape, type.shape), 0, [&](int64_t at) {
     const double top = shift.elements[static_cast<size_t>(at_shift[next++])];
     out.elements.push_back(function(static_cast<float>(x.elements[static_cast<size_t>(at)]),
-                                    static_cast<float>(exp.scale), static_cast<float>(top)));
+                                    static_cast<float>(exp.scale), static_cast<float>(top),
+                                    static_cast<float>(exp.down)));
   });
   return out;
 }

@@ -21,7 +21,7 @@ struct KernelForm {
   std::vector<Stage> stages;                     // of its operators
   bool approximate = false;                      // functions exact to some 2^-21
   std::map<BlockValue, DType> products;          // those on tensor cores: the dtype of their operands
-  std::map<BlockValue, ExpArithmetic> shifted;   // exponentials of differences that one fma makes
+  std::map<BlockValue, ExpArithmetic> exponentials;  // those of differences that one fma makes, or scaled
 };
 
 class KernelDomain {
@@ -55,6 +55,7 @@ class KernelDomain {
   static double single(double value) { return static_cast<double>(static_cast<float>(value)); }
   static Tile product(const BlockOp& op, const Tile& a, const Tile& b, DType operands);
   static Tile shifted_exp(const ExpArithmetic& exp, const TensorType& type, const Tile& x, const Tile& shift);
+  static Tile scaled_exp(const ExpArithmetic& exp, const Tile& x);
 
   const KernelForm& form() const { return forms_[kernel_]; }
 

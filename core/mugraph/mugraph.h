@@ -88,6 +88,7 @@ struct BlockOp {
   // loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that it is made of has 16 bits.
   std::optional<DType> rounds_to = {};
   bool of_narrow = false;
+  int down = 0;  // of an exponential: it is scaled by 2^-down (numerators.h)
 };
 
 // A reader of a `max` accumulator that is itself in the loop sees the running maximum, this turn included;

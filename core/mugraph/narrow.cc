@@ -89,15 +89,14 @@ Scaled maximum_of(const Ops& ops, BlockValue value) {
   }
 }
 
-// e^(s - m), m a maximum of s.
+}  // namespace
+
 bool is_numerator(const Ops& ops, const BlockOp& op) {
   if (!is(op, OpCode::exp) || !is(at(ops, op.operands[0]), OpCode::sub)) return false;
   const std::vector<BlockValue>& difference = at(ops, op.operands[0]).operands;
   const Scaled scores = without_factors(ops, {difference[0]}), largest = maximum_of(ops, difference[1]);
   return largest.value == scores.value && std::fabs(largest.factor / scores.factor - 1) < 1e-6;
 }
-
-}  // namespace
 
 void note_narrow_loads(MuGraph& mugraph) {
   auto narrow = [&](int32_t tensor) {

@@ -17,6 +17,9 @@ void note_narrow_loads(MuGraph& mugraph);
 // - m) with m a maximum of s, which are between 0 and 1.
 std::optional<DType> narrow_dtype(const std::vector<BlockOp>& ops, BlockValue value);
 
+// e^(s - m), m a maximum of s.
+bool is_numerator(const std::vector<BlockOp>& ops, const BlockOp& op);
+
 // What tensor cores take the operands of a product as: f16 or bf16, to which both are rounded; f32: tf32, to
 // which both are rounded (to nearest, ties away from zero), where `tf32` permits it or all that both are made
 // of has 16 bits. Nothing: no tensor cores, operands as they are and one fma for each step. Sums are f32 in

@@ -5,6 +5,7 @@
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/numerators.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/evaluate_mugraph.h"
 #include "core/verify/stop.h"
@@ -109,6 +110,7 @@ void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<boo
   if (instance && same_operators(mugraph, instance->mugraph))
     for (uint64_t draw = 0; draw < kMostDraws; ++draw)
       if (run_trial(*instance, kSeed + draw, ask, mugraph)) break;
+  scale_numerators(mugraph);
   mugraph.noted = !ask.now();
 }
 
@@ -118,6 +120,7 @@ void copy_notes(const MuGraph& from, MuGraph& to) {
     for (size_t i = 0; i < to.kernels[k].ops.size(); ++i) {
       to.kernels[k].ops[i].rounds_to = from.kernels[k].ops[i].rounds_to;
       to.kernels[k].ops[i].of_narrow = from.kernels[k].ops[i].of_narrow;
+      to.kernels[k].ops[i].down = from.kernels[k].ops[i].down;
     }
   to.noted = true;
 }

@@ -19,6 +19,7 @@ namespace quern {
 // all of whose elements are elements of 16-bit values of the graph is rounded by the unfused program, too,
 // however the muGraph comes to it. So decided on what values are, not on how they are written. Where there is
 // no instance that is small enough, only loads are known; so too when `stop` said so, and it is not noted then.
+// Also sets `down` of exponentials (core/mugraph/numerators.h).
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop = nullptr);
 
 // What has been noted of a muGraph with the same operators.

@@ -159,9 +159,25 @@ bool leaves_rows_without_a_key(const Mask& mask) {
   return false;
 }
 
+// Numerators of equal scores sum up to 64 times the values, which are near the largest number: both sums and
+// their quotient must be finite (core/mugraph/numerators.h).
+InputKind largest_values(const Number& number) {
+  auto buffer = [number](const TensorDesc& desc, size_t input) {
+    RealTensor elements;
+    for (int64_t e = 0; e < desc.span(); ++e)
+      elements.push_back(input < 2    ? 0.0
+                         : input == 2 ? -0.75 * lowest(dtype_name(desc.dtype)) * (e % 3 == 1 ? -1 : 1)
+                         : desc.dtype == DType::boolean ? e % 5 != 0
+                         : e % 5 != 0                   ? 0.0
+                                                        : number.value);
+    return write_buffer(desc, elements);
+  };
+  return {"largest values " + std::string(number.name), buffer};
+}
+
 // Scores are up to some 50, so that tiles differ.
 std::vector<InputKind> inputs_of(const std::vector<Number>& added) {
-  std::vector<InputKind> out;
+  std::vector<InputKind> out = {largest_values(added[0])};
   for (const Mask& mask : kMasks)
     for (const Number& number : added) {
       if (number.value == lowest("f16") && leaves_rows_without_a_key(mask)) continue;

@@ -3,11 +3,17 @@
 // $QUERN_SEARCHED_COUNT how many of a graph, $QUERN_SEARCHED_GRAPHS how many random graphs.
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "core/codegen/arithmetic_verifier.h"
+#include "core/codegen/mugraph_emitter.h"
+#include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
+#include "core/mugraph/text.h"
+#include "core/optimize/ranking.h"
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
+#include "core/verify/reference.h"
 #include "tests/codegen/mugraph_cases.h"
 #include "tests/mugraph/files.h"
 #include "tests/support/random_graph.h"
@@ -96,10 +102,72 @@ void random_graphs_are_right(void**) {
   all_are_right(cases);
 }
 
+// Reductions in one go, in loops, over clusters and split, of which a GPU of two SMs has more in small graphs.
+constexpr const char* kReductions[] = {
+    "in x: f16[6, 1000]\ny = max(x, axis=1)\nout y\n",
+    "in x: bf16[700, 9]\ny = min(x, axis=0)\nout y\n",
+    "in x: f32[3, 2048]\na = abs(x)\nm = max(a, axis=1, keepdims=true)\ny = div(x, m)\nout y\n",
+    "in x: f16[4, 33, 40]\ny = max(x, axis=[1, 2])\nz = min(x, axis=[1, 2])\nout y, z\n",
+    "in x: f32[5, 1500]\ns = square(x)\nt = sum(s, axis=1)\ny = sqrt(t)\nout y\n",
+    "in x: f16[8, 600]\np = softmax(x, axis=1)\nout p\n",
+    "in x: bf16[8, 256]\nin w: bf16[256, 64]\np = softmax(x, axis=1)\ny = matmul(p, w)\nm = max(y, axis=1)\nout m\n",
+};
+
+// One NaN in the first input: in another lane, warp, tile or split each time.
+std::vector<InputKind> with_one_nan(const Graph& graph, std::mt19937_64& random) {
+  const int64_t count = graph.input_descs()[0].element_count();
+  std::vector<int64_t> places = {0, 1, 31, 32, count / 2, count - 33, count - 1};
+  for (int i = 0; i < 5; ++i) places.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+  std::vector<InputKind> out;
+  for (int64_t at : places)
+    out.push_back({"NaN at " + std::to_string(at), [at](const TensorDesc& desc, size_t input) {
+                     std::string buffer = random_buffer(desc, 40 + input);
+                     if (input == 0) store_element(buffer.data(), desc.dtype, at, std::nan(""));
+                     return buffer;
+                   }});
+  return out;
+}
+
+// Of each graph the best-ranked programs, and of the others those with another structure.
+void a_nan_reaches_every_reduction(void**) {
+  std::mt19937_64 random(kSeed);
+  std::vector<MuGraphCase> cases;
+  std::set<std::string> forms;
+  for (const char* name : {"sm_80", "sm_90a"})
+    for (const char* text : kReductions) {
+      auto graph = parse_graph(std::string("graph g\n") + text);
+      assert_ok(graph);
+      Target target = **find_target(name);
+      target.sms = 2;
+      SearchOptions options;
+      options.limit = std::chrono::seconds(5);
+      auto found = search(*graph, target, options);
+      assert_ok(found);
+      std::set<std::string> structures;
+      size_t best = 2;
+      for (const Implementation& each : rank_implementations(found->candidates, target, {}, 16)) {
+        const Candidate& candidate = found->candidates[each.candidate];
+        if (best == 0 && structures.contains(candidate.structure)) continue;
+        if (!emit_mugraph(*graph, candidate.mugraph, each.schedule, **find_target(name))) continue;
+        structures.insert(candidate.structure);
+        best -= best > 0;
+        const std::string mugraph = print_mugraph(candidate.mugraph);
+        for (const char* form : {"accumulate_max", "accumulate_min", "accumulate_sum", "cluster_max", "loop="})
+          if (mugraph.find(form) != std::string::npos) forms.insert(form);
+        cases.push_back({"reduction on " + std::string(name) + "\n" + mugraph + print_schedule(each.schedule), *graph,
+                         candidate.mugraph, each.schedule, 1.0, name, with_one_nan(*graph, random)});
+      }
+    }
+  assert_true(cases.size() >= 3 * std::size(kReductions));
+  for (const char* form : {"accumulate_max", "accumulate_min", "accumulate_sum"}) assert_true(forms.contains(form));
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right),
-                              cmocka_unit_test(random_graphs_are_right)};
+                              cmocka_unit_test(random_graphs_are_right),
+                              cmocka_unit_test(a_nan_reaches_every_reduction)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -96,10 +96,11 @@ def accumulation_noise(squares, terms, tensor_cores=False):
 class Evaluator:
     """real=True: everything in f64, as the language defines it. real=False: every operator in the dtype it has, as eager
     PyTorch computes it (f32 accumulation inside a matmul, results rounded). With a generator as `noise` every result is moved, up
-    or down, by a rounding error of its dtype and one of f32 functions: what an unlucky unfused program computes."""
+    or down, by a rounding error of its dtype and one of f32 functions: what an unlucky unfused program computes. With `range`
+an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN then comes of an overflow."""
 
-    def __init__(self, graph, real, noise=None):
-        self.graph, self.real, self.noise = graph, real, noise
+    def __init__(self, graph, real, noise=None, range=False):
+        self.graph, self.real, self.noise, self.range = graph, real, noise, range
 
     def run(self, tensors):
         self.values, self.dtypes = {}, {}
@@ -111,6 +112,8 @@ class Evaluator:
             value = getattr(self, "op_" + op, None)
             value = value(operands, attributes, dtype) if value else self.elementwise(op, operands, dtype)
             self.values[result] = self.moved(self.hold(value, dtype), dtype)
+            if self.range and dtype in UNIT and result not in self.graph.outputs:
+                self.values[result] = self.within_range(self.values[result], dtype)
             self.dtypes[result] = dtype
         return [self.values[name] for name in self.graph.outputs]
 
@@ -118,6 +121,10 @@ class Evaluator:
         if dtype in ("i32", "bool"):
             return tensor.to(DTYPES[dtype])
         return tensor.to(torch.float64 if self.real else DTYPES[dtype])
+
+    @staticmethod
+    def within_range(tensor, dtype):
+        return tensor.masked_fill(torch.isfinite(tensor) & (tensor.abs() > torch.finfo(DTYPES[dtype]).max), float("nan"))
 
     def moved(self, tensor, dtype):
         if self.noise is None or dtype not in UNIT:
@@ -266,7 +273,8 @@ class Evaluator:
         x = x.double() if self.real else x.float()
         if center:
             x = x - x.mean(axes, keepdim=True)
-        x = x / torch.sqrt((x * x).mean(axes, keepdim=True) + attributes.get("eps", 1e-5))
+        squares = self.within_range(x * x, "f32") if self.range else x * x
+        x = x / torch.sqrt(squares.mean(axes, keepdim=True) + attributes.get("eps", 1e-5))
         shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
         if len(operands) > 1:
             x = x * self.value(operands[1], dtype).reshape(shape)

@@ -210,12 +210,58 @@ out y
   }
 }
 
+// ---- numerators (core/mugraph/numerators.h) ----
+
+// `tail` makes the output of n and l; `last` is its expression in the graph, of the product o.
+std::vector<int> downs(const std::string& dtype, const std::string& shape, const std::string& last,
+                       const std::string& tail) {
+  auto with_dtype = [&](std::string text) {
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, dtype);
+    return text;
+  };
+  auto graph = parse_graph(with_dtype("graph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\nm = max(s, axis=1, "
+                                      "keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, "
+                                      "keepdims=true)\n" + last + "\nout z\n"));
+  assert_ok(graph);
+  auto mugraph = parse_mugraph(with_dtype(
+      "mugraph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\ntensor z: TYPE" + shape +
+      "\nkernel grid=[2] loop=4 {\ns0 = load(s, x=0, loop=1)\nv0 = load(v, loop=0)\nt = max(s0, axis=[1], "
+      "keepdims=true)\nm = accumulate_max(t)\nd = sub(s0, m)\ne = exp(d)\nr = sum(e, axis=[1], "
+      "keepdims=true)\nl = accumulate_rescaled(r, m)\np = matmul(e, v0)\nn = accumulate_rescaled(p, m)\n" +
+      tail + "\nstore(y, z, x=0)\n}\nout z\n"));
+  assert_ok(mugraph);
+  note_rounded_values(*graph, *mugraph);
+  std::vector<int> found;
+  for (const MuKernel& kernel : mugraph->kernels)
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::exp) found.push_back(op.down);
+  return found;
+}
+
+void numerators_are_scaled_where_sums_overflow(void**) {
+  const std::string normed = "p = div(e, l)\nz = matmul(p, v)", product = "z = matmul(e, v)";
+  for (const std::string dtype : {"bf16", "f32"}) {
+    // Of 64 keys, and one more for rounding.
+    assert_true(downs(dtype, "[16, 8]", normed, "y = div(n, l)") == std::vector<int>{7});
+    assert_true(downs(dtype, "[16, 8]", normed, "c = reciprocal(l)\nw = mul(n, c)\ny = relu(w)") ==
+                std::vector<int>{7});
+    // An output would be seen scaled.
+    assert_true(downs(dtype, "[16, 8]", product, "y = neg(n)") == std::vector<int>{0});
+    assert_true(downs(dtype, "[16, 8]", product, "g = log(l)\nh = div(n, l)\ny = add(g, h)") ==
+                std::vector<int>{0});
+    assert_true(downs(dtype, "[16, 8]", product, "h = div(n, l)\ny = add(n, h)") == std::vector<int>{0});
+  }
+  // 64 times the largest f16 is no large f32.
+  assert_true(downs("f16", "[16, 8]", normed, "y = div(n, l)") == std::vector<int>{0});
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(moved_weights_are_invented), cmocka_unit_test(normed_inputs_are_values_of_the_graph),
       cmocka_unit_test(numerators_of_a_softmax_are_narrow), cmocka_unit_test(exponentials_above_one_are_not),
-      cmocka_unit_test(numbers_must_be_representable)};
+      cmocka_unit_test(numbers_must_be_representable),
+      cmocka_unit_test(numerators_are_scaled_where_sums_overflow)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

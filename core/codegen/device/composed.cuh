@@ -31,10 +31,25 @@ __device__ __forceinline__ float exp_shifted(float value, float scale, float shi
 }
 // Where the shift is above 2^20, which would make that 2^-3, both are brought there. Made of the shift alone, so
 // once for a row. An infinite shift stays what it is.
-__device__ __forceinline__ float exp_shifted_bounded(float value, float scale, float shift) {
+__device__ __forceinline__ float exp_bound(float shift) {
   const float most = 1048576.0f * 0.693147181f, size = fabsf(shift);
-  const float bound = (size > most && size < infinity() ? most / size : 1.0f) * 1.44269504f;
+  return (size > most && size < infinity() ? most / size : 1.0f) * 1.44269504f;
+}
+__device__ __forceinline__ float exp_shifted_bounded(float value, float scale, float shift) {
+  const float bound = exp_bound(shift);
   return exp2_fast(fmaf(value, scale * bound, -shift * bound));
+}
+
+// The same, scaled by 2^-down, a whole number: a part of the exponent.
+__device__ __forceinline__ float exp_fast(float value, float down) {
+  return exp2_fast(fmaf(value, 1.44269504f, -down));
+}
+__device__ __forceinline__ float exp_shifted(float value, float scale, float shift, float down) {
+  return exp2_fast(fmaf(value, scale * 1.44269504f, fmaf(shift, -1.44269504f, -down)));
+}
+__device__ __forceinline__ float exp_shifted_bounded(float value, float scale, float shift, float down) {
+  const float bound = exp_bound(shift);
+  return exp2_fast(fmaf(value, scale * bound, fmaf(-shift, bound, -down)));
 }
 
 // One access of 1, 2, 4, 8 or 16 bytes; `p` is aligned to it.
