@@ -11,18 +11,6 @@ namespace {
 
 using namespace quern;
 
-Graph graph_of(const std::string& text) {
-  auto graph = parse_graph(text);
-  if (!graph) fail_test(text + graph.status().message());
-  return std::move(*graph);
-}
-
-MuGraph mugraph_of(const std::string& text) {
-  auto mugraph = parse_mugraph(text);
-  if (!mugraph) fail_test(text + mugraph.status().message());
-  return std::move(*mugraph);
-}
-
 void assert_verdict(const ArithmeticVerdict& verdict, Verdict wanted, const std::string& part = "") {
   if (verdict.verdict != wanted) fail_test("not " + std::string(verdict_name(wanted)) + "\n" + verdict.print());
   if (!part.empty()) assert_contains(verdict.print(), part);

@@ -5,6 +5,7 @@
 #include "core/mugraph/text.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 namespace {
@@ -141,12 +142,6 @@ kernel grid=[2] loop=1 threads=128 {
 }
 out o
 )";
-}
-
-std::string with(std::string text, const std::string& word, const std::string& by) {
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
-    text.replace(at, word.size(), by);
-  return text;
 }
 
 // With the lowest f16 in such a row, numerators are e^0.01 instead of 1, and round by up to half a unit of

@@ -1,32 +1,21 @@
 #include "tests/codegen/sized_cases.h"
 
-#include "core/graph/text.h"
-#include "core/mugraph/text.h"
-#include "tests/support/test.h"
+#include "tests/mugraph/texts.h"
 
 namespace quern {
-
-namespace {
-
-std::string replace_all(std::string text, const std::vector<std::pair<std::string, std::string>>& words) {
-  for (const auto& [word, by] : words)
-    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
-      text.replace(at, word.size(), by);
-  return text;
-}
-
-}  // namespace
 
 MuGraphCase sized_case(const std::string& label, const std::string& graph, const std::string& mugraph,
                        const Sizes& sizes, const KernelSchedule& way) {
   const std::vector<std::pair<std::string, std::string>> words = {
       {"TYPE", sizes.dtype},      {"ROWS", sizes.rows}, {"INNER", sizes.inner},
       {"COLUMNS", sizes.columns}, {"GRID", sizes.grid}, {"TURNS", sizes.turns}};
-  auto parsed_graph = parse_graph(replace_all(graph, words));
-  assert_ok(parsed_graph);
-  auto parsed = parse_mugraph(replace_all(mugraph, words));
-  assert_ok(parsed);
-  Schedule schedule = default_schedule(*parsed);
+  std::string graph_text = graph, mugraph_text = mugraph;
+  for (const auto& [word, by] : words) {
+    graph_text = with(graph_text, word, by);
+    mugraph_text = with(mugraph_text, word, by);
+  }
+  const MuGraph parsed = mugraph_of(mugraph_text);
+  Schedule schedule = default_schedule(parsed);
   for (KernelSchedule& kernel : schedule.kernels) {
     kernel.warps = way.warps;
     kernel.stages = way.stages;
@@ -38,7 +27,7 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
   }
   std::string name = label;
   for (const auto& [word, by] : words) name += " " + by;
-  return {name + ": " + print_schedule(schedule),   *parsed_graph, *parsed, schedule, 0.5,
+  return {name + ": " + print_schedule(schedule),   graph_of(graph_text), parsed, schedule, 0.5,
           way.tma || way.wgmma ? "sm_90a" : "sm_80"};
 }
 

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/text.h"
-#include "core/mugraph/text.h"
-#include "tests/support/test.h"
+#include "tests/mugraph/texts.h"
 
 namespace quern {
 

@@ -55,7 +55,6 @@ void refuses_what_is_no_certificate(void**) {
   assert_error(parse_certificate("verdict: accepted\nseed: -1\n"), ErrorCode::CORRUPT, "seed");
   assert_error(parse_certificate("verdict: accepted\nshrunk: maybe\n"), ErrorCode::CORRUPT, "shrunk");
   assert_error(parse_certificate("verdict: accepted\nseeds of trials: 1; 2x\n"), ErrorCode::CORRUPT, "seeds");
-  assert_error(parse_certificate("verdict: accepted\nelements: 1"), ErrorCode::CORRUPT, "line 2");
 }
 
 void a_seed_makes_the_same_certificate_again(void**) {

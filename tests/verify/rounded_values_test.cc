@@ -2,10 +2,8 @@
 // that.
 #include "core/verify/rounded_values.h"
 
-#include "core/graph/text.h"
 #include "core/mugraph/narrow.h"
-#include "core/mugraph/text.h"
-#include "tests/support/test.h"
+#include "tests/mugraph/texts.h"
 
 namespace {
 
@@ -14,12 +12,8 @@ using namespace quern;
 class Values {
  public:
   Values(const std::string& graph_text, const std::string& mugraph_text) {
-    auto graph = parse_graph(graph_text);
-    assert_ok(graph);
-    auto mugraph = parse_mugraph(mugraph_text);
-    assert_ok(mugraph);
-    mugraph_ = std::move(*mugraph);
-    note_rounded_values(*graph, mugraph_);
+    mugraph_ = mugraph_of(mugraph_text);
+    note_rounded_values(graph_of(graph_text), mugraph_);
   }
   std::string rounds_to(const std::string& name) const { return text(op(name).rounds_to); }
   std::string narrow(const std::string& name) const { return text(narrow_dtype(ops(), value(name))); }
@@ -154,12 +148,6 @@ kernel grid=[2] loop=4 threads=128 {
 out o
 )";
 
-std::string with(std::string text, const std::string& word, const std::string& by) {
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
-    text.replace(at, word.size(), by);
-  return text;
-}
-
 void numerators_of_a_softmax_are_narrow(void**) {
   for (const std::string type : {"f16", "bf16", "f32"}) {
     const Values values(with(kAttentionGraph, "TYPE", type), with(with(kAttention, "TYPE", type), "OF", "t"));
@@ -215,24 +203,19 @@ out y
 // `tail` makes the output of n and l; `last` is its expression in the graph, of the product o.
 std::vector<int> downs(const std::string& dtype, const std::string& shape, const std::string& last,
                        const std::string& tail) {
-  auto with_dtype = [&](std::string text) {
-    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, dtype);
-    return text;
-  };
-  auto graph = parse_graph(with_dtype("graph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\nm = max(s, axis=1, "
+  auto with_dtype = [&](const std::string& text) { return with(text, "TYPE", dtype); };
+  const Graph graph = graph_of(with_dtype("graph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\nm = max(s, axis=1, "
                                       "keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, "
                                       "keepdims=true)\n" + last + "\nout z\n"));
-  assert_ok(graph);
-  auto mugraph = parse_mugraph(with_dtype(
+  MuGraph mugraph = mugraph_of(with_dtype(
       "mugraph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\ntensor z: TYPE" + shape +
       "\nkernel grid=[2] loop=4 {\ns0 = load(s, x=0, loop=1)\nv0 = load(v, loop=0)\nt = max(s0, axis=[1], "
       "keepdims=true)\nm = accumulate_max(t)\nd = sub(s0, m)\ne = exp(d)\nr = sum(e, axis=[1], "
       "keepdims=true)\nl = accumulate_rescaled(r, m)\np = matmul(e, v0)\nn = accumulate_rescaled(p, m)\n" +
       tail + "\nstore(y, z, x=0)\n}\nout z\n"));
-  assert_ok(mugraph);
-  note_rounded_values(*graph, *mugraph);
+  note_rounded_values(graph, mugraph);
   std::vector<int> found;
-  for (const MuKernel& kernel : mugraph->kernels)
+  for (const MuKernel& kernel : mugraph.kernels)
     for (const BlockOp& op : kernel.ops)
       if (op.kind == BlockOp::Kind::compute && op.code == OpCode::exp) found.push_back(op.down);
   return found;

@@ -12,18 +12,6 @@ using namespace quern;
 
 namespace {
 
-Graph graph_of(const std::string& text) {
-  Result<Graph> graph = parse_graph(text);
-  assert_ok(graph);
-  return *graph;
-}
-
-MuGraph mugraph_of(const std::string& text) {
-  Result<MuGraph> mugraph = parse_mugraph(text);
-  assert_ok(mugraph);
-  return *mugraph;
-}
-
 void assert_verdict(const Certificate& certificate, Verdict verdict, std::string_view reason = "") {
   if (certificate.verdict != verdict) fail_test(certificate.print());
   assert_contains(certificate.reason, reason);
