@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/graph/decompose.h"
+#include "core/mugraph/narrow.h"
 
 namespace quern {
 
@@ -30,6 +31,8 @@ class Lowering {
         numbers_.push_back(product(std::move(copy)));
       else if (compute && op_info(op.code).laws & kOrdered)
         numbers_.push_back(ordered(std::move(copy)));
+      else if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster)
+        numbers_.push_back(sum(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
       out_.ops[static_cast<size_t>(numbers_.back())].rounds_to = op.rounds_to;
@@ -133,7 +136,53 @@ class Lowering {
     return same;
   }
 
+  // A factor above 1 in front of a product, where the graph has none, may overflow although the product does
+  // not. Values of f16 have room in f32.
+  BlockValue without_factor(BlockValue value, double& factor) const {
+    const BlockOp& op = out_.op(value);
+    if (op.kind != BlockOp::Kind::compute || op.code != OpCode::mul || op.rounds_to) return value;
+    for (size_t number : {size_t{0}, size_t{1}}) {
+      const BlockOp& by = out_.op(op.operands[number]);
+      const BlockValue from = op.operands[1 - number];
+      if (by.kind != BlockOp::Kind::compute || by.code != OpCode::constant || !std::isfinite(by.number) ||
+          std::fabs(by.number) <= 1 || out_.op(from).type.shape != op.type.shape ||
+          !is_float(out_.op(from).type.dtype) || narrow_dtype(out_.ops, from) == DType::f16)
+        continue;
+      factor *= by.number;
+      return from;
+    }
+    return value;
+  }
+  BlockValue times(BlockValue value, double factor) {
+    if (factor == 1) return value;
+    BlockOp number;
+    number.kind = BlockOp::Kind::compute;
+    number.number = factor;
+    number.type = {DType::f32, {}, true};
+    const TensorType type = out_.op(value).type;
+    const BlockValue scaled = compute(OpCode::mul, {value, append(std::move(number))}, type);
+    factors_[scaled] = {value, factor};
+    return scaled;
+  }
+
+  // Sums of products that got a factor behind them are multiplied by it once.
+  BlockValue sum(BlockOp op) {
+    const auto at = factors_.find(op.operands[0]);
+    if (at == factors_.end() || (op.combine != Combine::sum && op.combine != Combine::rescaled_sum))
+      return append(std::move(op));
+    const auto [value, factor] = at->second;
+    op.operands[0] = value;
+    return times(append(std::move(op)), factor);
+  }
+
   BlockValue product(BlockOp op) {
+    double factor = 1;
+    if (is_float(op.type.dtype))
+      for (BlockValue& operand : op.operands) operand = without_factor(operand, factor);
+    return times(plain_product(std::move(op)), factor);
+  }
+
+  BlockValue plain_product(BlockOp op) {
     const TensorType type = op.type;
     const bool vector = out_.shape(op.operands[0]).size() == 1 || out_.shape(op.operands[1]).size() == 1;
     if (out_.shape(op.operands[0]).size() == 1)
@@ -243,6 +292,7 @@ class Lowering {
   BlockProgram out_;
   std::map<BlockValue, BlockValue> frames_;  // by maximum
   std::vector<BlockValue> framing_;          // operators that make them
+  std::map<BlockValue, std::pair<BlockValue, double>> factors_;  // times() that made a value
   std::vector<BlockValue> numbers_;
 };
 

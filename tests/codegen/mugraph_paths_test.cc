@@ -1,6 +1,7 @@
 // Tiles large enough for whole fragments, vectors and several warps: every data path, both 16-bit dtypes,
 // f32, divisible and ragged, in the emulator against the float reference.
 #include "core/schedule/enumerate.h"
+#include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -203,6 +204,46 @@ void enumerated_schedules_are_right(void**) {
   all_are_right(cases);
 }
 
+// The search may put a factor in front of a product. Near the largest number that overflows, and the product
+// does not.
+void factors_are_behind_products(void**) {
+  const char graph[] = R"(graph factor
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+p = matmul(x, w)
+z = mul(p, 64.0)
+out z
+)";
+  const char mugraph[] = R"(mugraph factor
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  s = mul(w0, 64)
+  p = matmul(x0, s)
+  a = accumulate_sum(p)
+  store(a, z, x=1)
+}
+out z
+)";
+  auto large = [](const TensorDesc& desc, size_t input) {
+    return random_buffer(desc, 5 + input, input == 0 ? 1e-5 : 2e38);
+  };
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"bf16", "f32"})
+    for (const char* turns : {"1", "4"})
+      for (int stages : {0, 2}) {
+        KernelSchedule way;
+        way.warps = {1, 1, 4};
+        way.stages = stages;
+        cases.push_back(sized_case("factor", graph, mugraph, {dtype, "16", "64", "64", "2", turns}, way));
+        cases.back().inputs = {{"large", large}};
+      }
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
@@ -211,6 +252,7 @@ int main() {
                               cmocka_unit_test(normed_attention_is_right),
                               cmocka_unit_test(adapters_are_right),
                               cmocka_unit_test(rows_are_right),
+                              cmocka_unit_test(factors_are_behind_products),
                               cmocka_unit_test(enumerated_schedules_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
