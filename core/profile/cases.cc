@@ -72,14 +72,13 @@ std::vector<int64_t> sample(int64_t count, uint64_t seed) {
 std::vector<Case> make_cases(const Graph& graph, unsigned threads) {
   std::vector<Case> cases(1 + hostile_classes().size());
   run_on_threads(cases.size(), threads, [&](size_t i) {
-    if (i > 0) {
-      const HostileClass& cls = hostile_classes()[i - 1];
-      cases[i] = {cls.name, hostile_inputs(graph, cls, 1)};
-      return;
-    }
-    cases[i].name = "random";
-    for (const TensorDesc& desc : graph.input_descs())
-      cases[i].inputs.push_back(random_buffer(desc, cases[i].inputs.size() + 1));
+    cases[i].name = i ? hostile_classes()[i - 1].name : "random";
+    if (i > 0)
+      cases[i].inputs = hostile_inputs(graph, hostile_classes()[i - 1], 1);
+    else
+      for (const TensorDesc& desc : graph.input_descs())
+        cases[i].inputs.push_back(random_buffer(desc, cases[i].inputs.size() + 1));
+    cases[i].special = has_special_numbers(graph, cases[i].inputs);
   });
   return cases;
 }

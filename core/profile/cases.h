@@ -15,6 +15,7 @@ namespace quern {
 struct Case {
   std::string name;                 // "random", then the hostile classes
   std::vector<std::string> inputs;  // the bytes of buffers
+  bool special = false;             // has_special_numbers(): takes a while
 };
 // `threads` at once. The same graph gives the same bytes everywhere.
 std::vector<Case> make_cases(const Graph& graph, unsigned threads);

@@ -248,7 +248,8 @@ class Race {
       // The first time of a program takes longer, which says nothing of the next.
       per_round_ = std::min(per_round_, seconds_since(start) / static_cast<double>(rounds * ids.size()));
       ++tries;
-      if (!drop_disturbed_rounds(*times)) continue;
+      const bool quiet = drop_disturbed_rounds(*times);
+      if (!quiet && options_.most_disturbance < 1) continue;
       for (size_t i = 0; i < together.size(); ++i) note_time(*together[i], std::move((*times)[i]));
       return true;
     }
@@ -359,12 +360,14 @@ class Race {
     }
   }
   std::string why(const Entrant& winner) const {
-    const std::string time = number(winner.cold()) + " us";
+    std::string text = "nothing is faster than what stands, " + number(winner.cold()) + " us";
     if (result_.replaces)
-      return "program " + std::to_string(winner.number) + " takes " + time + ", " +
+      text = "program " + std::to_string(winner.number) + " takes " + number(winner.cold()) + " us, " +
              (standing_ && standing_ != &winner ? "what stood " + number(standing_->cold()) + " us"
                                                 : "and what stood is refused");
-    return "nothing is faster than what stands, " + time;
+    if (baseline_ && baseline_ != &winner && baseline_ != standing_)
+      text += ", the baseline " + number(baseline_->cold()) + " us";
+    return text;
   }
 
   // Its plan with what was found out about it.

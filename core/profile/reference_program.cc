@@ -4,14 +4,13 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <set>
 
 #include "core/base/bytes.h"
 #include "core/codegen/prelude.h"
 #include "core/graph/decompose.h"
+#include "core/profile/placed_values.h"
 #include "core/profile/reference_text.h"
-#include "core/schedule/memory_plan.h"
 #include "core/verify/evaluate.h"
 
 namespace quern {
@@ -19,10 +18,6 @@ namespace quern {
 namespace {
 
 constexpr uint32_t kThreads = 128, kMostBlocks = 4096, kMostCompareBlocks = 128;
-constexpr int64_t kStoredBytes = 24;
-// Steps of all elements together, and one after the other: some seconds of a GPU.
-constexpr double kMostSteps = 1e12, kMostInOrder = 1 << 25;
-
 std::string str(int64_t value) { return std::to_string(value); }
 std::string number_text(double value) {
   char text[64];
@@ -49,7 +44,7 @@ const char* element_type(DType dtype) {
 }
 
 // Headers without what only the host has.
-std::string device_text(std::string_view header) {
+std::string without_includes(std::string_view header) {
   std::string out;
   while (!header.empty()) {
     const size_t end = std::min(header.find('\n'), header.size() - 1);
@@ -69,17 +64,19 @@ uint32_t blocks_for(int64_t count, uint32_t most) {
 class ReferenceEmitter {
  public:
   ReferenceEmitter(const Graph& graph, const Target& target)
-      : graph_(graph), target_(target), primitive_(decompose(graph)), stored_(primitive_.nodes.size()) {}
+      : graph_(graph), target_(target), primitive_(decompose(graph)) {}
 
   Result<ReferenceProgram> run() {
-    if (Status status = find_stored(); !status.ok()) return status;
-    place();
+    auto values = place_values(primitive_);
+    if (!values) return values.status();
+    values_ = std::move(*values);
+    evaluate_.workspace_bytes = static_cast<uint64_t>(std::max<int64_t>(values_.bytes, 256));
     for (size_t id = 0; id < primitive_.nodes.size(); ++id)
-      if (needed_[id]) emit_node(id);
+      if (values_.needed[id]) emit_node(id);
     emit_outputs();
     ReferenceProgram out;
-    out.source = std::string(reference_shim_text()) + device_text(value_real_text()) +
-                 device_text(noisy_text()) + std::string(reference_device_text()) +
+    out.source = std::string(reference_shim_text()) + without_includes(value_real_text()) +
+                 without_includes(noisy_text()) + std::string(reference_device_text()) +
                  "\nnamespace exact {\n\n" + environment() + meanings_ + functions_ +
                  "}  // namespace exact\n\n" + kernels_;
     out.evaluate = std::move(evaluate_);
@@ -93,76 +90,6 @@ class ReferenceEmitter {
   size_t operand(size_t id, size_t i) const { return static_cast<size_t>(node(id).operands[i]); }
   const Ints& shape(size_t id) const { return node(id).type.shape; }
   DType dtype(size_t id) const { return node(id).type.dtype; }
-  static bool is_movement(OpKind kind) { return kind == OpKind::movement; }
-
-  // ---- what lies in memory ----
-
-  // Sums do, and what would be computed more than once.
-  Status find_stored() {
-    const size_t count = primitive_.nodes.size();
-    needed_.assign(count, false);
-    std::vector<int> reads(count);
-    for (ValueId id : primitive_.outputs)
-      needed_[static_cast<size_t>(id)] = true, ++reads[static_cast<size_t>(id)];
-    double steps = 0;
-    for (size_t id = count; id-- > 0;) {
-      if (!needed_[id]) continue;
-      const OpKind kind = op_info(node(id).code).kind;
-      const bool sums = kind == OpKind::contraction || kind == OpKind::reduction;
-      stored_[id] = sums || ((kind == OpKind::elementwise || kind == OpKind::conversion) && reads[id] > 1);
-      double inner = 1;
-      if (kind == OpKind::contraction) inner = static_cast<double>(shape(operand(id, 0)).back());
-      if (kind == OpKind::reduction)
-        inner = static_cast<double>(node(operand(id, 0)).type.element_count()) /
-                static_cast<double>(std::max<int64_t>(node(id).type.element_count(), 1));
-      if (inner > kMostInOrder) return Status(ErrorCode::UNSUPPORTED, "a sum is too long for one thread");
-      steps += inner * static_cast<double>(node(id).type.element_count());
-      const int own = stored_[id] ? 1 : reads[id];
-      for (ValueId value : node(id).operands) {
-        const size_t from = static_cast<size_t>(value);
-        needed_[from] = true;
-        const bool again =
-            kind == OpKind::contraction ||
-            (kind != OpKind::reduction && node(from).type.element_count() < node(id).type.element_count() &&
-             node(id).code != OpCode::concat);
-        reads[from] += again ? 2 : own;
-      }
-    }
-    if (steps > kMostSteps) return Status(ErrorCode::UNSUPPORTED, "the graph is too large for the reference");
-    return {};
-  }
-
-  // Stored values live from the kernel that makes them to the last that reads them, through what is not
-  // stored.
-  void place() {
-    std::vector<int> last(primitive_.nodes.size());
-    int time = 0;
-    std::function<void(size_t)> read = [&](size_t id) {
-      if (stored_[id]) {
-        last[id] = time;
-        return;
-      }
-      for (ValueId from : node(id).operands) read(static_cast<size_t>(from));
-    };
-    std::vector<size_t> ids;
-    std::vector<MemoryBuffer> buffers;
-    for (size_t id = 0; id < primitive_.nodes.size(); ++id) {
-      if (!needed_[id] || !stored_[id]) continue;
-      ++time;
-      for (ValueId from : node(id).operands) read(static_cast<size_t>(from));
-      last[id] = time;
-      ids.push_back(id);
-      buffers.push_back(
-          {std::max<int64_t>(node(id).type.element_count(), 1) * kStoredBytes, time, time, 256});
-    }
-    ++time;
-    for (ValueId id : primitive_.outputs) read(static_cast<size_t>(id));
-    for (size_t i = 0; i < ids.size(); ++i) buffers[i].last = last[ids[i]];
-    const MemoryPlan plan = plan_memory(buffers);
-    offsets_.resize(primitive_.nodes.size());
-    for (size_t i = 0; i < ids.size(); ++i) offsets_[ids[i]] = plan.offsets[i];
-    evaluate_.workspace_bytes = static_cast<uint64_t>(std::max<int64_t>(plan.peak, 256));
-  }
 
   // ---- kernels and their parameters ----
 
@@ -269,10 +196,11 @@ class ReferenceEmitter {
   void emit_node(size_t id) {
     const std::string computed = compute(id);
     const std::string own = name(id), type = compute_class(dtype(id)) == DType::f32 ? "false" : "true";
-    functions_ += "__device__ inline Noisy " + std::string(stored_[id] ? "c" : "v") + own +
+    functions_ += "__device__ inline Noisy " + std::string(values_.stored[id] ? "c" : "v") + own +
                   "(const Environment& e, long long i) {\n" + computed + "}\n";
-    if (!stored_[id]) return;
-    const std::string place = "reinterpret_cast<Stored*>(e.workspace + " + str(offsets_[id]) + "ll) + i";
+    if (!values_.stored[id]) return;
+    const std::string place =
+        "reinterpret_cast<Stored*>(e.workspace + " + str(values_.offsets[id]) + "ll) + i";
     functions_ += "__device__ inline Noisy v" + own +
                   "(const Environment& e, long long i) {\n  return load_value<" + type + ">(" + place +
                   ");\n}\n";
@@ -473,8 +401,7 @@ class ReferenceEmitter {
   const Graph& graph_;
   const Target& target_;
   const Graph primitive_;
-  std::vector<bool> stored_, needed_;
-  std::vector<int64_t> offsets_;  // in the workspace, of those that are stored
+  PlacedValues values_;
   std::set<OpCode> known_meanings_;
   std::string meanings_, functions_, kernels_;
   Plan evaluate_, compare_;

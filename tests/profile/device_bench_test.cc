@@ -251,6 +251,19 @@ void faults_and_a_lack_of_memory_are_errors(void**) {
       ErrorCode::INVALID_ARGUMENT, "not of this graph");
 }
 
+void use_by_others_is_a_disturbance(void**) {
+  const auto alone = open()->disturbance();
+  assert_ok(alone);
+  assert_true(*alone < 0.01);
+  const std::string nowhere = getenv("QUERN_LIBNVML");
+  setenv("QUERN_LIBNVML", getenv("QUERN_FAKE_NVML"), 1);
+  setenv("FAKE_NVML_USE", "70", 1);
+  const auto shared = open()->disturbance();
+  setenv("QUERN_LIBNVML", nowhere.c_str(), 1);
+  assert_ok(shared);
+  assert_true(*shared == 0.7);
+}
+
 void memory_is_bounded_and_given_back(void**) {
   setenv("FAKE_CUDA_FREE_MB", "400", 1);
   {
@@ -302,6 +315,7 @@ int main() {
       cmocka_unit_test(the_reference_may_be_on_the_gpu),
       cmocka_unit_test(times_are_of_one_launch),
       cmocka_unit_test(faults_and_a_lack_of_memory_are_errors),
+      cmocka_unit_test(use_by_others_is_a_disturbance),
       cmocka_unit_test(memory_is_bounded_and_given_back),
       cmocka_unit_test(it_says_why_there_is_no_gpu),
       cmocka_unit_test(measuring_takes_the_right_one),

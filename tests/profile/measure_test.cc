@@ -249,6 +249,7 @@ void a_busy_gpu_is_not_measured(void**) {
   FakeBench noisy;
   noisy.slowdown = [](int round) { return round % 2 ? 3.0 : 1.0; };
   assert_int_equal(run(noisy, programs(3)).end, MeasureEnd::disturbed);
+  assert_int_equal(run(noisy, programs(3), always).end, MeasureEnd::finished);
 }
 
 void a_lost_gpu_refuses_no_program(void**) {

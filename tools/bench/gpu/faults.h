@@ -7,18 +7,8 @@
 #include "core/base/target.h"
 #include "core/graph/graph.h"
 #include "core/jit/compiler.h"
-#include "core/optimize/program.h"
 
 namespace quern {
-
-struct FaultyJob {
-  std::string fault;  // "hangs"
-  Graph graph;
-  std::vector<Program> programs;  // the baseline's, and the faulty one
-};
-
-// The same number gives the same job everywhere.
-Result<FaultyJob> make_faulty_job(uint64_t number, Compiler& compiler, const Target& target);
 
 struct FaultOptions {
   int jobs = 100;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -50,6 +51,18 @@ struct Options {
   FaultOptions faults{0, 1, "", 0};
 };
 
+// Where it is installed, in a bundle and in a build.
+std::string find_worker() {
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::string tried;
+  for (const char* place : {"quern-worker", "../libexec/quern/quern-worker", "../../daemon/quern-worker"}) {
+    const std::filesystem::path path = (folder / place).lexically_normal();
+    if (std::filesystem::exists(path)) return path;
+    tried += " " + path.string();
+  }
+  stop(Status(ErrorCode::NOT_FOUND, "no quern-worker; tried" + tried + "; --worker names it"));
+}
+
 Options parse_options(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -85,12 +98,7 @@ Options parse_options(int argc, char** argv) {
   }
   if (options.graphs.empty() && options.faults.jobs == 0)
     stop(Status(ErrorCode::INVALID_ARGUMENT, std::string("wanted: graphs, or --faults\n") + kUsage));
-  if (options.faults.worker.empty()) {
-    const std::string self = argv[0], folder = self.substr(0, self.rfind('/') + 1);
-    for (const char* place : {"quern-worker", "../libexec/quern/quern-worker", "../../daemon/quern-worker"})
-      if (options.faults.worker.empty() && std::ifstream(folder + place))
-        options.faults.worker = folder + place;
-  }
+  if (options.faults.worker.empty()) options.faults.worker = find_worker();
   return options;
 }
 
