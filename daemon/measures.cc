@@ -42,6 +42,12 @@ const GpuState* Measures::gpu_for(const std::string& target, int number) const {
   return nullptr;
 }
 
+// A GPU may yet be found.
+bool Measures::still_looking() const {
+  return std::any_of(gpus_.begin(), gpus_.end(),
+                     [](const GpuState& gpu) { return gpu.kind == GpuState::Kind::starting; });
+}
+
 // All GPUs, or one.
 std::string Measures::gpus_text(int number) const {
   std::string why;
@@ -105,13 +111,13 @@ bool Measures::queue(const Hash128& key, std::string_view material, bool again) 
 
 Status Measures::tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter) {
   if (hooks_.settings.when == MeasureSettings::When::never)
-    return Status(ErrorCode::UNSUPPORTED, "measuring is turned off (measure = never)");
+    return Status(ErrorCode::NO_DEVICE, "measuring is turned off (measure = never)");
   if (draining_) return Status(ErrorCode::BUSY, "the daemon is about to exit");
   const auto stands = hooks_.store->peek(key);
   if (!stands) return stands.status();
   auto spec = job_for(wire::JobKind::measure, key, stands->material);
   if (!spec) return Status(ErrorCode::NOT_FOUND, "the plan " + to_hex(key) + " is of an earlier version");
-  if (!gpu_for(spec->target, gpu)) {
+  if (!gpu_for(spec->target, gpu) && !still_looking()) {
     hooks_.workers->look_again();
     return no_gpu(spec->target, gpu);
   }
@@ -351,7 +357,7 @@ void Measures::gpus_changed() {
                           ? " device=\"" + gpu.device + "\" target=" + gpu.target
                           : " reason=\"" + gpu.reason + "\""));
   jobs_.fail_queued(Status(ErrorCode::NO_DEVICE, "its GPU is gone: " + gpus_text()),
-                    [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu); });
+                    [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu) && !still_looking(); });
   jobs_.pump();
 }
 

@@ -48,7 +48,7 @@ class Measures {
   // done on this GPU already.
   void consider(const Hash128& key, std::string_view material, bool new_programs = false);
   // Measures now, whoever else uses the GPU. `budget_ms` 0: that of the settings; `gpu` -1: any of the target.
-  // NO_DEVICE, NOT_FOUND (no plan, no programs), UNSUPPORTED (turned off), BUSY.
+  // NO_DEVICE (none of the target, or it is turned off), NOT_FOUND (no plan, no programs), BUSY.
   Status tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter);
   // Waits for the measuring of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
@@ -80,6 +80,7 @@ class Measures {
   // Whether a job is under way now.
   bool queue(const Hash128& key, std::string_view material, bool again);
   const GpuState* gpu_for(const std::string& target, int number = -1) const;
+  bool still_looking() const;
   std::string gpus_text(int number = -1) const;
   Status no_gpu(const std::string& target, int number) const;
   bool was_measured(const Hash128& key, const std::string& device) const;

@@ -28,6 +28,7 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   const auto optimizer = make_z3_optimizer(kQuestionLimit);
   options.optimizer = optimizer.get();
   options.limit = std::chrono::milliseconds(job.budget_ms);
+  options.keep = std::max(job.keep, 1u);
   options.allow_tf32 = (job.numerics & kAllowTf32) != 0;
   options.search.limit = std::chrono::milliseconds(job.search_ms);
   options.search.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));

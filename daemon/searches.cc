@@ -69,6 +69,12 @@ void Searches::consider(const Hash128& key, std::string_view material, Tier stan
   auto spec = job_for(wire::JobKind::optimize, key, material);
   if (!spec) return;
   spec->state = std::move(state);
+  // A measuring here compiles what it needs itself, beside what it times.
+  const std::vector<GpuState> gpus = hooks_.workers->gpus();
+  const bool measured_here = std::any_of(gpus.begin(), gpus.end(), [&](const GpuState& gpu) {
+    return gpu.kind == GpuState::Kind::ready && gpu.target == spec->target;
+  });
+  spec->keep = measured_here ? 1 : kKeep;
   const SearchLimits& limits = hooks_.limits;
   spec->budget_ms = std::max(limits.optimize_ms << std::min(timeouts, kMostDoublings), least_ms);
   spec->search_ms = spec->budget_ms * limits.search_ms / limits.optimize_ms;

@@ -26,6 +26,8 @@ class Searches {
   // does not wait for this.
   static constexpr uint64_t kRetryNs = 60'000'000'000;
   static constexpr uint32_t kMostDoublings = 3;
+  // Programs that are compiled for a measuring elsewhere, where there is no GPU of the target.
+  static constexpr uint32_t kKeep = 8;
 
   struct Hooks {
     Store* store = nullptr;  // null: nothing is searched, as it could not be kept

@@ -133,6 +133,7 @@ Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms,
   job.constraints = spec.constraints;
   job.state = spec.state;
   job.search_ms = spec.search_ms;
+  job.keep = spec.keep;
   job.budget_ms = spec.budget_ms;
   job.programs = spec.programs;
   job.standing = spec.standing;

@@ -110,6 +110,9 @@ class Doctor {
       if (fact.name == "cache_dir") cache_dir_ = fact.text;
       if (fact.name == "store") store(fact.text);
       if (fact.name == "compiler") compiler(fact.text);
+      if (fact.name == "measure" && fact.text == "never")
+        add("measuring", Verdict::ok, "turned off (measure = never)");
+      if (fact.name.rfind("gpu ", 0) == 0) measuring(fact.name, fact.text);
     }
   }
 
@@ -125,6 +128,12 @@ class Doctor {
     if (text == "ready" || text == "starting") return add("daemon's compiler", Verdict::ok, text);
     add("daemon's compiler", Verdict::fail, text,
         "hits work, misses do not; mend NVRTC (below), then: quern stop");
+  }
+
+  void measuring(const std::string& name, const std::string& text) {
+    const bool none = text.rfind("none", 0) == 0;
+    add("measuring on " + name, none ? Verdict::warn : Verdict::ok, text,
+        none ? "plans are ranked by the cost model only; they are measured where the cache is used with a GPU" : "");
   }
 
   void cache_directory() {

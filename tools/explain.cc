@@ -3,6 +3,7 @@
 #include "tools/diff.h"
 #include "tools/output.h"
 #include "tools/session.h"
+#include "tools/timings.h"
 
 namespace quern {
 
@@ -47,6 +48,27 @@ int print_difference(const Arguments& arguments, Session& session, const std::st
   return difference.empty() ? kExitOk : kExitNo;
 }
 
+std::string us_text(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f us", us);
+  return us > 0 ? text : "unknown";
+}
+
+// Of the baseline and of the plan that stands, by the model and as measured: a line each, and one for what won.
+std::string times_text(const wire::ExplainReply& reply) {
+  std::string text;
+  for (const wire::ProgramRow& row : reply.programs)
+    if (row.baseline || row.stands)
+      text += (text.empty() ? "" : "\n") + program_name(row) + (row.stands ? " (stands)" : "") + ": " +
+              us_text(static_cast<double>(row.modelled_ns) / 1e3) + " by the model";
+  for (const DeviceTimings& device : join_timings(reply.programs, reply.timings))
+    for (const TimedProgram& program : device.programs)
+      if ((program.row.baseline || program.row.stands) && program.timed())
+        text += "\n" + program_name(program.row) + (program.row.stands ? " (stands)" : "") + ": " +
+                us_text(program.cold_us) + " cold, " + us_text(program.hot_us) + " hot on " + device.device;
+  return text;
+}
+
 int print_explanation(const Arguments& arguments, const wire::ExplainReply& reply) {
   const std::string stored = reply.tier ? std::string(tier_name(static_cast<Tier>(reply.tier))) +
                                               ", generation " + std::to_string(reply.generation)
@@ -62,6 +84,8 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
                 {"quarantine", reply.quarantine},
                 {"search", reply.search},
                 {"report", reply.report},
+                {"measuring", reply.measuring},
+                {"timings", timings_json(join_timings(reply.programs, reply.timings))},
                 {"toolchain", reply.toolchain},
                 {"key_text", reply.key_text}});
     return kExitOk;
@@ -72,6 +96,8 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
       {"why", reply.reason},
       {"stored", stored},
       {"search", reply.search},
+      {"measuring", reply.measuring},
+      {"times", times_text(reply)},
       {"job", job_state_name(reply.state)},
       {"request",
        reply.front ? "seen before: found without parsing the graph" : "not seen before in these bytes"},
@@ -79,7 +105,9 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
   };
   if (!reply.quarantine.empty()) facts.emplace_back("set aside", reply.quarantine);
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
-  print_text(facts_text(facts) + (reply.report.empty() ? "" : "\n" + reply.report));
+  const std::string timings = timings_text(join_timings(reply.programs, reply.timings));
+  print_text(facts_text(facts) + (reply.report.empty() ? "" : "\n" + reply.report) +
+             (timings.empty() ? "" : "\n" + timings));
   return kExitOk;
 }
 
@@ -114,7 +142,8 @@ const Command kExplainCommand = {
     "why a graph hits or misses, and what its key is made of",
     "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it, and what the "
     "search\n"
-    "for a better plan came to: a line for each candidate. With --key it\n"
+    "for a better plan came to: a line for each candidate; what the baseline and the plan that stands take\n"
+    "by the model and as measured, and what became of each program that was tried. With --key it\n"
     "prints the text that the key is the hash of; with --diff the lines in which two such texts differ,\n"
     "and then the exit code is 0 only if they do not. There FILE can also be a stored key.\n",
     true,

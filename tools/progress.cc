@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace quern {
@@ -27,10 +28,10 @@ void Progress::update(uint64_t done, uint64_t total) {
   const auto now = std::chrono::steady_clock::now();
   if (!shown_ || now < next_) return;
   next_ = now + kRedraw;
-  const int filled = total ? static_cast<int>(done * kWidth / total) : 0;
-  std::fprintf(stderr, "\r\033[K%s [%s%s] %llu/%llu", what_.c_str(), std::string(filled, '#').c_str(),
+  const int filled = total ? static_cast<int>(std::min(done, total) * kWidth / total) : 0;
+  std::fprintf(stderr, "\r\033[K%s [%s%s] %llu/%llu%s%s", what_.c_str(), std::string(filled, '#').c_str(),
                std::string(kWidth - filled, ' ').c_str(), static_cast<unsigned long long>(done),
-               static_cast<unsigned long long>(total));
+               static_cast<unsigned long long>(total), note_.empty() ? "" : "  ", note_.c_str());
   std::fflush(stderr);
 }
 

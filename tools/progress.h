@@ -17,11 +17,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // What stands behind the numbers from now on.
+  void note(std::string text) { note_ = std::move(text); }
   void update(uint64_t done, uint64_t total);
   void update(uint64_t done) { update(done, total_); }
 
  private:
   const std::string what_;
+  std::string note_;
   uint64_t total_;
   bool shown_;
   std::chrono::steady_clock::time_point next_{};  // redrawn no more often than people can see

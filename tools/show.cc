@@ -8,6 +8,7 @@
 #include "tools/disassemble.h"
 #include "tools/plan_output.h"
 #include "tools/session.h"
+#include "tools/timings.h"
 
 namespace quern {
 
@@ -53,6 +54,7 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
                 {"report", shown.report},
                 {"mugraph", shown.mugraph},
                 {"schedule", shown.schedule},
+                {"timings", timings_json(join_timings(shown.programs, shown.timings))},
                 {"plan", plan_json(plan)}});
     return kExitOk;
   }
@@ -86,10 +88,23 @@ int print_part(const Arguments& arguments, const char* name, const Result<std::s
   return kExitOk;
 }
 
+int print_timings(const Arguments& arguments, const wire::ShowReply& shown) {
+  const std::vector<DeviceTimings> devices = join_timings(shown.programs, shown.timings);
+  if (arguments.json()) {
+    print_json({{"timings", timings_json(devices)}});
+    return kExitOk;
+  }
+  if (devices.empty())
+    return fail(arguments, Status(ErrorCode::NOT_FOUND, "no program of this plan was measured yet; see: quern tune " +
+                                                            to_hex(shown.row.key).substr(0, 8)));
+  print_text(timings_text(devices));
+  return kExitOk;
+}
+
 int run_show(const Arguments& arguments) {
   int parts = 0;
   for (const char* part : {"graph", "plan", "launches", "certificate", "cubin", "dot", "cuda", "mugraph",
-                           "schedule", "sass", "report", "key"})
+                           "schedule", "sass", "report", "timings", "key"})
     parts += arguments.has(part);
   if (parts > 1)
     return fail(arguments,
@@ -114,6 +129,7 @@ int run_show(const Arguments& arguments) {
                                          std::tuple{"schedule", "schedule", &shown->schedule},
                                          std::tuple{"report", "report of a search", &shown->report}})
     if (arguments.has(part)) return print_part(arguments, part, searched(*shown, *plan, what, *text));
+  if (arguments.has("timings")) return print_timings(arguments, *shown);
   if (arguments.has("key")) return print_part(arguments, "key_text", shown->key_text);
   if (arguments.has("launches") || arguments.has("plan")) {
     const bool all = arguments.has("plan");
@@ -155,6 +171,7 @@ const Command kShowCommand = {
      {"mugraph", 0, nullptr, "only the muGraph that it was made from (.qmu)"},
      {"schedule", 0, nullptr, "only the schedule of that"},
      {"report", 0, nullptr, "only what became of the candidates of its search"},
+     {"timings", 0, nullptr, "only what its programs take on GPUs, beside what the cost model says"},
      {"key", 0, nullptr, "only the text that the key is the hash of"},
      {"cubin", 0, "FILE", "write the cubin"}},
     run_show,

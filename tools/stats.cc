@@ -3,6 +3,7 @@
 
 #include "tools/output.h"
 #include "tools/session.h"
+#include "tools/timings.h"
 
 namespace quern {
 
@@ -17,16 +18,33 @@ std::string counter_text(const wire::Counter& counter) {
   return std::to_string(counter.value);
 }
 
+std::string quality_text(const ModelQuality& quality) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "rank correlation %.2f (mean), regret %.2f (geometric mean), of %zu graphs with %zu programs",
+                quality.correlation, quality.regret, quality.graphs, quality.programs);
+  return text;
+}
+
 int run_stats(const Arguments& arguments) {
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
   Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{});
   if (!stats) return fail(arguments, stats.status());
+  Result<std::vector<ModelQuality>> model = model_quality(*session);
+  // Without a store there is nothing to list, and statistics all the same.
+  if (!model) model = std::vector<ModelQuality>();
   if (arguments.json()) {
-    Json facts = Json::object(), counters = Json::object();
+    Json facts = Json::object(), counters = Json::object(), quality = Json::array();
+    for (const ModelQuality& one : *model)
+      quality.push_back({{"device", one.device},
+                         {"graphs", one.graphs},
+                         {"programs", one.programs},
+                         {"rank_correlation", one.correlation},
+                         {"regret", one.regret}});
     for (const wire::Fact& fact : stats->facts) facts[fact.name] = fact.text;
     for (const wire::Counter& counter : stats->counters) counters[counter.name] = counter.value;
-    print_json({{"facts", facts}, {"counters", counters}});
+    print_json({{"facts", facts}, {"counters", counters}, {"model", quality}});
     return kExitOk;
   }
   std::vector<std::pair<std::string, std::string>> lines;
@@ -39,6 +57,7 @@ int run_stats(const Arguments& arguments) {
       answers += counter.value;
   }
   if (answers) lines.emplace_back("hit rate", std::to_string(hits * 100 / answers) + " %");
+  for (const ModelQuality& one : *model) lines.emplace_back("model on " + one.device, quality_text(one));
   print_text(facts_text(lines));
   return kExitOk;
 }
@@ -96,7 +115,9 @@ const Command kStatsCommand = {
     0,
     "what the daemon has done, and what it holds",
     "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run\n"
-    "from the daemon's start.\n",
+    "from the daemon's start. For each GPU on which programs were measured it says how good the cost model\n"
+    "is: the rank correlation (Spearman) of its times with the measured ones, and its regret, the time of\n"
+    "its first choice over that of the best.\n",
     true,
     {},
     run_stats,

@@ -29,7 +29,7 @@ class CommandLine(unittest.TestCase):
         cls.box.close()
 
     def test_the_overview_names_every_command(self):
-        expected = "get run prewarm ls show explain rm stats verify verify-mugraph search emit doctor stop version help".split()
+        expected = "get run prewarm tune ls show explain report rm stats verify verify-mugraph search emit doctor stop version help".split()
         self.assertEqual(self.commands, expected)
 
     def test_every_command_explains_itself(self):
@@ -311,7 +311,13 @@ class Cached(unittest.TestCase):
         terminal, other_end = pty.openpty()
         subprocess.run(command, env=self.box.env, stdout=subprocess.DEVNULL, stderr=other_end, check=True)
         os.close(other_end)
-        shown = os.read(terminal, 65536).decode()
+        shown = b""
+        try:
+            while chunk := os.read(terminal, 65536):
+                shown += chunk
+        except OSError:  # how the end of a terminal shows
+            pass
+        shown = shown.decode()
         os.close(terminal)
         self.assertRegex(shown, r"prewarming \[[# ]{30}\] \d/2")
         self.assertTrue(shown.endswith("\r\x1b[K"), "the bar is wiped when the work is done")

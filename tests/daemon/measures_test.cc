@@ -80,6 +80,9 @@ struct Searched : Harness {
   }
   void search(int number, bool finds = true) {
     key = make(test_graph(number)).key;
+    // Where nothing can be measured, code is kept for a place where it can.
+    const bool here = !workers.devices.empty() && workers.devices[0].target == "sm_90a";
+    assert_int_equal(workers.searching[0].spec.keep, here ? 1 : Searches::kKeep);
     workers.finish_search(searched(workers.searching[0].spec, finds));
     settle(*this);
   }
@@ -342,7 +345,7 @@ void it_can_be_turned_off(void**) {
   settle(off);
   assert_int_equal(off.workers.measuring.size(), 0);
   assert_true(off.store->programs(key).ok());
-  assert_error(wire::to_status(off.ask<wire::Error>(wire::Tune{key, 0, 0, 0, 0})), ErrorCode::UNSUPPORTED,
+  assert_error(wire::to_status(off.ask<wire::Error>(wire::Tune{key, 0, 0, 0, 0})), ErrorCode::NO_DEVICE,
                "measure = never");
   // Later, where it is on, it is made good without another search.
   off.options.measuring = {MeasureSettings::When::always, 5000};
@@ -422,6 +425,26 @@ void tuning_waits_for_the_search(void**) {
   assert_int_equal(test.receive_as<wire::TuneReply>(1, 5).generation, 3);
 }
 
+void tuning_waits_for_the_gpu_to_be_found(void**) {
+  Searched test({{0, GpuState::Kind::starting, "", "", ""}});
+  test.send(1, 5, wire::Tune{test.key, 0, 0, 0, 0});
+  test.send(1, 6, wire::Tune{test.key, 0, 0, 0, 0});
+  assert_true(test.silent(1));
+  test.workers.devices = {gpu()};
+  test.service->gpus_changed();
+  test.workers.finish_measure(measured(test.spec(), 2, {9000, 5000, 3000}));
+  assert_int_equal(test.receive_as<wire::TuneReply>(1, 5).generation, 3);
+  assert_int_equal(test.receive_as<wire::TuneReply>(1, 6).generation, 3);
+  // Or it is not there.
+  test.workers.devices = {{0, GpuState::Kind::starting, "", "", ""}};
+  test.reopen();
+  test.send(1, 7, wire::Tune{test.key, 0, 0, 0, 0});
+  assert_true(test.silent(1));
+  test.workers.devices = {{0, GpuState::Kind::missing, "", "", "no driver"}};
+  test.service->gpus_changed();
+  assert_error(wire::to_status(test.receive_as<wire::Error>(1, 7)), ErrorCode::NO_DEVICE, "GPU 0: no driver");
+}
+
 void tuning_says_what_is_missing(void**) {
   Searched test(std::vector<GpuState>{});
   const auto error = [&](const Hash128& key, uint32_t number) {
@@ -485,6 +508,7 @@ int main() {
       cmocka_unit_test(a_client_can_wait_for_a_measured_plan),
       cmocka_unit_test(tuning_measures_again_with_its_own_budget),
       cmocka_unit_test(tuning_waits_for_the_search),
+      cmocka_unit_test(tuning_waits_for_the_gpu_to_be_found),
       cmocka_unit_test(tuning_says_what_is_missing),
       cmocka_unit_test(a_plan_that_was_removed_meanwhile_stays_removed),
       cmocka_unit_test(a_failed_job_is_told_to_subscribers),

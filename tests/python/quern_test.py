@@ -114,6 +114,10 @@ class Package(unittest.TestCase):
         self.assert_fails("NOT_FOUND", "", self.client.get, graph, "sm_90a", compile=False)
         self.assertIsNone(self.client.get(graph, "sm_90a", wait=False))
         self.assertIsNotNone(self.client.get(graph, "sm_90a"))
+        # There is no GPU: what stands is the answer, once nothing is under way.
+        self.assertIsNotNone(self.client.get(graph, "sm_90a", min_tier="measured"))
+        with self.assertRaises(ValueError):
+            self.client.get(graph, "sm_90a", min_tier="best")
 
     def test_constraints_make_another_plan(self):
         graph = quern.Graph.parse(TEXT)
@@ -128,6 +132,7 @@ class Package(unittest.TestCase):
         stats = self.client.stats()
         self.assertIsInstance(stats["hits"], int)
         self.assertIn("quernd", stats["software"])
+        self.client.process()  # of plans that were pending in other tests
         self.assertEqual(self.client.process(), 0)
         self.assertEqual(select.select([self.client], [], [], 0)[0], [])
 
