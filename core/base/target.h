@@ -21,6 +21,8 @@ struct Target {
   double dram_gbps, l2_gbps, l2_mib, mma_tflops, fma_tflops;
   bool tma;    // the copy engine, mbarriers with byte counts, programmatic dependent launch
   bool wgmma;  // tensor-core products by warp groups
+  // What the model of schedules counts with instead of its own constants, for whoever calibrates it.
+  const struct ModelConstants* model = nullptr;
 };
 
 std::span<const Target> all_targets();

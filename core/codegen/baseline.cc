@@ -88,6 +88,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
   for (const Kernel& kernel : parts.kernels) {
     KernelText text = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
                                          : emit_rows(prepared, kernel, parts, storage);
+    emitted.work.push_back(std::move(text.work));
     plan.launches.push_back(program.add(std::move(text), describe(prepared, kernel)));
   }
   plan.certificate = certificate(prepared, parts, program.kernels());

@@ -10,6 +10,7 @@
 
 #include "core/base/plan.h"
 #include "core/base/target.h"
+#include "core/codegen/launch_work.h"
 #include "core/graph/graph.h"
 
 namespace quern {
@@ -18,6 +19,7 @@ struct Emitted {
   std::string source;   // prelude_text() and the kernels: a complete program for NVRTC
   std::string kernels;  // the kernels alone, for whoever brings another prelude
   Plan plan;            // tier baseline, with everything but the cubin
+  std::vector<LaunchWork> work;  // of each launch; of a program of muGraphs empty
 };
 
 // Deterministic: the same graph and target give the same bytes. No valid graph is refused.

@@ -12,6 +12,7 @@ struct KernelText {
   int threads = 0;
   Dim3 grid;
   std::vector<LaunchArg> args;
+  LaunchWork work;
 };
 
 // A one-dimensional grid of `blocks` blocks, folded into two dimensions when there are too many, and the

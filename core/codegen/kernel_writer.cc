@@ -4,8 +4,20 @@
 
 #include "core/lang/meaning.h"
 #include "core/lang/value_cuda.h"
+#include "core/schedule/block_costs.h"
 
 namespace quern {
+
+namespace {
+
+// Instructions of a thread:
+constexpr double kDivideIssue = 4;   // for a quotient or remainder by a constant
+constexpr double kAddressIssue = 2;  // for an address of 64 bits
+// Of the instructions of composed operators as the model of blocks has them.
+constexpr double kComposedShare = 0.5;
+constexpr double kRoundIssue = 1.5;  // for a number that becomes one of 16 bits, or the reverse
+
+}  // namespace
 
 std::string cuda_type(DType dtype) {
   switch (dtype) {
@@ -58,7 +70,18 @@ void KernelWriter::begin_pass() {
     atoms_[static_cast<size_t>(scope)].clear();
   }
   for (std::string& text : texts_) text.clear();
+  works_ = {};
   after_.clear();
+}
+
+void KernelWriter::count(Scope scope, double issue, double special) {
+  works_[static_cast<size_t>(scope)].issue += issue;
+  works_[static_cast<size_t>(scope)].special += special;
+}
+
+void KernelWriter::count_access(Scope scope, const Slot& slot, const Index& index, int width, bool written) {
+  count(scope, 1 + kAddressIssue + (dtype_size(slot.dtype) == 2 ? width * kRoundIssue : 0));
+  works_[static_cast<size_t>(scope)].accesses.push_back({slot, index, width, written});
 }
 
 std::string KernelWriter::declare(const std::string& type, char prefix, const std::string& expression,
@@ -76,6 +99,7 @@ std::string KernelWriter::atom(AtomId id) {
   if (const auto known = names.find(id); known != names.end()) return known->second;
   const std::string argument = index(atom.argument);
   const bool simple = atom.argument.constant == 0 && atom.argument.terms.size() == 1;
+  count(scope, kDivideIssue);
   const std::string expression = (simple ? argument : "(" + argument + ")") +
                                  (atom.kind == Atom::Kind::quotient ? " / " : " % ") +
                                  std::to_string(atom.divisor);
@@ -158,16 +182,21 @@ std::string KernelWriter::make(int i) {
       const std::string number = "(" + index(item.index) + ")";
       return item.type == DType::boolean ? "(" + number + " != 0)" : cuda_type(item.type) + number;
     }
-    case Item::Kind::compute:
+    case Item::Kind::compute: {
+      const ElementCost cost = element_cost(graph_.node(item.value).code);
+      count(scope, std::max(1.0, kComposedShare * cost.issue), cost.special);
       return declare(cuda_type(item.type), 'x', compute(item), scope);
+    }
     case Item::Kind::convert:
       return cast(item);
     case Item::Kind::guard: {
+      count(scope, 1);
       const std::string outer = item.guard >= 0 ? name(item.guard) + " && " : "";
       return declare("bool", 'g', outer + "(" + index(item.index) + " < " + std::to_string(item.extent) + ")",
                      scope);
     }
     case Item::Kind::choose:
+      count(scope, static_cast<double>(item.operands.size() / 2));
       return declare(cuda_type(item.type), 'x', choose(item), scope);
     default:
       fatal(__FILE__, __LINE__, "not an item with a statement");
@@ -181,12 +210,14 @@ std::string KernelWriter::load(const Item& item) {
   if (item.guard < 0 && fits_vector(item.index, slot.dtype)) {
     const Index base = vector_base(item.index);
     const std::string vector = "Vector<" + type + ", " + std::to_string(vector_) + ">";
+    count_access(scope_of(space_.uses(base)), slot, base, vector_, false);
     element = declare(vector, 'v',
                       "load_vector<" + type + ", " + std::to_string(vector_) + ">(" + memory + " + " +
                           index(base) + ")",
                       scope_of(space_.uses(base))) +
               "[v]";
   } else {
+    count_access(scope_of(item.uses), slot, item.index, 1, false);
     element = memory + "[" + index(item.index) + "]";
   }
   if (dtype_size(slot.dtype) == 2) element = "to_float(" + element + ")";
@@ -211,6 +242,7 @@ std::string KernelWriter::cast(const Item& item) {
   const DType dtype = graph_.node(item.value).type.dtype;
   const std::string operand = value(item.operands[0], item.type);
   const Scope scope = scope_of(item.uses);
+  count(scope, 2 * kRoundIssue);
   if (dtype_size(dtype) != 2) return declare(cuda_type(item.type), 'x', operand, scope);
   return declare("float", 'x', "to_float(" + round_text(operand, dtype) + ")", scope);
 }
@@ -229,13 +261,15 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const s
   if (!fits_vector(position, slot.dtype)) {
     const Scope scope = scope_of(space_.uses(position) | item_at(i).uses);
     const std::string place = index(position);
+    count_access(scope, slot, position, 1, true);
     text(scope) += condition + memory + "[" + place + "] = " + element + ";\n";
     return;
   }
-  const std::string name = "y" + std::to_string(counters_['y']++), count = std::to_string(vector_);
-  text(Scope::loop) += "Vector<" + type + ", " + count + "> " + name + ";\n";
+  const std::string name = "y" + std::to_string(counters_['y']++), size = std::to_string(vector_);
+  count_access(Scope::loop, slot, vector_base(position), vector_, true);
+  text(Scope::loop) += "Vector<" + type + ", " + size + "> " + name + ";\n";
   text(Scope::element) += name + "[v] = " + element + ";\n";
-  after_ += "store_vector<" + type + ", " + count + ">(" + memory + " + " + index(vector_base(position)) +
+  after_ += "store_vector<" + type + ", " + size + ">(" + memory + " + " + index(vector_base(position)) +
             ", " + name + ");\n";
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "core/codegen/launch_work.h"
 #include "core/codegen/storage.h"
 
 namespace quern {
@@ -42,6 +43,8 @@ class KernelWriter {
   void store(int item, const Slot& slot, const Index& position, const std::string& condition = "");
   std::string& text(Scope scope) { return texts_[static_cast<size_t>(scope)]; }
   const std::string& after() const { return after_; }
+  // What the statements of a scope do.
+  const ScopeWork& work(Scope scope) const { return works_[static_cast<size_t>(scope)]; }
   Scope scope_of(VariableSet uses) const;
 
   // The kernel's parameters, in the order of their first use.
@@ -77,7 +80,11 @@ class KernelWriter {
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;
   int vector_ = 1;
+  void count(Scope scope, double issue, double special = 0);
+  void count_access(Scope scope, const Slot& slot, const Index& index, int width, bool written);
+
   std::array<std::string, 3> texts_;
+  std::array<ScopeWork, 3> works_;
   std::string after_;
   std::array<std::map<int, std::string>, 3> item_names_;  // names, by the scope they stand in
   std::array<std::map<AtomId, std::string>, 3> atoms_;

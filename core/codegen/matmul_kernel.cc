@@ -1,6 +1,7 @@
 // Kernels of matrix products: a tile of device/matmul.cuh a block, then what is fused behind it, element by
 // element.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
@@ -9,6 +10,12 @@
 namespace quern {
 
 namespace {
+
+// For the model. Cycles at a barrier; instructions for a chunk of a tile that is copied; copies under way
+// that go through registers; columns of sums that a thread of a SimtTile has; registers of a thread besides
+// its sums.
+constexpr double kTileBarrierCycles = 60, kChunkIssue = 10, kUnrolled = 4, kSimtAcross = 4,
+                 kMatmulRegisters = 48;
 
 // How an operand is read: from `view`, `vector` elements at once along its columns or its rows.
 struct Operand {
@@ -59,6 +66,7 @@ class MatmulEmitter {
                epilogue();
     out.signature = "(" + writer_.parameter_list() + ")";
     out.args = writer_.arguments();
+    out.work = work();
     return out;
   }
 
@@ -204,6 +212,77 @@ class MatmulEmitter {
                       threads = std::to_string(tile_.threads());
     return "#pragma unroll 1\nfor (int e = threadIdx.x; e < " + count + "; e += " + threads + ") {\n" +
            indent(lines, 2) + "}\n";
+  }
+
+  LaunchWork work() {
+    KernelSchedule schedule;
+    schedule.grid[0] = batch_ * divide_up(rows_, tile_.rows) * divide_up(columns_, tile_.columns);
+    schedule.warps = {1, 1, tile_.threads() / 32};
+    schedule.turns = divide_up(a_.columns, tile_.depth);
+    schedule.stages = tensor_cores_ ? tile_.stages : 0;
+    schedule.ahead = false;
+    WorkCounter counter(space_, column_index_, element_, vector_);
+    const double steps = static_cast<double>(tile_.rows * tile_.columns / vector_ / tile_.threads());
+    for (Scope scope : {Scope::kernel, Scope::loop, Scope::element})
+      counter.add(writer_.work(scope), steps, scope == Scope::element, tile_.threads() / 32);
+    for (const Operand* operand : {&a_, &b_}) {
+      const double matrices = space_.uses(operand->base) == 0 ? 1 : static_cast<double>(batch_);
+      counter.touch(operand->slot, false, space_.smallest(operand->base), last_of(*operand),
+                    matrices * static_cast<double>(operand->rows * operand->columns));
+    }
+    count_tile(counter.block());
+    return counter.take(schedule);
+  }
+
+  int64_t last_of(const Operand& operand) const {
+    return space_.largest(operand.base) + (operand.rows - 1) * operand.view.row_stride +
+           (operand.columns - 1) * operand.view.column_stride;
+  }
+
+  // What device/matmul.cuh does in a turn, and with the sums.
+  void count_tile(BlockWork& block) const {
+    const double warps = tile_.threads() / 32, sums = tile_.rows * tile_.columns,
+                 products = sums * tile_.depth;
+    count_copy(block, a_, std::min<int64_t>(tile_.rows, rows_), tile_.depth);
+    count_copy(block, b_, tile_.depth, std::min<int64_t>(tile_.columns, columns_));
+    block.loop.chain += kTileBarrierCycles;
+    block.once.shared_bytes += sums * 4 * 2;
+    block.once.chain += 2 * kTileBarrierCycles;
+    block.registers = kMatmulRegisters + sums / tile_.threads();
+    if (tensor_cores_) {
+      const double height = tile_.rows / tile_.warp_rows, width = tile_.columns / tile_.warp_columns;
+      block.loop.mma = products / (16 * 8 * 16);
+      block.loop.shared_bytes += warps * (height + width) * tile_.depth * 2;
+      block.loop.slots += block.loop.mma + warps * (height + width) * tile_.depth / 256;
+      block.loop_room = (tile_.rows * (tile_.depth + 8) + tile_.depth * (tile_.columns + 8)) * 2;
+      block.exchange_bytes = tile_.rows * (tile_.columns + 8) * 4;
+      return;
+    }
+    // Of one step along the inner dimension, every thread: its rows one by one, its columns at once.
+    const double down = sums / tile_.threads() / kSimtAcross, steps = tile_.depth * warps;
+    block.loop.slots += steps * (down * kSimtAcross + down + 1);
+    block.loop.shared_bytes += steps * 32 * (down * 4 + kSimtAcross * 4);
+    block.loop.chain += kTileBarrierCycles;
+    block.loop.trips += 1;
+    block.exchange_bytes = sums * 4;
+  }
+
+  // A tile of an operand, of which `rows` times `columns` are inside the matrix: chunk by chunk, each at an
+  // address of its own.
+  void count_copy(BlockWork& block, const Operand& operand, int64_t rows, int64_t columns) const {
+    const double size = static_cast<double>(dtype_size(operand.slot.dtype));
+    const bool by_columns = tensor_cores_ ? operand.columns_inner : operand.view.row_stride != 1;
+    const double outer = static_cast<double>(by_columns ? rows : columns),
+                 inner = static_cast<double>(by_columns ? columns : rows);
+    const bool neighbours = (by_columns ? operand.view.column_stride : operand.view.row_stride) == 1;
+    const double chunks = outer * inner / operand.vector;
+    const double bytes = outer * (neighbours ? std::ceil(inner * size / 32) : inner) * 32;
+    block.loop_bytes += outer * inner * size;
+    block.loop_l2 += bytes;
+    block.loop.slots += chunks / 32 * kChunkIssue;
+    block.loop.shared_bytes += std::max(bytes, chunks * 4) + outer * inner * 4;
+    // Single elements go through registers, a few at a time.
+    if (operand.vector == 1) block.loop.trips += chunks / tile_.threads() / kUnrolled;
   }
 
   const Graph& graph_;

@@ -6,6 +6,7 @@
 #include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/kernel_writer.h"
+#include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
 #include "core/verify/rounded_values.h"
@@ -26,7 +27,8 @@ class MuEmitter {
     plan.target = target_.name;
     plan.inputs = graph_.input_descs();
     plan.outputs = graph_.output_descs();
-    find_steps();
+    steps_ = steps_of(mugraph_);
+    lives_ = tensor_lives(mugraph_, steps_);
     if (Status status = find_places(); !status.ok()) return status;
     for (const Step& step : steps_) {
       const MuKernel& kernel = mugraph_.kernels[step.first];
@@ -51,20 +53,6 @@ class MuEmitter {
   }
 
  private:
-  // A block graph, or library operators that follow each other: the baseline emitter fuses what it can of
-  // them.
-  struct Step {
-    size_t first, end;  // kernels of the muGraph, half open
-  };
-
-  void find_steps() {
-    for (size_t k = 0; k < mugraph_.kernels.size(); ++k)
-      if (!steps_.empty() && !mugraph_.kernels[k].custom && !mugraph_.kernels[k - 1].custom)
-        steps_.back().end = k + 1;
-      else
-        steps_.push_back({k, k + 1});
-  }
-
   // Inputs and outputs are the caller's; the rest of the tensors share the workspace, each from the step that
   // writes it to the last that reads it. What no other step than its own uses has no place.
   Status find_places() {
@@ -72,7 +60,6 @@ class MuEmitter {
     if (mugraph_.inputs.size() != out_.plan.inputs.size() ||
         mugraph_.outputs.size() != out_.plan.outputs.size())
       return Status(ErrorCode::INVALID_ARGUMENT, "the muGraph has other inputs or outputs than the graph");
-    std::vector<MemoryBuffer> lives(count);
     for (size_t t = 0; t < count; ++t) {
       TensorPlace place;
       place.name = "t" + std::to_string(t);
@@ -80,11 +67,7 @@ class MuEmitter {
       place.shape = mugraph_.tensors[t].type.shape;
       place.strides = dense_strides(place.shape);
       places_.push_back(std::move(place));
-      lives[t] = {
-          mugraph_.tensors[t].type.element_count() * int64_t(dtype_size(mugraph_.tensors[t].type.dtype)), -1,
-          -1, kWorkspaceAlignment};
     }
-    for (size_t s = 0; s < steps_.size(); ++s) note_lives(lives, s);
     std::vector<bool> given(count, false);
     for (size_t i = 0; i < mugraph_.inputs.size(); ++i) {
       const size_t t = static_cast<size_t>(mugraph_.inputs[i]);
@@ -109,14 +92,11 @@ class MuEmitter {
     }
     std::vector<MemoryBuffer> planned;
     std::vector<size_t> owners;
-    for (size_t t = 0; t < count; ++t) {
-      const bool inner = lives[t].first == lives[t].last &&
-                         (lives[t].first < 0 || !mugraph_.kernels[steps_[lives[t].first].first].custom);
-      has_place_.push_back(given[t] || !inner);
-    }
     for (size_t t = 0; t < count; ++t)
-      if (!given[t] && has_place_[t]) {
-        planned.push_back(lives[t]);
+      if (!given[t] && !lives_[t].inner) {
+        const TensorType& type = mugraph_.tensors[t].type;
+        planned.push_back({type.element_count() * int64_t(dtype_size(type.dtype)), lives_[t].first,
+                           lives_[t].last, kWorkspaceAlignment});
         owners.push_back(t);
       }
     const MemoryPlan plan = plan_memory(planned);
@@ -125,23 +105,6 @@ class MuEmitter {
       places_[owners[i]].arg = {LaunchArg::Kind::workspace, plan.offsets[i]};
     out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
     return {};
-  }
-
-  void note_lives(std::vector<MemoryBuffer>& lives, size_t step) const {
-    auto note = [&](int32_t tensor) {
-      MemoryBuffer& life = lives[static_cast<size_t>(tensor)];
-      if (life.first < 0) life.first = static_cast<int>(step);
-      life.last = static_cast<int>(step);
-    };
-    for (size_t k = steps_[step].first; k < steps_[step].end; ++k) {
-      const MuKernel& kernel = mugraph_.kernels[k];
-      if (!kernel.custom) {
-        for (int32_t operand : kernel.operands) note(operand);
-        note(kernel.result);
-      }
-      for (const BlockOp& op : kernel.ops)
-        if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) note(op.tensor);
-    }
   }
 
   bool overlaps(size_t k) const {
@@ -185,64 +148,24 @@ class MuEmitter {
     return {};
   }
 
-  static ValueId add_input(Graph& graph, const TensorPlace& place) {
-    Node input;
-    input.type = {place.dtype, place.shape, false};
-    input.strides = place.strides;
-    input.name = place.name;
-    const auto id = static_cast<ValueId>(graph.nodes.size());
-    graph.inputs.push_back(id);
-    graph.nodes.push_back(std::move(input));
-    return id;
-  }
-
-  static Status add_node(Graph& graph, OpCode code, std::vector<ValueId> operands, Attrs attrs) {
-    Node node;
-    node.code = code;
-    node.operands = std::move(operands);
-    node.attrs = std::move(attrs);
-    auto type = infer_type(node.code, graph.operand_types(node), node.attrs);
-    if (!type) return type.status();
-    node.type = *type;
-    graph.nodes.push_back(std::move(node));
-    return {};
-  }
-
   Status library_kernels(const Step& step) {
-    Graph graph;
-    std::vector<LaunchArg> inputs, outputs;
-    std::map<int32_t, ValueId> made;
-    for (size_t k = step.first; k < step.end; ++k) {
-      const MuKernel& kernel = mugraph_.kernels[k];
-      std::vector<ValueId> operands;
-      for (int32_t operand : kernel.operands) {
-        if (!made.count(operand)) {
-          const TensorPlace& place = places_[static_cast<size_t>(operand)];
-          made[operand] = add_input(graph, place);
-          inputs.push_back(place.arg);
-        }
-        operands.push_back(made[operand]);
-      }
-      if (Status status = add_node(graph, kernel.code, operands, kernel.attrs); !status.ok()) return status;
-      const TensorPlace& result = places_[static_cast<size_t>(kernel.result)];
-      const auto last = [&] { return static_cast<ValueId>(graph.nodes.size()) - 1; };
-      if (graph.nodes.back().type.dtype != result.dtype) {
-        Attrs attrs;
-        attrs.dtype = result.dtype;
-        if (Status status = add_node(graph, OpCode::cast, {last()}, attrs); !status.ok()) return status;
-      }
-      made[kernel.result] = last();
-      if (!has_place_[static_cast<size_t>(kernel.result)]) continue;
-      graph.outputs.push_back(last());
-      outputs.push_back(result.arg);
-    }
-    return graph.outputs.empty() ? Status() : baseline_program(graph, inputs, outputs);
+    std::vector<Ints> strides;
+    for (const TensorPlace& place : places_) strides.push_back(place.strides);
+    auto library = library_step(mugraph_, step, lives_, strides);
+    if (!library) return library.status();
+    auto arguments = [&](const std::vector<int32_t>& tensors) {
+      std::vector<LaunchArg> args;
+      for (int32_t tensor : tensors) args.push_back(places_[static_cast<size_t>(tensor)].arg);
+      return args;
+    };
+    if (library->outputs.empty()) return {};
+    return baseline_program(library->graph, arguments(library->inputs), arguments(library->outputs));
   }
 
   // Of a tensor that is complete, to one more output.
   Status copy(const TensorPlace& from, const LaunchArg& to) {
     Graph graph;
-    graph.outputs = {add_input(graph, from)};
+    graph.outputs = {add_input(graph, from.dtype, from.shape, from.strides, from.name)};
     return baseline_program(graph, {from.arg}, {to});
   }
 
@@ -285,7 +208,7 @@ class MuEmitter {
   const Target& target_;
   std::vector<Step> steps_;
   std::vector<TensorPlace> places_;
-  std::vector<bool> has_place_;                       // by tensor
+  std::vector<TensorLife> lives_;                     // by tensor
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   std::set<WgmmaShape> shapes_;

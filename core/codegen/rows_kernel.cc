@@ -4,6 +4,7 @@
 // threads shares a row and each takes every team-th vector of it. Reductions of one level share a loop over
 // the row; later levels and the values made at every point read the row again, from cache.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/integers.h"
 #include "core/codegen/kernel_text.h"
@@ -15,6 +16,11 @@ namespace {
 
 constexpr int kRowThreads = 256;    // of a block whose rows have teams
 constexpr int kPointThreads = 128;  // of a block where every thread has a row
+
+// For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
+// to memory; registers of a thread; instructions and cycles of a sum over a team.
+constexpr int64_t kUnrolled = 16;
+constexpr double kCacheTrip = 0.3, kRegisters = 40, kTeamIssue = 20, kTeamCycles = 300;
 
 struct Shape {
   int team = 1;    // threads a row
@@ -43,6 +49,7 @@ class RowsEmitter {
     placed_ = trace.place(space_, row_, spread(loop_, inner_step));
     writer_.set_scopes(loop_, element_, shape.vector);
     writer_.set_items(placed_.items);
+    counter_.emplace(space_, vector_index(), element_, shape.vector);
   }
 
   const std::vector<Item>& items() const { return placed_.items; }
@@ -65,10 +72,34 @@ class RowsEmitter {
     out.body = prologue(out) + body;
     out.signature = "(" + writer_.parameter_list() + ")";
     out.args = writer_.arguments();
+    out.work = work(out);
     return out;
   }
 
  private:
+  LaunchWork work(const KernelText& text) {
+    KernelSchedule schedule;
+    schedule.grid[0] = static_cast<int64_t>(text.grid.count());
+    schedule.warps = {1, 1, warps()};
+    BlockWork& block = counter_->block();
+    block.once.trips = std::max(0.0, trips_ - 1);
+    block.registers = kRegisters;
+    return counter_->take(schedule);
+  }
+
+  int warps() const { return (shape_.team > 1 ? kRowThreads : kPointThreads) / 32; }
+
+  void count_pass(bool with_loop) {
+    const int64_t points = kernel_.row_length(), team = shape_.team;
+    const double steps =
+        with_loop ? static_cast<double>(team > 1 ? divide_up(points / shape_.vector, team) : points) : 1;
+    counter_->add(writer_.work(Scope::kernel), 1, false, warps());
+    counter_->add(writer_.work(Scope::loop), steps, false, warps());
+    counter_->add(writer_.work(Scope::element), steps, true, warps());
+    const double in_turn = team > 1 ? 1 : kUnrolled;
+    if (with_loop) trips_ += std::ceil(steps / in_turn) * (trips_ > 0 ? kCacheTrip : 1);
+  }
+
   bool many() const { return shape_.vector > 1; }
 
   std::string prologue(KernelText& out) const {
@@ -122,6 +153,8 @@ class RowsEmitter {
   }
 
   std::string combine_team(ValueId value, const std::string& name) {
+    counter_->block().once.slots += kTeamIssue * warps();
+    counter_->block().once.chain += kTeamCycles;
     const DType dtype = type_of(value);
     const std::string combiner = cuda_combiner(code_of(value), dtype),
                       warps = std::to_string(shape_.team / 32), scratch = "scratch_" + name;
@@ -156,6 +189,7 @@ class RowsEmitter {
 
   // What the writer has gathered, in the loops it belongs to.
   std::string pass(bool with_loop) {
+    count_pass(with_loop);
     std::string lines = writer_.text(Scope::loop);
     if (!writer_.text(Scope::element).empty())
       lines += element_loop() + " {\n" + indent(writer_.text(Scope::element), 2) + "}\n";
@@ -182,6 +216,8 @@ class RowsEmitter {
   Index thread_row_, row_, loop_, element_;
   KernelTrace::Placed placed_;
   int reductions_ = 0;
+  std::optional<WorkCounter> counter_;
+  double trips_ = 0;  // to memory, one after the other
 };
 
 int choose_team(const Kernel& kernel) {

@@ -26,7 +26,7 @@ std::string explain_candidate(const Graph& graph, const Candidate& candidate, co
                               Optimizer* optimizer, bool allow_tf32) {
   std::string refusal = "none fits";
   for (const Implementation& each :
-       rank_implementations({candidate}, target, {}, kMostSchedules, allow_tf32)) {
+       rank_implementations(graph, {candidate}, target, {}, kMostSchedules, allow_tf32)) {
     const auto emitted = emit_mugraph(graph, candidate.mugraph, each.schedule, target, optimizer);
     if (emitted)
       return print_schedule(with_choices(each.schedule, *emitted)) +

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/base/facts.h"
 #include "core/codegen/arithmetic_verifier.h"
@@ -15,6 +16,7 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/certify.h"
 #include "core/optimize/explain.h"
+#include "core/optimize/program_model.h"
 #include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
 #include "core/verify/rounded_values.h"
@@ -34,7 +36,6 @@ constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
-constexpr const char* kManyLaunches = "it has no fewer launches than the baseline";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
 uint64_t in_ns(double us) { return static_cast<uint64_t>(us * 1000); }
@@ -68,16 +69,20 @@ class OptimizeRun {
     fates_.resize(search_.candidates.size(), kNoSchedule);
     refusals_.resize(search_.candidates.size());
     if (Status status = name_as_text(); !status.ok()) return status;
-    if (Status status = count_baseline(); !status.ok()) return status;
-    ranked_ = rank_implementations(search_.candidates, target_, how.constraints, options_.schedules,
+    auto baseline = baseline_work(graph_, target_);
+    if (!baseline) return baseline.status();
+    baseline_us_ = modelled_launches(*baseline, target_);
+    ranked_ = rank_implementations(graph_, search_.candidates, target_, how.constraints, options_.schedules,
                                    options_.allow_tf32);
     refused_.resize(ranked_.size());
     for (const Implementation& best : ranked_)
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
-        fate = "not tried, its best schedule takes " + number(best.us) + " us by the model of schedules";
+        fate = "not tried, " + by_model(best.us);
     try_all();
     write_report();
+    const auto start = Clock::now();
     list_programs();
+    out_.emit_ns += ns_since(start);
     return std::move(out_);
   }
 
@@ -115,13 +120,6 @@ class OptimizeRun {
     return {};
   }
 
-  Status count_baseline() {
-    auto baseline = emit_baseline(graph_, target_);
-    if (!baseline) return baseline.status();
-    baseline_launches_ = baseline->plan.launches.size();
-    return {};
-  }
-
   // The model does not know what the compiler puts on the stack, so a program that has some there is taken
   // only when no other is found, nothing like its kernels is compiled again, and what is suspected of the
   // same comes last.
@@ -145,6 +143,16 @@ class OptimizeRun {
     if (kept_.empty() && spilling) accept(std::move(*spilling));
   }
 
+  bool replaces_baseline(double us) const { return us * kBaselineMargin < baseline_us_; }
+
+  // "61.00 us by the model, slower than the baseline"
+  std::string by_model(double us) const {
+    return number(us) + " us by the model" +
+           (replaces_baseline(us) ? ""
+            : us < baseline_us_   ? ", not surely faster than the baseline"
+                                  : ", slower than the baseline");
+  }
+
   const MuGraph& mugraph_of(size_t rank) const { return search_.candidates[ranked_[rank].candidate].mugraph; }
 
   // What spills is kept if it does so less than what was kept before.
@@ -160,7 +168,6 @@ class OptimizeRun {
 
   // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
   bool judge(size_t rank) {
-    if (fates_[ranked_[rank].candidate] == kManyLaunches) return false;
     const auto start = Clock::now();
     const MuGraph& mugraph = mugraph_of(rank);
     const Schedule& schedule = ranked_[rank].schedule;
@@ -181,13 +188,6 @@ class OptimizeRun {
     out_.emit_ns += ns_since(start);
     if (!emitted) {
       refuse(rank, emitted.status().message());
-      return {};
-    }
-    // What is left to the baseline here, the whole baseline may fuse with more. Schedules do not change it.
-    const bool library = std::any_of(mugraph.kernels.begin(), mugraph.kernels.end(),
-                                     [](const MuKernel& kernel) { return !kernel.custom; });
-    if (library && emitted->plan.launches.size() >= baseline_launches_) {
-      note(rank, kManyLaunches);
       return {};
     }
     return Compiled{rank, std::move(*emitted), "", 0, arithmetic_};
@@ -260,10 +260,10 @@ class OptimizeRun {
       for (size_t i = 0; i < candidate.certificates.size(); ++i)
         plan.certificate += candidate.certificates[i].print("piece " + std::to_string(i) + " ");
     kept.plan = encode_plan(plan);
-    if (!out_.found())
+    if (!out_.found() && replaces_baseline(from.us))
       take(program, kept, std::move(plan));
     else
-      note(program.rank, "compiled, " + number(from.us) + " us by the model of schedules");
+      note(program.rank, "compiled, " + by_model(from.us));
     kept_.emplace(program.rank, std::move(kept));
   }
 
@@ -278,14 +278,16 @@ class OptimizeRun {
     out_.cuda = std::move(program.emitted.source);
     taken_ = from.candidate;
     fates_[from.candidate] =
-        "taken, " + number(from.us) + " us by the model of schedules" +
+        "taken, " + by_model(from.us) +
         (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
   }
 
+  // Schedules may differ in what the emitter makes nothing of: what is listed has a text of its own.
   void list_programs() {
-    out_.programs.push_back({});
-    std::map<size_t, std::string> texts;  // of muGraphs
+    out_.programs.push_back({"", "", in_ns(baseline_us_), ""});
+    std::map<size_t, std::string> mugraphs;
+    std::set<Hash128> sources;
     size_t left = options_.list - std::min(options_.list, kept_.size());
     for (size_t rank = 0; rank < ranked_.size(); ++rank) {
       if (const auto kept = kept_.find(rank); kept != kept_.end()) {
@@ -293,11 +295,12 @@ class OptimizeRun {
         continue;
       }
       if (refused_[rank] || left == 0) continue;
+      const auto emitted = emit_mugraph(graph_, mugraph_of(rank), ranked_[rank].schedule, target_);
+      if (!emitted || !sources.insert(hash128(emitted->source)).second) continue;
       --left;
-      const Implementation& each = ranked_[rank];
-      std::string& text = texts[each.candidate];
+      std::string& text = mugraphs[ranked_[rank].candidate];
       if (text.empty()) text = print_mugraph(mugraph_of(rank));
-      out_.programs.push_back({text, print_schedule(each.schedule), in_ns(each.us), ""});
+      out_.programs.push_back({text, print_schedule(ranked_[rank].schedule), in_ns(ranked_[rank].us), ""});
     }
   }
 
@@ -311,6 +314,7 @@ class OptimizeRun {
                   "\n";
     for (const PieceReport& piece : report.pieces)
       if (!piece.outside.empty()) out_.report += "not searched: " + piece.name + ": " + piece.outside + "\n";
+    out_.report += "baseline: " + number(baseline_us_) + " us by the model\n";
     for (size_t i = 0; i < fates_.size(); ++i)
       out_.report += "candidate " + std::to_string(i) + " (" + number(search_.candidates[i].us) +
                      " us): " + fates_[i] +
@@ -330,6 +334,11 @@ class OptimizeRun {
 
   std::string why_nothing() const {
     if (report().cancelled) return "the search was cancelled";
+    if (!kept_.empty()) {
+      const double us = static_cast<double>(kept_.begin()->second.modelled_ns) / 1000;
+      return std::string(us < baseline_us_ ? "not surely faster" : "slower") +
+             " than the baseline by the model: " + number(us) + " us against " + number(baseline_us_) + " us";
+    }
     if (!fates_.empty())
       return "none of " + std::to_string(fates_.size()) +
              " candidates became a program; the first: " + fates_[0];
@@ -348,7 +357,7 @@ class OptimizeRun {
   const OptimizeOptions& options_;
   const Clock::time_point start_ = Clock::now();
   SearchResult search_;
-  size_t baseline_launches_ = 0;
+  double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
   std::vector<bool> refused_;               // by rank
   std::map<size_t, Program> kept_;          // by rank

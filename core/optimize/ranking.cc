@@ -1,30 +1,83 @@
 #include "core/optimize/ranking.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 
+#include "core/mugraph/text.h"
+#include "core/optimize/program_model.h"
 #include "core/schedule/enumerate.h"
-#include "core/schedule/model.h"
 
 namespace quern {
 
-std::vector<Implementation> rank_implementations(const std::vector<Candidate>& candidates,
+namespace {
+
+// Of an implementation that resembles others: it counts as so much slower for each of these in front of it.
+constexpr double kResemblance = 0.03;
+
+// The scheduled muGraph without names: candidates that differ in their own grid alone become one program.
+std::string text_without_names(MuGraph applied) {
+  applied.name.clear();
+  for (size_t t = 0; t < applied.tensors.size(); ++t) applied.tensors[t].name = "t" + std::to_string(t);
+  for (MuKernel& kernel : applied.kernels) {
+    kernel.threads = 0;
+    for (BlockOp& op : kernel.ops) op.name.clear();
+  }
+  return print_mugraph(applied);
+}
+
+// What programs that are nearly the same have in common: candidate, tiles, warps and data path.
+std::string resemblance(const Implementation& implementation) {
+  Schedule schedule = implementation.schedule;
+  for (KernelSchedule& kernel : schedule.kernels) {
+    kernel.turns = kernel.stages = 1;
+    kernel.resident = 0;
+    kernel.producer = false;
+  }
+  return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
+}
+
+// Best first, but what resembles others gives way to what is not much slower.
+void sort_by_time(std::vector<Implementation>& all) {
+  auto by = [](const auto& a, const auto& b) { return a.first < b.first; };
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Implementation& a, const Implementation& b) { return a.us < b.us; });
+  std::map<std::string, int> seen;
+  std::vector<std::pair<double, Implementation>> order;
+  for (Implementation& each : all) {
+    const double us = each.us * (1 + kResemblance * seen[resemblance(each)]++);
+    order.emplace_back(us, std::move(each));
+  }
+  std::stable_sort(order.begin(), order.end(), by);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = std::move(order[i].second);
+}
+
+}  // namespace
+
+std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
                                                  size_t most, bool allow_tf32) {
   std::vector<Implementation> out;
+  std::set<std::string> programs;
   for (size_t i = 0; i < candidates.size(); ++i) {
     size_t taken = 0;
-    for (Schedule& schedule : enumerate_schedules(candidates[i].mugraph, target, allow_tf32)) {
+    const MuGraph& mugraph = candidates[i].mugraph;
+    const auto model = ProgramModel::make(graph, mugraph, target);
+    if (!model) continue;  // nor can it be emitted
+    for (Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
       if (taken == most) break;
-      const MuGraph& mugraph = candidates[i].mugraph;
-      auto us = modelled_time(mugraph, schedule, target);
+      auto us = model->us(schedule);
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
-      if (!constraints.empty() && !constraints.allow(*apply_schedule(mugraph, schedule))) continue;
+      auto applied = apply_schedule(mugraph, schedule);
+      if (!constraints.empty() && !constraints.allow(*applied)) continue;
+      if (!programs.insert(text_without_names(std::move(*applied)) + print_schedule(schedule)).second)
+        continue;
       out.push_back({i, std::move(schedule), *us});
       ++taken;
     }
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Implementation& a, const Implementation& b) { return a.us < b.us; });
+  sort_by_time(out);
   return out;
 }
 

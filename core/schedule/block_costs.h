@@ -5,17 +5,9 @@
 
 namespace quern {
 
-// Fitted with the model's other constants (model.cc). Cycles that are not hidden:
-constexpr double kBarrierCycles = 190;
-constexpr double kHandoverCycles = 99;  // of a stage from the producer, and back
-constexpr double kSharedLatency = 2.7;
-constexpr double kWgmmaCycles = 68;  // from asking for a product to having it, besides its work
-// Loads of a thread that are under way at a time where a tile is taken piece by piece.
-constexpr double kTripLoads = 16;
-// Of a sum over a cluster, waiting for each other.
-constexpr double kClusterCycles = 2200;
 constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
-constexpr double kProducerRegisters = 12;               // more of the same, for stages that go round
+constexpr double kMostUnrolled = 300;                   // words of a thread that compilers keep in registers
+constexpr double kProducerRegisters = 4;                // more of the same, for stages that go round
 constexpr int64_t kTall = 64;                           // rows of wgmma
 constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 

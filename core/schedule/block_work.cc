@@ -7,6 +7,7 @@
 
 #include "core/mugraph/narrow.h"
 #include "core/schedule/block_costs.h"
+#include "core/schedule/model_constants.h"
 
 namespace quern {
 
@@ -22,6 +23,10 @@ double padded_elements(const TensorType& type) {
   return count;
 }
 
+bool is_norm(OpCode code) {
+  return code == OpCode::rms_norm || code == OpCode::layer_norm || code == OpCode::softmax;
+}
+
 class Counter {
  public:
   Counter(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
@@ -30,6 +35,7 @@ class Counter {
         kernel_(kernel),
         schedule_(schedule),
         target_(target),
+        constants_(model_constants(target)),
         stages_(block_stages(kernel)),
         straight_(kernel.ops.size()),
         product_(kernel.ops.size()),
@@ -38,7 +44,8 @@ class Counter {
   BlockWork run() {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
-    if (schedule_.stages > 0) out_.loop.chain += schedule_.producer ? kHandoverCycles : kBarrierCycles;
+    if (schedule_.stages > 0)
+      out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
     out_.registers = registers();
     return out_;
   }
@@ -49,17 +56,37 @@ class Counter {
   double warps() const { return schedule_.workers() / 32.0; }
   bool in_loop(size_t i) const { return stages_[i] == Stage::loop; }
 
+  // Whether a tile that is there once is reduced and used again: every thread has its part all the while.
+  bool is_kept(size_t i) const {
+    if (in_loop(i) || kernel_.ops[i].type.element_count() == 0) return false;
+    bool reduced = false;
+    int uses = 0;
+    for (const BlockOp& user : kernel_.ops)
+      for (BlockValue operand : user.operands) {
+        if (static_cast<size_t>(operand) != i) continue;
+        ++uses;
+        if (user.kind != BlockOp::Kind::compute) continue;
+        const bool norm = is_norm(user.code);
+        reduced |= norm || op_info(user.code).kind == OpKind::reduction;
+        uses += norm;
+      }
+    return reduced && uses > 1;
+  }
+
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
+    if (is_kept(i)) kept_ = std::max(kept_, padded_elements(each.type));
     switch (each.kind) {
       case BlockOp::Kind::load:
         return load(i);
       case BlockOp::Kind::store: {
         const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-        if (leaves(each.tensor)) out_.unique_bytes += bytes_of(whole);
+        const SectorWaste waste = sector_waste(each);
+        if (leaves(each.tensor)) out_.unique_bytes += bytes_of(whole) * waste.dram;
+        out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
         own.issue += padded_elements(each.type) / 32 * 1.5;
-        own.chain += 2 * kSharedLatency + kBarrierCycles;
+        own.chain += 2 * constants_.shared_latency + constants_.barrier_cycles;
         return;
       }
       case BlockOp::Kind::accumulate:
@@ -108,6 +135,21 @@ class Counter {
            static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
   }
 
+  // A row of a tile that is not the tensor's own is accessed in sectors of 32 bytes, and in DRAM in pairs of
+  // them: bytes that are moved over bytes that are wanted.
+  struct SectorWaste {
+    double l2 = 1, dram = 1;
+    double row = 1e9;  // bytes
+  };
+  SectorWaste sector_waste(const BlockOp& access) const {
+    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(access.tensor)].type;
+    if (whole.shape.empty() || access.type.shape.back() >= whole.shape.back()) return {};
+    const double row =
+        static_cast<double>(access.type.shape.back()) * static_cast<double>(dtype_size(whole.dtype));
+    const double pairs = std::max(1.0, std::min(2.0, 64 / row));
+    return {std::max(1.0, 32 / row), row < 64 ? 0.5 * (1 + pairs) : 1, row};
+  }
+
   // Bytes that one instruction of a thread brings at most: rows begin where they may.
   double load_width(const BlockOp& load) const {
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor)].type;
@@ -120,16 +162,16 @@ class Counter {
     const BlockOp& each = kernel_.ops[i];
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
     const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
-    // A row of a tile that is not the tensor's own is fetched in sectors of 32 bytes, and from DRAM in pairs
-    // of them.
-    const bool cut = !whole.shape.empty() && each.type.shape.back() < whole.shape.back();
-    const double row = cut ? static_cast<double>(each.type.shape.back()) * size : 1e9;
-    const double l2_waste = std::max(1.0, 32 / row), dram_waste = std::max(1.0, std::min(2.0, 64 / row));
-    if (comes(each.tensor)) out_.unique_bytes += bytes_of(whole) * (row < 64 ? 0.5 * (1 + dram_waste) : 1);
-    const double width = std::min(load_width(each), std::max(size, row));
+    const SectorWaste waste = sector_waste(each);
+    if (comes(each.tensor)) {
+      const double dram = bytes_of(whole) * waste.dram;
+      out_.unique_bytes += dram;
+      out_.fresh_bytes += dram;
+    }
+    const double width = std::min(load_width(each), std::max(size, waste.row));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
-    (looped ? out_.loop_l2 : out_.once_l2) += bytes * l2_waste;
+    (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
     if (looped) {
       const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
       out_.loop_room += std::ceil(padded_elements(each.type) * size / unit) * unit;
@@ -141,9 +183,9 @@ class Counter {
     Work& own = work(stages_[i]);
     own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
-    if (staged && engine) own.rows += bytes / std::min(128.0, row);
+    if (staged && engine) own.rows += bytes / std::min(128.0, waste.row);
     // Asynchronous copies have at least four bytes.
-    if (staged && width < 4) own.trips += instructions / warps() / kTripLoads;
+    if (staged && width < 4) own.trips += instructions / warps() / constants_.trip_loads;
   }
 
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
@@ -151,7 +193,7 @@ class Counter {
     const BlockOp& each = op(value);
     if (each.kind != BlockOp::Kind::load || is_staged_load(value)) return;
     work(stages_[static_cast<size_t>(value)]).trips +=
-        padded_elements(each.type) / 2 / schedule_.workers() / kTripLoads;
+        padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
   void product(size_t i) {
@@ -173,7 +215,7 @@ class Counter {
       const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
       own.issue += steps * 3;
       own.shared_bytes += steps * 32 * 5;
-      own.chain += static_cast<double>(inner) * kSharedLatency / 4 + 2 * kBarrierCycles;
+      own.chain += static_cast<double>(inner) * constants_.shared_latency / 4 + 2 * constants_.barrier_cycles;
       // Step by step along the inner dimension, out of memory.
       const BlockOp& right = op(each.operands[1]);
       if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
@@ -181,7 +223,7 @@ class Counter {
       out_.exchange_bytes =
           std::max(out_.exchange_bytes, 4.0 * static_cast<double>(op(each.operands[0]).type.element_count() +
                                                                   op(each.operands[1]).type.element_count()));
-      sums_ += in_loop(i) ? 0 : padded_elements(each.type);
+      step_sums_ += padded_elements(each.type);
       return;
     }
     const bool wide = *dtype == DType::f32;
@@ -213,13 +255,16 @@ class Counter {
     const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / k_least));
     own.mma += mma * warps();
     own.issue += mma * warps();
-    own.chain += kSharedLatency;
+    own.chain += constants_.shared_latency;
     for (int side = 0; side < 2; ++side) {
       const BlockValue operand = each.operands[static_cast<size_t>(side)];
       const double words = side == 0 ? a_words : b_words;
       const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
-      if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop)
-        continue;                                  // packed once, before the loop
+      if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop) {
+        held_ += words;  // packed once, before the loop
+        continue;
+      }
+      if (!in_loop(i) && op(operand).kind == BlockOp::Kind::compute) made_ += words;
       if (wide) own.issue += words * warps() * 2;  // rounded
       if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
         // By ldmatrix, or one by one.
@@ -232,7 +277,7 @@ class Counter {
         if (side == 1 && op(operand).kind == BlockOp::Kind::compute) {
           // Nobody leaves a tile in the order in which products take their right operands.
           own.shared_bytes += padded_elements(op(operand).type) * 4 + words * 4 * 32 * warps();
-          own.chain += 2 * kBarrierCycles + words * kSharedLatency;
+          own.chain += 2 * constants_.barrier_cycles + words * constants_.shared_latency;
         }
       }
       if (in_loop(i)) fragments_ += words;
@@ -242,7 +287,7 @@ class Counter {
       const double elements = padded_elements(op(each.operands[0]).type);
       own.shared_bytes += elements * 4 * 2;
       own.issue += elements / 32 * 6;
-      own.chain += kBarrierCycles;
+      own.chain += constants_.barrier_cycles;
     }
     keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
   }
@@ -258,7 +303,7 @@ class Counter {
     if (k_parts > 1) {
       out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
       out_.once.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
-      out_.once.chain += kBarrierCycles + 2 * kSharedLatency;
+      out_.once.chain += constants_.barrier_cycles + 2 * constants_.shared_latency;
       out_.once.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
     }
   }
@@ -305,15 +350,18 @@ class Counter {
     const double size = batch * static_cast<double>(m * n * k);
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
-    own.chain += kWgmmaCycles;
+    own.chain += constants_.wgmma_cycles;
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
     if (is_made(each.operands[static_cast<size_t>(1 - tall)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(n * k);
-      own.chain += kBarrierCycles;
+      own.chain += constants_.barrier_cycles;
     }
     const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
-      own.shared_bytes += batch * 2 * static_cast<double>(m * k);
+      // By every warpgroup for its own part of the flat one.
+      const double groups = schedule_.warps[static_cast<size_t>(1 - tall)];
+      own.shared_bytes +=
+          batch * 2 * static_cast<double>(m * k) * std::min(groups, static_cast<double>(n) / 8);
     } else {
       own.issue += tall_words * warps() * 2;
       fragments_ += tall_words;
@@ -326,7 +374,7 @@ class Counter {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
     if (!in_loop(i) || !schedule_.ahead)
-      work(stages_[i]).trips += words * 4 / load_width(op(load)) / kTripLoads;
+      work(stages_[i]).trips += words * 4 / load_width(op(load)) / constants_.trip_loads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
@@ -346,7 +394,7 @@ class Counter {
                          op_info(op(each.operands[0]).code).kind == OpKind::contraction;
     if (!product) sums_ += elements;
     if (each.kind == BlockOp::Kind::reduce_cluster) {
-      out_.once.chain += kClusterCycles;
+      out_.once.chain += constants_.cluster_cycles;
       out_.once.shared_bytes += 2 * elements * 4;
       return;
     }
@@ -359,11 +407,14 @@ class Counter {
     }
   }
 
+  // Weights were fitted to what ptxas says of 1000 kernels (docs/results/model.md).
   double registers() const {
-    const double threads = schedule_.workers();
-    double own = kFixedRegisters + sums_ / threads + 0.8 * (thread_sums_ + thread_middle_) +
-                 0.3 * middle_ / threads + 0.3 * fragments_ + 0.4 * out_.once_bytes / 4 / threads;
-    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 1.7 : 0.2);
+    const double threads = schedule_.workers(), words = out_.once_bytes / 4 / threads;
+    double own = kFixedRegisters + 0.18 * sums_ / threads + 0.75 * thread_sums_ + 1.4 * thread_middle_ +
+                 0.3 * middle_ / threads + 0.13 * fragments_ + held_ + 0.6 * made_ + 0.85 * kept_ / threads +
+                 2 * step_sums_ / threads;
+    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 0.88 : 0.1);
+    if (words > kMostUnrolled) own += words;  // an array in memory
     return own + (schedule_.producer ? kProducerRegisters : 0);
   }
 
@@ -371,11 +422,16 @@ class Counter {
   const MuKernel& kernel_;
   const KernelSchedule& schedule_;
   const Target& target_;
+  const ModelConstants& constants_;
   const std::vector<Stage> stages_;
-  std::vector<char> straight_;    // loads whose fragments are counted
-  std::vector<char> product_;     // values made from a product, element by element
-  std::vector<char> tall_;        // and from one by warpgroups that have several tiles of rows
-  double loaded_words_ = 0;       // registers of a thread for straight loads of a turn
+  std::vector<char> straight_;  // loads whose fragments are counted
+  std::vector<char> product_;   // values made from a product, element by element
+  std::vector<char> tall_;      // and from one by warpgroups that have several tiles of rows
+  double loaded_words_ = 0;     // registers of a thread for straight loads of a turn
+  double kept_ = 0,
+         step_sums_ = 0;  // elements of the block: used twice, sums of products without tensor cores
+  double held_ = 0,
+         made_ = 0;  // registers of a thread for operands: through the loop, and made where there is none
   double sums_ = 0, middle_ = 0;  // elements in registers of the block: over the loop, in a turn
   double thread_sums_ = 0, thread_middle_ = 0, fragments_ = 0;  // registers of a thread for products
   BlockWork out_;

@@ -15,6 +15,7 @@ struct Work {
   // Products of 16 x 8 x 16, by warps and by warpgroups; of tf32, which takes twice as long, 16 x 8 x 8.
   double mma = 0, wgmma = 0;
   double issue = 0, special = 0, shared_bytes = 0;
+  double slots = 0;  // instructions that were counted one by one: each takes an issue slot
   double chain = 0;  // cycles that one warp waits for its own results, one after the other
   double trips = 0;  // to memory, one after the other: what it asks for a little at a time
   double rows = 0;   // of at most 128 bytes that the copy engine brings
@@ -27,6 +28,7 @@ struct BlockWork {
   double loop_room = 0;                   // of a turn's tiles in shared memory, extents rounded up
   double exchange_bytes = 0;              // shared memory for exchanges
   double unique_bytes = 0;                // of all blocks, from and to DRAM
+  double fresh_bytes = 0;                 // of these, the ones that are read
   double registers = 0;                   // of a thread, were there as many as it wants
 };
 

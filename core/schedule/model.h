@@ -3,6 +3,7 @@
 // The constants were fitted to kernels measured on an H200 (docs/results/model.md).
 #pragma once
 
+#include "core/schedule/block_work.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -16,12 +17,15 @@ struct KernelTime {
   int64_t shared_bytes = 0;  // of a block
 };
 
+// Of one kernel whose blocks do this work.
+KernelTime modelled_block(const BlockWork& work, const KernelSchedule& schedule, const Target& target);
+
 // Of one custom kernel, cut as it is (apply_schedule).
 KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
                            const Target& target);
 
-// Of all kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not cut
-// yet; INVALID_ARGUMENT if the schedule does not fit it.
+// Of all custom kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not
+// cut yet; INVALID_ARGUMENT if the schedule does not fit it.
 Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target);
 
 }  // namespace quern

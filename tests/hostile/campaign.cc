@@ -193,7 +193,7 @@ class Attack {
     for (const PieceReport& piece : found->report.pieces)
       for (const std::string& failure : piece.failures)
         report_.find("search", text_of(subject, {name, "", "", {}, {}}, "", failure));
-    std::vector<Implementation> ranked = rank_implementations(found->candidates, target, {}, 64);
+    std::vector<Implementation> ranked = rank_implementations(subject.graph, found->candidates, target, {}, 64);
     ArithmeticVerifier verifier(subject.graph);
     size_t taken = take(subject, name, found->candidates, ranked, options_.best, verifier);
     if (taken == 0) report_.count("graphs without a searched program, " + name);

@@ -211,7 +211,7 @@ std::vector<Texts> searched_texts(uint64_t seed) {
   auto found = search(graph, target, how);
   check(found.ok(), "the search refuses its options");
   std::vector<Texts> texts;
-  for (const Implementation& each : rank_implementations(found->candidates, target, {}, 1))
+  for (const Implementation& each : rank_implementations(graph, found->candidates, target, {}, 1))
     texts.push_back({print_graph(graph), print_mugraph(found->candidates[each.candidate].mugraph),
                      print_schedule(each.schedule), name});
   return texts;

@@ -44,7 +44,7 @@ void workloads_are_right(void**) {
     auto result = search(graph, **find_target(target), options);
     assert_ok(result);
     const std::vector<Implementation> ranked =
-        rank_implementations(result->candidates, **find_target(target), {}, 64);
+        rank_implementations(graph, result->candidates, **find_target(target), {}, 64);
     const std::string label = "seed " + std::to_string(seed);
     if (ranked.empty()) continue;
     const std::span<const Implementation> all = ranked;

@@ -13,9 +13,9 @@
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/program_model.h"
 #include "core/optimize/registers.h"
 #include "core/schedule/enumerate.h"
-#include "core/schedule/model.h"
 #include "core/search/search.h"
 #include "core/verify/rounded_values.h"
 #include "tools/bench/gpu/need.h"
@@ -104,6 +104,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
       only ? std::vector<Schedule>{*only} : enumerate_schedules(subject.mugraph, target, tf32);
   std::printf("%s: %zu schedules in %.0f ms", subject.label.c_str(), schedules.size(),
               milliseconds() - start);
+  const ProgramModel model = need(ProgramModel::make(subject.graph, subject.mugraph, target));
   std::map<std::string, int> refused;
   std::array<size_t, 2> taken = {0, 0};  // exact, in tf32
   for (const Schedule& schedule : schedules) {
@@ -120,7 +121,7 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
     contestant.label = subject.label;
     contestant.schedule = schedule;
     contestant.searched_us = subject.us;
-    contestant.modelled_us = need(modelled_time(subject.mugraph, schedule, target));
+    contestant.modelled_us = need(model.us(schedule));
     contestant.source = std::move(emitted->source);
     contestant.plan = std::move(emitted->plan);
     contestant.blocks = std::move(emitted->blocks);

@@ -1,0 +1,131 @@
+#include "core/optimize/program_model.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/codegen/baseline.h"
+#include "core/codegen/library_step.h"
+#include "core/schedule/model.h"
+
+namespace quern {
+
+namespace {
+
+// Which buffers of a program are in the L2 cache when a launch asks for them.
+class CacheModel {
+ public:
+  explicit CacheModel(const Target& target) : bytes_(target.l2_mib * (1 << 20)) {}
+
+  // Bytes that come from DRAM, or go there.
+  double read(int64_t buffer, double bytes) {
+    const auto last = last_.find(buffer);
+    const double away = last == last_.end() ? bytes : bytes * missing(passed_ + bytes - last->second);
+    touch(buffer, bytes);
+    return away;
+  }
+  double write(int64_t buffer, double bytes, bool output) {
+    touch(buffer, bytes);
+    return output ? bytes : bytes * missing(bytes);
+  }
+
+ private:
+  // The share of a buffer that is gone when so many bytes passed since it came. The cache is not used up to
+  // the last line, and what is in it does not leave in order.
+  double missing(double passed) const {
+    return std::clamp((passed - 0.4 * bytes_) / (0.6 * bytes_), 0.0, 1.0);
+  }
+  void touch(int64_t buffer, double bytes) {
+    passed_ += bytes;
+    last_[buffer] = passed_ - bytes;
+  }
+
+  const double bytes_;
+  double passed_ = 0;
+  std::map<int64_t, double> last_;
+};
+
+struct Buffer {
+  int64_t number;
+  bool output;
+};
+
+// `number` gives a buffer its number in the cache.
+template <class Number>
+void add_launches(const std::vector<LaunchWork>& launches, CacheModel& cache, Number number,
+                  std::vector<LaunchWork>& out) {
+  for (LaunchWork work : launches) {
+    for (const BufferAccess& access : work.accesses) {
+      const auto [buffer, output] = number(access.buffer);
+      const double bytes =
+          access.written ? cache.write(buffer, access.bytes, output) : cache.read(buffer, access.bytes);
+      work.block.unique_bytes += bytes;
+      if (!access.written) work.block.fresh_bytes += bytes;
+    }
+    out.push_back(std::move(work));
+  }
+}
+
+}  // namespace
+
+Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& target) {
+  auto emitted = emit_baseline(graph, target);
+  if (!emitted) return emitted.status();
+  CacheModel cache(target);
+  std::vector<LaunchWork> out;
+  add_launches(
+      emitted->work, cache,
+      [](const LaunchArg& arg) {
+        return Buffer{arg.value * 4 + static_cast<int64_t>(arg.kind), arg.kind == LaunchArg::Kind::output};
+      },
+      out);
+  return out;
+}
+
+double modelled_launches(const std::vector<LaunchWork>& launches, const Target& target) {
+  double us = 0;
+  for (const LaunchWork& launch : launches) us += modelled_block(launch.block, launch.schedule, target).us;
+  return us;
+}
+
+Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugraph, const Target& target) {
+  ProgramModel out(mugraph, target);
+  const std::vector<Step> steps = steps_of(mugraph);
+  const std::vector<TensorLife> lives = tensor_lives(mugraph, steps);
+  std::vector<Ints> strides;
+  for (const MuTensor& tensor : mugraph.tensors) strides.push_back(dense_strides(tensor.type.shape));
+  const std::vector<TensorDesc> inputs = graph.input_descs();
+  for (size_t i = 0; i < mugraph.inputs.size(); ++i)
+    strides[static_cast<size_t>(mugraph.inputs[i])] = inputs.at(i).strides;
+  CacheModel cache(target);
+  for (const Step& step : steps) {
+    if (mugraph.kernels[step.first].custom) {
+      for (const BlockOp& op : mugraph.kernels[step.first].ops)
+        if (op.tensor >= 0)
+          cache.read(op.tensor, bytes_of(mugraph.tensors[static_cast<size_t>(op.tensor)].type));
+      continue;
+    }
+    auto library = library_step(mugraph, step, lives, strides);
+    if (!library) return library.status();
+    if (library->outputs.empty()) continue;
+    auto emitted = emit_baseline(library->graph, target);
+    if (!emitted) return emitted.status();
+    const auto count = static_cast<int64_t>(mugraph.tensors.size());
+    auto number = [&](const LaunchArg& arg) {
+      if (arg.kind == LaunchArg::Kind::workspace) return Buffer{count + arg.value, false};
+      const bool input = arg.kind == LaunchArg::Kind::input;
+      const int32_t tensor = (input ? library->inputs : library->outputs)[static_cast<size_t>(arg.value)];
+      return Buffer{
+          tensor, std::find(mugraph.outputs.begin(), mugraph.outputs.end(), tensor) != mugraph.outputs.end()};
+    };
+    add_launches(emitted->work, cache, number, out.library_);
+  }
+  return out;
+}
+
+Result<double> ProgramModel::us(const Schedule& schedule) const {
+  auto custom = modelled_time(mugraph_, schedule, target_);
+  if (!custom) return custom;
+  return *custom + modelled_launches(library_, target_);
+}
+
+}  // namespace quern

@@ -1,0 +1,35 @@
+// What the model of schedules says of whole programs, the baseline's and those of muGraphs: their kernels,
+// one after the other, whoever emits them.
+#pragma once
+
+#include "core/codegen/launch_work.h"
+#include "core/graph/graph.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// A program replaces the baseline's if the model says that it is faster by this factor: the model has erred
+// by less in nearly all of the graphs that it was compared with measurements on (docs/results/model.md).
+constexpr double kBaselineMargin = 1.15;
+
+// What the launches of the baseline's program do, and the microseconds that they take.
+Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& target);
+double modelled_launches(const std::vector<LaunchWork>& launches, const Target& target);
+
+// Of the programs of one muGraph of a graph.
+class ProgramModel {
+ public:
+  static Result<ProgramModel> make(const Graph& graph, const MuGraph& mugraph, const Target& target);
+  // INVALID_ARGUMENT if the schedule does not fit; infinite if a kernel does not fit the target.
+  Result<double> us(const Schedule& schedule) const;
+  MuGraph applied(const Schedule& schedule) const { return *apply_schedule(mugraph_, schedule); }
+
+ private:
+  ProgramModel(const MuGraph& mugraph, const Target& target) : mugraph_(mugraph), target_(target) {}
+
+  const MuGraph& mugraph_;
+  const Target& target_;
+  std::vector<LaunchWork> library_;  // of the baseline emitter: schedules do not change them
+};
+
+}  // namespace quern

@@ -1,0 +1,209 @@
+// The model of schedules against programs that were timed on a GPU.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include "core/schedule/model.h"
+#include "core/schedule/model_constants.h"
+#include "tools/bench/gpu/need.h"
+#include "tools/bench/model/timings.h"
+
+namespace {
+
+using namespace quern;
+
+constexpr const char* kUsage = R"(usage: fit_model [OPTIONS] FOLDER
+
+Reads timings of programs (FOLDER/GRAPH.json as mugraph_bench writes it, FOLDER/graphs/GRAPH.qg and
+FOLDER/qmu/GRAPH-N.qmu), asks the model for every program, and prints for each graph and each family the rank
+correlation of modelled and measured times, and the regret: the time of the program that the model takes over the
+best measured one, the baseline's program among them.
+
+  --programs GRAPH    instead, the programs of this graph, measured and modelled
+  --target NAME       sm_90a
+)";
+
+constexpr double kOnStack = 1e3;  // that what has values on the stack is put back by
+
+struct Options {
+  std::string folder, programs, target = "sm_90a";
+};
+
+std::vector<size_t> order_of(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  return order;
+}
+
+// Equal values share the mean of their ranks.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  const std::vector<size_t> order = order_of(values);
+  std::vector<double> ranks(values.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t end = i;
+    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
+    for (size_t j = i; j < end; ++j) ranks[order[j]] = static_cast<double>(i + end - 1) / 2;
+    i = end;
+  }
+  return ranks;
+}
+
+double spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = static_cast<double>(a.size() - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : NAN;
+}
+
+// What optimize() takes only if there is nothing else.
+bool is_on_stack(const TimedProgram& program) {
+  for (size_t at = 0; (at = program.resources.find(" bytes on the stack", at)) != std::string::npos; ++at)
+    if (program.resources[at - 1] != '0' || (at > 1 && std::isdigit(program.resources[at - 2]))) return true;
+  return false;
+}
+
+struct Verdict {
+  double regret = 1, searched_regret = 1, correlation = NAN, error = 0;
+  double best = 0, taken = 0, baseline = 0, modelled_baseline = 0, modelled_taken = 0;
+};
+
+Verdict judge(const TimedGraph& graph, const Target& target) {
+  Verdict out;
+  std::vector<double> measured, modelled;
+  double searched_best = INFINITY, searched_taken = 0, searched_least = INFINITY;
+  double squares = 0;
+  for (const TimedProgram& program : graph.programs) {
+    const double us = graph.modelled_us(program, target) * (is_on_stack(program) ? kOnStack : 1);
+    if (!program.model) {
+      out.baseline = program.measured_us;
+      out.modelled_baseline = us;
+    } else {
+      searched_best = std::min(searched_best, program.measured_us);
+      if (us < searched_least) searched_least = us, searched_taken = program.measured_us;
+    }
+    measured.push_back(program.measured_us);
+    modelled.push_back(us);
+    squares +=
+        std::isfinite(us) && !is_on_stack(program) ? std::pow(std::log(us / program.measured_us), 2) : 0;
+  }
+  // As optimize() chooses.
+  std::vector<double> asked = modelled;
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (graph.programs[i].model) asked[i] *= kBaselineMargin;
+  const size_t taken = static_cast<size_t>(std::min_element(asked.begin(), asked.end()) - asked.begin());
+  out.best = *std::min_element(measured.begin(), measured.end());
+  out.taken = measured[taken];
+  out.modelled_taken = modelled[taken];
+  out.regret = out.taken / out.best;
+  if (searched_taken > 0) out.searched_regret = searched_taken / searched_best;
+  out.correlation = spearman(measured, modelled);
+  out.error = std::sqrt(squares / static_cast<double>(measured.size()));
+  return out;
+}
+
+void print_programs(const TimedGraph& graph, const Target& target) {
+  std::vector<double> measured;
+  for (const TimedProgram& program : graph.programs) measured.push_back(program.measured_us);
+  for (size_t i : order_of(measured)) {
+    const TimedProgram& program = graph.programs[i];
+    std::string schedule = print_schedule(program.schedule);
+    std::replace(schedule.begin(), schedule.end(), '\n', ';');
+    std::printf("%9.2f %9.2f %s %s %s\n", program.measured_us, graph.modelled_us(program, target),
+                program.label.c_str(), schedule.c_str(), program.resources.c_str());
+  }
+}
+
+// What bounds the launches of the baseline's program.
+void print_launches(const TimedGraph& graph, const Target& target) {
+  std::printf("%8s %8s %8s %8s %6s %8s %9s %9s\n", "us", "memory", "compute", "blocks", "turns", "resident",
+              "DRAM MB", "L2 MB");
+  for (const LaunchWork& launch : graph.baseline) {
+    const KernelTime time = modelled_block(launch.block, launch.schedule, target);
+    const double blocks = static_cast<double>(launch.schedule.grid[0]);
+    std::printf(
+        "%8.2f %8.2f %8.2f %8.0f %6lld %8lld %9.2f %9.2f\n", time.us, time.memory_us, time.compute_us, blocks,
+        static_cast<long long>(launch.schedule.turns), static_cast<long long>(time.resident),
+        launch.block.unique_bytes / 1e6,
+        blocks * (launch.block.once_l2 + launch.block.loop_l2 * static_cast<double>(launch.schedule.turns)) /
+            1e6);
+  }
+}
+
+// Of programs of one kernel: the registers that the model says a thread wants, and what ptxas says.
+void print_registers(const TimedGraph& graph, const Target& target) {
+  for (const TimedProgram& program : graph.programs) {
+    if (program.schedule.kernels.size() != 1) continue;
+    const MuGraph applied = program.model->applied(program.schedule);
+    const KernelSchedule& how = program.schedule.kernels[0];
+    const BlockWork work = block_work(applied, applied.kernels[0], how, target);
+    std::string text = print_schedule(program.schedule);
+    text.pop_back();
+    std::printf("%s | %.1f | %d | %s | %s\n", graph.name.c_str(), work.registers, how.threads(), text.c_str(),
+                program.resources.c_str());
+  }
+}
+
+void print_graphs(const std::vector<TimedGraph>& graphs, const Target& target) {
+  std::printf("%-24s %8s %8s %8s %8s %8s %7s %7s %6s %6s\n", "graph", "baseline", "model's", "best", "taken",
+              "model's", "regret", "search", "rank", "error");
+  double all = 0, searched = 0, rank = 0;
+  int ranked = 0;
+  for (const TimedGraph& graph : graphs) {
+    const Verdict verdict = judge(graph, target);
+    std::printf("%-24s %8.2f %8.2f %8.2f %8.2f %8.2f %7.3f %7.3f %6.2f %6.2f\n", graph.name.c_str(),
+                verdict.baseline, verdict.modelled_baseline, verdict.best, verdict.taken,
+                verdict.modelled_taken, verdict.regret, verdict.searched_regret, verdict.correlation,
+                verdict.error);
+    all += std::log(verdict.regret);
+    searched += std::log(verdict.searched_regret);
+    if (std::isfinite(verdict.correlation)) rank += verdict.correlation, ++ranked;
+  }
+  const double count = static_cast<double>(graphs.size());
+  std::printf("%zu graphs: regret %.3f, of searched programs alone %.3f, rank correlation %.2f\n",
+              graphs.size(), std::exp(all / count), std::exp(searched / count), rank / ranked);
+}
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--programs" && i + 1 < argc)
+      options.programs = argv[++i];
+    else if (argument == "--target" && i + 1 < argc)
+      options.target = argv[++i];
+    else if (options.folder.empty() && argument.rfind("--", 0) != 0)
+      options.folder = argument;
+    else
+      stop(Status(ErrorCode::INVALID_ARGUMENT, "no option " + argument + "\n" + kUsage));
+  }
+  if (options.folder.empty()) stop(Status(ErrorCode::INVALID_ARGUMENT, kUsage));
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  const Target target = *need(find_target(options.target));
+  const std::vector<TimedGraph> graphs = read_timings(options.folder, target);
+  if (options.programs.empty()) {
+    print_graphs(graphs, target);
+    return 0;
+  }
+  for (const TimedGraph& graph : graphs)
+    if (options.programs == "registers") print_registers(graph, target);
+  for (const TimedGraph& graph : graphs)
+    if (graph.name == options.programs) {
+      print_programs(graph, target);
+      print_launches(graph, target);
+    }
+}
