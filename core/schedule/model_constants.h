@@ -7,7 +7,9 @@ namespace quern {
 
 struct ModelConstants {
 #define QUERN_CONSTANT(name, value) double name = value;
+#define QUERN_FITTED QUERN_CONSTANT
 #include "core/schedule/model_constants.def"
+#undef QUERN_FITTED
 #undef QUERN_CONSTANT
 };
 

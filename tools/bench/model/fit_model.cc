@@ -3,13 +3,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "core/schedule/model.h"
-#include "core/schedule/model_constants.h"
 #include "tools/bench/gpu/need.h"
-#include "tools/bench/model/timings.h"
+#include "tools/bench/model/fit.h"
 
 namespace {
 
@@ -22,6 +23,8 @@ FOLDER/qmu/GRAPH-N.qmu), asks the model for every program, and prints for each g
 correlation of modelled and measured times, and the regret: the time of the program that the model takes over the
 best measured one, the baseline's program among them.
 
+  --fit               fits the constants of model_constants.def to all graphs, and leaving out families, and prints
+                      both regrets: of graphs that the constants were fitted to, and of graphs that they were not
   --programs GRAPH    instead, the programs of this graph, measured and modelled
   --target NAME       sm_90a
 )";
@@ -30,6 +33,7 @@ constexpr double kOnStack = 1e3;  // that what has values on the stack is put ba
 
 struct Options {
   std::string folder, programs, target = "sm_90a";
+  bool fit = false;
 };
 
 std::vector<size_t> order_of(const std::vector<double>& values) {
@@ -64,13 +68,6 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : NAN;
 }
 
-// What optimize() takes only if there is nothing else.
-bool is_on_stack(const TimedProgram& program) {
-  for (size_t at = 0; (at = program.resources.find(" bytes on the stack", at)) != std::string::npos; ++at)
-    if (program.resources[at - 1] != '0' || (at > 1 && std::isdigit(program.resources[at - 2]))) return true;
-  return false;
-}
-
 struct Verdict {
   double regret = 1, searched_regret = 1, correlation = NAN, error = 0;
   double best = 0, taken = 0, baseline = 0, modelled_baseline = 0, modelled_taken = 0;
@@ -82,7 +79,7 @@ Verdict judge(const TimedGraph& graph, const Target& target) {
   double searched_best = INFINITY, searched_taken = 0, searched_least = INFINITY;
   double squares = 0;
   for (const TimedProgram& program : graph.programs) {
-    const double us = graph.modelled_us(program, target) * (is_on_stack(program) ? kOnStack : 1);
+    const double us = graph.modelled_us(program, target) * (program.is_on_stack() ? kOnStack : 1);
     if (!program.model) {
       out.baseline = program.measured_us;
       out.modelled_baseline = us;
@@ -93,7 +90,7 @@ Verdict judge(const TimedGraph& graph, const Target& target) {
     measured.push_back(program.measured_us);
     modelled.push_back(us);
     squares +=
-        std::isfinite(us) && !is_on_stack(program) ? std::pow(std::log(us / program.measured_us), 2) : 0;
+        std::isfinite(us) && !program.is_on_stack() ? std::pow(std::log(us / program.measured_us), 2) : 0;
   }
   // As optimize() chooses.
   std::vector<double> asked = modelled;
@@ -172,12 +169,64 @@ void print_graphs(const std::vector<TimedGraph>& graphs, const Target& target) {
               graphs.size(), std::exp(all / count), std::exp(searched / count), rank / ranked);
 }
 
+struct Regret {
+  double sum = 0, count = 0;
+  void add(double regret) { sum += std::log(regret), ++count; }
+  double mean() const { return std::exp(sum / std::max(1.0, count)); }
+};
+
+// The families are dealt to so many parts; the graphs of a part are judged by constants fitted to the others.
+constexpr size_t kParts = 6;
+
+void print_fits(const std::vector<TimedGraph>& graphs, Target& target) {
+  std::set<std::string> names;
+  for (const TimedGraph& graph : graphs) names.insert(graph.family);
+  std::map<std::string, size_t> part_of;
+  for (const std::string& name : names) part_of.emplace(name, part_of.size() % kParts);
+  const ModelConstants own = model_constants(target);
+  struct Row {
+    Regret own, fitted, unseen;
+  };
+  std::map<std::string, Row> rows;
+  Row all;
+  auto judge_all = [&](Regret Row::*column, auto in) {
+    for (const TimedGraph& graph : graphs)
+      if (in(graph)) {
+        const double regret = judge(graph, target).regret;
+        (rows[graph.family].*column).add(regret);
+        (all.*column).add(regret);
+      }
+  };
+  const auto every = [](const TimedGraph&) { return true; };
+  judge_all(&Row::own, every);
+  ModelConstants constants = own;
+  fit(graphs, every, target, constants);
+  judge_all(&Row::fitted, every);
+  std::printf("fitted to all graphs:\n%s", print_changes(own, constants).c_str());
+  for (size_t part = 0; part < kParts; ++part) {
+    const auto held = [&](const TimedGraph& graph) { return part_of.at(graph.family) == part; };
+    ModelConstants others = own;
+    fit(
+        graphs, [&](const TimedGraph& graph) { return !held(graph); }, target, others);
+    judge_all(&Row::unseen, held);
+  }
+  std::printf("%-12s %6s %8s %8s %9s\n", "family", "graphs", "as it is", "fitted", "held out");
+  auto print = [](const std::string& name, const Row& row) {
+    std::printf("%-12s %6.0f %8.3f %8.3f %9.3f\n", name.c_str(), row.own.count, row.own.mean(),
+                row.fitted.mean(), row.unseen.mean());
+  };
+  for (const auto& [name, row] : rows) print(name, row);
+  print("all", all);
+}
+
 Options parse_options(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--programs" && i + 1 < argc)
       options.programs = argv[++i];
+    else if (argument == "--fit")
+      options.fit = true;
     else if (argument == "--target" && i + 1 < argc)
       options.target = argv[++i];
     else if (options.folder.empty() && argument.rfind("--", 0) != 0)
@@ -193,8 +242,12 @@ Options parse_options(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
-  const Target target = *need(find_target(options.target));
+  Target target = *need(find_target(options.target));
   const std::vector<TimedGraph> graphs = read_timings(options.folder, target);
+  if (options.fit) {
+    print_fits(graphs, target);
+    return 0;
+  }
   if (options.programs.empty()) {
     print_graphs(graphs, target);
     return 0;

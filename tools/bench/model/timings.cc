@@ -58,6 +58,13 @@ TimedGraph read_graph(const std::filesystem::path& folder, const std::string& na
 
 }  // namespace
 
+bool TimedProgram::is_on_stack() const {
+  static const std::string kStack = " bytes on the stack";
+  for (size_t at = 0; (at = resources.find(kStack, at)) != std::string::npos; ++at)
+    if (at < 2 || resources.substr(at - 2, 2) != " 0") return true;
+  return false;
+}
+
 double TimedGraph::modelled_us(const TimedProgram& program, const Target& target) const {
   return program.model ? need(program.model->us(program.schedule)) : modelled_launches(baseline, target);
 }

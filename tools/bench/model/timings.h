@@ -15,6 +15,9 @@ struct TimedProgram {
   Schedule schedule;
   double measured_us = 0;
   std::string resources;  // of its kernels, as ptxas says
+
+  // Whether a kernel has values on the stack: optimize() takes such a program only if there is nothing else.
+  bool is_on_stack() const;
 };
 
 struct TimedGraph {
