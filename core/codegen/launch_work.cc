@@ -15,37 +15,48 @@ AtomId atom_of(const Index& variable) { return variable.is_constant() ? -1 : var
 }  // namespace
 
 WorkCounter::WorkCounter(const IndexSpace& space, const Index& lane, const Index& element, int vector)
-    : space_(space), lane_(atom_of(lane)), element_(atom_of(element)), vector_(vector) {}
+    : space_(space),
+      lane_(atom_of(lane)),
+      element_(atom_of(element)),
+      vector_(vector),
+      values_(static_cast<size_t>(vector * kWarp)) {}
 
-// In a warp in the middle of the kernel.
-int64_t WorkCounter::evaluate(const Index& index, int64_t lane, int64_t element) const {
-  int64_t sum = index.constant;
-  for (const Index::Term& term : index.terms) {
-    const Atom& atom = space_.atom(term.atom);
+// In a warp in the middle of the kernel. Atoms follow those that they are made of, and more may come while a
+// kernel is written.
+int64_t WorkCounter::evaluate(const Index& index, int lane, int element) const {
+  auto value_of = [](const Index& sum, const std::vector<int64_t>& values) {
+    int64_t value = sum.constant;
+    for (const Index::Term& term : sum.terms) value += term.factor * values[static_cast<size_t>(term.atom)];
+    return value;
+  };
+  std::vector<int64_t>& values = values_[static_cast<size_t>(element) * kWarp + static_cast<size_t>(lane)];
+  while (values.size() < space_.atom_count()) {
+    const auto id = static_cast<AtomId>(values.size());
+    const Atom& atom = space_.atom(id);
     int64_t value = 0;
     switch (atom.kind) {
       case Atom::Kind::variable:
-        value = term.atom == lane_      ? std::min(atom.largest, atom.largest / 2 / kWarp * kWarp + lane)
-                : term.atom == element_ ? element
-                                        : atom.largest / 2;
+        value = id == lane_      ? std::min(atom.largest, atom.largest / 2 / kWarp * kWarp + lane)
+                : id == element_ ? element
+                                 : atom.largest / 2;
         break;
       case Atom::Kind::quotient:
-        value = evaluate(atom.argument, lane, element) / atom.divisor;
+        value = value_of(atom.argument, values) / atom.divisor;
         break;
       case Atom::Kind::remainder:
-        value = evaluate(atom.argument, lane, element) % atom.divisor;
+        value = value_of(atom.argument, values) % atom.divisor;
         break;
     }
-    sum += term.factor * value;
+    values.push_back(value);
   }
-  return sum;
+  return value_of(index, values);
 }
 
 // That a warp touches with all of its elements.
 double WorkCounter::sectors(const ScopeWork::Access& access, int elements) const {
   std::set<int64_t> sectors;
   const int64_t size = static_cast<int64_t>(dtype_size(access.slot.dtype));
-  for (int64_t lane = 0; lane < kWarp; ++lane)
+  for (int lane = 0; lane < kWarp; ++lane)
     for (int element = 0; element < elements; ++element) {
       const int64_t first = evaluate(access.index, lane, element) * size;
       for (int64_t at = first; at < first + access.width * size; at += std::min(kSectorBytes, size))

@@ -53,13 +53,14 @@ class WorkCounter {
     int64_t first, last;
     double most;
   };
-  int64_t evaluate(const Index& index, int64_t lane, int64_t element) const;
+  int64_t evaluate(const Index& index, int lane, int element) const;
   double sectors(const ScopeWork::Access& access, int elements) const;
   double different_elements(const ScopeWork::Access& access) const;
 
   const IndexSpace& space_;
   const AtomId lane_, element_;  // -1: there is one value
   const int vector_;
+  mutable std::vector<std::vector<int64_t>> values_;  // of all atoms, by element and lane
   BlockWork block_;
   std::vector<Touched> touched_;
 };

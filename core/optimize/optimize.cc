@@ -36,6 +36,7 @@ constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
+constexpr const char* kSameProgram = "it gives the same text as another one";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
 uint64_t in_ns(double us) { return static_cast<uint64_t>(us * 1000); }
@@ -190,6 +191,10 @@ class OptimizeRun {
       refuse(rank, emitted.status().message());
       return {};
     }
+    if (!sources_.insert(hash128(emitted->source)).second) {
+      refuse(rank, kSameProgram);
+      return {};
+    }
     return Compiled{rank, std::move(*emitted), "", 0, arithmetic_};
   }
 
@@ -287,7 +292,6 @@ class OptimizeRun {
   void list_programs() {
     out_.programs.push_back({"", "", in_ns(baseline_us_), ""});
     std::map<size_t, std::string> mugraphs;
-    std::set<Hash128> sources;
     size_t left = options_.list - std::min(options_.list, kept_.size());
     for (size_t rank = 0; rank < ranked_.size(); ++rank) {
       if (const auto kept = kept_.find(rank); kept != kept_.end()) {
@@ -296,7 +300,7 @@ class OptimizeRun {
       }
       if (refused_[rank] || left == 0) continue;
       const auto emitted = emit_mugraph(graph_, mugraph_of(rank), ranked_[rank].schedule, target_);
-      if (!emitted || !sources.insert(hash128(emitted->source)).second) continue;
+      if (!emitted || !sources_.insert(hash128(emitted->source)).second) continue;
       --left;
       std::string& text = mugraphs[ranked_[rank].candidate];
       if (text.empty()) text = print_mugraph(mugraph_of(rank));
@@ -360,6 +364,7 @@ class OptimizeRun {
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
   std::vector<bool> refused_;               // by rank
+  std::set<Hash128> sources_;               // of programs that were emitted
   std::map<size_t, Program> kept_;          // by rank
   std::map<size_t, Certificate> verdicts_;  // by candidate
   std::vector<std::string> fates_;          // of candidates
