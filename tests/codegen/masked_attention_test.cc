@@ -237,10 +237,59 @@ void splits_are_right(void**) {
   all_are_right(cases);
 }
 
+// Sums that no quotient hides: NaN where a whole row is masked, and only there.
+void sums_alone_are_right(void**) {
+  const char graph[] = R"(graph sums
+in s: TYPE[ROWS, COLUMNS]
+m = max(s, axis=1, keepdims=true)
+d = sub(s, m)
+e = exp(d)
+l = sum(e, axis=1, keepdims=true)
+g = log(l)
+z = add(g, m)
+out l, z
+)";
+  const char mugraph[] = R"(mugraph sums
+in s: TYPE[ROWS, COLUMNS]
+tensor o: TYPE[ROWS, 1]
+tensor z: TYPE[ROWS, 1]
+kernel grid=[2] loop=TURNS threads=128 {
+  s0 = load(s, x=0, loop=1)
+  t = max(s0, axis=[1], keepdims=true)
+  m = accumulate_max(t)
+  d = sub(s0, m)
+  e = exp(d)
+  r = sum(e, axis=[1], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  g = log(l)
+  y = add(g, m)
+  store(l, o, x=0)
+  store(y, z, x=0)
+}
+out o, z
+)";
+  auto masked = [](const TensorDesc& desc, size_t) {
+    RealTensor elements;
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t j = 0; j < kKeys; ++j)
+        elements.push_back(i % 4 == 0 || (i % 4 == 1 && j < 40) ? -std::numeric_limits<double>::infinity()
+                                                                : static_cast<double>((i + 3 * j) % 7));
+    return write_buffer(desc, elements);
+  };
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"f16", "bf16", "f32"})
+    for (const char* turns : {"1", "4"}) {
+      cases.push_back(sized_case("sums", graph, mugraph, {dtype, "16", "16", "64", "1", turns},
+                                 {{}, 1, {1, 1, 2}, 0, true}));
+      cases.back().inputs = {{"masked", masked}};
+    }
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(clusters_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(sums_alone_are_right), cmocka_unit_test(clusters_are_right),
                               cmocka_unit_test(splits_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
