@@ -6,11 +6,15 @@
 
 #include "core/base/numerics.h"
 #include "core/base/target.h"
+#include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/jit/driver.h"
+#include "core/mugraph/text.h"
 #include "core/optimize/program.h"
 #include "core/profile/device_bench.h"
 #include "core/profile/measure.h"
+#include "core/schedule/schedule.h"
+#include "core/verify/rounded_values.h"
 
 namespace quern {
 
@@ -35,6 +39,18 @@ wire::TimingRow row_of(const ProgramTiming& timing) {
   row.error_ppb = scaled(timing.error, 1e9);
   row.refusal = timing.refusal;
   return row;
+}
+
+// The text that a searched program was compiled from: its certificate has the hash of it. Empty if it cannot be
+// emitted any more.
+std::string cuda_of(const Graph& graph, const Target& target, const Program& program) {
+  if (program.is_baseline()) return "";
+  auto mugraph = parse_mugraph(program.mugraph);
+  const auto schedule = parse_schedule(program.schedule);
+  if (!mugraph || !schedule) return "";
+  note_rounded_values(graph, *mugraph);
+  auto emitted = emit_mugraph(graph, *mugraph, *schedule, target);
+  return emitted ? std::move(emitted->source) : "";
 }
 
 wire::JobProgress progress_of(const MeasureProgress& from, const std::string& device) {
@@ -80,15 +96,23 @@ Result<wire::JobDone> run_measure(Compiler* compiler, const OpenGraphBench& open
   if (job.any_load) options.most_disturbance = 1;
   auto bench = open(*graph, options.allow_tf32);
   if (!bench) return bench.status();
+  const std::vector<Program> list = *programs;
   options.on_progress = [&](const MeasureProgress& progress) {
-    send(progress_of(progress, (*bench)->device()));
+    wire::JobProgress message = progress_of(progress, (*bench)->device());
+    for (const Program& program : list)
+      if (!message.plan.empty() && program.name() == message.program)
+        message.cuda = cuda_of(*graph, **target, program);
+    send(message);
   };
   if (compiler && compiler->fingerprint() != job.toolchain) compiler = nullptr;
   auto result = measure(*graph, **target, std::move(*programs), compiler, **bench, options);
   if (!result) return result.status();
   if (result->end == MeasureEnd::disturbed) return Status(ErrorCode::BUSY, result->reason);
   if (result->end == MeasureEnd::lost) return Status(ErrorCode::NO_DEVICE, "the GPU is lost: " + result->reason);
-  return done_of(std::move(*result));
+  std::string cuda = cuda_of(*graph, **target, result->winner);
+  wire::JobDone done = done_of(std::move(*result));
+  done.cuda = std::move(cuda);
+  return done;
 }
 
 GpuState find_gpu(int number, uint32_t& count) {

@@ -176,6 +176,7 @@ Findings Measures::join_findings(const JobResult& result) const {
   if (auto known = hooks_.store->findings(result.key); known.ok()) joined = std::move(*known);
   if (joined.mugraph != result.findings.mugraph || joined.schedule != result.findings.schedule)
     joined.cuda.clear();
+  if (!result.findings.cuda.empty()) joined.cuda = result.findings.cuda;
   joined.mugraph = result.findings.mugraph;
   joined.schedule = result.findings.schedule;
   joined.reason = joined.mugraph.empty() ? result.findings.reason : "";
@@ -216,6 +217,7 @@ void Measures::progressed(const JobSpec& spec, const wire::JobProgress& progress
       result.findings.mugraph = program.mugraph;
       result.findings.schedule = program.schedule;
     }
+  result.findings.cuda = progress.cuda;
   auto put = check(spec, result);
   if (!put) {
     hooks_.log->warning("event=early_plan_refused key=" + to_hex(result.key) + " reason=\"" +

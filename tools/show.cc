@@ -14,11 +14,16 @@ namespace quern {
 
 namespace {
 
+// What is measured may be either.
+bool is_baseline(const wire::ShowReply& shown, const Plan& plan) {
+  return plan.tier == Tier::baseline || (plan.tier == Tier::measured && shown.mugraph.empty());
+}
+
 // What the search left behind of the plan.
 Result<std::string> searched(const wire::ShowReply& shown, const Plan& plan, const char* what,
                              const std::string& text) {
   if (!text.empty()) return text;
-  if (plan.tier == Tier::baseline)
+  if (is_baseline(shown, plan))
     return Status(ErrorCode::NOT_FOUND,
                   std::string("a baseline plan is made without search and has no ") + what +
                       (shown.reason.empty() ? "" : "; the search made no better plan: " + shown.reason));
@@ -28,7 +33,7 @@ Result<std::string> searched(const wire::ShowReply& shown, const Plan& plan, con
 // The CUDA text of the plan. That of a baseline is not stored, but the emitter is deterministic: NOT_FOUND
 // unless it gives the stored launches again.
 Result<std::string> cuda_text(const wire::ShowReply& shown, const Graph& graph, const Plan& plan) {
-  if (plan.tier != Tier::baseline) return searched(shown, plan, "CUDA text", shown.cuda);
+  if (!is_baseline(shown, plan)) return searched(shown, plan, "CUDA text", shown.cuda);
   Result<const Target*> target = find_target(plan.target);
   if (!target) return target.status();
   Result<Emitted> emitted = emit_baseline(graph, **target);

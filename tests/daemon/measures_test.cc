@@ -173,10 +173,12 @@ void a_better_plan_is_published_before_the_end(void**) {
   assert_int_equal(test.store->peek(test.key)->generation, 2);
   progress.plan = fake_plan(spec.graph, spec.target, 7000, Tier::measured);
   progress.program = programs[3].name();
+  progress.cuda = "cuda 3";
   test.workers.measuring[0].on_progress(progress);
   settle(test);
   const auto early = test.store->peek(test.key);
   assert_true(early->tier == Tier::measured && early->generation == 3 && early->plan == progress.plan);
+  assert_text_equal(test.store->findings(test.key)->cuda, "cuda 3");
   // The end confirms it: nothing changes.
   test.workers.finish_measure(measured(spec, 3, {9000, 5000, 4500, 4100}));
   settle(test);
