@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Quern's plans beside every PyTorch variant, on the same buffers, in one run: any graph files, through the daemon and the C API.
 
-usage: compare_torch.py --out DIR [--bundle DIR] [--tune SECONDS] [--tier TIER] [--jobs N] [--no-autotune] [--budget S] GRAPH.qg...
+usage: compare_torch.py --out DIR [--bundle DIR] [--tune SECONDS] [--jobs N] [--no-autotune] [--budget S] GRAPH.qg...
 
-Starts a daemon with an empty cache of its own. For each graph: waits for the best plan (`quern tune` for --tune seconds, or the tier), then
-times the baseline, the plan and PyTorch (eager, torch.compile, max-autotune, attention through its library) interleaved, each captured in a
-CUDA graph, with inputs that rotate over more than four times the L2 cache (cold) and with the same inputs again and again (hot).
+Starts a daemon with an empty cache of its own. For each graph: takes its baseline, the plan that the model chooses, and what `quern tune`
+comes to in --tune seconds, then times these and PyTorch (eager, torch.compile, max-autotune, attention through its library) interleaved,
+each captured in a CUDA graph, with inputs that rotate over more than four times the L2 cache (cold) and with the same inputs again and again (hot).
 PyTorch's programs are compiled by N processes before anything is timed. Writes DIR/compare.json, compare.md and compare.svg."""
 
 import argparse
@@ -28,8 +28,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", default=os.path.join(HERE, "..", "..", ".."), help="what tools/dev bundle made")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--tune", type=float, default=0, help="seconds a graph; 0: wait for --tier")
-    parser.add_argument("--tier", default="measured")
+    parser.add_argument("--tune", type=float, default=30, help="seconds a graph")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--no-autotune", action="store_true")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; graphs that are left are named")
@@ -98,7 +97,7 @@ def compile_all(paths):
 
 
 class QuernPlan:
-    def __init__(self, plan, inputs, sets):
+    def __init__(self, plan, sets):
         self.plan = plan
         self.workspace = torch.empty(max(256, plan.info.workspace_bytes), dtype=torch.uint8, device="cuda")
         shapes = [plan.output(i) for i in range(plan.info.output_count)]
@@ -155,16 +154,16 @@ def error_of(actual, wanted):
     return ((actual - wanted)[finite].norm() / wanted[finite].norm().clamp_min(1e-300)).item()
 
 
-def best_plan(library, path, text):
-    """A plan of the best tier that there is in the time, and the seconds that took."""
+def all_plans(library, path, text):
+    """{"baseline", "modelled", "quern": plan}: as the daemon has them one after the other, and the seconds until the last."""
+    def quern(*arguments):
+        subprocess.run([f"{BUNDLE}/bin/quern", *arguments, "--timeout", "120"], capture_output=True)
+        return Client(library).plan(text)
+    plans = {"baseline": Client(library).plan(text)}
     began = time.time()
-    if OPTIONS.tune:
-        command = ["tune", path, "--budget", f"{OPTIONS.tune:g}s"]
-    else:
-        command = ["get", path, "--wait-tier", OPTIONS.tier, "--timeout", "120"]
-    done = subprocess.run([f"{BUNDLE}/bin/quern", *command], capture_output=True, text=True)
-    said = (done.stderr or done.stdout).strip().splitlines()
-    return Client(library).plan(text), time.time() - began, said[-1] if said else ""
+    plans["modelled"] = quern("get", path, "--wait-tier", "modelled")
+    plans["quern"] = quern("tune", path, "--budget", f"{OPTIONS.tune:g}s")
+    return plans, time.time() - began
 
 
 def launch_us(run, inputs):
@@ -186,8 +185,7 @@ def launch_us(run, inputs):
 def measure(path, library):
     text = open(path).read()
     graph = Graph(text)
-    baseline = Client(library).plan(text)
-    plan, seconds, said = best_plan(library, path, text)
+    plans, seconds = all_plans(library, path, text)
     generator = torch.Generator(device="cuda").manual_seed(1)
     inputs = make_inputs(graph, generator)
     size = sum(t.numel() * t.element_size() for t in inputs)
@@ -195,34 +193,41 @@ def measure(path, library):
     sets = [inputs] + [make_inputs(graph, generator) for _ in range(count - 1)]
     with torch.no_grad():
         exact = program(graph)(*[t.double() if t.is_floating_point() else t for t in inputs])
-        runs = {"baseline": QuernPlan(baseline, inputs, count), "quern": QuernPlan(plan, inputs, count)}
+        runs = {name: QuernPlan(plan, count) for name, plan in plans.items()}
         errors = {name: max(error_of(a, e) for a, e in zip(run(inputs, 0), exact)) for name, run in runs.items()}
         errors["eager"] = max(error_of(a, e) for a, e in zip(program(graph)(*inputs), exact))
         for name, run in variants(graph).items():
             runs[name] = lambda tensors, index, run=run: run(*tensors)
         times = time_all(runs, sets)
     torch._dynamo.reset()
-    peers = {name: cold for name, (cold, _) in times.items() if name not in ("baseline", "quern")}
+    peers = {name: cold for name, (cold, _) in times.items() if name not in plans}
     best = min(peers, key=peers.get)
-    return {"graph": graph.name, "tier": TIERS[plan.info.tier], "seconds": seconds, "said": said, "launches": plan.info.launch_count,
-            "baseline_launches": baseline.info.launch_count, "errors": errors, "times": times, "best": best,
-            "launch_us": launch_us(runs["quern"], inputs),
-            "ratio": peers[best] / times["quern"][0], "ratio_hot": times[best][1] / times["quern"][1],
-            "over_baseline": times["baseline"][0] / times["quern"][0]}
+    quern = times["quern"][0]
+    return {"graph": graph.name, "tiers": {name: TIERS[plan.info.tier] for name, plan in plans.items()}, "seconds": seconds,
+            "launches": {name: plan.info.launch_count for name, plan in plans.items()}, "errors": errors, "times": times, "best": best,
+            "launch_us": launch_us(runs["quern"], inputs), "ratio": peers[best] / quern, "ratio_hot": times[best][1] / times["quern"][1],
+            "over_baseline": {name: times["baseline"][0] / times[name][0] for name in ("modelled", "quern")}}
+
+
+def slower(rows, name):
+    return ", ".join(row["graph"] for row in rows if row["over_baseline"][name] < 0.97) or "none"
 
 
 def table(rows):
-    lines = ["| graph | tier | tuned s | launches | quern us | hot | baseline us | PyTorch's best us | variant | ratio | hot | launch us a kernel | error (eager's) |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| graph | tier | s | launches | baseline us | modelled us | quern us | hot | PyTorch's best us | hot | variant | ratio | hot | "
+             "launch us a kernel | error (eager's) |", "|---" * 15 + "|"]
     for row in rows:
-        cold, hot = row["times"]["quern"]
-        lines.append(f"| {row['graph']} | {row['tier']} | {row['seconds']:.1f} | {row['launches']} | {cold:.1f} | {hot:.1f} | "
-                     f"{row['times']['baseline'][0]:.1f} | {row['times'][row['best']][0]:.1f} | {row['best']} | {row['ratio']:.2f} | "
-                     f"{row['ratio_hot']:.2f} | {row['launch_us']:.1f} | {row['errors']['quern']:.1e} ({row['errors']['eager']:.1e}) |")
+        times, best = row["times"], row["best"]
+        cells = [row["graph"], row["tiers"]["quern"], f"{row['seconds']:.0f}", str(row["launches"]["quern"]), f"{times['baseline'][0]:.1f}",
+                 f"{times['modelled'][0]:.1f}", f"{times['quern'][0]:.1f}", f"{times['quern'][1]:.1f}", f"{times[best][0]:.1f}",
+                 f"{times[best][1]:.1f}", best, f"{row['ratio']:.2f}", f"{row['ratio_hot']:.2f}", f"{row['launch_us']:.1f}",
+                 f"{row['errors']['quern']:.1e} ({row['errors']['eager']:.1e})"]
+        lines.append("| " + " | ".join(cells) + " |")
     ratios = [row["ratio"] for row in rows]
-    slower = [row["graph"] for row in rows if row["over_baseline"] < 0.97]
+    regret = [row["times"]["modelled"][0] / row["times"]["quern"][0] for row in rows]
     lines += ["", f"Geometric mean of the ratio: {statistics.geometric_mean(ratios):.2f} over {len(rows)} graphs, "
-              f"{sum(ratio < 1 for ratio in ratios)} below 1. Slower than their baseline beyond 3 %: {', '.join(slower) or 'none'}."]
+              f"{sum(ratio < 1 for ratio in ratios)} below 1. Slower than their baseline by more than 3 %: {slower(rows, 'quern')}; "
+              f"of what the model chose: {slower(rows, 'modelled')}. What the model chose over the best: {statistics.geometric_mean(regret):.2f}."]
     return "\n".join(lines) + "\n"
 
 
@@ -250,7 +255,8 @@ def main():
     began, scratch = time.time(), tempfile.mkdtemp(prefix="quern-compare-")
     compile_all(OPTIONS.graphs)
     print(f"PyTorch's programs compiled in {time.time() - began:.0f} s", flush=True)
-    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd")
+    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd",
+                      QUERN_MEASURE="never")  # only when `quern tune` asks for it
     library, rows = glob.glob(f"{BUNDLE}/lib/libquern.so*")[0], []
     for path in OPTIONS.graphs:
         if time.time() - began > OPTIONS.budget:
@@ -262,7 +268,7 @@ def main():
             print(f"{path}: {type(error).__name__}: {error}", flush=True)
             continue
         rows.append(row)
-        print(f"{row['graph']:24s} {row['tier']:9s} {row['seconds']:6.1f} s  " +
+        print(f"{row['graph']:24s} {row['tiers']['quern']:9s} {row['seconds']:6.1f} s  " +
               "  ".join(f"{name} {cold:.1f}" for name, (cold, _) in row["times"].items()) + f"  ratio {row['ratio']:.2f}", flush=True)
         for name, text in (("compare.json", json.dumps(rows, indent=1)), ("compare.md", table(rows)), ("compare.svg", figure(rows))):
             with open(os.path.join(OPTIONS.out, name), "w") as file:
