@@ -255,8 +255,7 @@ def main():
     began, scratch = time.time(), tempfile.mkdtemp(prefix="quern-compare-")
     compile_all(OPTIONS.graphs)
     print(f"PyTorch's programs compiled in {time.time() - began:.0f} s", flush=True)
-    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd",
-                      QUERN_MEASURE="never")  # only when `quern tune` asks for it
+    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd")
     library, rows = glob.glob(f"{BUNDLE}/lib/libquern.so*")[0], []
     for path in OPTIONS.graphs:
         if time.time() - began > OPTIONS.budget:
