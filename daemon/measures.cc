@@ -1,6 +1,7 @@
 #include "daemon/measures.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "core/optimize/program.h"
@@ -16,6 +17,18 @@ constexpr size_t kMaxRefusal = 4096;        // bytes of a text that people read
 double ns_of(uint64_t ps) { return static_cast<double>(ps) / 1e3; }
 
 std::string seconds_text(uint64_t ns) { return std::to_string(ns / 1'000'000'000) + " s"; }
+
+// What stood before may have been the model's choice: the baseline's time is said in any case.
+std::string baseline_text(const JobResult& result) {
+  for (const wire::TimingRow& row : result.timings) {
+    if (row.program != Program().name()) continue;
+    char text[64];
+    std::snprintf(text, sizeof text, "; the baseline takes %.2f us", static_cast<double>(row.cold_ps) / 1e6);
+    return row.cold_ps > 0 ? text
+                           : "; the baseline is refused: " + row.refusal.substr(0, row.refusal.find('\n'));
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -183,7 +196,7 @@ Findings Measures::join_findings(const JobResult& result) const {
   const std::string head = "measured on " + result.device + ": ";
   if (const size_t old = joined.report.find(head); old != std::string::npos)
     joined.report.erase(old, joined.report.find('\n', old) + 1 - old);
-  joined.report += head + result.findings.reason + "\n";
+  joined.report += head + result.findings.reason + baseline_text(result) + "\n";
   return joined;
 }
 

@@ -1,4 +1,6 @@
 // quern explain: why a request hits or misses, what its key is made of, and where two keys differ.
+#include <algorithm>
+
 #include "tools/constraints.h"
 #include "tools/diff.h"
 #include "tools/output.h"
@@ -46,6 +48,18 @@ int print_difference(const Arguments& arguments, Session& session, const std::st
     print_text(difference.empty() ? "the keys are the same\n"
                                   : "--- " + a + "\n+++ " + b + "\n" + difference);
   return difference.empty() ? kExitOk : kExitNo;
+}
+
+// The report of a search whose candidates were measured since: their table says more.
+std::string without_candidates(const std::string& report) {
+  std::string kept;
+  for (size_t start = 0; start < report.size();) {
+    const size_t end = std::min(report.find('\n', start), report.size() - 1) + 1;
+    const std::string line = report.substr(start, end - start);
+    if (line.rfind("candidate ", 0) != 0 && line.rfind("block ", 0) != 0) kept += line;
+    start = end;
+  }
+  return kept;
 }
 
 std::string us_text(double us) {
@@ -106,7 +120,8 @@ int print_explanation(const Arguments& arguments, const wire::ExplainReply& repl
   if (!reply.quarantine.empty()) facts.emplace_back("set aside", reply.quarantine);
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   const std::string timings = timings_text(join_timings(reply.programs, reply.timings));
-  print_text(facts_text(facts) + (reply.report.empty() ? "" : "\n" + reply.report) +
+  const std::string report = timings.empty() ? reply.report : without_candidates(reply.report);
+  print_text(facts_text(facts) + (report.empty() ? "" : "\n" + report) +
              (timings.empty() ? "" : "\n" + timings));
   return kExitOk;
 }

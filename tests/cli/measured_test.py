@@ -62,8 +62,9 @@ class WithGpu(unittest.TestCase):
         self.assertEqual([program["cold_us"] for program in timings["programs"]], [7, 8, 9])
         explained = self.box.run("explain", self.graph, "-t", "sm_90a").stdout
         for line in (f"measuring  done on {DEVICE}: 3 programs timed, 0 refused", "baseline: 9.00 us by the model",
-                     f"baseline: 9.00 us cold, unknown hot on {DEVICE}", f"measured on {DEVICE}: the last is the fastest"):
+                     f"baseline: 9.00 us cold, unknown hot on {DEVICE}", f"measured on {DEVICE}: the last is the fastest; the baseline takes 9.00 us\n"):
             self.assertIn(line, explained)
+        self.assertNotIn("candidate 0", explained)  # what became of them is in the table
 
     def test_stats_judge_the_model(self):
         self.ready()
