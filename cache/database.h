@@ -35,9 +35,9 @@ enum class Table {
   programs,
   tuning
 };
-inline constexpr Table kAllTables[] = {Table::plans, Table::timings,    Table::requests, Table::request_lists,
-                                       Table::usage, Table::quarantine, Table::meta,     Table::findings,
-                                       Table::programs, Table::tuning};
+inline constexpr Table kAllTables[] = {
+    Table::plans,      Table::timings, Table::requests, Table::request_lists, Table::usage,
+    Table::quarantine, Table::meta,    Table::findings, Table::programs,      Table::tuning};
 inline constexpr int kTableCount = 10;
 const char* table_name(Table table);
 

@@ -58,8 +58,8 @@ struct TimingRecord {
   static constexpr RecordKind kKind = RecordKind::program_timing;
   Hash128 key;
   std::string_view
-      device;  // all that a timing depends on: "NVIDIA H200, driver 580.65.06"; or a cost model's name
-  Hash128 program;           // Program::name()
+      device;       // all that a timing depends on: "NVIDIA H200, driver 580.65.06"; or a cost model's name
+  Hash128 program;  // Program::name()
   double cold_ns = 0;        // median of one launch list, cold L2; this is what ranks
   double hot_ns = 0;         // the same with a hot L2; 0 when not measured
   uint32_t samples = 0;      // 0 for an estimate

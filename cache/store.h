@@ -88,10 +88,10 @@ struct Findings {
 struct PlanPut {
   KeyMaterial material;
   Tier tier = Tier::baseline;
-  std::string plan;  // encoded
-  std::string device;                // on which it is compared with a plan of its tier
-  std::vector<Timing> timings;       // of its program and others; kept whether or not the plan is better
-  std::optional<Hash128> program;    // the one that it is
+  std::string plan;                     // encoded
+  std::string device;                   // on which it is compared with a plan of its tier
+  std::vector<Timing> timings;          // of its program and others; kept whether or not the plan is better
+  std::optional<Hash128> program;       // the one that it is
   std::optional<std::string> programs;  // encode_programs(): replaces those that are stored
   std::optional<KeyMaterial>
       request;  // enters the front index with the plan, whether or not the plan is better
@@ -159,8 +159,9 @@ class Store {
   void touch(const Hash128& key);
 
   // In one transaction: publishes the plan if there is none or it is better (a higher tier, an equal tier
-  // whose program is faster on the same device, or `force`), with its generation, timings and request. The old
-  // plan stands until then. LIMIT for a plan larger than max_bytes; INTERNAL for two materials with one hash.
+  // whose program is faster on the same device, or `force`), with its generation, timings and request. The
+  // old plan stands until then. LIMIT for a plan larger than max_bytes; INTERNAL for two materials with one
+  // hash.
   void put(PlanPut put, PutDone done);
   Result<PutOutcome> put_and_wait(PlanPut put);
   // Another request that means a stored plan; NOT_FOUND when that plan is gone.

@@ -44,8 +44,14 @@ Result<std::vector<Hash128>> seconds_of(Txn& txn, Table table, const Hash128& fi
 }
 
 Timing timing_of(const TimingRecord& record) {
-  return {std::string(record.device), record.program, record.cold_ns,     record.hot_ns,
-          record.samples,             record.error,   std::string(record.refusal), record.measured_ms};
+  return {std::string(record.device),
+          record.program,
+          record.cold_ns,
+          record.hot_ns,
+          record.samples,
+          record.error,
+          std::string(record.refusal),
+          record.measured_ms};
 }
 
 Status write_timings(WriteTxn& write, const Hash128& key, const std::vector<Timing>& timings) {
@@ -122,8 +128,8 @@ Status write_findings(WriteTxn& write, const Hash128& key, Findings findings, ui
   return write_tuning(write, tuning);
 }
 
-// Of two plans of one tier the one whose program is faster on the device of the put. What stands and was never
-// timed there, or is refused there, is slower than anything that was.
+// Of two plans of one tier the one whose program is faster on the device of the put. What stands and was
+// never timed there, or is refused there, is slower than anything that was.
 bool is_better(Txn& txn, const PlanRecord& stands, const PlanPut& put, const Hash128& key) {
   if (put.force || put.tier != stands.tier) return put.force || put.tier > stands.tier;
   if (!put.program) return false;

@@ -38,7 +38,8 @@ Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view 
                                  const Hash128& program);
 Result<ProgramsRecord> read_programs(Txn& txn, const Hash128& key);
 Result<TuningRecord> read_tuning(Txn& txn, const Hash128& key);
-// The key of a record that belongs to two hashes (a plan and a request); those of one `first` lie side by side.
+// The key of a record that belongs to two hashes (a plan and a request); those of one `first` lie side by
+// side.
 std::string pair_key(const Hash128& first, const Hash128& second);
 std::string timing_key(const Hash128& plan, std::string_view device, const Hash128& program);
 // All undamaged timings of a key.

@@ -151,8 +151,8 @@ bool Client::step(Lock& lock, TimePoint deadline) {
   return ready;
 }
 
-// Sends and takes in what is possible without waiting. Not while another thread waits for the socket: it would
-// find nothing there any more, and not learn that its answer has come.
+// Sends and takes in what is possible without waiting. Not while another thread waits for the socket: it
+// would find nothing there any more, and not learn that its answer has come.
 void Client::pump() {
   if (!connection_) return;
   // What the daemon said last is taken in even when it is gone: it says why. The second flush is for what the

@@ -42,7 +42,8 @@ class PlanTable {
 
   // Somebody waits for a first plan of `key`. Keys that this pushed out are added to `evicted`.
   void expect(const Hash128& key, std::vector<Hash128>& evicted);
-  // The daemon has this generation of `key`. True when that is news, and better than what is here, or expected.
+  // The daemon has this generation of `key`. True when that is news, and better than what is here, or
+  // expected.
   bool announce(const Hash128& key, uint64_t generation);
   // There will be no plan of `key`. True when one was expected.
   bool give_up(const Hash128& key);

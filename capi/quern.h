@@ -296,8 +296,8 @@ QUERN_API quern_status quern_process(quern_client* client, uint64_t* better, que
 typedef struct quern_plan quern_plan;
 
 enum {
-  QUERN_NO_WAIT = 1, /* on a miss let the daemon make the plan in the background, and return QUERN_PENDING;
-                        quern_fd tells when it is ready */
+  QUERN_NO_WAIT = 1,    /* on a miss let the daemon make the plan in the background, and return QUERN_PENDING;
+                           quern_fd tells when it is ready */
   QUERN_NO_COMPILE = 2, /* on a miss make nothing, and return QUERN_NOT_FOUND */
   QUERN_REFRESH = 4     /* ask the daemon even when the client has the plan */
 };
@@ -316,8 +316,8 @@ typedef struct quern_get_options {
      the key; NULL or "" = anything. docs/mugraphs.md describes griddims, blockdims, imaps, omaps, fmaps and
      franges. */
   const char* constraints;
-  /* QUERN_BASELINE, QUERN_MODELLED or QUERN_MEASURED: wait for a plan of this tier, up to timeout_ms; 0 = any. A plan
-     of a lower tier comes when nothing is under way that would make a better one. */
+  /* QUERN_BASELINE, QUERN_MODELLED or QUERN_MEASURED: wait for a plan of this tier, up to timeout_ms; 0 =
+     any. A plan of a lower tier comes when nothing is under way that would make a better one. */
   int32_t min_tier;
 } quern_get_options;
 
@@ -330,11 +330,11 @@ typedef struct quern_get_options {
  * returned, which is as right as it ever was.
  *
  * Otherwise blocks up to timeout_ms for the daemon, less than a millisecond if the plan is in its cache.
- * After TIMEOUT the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there is. If the connection is lost, it is made again
- * once, as by quern_open; then DISCONNECTED or NO_DAEMON. PENDING, NOT_FOUND: see the flags. UNSUPPORTED for
- * an unknown target, INVALID_ARGUMENT for constraints that are none. INVALID_GRAPH for a graph without
- * outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there is no plan and none could be made. LIMIT,
- * BUSY, FORKED, and with a NULL target NO_DEVICE. */
+ * After TIMEOUT the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there
+ * is. If the connection is lost, it is made again once, as by quern_open; then DISCONNECTED or NO_DAEMON.
+ * PENDING, NOT_FOUND: see the flags. UNSUPPORTED for an unknown target, INVALID_ARGUMENT for constraints that
+ * are none. INVALID_GRAPH for a graph without outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there
+ * is no plan and none could be made. LIMIT, BUSY, FORKED, and with a NULL target NO_DEVICE. */
 QUERN_API quern_status quern_get(quern_client* client, const quern_graph* graph, const char* target,
                                  const quern_get_options* options, quern_plan** plan, quern_error* error);
 

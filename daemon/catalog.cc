@@ -92,7 +92,8 @@ void add_programs(Store& store, const Hash128& key, std::vector<wire::ProgramRow
   if (stands.ok() && tuning.generation == stands->generation) standing = tuning.program;
   if (stands.ok() && stands->tier == Tier::baseline) standing = Program().name();
   const auto stored = store.programs(key);
-  const auto programs = stored.ok() ? decode_programs(*stored) : Result<std::vector<Program>>(stored.status());
+  const auto programs =
+      stored.ok() ? decode_programs(*stored) : Result<std::vector<Program>>(stored.status());
   if (programs.ok())
     for (const Program& program : *programs) {
       wire::ProgramRow row;

@@ -120,8 +120,7 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
     result.status = done.status();
     // What took longer than its own budget would do so again: its owner knows when to try with more.
     const bool late = result.status.code() == ErrorCode::TIMEOUT && job.spec.budget_ms > 0;
-    if (late || !is_death(result.status) || !retry_after_death(job, key, result.status))
-      finish(key, result);
+    if (late || !is_death(result.status) || !retry_after_death(job, key, result.status)) finish(key, result);
     pump();
     return;
   }

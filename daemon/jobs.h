@@ -27,10 +27,10 @@ struct JobResult {
   Tier tier = Tier::baseline;
   Status stored;  // why it is not stored
   uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0, search_ns = 0;
-  uint64_t modelled_ns = 0;  // of a searched plan, by the model
-  Findings findings;         // of a search
-  std::string programs;      // of a search: those worth measuring, encoded
-  bool timed_out = false;    // a search that may find more with more time
+  uint64_t modelled_ns = 0;              // of a searched plan, by the model
+  Findings findings;                     // of a search
+  std::string programs;                  // of a search: those worth measuring, encoded
+  bool timed_out = false;                // a search that may find more with more time
   std::vector<wire::TimingRow> timings;  // of a measuring
   std::string device;                    // on which it was done
 };

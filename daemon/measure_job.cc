@@ -41,8 +41,8 @@ wire::TimingRow row_of(const ProgramTiming& timing) {
   return row;
 }
 
-// The text that a searched program was compiled from: its certificate has the hash of it. Empty if it cannot be
-// emitted any more.
+// The text that a searched program was compiled from: its certificate has the hash of it. Empty if it cannot
+// be emitted any more.
 std::string cuda_of(const Graph& graph, const Target& target, const Program& program) {
   if (program.is_baseline()) return "";
   auto mugraph = parse_mugraph(program.mugraph);
@@ -108,7 +108,8 @@ Result<wire::JobDone> run_measure(Compiler* compiler, const OpenGraphBench& open
   auto result = measure(*graph, **target, std::move(*programs), compiler, **bench, options);
   if (!result) return result.status();
   if (result->end == MeasureEnd::disturbed) return Status(ErrorCode::BUSY, result->reason);
-  if (result->end == MeasureEnd::lost) return Status(ErrorCode::NO_DEVICE, "the GPU is lost: " + result->reason);
+  if (result->end == MeasureEnd::lost)
+    return Status(ErrorCode::NO_DEVICE, "the GPU is lost: " + result->reason);
   std::string cuda = cuda_of(*graph, **target, result->winner);
   wire::JobDone done = done_of(std::move(*result));
   done.cuda = std::move(cuda);
@@ -127,7 +128,8 @@ GpuState find_gpu(int number, uint32_t& count) {
   }
   count = static_cast<uint32_t>((*driver)->device_count());
   const auto info = (*driver)->device(number);
-  const auto target = info.ok() ? target_for_device(info->major, info->minor) : Result<const Target*>(info.status());
+  const auto target =
+      info.ok() ? target_for_device(info->major, info->minor) : Result<const Target*>(info.status());
   if (!target) {
     gpu.reason = target.status().message();
     return gpu;

@@ -371,8 +371,9 @@ void Measures::gpus_changed() {
                      (gpu.kind == GpuState::Kind::ready
                           ? " device=\"" + gpu.device + "\" target=" + gpu.target
                           : " reason=\"" + gpu.reason + "\""));
-  jobs_.fail_queued(Status(ErrorCode::NO_DEVICE, "its GPU is gone: " + gpus_text()),
-                    [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu) && !still_looking(); });
+  jobs_.fail_queued(
+      Status(ErrorCode::NO_DEVICE, "its GPU is gone: " + gpus_text()),
+      [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu) && !still_looking(); });
   jobs_.pump();
 }
 

@@ -47,8 +47,8 @@ class Measures {
   // The plan that stands under this material is used, or has new programs. Queues a measuring, unless one was
   // done on this GPU already.
   void consider(const Hash128& key, std::string_view material, bool new_programs = false);
-  // Measures now, whoever else uses the GPU. `budget_ms` 0: that of the settings; `gpu` -1: any of the target.
-  // NO_DEVICE (none of the target, or it is turned off), NOT_FOUND (no plan, no programs), BUSY.
+  // Measures now, whoever else uses the GPU. `budget_ms` 0: that of the settings; `gpu` -1: any of the
+  // target. NO_DEVICE (none of the target, or it is turned off), NOT_FOUND (no plan, no programs), BUSY.
   Status tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter);
   // Waits for the measuring of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }

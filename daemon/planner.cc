@@ -239,7 +239,8 @@ Result<Planner::Keyed> Planner::make_key(const PlanRequest& request) const {
   return Keyed{std::move(canonical), std::move(material)};
 }
 
-bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Reply& reply) {
+bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted,
+                                const Reply& reply) {
   if (!found) {
     if (found.status().code() != ErrorCode::NOT_FOUND)
       hooks_.log->warning("event=store_read_failed reason=\"" + found.status().message() + "\"");

@@ -79,7 +79,8 @@ class Planner {
   void wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
   // Measures the programs of a stored plan now, after the search for them if there was none that came to its
   // end. Replies when that is done; not at all if `interest` has expired by then.
-  void tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress, TuneReply reply);
+  void tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+            TuneReply reply);
   // What get() would do; ERROR when the request itself is no good.
   Result<wire::ExplainReply> explain(const PlanRequest& request);
   wire::JobStatusReply status(const Hash128& key) const;

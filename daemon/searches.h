@@ -22,8 +22,8 @@ struct SearchLimits {
 
 class Searches {
  public:
-  // From a search that ran out of time to the next one, doubled each time; a caller who waits for a better plan
-  // does not wait for this.
+  // From a search that ran out of time to the next one, doubled each time; a caller who waits for a better
+  // plan does not wait for this.
   static constexpr uint64_t kRetryNs = 60'000'000'000;
   static constexpr uint32_t kMostDoublings = 3;
   // Programs that are compiled for a measuring elsewhere, where there is no GPU of the target.
@@ -76,7 +76,7 @@ class Searches {
   const Hooks hooks_;
   Jobs jobs_;
   std::unordered_map<Hash128, uint64_t> considered_;  // and the time from which they may be again
-  std::unordered_map<Hash128, uint32_t> deaths_;  // of workers, on jobs that are not over
+  std::unordered_map<Hash128, uint32_t> deaths_;      // of workers, on jobs that are not over
   uint64_t published_ = 0;
   bool draining_ = false;
 };

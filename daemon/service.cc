@@ -263,7 +263,8 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Tune message) {
   open->key = message.key;
   const std::weak_ptr<Open> weak = open;
   const auto on_progress = [this, weak, wanted = message.progress != 0](const wire::JobProgress& progress) {
-    if (wanted) send_progress(weak, {progress.tried, progress.programs, progress.best_ps, progress.baseline_ps});
+    if (wanted)
+      send_progress(weak, {progress.tried, progress.programs, progress.best_ps, progress.baseline_ps});
   };
   const auto on_end = [this, weak](Result<wire::TuneReply> result) {
     const auto still = weak.lock();
@@ -273,7 +274,8 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Tune message) {
     else
       reply_error(still, result.status(), still->key);
   };
-  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, open, on_progress, on_end);
+  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, open, on_progress,
+                on_end);
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 

@@ -30,8 +30,8 @@ struct ServiceOptions {
   uint32_t max_subscriptions = 65536;  // of one client
   uint64_t request_limit_ms = 600000;  // of a request that names no time
   size_t max_queued_jobs = 4096;
-  bool search = true;             // for better plans than baselines
-  SearchLimits limits;            // of searches
+  bool search = true;   // for better plans than baselines
+  SearchLimits limits;  // of searches
   MeasureSettings measuring;
   std::string socket, cache_dir;  // for statistics
 };

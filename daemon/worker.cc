@@ -71,9 +71,9 @@ std::string answer(int socket, const WorkerSkill& skill, const WorkerLimits& lim
   if (!done) return wire::encode(request, wire::to_error(done.status()));
   std::string encoded = wire::encode(request, *done);
   if (wire::fits(encoded)) return encoded;
-  return wire::encode(request, wire::to_error(Status(ErrorCode::LIMIT,
-                                                           "the plan has " + std::to_string(encoded.size()) +
-                                                               " bytes, more than a frame can hold")));
+  return wire::encode(
+      request, wire::to_error(Status(ErrorCode::LIMIT, "the plan has " + std::to_string(encoded.size()) +
+                                                           " bytes, more than a frame can hold")));
 }
 
 }  // namespace

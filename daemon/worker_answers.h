@@ -14,13 +14,13 @@ namespace quern {
 // what travels beside it.
 inline constexpr size_t kMaxProgramsBytes = size_t{12} << 20;
 
-// INTERNAL unless `encoded` is a plan of this tier for the target of `spec`, with the buffers of the plan that
-// stands, because clients swap one for the other. NOT_FOUND when no plan stands any more.
+// INTERNAL unless `encoded` is a plan of this tier for the target of `spec`, with the buffers of the plan
+// that stands, because clients swap one for the other. NOT_FOUND when no plan stands any more.
 Status check_better_plan(Store& store, const JobSpec& spec, const std::string& encoded, Tier tier);
 
-// The programs that a worker made, with the code of those that were compiled before: stored ones, and the plan
-// that stands, which is the baseline's until there is a better one. INTERNAL when they are no programs of this
-// graph.
+// The programs that a worker made, with the code of those that were compiled before: stored ones, and the
+// plan that stands, which is the baseline's until there is a better one. INTERNAL when they are no programs
+// of this graph.
 Result<std::string> join_programs(Store& store, const JobSpec& spec, const std::string& made);
 
 }  // namespace quern

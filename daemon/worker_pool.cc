@@ -164,8 +164,7 @@ Result<wire::JobDone> WorkerPool::run(Slot& slot, const JobSpec& spec, const OnP
   const int64_t limit_ms = static_cast<int64_t>(spec.budget_ms) + options_.job_limit_ms;
   Result<wire::JobDone> done = slot.process->run(spec, limit_ms, post_progress);
   if (done) return done;
-  if (is_death(done.status()))
-    log_->warning("event=worker_died reason=\"" + done.status().message() + "\"");
+  if (is_death(done.status())) log_->warning("event=worker_died reason=\"" + done.status().message() + "\"");
   const bool gpu_lost = done.status().code() == ErrorCode::NO_DEVICE;
   if (is_death(done.status()) || gpu_lost) drop_process(slot);
   if (gpu_lost) set_gpu(slot, {}, done.status().message());
@@ -192,8 +191,7 @@ Status WorkerPool::ensure_process(Slot& slot) {
 Status WorkerPool::start_process(Slot& slot) {
   std::vector<std::string> command = options_.command;
   if (slot.kind == wire::JobKind::optimize) command.push_back("--background");
-  if (slot.kind == wire::JobKind::measure)
-    command.push_back("--measure=" + std::to_string(slot.gpu.number));
+  if (slot.kind == wire::JobKind::measure) command.push_back("--measure=" + std::to_string(slot.gpu.number));
   auto process = WorkerProcess::spawn(command);
   if (!process) return process.status();
   {
@@ -217,11 +215,10 @@ void WorkerPool::set_gpu(Slot& slot, const wire::WorkerHello& hello, const std::
   state.reason = reason;
   if (state == slot.gpu) return;
   slot.gpu = std::move(state);
-  const auto known = std::count_if(slots_.begin(), slots_.end(), [](const auto& each) {
-    return each->kind == wire::JobKind::measure;
-  });
-  for (int number = static_cast<int>(known); !stop_ && number < static_cast<int>(hello.devices) && number < kMostGpus;
-       ++number) {
+  const auto known = std::count_if(slots_.begin(), slots_.end(),
+                                   [](const auto& each) { return each->kind == wire::JobKind::measure; });
+  for (int number = static_cast<int>(known);
+       !stop_ && number < static_cast<int>(hello.devices) && number < kMostGpus; ++number) {
     Slot& other = add_slot(wire::JobKind::measure);
     other.gpu.number = number;
     other.look = true;

@@ -31,8 +31,8 @@ class WorkerPool : public Workers {
     std::function<void()> compiler, gpus;
   };
 
-  // Starts the first worker at once, to learn what its compiler is, and one that measures, to learn which GPUs
-  // there are. `changed` is called on the daemon's thread after each change of compiler() and gpus().
+  // Starts the first worker at once, to learn what its compiler is, and one that measures, to learn which
+  // GPUs there are. `changed` is called on the daemon's thread after each change of compiler() and gpus().
   WorkerPool(WorkerPoolOptions options, Post post, Log* log, Changed changed);
   // Kills what runs; jobs under way never call back.
   ~WorkerPool() override;

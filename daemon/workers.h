@@ -72,8 +72,8 @@ class Workers {
 
   virtual ~Workers() = default;
   // False when no worker for jobs of this kind is free: searches have workers of their own, so that a client
-  // never waits behind one, and measuring has one a GPU. Else calls `done` on the daemon's thread, later, exactly
-  // once, and `on_progress` (may be empty) any number of times before.
+  // never waits behind one, and measuring has one a GPU. Else calls `done` on the daemon's thread, later,
+  // exactly once, and `on_progress` (may be empty) any number of times before.
   virtual bool start(const JobSpec& spec, Done done, OnProgress on_progress) = 0;
   virtual CompilerState compiler() const = 0;
   // None where nothing is measured.

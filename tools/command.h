@@ -39,8 +39,8 @@ std::span<const Option> daemon_options();
 std::vector<Option> options_of(const Command& command);
 
 // One a file of this folder.
-extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kTuneCommand, kListCommand, kShowCommand, kExplainCommand,
-    kReportCommand, kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand, kSearchCommand, kEmitCommand,
-    kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand;
+extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kTuneCommand, kListCommand, kShowCommand,
+    kExplainCommand, kReportCommand, kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand,
+    kSearchCommand, kEmitCommand, kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand;
 
 }  // namespace quern

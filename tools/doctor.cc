@@ -133,7 +133,8 @@ class Doctor {
   void measuring(const std::string& name, const std::string& text) {
     const bool none = text.rfind("none", 0) == 0;
     add("measuring on " + name, none ? Verdict::warn : Verdict::ok, text,
-        none ? "plans are ranked by the cost model only; they are measured where the cache is used with a GPU" : "");
+        none ? "plans are ranked by the cost model only; they are measured where the cache is used with a GPU"
+             : "");
   }
 
   void cache_directory() {

@@ -68,7 +68,8 @@ std::string us_text(double us) {
   return us > 0 ? text : "unknown";
 }
 
-// Of the baseline and of the plan that stands, by the model and as measured: a line each, and one for what won.
+// Of the baseline and of the plan that stands, by the model and as measured: a line each, and one for what
+// won.
 std::string times_text(const wire::ExplainReply& reply) {
   std::string text;
   for (const wire::ProgramRow& row : reply.programs)

@@ -1,5 +1,5 @@
-// quern report: what was measured, as one HTML page that needs nothing else: the times of all programs against
-// the cost model's, and a roofline.
+// quern report: what was measured, as one HTML page that needs nothing else: the times of all programs
+// against the cost model's, and a roofline.
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +28,11 @@ struct Point {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text)
-    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    out += c == '<'   ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '&' ? "&amp;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, c);
   return out;
 }
 
@@ -56,20 +60,23 @@ class Chart {
     std::string out = "<svg viewBox=\"0 0 " + number(kWidth, 6) + " " + number(kHeight, 6) +
                       "\" role=\"img\"><title>" + escaped(title_) + "</title>\n";
     out += grid(true) + grid(false);
-    out += label(kLeft + kPlotWidth / 2, kHeight - 6, "middle", x_name_) +
-           "<text transform=\"translate(14 " + number(kTop + kPlotHeight / 2) +
-           ") rotate(-90)\" text-anchor=\"middle\">" + escaped(y_name_) + "</text>\n";
-    if (diagonal_) out += line(std::max(x_low_, y_low_), std::max(x_low_, y_low_), std::min(x_high_, y_high_),
-                               std::min(x_high_, y_high_), "roof");
+    out += label(kLeft + kPlotWidth / 2, kHeight - 6, "middle", x_name_) + "<text transform=\"translate(14 " +
+           number(kTop + kPlotHeight / 2) + ") rotate(-90)\" text-anchor=\"middle\">" + escaped(y_name_) +
+           "</text>\n";
+    if (diagonal_)
+      out += line(std::max(x_low_, y_low_), std::max(x_low_, y_low_), std::min(x_high_, y_high_),
+                  std::min(x_high_, y_high_), "roof");
     for (const auto& [slope, top] : roofs_) out += roof(slope, top);
     for (const Point& point : points_)
-      out += "<circle class=\"" + std::string(point.kind) + "\" cx=\"" + number(x_at(point.x), 6) + "\" cy=\"" +
-             number(y_at(point.y), 6) + "\" r=\"4\"><title>" + escaped(point.title) + "</title></circle>\n";
+      out += "<circle class=\"" + std::string(point.kind) + "\" cx=\"" + number(x_at(point.x), 6) +
+             "\" cy=\"" + number(y_at(point.y), 6) + "\" r=\"4\"><title>" + escaped(point.title) +
+             "</title></circle>\n";
     return out + "</svg>\n";
   }
 
  private:
-  static constexpr double kWidth = 760, kHeight = 420, kLeft = 70, kTop = 14, kPlotWidth = 670, kPlotHeight = 360;
+  static constexpr double kWidth = 760, kHeight = 420, kLeft = 70, kTop = 14, kPlotWidth = 670,
+                          kPlotHeight = 360;
 
   // Whole decades around everything.
   void fit() {
@@ -91,7 +98,9 @@ class Chart {
     low = std::pow(10, std::floor(std::log10(*least)));
     high = std::pow(10, std::ceil(std::log10(*most * 1.01)));
   }
-  double x_at(double x) const { return kLeft + kPlotWidth * std::log(x / x_low_) / std::log(x_high_ / x_low_); }
+  double x_at(double x) const {
+    return kLeft + kPlotWidth * std::log(x / x_low_) / std::log(x_high_ / x_low_);
+  }
   double y_at(double y) const {
     return kTop + kPlotHeight * (1 - std::log(y / y_low_) / std::log(y_high_ / y_low_));
   }
@@ -101,19 +110,22 @@ class Chart {
   }
   std::string line(double x0, double y0, double x1, double y1, const char* kind) const {
     return "<line class=\"" + std::string(kind) + "\" x1=\"" + number(x_at(x0), 6) + "\" y1=\"" +
-           number(y_at(y0), 6) + "\" x2=\"" + number(x_at(x1), 6) + "\" y2=\"" + number(y_at(y1), 6) + "\"/>\n";
+           number(y_at(y0), 6) + "\" x2=\"" + number(x_at(x1), 6) + "\" y2=\"" + number(y_at(y1), 6) +
+           "\"/>\n";
   }
   std::string grid(bool x) const {
     std::string out;
     const double low = x ? x_low_ : y_low_, high = x ? x_high_ : y_high_;
     for (double at = low; at <= high * 1.001; at *= 10)
-      out += x ? line(at, y_low_, at, y_high_, "grid") + label(x_at(at), kTop + kPlotHeight + 16, "middle", number(at))
+      out += x ? line(at, y_low_, at, y_high_, "grid") +
+                     label(x_at(at), kTop + kPlotHeight + 16, "middle", number(at))
                : line(x_low_, at, x_high_, at, "grid") + label(kLeft - 6, y_at(at) + 4, "end", number(at));
     return out;
   }
   std::string roof(double slope, double top) const {
     const double ridge = top / slope, start = std::max(x_low_, y_low_ / slope);
-    std::string out = line(start, slope * start, std::min(ridge, x_high_), slope * std::min(ridge, x_high_), "roof");
+    std::string out =
+        line(start, slope * start, std::min(ridge, x_high_), slope * std::min(ridge, x_high_), "roof");
     return ridge < x_high_ ? out + line(ridge, top, x_high_, top, "roof") : out;
   }
 
@@ -136,7 +148,8 @@ Result<std::vector<Measured>> read_measured(Session& session) {
     one.flops = 2 * work(*graph);
     for (const auto& tensors : {graph->input_descs(), graph->output_descs()})
       for (const TensorDesc& tensor : tensors)
-        one.bytes += static_cast<double>(tensor.element_count()) * static_cast<double>(dtype_size(tensor.dtype));
+        one.bytes +=
+            static_cast<double>(tensor.element_count()) * static_cast<double>(dtype_size(tensor.dtype));
     for (DeviceTimings& timings : join_timings(shown.programs, shown.timings)) {
       one.timings = std::move(timings);
       if (one.timings.best()) all.push_back(one);
@@ -155,7 +168,8 @@ std::string times_chart(const std::vector<Measured>& all) {
       if (program.timed())
         chart.add({program.modelled_us, program.cold_us,
                    one.name + " " + program_name(program.row) + " on " + one.timings.device + ": " +
-                       number(program.modelled_us) + " us modelled, " + number(program.cold_us) + " us measured",
+                       number(program.modelled_us) + " us modelled, " + number(program.cold_us) +
+                       " us measured",
                    program.row.stands     ? "stands"
                    : program.row.baseline ? "baseline"
                                           : "candidate"});
@@ -172,7 +186,8 @@ std::string roofline(const std::vector<Measured>& all) {
       const double teraflops = one.flops / program->cold_us / 1e6;
       chart.add({one.flops / one.bytes, teraflops,
                  one.name + " " + program_name(program->row) + " on " + one.timings.device + ": " +
-                     number(teraflops) + " teraflops, " + number(one.bytes / program->cold_us / 1e3) + " GB/s",
+                     number(teraflops) + " teraflops, " + number(one.bytes / program->cold_us / 1e3) +
+                     " GB/s",
                  kind});
     };
     add(one.timings.baseline(), "baseline");
@@ -194,14 +209,16 @@ std::string tables(const std::vector<Measured>& all) {
     size_t timed = 0;
     for (const TimedProgram& program : one.timings.programs) {
       timed += program.timed();
-      if (program.timed() && program.modelled_us > 0) pairs.emplace_back(program.modelled_us, program.cold_us);
+      if (program.timed() && program.modelled_us > 0)
+        pairs.emplace_back(program.modelled_us, program.cold_us);
     }
     const auto correlation = rank_correlation(pairs);
     const auto loss = regret(one.timings);
     const bool both = baseline && baseline->timed();
     for (const std::string& cell :
-         {"<tr><td><code>" + one.name + "</code>", escaped(one.timings.device), both ? number(baseline->cold_us) : "",
-          number(best->cold_us), both ? number(baseline->cold_us / best->cold_us) : "", std::to_string(timed),
+         {"<tr><td><code>" + one.name + "</code>", escaped(one.timings.device),
+          both ? number(baseline->cold_us) : "", number(best->cold_us),
+          both ? number(baseline->cold_us / best->cold_us) : "", std::to_string(timed),
           correlation ? number(*correlation, 2) : "", loss ? number(*loss) : ""})
       out += (cell.rfind("<tr>", 0) == 0 ? "" : "<td>") + cell + "</td>";
     out += "</tr>\n";
@@ -214,16 +231,20 @@ constexpr const char* kHead =
     "<style>body{font:14px sans-serif;max-width:60em;margin:2em auto;color:#222}svg{width:100%}\n"
     "text{font-size:12px;fill:#555}.grid{stroke:#ddd}.roof{stroke:#888;stroke-dasharray:5 3}\n"
     "circle{fill-opacity:.75}.candidate{fill:#b9c4d0}.baseline,.b{fill:#d98032;color:#d98032}\n"
-    ".stands,.s{fill:#2b6cb0;color:#2b6cb0}table{border-collapse:collapse}td,th{padding:2px 10px;text-align:right;\n"
-    "border-bottom:1px solid #eee}td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}\n"
+    ".stands,.s{fill:#2b6cb0;color:#2b6cb0}table{border-collapse:collapse}td,th{padding:2px "
+    "10px;text-align:right;\n"
+    "border-bottom:1px solid "
+    "#eee}td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}\n"
     "</style></head><body>\n<h1>Measured plans</h1>\n";
 
 std::string page(const std::vector<Measured>& all) {
   return std::string(kHead) +
          "<h2>Measured times against the cost model's</h2>\n<p><b class=\"s\">the plan that stands</b>, "
-         "<b class=\"b\">the baseline</b>, and the other programs; the model is right on the dashed line.</p>\n" +
+         "<b class=\"b\">the baseline</b>, and the other programs; the model is right on the dashed "
+         "line.</p>\n" +
          times_chart(all) +
-         "<h2>Roofline</h2>\n<p><b class=\"s\">The fastest program</b> and <b class=\"b\">the baseline</b> of each "
+         "<h2>Roofline</h2>\n<p><b class=\"s\">The fastest program</b> and <b class=\"b\">the baseline</b> "
+         "of each "
          "graph, under the bandwidth and tensor cores of its target as the cost model has them.</p>\n" +
          roofline(all) + "<h2>Plans</h2>\n" + tables(all) + "</body></html>\n";
 }

@@ -100,8 +100,9 @@ int print_timings(const Arguments& arguments, const wire::ShowReply& shown) {
     return kExitOk;
   }
   if (devices.empty())
-    return fail(arguments, Status(ErrorCode::NOT_FOUND, "no program of this plan was measured yet; see: quern tune " +
-                                                            to_hex(shown.row.key).substr(0, 8)));
+    return fail(arguments,
+                Status(ErrorCode::NOT_FOUND, "no program of this plan was measured yet; see: quern tune " +
+                                                 to_hex(shown.row.key).substr(0, 8)));
   print_text(timings_text(devices));
   return kExitOk;
 }

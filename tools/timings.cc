@@ -167,8 +167,9 @@ std::string timings_text(const std::vector<DeviceTimings>& devices) {
       untried += !tried;
       if (!tried) continue;
       const bool timed = program.timed();
-      table.add({program_name(program.row), us_text(program.modelled_us), timed ? us_text(program.cold_us) : "",
-                 timed ? us_text(program.hot_us) : "", timed ? std::to_string(program.samples) : "",
+      table.add({program_name(program.row), us_text(program.modelled_us),
+                 timed ? us_text(program.cold_us) : "", timed ? us_text(program.hot_us) : "",
+                 timed ? std::to_string(program.samples) : "",
                  timed && program.error > 0 ? number(program.error, "%.1e") : "",
                  program.row.stands ? "stands" : program.refusal.substr(0, program.refusal.find('\n'))});
     }

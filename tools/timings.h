@@ -1,4 +1,5 @@
-// What programs of a graph take on GPUs, beside what the cost model says: as tables, and how good the model is.
+// What programs of a graph take on GPUs, beside what the cost model says: as tables, and how good the model
+// is.
 #pragma once
 
 #include <optional>
@@ -32,10 +33,11 @@ struct DeviceTimings {
 std::vector<DeviceTimings> join_timings(const std::vector<wire::ProgramRow>& programs,
                                         const std::vector<wire::TimingRow>& timings);
 
-// Spearman's, of pairs; ties have their mean rank. Nothing where one side is constant or there are fewer than two.
-std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);
-// The time of the model's first choice over that of the best, of those that were timed. Nothing for fewer than
+// Spearman's, of pairs; ties have their mean rank. Nothing where one side is constant or there are fewer than
 // two.
+std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);
+// The time of the model's first choice over that of the best, of those that were timed. Nothing for fewer
+// than two.
 std::optional<double> regret(const DeviceTimings& timings);
 
 // How good the model was on one device.

@@ -61,11 +61,12 @@ Result<std::vector<Wish>> read_wishes(const Arguments& arguments, Session& sessi
     return Status(ErrorCode::INVALID_ARGUMENT, "name graph files or keys, or --all; see: quern help tune");
   std::vector<Wish> wishes;
   for (const std::string& operand : arguments.operands()) {
-    const bool is_file = std::filesystem::exists(operand) || operand.find_first_not_of("0123456789abcdef") !=
-                                                                 std::string::npos;
+    const bool is_file = std::filesystem::exists(operand) ||
+                         operand.find_first_not_of("0123456789abcdef") != std::string::npos;
     Result<Hash128> key = is_file ? key_of_file(arguments, session, operand) : find_key(session, operand);
     if (!key) return key.status();
-    const std::string name = is_file ? std::filesystem::path(operand).stem().string() : to_hex(*key).substr(0, 8);
+    const std::string name =
+        is_file ? std::filesystem::path(operand).stem().string() : to_hex(*key).substr(0, 8);
     wishes.push_back({name, *key, {}, {}});
   }
   if (!arguments.has("all")) return wishes;
@@ -104,13 +105,14 @@ class Bar {
   void begin(size_t number, const Wish& wish) { show(number, wish, {}); }
   void show(size_t number, const Wish& wish, const wire::Progress& now) {
     const std::lock_guard lock(mutex_);
-    const std::string what = wish.name + (total_ > 1 ? " (" + std::to_string(number + 1) + " of " +
-                                                           std::to_string(total_) + ")"
-                                                     : "");
+    const std::string what =
+        wish.name +
+        (total_ > 1 ? " (" + std::to_string(number + 1) + " of " + std::to_string(total_) + ")" : "");
     if (!progress_ || what != what_) progress_.emplace(what_ = what, now.total, wanted_);
-    progress_->note(now.total == 0 ? "searching"
-                                   : (now.best_ps ? "best " + us_text(now.best_ps) + " us" : "") +
-                                         (now.baseline_ps ? ", baseline " + us_text(now.baseline_ps) + " us" : ""));
+    progress_->note(now.total == 0
+                        ? "searching"
+                        : (now.best_ps ? "best " + us_text(now.best_ps) + " us" : "") +
+                              (now.baseline_ps ? ", baseline " + us_text(now.baseline_ps) + " us" : ""));
     progress_->update(now.done, now.total);
   }
 
@@ -132,8 +134,8 @@ void tune_all(Session& session, wire::Tune how, size_t lanes, std::vector<Wish>&
       tune.key = wish.key;
       tune.timeout_ms = session.milliseconds_left();
       bar.begin(number, wish);
-      Result<wire::TuneReply> reply = session.ask<wire::TuneReply>(
-          tune, [&](const wire::Progress& now) { bar.show(number, wish, now); });
+      Result<wire::TuneReply> reply =
+          session.ask<wire::TuneReply>(tune, [&](const wire::Progress& now) { bar.show(number, wish, now); });
       wish.status = reply.status();
       if (reply) wish.reply = std::move(*reply);
     }

@@ -56,8 +56,8 @@ Result<Certificates> check_certificates(Session& session, Depth depth, bool bar)
 
 Result<wire::VerifyReply> check_records(Session& session, bool bar) {
   Progress progress("records", 0, bar);
-  return session.ask<wire::VerifyReply>(wire::Verify{1},
-                                        [&](const wire::Progress& now) { progress.update(now.done, now.total); });
+  return session.ask<wire::VerifyReply>(
+      wire::Verify{1}, [&](const wire::Progress& now) { progress.update(now.done, now.total); });
 }
 
 int run_verify(const Arguments& arguments) {

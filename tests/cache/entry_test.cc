@@ -25,8 +25,11 @@ PlanRecord sample() {
 }
 template <>
 TimingRecord sample() {
-  return {kKey,    "NVIDIA H200, driver 580.65.06", {0x33, 0x44},  12345.5, 9876.25, 200,
-          0.00125, 1700000000456,                   "wrong output"};
+  return {kKey,          "NVIDIA H200, driver 580.65.06",
+          {0x33, 0x44},  12345.5,
+          9876.25,       200,
+          0.00125,       1700000000456,
+          "wrong output"};
 }
 template <>
 ProgramsRecord sample() {
@@ -132,10 +135,10 @@ void another_kind_or_version_is_refused(void**) {
 
 }  // namespace quern
 
-#define ALL_KINDS(test)                                                             \
-  cmocka_unit_test(test<PlanRecord>), cmocka_unit_test(test<TimingRecord>),         \
-      cmocka_unit_test(test<RequestRecord>), cmocka_unit_test(test<UsageRecord>),   \
-      cmocka_unit_test(test<QuarantineRecord>), cmocka_unit_test(test<MetaRecord>), \
+#define ALL_KINDS(test)                                                               \
+  cmocka_unit_test(test<PlanRecord>), cmocka_unit_test(test<TimingRecord>),           \
+      cmocka_unit_test(test<RequestRecord>), cmocka_unit_test(test<UsageRecord>),     \
+      cmocka_unit_test(test<QuarantineRecord>), cmocka_unit_test(test<MetaRecord>),   \
       cmocka_unit_test(test<CountersRecord>), cmocka_unit_test(test<FindingsRecord>), \
       cmocka_unit_test(test<ProgramsRecord>), cmocka_unit_test(test<TuningRecord>)
 

@@ -122,7 +122,8 @@ void verify_finds_and_removes_all_damage(void**) {
   std::string tables;
   for (const auto& damage : report->damage) tables += damage.table + " ";
   // The list that names the damaged request is found too.
-  assert_text_equal(tables, "plans program_timings requests request_lists usage quarantine meta meta programs tuning ");
+  assert_text_equal(
+      tables, "plans program_timings requests request_lists usage quarantine meta meta programs tuning ");
   assert_contains(report->damage[0].key, to_hex(test_key(3).key()));
 
   const auto after = test->verify_all();

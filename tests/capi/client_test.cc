@@ -284,11 +284,10 @@ void many_requests_keep_to_the_limit(void**) {
 void progress_comes_before_the_answer(void**) {
   Setup s;
   std::string heard;
-  const auto reply =
-      s.client->ask<wire::VerifyReply>(wire::Verify{}, soon(), [&](const wire::Progress& now) {
-        const auto [done, total] = std::pair(now.done, now.total);
-        heard += std::to_string(done) + "/" + std::to_string(total) + " ";
-      });
+  const auto reply = s.client->ask<wire::VerifyReply>(wire::Verify{}, soon(), [&](const wire::Progress& now) {
+    const auto [done, total] = std::pair(now.done, now.total);
+    heard += std::to_string(done) + "/" + std::to_string(total) + " ";
+  });
   assert_ok(reply);
   assert_text_equal(heard, "1/2 2/2 ");
   assert_ok(s.client->ask<wire::VerifyReply>(wire::Verify{}, soon()));

@@ -315,8 +315,9 @@ void a_lost_gpu_is_said_and_nothing_is_lost(void**) {
 void without_a_gpu_of_the_target_it_waits_for_one(void**) {
   Searched test({gpu("sm_80", "NVIDIA A100, driver 580.1")});
   assert_int_equal(test.workers.measuring.size(), 0);
-  assert_text_equal(test.explain().measuring,
-                    "nothing can be measured for sm_90a: GPU 0: NVIDIA A100, driver 580.1 is of target sm_80");
+  assert_text_equal(
+      test.explain().measuring,
+      "nothing can be measured for sm_90a: GPU 0: NVIDIA A100, driver 580.1 is of target sm_80");
   test.workers.devices.push_back(gpu("sm_90a", kDevice, 1));
   test.service->gpus_changed();
   test.use();

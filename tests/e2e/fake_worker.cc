@@ -141,7 +141,10 @@ int serve(int argc, char** argv) {
       background = true;
     else if (option == 't')
       measure = std::atoi(optarg);
-  append(measure >= 0 ? "measure_pids" : background ? "search_pids" : "pids", std::to_string(getpid()) + "\n");
+  append(measure >= 0 ? "measure_pids"
+         : background ? "search_pids"
+                      : "pids",
+         std::to_string(getpid()) + "\n");
   WorkerSkill skill;
   if (measure >= 0) {
     skill.measures = true;

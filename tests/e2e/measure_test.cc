@@ -130,7 +130,8 @@ void a_daemon_killed_while_measuring_loses_nothing(void**) {
     key = client.ask<wire::PlanReply>(test_get(1)).key;
     // The plan that was better before the end is published at once.
     assert_true(eventually([&] {
-      return client.ask<wire::JobStatusReply>(wire::JobStatus{key}).tier == static_cast<uint8_t>(Tier::measured);
+      return client.ask<wire::JobStatusReply>(wire::JobStatus{key}).tier ==
+             static_cast<uint8_t>(Tier::measured);
     }));
   }
   const std::vector<pid_t> pids = measurers(daemon);
