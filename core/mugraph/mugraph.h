@@ -84,10 +84,14 @@ struct BlockOp {
   TensorType
       type;  // of the tile of a block that is not at a ragged edge; dtype f32 inside (nothing is rounded)
   std::string name;
-  // The 16-bit dtype to which the unfused program rounds this very value, where that is known: validate() knows it of
-  // loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that it is made of has 16 bits.
+  // The 16-bit dtype to which the unfused program rounds this very value, where that is known: validate()
+  // knows it of loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that
+  // it is made of has 16 bits.
   std::optional<DType> rounds_to = {};
   bool of_narrow = false;
+  // Whether the unfused program computes this value, or what it goes into first of what the graph has, in
+  // f32.
+  bool in_f32 = false;
   int down = 0;  // of an exponential: it is scaled by 2^-down (numerators.h)
 };
 

@@ -123,16 +123,40 @@ void note_narrow_loads(MuGraph& mugraph) {
   }
 }
 
-std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value) {
+void note_in_f32(MuGraph& mugraph) {
+  std::vector<bool> in_f32(mugraph.tensors.size());
+  auto is_f32 = [&](int32_t tensor) {
+    return mugraph.tensors[static_cast<size_t>(tensor)].type.dtype == DType::f32;
+  };
+  for (int32_t output : mugraph.outputs) in_f32[static_cast<size_t>(output)] = is_f32(output);
+  for (auto kernel = mugraph.kernels.rbegin(); kernel != mugraph.kernels.rend(); ++kernel) {
+    for (int32_t operand : kernel->operands)
+      if (is_f32(operand) && in_f32[static_cast<size_t>(kernel->result)])
+        in_f32[static_cast<size_t>(operand)] = true;
+    for (auto op = kernel->ops.rbegin(); op != kernel->ops.rend(); ++op) {
+      if (op->kind == BlockOp::Kind::store) op->in_f32 = in_f32[static_cast<size_t>(op->tensor)];
+      if (!op->in_f32) continue;
+      for (BlockValue operand : op->operands) {
+        BlockOp& from = kernel->ops[static_cast<size_t>(operand)];
+        if (!from.rounds_to) from.in_f32 = true;
+      }
+      if (op->kind == BlockOp::Kind::load && is_f32(op->tensor))
+        in_f32[static_cast<size_t>(op->tensor)] = true;
+    }
+  }
+}
+
+std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value, bool exactly) {
   const BlockOp& op = at(ops, value);
-  if (op.rounds_to) return op.rounds_to;
+  if (op.rounds_to) return exactly && op.in_f32 ? std::nullopt : op.rounds_to;
   if (is(op, OpCode::cast)) return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
-  if (is_numerator(ops, op)) return narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
+  if (is_numerator(ops, op))
+    return exactly ? std::nullopt : narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
   if (!selects(op)) return std::nullopt;
   std::optional<DType> all;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     if ((is(op, OpCode::where) && i == 0) || is_fixed(ops, op.operands[i])) continue;
-    const std::optional<DType> own = narrow_dtype(ops, op.operands[i]);
+    const std::optional<DType> own = narrow_dtype(ops, op.operands[i], exactly);
     if (!own || (all && *all != *own)) return std::nullopt;
     all = own;
   }
@@ -145,11 +169,11 @@ std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value) {
 std::optional<DType> tensor_core_dtype(const Ops& ops, BlockValue product, bool tf32) {
   const BlockOp& op = at(ops, product);
   const BlockValue left = op.operands[0], right = op.operands[1];
-  const std::optional<DType> narrow = narrow_dtype(ops, left);
-  if (narrow && narrow == narrow_dtype(ops, right)) return narrow;
+  const std::optional<DType> narrow = narrow_dtype(ops, left, op.in_f32);
+  if (narrow && narrow == narrow_dtype(ops, right, op.in_f32)) return narrow;
   if (!is_float(at(ops, left).type.dtype) || !is_float(at(ops, right).type.dtype)) return std::nullopt;
-  return tf32 || (is_of_narrow(ops, left) && is_of_narrow(ops, right)) ? std::optional(DType::f32)
-                                                                       : std::nullopt;
+  const bool are_narrow = !op.in_f32 && is_of_narrow(ops, left) && is_of_narrow(ops, right);
+  return tf32 || are_narrow ? std::optional(DType::f32) : std::nullopt;
 }
 
 }  // namespace quern

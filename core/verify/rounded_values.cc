@@ -27,8 +27,14 @@ uint64_t key_of(const FieldValue& value) {
 }  // namespace
 
 void RoundedValues::note(const Value& value, DType dtype) {
-  for (size_t i = 0; i < kNarrow.size(); ++i)
-    if (dtype == kNarrow[i]) values_[i].insert(key_of(value));
+  const uint64_t key = key_of(value);
+  bool narrow = false;
+  for (size_t i = 0; i < kNarrow.size(); ++i) {
+    if (dtype == kNarrow[i]) values_[i].insert(key);
+    narrow |= values_[i].contains(key);
+  }
+  // A 16-bit value that is cast to f32 afterwards is none that is computed in f32.
+  if (dtype == DType::f32 && !narrow) values_[kF32].insert(key);
 }
 
 void RoundedValues::note_inputs(const Graph& graph, const std::vector<Elements<FieldValue>>& inputs) {
@@ -44,7 +50,7 @@ FieldValue RoundedValues::store(const Value& value, DType from, DType to) {
 }
 
 void RoundedValues::see(const BlockOp& op, const Elements<FieldValue>& elements) {
-  auto& known = known_.try_emplace(&op, std::array{true, true}).first->second;
+  auto& known = known_.try_emplace(&op, std::array{true, true, true}).first->second;
   for (size_t i = 0; i < known.size(); ++i)
     for (size_t e = 0; e < elements.size() && known[i]; ++e)
       known[i] = values_[i].contains(key_of(elements[e]));
@@ -55,6 +61,11 @@ std::optional<DType> RoundedValues::known(const BlockOp& op) const {
   for (size_t i = 0; i < kNarrow.size(); ++i)
     if (at != known_.end() && at->second[i]) return kNarrow[i];
   return std::nullopt;
+}
+
+bool RoundedValues::known_in_f32(const BlockOp& op) const {
+  const auto at = known_.find(&op);
+  return at != known_.end() && at->second[kF32];
 }
 
 namespace {
@@ -73,7 +84,8 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
   std::vector<Elements<FieldValue>> inputs;
   for (size_t i = 0; i < read.size(); ++i) {
     const TensorType& type = instance.graph.node(instance.graph.inputs[i]).type;
-    Elements<FieldValue>& input = inputs.emplace_back(static_cast<size_t>(read[i] ? type.element_count() : 0));
+    Elements<FieldValue>& input =
+        inputs.emplace_back(static_cast<size_t>(read[i] ? type.element_count() : 0));
     domain.random(i, type.dtype, 0, 1, static_cast<int64_t>(input.size()), input.data());
   }
   domain.note_inputs(instance.graph, inputs);
@@ -84,8 +96,10 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
   for (size_t k = 0; k < mugraph.kernels.size(); ++k)
     for (size_t i = 0; i < mugraph.kernels[k].ops.size(); ++i) {
       BlockOp& op = mugraph.kernels[k].ops[i];
-      const bool number = op.kind == BlockOp::Kind::compute && op.code == OpCode::constant;
-      if (!op.rounds_to && !number) op.rounds_to = domain.known(instance.mugraph.kernels[k].ops[i]);
+      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::constant) continue;
+      const BlockOp& small = instance.mugraph.kernels[k].ops[i];
+      if (!op.rounds_to) op.rounds_to = domain.known(small);
+      op.in_f32 = domain.known_in_f32(small);
     }
   return true;
 }
@@ -102,7 +116,7 @@ bool same_operators(const MuGraph& a, const MuGraph& b) {
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop) {
   if (mugraph.noted) return;
   for (MuKernel& kernel : mugraph.kernels)
-    for (BlockOp& op : kernel.ops) op.rounds_to = std::nullopt;
+    for (BlockOp& op : kernel.ops) op.rounds_to = std::nullopt, op.in_f32 = false;
   note_narrow_loads(mugraph);
   Stop ask(std::move(stop));
   if (ask.now()) return;
@@ -110,6 +124,7 @@ void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<boo
   if (instance && same_operators(mugraph, instance->mugraph))
     for (uint64_t draw = 0; draw < kMostDraws; ++draw)
       if (run_trial(*instance, kSeed + draw, ask, mugraph)) break;
+  note_in_f32(mugraph);
   scale_numerators(mugraph);
   mugraph.noted = !ask.now();
 }
@@ -120,6 +135,7 @@ void copy_notes(const MuGraph& from, MuGraph& to) {
     for (size_t i = 0; i < to.kernels[k].ops.size(); ++i) {
       to.kernels[k].ops[i].rounds_to = from.kernels[k].ops[i].rounds_to;
       to.kernels[k].ops[i].of_narrow = from.kernels[k].ops[i].of_narrow;
+      to.kernels[k].ops[i].in_f32 = from.kernels[k].ops[i].in_f32;
       to.kernels[k].ops[i].down = from.kernels[k].ops[i].down;
     }
   to.noted = true;

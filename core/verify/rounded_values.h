@@ -13,13 +13,13 @@
 
 namespace quern {
 
-// Sets `rounds_to` and `of_narrow` of all block operators (core/mugraph/narrow.h) to what the graph says, once:
-// a muGraph that is `noted` stays as it is.
-// Both programs are evaluated at a random point of the finite field (field.h), on the small instance: a value
-// all of whose elements are elements of 16-bit values of the graph is rounded by the unfused program, too,
-// however the muGraph comes to it. So decided on what values are, not on how they are written. Where there is
-// no instance that is small enough, only loads are known; so too when `stop` said so, and it is not noted then.
-// Also sets `down` of exponentials (core/mugraph/numerators.h).
+// Sets `rounds_to`, `of_narrow` and `in_f32` of all block operators (core/mugraph/narrow.h) to what the graph
+// says, once: a muGraph that is `noted` stays as it is. Both programs are evaluated at a random point of the
+// finite field (field.h), on the small instance: a value all of whose elements are elements of 16-bit values
+// of the graph is rounded by the unfused program, too, however the muGraph comes to it. So decided on what
+// values are, not on how they are written. Where there is no instance that is small enough, only loads are
+// known; so too when `stop` said so, and it is not noted then. Also sets `down` of exponentials
+// (core/mugraph/numerators.h).
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop = nullptr);
 
 // What has been noted of a muGraph with the same operators.
@@ -28,9 +28,9 @@ void copy_notes(const MuGraph& from, MuGraph& to);
 // Whether tensors between kernels round what they are given.
 bool has_rounded_tensors(const MuGraph& mugraph);
 
-// A trial in the field that knows the 16-bit values of a graph: first the graph is evaluated, then its muGraph.
-// Tensors between kernels and operands of tensor cores may hold in 16 bits what the graph has in that dtype,
-// because the unfused program rounds it there, too.
+// A trial in the field that knows the 16-bit values of a graph: first the graph is evaluated, then its
+// muGraph. Tensors between kernels and operands of tensor cores may hold in 16 bits what the graph has in
+// that dtype, because the unfused program rounds it there, too.
 class RoundedValues : public FieldDomain {
  public:
   using FieldDomain::FieldDomain;
@@ -53,14 +53,17 @@ class RoundedValues : public FieldDomain {
   const std::optional<DType>& invented() const { return invented_; }
   // The dtype in which the graph has all elements of a block operator.
   std::optional<DType> known(const BlockOp& op) const;
+  // Whether the graph computes all of them in f32.
+  bool known_in_f32(const BlockOp& op) const;
 
  private:
   static constexpr std::array kNarrow = {DType::f16, DType::bf16};
+  static constexpr size_t kF32 = kNarrow.size();
   void note(const Value& value, DType dtype);
 
   bool mugraph_ = false;
-  std::array<std::unordered_set<uint64_t>, kNarrow.size()> values_;
-  std::unordered_map<const BlockOp*, std::array<bool, kNarrow.size()>> known_;
+  std::array<std::unordered_set<uint64_t>, kNarrow.size() + 1> values_;
+  std::unordered_map<const BlockOp*, std::array<bool, kNarrow.size() + 1>> known_;
   std::optional<DType> invented_;
 };
 

@@ -162,6 +162,65 @@ void numerators_of_a_softmax_are_narrow(void**) {
   }
 }
 
+const char kCastNorm[] = R"(graph norm
+in x: f16[16, 64]
+in g: f16[64]
+in w: f16[64, 32]
+GRAPH
+out z
+)";
+const char kCastNormMoved[] = R"(mugraph norm
+in x: f16[16, 64]
+in g: f16[64]
+in w: f16[64, 32]
+tensor z: TYPE[16, 32]
+kernel grid=[2] threads=128 {
+  x0 = load(x, x=0)
+  g0 = load(g)
+  w0 = load(w)
+  xg = mul(x0, g0)
+  p = matmul(xg, w0)
+  plain = matmul(x0, w0)
+  s = square(x0)
+  r = sum(s, axis=[1], keepdims=true)
+  rms = rsqrt(r)
+  n = mul(p, rms)
+  m = mul(plain, rms)
+  y = add(n, m)
+  store(y, z, x=0)
+}
+out z
+)";
+
+// The unfused program multiplies f32 numbers, so operands are not rounded to tf32, but for what has 16 bits.
+void products_in_f32_round_nothing(void**) {
+  const std::string norm = "s = square(f)\nr = sum(s, axis=1, keepdims=true)\nq = rsqrt(r)\nn = mul(f, q)\n";
+  auto product = [&](const std::string& name, const std::string& type, const std::string& from) {
+    return Values(with(kCastNorm, "GRAPH", "f = cast(x, dtype=f32)\n" + norm + from),
+                  with(kCastNormMoved, "TYPE", type))
+        .product(name);
+  };
+  const std::string sum = "a = mul(n, g)\nb = matmul(a, w)\nc = matmul(n, w)\nz = add(b, c)";
+  assert_text_equal(product("p", "f32", sum), "none");
+  assert_text_equal(product("plain", "f32", sum), "f16");
+  const std::string rounded =
+      "h = cast(n, dtype=f16)\na = mul(h, g)\nb = matmul(a, w)\nc = matmul(h, w)\nz = add(b, c)";
+  assert_text_equal(product("p", "f16", rounded), "f32");
+}
+
+void numerators_of_f32_quotients_are_not_rounded(void**) {
+  for (const std::string rounded : {"f32", "f16"}) {
+    std::string graph = with(kAttentionGraph, "TYPE", "f16");
+    graph = with(graph, "softmax(t)", "softmax(f)\nh = cast(p, dtype=" + rounded + ")");
+    graph = with(graph, "p = softmax", "f = cast(t, dtype=f32)\np = softmax");
+    graph = with(graph, "matmul(p, v)", "matmul(h, v)");
+    std::string mugraph = with(with(kAttention, "TYPE", "f16"), "OF", "t");
+    mugraph = with(mugraph, "tensor o: f16", "tensor o: " + rounded);
+    assert_text_equal(Values(graph, mugraph).product("pv"), rounded == "f16" ? "f16" : "none");
+    assert_text_equal(Values(graph, mugraph).product("s"), "f16");
+  }
+}
+
 // Of scores below 0 the eighths are larger than the largest.
 void exponentials_above_one_are_not(void**) {
   const Values values(with(kAttentionGraph, "TYPE", "f16"), with(with(kAttention, "TYPE", "f16"), "OF", "s"));
@@ -204,9 +263,11 @@ out y
 std::vector<int> downs(const std::string& dtype, const std::string& shape, const std::string& last,
                        const std::string& tail) {
   auto with_dtype = [&](const std::string& text) { return with(text, "TYPE", dtype); };
-  const Graph graph = graph_of(with_dtype("graph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\nm = max(s, axis=1, "
-                                      "keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, "
-                                      "keepdims=true)\n" + last + "\nout z\n"));
+  const Graph graph =
+      graph_of(with_dtype("graph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\nm = max(s, axis=1, "
+                          "keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, "
+                          "keepdims=true)\n" +
+                          last + "\nout z\n"));
   MuGraph mugraph = mugraph_of(with_dtype(
       "mugraph a\nin s: TYPE[16, 64]\nin v: TYPE[64, 8]\ntensor z: TYPE" + shape +
       "\nkernel grid=[2] loop=4 {\ns0 = load(s, x=0, loop=1)\nv0 = load(v, loop=0)\nt = max(s0, axis=[1], "
@@ -241,10 +302,13 @@ void numerators_are_scaled_where_sums_overflow(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(moved_weights_are_invented), cmocka_unit_test(normed_inputs_are_values_of_the_graph),
-      cmocka_unit_test(numerators_of_a_softmax_are_narrow), cmocka_unit_test(exponentials_above_one_are_not),
-      cmocka_unit_test(numbers_must_be_representable),
-      cmocka_unit_test(numerators_are_scaled_where_sums_overflow)};
+  const CMUnitTest tests[] = {cmocka_unit_test(moved_weights_are_invented),
+                              cmocka_unit_test(normed_inputs_are_values_of_the_graph),
+                              cmocka_unit_test(numerators_of_a_softmax_are_narrow),
+                              cmocka_unit_test(exponentials_above_one_are_not),
+                              cmocka_unit_test(numbers_must_be_representable),
+                              cmocka_unit_test(products_in_f32_round_nothing),
+                              cmocka_unit_test(numerators_of_f32_quotients_are_not_rounded),
+                              cmocka_unit_test(numerators_are_scaled_where_sums_overflow)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
