@@ -21,7 +21,9 @@ constexpr int kQuickRounds = 3, kTries = 3;
 constexpr double kFarBehind = 1.4;  // times the best after the quick rounds
 constexpr size_t kMostFinalists = 8;
 // After so many programs, what the model says of the others is judged by the most pessimistic that it was.
-constexpr size_t kEnoughToJudgeModel = 12;
+constexpr size_t kEnoughToJudgeModel = 20;
+// And the model may be more wrong about what was not timed than about what was.
+constexpr double kRoom = 0.9;
 
 std::string number(double value) {
   char text[32];
@@ -203,7 +205,7 @@ class Race {
     for (size_t i = 0; i < programs_.size(); ++i) {
       if (tried_.count(i)) continue;
       const double modelled = static_cast<double>(programs_[i].modelled_ns) / 1e3;
-      if (modelled == 0 || modelled * pessimism_ < best_->cold()) return false;
+      if (modelled == 0 || modelled * pessimism_ * kRoom < best_->cold()) return false;
     }
     why_enough_ = "the model expects nothing better of the others";
     return true;

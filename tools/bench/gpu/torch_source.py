@@ -90,9 +90,11 @@ def expression(op, operands, attributes):
 
 
 class Attention:
-    """Finds softmax(scale * (q @ k) with a mask) @ v behind each product and writes it as one call."""
+    """Finds softmax(scale * (q @ k) with a mask) @ v behind each product and writes it as one call. `keys` are the inputs that are k:
+    libraries want them as (key, dimension) in memory."""
 
     def __init__(self, graph):
+        self.inputs, self.keys = {name for name, *_ in graph.inputs}, set()
         self.made = {result: (op, operands, attributes) for result, op, operands, attributes in graph.ops}
         self.uses = [o for _, _, operands, _ in graph.ops for o in operands] + list(graph.outputs)
 
@@ -113,6 +115,7 @@ class Attention:
         if self._op(scores) != "matmul":
             return None
         q, k = self.made[scores][1]
+        self.keys |= {k} & self.inputs
         causal = mask is not None and self._is_causal(mask)
         mask_text = "" if mask is None or causal else f", attn_mask={self._four(mask)}"
         call = (f"F.scaled_dot_product_attention({self._four(q)}, {self._four(f'{k}.transpose(-1, -2)')}, {self._four(operands[1])}"
@@ -135,9 +138,9 @@ class Attention:
         return len(shape) == 2 and shape[0] == shape[1] and axes(column, 0) == [1] and axes(row, 0) == [0]
 
 
-def source(graph, library):
-    """The program's text; with `library`, None when there is no attention to hand over."""
-    attention = Attention(graph)
+def source(graph, attention=None):
+    """The program's text; with `attention`, None when there is none to hand over."""
+    library = attention is not None
     lines, handed = [], False
     for result, op, operands, attributes in graph.ops:
         call = attention.source(op, operands) if library else None
@@ -162,9 +165,9 @@ def without_unused(lines, outputs):
     return kept
 
 
-def program(graph, library=False):
+def program(graph, attention=None):
     """A function of the graph's inputs that returns the list of its outputs, or None."""
-    text = source(graph, library)
+    text = source(graph, attention)
     if text is None:
         return None
     scope = {"torch": torch, "F": F}
