@@ -61,7 +61,8 @@ void sample(const Graph& graph, const std::vector<Candidate>& candidates, const 
       }
     }
     // As programs are taken: what the verdict on their arithmetic refuses does not run.
-    if (ArithmeticVerifier(test.graph).judge(test.mugraph, test.schedule).verdict == Verdict::rejected) continue;
+    if (ArithmeticVerifier(test.graph).judge(test.mugraph, test.schedule).verdict == Verdict::rejected)
+      continue;
     test.label =
         graph.name + " " + std::to_string(number) + " on " + target + ", " + print_schedule(test.schedule);
     cases.push_back(std::move(test));
@@ -102,7 +103,8 @@ void random_graphs_are_right(void**) {
   all_are_right(cases);
 }
 
-// Reductions in one go, in loops, over clusters and split, of which a GPU of two SMs has more in small graphs.
+// Reductions in one go, in loops, over clusters and split, of which a GPU of two SMs has more in small
+// graphs.
 constexpr const char* kReductions[] = {
     "in x: f16[6, 1000]\ny = max(x, axis=1)\nout y\n",
     "in x: bf16[700, 9]\ny = min(x, axis=0)\nout y\n",
@@ -110,7 +112,8 @@ constexpr const char* kReductions[] = {
     "in x: f16[4, 33, 40]\ny = max(x, axis=[1, 2])\nz = min(x, axis=[1, 2])\nout y, z\n",
     "in x: f32[5, 1500]\ns = square(x)\nt = sum(s, axis=1)\ny = sqrt(t)\nout y\n",
     "in x: f16[8, 600]\np = softmax(x, axis=1)\nout p\n",
-    "in x: bf16[8, 256]\nin w: bf16[256, 64]\np = softmax(x, axis=1)\ny = matmul(p, w)\nm = max(y, axis=1)\nout m\n",
+    "in x: bf16[8, 256]\nin w: bf16[256, 64]\np = softmax(x, axis=1)\ny = matmul(p, w)\nm = max(y, "
+    "axis=1)\nout m\n",
 };
 
 // One NaN in the first input: in another lane, warp, tile or split each time.
@@ -145,29 +148,30 @@ void a_nan_reaches_every_reduction(void**) {
       assert_ok(found);
       std::set<std::string> structures;
       size_t best = 2;
-      for (const Implementation& each : rank_implementations(found->candidates, target, {}, 16)) {
+      for (const Implementation& each : rank_implementations(*graph, found->candidates, target, {}, 16)) {
         const Candidate& candidate = found->candidates[each.candidate];
         if (best == 0 && structures.contains(candidate.structure)) continue;
         if (!emit_mugraph(*graph, candidate.mugraph, each.schedule, **find_target(name))) continue;
         structures.insert(candidate.structure);
         best -= best > 0;
         const std::string mugraph = print_mugraph(candidate.mugraph);
-        for (const char* form : {"accumulate_max", "accumulate_min", "accumulate_sum", "cluster_max", "loop="})
+        for (const char* form :
+             {"accumulate_max", "accumulate_min", "accumulate_sum", "cluster_max", "loop="})
           if (mugraph.find(form) != std::string::npos) forms.insert(form);
-        cases.push_back({"reduction on " + std::string(name) + "\n" + mugraph + print_schedule(each.schedule), *graph,
-                         candidate.mugraph, each.schedule, 1.0, name, with_one_nan(*graph, random)});
+        cases.push_back({"reduction on " + std::string(name) + "\n" + mugraph + print_schedule(each.schedule),
+                         *graph, candidate.mugraph, each.schedule, 1.0, name, with_one_nan(*graph, random)});
       }
     }
   assert_true(cases.size() >= 3 * std::size(kReductions));
-  for (const char* form : {"accumulate_max", "accumulate_min", "accumulate_sum"}) assert_true(forms.contains(form));
+  for (const char* form : {"accumulate_max", "accumulate_min", "accumulate_sum"})
+    assert_true(forms.contains(form));
   all_are_right(cases);
 }
 
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right),
-                              cmocka_unit_test(random_graphs_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right), cmocka_unit_test(random_graphs_are_right),
                               cmocka_unit_test(a_nan_reaches_every_reduction)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
