@@ -26,9 +26,6 @@ class Lowering {
                       ? frame(numbers_[static_cast<size_t>(operand)])
                       : numbers_[static_cast<size_t>(operand)];
       const bool compute = op.kind == BlockOp::Kind::compute;
-      if (stages_[i] == Stage::after && shows_sums(op))
-        for (size_t j = 0; j < op.operands.size(); ++j)
-          if (is_rescaled(op.operands[j])) copy.operands[j] = undefined_without_terms(op.operands[j]);
       if (compute && op_info(op.code).kind == OpKind::composite)
         numbers_.push_back(expand(copy));
       else if (compute && op.code == OpCode::matmul)
@@ -58,31 +55,6 @@ class Lowering {
   bool is_maximum(BlockValue value) const {
     const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
     return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
-  }
-
-  bool is_rescaled(BlockValue value) const {
-    const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
-    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
-  }
-
-  // Whether an operator shows what a rescaled sum is where all was masked: quotients of two such sums are 0 / 0
-  // anyway. Partial sums, of a cluster or for a second kernel, must be 0 then.
-  bool shows_sums(const BlockOp& op) const {
-    if (kernel_.grid[3] > 1) return false;
-    for (const BlockOp& store : kernel_.ops)
-      if (store.kind == BlockOp::Kind::store &&
-          std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), store.tensor) == mugraph_.outputs.end())
-        return false;
-    if (op.kind == BlockOp::Kind::store) return true;
-    return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::elementwise &&
-           op.code != OpCode::div && op.code != OpCode::mul && op.code != OpCode::reciprocal;
-  }
-
-  // A sum over e^(x - m) where m is -inf for good: every term is NaN. m - m is 0 for every other m.
-  BlockValue undefined_without_terms(BlockValue sum) {
-    const BlockValue top = numbers_[static_cast<size_t>(kernel_.ops[static_cast<size_t>(sum)].operands[1])];
-    const BlockValue own = numbers_[static_cast<size_t>(sum)];
-    return compute(OpCode::add, {own, compute(OpCode::sub, {top, top}, out_.op(top).type)}, out_.op(own).type);
   }
 
   // What the loop reads of a running maximum: 0 while that is -inf. Then all values so far are -inf, and
@@ -319,8 +291,8 @@ class Lowering {
   const MuKernel& kernel_;
   const std::vector<Stage> stages_;
   BlockProgram out_;
-  std::map<BlockValue, BlockValue> frames_;  // by maximum
-  std::vector<BlockValue> framing_;          // operators that make them
+  std::map<BlockValue, BlockValue> frames_;                      // by maximum
+  std::vector<BlockValue> framing_;                              // operators that make them
   std::map<BlockValue, std::pair<BlockValue, double>> factors_;  // times() that made a value
   std::vector<BlockValue> numbers_;
 };

@@ -309,11 +309,43 @@ class KernelWriter {
       op.operands = {view(value_[at], dims_[at].result, want, kExactly), running_[shift]};
       dims_[at].result = want;
     }
+    const bool rescaled = op.combine == Combine::rescaled_sum;
     running_[at] = value_[at] = append(op);
-    if (roles_.split != Split::cluster) return;
-    op.kind = BlockOp::Kind::reduce_cluster;
-    op.operands[0] = running_[at];
-    value_[at] = append(std::move(op));
+    if (roles_.split == Split::cluster) {
+      op.kind = BlockOp::Kind::reduce_cluster;
+      op.operands[0] = running_[at];
+      value_[at] = append(std::move(op));
+    }
+    if (rescaled && roles_.split != Split::second_kernel && is_shown(static_cast<int>(at)))
+      undefine_without_terms(at);
+  }
+
+  bool computes(int at, OpCode code) const {
+    const BlockTerm& term = dag_.ops[at].term;
+    return term.kind == BlockKind::elementwise && term.code == code;
+  }
+  bool is_quotient(int at) const { return computes(at, OpCode::div) || computes(at, OpCode::reciprocal); }
+
+  // Whether something sees what a rescaled sum, or a multiple of one, is where all scores are -inf: quotients
+  // of two such sums are 0 / 0 anyway.
+  bool is_shown(int at) const {
+    if (std::find(dag_.outputs.begin(), dag_.outputs.end(), at) != dag_.outputs.end()) return true;
+    for (int user = at + 1; user < static_cast<int>(dag_.ops.size()); ++user) {
+      const std::vector<int>& operands = dag_.ops[user].operands;
+      if (std::find(operands.begin(), operands.end(), at) == operands.end() || is_quotient(user)) continue;
+      if (!computes(user, OpCode::mul)) return true;
+      const bool divides = is_quotient(operands[0]) || is_quotient(operands[1]);
+      if (!divides && is_shown(user)) return true;
+    }
+    return false;
+  }
+
+  // A sum over e^(x - m) where m is -inf for good: every term is NaN. m - m is 0 for every other m, but for
+  // those that make NaN of the terms, too. (Partial sums that a second kernel adds up are multiplied by e^(m
+  // - m).)
+  void undefine_without_terms(size_t at) {
+    const BlockValue largest = value_[roles_.form.shift[at]];
+    value_[at] = compute(OpCode::add, {value_[at], compute(OpCode::sub, {largest, largest})});
   }
 
   Dims partial_dims(size_t at) const {

@@ -261,9 +261,11 @@ kernel grid=[2] loop=TURNS threads=128 {
   e = exp(d)
   r = sum(e, axis=[1], keepdims=true)
   l = accumulate_rescaled(r, m)
-  g = log(l)
+  u = sub(m, m)
+  w = add(l, u)
+  g = log(w)
   y = add(g, m)
-  store(l, o, x=0)
+  store(w, o, x=0)
   store(y, z, x=0)
 }
 out o, z
