@@ -372,7 +372,7 @@ void Measures::gpus_changed() {
                           ? " device=\"" + gpu.device + "\" target=" + gpu.target
                           : " reason=\"" + gpu.reason + "\""));
   jobs_.fail_queued(
-      Status(ErrorCode::NO_DEVICE, "its GPU is gone: " + gpus_text()),
+      Status(ErrorCode::NO_DEVICE, "there is no GPU for it: " + gpus_text()),
       [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu) && !still_looking(); });
   jobs_.pump();
 }

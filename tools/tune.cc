@@ -182,6 +182,8 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes) {
     table.add({wish.name, us_text(reply.baseline_ps), us_text(reply.best_ps), speedup,
                std::to_string(reply.timed), std::to_string(reply.refused), reply.reason});
   }
+  if (wishes.empty() && !arguments.json())
+    std::fprintf(stderr, "quern: there is no plan in the cache to measure\n");
   if (arguments.json())
     print_json({{"plans", rows}});
   else if (std::any_of(wishes.begin(), wishes.end(), [](const Wish& wish) { return wish.status.ok(); }))

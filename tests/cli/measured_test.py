@@ -105,6 +105,7 @@ class WithGpu(unittest.TestCase):
         self.assertIn("--device takes a number", self.box.run("tune", self.graph, "--device", "first", code=2).stderr)
         self.assertIn("no plan with a key that begins with 01234567", self.box.run("tune", "01234567", code=1).stderr)
         self.assertIn("No such file", self.box.run("tune", "nowhere.qg", code=1).stderr)
+        self.assertIn("no plan in the cache", self.box.run("tune", "--all").stderr)
         done = self.box.run("tune", self.graph, "-t", "sm_90a", "--device", "5", code=5)
         self.assertIn("there is no GPU 5", done.stderr)
         done = self.box.run("tune", self.graph, "-t", "sm_80", code=5)
