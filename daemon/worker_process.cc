@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -12,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-extern char** environ;
+#include "core/base/process.h"
 
 namespace quern {
 
@@ -39,41 +38,6 @@ bool wait_for(int fd, short events, int64_t deadline_ms) {
   }
 }
 
-// The child's standard input is `fd`; the log is all else that it inherits. Signal handling starts from the
-// default.
-int start_process(const std::vector<std::string>& command, int fd, pid_t& pid) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, fd, 0);
-  posix_spawn_file_actions_adddup2(&files, 2, 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  // A group of its own: Ctrl-C at the daemon's terminal is for the daemon, which drains.
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
-}
-
-std::string describe_end(int status) {
-  if (WIFEXITED(status)) return "exited with status " + std::to_string(WEXITSTATUS(status));
-  if (WIFSIGNALED(status))
-    return "was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) +
-           ")";
-  return "ended";
-}
-
 }  // namespace
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(const std::vector<std::string>& command) {
@@ -82,7 +46,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(const std::vector<st
     return Status(ErrorCode::NO_COMPILER, std::string("no socket for a worker: ") + std::strerror(errno));
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
   pid_t pid = 0;
-  const int error = start_process(command, pair[1], pid);
+  // A group of its own: Ctrl-C at the daemon's terminal is for the daemon, which drains.
+  const int error = start_process(command, pair[1], ProcessGroup::own, pid);
   close(pair[1]);
   if (error != 0) {
     close(pair[0]);

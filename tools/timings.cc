@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 namespace quern {
 
@@ -18,21 +17,6 @@ std::string number(double value, const char* format = "%.2f") {
 }
 
 std::string us_text(double us) { return us > 0 ? number(us) : ""; }
-
-// Ranks from 1, those of equal values their mean.
-std::vector<double> ranks(const std::vector<double>& values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
-  std::vector<double> result(values.size());
-  for (size_t i = 0; i < order.size();) {
-    size_t end = i;
-    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
-    for (size_t j = i; j < end; ++j) result[order[j]] = static_cast<double>(i + 1 + end) / 2;
-    i = end;
-  }
-  return result;
-}
 
 std::vector<std::pair<double, double>> modelled_and_measured(const DeviceTimings& timings) {
   std::vector<std::pair<double, double>> pairs;
@@ -78,25 +62,6 @@ std::vector<DeviceTimings> join_timings(const std::vector<wire::ProgramRow>& pro
     });
   }
   return joined;
-}
-
-std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs) {
-  std::vector<double> xs, ys;
-  for (const auto& [x, y] : pairs) {
-    xs.push_back(x);
-    ys.push_back(y);
-  }
-  xs = ranks(xs);
-  ys = ranks(ys);
-  const double mean = (static_cast<double>(pairs.size()) + 1) / 2;
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < xs.size(); ++i) {
-    xy += (xs[i] - mean) * (ys[i] - mean);
-    xx += (xs[i] - mean) * (xs[i] - mean);
-    yy += (ys[i] - mean) * (ys[i] - mean);
-  }
-  if (pairs.size() < 2 || xx == 0 || yy == 0) return std::nullopt;
-  return xy / std::sqrt(xx * yy);
 }
 
 std::optional<double> regret(const DeviceTimings& timings) {

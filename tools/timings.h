@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capi/wire/messages.h"
+#include "core/base/statistics.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
@@ -33,9 +34,6 @@ struct DeviceTimings {
 std::vector<DeviceTimings> join_timings(const std::vector<wire::ProgramRow>& programs,
                                         const std::vector<wire::TimingRow>& timings);
 
-// Spearman's, of pairs; ties have their mean rank. Nothing where one side is constant or there are fewer than
-// two.
-std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);
 // The time of the model's first choice over that of the best, of those that were timed. Nothing for fewer
 // than two.
 std::optional<double> regret(const DeviceTimings& timings);

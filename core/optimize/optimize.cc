@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/base/facts.h"
+#include "core/base/statistics.h"
 #include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
@@ -45,12 +46,6 @@ std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);
   return text;
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class OptimizeRun {

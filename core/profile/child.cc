@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@
 #include <cstring>
 #include <thread>
 
-extern char** environ;
+#include "core/base/process.h"
 
 namespace quern {
 
@@ -24,28 +23,6 @@ constexpr uint32_t kMostBytes = 1u << 30;  // of a message
 // A GPU that runs away is taken from a killed process by the driver, which takes its time.
 constexpr std::chrono::seconds kEndLimit{10};
 
-int start(const std::vector<std::string>& command, int socket, pid_t& pid) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, socket, 0);
-  posix_spawn_file_actions_adddup2(&files, 2, 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int error = posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
-}
-
 // Waits for the end of a process, and says how it ended.
 std::string reap(pid_t pid) {
   const auto limit = std::chrono::steady_clock::now() + kEndLimit;
@@ -54,9 +31,7 @@ std::string reap(pid_t pid) {
     if (std::chrono::steady_clock::now() > limit) return "does not end";
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (WIFEXITED(status)) return "exited with status " + std::to_string(WEXITSTATUS(status));
-  return "was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) +
-         ")";
+  return describe_end(status);
 }
 
 bool is_interruption(int error) { return error == EINTR || error == EAGAIN; }
@@ -74,7 +49,7 @@ Result<std::unique_ptr<Child>> Child::spawn(const std::vector<std::string>& comm
     return Status(ErrorCode::UNSUPPORTED, std::string("no socket for a process: ") + std::strerror(errno));
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
   pid_t pid = 0;
-  const int error = start(command, pair[1], pid);
+  const int error = start_process(command, pair[1], ProcessGroup::inherited, pid);
   close(pair[1]);
   if (error != 0) {
     close(pair[0]);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/facts.h"
+#include "core/base/statistics.h"
 #include "core/profile/rounds.h"
 #include "core/profile/workshop.h"
 

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "core/base/bytes.h"
+#include "core/base/integers.h"
+#include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/graph/decompose.h"
 #include "core/profile/placed_values.h"
@@ -28,20 +30,8 @@ std::string number_text(double value) {
 std::string dtype_text(DType dtype) {
   return std::string("DType::") + (dtype == DType::boolean ? "boolean" : dtype_name(dtype));
 }
-const char* element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::f32:
-      return "float";
-    case DType::i32:
-      return "int";
-    default:
-      return "unsigned char";
-  }
-}
+// In memory: a bool is a byte that may have any value.
+std::string element_type(DType dtype) { return dtype == DType::boolean ? "unsigned char" : cuda_type(dtype); }
 
 // Headers without what only the host has.
 std::string without_includes(std::string_view header) {
@@ -58,7 +48,7 @@ std::string without_includes(std::string_view header) {
 }
 
 uint32_t blocks_for(int64_t count, uint32_t most) {
-  return static_cast<uint32_t>(std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, most));
+  return static_cast<uint32_t>(std::clamp<int64_t>(divide_up(count, int64_t{kThreads}), 1, most));
 }
 
 class ReferenceEmitter {

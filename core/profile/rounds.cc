@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "core/base/statistics.h"
 
 namespace quern {
 
@@ -25,13 +26,6 @@ double chance(size_t wins, size_t rounds) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 bool is_faster(const std::vector<double>& a, const std::vector<double>& b) {
   size_t wins = 0, decided = 0;

@@ -8,8 +8,6 @@
 
 namespace quern {
 
-double median(std::vector<double> values);  // nan of none
-
 // Whether `a` is faster than `b` beyond noise, by the rounds that they share: it is in so many of them that
 // two equal programs would give that once in 100 times (a sign test). Needs at least kFewestRounds.
 bool is_faster(const std::vector<double>& a, const std::vector<double>& b);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/statistics.h"
 #include "core/codegen/baseline.h"
 #include "core/graph/text.h"
 #include "core/jit/compiler.h"
@@ -25,11 +26,6 @@ double milliseconds() {
 
 // Of this process, whatever else the machine does.
 double cpu_milliseconds() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Options {
   int runs = 5;

@@ -8,6 +8,7 @@
 
 #include "core/base/random.h"
 #include "core/codegen/baseline.h"
+#include "core/codegen/kernel_writer.h"
 #include "core/profile/bench_process.h"
 #include "core/profile/measure.h"
 #include "tests/support/random_workload.h"
@@ -43,21 +44,6 @@ __device__ int another(int value) { return value ^ 1; }
 __device__ bool another(bool value) { return !value; }
 )";
 
-const char* type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::f32:
-      return "float";
-    case DType::i32:
-      return "int";
-    default:
-      return "bool";
-  }
-}
-
 // One graph with a program for each fault.
 struct Subject {
   Graph graph;
@@ -66,7 +52,7 @@ struct Subject {
 };
 
 std::string kernel_text(size_t fault, DType dtype) {
-  return "extern \"C\" __global__ void planted" + std::to_string(fault) + "(" + type_of(dtype) +
+  return "extern \"C\" __global__ void planted" + std::to_string(fault) + "(" + cuda_type(dtype) +
          "* out, long long elements, char* in) {\n" + kFaults[fault].body + "\n}\n";
 }
 

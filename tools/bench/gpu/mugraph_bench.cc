@@ -4,10 +4,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/base/statistics.h"
 #include "core/jit/driver.h"
 #include "core/profile/device_bench.h"
 #include "core/profile/reference_program.h"
-#include "core/profile/rounds.h"
 #include "tools/bench/gpu/contestants.h"
 #include "tools/bench/gpu/need.h"
 

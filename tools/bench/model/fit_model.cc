@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "core/base/statistics.h"
 #include "core/schedule/model.h"
 #include "tools/bench/gpu/need.h"
 #include "tools/bench/model/fit.h"
@@ -43,31 +44,6 @@ std::vector<size_t> order_of(const std::vector<double>& values) {
   return order;
 }
 
-// Equal values share the mean of their ranks.
-std::vector<double> ranks_of(const std::vector<double>& values) {
-  const std::vector<size_t> order = order_of(values);
-  std::vector<double> ranks(values.size());
-  for (size_t i = 0; i < order.size();) {
-    size_t end = i;
-    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
-    for (size_t j = i; j < end; ++j) ranks[order[j]] = static_cast<double>(i + end - 1) / 2;
-    i = end;
-  }
-  return ranks;
-}
-
-double spearman(const std::vector<double>& a, const std::vector<double>& b) {
-  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
-  const double mean = static_cast<double>(a.size() - 1) / 2;
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-  }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : NAN;
-}
-
 struct Verdict {
   double regret = 1, searched_regret = 1, correlation = NAN, error = 0;
   double best = 0, taken = 0, baseline = 0, modelled_baseline = 0, modelled_taken = 0;
@@ -76,6 +52,7 @@ struct Verdict {
 Verdict judge(const TimedGraph& graph, const Target& target) {
   Verdict out;
   std::vector<double> measured, modelled;
+  std::vector<std::pair<double, double>> pairs;
   double searched_best = INFINITY, searched_taken = 0, searched_least = INFINITY;
   double squares = 0;
   for (const TimedProgram& program : graph.programs) {
@@ -89,6 +66,7 @@ Verdict judge(const TimedGraph& graph, const Target& target) {
     }
     measured.push_back(program.measured_us);
     modelled.push_back(us);
+    pairs.emplace_back(program.measured_us, us);
     squares +=
         std::isfinite(us) && !program.is_on_stack() ? std::pow(std::log(us / program.measured_us), 2) : 0;
   }
@@ -102,7 +80,7 @@ Verdict judge(const TimedGraph& graph, const Target& target) {
   out.modelled_taken = modelled[taken];
   out.regret = out.taken / out.best;
   if (searched_taken > 0) out.searched_regret = searched_taken / searched_best;
-  out.correlation = spearman(measured, modelled);
+  out.correlation = rank_correlation(pairs).value_or(NAN);
   out.error = std::sqrt(squares / static_cast<double>(measured.size()));
   return out;
 }
