@@ -102,6 +102,10 @@ bool Jobs::retry_after_death(Job& job, const Hash128& key, Status& status) {
                                                 "last: " + status.message());
     return false;
   }
+  return retry(job);
+}
+
+bool Jobs::retry(Job& job) {
   if (job.retried) return false;
   job.retried = true;
   job.running = false;
@@ -120,7 +124,11 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
     result.status = done.status();
     // What took longer than its own budget would do so again: its owner knows when to try with more.
     const bool late = result.status.code() == ErrorCode::TIMEOUT && job.spec.budget_ms > 0;
-    if (late || !is_death(result.status) || !retry_after_death(job, key, result.status)) finish(key, result);
+    const bool killed_by_others = result.status.code() == ErrorCode::CANCELLED;
+    const bool again = killed_by_others                   ? retry(job)
+                       : !late && is_death(result.status) ? retry_after_death(job, key, result.status)
+                                                          : false;
+    if (!again) finish(key, result);
     pump();
     return;
   }

@@ -104,6 +104,7 @@ class Jobs {
   void finish_compile(const Hash128& key, Result<wire::JobDone> done);
   void finish(const Hash128& key, const JobResult& result);
   bool retry_after_death(Job& job, const Hash128& key, Status& status);
+  bool retry(Job& job);  // once
 
   Hooks hooks_;
   std::unordered_map<Hash128, std::unique_ptr<Job>> jobs_;

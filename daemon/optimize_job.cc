@@ -15,9 +15,28 @@ namespace {
 // Of a question about a block: there are five, so that a block takes at most half a second.
 constexpr std::chrono::milliseconds kQuestionLimit{100};
 
+wire::JobDone answer_of(const OptimizeResult& found) {
+  wire::JobDone done;
+  if (found.found()) done.plan = encode_plan(found.plan);
+  done.search_ns = found.search_ns;
+  done.emit_ns = found.emit_ns;
+  done.compile_ns = found.compile_ns;
+  done.modelled_ns = static_cast<uint64_t>(found.us * 1000);
+  done.reason = found.reason;
+  done.report = found.report;
+  done.mugraph = found.mugraph;
+  done.schedule = found.schedule;
+  done.cuda = found.cuda;
+  done.state = found.state;
+  done.timed_out = found.timed_out;
+  if (!found.programs.empty()) done.programs = encode_programs(found.programs);
+  return done;
+}
+
 }  // namespace
 
-Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job) {
+Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wire::Job& job,
+                                   const std::function<void(const wire::JobProgress&)>& send) {
   auto graph = parse_graph(job.graph);
   if (!graph) return graph.status();
   auto target = find_target(job.target);
@@ -35,6 +54,11 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   options.search.constraints = std::move(*constraints);
   options.search.resume = job.state;
   options.search.memo = &memo;
+  options.progress = [&](const OptimizeResult& so_far) {
+    wire::JobProgress progress;
+    progress.so_far = wire::encode(0, answer_of(so_far));
+    if (send) send(progress);
+  };
   auto found = optimize(*graph, **target, compiler, options);
   // A state of another version is of no use any more.
   if (!found && !options.search.resume.empty()) {
@@ -42,21 +66,7 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
     found = optimize(*graph, **target, compiler, options);
   }
   if (!found) return found.status();
-  wire::JobDone done;
-  if (found->found()) done.plan = encode_plan(found->plan);
-  done.search_ns = found->search_ns;
-  done.emit_ns = found->emit_ns;
-  done.compile_ns = found->compile_ns;
-  done.modelled_ns = static_cast<uint64_t>(found->us * 1000);
-  done.reason = std::move(found->reason);
-  done.report = std::move(found->report);
-  done.mugraph = std::move(found->mugraph);
-  done.schedule = std::move(found->schedule);
-  done.cuda = std::move(found->cuda);
-  done.state = std::move(found->state);
-  done.timed_out = found->timed_out;
-  if (!found->programs.empty()) done.programs = encode_programs(found->programs);
-  return done;
+  return answer_of(*found);
 }
 
 }  // namespace quern

@@ -42,8 +42,9 @@ std::optional<std::string> Setbacks::quarantine(const Hash128& key) const {
 
 void Setbacks::release(const Hash128& key) {
   failures_.erase(key);
-  deaths_.erase(key);
-  if (store_) store_->release(key);
+  // A death that is only in memory is on its way to the store.
+  const bool died = deaths_.erase(key) > 0;
+  if (store_ && (died || store_->find_quarantine(key).ok())) store_->release(key);
 }
 
 Setbacks::Deaths Setbacks::deaths(const Hash128& key) const {

@@ -22,7 +22,8 @@ class Setbacks {
 
   // For those who ask after the job has ended; the oldest of many are forgotten.
   void failed(const Hash128& key, const Status& status);
-  void succeeded(const Hash128& key) { failures_.erase(key); }
+  // Forgets them and all deaths: what killed a worker once and then did its work may do so again much later.
+  void succeeded(const Hash128& key) { release(key); }
   std::optional<Status> last_failure(const Hash128& key) const;
 
   // Counts, and says how many workers have died on this key by now.

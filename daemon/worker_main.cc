@@ -103,7 +103,7 @@ int serve(Arguments arguments) {
       Compiler* const own = compiler.ok() ? compiler->get() : nullptr;
       return run_measure(own, bench_opener(arguments.measure, skill.gpu.target, own), job, send);
     }
-    return job.kind == wire::JobKind::optimize ? run_optimize(**compiler, memo, job)
+    return job.kind == wire::JobKind::optimize ? run_optimize(**compiler, memo, job, send)
                                                : compile_baseline(**compiler, job.graph, job.target);
   };
   return run_worker(0, skill, arguments.limits);

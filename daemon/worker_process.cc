@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "core/base/process.h"
 
@@ -36,6 +37,23 @@ bool wait_for(int fd, short events, int64_t deadline_ms) {
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
+}
+
+// The system short of memory, an operator, a machine that shuts down: no fault of the graph. A process that
+// uses more time or memory than it may gets other signals.
+bool is_killed_by_others(int status) {
+  if (!WIFSIGNALED(status)) return false;
+  const int number = WTERMSIG(status);
+  return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
+}
+
+Result<wire::JobDone> decode_so_far(const std::string& bytes) {
+  wire::FrameReader reader;
+  reader.append(bytes);
+  auto frame = reader.next();
+  if (!frame) return frame.status();
+  if (!*frame) return Status(ErrorCode::PROTOCOL, "there is no frame");
+  return wire::decode_as<wire::JobDone>(**frame);
 }
 
 }  // namespace
@@ -110,20 +128,27 @@ Result<wire::JobDone> WorkerProcess::run(const JobSpec& spec, int64_t limit_ms,
 
 Result<wire::JobDone> WorkerProcess::receive_answer(
     int64_t deadline_ms, const std::function<void(wire::JobProgress)>& on_progress) {
+  std::optional<wire::JobDone> so_far;  // what counts if there is no answer in time
   for (;;) {
     auto frame = receive(deadline_ms);
+    if (!frame && frame.status().code() == ErrorCode::TIMEOUT && so_far) {
+      so_far->timed_out = 1;
+      so_far->report += frame.status().message() + "\n";
+      return std::move(*so_far);
+    }
     if (!frame) return frame.status();
     if (frame->request != last_request_)
-      return Status(ErrorCode::WORKER, "the worker answered another job; it " + end());
+      return end(ErrorCode::WORKER, "the worker answered another job; it ");
     if (auto error = wire::decode_as<wire::Error>(*frame); error.ok()) return wire::to_status(*error);
     if (auto progress = wire::decode_as<wire::JobProgress>(*frame); progress.ok()) {
+      if (auto done = decode_so_far(progress->so_far); done.ok()) so_far = std::move(*done);
+      progress->so_far.clear();
       if (on_progress) on_progress(std::move(*progress));
       continue;
     }
     auto done = wire::decode_as<wire::JobDone>(*frame);
     if (!done)
-      return Status(ErrorCode::WORKER,
-                    "the worker's answer is no good: " + done.status().message() + "; it " + end());
+      return end(ErrorCode::WORKER, "the worker's answer is no good: " + done.status().message() + "; it ");
     return std::move(*done);
   }
 }
@@ -135,13 +160,12 @@ void WorkerProcess::interrupt() {
 
 Status WorkerProcess::send(std::string_view bytes, int64_t deadline_ms) {
   while (!bytes.empty()) {
-    if (!wait_for(fd_, POLLOUT, deadline_ms))
-      return Status(ErrorCode::WORKER, "the worker took no job and " + end());
+    if (!wait_for(fd_, POLLOUT, deadline_ms)) return end(ErrorCode::WORKER, "the worker took no job and ");
     const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0)
       bytes.remove_prefix(static_cast<size_t>(sent));
     else if (errno != EINTR && errno != EAGAIN)
-      return Status(ErrorCode::WORKER, "the worker " + end());
+      return end(ErrorCode::WORKER, "the worker ");
   }
   return {};
 }
@@ -151,21 +175,20 @@ Result<wire::Frame> WorkerProcess::receive(int64_t deadline_ms) {
   for (;;) {
     auto frame = reader_.next();
     if (!frame)
-      return Status(ErrorCode::WORKER,
-                    "the worker sent nonsense: " + frame.status().message() + "; it " + end());
+      return end(ErrorCode::WORKER, "the worker sent nonsense: " + frame.status().message() + "; it ");
     if (*frame) return **frame;
     if (!wait_for(fd_, POLLIN, deadline_ms))
-      return Status(ErrorCode::TIMEOUT, "the worker took longer than it is allowed, and " + end());
+      return end(ErrorCode::TIMEOUT, "the worker took longer than it is allowed, and ");
     const ssize_t size = ::recv(fd_, buffer, sizeof buffer, 0);
     if (size > 0)
       reader_.append({buffer, static_cast<size_t>(size)});
     else if (size == 0 || (errno != EINTR && errno != EAGAIN))
-      return Status(ErrorCode::WORKER, "the worker " + end());
+      return end(ErrorCode::WORKER, "the worker ");
   }
 }
 
-std::string WorkerProcess::end() {
-  if (pid_ == 0) return "is gone";
+Status WorkerProcess::end(ErrorCode code, const std::string& what) {
+  if (pid_ == 0) return Status(code, what + "is gone");
   // One that closed its socket is about to go: how it ends tells more than our signal would.
   pollfd wait{fd_, POLLIN, 0};
   char byte;
@@ -177,12 +200,14 @@ std::string WorkerProcess::end() {
     reaped = waitpid(pid_, &status, WNOHANG);
     if (!reaped) usleep(1000);
   }
+  const bool by_others = reaped && is_killed_by_others(status);
   if (!reaped) {
     kill(pid_, SIGKILL);
     waitpid(pid_, &status, 0);
   }
   pid_ = 0;
-  return describe_end(status);
+  if (by_others) return Status(ErrorCode::CANCELLED, what + describe_end(status) + " from outside");
+  return Status(code, what + describe_end(status));
 }
 
 }  // namespace quern

@@ -32,8 +32,8 @@ class WorkerProcess {
   const std::string& toolchain() const { return hello_.toolchain; }
   // Whether it waits for a job. A process that was killed while idle is not alive.
   bool alive() const;
-  // WORKER when it dies, TIMEOUT when it is killed here because it takes longer than `limit_ms`; it is of no
-  // use afterwards.
+  // WORKER when it dies, CANCELLED when somebody else kills it, TIMEOUT when it is killed here because it
+  // takes longer than `limit_ms` and has said nothing of use so far; it is of no use afterwards.
   Result<wire::JobDone> run(const JobSpec& spec, int64_t limit_ms,
                             const std::function<void(wire::JobProgress)>& on_progress = {});
   // From any thread: makes greet() or run() return soon, and the process useless.
@@ -47,8 +47,9 @@ class WorkerProcess {
   Result<wire::Frame> receive(int64_t deadline_ms);
   Result<wire::JobDone> receive_answer(int64_t deadline_ms,
                                        const std::function<void(wire::JobProgress)>& on_progress);
-  // Reaps it, after a SIGKILL if it does not go by itself, and says how it ended.
-  std::string end();
+  // Reaps it, after a SIGKILL if it does not go by itself, and says how it ended: the words are `what` and
+  // the end.
+  Status end(ErrorCode code, const std::string& what);
 
   pid_t pid_;  // 0 after it was reaped
   const int fd_;

@@ -48,7 +48,7 @@ struct CompilerState {
   std::string reason;     // missing: why
 };
 
-// Whether a job's status means that its process is gone.
+// Whether a job's status means that its process is gone through its own fault.
 inline bool is_death(const Status& status) {
   return status.code() == ErrorCode::WORKER || status.code() == ErrorCode::TIMEOUT;
 }
@@ -65,7 +65,8 @@ struct GpuState {
 
 class Workers {
  public:
-  // WORKER means that the process died, TIMEOUT that it was killed for taking too long; the message says how.
+  // WORKER means that the process died, TIMEOUT that it was killed for taking too long, CANCELLED that it was
+  // killed from outside; the message says how.
   using Done = std::function<void(Result<wire::JobDone>)>;
   // What a measuring says before it is done.
   using OnProgress = std::function<void(wire::JobProgress)>;

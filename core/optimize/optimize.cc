@@ -63,6 +63,7 @@ class OptimizeRun {
     out_.state = search_.state;
     out_.timed_out = search_.report.timed_out;
     fates_.resize(search_.candidates.size(), kNoSchedule);
+    tell_progress();
     refusals_.resize(search_.candidates.size());
     if (Status status = name_as_text(); !status.ok()) return status;
     auto baseline = baseline_work(graph_, target_);
@@ -90,6 +91,15 @@ class OptimizeRun {
     int64_t stack = 0;
     ArithmeticVerdict arithmetic;
   };
+
+  void tell_progress() {
+    if (!options_.progress) return;
+    OptimizeResult so_far = out_;
+    so_far.timed_out = true;
+    if (!so_far.found()) so_far.reason = "the search found candidates, and no time to compile one";
+    so_far.report = "search: " + std::to_string(search_.candidates.size()) + " candidates\n";
+    options_.progress(so_far);
+  }
 
   bool over() {
     if (kept_.size() >= std::max<size_t>(1, options_.keep)) return true;
@@ -281,6 +291,7 @@ class OptimizeRun {
         "taken, " + by_model(from.us) +
         (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
+    tell_progress();
   }
 
   // Schedules may differ in what the emitter makes nothing of: what is listed has a text of its own.

@@ -16,6 +16,26 @@
 
 namespace quern {
 
+struct OptimizeResult {
+  Plan plan;      // of tier modelled; without a cubin when there is none
+  double us = 0;  // by the model of schedules
+  // What the plan was made from; with the graph they give the same program again.
+  std::string mugraph, schedule;
+  std::string cuda;  // the complete text that was compiled
+  // A line for the search, one for each candidate: what became of it, one for what was compiled, and one for
+  // each choice of the plan's blocks: what it costs, greedy and optimal.
+  std::string report;
+  std::string reason;      // why there is no plan
+  std::string state;       // of the search, to continue from; empty when it is finished
+  bool timed_out = false;  // with more time it may find more
+  // What can be measured, or made from its texts: the baseline's program, then the best-ranked ones, best
+  // first, without those that are known to be refused. Those that were kept have their plan.
+  std::vector<Program> programs;
+  uint64_t search_ns = 0, emit_ns = 0, judge_ns = 0, compile_ns = 0;
+
+  bool found() const { return !plan.cubin.empty(); }
+};
+
 struct OptimizeOptions {
   SearchOptions search;                    // with a limit of its own; its `cancel` ends all of it
   std::chrono::milliseconds limit{30000};  // of the search and what follows it
@@ -27,26 +47,9 @@ struct OptimizeOptions {
   Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
   // Judges the arithmetic of every program before it is emitted; empty: an ArithmeticVerifier of the graph.
   std::function<ArithmeticVerdict(const MuGraph&, const Schedule&)> judge;
-};
-
-struct OptimizeResult {
-  Plan plan;      // of tier modelled; without a cubin when there is none
-  double us = 0;  // by the model of schedules
-  // What the plan was made from; with the graph they give the same program again.
-  std::string mugraph, schedule;
-  std::string cuda;  // the complete text that was compiled
-  // A line for the search, one for each candidate: what became of it, one for what was compiled, and one for
-  // each choice of the plan's blocks: what it costs, greedy and optimal.
-  std::string report;
-  std::string reason;  // why there is no plan
-  std::string state;   // of the search, to continue from; empty when it is finished
-  bool timed_out = false;  // with more time it may find more
-  // What can be measured, or made from its texts: the baseline's program, then the best-ranked ones, best
-  // first, without those that are known to be refused. Those that were kept have their plan.
-  std::vector<Program> programs;
-  uint64_t search_ns = 0, emit_ns = 0, judge_ns = 0, compile_ns = 0;
-
-  bool found() const { return !plan.cubin.empty(); }
+  // Told after the search, and when there is a plan, what the result would be if all ended there: what has
+  // been found outlives a process that is killed. May be empty.
+  std::function<void(const OptimizeResult& so_far)> progress;
 };
 
 // Not an error: that there is no program, or no time for one. INVALID_ARGUMENT for options that make no

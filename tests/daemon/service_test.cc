@@ -162,6 +162,34 @@ void a_worker_that_dies_is_forgiven_once(void**) {
   assert_true(test.receive_as<wire::PlanReply>(1, 1).origin == Origin::compiled);
 }
 
+void a_success_clears_the_count_of_deaths(void**) {
+  Harness test;
+  for (int round = 0; round < 3; ++round) {
+    test.send(1, 1, Harness::get(test_graph(1)));
+    test.workers.finish(Status(ErrorCode::WORKER, "the worker was killed by signal 11"));
+    test.workers.finish();
+    const auto plan = test.receive_as<wire::PlanReply>(1, 1);
+    assert_ok(test.store->flush());
+    assert_error(test.store->find_quarantine(plan.key), ErrorCode::NOT_FOUND);
+    // As eviction would: its plan is gone, and nothing else is forgotten.
+    test.store->remove(plan.key);
+    assert_ok(test.store->flush());
+    if (round == 1) test.reopen();
+  }
+}
+
+void a_death_from_outside_does_not_count(void**) {
+  Harness test;
+  test.send(1, 1, Harness::get(test_graph(1)));
+  test.workers.finish(Status(ErrorCode::WORKER, "the worker was killed by signal 11"));
+  test.workers.finish(Status(ErrorCode::CANCELLED, "the worker was killed by signal 9 from outside"));
+  assert_error(wire::to_status(test.receive_as<wire::Error>(1, 1)), ErrorCode::CANCELLED, "from outside");
+  test.send(1, 2, Harness::get(test_graph(1)));
+  test.workers.finish(Status(ErrorCode::CANCELLED, "the worker was killed by signal 15 from outside"));
+  test.workers.finish();
+  assert_true(test.receive_as<wire::PlanReply>(1, 2).origin == Origin::compiled);
+}
+
 void a_graph_that_kills_twice_is_quarantined_until_it_is_removed(void**) {
   Harness test;
   test.send(1, 1, Harness::get(test_graph(1)));
@@ -480,6 +508,8 @@ int main() {
       cmocka_unit_test(foreground_runs_before_background),
       cmocka_unit_test(a_client_that_left_makes_its_job_a_background_job),
       cmocka_unit_test(a_worker_that_dies_is_forgiven_once),
+      cmocka_unit_test(a_success_clears_the_count_of_deaths),
+      cmocka_unit_test(a_death_from_outside_does_not_count),
       cmocka_unit_test(a_graph_that_kills_twice_is_quarantined_until_it_is_removed),
       cmocka_unit_test(failures_are_told_and_forgotten),
       cmocka_unit_test(what_a_worker_says_is_checked),

@@ -4,7 +4,8 @@
 //   crashes        how many of the next jobs kill it;     hangs, spins: the same for jobs that never end
 //   delay_ms       how long a job takes;                  fails: what every job fails with
 //   search_crashes, search_hangs, search_delay_ms: the same for searches;  search_finds: their plans are
-//   better;  search_lists: they list programs
+//   better;  search_lists: they list programs;
+//   search_tells: they say that they have a plan before they go on
 //   gpu            the device that it measures on, of target sm_90a (default: there is no driver)
 //   measure_crashes, measure_hangs: the same for measuring, after an early plan if measure_early says so;
 //   measure_fails: what every measuring fails with, as NO_DEVICE or, with measure_busy, as BUSY
@@ -49,9 +50,29 @@ bool take_one(const char* name) {
   return true;
 }
 
-Result<wire::JobDone> run_search(const wire::Job& job) {
+void put_plan(const wire::Job& job, wire::JobDone& done) {
+  done.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
+  done.modelled_ns = 1000;
+  done.reason.clear();
+  done.mugraph = "the muGraph";
+  done.schedule = "the schedule";
+  done.cuda = "the CUDA text";
+}
+
+// A plan, and where the search stands.
+wire::JobProgress what_it_has(const wire::Job& job) {
+  wire::JobDone done;
+  put_plan(job, done);
+  done.state = "piece 1";
+  wire::JobProgress progress;
+  progress.so_far = wire::encode(0, done);
+  return progress;
+}
+
+Result<wire::JobDone> run_search(const wire::Job& job, const WorkerSkill::Send& send) {
   append("searches", "x");
   if (take_one("search_crashes")) abort();
+  if (!read_text("search_tells").empty()) send(what_it_has(job));
   if (take_one("search_hangs")) pause();
   if (const int delay = std::atoi(read_text("search_delay_ms").c_str()))
     usleep(static_cast<useconds_t>(delay) * 1000);
@@ -64,13 +85,8 @@ Result<wire::JobDone> run_search(const wire::Job& job) {
     done.programs = encode_programs(programs);
   }
   if (read_text("search_finds").empty()) return done;
-  done.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
-  done.modelled_ns = 1000;
-  done.reason.clear();
+  put_plan(job, done);
   done.report = "search: 1 candidate\ncandidate 0 (1.00 us): taken\n";
-  done.mugraph = "the muGraph";
-  done.schedule = "the schedule";
-  done.cuda = "the CUDA text";
   return done;
 }
 
@@ -112,7 +128,7 @@ Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send&
 
 Result<wire::JobDone> run(const wire::Job& job, const WorkerSkill::Send& send) {
   if (job.kind == wire::JobKind::measure) return run_measure(job, send);
-  if (job.kind == wire::JobKind::optimize) return run_search(job);
+  if (job.kind == wire::JobKind::optimize) return run_search(job, send);
   append("compiles", "x");
   if (take_one("crashes")) abort();
   if (take_one("hangs")) pause();

@@ -84,6 +84,25 @@ void a_drain_does_not_wait_for_a_search(void**) {
   another_daemon_searches_again(daemon, baseline);
 }
 
+// Its plan is published though the search never ends by itself.
+void what_a_search_had_is_kept_when_it_is_killed_for_its_time(void**) {
+  TestDaemon daemon;
+  daemon.arguments = {"--job-seconds=1", "--search-seconds=1", "--optimize-seconds=1"};
+  daemon.tell_worker("search_tells", "1");
+  daemon.tell_worker("search_hangs", "1");
+  daemon.start();
+  TestClient client(daemon.socket());
+  wire::Get get = test_get(1);
+  get.tier = static_cast<uint8_t>(Tier::modelled);
+  const auto better = client.ask<wire::PlanReply>(get);
+  assert_true(better.tier == Tier::modelled && better.generation == 2);
+  assert_int_equal(searches(daemon), 1);
+  assert_int_equal(client.counter("searches_failed"), 0);
+  // It ran out of time: a later use goes on where it was.
+  const auto shown = client.ask<wire::ShowReply>(wire::Show{better.key});
+  assert_contains(shown.report, "took longer than it is allowed");
+}
+
 void a_client_swaps_to_the_modelled_plan(void**) {
   TestDaemon daemon;
   daemon.tell_worker("search_finds", "1");
@@ -125,6 +144,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_daemon_killed_in_a_search_loses_nothing),
       cmocka_unit_test(a_drain_does_not_wait_for_a_search),
+      cmocka_unit_test(what_a_search_had_is_kept_when_it_is_killed_for_its_time),
       cmocka_unit_test(a_client_swaps_to_the_modelled_plan),
   };
   return cmocka_run_group_tests_name("search", tests, nullptr, nullptr);

@@ -59,6 +59,26 @@ void a_graph_that_crashes_twice_is_set_aside(void**) {
   assert_error(again.error_of(test_get(1)), ErrorCode::QUARANTINED, "signal 6");
 }
 
+// Killed twice by others, it is no worse than before.
+void deaths_from_outside_do_not_count(void**) {
+  TestDaemon daemon;
+  daemon.arguments = {"--workers=1", "--searchers=0"};
+  daemon.start();
+  TestClient client(daemon.socket());
+  for (const int number : {SIGKILL, SIGTERM}) {
+    daemon.tell_worker("hangs", "2");
+    const size_t before = daemon.compiles();
+    client.send(test_get(1));
+    for (size_t i = 1; i <= 2; ++i) {
+      assert_true(eventually([&] { return daemon.compiles() == before + i; }));
+      for (pid_t worker : daemon.worker_pids()) kill(worker, number);
+    }
+    assert_error(wire::to_status(client.receive_as<wire::Error>()), ErrorCode::CANCELLED, "from outside");
+  }
+  assert_int_equal(client.counter("quarantined"), 0);
+  assert_true(client.ask<wire::PlanReply>(test_get(1)).origin == wire::Origin::compiled);
+}
+
 void a_job_has_a_wall_clock(void**) {
   TestDaemon daemon;
   daemon.tell_worker("hangs", "1");
@@ -179,6 +199,7 @@ int main() {
       cmocka_unit_test(an_idle_worker_that_is_killed_is_replaced),
       cmocka_unit_test(a_worker_killed_in_its_job_is_forgiven),
       cmocka_unit_test(a_graph_that_crashes_twice_is_set_aside),
+      cmocka_unit_test(deaths_from_outside_do_not_count),
       cmocka_unit_test(a_job_has_a_wall_clock),
       cmocka_unit_test(a_job_has_cpu_time),
       cmocka_unit_test(compile_errors_reach_the_client),

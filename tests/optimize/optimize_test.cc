@@ -55,6 +55,24 @@ void choices_are_explained_greedy_and_optimal(void**) {
   assert_contains(optimized(*graph, nullptr).report, "choices are greedy: this build has no libz3");
 }
 
+// First that there are candidates, then the plan: each counts if nothing else comes.
+void what_has_been_found_so_far_is_told(void**) {
+  const auto graph = example();
+  assert_ok(graph);
+  FakeCompiler compiler;
+  OptimizeOptions options;
+  std::vector<OptimizeResult> told;
+  options.progress = [&](const OptimizeResult& so_far) { told.push_back(so_far); };
+  const auto result = optimize(*graph, sm90(), compiler, options);
+  assert_ok(result);
+  assert_int_equal(told.size(), 2);
+  assert_true(!told[0].found() && told[0].timed_out && !told[0].reason.empty());
+  assert_true(told[1].found() && told[1].timed_out);
+  assert_text_equal(told[1].cuda, result->cuda);
+  assert_text_equal(told[1].mugraph, result->mugraph);
+  assert_text_equal(told[1].schedule, result->schedule);
+}
+
 // Rounding operands of f32 is up to the caller, whatever it would gain.
 void tf32_is_taken_where_it_is_allowed_and_pays(void**) {
   const auto graph = parse_graph(R"(graph layer
@@ -250,6 +268,7 @@ void refused_programs_are_not_listed(void**) {
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(plans_are_made_again_from_what_is_said_of_them),
                               cmocka_unit_test(choices_are_explained_greedy_and_optimal),
+                              cmocka_unit_test(what_has_been_found_so_far_is_told),
                               cmocka_unit_test(tf32_is_taken_where_it_is_allowed_and_pays),
                               cmocka_unit_test(warpgroups_that_spill_are_never_taken),
                               cmocka_unit_test(what_is_wrong_in_arithmetic_is_passed_over),
