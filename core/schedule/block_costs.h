@@ -5,10 +5,14 @@
 
 namespace quern {
 
-constexpr double kFixedRegisters = 32;                  // addresses, counters, predicates
-constexpr double kMostUnrolled = 300;                   // words of a thread that compilers keep in registers
-constexpr double kProducerRegisters = 4;                // more of the same, for stages that go round
-constexpr int64_t kTall = 64;                           // rows of wgmma
+constexpr double kFixedRegisters = 32;    // addresses, counters, predicates
+constexpr double kMostUnrolled = 300;     // words of a thread that compilers keep in registers
+constexpr double kProducerRegisters = 4;  // more of the same, for stages that go round
+constexpr int64_t kTall = 64;             // rows of wgmma
+constexpr double kWavefront = 128;        // bytes of shared memory, of one access of a warp
+constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
+constexpr double kCopy = 2,
+                 kRaggedCopy = 8;  // instructions to copy an element within shared memory, with its bounds
 constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 
 // Instructions for one element: of all kinds, and of the special function unit.

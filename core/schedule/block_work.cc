@@ -1,21 +1,17 @@
 #include "core/schedule/block_work.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "core/mugraph/narrow.h"
 #include "core/schedule/block_costs.h"
 #include "core/schedule/model_constants.h"
+#include "core/schedule/tile_work.h"
 
 namespace quern {
 
 namespace {
-
-int64_t padded(int64_t extent) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(extent, 1))));
-}
 
 double padded_elements(const TensorType& type) {
   double count = 1;
@@ -39,9 +35,11 @@ class Counter {
         stages_(block_stages(kernel)),
         straight_(kernel.ops.size()),
         product_(kernel.ops.size()),
+        copies_(kernel.ops.size(), 1),
         tall_(kernel.ops.size()) {}
 
   BlockWork run() {
+    count_copies();
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
@@ -73,6 +71,68 @@ class Counter {
     return reduced && uses > 1;
   }
 
+  bool is_elementwise(const BlockOp& each) const {
+    if (each.kind != BlockOp::Kind::compute) return false;
+    const OpKind kind = op_info(each.code).kind;
+    return kind == OpKind::elementwise || kind == OpKind::composite;
+  }
+
+  // The left operand of a product by warps is made in registers, by every warp that has a part of its rows.
+  void count_copies() {
+    for (size_t i = kernel_.ops.size(); i-- > 0;) {
+      const BlockOp& each = kernel_.ops[i];
+      if (is_elementwise(each))
+        for (BlockValue operand : each.operands)
+          copies_[static_cast<size_t>(operand)] = std::max(copies_[static_cast<size_t>(operand)], copies_[i]);
+      else if (const auto dtype = dtype_by_warps(i))
+        copies_[static_cast<size_t>(each.operands[0])] = static_cast<double>(parts_of(i, *dtype).n);
+    }
+  }
+
+  // Of a product that tensor cores compute warp by warp.
+  std::optional<DType> dtype_by_warps(size_t i) const {
+    const BlockOp& each = kernel_.ops[i];
+    if (each.kind != BlockOp::Kind::compute || op_info(each.code).kind != OpKind::contraction ||
+        each.type.shape.size() < 2)
+      return {};
+    const auto dtype = tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
+    return dtype && *dtype != DType::f32 && by_warpgroups(each) ? std::nullopt : dtype;
+  }
+
+  static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
+
+  ProductParts parts_of(size_t i, DType dtype) const {
+    const BlockOp& each = kernel_.ops[i];
+    return product_parts(each.type.shape[each.type.shape.size() - 2], op(each.operands[0]).type.shape.back(),
+                         least_inner(dtype), schedule_.warps);
+  }
+
+  // Of a tile that is made in registers for `user`, with those that several warps make.
+  double elements_for(size_t user, BlockValue value) const {
+    return padded_elements(op(value).type) * copies_[user];
+  }
+
+  void elementwise(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    if (each.operands.empty()) return;
+    const ElementCost cost = element_cost(each.code);
+    const double elements = elements_for(i, static_cast<BlockValue>(i));
+    Work& own = work(stages_[i]);
+    own.slots += elements / 32 * cost.issue;
+    own.special += elements / 32 * cost.special;
+    for (BlockValue operand : each.operands) {
+      product_[i] |= product_[static_cast<size_t>(operand)];
+      tall_[i] |= tall_[static_cast<size_t>(operand)];
+      if (!is_staged_load(operand)) continue;
+      const double bytes = static_cast<double>(bytes_each(operand));
+      own.shared_bytes += elements_for(i, operand) * bytes;
+      if (bytes == 2) own.slots += elements_for(i, operand) / 32;  // converted
+    }
+    if (product_[i])
+      for (BlockValue operand : each.operands) join_product(operand);
+    if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
+  }
+
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (is_kept(i)) kept_ = std::max(kept_, padded_elements(each.type));
@@ -101,21 +161,8 @@ class Counter {
       case OpKind::reduction:
         return reduction(i);
       case OpKind::elementwise:
-      case OpKind::composite: {
-        if (each.operands.empty()) return;
-        const ElementCost cost = element_cost(each.code);
-        Work& own = work(stages_[i]);
-        own.issue += padded_elements(each.type) / 32 * cost.issue;
-        own.special += padded_elements(each.type) / 32 * cost.special;
-        for (BlockValue operand : each.operands) {
-          product_[i] |= product_[static_cast<size_t>(operand)];
-          tall_[i] |= tall_[static_cast<size_t>(operand)];
-        }
-        if (product_[i])
-          for (BlockValue operand : each.operands) join_product(operand);
-        if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
-        return;
-      }
+      case OpKind::composite:
+        return elementwise(i);
       default:
         return;
     }
@@ -196,6 +243,29 @@ class Counter {
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
+  // Without tensor cores, both operands out of shared memory.
+  void product_by_steps(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    const BlockOp &left = op(each.operands[0]), &right = op(each.operands[1]);
+    const Ints& shape = each.type.shape;
+    const int64_t rows = shape[shape.size() - 2], columns = shape.back(), inner = left.type.shape.back();
+    const double elements = padded_elements(each.type), steps = static_cast<double>(inner),
+                 copied = padded_elements(left.type) + padded_elements(right.type);
+    const StepWork step = step_work(rows, columns, inner, elements, schedule_.workers());
+    const bool ragged = padded(rows) != rows || padded(columns) != columns || padded(inner) != inner;
+    Work& own = work(stages_[i]);
+    own.slots += steps * warps() * step.slots + copied / 32 * (ragged ? kRaggedCopy : kCopy);
+    own.shared_bytes += steps * warps() * step.wavefronts * kWavefront + copied * 4 * 2;
+    own.chain += steps * kSharedLatency + 2 * constants_.barrier_cycles;
+    // Step by step along the inner dimension, out of memory.
+    if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
+      own.trips += steps / warps() / 2;
+    out_.exchange_bytes =
+        std::max(out_.exchange_bytes,
+                 4.0 * static_cast<double>(left.type.element_count() + right.type.element_count()));
+    step_sums_ += elements;
+  }
+
   void product(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     product_[i] = true;
@@ -210,45 +280,14 @@ class Counter {
     for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
     const std::optional<DType> dtype =
         tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
-    if (!dtype) {
-      // Element by element, both operands out of shared memory.
-      const double steps = batch * static_cast<double>(padded(rows) * padded(columns) * inner) / 32;
-      own.issue += steps * 3;
-      own.shared_bytes += steps * 32 * 5;
-      own.chain += static_cast<double>(inner) * constants_.shared_latency / 4 + 2 * constants_.barrier_cycles;
-      // Step by step along the inner dimension, out of memory.
-      const BlockOp& right = op(each.operands[1]);
-      if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
-        own.trips += static_cast<double>(inner) / warps() / 2;
-      out_.exchange_bytes =
-          std::max(out_.exchange_bytes, 4.0 * static_cast<double>(op(each.operands[0]).type.element_count() +
-                                                                  op(each.operands[1]).type.element_count()));
-      step_sums_ += padded_elements(each.type);
-      return;
-    }
+    if (!dtype) return product_by_steps(i);
     const bool wide = *dtype == DType::f32;
     if (!wide && by_warpgroups(each)) return product_by_warpgroups(i, batch);
-    // As the emitter cuts it: what a direction cannot take goes to the columns.
-    const int64_t k_least = wide ? 8 : 16;
-    int64_t m = std::max<int64_t>(16, padded(rows)), n = std::max<int64_t>(8, padded(columns)),
-            k = std::max<int64_t>(k_least, padded(inner));
-    auto split = [&](int64_t& extent, int64_t least) {
-      if (extent > least) {
-        extent /= 2;
-        return true;
-      }
-      return false;
-    };
-    double k_parts = 1;
-    for (int direction = 0; direction < 3; ++direction)
-      for (int share = 2; share <= schedule_.warps[static_cast<size_t>(direction)]; share *= 2) {
-        if (direction == 0 && split(m, 16)) continue;
-        if (direction == 2 && split(k, k_least)) {
-          k_parts *= 2;
-          continue;
-        }
-        split(n, 8);
-      }
+    const int64_t k_least = least_inner(*dtype);
+    const ProductParts parts = parts_of(i, *dtype);
+    const int64_t m = std::max<int64_t>(16, padded(rows)) / parts.m,
+                  n = std::max<int64_t>(8, padded(columns) / parts.n),
+                  k = std::max(k_least, padded(inner)) / parts.k;
     const double per_word = wide ? 1 : 2;
     const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / per_word / 32,
                  b_words = batch * static_cast<double>(n * k) / per_word / 32;
@@ -289,7 +328,7 @@ class Counter {
       own.issue += elements / 32 * 6;
       own.chain += constants_.barrier_cycles;
     }
-    keep_product(i, batch * static_cast<double>(m * n) / 32, k_parts);
+    keep_product(i, batch * static_cast<double>(m * n) / 32, static_cast<double>(parts.k));
   }
 
   // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.
@@ -302,9 +341,11 @@ class Counter {
     (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += thread_sums;
     if (k_parts > 1) {
       out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
-      out_.once.shared_bytes += padded_elements(each.type) * 4 * (k_parts + k_parts);
-      out_.once.chain += constants_.barrier_cycles + 2 * constants_.shared_latency;
-      out_.once.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
+      // What is used in the loop is exchanged there, by every warp that uses it.
+      Work& own = in_loop(i) && !summed ? out_.loop : out_.once;
+      own.shared_bytes += padded_elements(each.type) * 4 * k_parts * (1 + copies_[i]);
+      own.chain += constants_.barrier_cycles + 2 * constants_.shared_latency;
+      own.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
     }
   }
 
@@ -381,9 +422,31 @@ class Counter {
 
   void reduction(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    Work& own = work(stages_[i]);
-    own.issue += padded_elements(op(each.operands[0]).type) / 32;
-    own.issue += padded_elements(each.type) / 32 * 6 + warps() * 6;
+    const BlockOp& from = op(each.operands[0]);
+    const Ints& axes = *each.attrs.axis;
+    const ReducedParts parts =
+        product_[static_cast<size_t>(each.operands[0])] && from.type.shape.size() > 1
+            ? reduced_product_parts(from.type.shape, axes, schedule_.warps)
+            : reduced_parts(from.type.shape, axes, static_cast<int64_t>(dtype_size(from.type.dtype)),
+                            schedule_.workers() / 32);
+    work(stages_[i]).slots += elements_for(static_cast<size_t>(each.operands[0]), each.operands[0]) / 32;
+    Work& own = in_loop(i) && !is_summed(i) ? out_.loop : out_.once;
+    own.slots += parts.values * parts.lane_bits * 2 * warps();
+    own.chain += parts.lane_bits * kShuffleLatency;
+    if (parts.across_warps) {
+      own.shared_bytes += parts.values * 32 * 4 * 2 * warps();
+      own.chain += constants_.barrier_cycles + 2 * kSharedLatency;
+    }
+  }
+
+  // Sums over the loop stay in parts until its end.
+  bool is_summed(size_t i) const {
+    for (const BlockOp& user : kernel_.ops)
+      for (BlockValue operand : user.operands)
+        if (operand == static_cast<BlockValue>(i) &&
+            (user.kind != BlockOp::Kind::accumulate || user.combine == Combine::max))
+          return false;
+    return true;
   }
 
   void accumulate(size_t i) {
@@ -426,6 +489,7 @@ class Counter {
   const std::vector<Stage> stages_;
   std::vector<char> straight_;  // loads whose fragments are counted
   std::vector<char> product_;   // values made from a product, element by element
+  std::vector<double> copies_;  // of values made from others, that the block's warps make
   std::vector<char> tall_;      // and from one by warpgroups that have several tiles of rows
   double loaded_words_ = 0;     // registers of a thread for straight loads of a turn
   double kept_ = 0,

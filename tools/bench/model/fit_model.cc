@@ -85,6 +85,26 @@ Verdict judge(const TimedGraph& graph, const Target& target) {
   return out;
 }
 
+// What bounds the kernels of a program.
+void print_kernels(const TimedProgram& program, const Target& target) {
+  const MuGraph applied = program.model->applied(program.schedule);
+  for (size_t k = 0; k < applied.kernels.size(); ++k) {
+    if (!applied.kernels[k].custom) continue;
+    const BlockWork work = block_work(applied, applied.kernels[k], program.schedule.kernels[k], target);
+    const KernelTime time = modelled_block(work, program.schedule.kernels[k], target);
+    std::printf("%28.2f us: memory %.2f, compute %.2f, registers %.0f of %.0f, %lld blocks an SM\n", time.us,
+                time.memory_us, time.compute_us, time.registers, work.registers,
+                static_cast<long long>(time.resident));
+    for (const Work* each : {&work.loop, &work.once})
+      std::printf(
+          "%32s mma %.0f wgmma %.0f issue %.0f special %.0f shared %.0f chain %.0f trips %.1f rows %.0f\n",
+          each == &work.loop ? "loop" : "once", each->mma, each->wgmma, each->issue, each->special,
+          each->shared_bytes, each->chain, each->trips, each->rows);
+    std::printf("%32s bytes: loop %.0f once %.0f unique %.0f\n", "", work.loop_l2, work.once_l2,
+                work.unique_bytes);
+  }
+}
+
 void print_programs(const TimedGraph& graph, const Target& target) {
   std::vector<double> measured;
   for (const TimedProgram& program : graph.programs) measured.push_back(program.measured_us);
@@ -94,6 +114,7 @@ void print_programs(const TimedGraph& graph, const Target& target) {
     std::replace(schedule.begin(), schedule.end(), '\n', ';');
     std::printf("%9.2f %9.2f %s %s %s\n", program.measured_us, graph.modelled_us(program, target),
                 program.label.c_str(), schedule.c_str(), program.resources.c_str());
+    if (program.model) print_kernels(program, target);
   }
 }
 

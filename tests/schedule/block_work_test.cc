@@ -1,0 +1,140 @@
+// What the work of blocks is counted as, against what the emitted programs were seen to do.
+#include "core/schedule/block_work.h"
+
+#include "core/mugraph/text.h"
+#include "core/schedule/tile_work.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+BlockWork work_of(const char* mugraph, const char* schedule) {
+  auto parsed = parse_mugraph(mugraph);
+  assert_ok(parsed);
+  auto how = parse_schedule(schedule);
+  assert_ok(how);
+  auto applied = apply_schedule(*parsed, *how);
+  assert_ok(applied);
+  return block_work(*applied, applied->kernels[0], how->kernels[0], **find_target("sm_90a"));
+}
+
+void a_product_is_cut_into_parts(void**) {
+  auto parts = [](int64_t rows, int64_t inner, std::array<int, 3> warps) {
+    const ProductParts got = product_parts(rows, inner, 16, warps);
+    return std::array<int64_t, 3>{got.m, got.n, got.k};
+  };
+  assert_true((parts(64, 64, {2, 2, 2}) == std::array<int64_t, 3>{2, 2, 2}));
+  assert_true((parts(16, 64, {4, 1, 2}) == std::array<int64_t, 3>{1, 4, 2}));  // no more rows
+  assert_true((parts(32, 16, {1, 2, 4}) == std::array<int64_t, 3>{1, 8, 1}));  // nor more of the inner one
+}
+
+// Loads from shared memory and fused multiply-adds in the inner loop of what ptxas made.
+void steps_are_those_of_the_emitted_loop(void**) {
+  struct Row {
+    int64_t rows, columns, inner;
+    int threads;
+    double instructions, wavefronts;
+  };
+  for (const Row& row : {Row{32, 64, 128, 512, 4 + 2, 2 + 4}, Row{64, 32, 128, 512, 4 + 2, 4 + 4},
+                         Row{32, 32, 64, 512, 2 + 2, 2 + 2}, Row{14, 60, 63, 128, 8 + 16, 8 + 16},
+                         Row{56, 25, 63, 512, 4 + 5, 4 + 1}, Row{56, 8, 63, 128, 4 + 2, 1 + 4}}) {
+    const double elements = static_cast<double>(padded(row.rows) * padded(row.columns));
+    const StepWork step = step_work(row.rows, row.columns, row.inner, elements, row.threads);
+    assert_float_equal(step.slots, row.instructions + 3, 1e-9);
+    assert_float_equal(step.wavefronts, row.wavefronts, 1e-9);
+  }
+}
+
+void reductions_combine_lanes_and_warps(void**) {
+  // Eight warps on 64 x 16: four columns of a thread, four lanes a row, and 8 rows a warp.
+  ReducedParts parts = reduced_parts({64, 16}, {0}, 4, 8);
+  assert_int_equal(parts.lane_bits, 3);
+  assert_true(parts.across_warps);
+  assert_float_equal(parts.values, 4, 1e-9);
+  parts = reduced_parts({64, 16}, {1}, 4, 8);
+  assert_int_equal(parts.lane_bits, 2);
+  assert_false(parts.across_warps);
+  assert_float_equal(parts.values, 1, 1e-9);
+  // One row a block: whatever is left of it.
+  parts = reduced_parts({1, 4096}, {1}, 2, 8);
+  assert_int_equal(parts.lane_bits, 5);
+  assert_true(parts.across_warps);
+  // A product by two warps along its rows and two along its columns.
+  parts = reduced_product_parts({64, 64}, {1}, {2, 2, 1});
+  assert_int_equal(parts.lane_bits, 2);
+  assert_true(parts.across_warps);
+  assert_float_equal(parts.values, 4, 1e-9);
+  parts = reduced_product_parts({1, 128, 64}, {2}, {8, 1, 1});
+  assert_false(parts.across_warps);
+  assert_float_equal(parts.values, 2, 1e-9);
+}
+
+constexpr const char* kGated = R"(
+mugraph gated
+in x: f16[32, 1024]
+in w: f16[1024, 512]
+tensor z: f16[32, 512]
+kernel grid=[4] loop=8 threads=128 {
+  x0 = load(x, loop=1)
+  g = gelu(x0)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(g, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1)
+}
+out z
+)";
+
+void left_operands_are_made_by_every_warp_of_the_columns(void**) {
+  const BlockWork one =
+      work_of(kGated, "kernel grid=[4, 1, 1, 1] turns=8 warps=[1, 1, 8] stages=3 ahead=1\n");
+  const BlockWork four =
+      work_of(kGated, "kernel grid=[4, 1, 1, 1] turns=8 warps=[1, 4, 2] stages=3 ahead=1\n");
+  const double elements = 32 * 128;
+  assert_float_equal(four.loop.special, 4 * one.loop.special, 1e-9);
+  assert_true(four.loop.slots > 3.9 * one.loop.slots);
+  // Each of them reads the tile.
+  assert_true(four.loop.shared_bytes > one.loop.shared_bytes + 2.9 * elements * 2);
+}
+
+constexpr const char* kTwoProducts = R"(
+mugraph mlp
+in x: f16[32, 1024]
+in v: f16[1024, 512]
+in w: f16[512, 256]
+tensor z: f16[32, 256]
+kernel grid=[1] loop=8 threads=128 {
+  x0 = load(x)
+  v0 = load(v, loop=1)
+  xv = matmul(x0, v0)
+  r = relu(xv)
+  w0 = load(w, loop=0)
+  rw = matmul(r, w0)
+  a = accumulate_sum(rw)
+  store(a, z)
+}
+out z
+)";
+
+// Warps along the inner dimension have parts of a result; what the loop goes on with is put together there.
+void parts_of_a_product_meet_where_they_are_used(void**) {
+  const BlockWork whole =
+      work_of(kTwoProducts, "kernel grid=[1, 1, 1, 1] turns=8 warps=[1, 4, 1] stages=3 ahead=1\n");
+  const BlockWork parts =
+      work_of(kTwoProducts, "kernel grid=[1, 1, 1, 1] turns=8 warps=[1, 1, 4] stages=3 ahead=1\n");
+  const double exchanged = 32 * 64 * 4 * 4;  // the four parts, written
+  assert_true(parts.loop.shared_bytes > exchanged);
+  assert_true(parts.loop.chain > whole.loop.chain + 100);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(a_product_is_cut_into_parts),
+                              cmocka_unit_test(steps_are_those_of_the_emitted_loop),
+                              cmocka_unit_test(reductions_combine_lanes_and_warps),
+                              cmocka_unit_test(left_operands_are_made_by_every_warp_of_the_columns),
+                              cmocka_unit_test(parts_of_a_product_meet_where_they_are_used)};
+  return cmocka_run_group_tests_name("schedule-block_work", tests, nullptr, nullptr);
+}
