@@ -5,11 +5,9 @@
 
 namespace quern {
 
-constexpr double kFixedRegisters = 32;    // addresses, counters, predicates
-constexpr double kMostUnrolled = 300;     // words of a thread that compilers keep in registers
-constexpr double kProducerRegisters = 4;  // more of the same, for stages that go round
-constexpr int64_t kTall = 64;             // rows of wgmma
-constexpr double kWavefront = 128;        // bytes of shared memory, of one access of a warp
+constexpr int64_t kPanelColumns = 64;  // of 16 bits, in a row of a panel
+constexpr int64_t kTall = 64;          // rows of wgmma
+constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
 constexpr double kCopy = 2,
                  kRaggedCopy = 8;  // instructions to copy an element within shared memory, with its bounds

@@ -7,6 +7,7 @@
 #include "core/mugraph/narrow.h"
 #include "core/schedule/block_costs.h"
 #include "core/schedule/model_constants.h"
+#include "core/schedule/register_estimate.h"
 #include "core/schedule/tile_work.h"
 
 namespace quern {
@@ -44,7 +45,8 @@ class Counter {
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
       out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
-    out_.registers = registers();
+    needs_.once_loaded = out_.once_bytes / 4 / schedule_.workers();
+    out_.registers = estimate_registers(needs_, schedule_);
     return out_;
   }
 
@@ -130,12 +132,12 @@ class Counter {
     }
     if (product_[i])
       for (BlockValue operand : each.operands) join_product(operand);
-    if (in_loop(i)) middle_ = std::max(middle_, padded_elements(each.type));
+    if (in_loop(i)) needs_.block_middle = std::max(needs_.block_middle, padded_elements(each.type));
   }
 
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    if (is_kept(i)) kept_ = std::max(kept_, padded_elements(each.type));
+    if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(each.type));
     switch (each.kind) {
       case BlockOp::Kind::load:
         return load(i);
@@ -222,7 +224,7 @@ class Counter {
     if (looped) {
       const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
       out_.loop_room += std::ceil(padded_elements(each.type) * size / unit) * unit;
-      loaded_words_ += bytes / 4 / schedule_.workers();
+      needs_.loaded += bytes / 4 / schedule_.workers();
     }
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
@@ -263,7 +265,7 @@ class Counter {
     out_.exchange_bytes =
         std::max(out_.exchange_bytes,
                  4.0 * static_cast<double>(left.type.element_count() + right.type.element_count()));
-    step_sums_ += elements;
+    needs_.block_steps += elements;
   }
 
   void product(size_t i) {
@@ -300,10 +302,10 @@ class Counter {
       const double words = side == 0 ? a_words : b_words;
       const bool from_loop = stages_[static_cast<size_t>(operand)] == Stage::loop;
       if (stages_[static_cast<size_t>(operand)] != stages_[i] && !from_loop) {
-        held_ += words;  // packed once, before the loop
+        needs_.held += words;  // packed once, before the loop
         continue;
       }
-      if (!in_loop(i) && op(operand).kind == BlockOp::Kind::compute) made_ += words;
+      if (!in_loop(i) && op(operand).kind == BlockOp::Kind::compute) needs_.made += words;
       if (wide) own.issue += words * warps() * 2;  // rounded
       if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
         // By ldmatrix, or one by one.
@@ -319,7 +321,7 @@ class Counter {
           own.chain += 2 * constants_.barrier_cycles + words * constants_.shared_latency;
         }
       }
-      if (in_loop(i)) fragments_ += words;
+      if (in_loop(i)) needs_.fragments += words;
     }
     if (tall_[static_cast<size_t>(each.operands[0])]) {
       // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
@@ -338,7 +340,7 @@ class Counter {
       return user.kind == BlockOp::Kind::accumulate && !user.operands.empty() &&
              user.operands[0] == static_cast<BlockValue>(i);
     });
-    (summed || !in_loop(i) ? thread_sums_ : thread_middle_) += thread_sums;
+    (summed || !in_loop(i) ? needs_.product_sums : needs_.product_middle) += thread_sums;
     if (k_parts > 1) {
       out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
       // What is used in the loop is exchanged there, by every warp that uses it.
@@ -385,10 +387,16 @@ class Counter {
     if (tall == 1) std::swap(m, n);
     n = std::max<int64_t>(n, 8);
     const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
-    const double k_parts = std::min<double>(schedule_.warps[2], static_cast<double>(k / 16));
+    // No instruction begins within a row of a panel, which lies along the columns of the right operand.
+    const int64_t least_n = tall == 0 ? std::min<int64_t>(n, kPanelColumns) : 8;
+    const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(tall)],
+                                               tall == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
+    const auto groups = static_cast<double>(schedule_.workers() / 128);
+    const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
+    needs_.wgmma = true;
     tall_[i] = tall == 0 && m > 16 * schedule_.warps[0];
     Work& own = work(stages_[i]);
-    const double size = batch * static_cast<double>(m * n * k);
+    const double size = batch * static_cast<double>(m * n * k) * repeats;
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;
@@ -400,14 +408,13 @@ class Counter {
     const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
       // By every warpgroup for its own part of the flat one.
-      const double groups = schedule_.warps[static_cast<size_t>(1 - tall)];
-      own.shared_bytes +=
-          batch * 2 * static_cast<double>(m * k) * std::min(groups, static_cast<double>(n) / 8);
+      own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {
       own.issue += tall_words * warps() * 2;
-      fragments_ += tall_words;
+      needs_.fragments += tall_words;
     }
-    keep_product(i, batch * static_cast<double>(m * n) / schedule_.workers() * k_parts, k_parts);
+    keep_product(i, batch * static_cast<double>((m / parts.m) * (n / parts.n)) / 128,
+                 static_cast<double>(parts.k));
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
@@ -417,7 +424,7 @@ class Counter {
     if (!in_loop(i) || !schedule_.ahead)
       work(stages_[i]).trips += words * 4 / load_width(op(load)) / constants_.trip_loads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
-      loaded_words_ += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
+      needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
   void reduction(size_t i) {
@@ -455,7 +462,7 @@ class Counter {
     const double elements = padded_elements(each.type);
     const bool product = op(each.operands[0]).kind == BlockOp::Kind::compute &&
                          op_info(op(each.operands[0]).code).kind == OpKind::contraction;
-    if (!product) sums_ += elements;
+    if (!product) needs_.block_sums += elements;
     if (each.kind == BlockOp::Kind::reduce_cluster) {
       out_.once.chain += constants_.cluster_cycles;
       out_.once.shared_bytes += 2 * elements * 4;
@@ -470,17 +477,6 @@ class Counter {
     }
   }
 
-  // Weights were fitted to what ptxas says of 1000 kernels (docs/results/model.md).
-  double registers() const {
-    const double threads = schedule_.workers(), words = out_.once_bytes / 4 / threads;
-    double own = kFixedRegisters + 0.18 * sums_ / threads + 0.75 * thread_sums_ + 1.4 * thread_middle_ +
-                 0.3 * middle_ / threads + 0.13 * fragments_ + held_ + 0.6 * made_ + 0.85 * kept_ / threads +
-                 2 * step_sums_ / threads;
-    if (schedule_.stages == 0) own += loaded_words_ * (schedule_.ahead ? 0.88 : 0.1);
-    if (words > kMostUnrolled) own += words;  // an array in memory
-    return own + (schedule_.producer ? kProducerRegisters : 0);
-  }
-
   const MuGraph& mugraph_;
   const MuKernel& kernel_;
   const KernelSchedule& schedule_;
@@ -491,13 +487,7 @@ class Counter {
   std::vector<char> product_;   // values made from a product, element by element
   std::vector<double> copies_;  // of values made from others, that the block's warps make
   std::vector<char> tall_;      // and from one by warpgroups that have several tiles of rows
-  double loaded_words_ = 0;     // registers of a thread for straight loads of a turn
-  double kept_ = 0,
-         step_sums_ = 0;  // elements of the block: used twice, sums of products without tensor cores
-  double held_ = 0,
-         made_ = 0;  // registers of a thread for operands: through the loop, and made where there is none
-  double sums_ = 0, middle_ = 0;  // elements in registers of the block: over the loop, in a turn
-  double thread_sums_ = 0, thread_middle_ = 0, fragments_ = 0;  // registers of a thread for products
+  RegisterNeeds needs_;
   BlockWork out_;
 };
 

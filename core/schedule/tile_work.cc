@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLanes = 32;
 constexpr int kLaneBits = 5;
-constexpr int64_t kFragmentRows = 16;
+constexpr int64_t kFragmentRows = 16, kTall = 64, kInner = 16;  // of mma.sync, and of wgmma
 constexpr double kBanks = 32, kVectorBytes = 16;
 constexpr double kStepOverhead = 3;  // the counter, its comparison and the jump
 
@@ -33,6 +33,20 @@ ProductParts product_parts(int64_t rows, int64_t inner, int64_t inner_least,
   parts.m = std::clamp<int64_t>(padded(rows) / kFragmentRows, 1, warps[0]);
   parts.k = std::clamp<int64_t>(padded(inner) / inner_least, 1, warps[2]);
   parts.n = int64_t{warps[0]} * warps[1] * warps[2] / (parts.m * parts.k);
+  return parts;
+}
+
+ProductParts warpgroup_parts(const WarpgroupTile& tile, int tall_warps, int flat_warps, int all_warps) {
+  ProductParts parts;
+  for (int64_t position = 4; position < all_warps; position *= 2) {
+    const bool tall = position < tall_warps, inner = position >= int64_t{tall_warps} * flat_warps;
+    if (tall && tile.m / parts.m > kTall)
+      parts.m *= 2;
+    else if (!tall && inner && tile.k / parts.k > kInner)
+      parts.k *= 2;
+    else if (tile.n / parts.n > tile.least_n)
+      parts.n *= 2;
+  }
   return parts;
 }
 

@@ -128,6 +128,51 @@ void parts_of_a_product_meet_where_they_are_used(void**) {
   assert_true(parts.loop.chain > whole.loop.chain + 100);
 }
 
+constexpr const char* kProduct = R"(
+mugraph product
+in x: f16[256, 1024]
+in w: f16[1024, 256]
+tensor z: f16[256, 256]
+kernel grid=[2, 2] loop=16 threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1, y=0)
+}
+out z
+)";
+
+// What ptxas took for products of these tiles by wgmma: 26 and one for each sum of a thread.
+void warpgroups_keep_their_sums_in_registers(void**) {
+  struct Row {
+    const char *grid, *warps;
+    double registers;
+  };
+  for (const Row& row : {Row{"2, 1", "8, 1, 1", 154}, Row{"2, 2", "4, 1, 1", 154}, Row{"2, 2", "8, 1, 1", 90},
+                         Row{"2, 4", "4, 2, 1", 58}, Row{"4, 4", "4, 1, 1", 58},
+                         // Rows of panels have 64 columns: two of four warpgroups repeat the others' work.
+                         Row{"2, 2", "4, 4, 1", 90}}) {
+    const BlockWork work =
+        work_of(kProduct, ("kernel grid=[" + std::string(row.grid) + ", 1, 1] turns=16 warps=[" + row.warps +
+                           "] stages=3 ahead=1 tma=1 wgmma=1 producer=1\n")
+                              .c_str());
+    assert_float_equal(work.registers, row.registers, 0.1 * row.registers);
+  }
+  // 128 x 256 by one warpgroup does not fit.
+  assert_true(
+      work_of(kProduct, "kernel grid=[1, 2, 1, 1] turns=16 warps=[4, 1, 1] stages=3 ahead=1 tma=1 wgmma=1\n")
+          .registers > 255);
+}
+
+void warpgroups_that_repeat_take_tensor_cores(void**) {
+  const BlockWork two =
+      work_of(kProduct, "kernel grid=[2, 2, 1, 1] turns=16 warps=[4, 2, 1] stages=3 ahead=1 tma=1 wgmma=1\n");
+  const BlockWork four =
+      work_of(kProduct, "kernel grid=[2, 2, 1, 1] turns=16 warps=[4, 4, 1] stages=3 ahead=1 tma=1 wgmma=1\n");
+  assert_float_equal(four.loop.wgmma, 2 * two.loop.wgmma, 1e-9);
+}
+
 }  // namespace
 
 int main() {
@@ -135,6 +180,8 @@ int main() {
                               cmocka_unit_test(steps_are_those_of_the_emitted_loop),
                               cmocka_unit_test(reductions_combine_lanes_and_warps),
                               cmocka_unit_test(left_operands_are_made_by_every_warp_of_the_columns),
-                              cmocka_unit_test(parts_of_a_product_meet_where_they_are_used)};
+                              cmocka_unit_test(parts_of_a_product_meet_where_they_are_used),
+                              cmocka_unit_test(warpgroups_keep_their_sums_in_registers),
+                              cmocka_unit_test(warpgroups_that_repeat_take_tensor_cores)};
   return cmocka_run_group_tests_name("schedule-block_work", tests, nullptr, nullptr);
 }

@@ -50,8 +50,8 @@ bool computes_in_tf32(const Schedule& schedule);
 // products in tf32, or `only` one; says on stdout why others cannot.
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
                                          const Target& target, bool tf32);
-// By NVRTC, `jobs` at a time; says on stdout how many may not run (core/optimize/registers.h), and drops
-// them.
+// By NVRTC, `jobs` at a time; says on stdout how many may not run (core/optimize/registers.h); those get
+// no cubin.
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
                          unsigned jobs);
 

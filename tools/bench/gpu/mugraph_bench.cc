@@ -209,6 +209,7 @@ bool compete(const Options& options, const Graph& graph, std::vector<Contestant>
   }
   const bool runs = !options.compile_only && !options.emit_only;
   if (runs) {
+    std::erase_if(contestants, [](const Contestant& each) { return each.plan.cubin.empty(); });
     run_contestants(graph, contestants, compiler, target, options.tf32,
                     !options.check_only && !options.subjects.small);
     std::stable_sort(contestants.begin(), contestants.end(), [](const Contestant& a, const Contestant& b) {

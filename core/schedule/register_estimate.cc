@@ -1,0 +1,29 @@
+#include "core/schedule/register_estimate.h"
+
+namespace quern {
+
+namespace {
+
+constexpr double kFixed = 32, kProducer = 4;  // addresses, counters, predicates; for stages that go round
+constexpr double kMostUnrolled = 300;         // words of a thread that compilers keep in registers
+
+// Of wgmma ptxas takes 26 and the results of products, one each: 42, 58, 90, 154 for 16 to 128 of them.
+constexpr double kFixedWgmma = 26;
+
+}  // namespace
+
+// The other weights were fitted to what ptxas says of 1000 kernels (docs/results/model.md).
+double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& schedule) {
+  double own = needs.wgmma ? kFixedWgmma + needs.product_sums + needs.product_middle
+                           : kFixed + 0.75 * needs.product_sums + 1.4 * needs.product_middle +
+                                 (schedule.producer ? kProducer : 0);
+  own += 0.13 * needs.fragments + needs.held + 0.6 * needs.made;
+  own +=
+      (0.18 * needs.block_sums + 0.3 * needs.block_middle + 0.85 * needs.block_kept + 2 * needs.block_steps) /
+      schedule.workers();
+  if (schedule.stages == 0) own += needs.loaded * (schedule.ahead ? 0.88 : 0.1);
+  if (needs.once_loaded > kMostUnrolled) own += needs.once_loaded;  // an array in memory
+  return own;
+}
+
+}  // namespace quern

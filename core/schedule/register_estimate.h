@@ -1,0 +1,23 @@
+// How many registers a thread of a block wants, were there as many: an estimate of what ptxas gives it.
+#pragma once
+
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// What lives in registers; of a thread unless it says otherwise.
+struct RegisterNeeds {
+  bool wgmma = false;  // a product is computed by warpgroups, whose results stay where they are
+  double product_sums = 0, product_middle = 0;  // results of products: over the loop, in an iteration
+  double fragments = 0;                         // operands of products of an iteration
+  double held = 0, made = 0;  // operands that stay through the loop, and that are made where there is none
+  double loaded = 0;          // words of an iteration that come straight from global memory
+  double once_loaded = 0;     // and outside of the loop
+  double block_sums = 0, block_middle = 0;  // elements of the block: over the loop, in an iteration
+  double block_kept = 0;                    // elements of the block that are reduced and used again
+  double block_steps = 0;                   // sums of the block of products without tensor cores
+};
+
+double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& schedule);
+
+}  // namespace quern
