@@ -3,10 +3,9 @@
 
 usage: compare_torch.py --out DIR [--bundle DIR] [--tune SECONDS] [--jobs N] [--no-autotune] [--budget S] GRAPH.qg...
 
-Starts a daemon with an empty cache of its own. For each graph: takes its baseline, the plan that the model chooses, and what `quern tune`
-comes to in --tune seconds, then times these and PyTorch (eager, torch.compile, max-autotune, attention through its library) interleaved,
-each captured in a CUDA graph, with inputs that rotate over more than four times the L2 cache (cold) and with the same inputs again and again (hot).
-PyTorch's programs are compiled by N processes before anything is timed. Writes DIR/compare.json, compare.md and compare.svg."""
+Starts a daemon with an empty cache of its own, which searches for all graphs while N processes compile PyTorch's programs. Then, for each graph,
+tunes for --tune seconds, or for its share of what is left of --budget, and times the baseline, the plan that the model chose, the tuned one, and PyTorch (eager, torch.compile, max-autotune, attention through its library) interleaved,
+each captured in a CUDA graph, with inputs that rotate over more than four times the L2 cache (cold) and with the same inputs again and again (hot). Writes DIR/compare.json, compare.md and compare.svg."""
 
 import argparse
 import concurrent.futures
@@ -22,6 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUNDS, HOT_LAUNCHES = 9, 20
+TIMING_SECONDS, LEAST_TUNE_SECONDS = 8, 5  # of a graph
 
 
 def parse_arguments():
@@ -31,7 +31,7 @@ def parse_arguments():
     parser.add_argument("--tune", type=float, default=30, help="seconds a graph")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--no-autotune", action="store_true")
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; graphs that are left are named")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all: tuning gets less where they are short; graphs that are left are named")
     parser.add_argument("--only-compile", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("graphs", nargs="+")
     return parser.parse_args()
@@ -162,16 +162,33 @@ def error_of(actual, wanted):
     return ((actual - wanted)[finite].norm() / wanted[finite].norm().clamp_min(1e-300)).item()
 
 
-def all_plans(library, path, text):
-    """{"baseline", "modelled", "quern": plan}: as the daemon has them one after the other, and the seconds until the last."""
-    def quern(*arguments):
-        subprocess.run([f"{BUNDLE}/bin/quern", *arguments, "--timeout", "120"], capture_output=True)
-        return Client(library).plan(text)
-    plans = {"baseline": Client(library).plan(text)}
+def quern(*arguments):
+    return subprocess.run([f"{BUNDLE}/bin/quern", *arguments], capture_output=True)
+
+
+def search_all(paths, library):
+    """{path: {"baseline": plan, "modelled": plan}}: nothing is measured while PyTorch's programs are compiled, as these use the GPU, too."""
+    os.environ.update(QUERN_MEASURE="never", QUERN_SEARCHERS=str(max(1, (os.cpu_count() or 2) // 4)))
+    plans = {}
+    for path in paths:
+        try:
+            plans[path] = {"baseline": Client(library).plan(open(path).read())}
+        except Exception as error:
+            print(f"{path}: {type(error).__name__}: {error}", flush=True)
+    compile_all(plans)
+    for path in plans:
+        quern("get", path, "--wait-tier", "modelled", "--timeout", "60")
+        plans[path]["modelled"] = Client(library).plan(open(path).read())
+    quern("stop")
+    del os.environ["QUERN_MEASURE"]
+    return plans
+
+
+def tuned(path, library, seconds):
+    """The plan that tuning comes to, and the seconds that it took."""
     began = time.time()
-    plans["modelled"] = quern("get", path, "--wait-tier", "modelled")
-    plans["quern"] = quern("tune", path, "--budget", f"{OPTIONS.tune:g}s")
-    return plans, time.time() - began
+    quern("tune", path, "--budget", f"{max(1, round(seconds))}s", "--timeout", f"{seconds + 120:.0f}")
+    return Client(library).plan(open(path).read()), time.time() - began
 
 
 def launch_us(run, inputs):
@@ -190,10 +207,9 @@ def launch_us(run, inputs):
     return statistics.median(times) / max(1, run.plan.info.launch_count)
 
 
-def measure(path, library):
-    text = open(path).read()
-    graph = Graph(text)
-    plans, seconds = all_plans(library, path, text)
+def measure(path, library, plans, tune_seconds):
+    graph = Graph(open(path).read())
+    plans["quern"], seconds = tuned(path, library, tune_seconds)
     generator = torch.Generator(device="cuda").manual_seed(1)
     inputs = make_inputs(graph, generator)
     size = sum(t.numel() * t.element_size() for t in inputs)
@@ -262,16 +278,18 @@ def main():
     if OPTIONS.only_compile:
         return compile_only(OPTIONS.graphs)
     began, scratch = time.time(), tempfile.mkdtemp(prefix="quern-compare-")
-    compile_all(OPTIONS.graphs)
-    print(f"PyTorch's programs compiled in {time.time() - began:.0f} s", flush=True)
     os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd")
     library, rows = glob.glob(f"{BUNDLE}/lib/libquern.so*")[0], []
-    for path in OPTIONS.graphs:
-        if time.time() - began > OPTIONS.budget:
+    plans = search_all(OPTIONS.graphs, library)
+    print(f"PyTorch's programs compiled, graphs searched in {time.time() - began:.0f} s", flush=True)
+    for number, path in enumerate(plans):
+        left = OPTIONS.budget - (time.time() - began)
+        if left < TIMING_SECONDS:
             print(f"no time is left for {path}", flush=True)
             continue
+        share = left / (len(plans) - number) - TIMING_SECONDS
         try:
-            row = measure(path, library)
+            row = measure(path, library, plans[path], min(OPTIONS.tune, max(LEAST_TUNE_SECONDS, share)))
         except Exception as error:
             print(f"{path}: {type(error).__name__}: {error}", flush=True)
             continue
@@ -282,7 +300,7 @@ def main():
             with open(os.path.join(OPTIONS.out, name), "w") as file:
                 file.write(text)
         torch.cuda.empty_cache()
-    subprocess.run([f"{BUNDLE}/bin/quern", "stop"], capture_output=True)
+    quern("stop")
     print(table(rows) if rows else "nothing was measured")
 
 
