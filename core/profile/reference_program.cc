@@ -292,9 +292,12 @@ class ReferenceEmitter {
   // The meaning of an operator, over any value type.
   void need_meaning(OpCode code) {
     if (!known_meanings_.insert(code).second) return;
+    const int arity = op_info(code).kind == OpKind::reduction ? 2 : op_info(code).min_arity;
+    auto operand = [&](int at) { return "operands[" + str(at < arity ? at : 0) + "]"; };
     meanings_ += "template <class V>\n__device__ inline V meaning" + str(static_cast<int64_t>(code)) +
-                 "(const V* operands) {\n  const V &x = operands[0], &y = operands[1], &z = operands[2];\n" +
-                 std::string("  (void)x, (void)y, (void)z;\n  return ") + op_info(code).meaning + ";\n}\n";
+                 "(const V* operands) {\n  const V &x = operands[0], &y = " + operand(1) +
+                 ", &z = " + operand(2) + ";\n" + std::string("  (void)x, (void)y, (void)z;\n  return ") +
+                 op_info(code).meaning + ";\n}\n";
   }
 
   std::string elementwise(size_t id) {
@@ -312,8 +315,9 @@ class ReferenceEmitter {
     }
     const std::string meaning = "meaning" + str(static_cast<int64_t>(own.code)), arity = str(info.min_arity);
     if (is_float(computes))
-      return out + finish(id, "noise::applied(" + meaning + "(x), x, " + arity + ", " +
-                                  (info.result == ResultRule::floating ? "true" : "false") + ")");
+      return out +
+             finish(id, "noise::apply_to_floats([](const auto* v) { return " + meaning + "(v); }, x, " +
+                            arity + ", " + (info.result == ResultRule::floating ? "true" : "false") + ")");
     if (info.result == ResultRule::floating)
       fatal(__FILE__, __LINE__, "a floating operator computes in floats");
     return out + finish(id, "noise::apply_to_integers([](const Int* v) { return " + meaning + "(v); }, x, " +

@@ -7,8 +7,8 @@ Noisy NoisyDomain::apply(OpCode code, DType compute, const Noisy* operands) {
   if (!is_float(compute))
     return noise::apply_to_integers([&](const Int* values) { return apply_meaning<Int>(code, values); },
                                     operands, arity);
-  return noise::applied(apply_meaning<Noisy>(code, operands), operands, arity,
-                        op_info(code).result == ResultRule::floating);
+  return noise::apply_to_floats([&](const auto* values) { return apply_meaning(code, values); }, operands,
+                                arity, op_info(code).result == ResultRule::floating);
 }
 
 Noisy NoisyDomain::finish(Noisy value, const Node& node) {

@@ -46,6 +46,7 @@ namespace noise {
 
 // How many standard deviations functions are looked at around a value.
 constexpr double kReach = 4;
+constexpr int kLooks = 24;  // at nearer ones, where those give no finite number
 // Variances, relative to the square of what is rounded: to nearest f32, and by a function of the GPU.
 constexpr double kRounding = 0x1p-48 / 3, kFunction = 0x1p-44 / 3;
 // Tensor cores add up some eight products and cut off what f32 has no room for: on average 2^-24 of the sum
@@ -75,9 +76,22 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
       result.fragile = true;
     else if (finite)
       deviation = std::max(deviation, std::fabs(value - result.exact));
+    return value;
   };
-  look_at(x.exact + x.reach());
-  look_at(x.exact - x.reach());
+  // Where f leaves its domain, or the range of its result, nearer values tell how steep it is.
+  auto look_along = [&](double reach) {
+    const double last = look_at(x.exact + reach);
+    if (std::isfinite(last) || !finite) return;
+    double within = 0, beyond = 1;  // of reach
+    for (int step = 0; step < kLooks && (within == 0 || std::isinf(last)); ++step) {
+      const double share = (within + beyond) / 2, value = f(x.exact + share * reach);
+      (std::isfinite(value) ? within : beyond) = share;
+      if (std::isfinite(value)) deviation = std::max(deviation, std::fabs(value - result.exact) / share);
+    }
+    if (within == 0) deviation = std::numeric_limits<double>::infinity();
+  };
+  look_along(x.reach());
+  look_along(-x.reach());
   if (x.fragile) {
     look_at(std::numeric_limits<double>::infinity());
     look_at(-std::numeric_limits<double>::infinity());
@@ -303,9 +317,9 @@ inline Noisy add_term(const Noisy& a, const Noisy& b, DType dtype, const SumRate
   const double sum = a.unfused + b.unfused;
   result.exact = a.exact + b.exact;
   result.unfused = static_cast<float>(sum);
-  // In another order the sum of some terms may overflow.
-  result.reached = a.reached + std::fabs(b.exact);
-  result.fragile |= result.reached > std::numeric_limits<float>::max() && std::isfinite(result.reached);
+  // In another order the sum of some terms may overflow, to an infinity that one of the others may oppose.
+  result.reached = a.reached + (std::isfinite(b.exact) ? std::fabs(b.exact) : 0);
+  result.fragile |= result.reached > std::numeric_limits<float>::max();
   if (result.variance > 0 || !is_exact_sum(a.exact, b.exact))
     result.variance += rates.partial * result.exact * result.exact + rates.terms * b.exact * b.exact;
   return result;
@@ -329,9 +343,21 @@ inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf
   return result;
 }
 
-// What a meaning over floats made of its operands. Poles: what is infinite at 0 is so in real arithmetic, not
-// because f64 ends.
-inline Noisy applied(Noisy result, const Noisy* operands, int arity, bool has_poles) {
+// A meaning over floats: `meaning` makes a V of Vs, for Noisy and Real. That of one operand is looked at as a
+// whole, however often it names it. Poles: what is infinite at 0 is so in real arithmetic, not because f64
+// ends.
+template <class Meaning>
+Noisy apply_to_floats(Meaning meaning, const Noisy* operands, int arity, bool has_poles) {
+  Noisy first = operands[0];
+  if (arity == 1) first.variance = 0, first.fragile = false;
+  Noisy result = meaning(arity == 1 ? &first : operands);
+  if (arity == 1) {
+    hand_on(result, operands[0], [&](double at) {
+      const Real moved(at);
+      return meaning(&moved).v;
+    });
+    result.source = 0;
+  }
   bool leaves_f64 = std::isinf(result.exact);
   for (int i = 0; i < arity; ++i)
     if (!std::isfinite(operands[i].exact) || (has_poles && operands[i].exact == 0)) leaves_f64 = false;
@@ -395,10 +421,17 @@ inline Noisy finish(Noisy value, DType dtype, uint32_t source) {
   }
   if (is_float(dtype)) {
     const double rounded = round_to(dtype, value.unfused);
-    if (rounded != value.unfused) {
+    // What is not exact may fall on a number of the dtype by luck.
+    const bool narrow = dtype != DType::f32;
+    if (rounded != value.unfused || (narrow && value.variance > 0)) {
+      if (rounded != value.unfused) value.source = 0;
       value.unfused = rounded;
-      value.source = 0;
       if (std::isfinite(value.exact)) value.variance += rounding_variance(dtype, value.exact);
+    }
+    // The program that overflows here knows nothing of the real number.
+    if (std::isfinite(round_to(dtype, value.exact)) && !std::isfinite(value.unfused)) {
+      value.variance = std::numeric_limits<double>::infinity();
+      value.fragile = true;
     }
     if (value.variance > 0)
       value.fragile |= std::isfinite(round_to(dtype, value.exact + value.reach())) !=

@@ -391,6 +391,55 @@ static void scores_of_ten_thousand_have_a_meaning(void**) {
   assert_false(accepts(body, {q, k}, {1, 0, 0, 0.001}));
 }
 
+// Near -80 a product of such terms is off by 8 and more, so that nobody knows how small its sigmoid is; in x
+// sigmoid(x) both x have the same noise.
+static void functions_of_noise_know_little(void**) {
+  for (const char* function : {"sigmoid", "silu", "gelu_tanh"}) {
+    const auto graph = parse_graph(
+        "graph g\nin x: f32[1, 64]\nin w: bf16[64, 1]\nn = mul(w, 1000.3)\ns = matmul(x, n)\no = " +
+        std::string(function) + "(s)\nout s, o\n");
+    assert_ok(graph);
+    std::vector<RealTensor> inputs = random_inputs(*graph, 7);
+    const double sum = evaluate_reference(*graph, inputs)[0][0];
+    inputs[0][0] -= (sum + 80) / (1000.3 * inputs[1][0]);
+    const std::vector<Expected> expected = expect_outputs(*graph, inputs);
+    const double score = expected[0].exact[0], reach = expected[0].bound[0] / 2;
+    assert_true(std::fabs(score + 80) < 1 && reach > 8 && reach < 40);
+    auto of = [&](double x) {
+      return run("in s: f32[1]\no = " + std::string(function) + "(s)\nout o\n", {{x}})[0][0];
+    };
+    const Comparison found = compare(graph->output_descs()[1], {of(score + reach)}, expected[1]);
+    if (!found.acceptable) fail_test(std::string(function) + " " + found.what);
+    assert_true(expected[1].bound[0] < 1);
+  }
+}
+
+// An infinity in between, which the real program does not have, is all that sigmoid(inf) = 1 knows: that two
+// of them nearly cancel is luck.
+static void overflow_in_between_is_no_knowledge(void**) {
+  const std::string body =
+      "in x: f16[1, 1]\nin w: f16[1, 2]\nin v: f16[2, 1]\ns = matmul(x, w)\nt = mul(s, 0.00001)\n"
+      "o = sigmoid(t)\ny = matmul(o, v)\nout y\n";
+  const std::vector<RealTensor> large = {{10000}, {10, 20}, {1, -1.8}}, small = {{100}, {10, 20}, {1, -1.8}};
+  assert_true(std::fabs(run(body, large)[0][0] + 0.854) < 0.001);
+  assert_true(accepts(body, large, {-0.854}));
+  assert_true(accepts(body, large, {0.731 - 1.8}));
+  assert_false(accepts(body, large, {9}));
+  assert_false(accepts(body, small, {run(body, small)[0][0] + 0.01}));
+}
+
+// Sums of finite terms that may overflow in another order oppose the infinity of one of them.
+static void infinities_meet_overflow(void**) {
+  const double most = std::numeric_limits<float>::max(), infinity = std::numeric_limits<double>::infinity();
+  const std::string body = "in x: f32[1, 4]\no = sum(x, axis=1)\nout o\n";
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto graph = parse_graph("graph g\n" + body);
+  assert_ok(graph);
+  assert_true(accepts(body, {{-most, -most, infinity, 0}}, {nan}));
+  assert_true(accepts(body, {{-most, 1, infinity, 0}}, {infinity}));
+  assert_false(accepts(body, {{-most, 1, infinity, 0}}, {1}));
+}
+
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(movement),
@@ -407,6 +456,9 @@ int main() {
       cmocka_unit_test(infinities_and_nan),
       cmocka_unit_test(choices_and_integers),
       cmocka_unit_test(scores_of_ten_thousand_have_a_meaning),
+      cmocka_unit_test(functions_of_noise_know_little),
+      cmocka_unit_test(overflow_in_between_is_no_knowledge),
+      cmocka_unit_test(infinities_meet_overflow),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
