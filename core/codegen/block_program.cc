@@ -6,6 +6,8 @@
 #include <map>
 
 #include "core/graph/decompose.h"
+#include "core/lang/meaning.h"
+#include "core/lang/value_real.h"
 #include "core/mugraph/narrow.h"
 
 namespace quern {
@@ -137,22 +139,53 @@ class Lowering {
     return same;
   }
 
-  // A factor above 1 in front of a product, where the graph has none, may overflow although the product does
-  // not. Values of f16 have room in f32.
-  BlockValue without_factor(BlockValue value, double& factor) const {
+  // What numbers alone make; nothing if others are in it.
+  std::optional<double> number_of(BlockValue value) const {
     const BlockOp& op = out_.op(value);
-    if (op.kind != BlockOp::Kind::compute || op.code != OpCode::mul || op.rounds_to) return value;
-    for (size_t number : {size_t{0}, size_t{1}}) {
-      const BlockOp& by = out_.op(op.operands[number]);
-      const BlockValue from = op.operands[1 - number];
-      if (by.kind != BlockOp::Kind::compute || by.code != OpCode::constant || !std::isfinite(by.number) ||
-          std::fabs(by.number) <= 1 || out_.op(from).type.shape != op.type.shape ||
-          !is_float(out_.op(from).type.dtype) || narrow_dtype(out_.ops, from) == DType::f16)
-        continue;
-      factor *= by.number;
-      return from;
+    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
+    if (op.code == OpCode::constant) return op.number;
+    if (op_info(op.code).kind == OpKind::movement && op.operands.size() == 1)
+      return number_of(op.operands[0]);
+    if (op_info(op.code).kind != OpKind::elementwise || !is_float(op.type.dtype)) return std::nullopt;
+    std::vector<Real> numbers;
+    for (BlockValue operand : op.operands) {
+      const std::optional<double> number = number_of(operand);
+      if (!number) return std::nullopt;
+      numbers.emplace_back(*number);
     }
-    return value;
+    return apply_meaning(op.code, numbers.data()).v;
+  }
+
+  // Whether a factor that the search has put in front of a product, where the graph has none, goes behind it.
+  // One above 1 may overflow although the product does not; values of f16 have room in f32. And what tensor
+  // cores round is right to 11 bits of every term, where the graph rounds the product alone.
+  bool is_misplaced(double factor, BlockValue value, bool in_f32) const {
+    if (!std::isfinite(factor) || factor == 0) return false;
+    int exponent;
+    const bool rounds = std::fabs(std::frexp(factor, &exponent)) != 0.5;
+    const std::optional<DType> narrow = narrow_dtype(out_.ops, value);
+    return (narrow && !in_f32 && rounds) || (std::fabs(factor) > 1 && narrow != DType::f16);
+  }
+
+  // An operand of a product without its factors that are misplaced, which multiply `factor`.
+  BlockValue without_factors(BlockValue value, bool in_f32, double& factor) {
+    const BlockOp op = out_.op(value);
+    if (op.kind != BlockOp::Kind::compute || op.rounds_to || !is_float(op.type.dtype)) return value;
+    const bool product = op.code == OpCode::mul, quotient = op.code == OpCode::div;
+    for (size_t number = product ? 0 : 1; number < 2 && (product || quotient); ++number) {
+      const std::optional<double> by = number_of(op.operands[number]);
+      const BlockValue from = op.operands[1 - number];
+      if (!by || out_.op(from).type.shape != op.type.shape || !is_float(out_.op(from).type.dtype)) continue;
+      const double own = quotient ? 1 / *by : *by;
+      if (!is_misplaced(own, from, in_f32)) continue;
+      factor *= own;
+      return without_factors(from, in_f32, factor);
+    }
+    const bool moves = op_info(op.code).kind == OpKind::movement && op.operands.size() == 1;
+    BlockOp copy = op;
+    for (size_t i = 0; i < (product ? 2 : quotient || moves ? 1 : 0); ++i)
+      copy.operands[i] = without_factors(op.operands[i], in_f32, factor);
+    return copy.operands == op.operands ? value : append(std::move(copy));
   }
   BlockValue times(BlockValue value, double factor) {
     if (factor == 1) return value;
@@ -179,7 +212,7 @@ class Lowering {
   BlockValue product(BlockOp op) {
     double factor = 1;
     if (is_float(op.type.dtype))
-      for (BlockValue& operand : op.operands) operand = without_factor(operand, factor);
+      for (BlockValue& operand : op.operands) operand = without_factors(operand, op.in_f32, factor);
     return times(plain_product(std::move(op)), factor);
   }
 
@@ -195,7 +228,9 @@ class Lowering {
                                     right = out_.op(op.operands[1]).operands;
       BlockValue sum = -1;
       for (size_t i = 0; i < left.size(); ++i) {
-        const BlockValue part = compute(OpCode::matmul, {left[i], right[i]}, type);
+        BlockOp each = op;
+        each.operands = {left[i], right[i]};
+        const BlockValue part = product(std::move(each));
         sum = sum < 0 ? part : compute(OpCode::add, {sum, part}, type);
       }
       return sum;

@@ -63,8 +63,9 @@ bool is_view(const BlockProgram& program, BlockValue value);
 
 // `kernel` is custom, of a muGraph that is valid. What no store needs is left out. Products of concatenated
 // operands become sums of products, and operands that are vectors matrices of one row or column. What the
-// loop reads of a running maximum becomes a select: 0 while the maximum is -inf. Factors above 1 that the search
-// has put in front of a product go behind its sum, unless f32 has room for them.
+// loop reads of a running maximum becomes a select: 0 while the maximum is -inf. Factors that the search has
+// put in front of a product go behind its sum, where they may overflow or round what the graph does not
+// round.
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
 
 }  // namespace quern

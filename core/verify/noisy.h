@@ -458,7 +458,7 @@ enum class Demand : uint8_t {
 namespace noise {
 
 // Of the noise of the unfused program.
-constexpr double kDeviations = 3;
+constexpr double kDeviations = 4;
 
 // What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
 // flushed to zero.
@@ -505,7 +505,7 @@ inline bool meets(Demand demand, DType dtype, double actual, double exact, doubl
     case Demand::close:
       if (std::isfinite(actual)) return std::fabs(actual - exact) <= bound;
       // An infinity stands for what is too large for the dtype.
-      return actual == round_to(dtype, exact + std::copysign(bound, exact));
+      return actual == round_to(dtype, exact + std::copysign(bound, actual));
     case Demand::infinity:
       return actual == exact;
     case Demand::nan:

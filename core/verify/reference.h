@@ -37,7 +37,7 @@ struct Expected {
   std::vector<Demand> demand;
 };
 
-// One an output. The error of the unfused program is what it makes in one run, or three standard deviations
+// One an output. The error of the unfused program is what it makes in one run, or four standard deviations
 // of its rounding noise (noise.h), whichever is larger. With `tf32`, operands of f32 products are rounded to
 // tf32.
 std::vector<Expected> expect_outputs(const Graph& graph, const std::vector<RealTensor>& inputs,

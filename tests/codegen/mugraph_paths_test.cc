@@ -244,6 +244,44 @@ out z
   all_are_right(cases);
 }
 
+// Tensor cores round w / -8.5 to 11 bits, where the graph rounds the product alone: that shows where the
+// terms cancel. The factor is made of numbers, and stands behind a transpose.
+void factors_that_round_are_behind_products(void**) {
+  const char graph[] = R"(graph factor
+in x: TYPE[ROWS, INNER]
+in w: TYPE[COLUMNS, INNER]
+t = transpose(w, perm=[1, 0])
+p = matmul(x, t)
+z = div(p, -8.5)
+out z
+)";
+  const char mugraph[] = R"(mugraph factor
+in x: TYPE[ROWS, INNER]
+in w: TYPE[COLUMNS, INNER]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=0, loop=1)
+  c = reciprocal(-8.5)
+  s = mul(w0, c)
+  t = transpose(s, perm=[1, 0])
+  p = matmul(x0, t)
+  a = accumulate_sum(p)
+  store(a, z, x=1)
+}
+out z
+)";
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"f16", "bf16"})
+    for (const char* turns : {"1", "4"}) {
+      KernelSchedule way;
+      way.warps = {1, 1, 4};
+      cases.push_back(
+          sized_case("rounding factor", graph, mugraph, {dtype, "16", "256", "64", "2", turns}, way));
+    }
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
@@ -253,6 +291,7 @@ int main() {
                               cmocka_unit_test(adapters_are_right),
                               cmocka_unit_test(rows_are_right),
                               cmocka_unit_test(factors_are_behind_products),
+                              cmocka_unit_test(factors_that_round_are_behind_products),
                               cmocka_unit_test(enumerated_schedules_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
