@@ -152,7 +152,8 @@ void Planner::tune(const TuneRequest& request, std::weak_ptr<void> interest, OnP
   const auto stands = hooks_.store->peek(request.key);
   if (!stands) return reply(stands.status());
   // A search that came to its end is not done again; the others get their part of the budget.
-  searches_.consider(request.key, stands->material, stands->tier, true, request.budget_ms / 2);
+  searches_.consider(request.key, stands->material, stands->tier, Searches::Wish::tuning,
+                     request.budget_ms / 2);
   const auto searched = [=, this](const JobResult&) {
     if (draining_) return reply(Status(ErrorCode::CANCELLED, "the daemon is about to exit"));
     measure(request, interest, on_progress, reply);
@@ -248,7 +249,9 @@ bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_
   }
   ++counts_.hits;
   if (!(flags & wire::kGetNoStart)) {
-    searches_.consider(found->key, found->material, found->tier, static_cast<uint8_t>(found->tier) < wanted);
+    searches_.consider(
+        found->key, found->material, found->tier,
+        static_cast<uint8_t>(found->tier) < wanted ? Searches::Wish::better : Searches::Wish::use);
     measures_.consider(found->key, found->material);
   }
   PlanAnswer answer;

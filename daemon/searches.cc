@@ -39,10 +39,14 @@ Searches::Searches(Hooks hooks)
              [this](const Hash128& key, const std::string&) { return worker_died(key); },
              [this](const JobResult& result) { ended(result); }, hooks_.now_ns, hooks_.max_queued}) {}
 
-bool Searches::is_due(const Hash128& key, bool waits) {
+bool Searches::lacks_programs(const Hash128& key) const { return !hooks_.store->programs(key).ok(); }
+
+bool Searches::is_due(const Hash128& key, Wish wish) {
+  if (wish == Wish::tuning && lacks_programs(key)) return true;
   if (considered_.size() >= kMaxConsidered) considered_.clear();
   const auto [seen, first] = considered_.try_emplace(key, kNotAgain);
-  if (!first && (seen->second == kNotAgain || (!waits && hooks_.now_ns() < seen->second))) return false;
+  if (!first && (seen->second == kNotAgain || (wish == Wish::use && hooks_.now_ns() < seen->second)))
+    return false;
   seen->second = kNotAgain;
   return true;
 }
@@ -51,19 +55,20 @@ void Searches::timed_out(const Hash128& key, uint32_t timeouts) {
   considered_[key] = hooks_.now_ns() + (kRetryNs << std::min(timeouts - 1, kMostDoublings * 2));
 }
 
-void Searches::consider(const Hash128& key, std::string_view material, Tier stands, bool waits,
+void Searches::consider(const Hash128& key, std::string_view material, Tier stands, Wish wish,
                         uint64_t least_ms) {
   if (!hooks_.store || hooks_.store->read_only() || draining_) return;
   if (hooks_.workers->compiler().kind == CompilerState::Kind::missing) return;
-  if (!is_due(key, waits)) return;
+  if (!is_due(key, wish)) return;
   std::string state;
   uint32_t timeouts = 0;
+  const bool again = wish == Wish::tuning && lacks_programs(key);
   if (const auto findings = hooks_.store->findings(key); findings.ok()) {
     // What was looked at to its end is not looked at again.
-    if (findings->state.empty() && findings->timeouts == 0) return;
+    if (findings->state.empty() && findings->timeouts == 0 && !again) return;
     state = findings->state;
     timeouts = findings->timeouts;
-  } else if (stands == Tier::measured) {
+  } else if (stands == Tier::measured && !again) {
     return;
   }
   auto spec = job_for(wire::JobKind::optimize, key, material);

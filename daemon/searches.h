@@ -45,11 +45,15 @@ class Searches {
 
   explicit Searches(Hooks hooks);
 
+  // What somebody wants who uses a plan: only that, to wait for a better one, or to have its programs
+  // measured.
+  enum class Wish : uint8_t { use, better, tuning };
+
   // Somebody uses the plan that stands under this material. Queues a search for a better one, unless there
   // was one already that came to its end. One that ran out of time is continued after a while, or at once for
-  // somebody who waits for a better plan than what stands.
-  // `least_ms`: the least of all the time that it gets.
-  void consider(const Hash128& key, std::string_view material, Tier stands, bool waits = false,
+  // somebody who wants more than to use it. Where no programs are stored, as in caches of earlier versions,
+  // tuning has them searched again. `least_ms`: the least of all the time that it gets.
+  void consider(const Hash128& key, std::string_view material, Tier stands, Wish wish = Wish::use,
                 uint64_t least_ms = 0);
   // Waits for the search of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
@@ -66,7 +70,8 @@ class Searches {
   uint64_t published() const { return published_; }
 
  private:
-  bool is_due(const Hash128& key, bool waits);
+  bool is_due(const Hash128& key, Wish wish);
+  bool lacks_programs(const Hash128& key) const;
   void timed_out(const Hash128& key, uint32_t timeouts);
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   uint32_t worker_died(const Hash128& key) { return ++deaths_[key]; }

@@ -138,7 +138,7 @@ class Chart {
 
 Result<std::vector<Measured>> read_measured(Session& session) {
   std::vector<Measured> all;
-  Status status = for_each_plan(session, Tier::measured, [&](const wire::ShowReply& shown) {
+  Status status = for_each_plan(session, Tier::measured, SIZE_MAX, [&](const wire::ShowReply& shown) {
     const Result<Graph> graph = parse_graph(shown.graph);
     if (!graph) return graph.status().with_context("a stored graph");
     Measured one;

@@ -26,12 +26,16 @@ std::string quality_text(const ModelQuality& quality) {
   return text;
 }
 
+constexpr int64_t kJudged = 200;  // a request for each
+
 int run_stats(const Arguments& arguments) {
+  const Result<int64_t> judged = arguments.integer("model", kJudged, 0, INT32_MAX);
+  if (!judged) return fail(arguments, judged.status());
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
   Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{});
   if (!stats) return fail(arguments, stats.status());
-  Result<std::vector<ModelQuality>> model = model_quality(*session);
+  Result<std::vector<ModelQuality>> model = model_quality(*session, static_cast<size_t>(*judged));
   // Without a store there is nothing to list, and statistics all the same.
   if (!model) model = std::vector<ModelQuality>();
   if (arguments.json()) {
@@ -117,9 +121,9 @@ const Command kStatsCommand = {
     "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run\n"
     "from the daemon's start. For each GPU on which programs were measured it says how good the cost model\n"
     "is: the rank correlation (Spearman) of its times with the measured ones, and its regret, the time of\n"
-    "its first choice over that of the best.\n",
+    "its first choice over that of the best. Of a large cache that is a sample.\n",
     true,
-    {},
+    {{"model", 0, "N", "judge the cost model by at most N measured plans (200); 0: not at all"}},
     run_stats,
 };
 

@@ -73,14 +73,16 @@ std::optional<double> regret(const DeviceTimings& timings) {
   return first->second / best->second;
 }
 
-Status for_each_plan(Session& session, Tier tier,
+Status for_each_plan(Session& session, Tier tier, size_t most,
                      const std::function<Status(const wire::ShowReply&)>& visit) {
-  for (wire::List request;;) {
+  size_t visited = 0;
+  for (wire::List request; visited < most;) {
     Result<wire::ListReply> page = session.ask<wire::ListReply>(request);
     if (!page) return page.status();
     for (const wire::ListRow& row : page->rows) {
       request.after = row.key;
       if (row.tier != tier) continue;
+      if (visited++ == most) return {};
       Result<wire::ShowReply> shown = session.ask<wire::ShowReply>(wire::Show{row.key});
       if (!shown && shown.status().code() == ErrorCode::NOT_FOUND) continue;  // it went meanwhile
       if (!shown) return shown.status();
@@ -88,11 +90,12 @@ Status for_each_plan(Session& session, Tier tier,
     }
     if (!page->more || page->rows.empty()) return {};
   }
+  return {};
 }
 
-Result<std::vector<ModelQuality>> model_quality(Session& session) {
+Result<std::vector<ModelQuality>> model_quality(Session& session, size_t most) {
   std::map<std::string, ModelQuality> devices;
-  Status status = for_each_plan(session, Tier::measured, [&](const wire::ShowReply& shown) {
+  Status status = for_each_plan(session, Tier::measured, most, [&](const wire::ShowReply& shown) {
     for (const DeviceTimings& timings : join_timings(shown.programs, shown.timings)) {
       const auto pairs = modelled_and_measured(timings);
       const auto correlation = rank_correlation(pairs);

@@ -45,14 +45,15 @@ struct ModelQuality {
   double correlation = 0;  // the mean over graphs
   double regret = 1;       // the geometric mean over graphs
 };
-// Of all plans in the cache.
-Result<std::vector<ModelQuality>> model_quality(Session& session);
+// Of at most so many plans of the cache, the first by their keys: as keys are hashes, a sample of all.
+Result<std::vector<ModelQuality>> model_quality(Session& session, size_t most);
 
 std::string program_name(const wire::ProgramRow& row);  // "baseline", or the first digits of its name
 std::string timings_text(const std::vector<DeviceTimings>& devices);
 Json timings_json(const std::vector<DeviceTimings>& devices);
 
-// Calls `visit` with each stored plan of the tier until it returns an error.
-Status for_each_plan(Session& session, Tier tier, const std::function<Status(const wire::ShowReply&)>& visit);
+// Calls `visit` with stored plans of the tier, `most` at most, until it returns an error.
+Status for_each_plan(Session& session, Tier tier, size_t most,
+                     const std::function<Status(const wire::ShowReply&)>& visit);
 
 }  // namespace quern

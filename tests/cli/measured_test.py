@@ -75,6 +75,8 @@ class WithGpu(unittest.TestCase):
         self.assertAlmostEqual(model["rank_correlation"], 0.5)
         self.assertAlmostEqual(model["regret"], 8 / 7)
         self.assertIn(f"model on {DEVICE}  rank correlation 0.50 (mean), regret 1.14", self.box.run("stats").stdout)
+        self.assertEqual(self.box.json("stats", "--model", "1")["model"], [model])
+        self.assertEqual(self.box.json("stats", "--model", "0")["model"], [])
 
     def test_the_report_is_one_page(self):
         self.assertIn("no plan was measured yet", self.box.run("report", code=1).stderr)

@@ -466,7 +466,32 @@ void tuning_says_what_is_missing(void**) {
   nothing.reason = "outside the algebra";
   test.workers.finish_search(nothing);
   settle(test);
-  assert_error(error(other, 0), ErrorCode::NOT_FOUND, "no programs to measure: outside the algebra");
+  // They are searched again, as those of plans that were stored before programs were.
+  test.send(1, 9, wire::Tune{other, 0, 0, 0, 0});
+  assert_true(test.silent(1));
+  assert_int_equal(test.workers.searching.size(), 1);
+  assert_true(test.workers.searching[0].spec.material.key() == other);
+  test.workers.finish_search(nothing);
+  settle(test);
+  assert_error(wire::to_status(test.receive_as<wire::Error>(1, 9)), ErrorCode::NOT_FOUND,
+               "no programs to measure: outside the algebra");
+}
+
+// A cache of an earlier version has plans without programs.
+void tuning_searches_for_programs_that_are_not_stored(void**) {
+  Searched test;
+  const Hash128 other = test.make(test_graph(2)).key;
+  test.workers.finish_search(5000);
+  settle(test);
+  assert_error(test.store->programs(other), ErrorCode::NOT_FOUND);
+  const JobSpec first = test.spec();
+  test.workers.finish_measure(measured(first, 2, {9000, 5000, 3000}));
+  settle(test);
+  test.send(1, 9, wire::Tune{other, 0, 0, 0, 0});
+  assert_int_equal(test.workers.searching.size(), 1);
+  // Those of a plan that has some are not searched again.
+  test.send(1, 10, wire::Tune{test.key, 0, 0, 0, 0});
+  assert_int_equal(test.workers.searching.size(), 1);
 }
 
 void a_plan_that_was_removed_meanwhile_stays_removed(void**) {
@@ -513,6 +538,7 @@ int main() {
       cmocka_unit_test(tuning_waits_for_the_search),
       cmocka_unit_test(tuning_waits_for_the_gpu_to_be_found),
       cmocka_unit_test(tuning_says_what_is_missing),
+      cmocka_unit_test(tuning_searches_for_programs_that_are_not_stored),
       cmocka_unit_test(a_plan_that_was_removed_meanwhile_stays_removed),
       cmocka_unit_test(a_failed_job_is_told_to_subscribers),
   };
