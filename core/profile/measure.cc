@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <memory>
 #include <set>
 
-#include "core/base/facts.h"
 #include "core/base/statistics.h"
 #include "core/profile/rounds.h"
+#include "core/profile/verdict_text.h"
 #include "core/profile/workshop.h"
 
 namespace quern {
@@ -25,17 +24,6 @@ constexpr size_t kMostFinalists = 8;
 constexpr size_t kEnoughToJudgeModel = 20;
 // And the model may be more wrong about what was not timed than about what was.
 constexpr double kRoom = 0.9;
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
-}
-std::string small_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2e", value);
-  return text;
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -102,7 +90,7 @@ class Race {
       return false;
     }
     if (*disturbance <= options_.most_disturbance) return true;
-    end(MeasureEnd::disturbed, "others use " + number(100 * *disturbance) + " % of the GPU");
+    end(MeasureEnd::disturbed, "others use " + two_digits(100 * *disturbance) + " % of the GPU");
     return false;
   }
 
@@ -363,36 +351,19 @@ class Race {
     }
   }
   std::string why(const Entrant& winner) const {
-    std::string text = "nothing is faster than what stands, " + number(winner.cold()) + " us";
+    std::string text = "nothing is faster than what stands, " + two_digits(winner.cold()) + " us";
     if (result_.replaces)
-      text = "program " + std::to_string(winner.number) + " takes " + number(winner.cold()) + " us, " +
-             (standing_ && standing_ != &winner ? "what stood " + number(standing_->cold()) + " us"
+      text = "program " + std::to_string(winner.number) + " takes " + two_digits(winner.cold()) + " us, " +
+             (standing_ && standing_ != &winner ? "what stood " + two_digits(standing_->cold()) + " us"
                                                 : "and what stood is refused");
     if (baseline_ && baseline_ != &winner && baseline_ != standing_)
-      text += ", the baseline " + number(baseline_->cold()) + " us";
+      text += ", the baseline " + two_digits(baseline_->cold()) + " us";
     return text;
   }
 
-  // Its plan with what was found out about it.
   Plan measured(const Entrant& entrant) const {
-    Plan plan = entrant.plan;
-    plan.tier = Tier::measured;
-    std::string facts;
-    if (const auto known = parse_facts(plan.certificate); known.ok())
-      for (const Fact& fact : *known)
-        if (fact.name.rfind("measured", 0) != 0) facts += print_fact(fact.name, fact.value);
-    const Bench::Check& check = entrant.check;
-    facts += print_fact("measured", number(entrant.cold()) + " us cold, " + number(median(entrant.time.hot)) +
-                                        " us hot, " + std::to_string(entrant.time.cold.size()) + " rounds");
-    facts += print_fact("measured device", bench_.device());
-    if (baseline_) facts += print_fact("measured baseline", number(baseline_->cold()) + " us cold");
-    facts += print_fact("measured error", small_number(check.error) + ", at most " + number(check.largest) +
-                                              " of an element's bound");
-    facts += print_fact("measured inputs", check.inputs);
-    facts += print_fact("measured elements", std::to_string(check.compared) + " of " +
-                                                 std::to_string(check.elements) + " compared");
-    plan.certificate = std::move(facts);
-    return plan;
+    return measured_plan({entrant.plan, entrant.check, entrant.time}, bench_.device(),
+                         baseline_ ? baseline_->cold() : 0);
   }
 
   // ---- what comes out ----
@@ -415,7 +386,7 @@ class Race {
     if (baseline_ && !baseline_->time.cold.empty()) result_.baseline_us = baseline_->cold();
     keep_code();
     for (size_t i = 0; i < programs_.size(); ++i) {
-      result_.report += line_of(i);
+      result_.report += timing_line(programs_[i], i, timings_[i], tried_.count(i) > 0, winner_ == i);
       if (tried_.count(i)) result_.timings.push_back(timings_[i]);
     }
     if (winner_) {
@@ -435,19 +406,6 @@ class Race {
     if (result_.end == MeasureEnd::finished || result_.end == MeasureEnd::budget)
       for (const size_t i : tried_) programs_[i].plan.clear();
     for (const Entrant* each : kept) programs_[each->number].plan = encode_plan(each->plan);
-  }
-  std::string line_of(size_t i) const {
-    const ProgramTiming& timing = timings_[i];
-    std::string line = programs_[i].is_baseline() ? "baseline" : "program " + std::to_string(i);
-    line += ", modelled " + number(static_cast<double>(programs_[i].modelled_ns) / 1e3) + " us: ";
-    if (!tried_.count(i))
-      line += "not tried";
-    else if (!timing.refusal.empty())
-      line += "refused: " + timing.refusal;
-    else
-      line += number(timing.cold_ns / 1e3) + " us cold, " + number(timing.hot_ns / 1e3) + " us hot" +
-              (winner_ == i ? ", the winner" : "");
-    return line + "\n";
   }
 
   const MeasureOptions& options_;
