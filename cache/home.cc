@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cache/store.h"
+#include "core/base/private_file.h"
 
 namespace quern {
 
@@ -27,7 +28,7 @@ Status sync_directory(const std::string& directory) {
 
 Status make_directory(const std::string& directory) {
   std::error_code error;
-  if (fs::is_directory(directory, error)) return {};
+  if (fs::is_directory(directory, error)) return check_private_directory(directory);
   if (fs::path(directory).has_parent_path()) fs::create_directories(fs::path(directory).parent_path(), error);
   if (mkdir(directory.c_str(), 0700) == 0) return {};
   return storage_error(errno, "cannot make the cache directory " + directory);
@@ -49,6 +50,7 @@ Result<StoreHome> open_to_write(const std::string& directory, uint64_t map_bytes
   if (!lock) return lock.status();
   home.lock = std::move(*lock);
   const std::string path = directory + "/" + kStoreFile;
+  if (Status status = check_private_file(path); !status.ok()) return status;
   auto database = Database::open(path, map_bytes, false);
   if (database.status().code() == ErrorCode::CORRUPT) {
     set_aside(path, path + ".damaged-" + std::to_string(now_ms), database.status(), report);
@@ -63,10 +65,12 @@ Result<StoreHome> open_to_write(const std::string& directory, uint64_t map_bytes
 Result<StoreHome> open_to_read(const std::string& directory, uint64_t map_bytes) {
   StoreHome home;
   home.read_only = true;
+  if (Status status = check_private_directory(directory); !status.ok()) return status;
   auto lock = LockFile::acquire(directory + "/" + kLockFile, false);
   if (!lock) return lock.status();
   home.lock = std::move(*lock);
   const std::string path = directory + "/" + kStoreFile;
+  if (Status status = check_private_file(path); !status.ok()) return status;
   std::error_code error;
   if (fs::file_size(path, error) == 0 || error) return home;
   auto database = Database::open(path, map_bytes, true);

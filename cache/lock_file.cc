@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "cache/database.h"
+#include "core/base/private_file.h"
 
 namespace quern {
 
@@ -22,8 +23,7 @@ std::string holder(int fd) {
 
 Result<LockFile> LockFile::acquire(const std::string& path, bool exclusive) {
   // Close-on-exec: a worker that outlives its daemon must not keep the lock.
-  const int fd = exclusive ? open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)
-                           : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_private_file(path, exclusive ? O_RDWR | O_CREAT : O_RDONLY);
   if (fd < 0 && !exclusive && (errno == ENOENT || errno == EACCES)) return LockFile(-1);
   if (fd < 0) return storage_error(errno, "cannot open the lock " + path);
   LockFile lock(fd);

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr size_t kMaxUnsentBytes = 2 * wire::kMaxFrameBytes;
+constexpr size_t kMaxUnsentBytes = 16 * wire::kMaxRequestBytes;
 constexpr size_t kDefaultMaxOpen = 64;  // when Welcome does not say
 constexpr auto kGreetingRetry = std::chrono::milliseconds(10);
 constexpr auto kQuietRetry = std::chrono::seconds(1);                 // when nobody listens
@@ -72,7 +72,7 @@ void Client::leave_to_parent() {
 std::vector<Result<Answer>> Client::exchange_frames(std::vector<Call> calls, TimePoint deadline) {
   Status status = check_process();
   for (Call& call : calls)
-    if (!wire::fits(call.frame))
+    if (!wire::fits(call.frame, wire::kMaxRequestBytes))
       call.result =
           Status(ErrorCode::LIMIT, "the request is too big: " + std::to_string(call.frame.size()) + " bytes");
   if (status.ok()) {
@@ -301,7 +301,11 @@ void Client::adopt(Descriptor socket) {
   hello.capabilities = wire::kCapabilityBetter;
   hello.software = "libquern " QUERN_PACKAGE_VERSION;
   connection_->post(wire::encode(next_id(), hello));
-  if (Status status = connection_->flush(); !status.ok()) lose(status);
+  const Status sent = connection_->flush();
+  if (sent.ok()) return;
+  // A daemon that refuses this user, or has too many clients, says so and hangs up at once.
+  const Status said = receive();
+  lose(said.ok() ? sent : said);
 }
 
 Status Client::greet(const wire::Frame& frame) {

@@ -31,17 +31,21 @@ Status connect_error(const std::string& path, int error) {
   }
 }
 
-// Whoever listens sees the graphs and sends the code that will run: it must be this user or root.
-Status check_peer(int fd, const std::string& path) {
+// Whoever listens sees the graphs and sends the code that will run: it must be this user, root, or whom the
+// user trusts.
+Status check_peer(int fd, const std::string& path, const std::vector<uid_t>& trusted) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return Status(ErrorCode::IO, "cannot tell who listens at " + path + ": " + std::strerror(errno));
-  if (peer.uid != geteuid() && peer.uid != 0)
-    return Status(ErrorCode::PERMISSION,
-                  "user " + std::to_string(peer.uid) + " listens at " + path +
-                      ", who is neither you nor root; set QUERN_SOCKET to a path of yours");
-  return {};
+  if (peer.uid == geteuid() || peer.uid == 0 ||
+      std::find(trusted.begin(), trusted.end(), peer.uid) != trusted.end())
+    return {};
+  return Status(
+      ErrorCode::PERMISSION,
+      "user " + std::to_string(peer.uid) + " listens at " + path +
+          ", who is neither you nor root; set QUERN_SOCKET to a path of yours, or QUERN_TRUST_UIDS to the "
+          "users whose daemon you trust");
 }
 
 }  // namespace
@@ -51,7 +55,8 @@ Descriptor::~Descriptor() {
 }
 
 Result<Descriptor> connect_socket(const std::string& path) {
-  if (Status status = check_socket_dir(path); !status.ok()) {
+  const std::vector<uid_t> trusted = trusted_users();
+  if (Status status = check_socket_dir(path, trusted); !status.ok()) {
     if (status.code() != ErrorCode::NOT_FOUND) return status;
     return Status(ErrorCode::NO_DAEMON, "no daemon listens at " + path + ": " + status.message());
   }
@@ -65,7 +70,7 @@ Result<Descriptor> connect_socket(const std::string& path) {
   do result = connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   while (result != 0 && errno == EINTR);
   if (result != 0) return connect_error(path, errno);
-  if (Status status = check_peer(fd.get(), path); !status.ok()) return status;
+  if (Status status = check_peer(fd.get(), path, trusted); !status.ok()) return status;
   return fd;
 }
 

@@ -4,6 +4,11 @@
 
 namespace quern {
 
+size_t JobSpec::bytes() const {
+  return 1024 + material.bytes().size() + request.bytes().size() + graph.size() + constraints.size() +
+         state.size() + programs.size();
+}
+
 std::optional<JobSpec> job_for(wire::JobKind kind, const Hash128& key, std::string_view material) {
   auto parts = parse_key_material(material);
   if (!parts) return std::nullopt;

@@ -1,40 +1,47 @@
 #include "daemon/jobs.h"
 
-#include <algorithm>
-#include <tuple>
-
 #include "daemon/setbacks.h"
 
 namespace quern {
 
-bool Jobs::Job::wanted() const {
-  return std::any_of(waiters.begin(), waiters.end(),
-                     [](const Waiter& waiter) { return !waiter.interest.expired(); });
+Status Jobs::may_queue(const JobSpec& spec, const Asker& asker, Charge& charge) const {
+  const auto asked = asked_.find({asker.user, asker.client});
+  if (const size_t queued = asked == asked_.end() ? 0 : asked->second.size(); queued >= hooks_.max_queued)
+    return Status(ErrorCode::BUSY,
+                  std::to_string(queued) + " jobs of this client are queued already; try again later");
+  if (!asker.account) return {};
+  charge = Charge(asker.account, spec.bytes());
+  if (charge.ok()) return {};
+  return Status(ErrorCode::BUSY,
+                "the jobs and requests of this client, or of all, take more memory than they may; "
+                "try again later");
 }
 
-bool Jobs::Job::before(const Job& other) const {
-  return std::tuple(!wanted(), -int{priority}, order) <
-         std::tuple(!other.wanted(), -int{other.priority}, other.order);
-}
-
-Status Jobs::ask(JobSpec spec, uint8_t priority, Waiter waiter, bool& joined) {
+Status Jobs::ask(JobSpec spec, const Asker& asker, Waiter waiter, bool& joined) {
   const Hash128 key = spec.material.key();
   auto found = jobs_.find(key);
   joined = found != jobs_.end();
   if (!joined) {
-    if (counts_.queued >= hooks_.max_queued)
-      return Status(ErrorCode::BUSY,
-                    std::to_string(counts_.queued) + " jobs are queued already; try again later");
+    Charge charge;
+    if (Status status = may_queue(spec, asker, charge); !status.ok()) return status;
     auto job = std::make_unique<Job>();
     job->spec = std::move(spec);
-    job->order = next_order_++;
+    job->ticket = {asker, next_order_++};
+    job->charge = std::move(charge);
     job->asked_ns = hooks_.now_ns();
     found = jobs_.emplace(key, std::move(job)).first;
+    asked_[{asker.user, asker.client}].insert(key);
     ++counts_.queued;
+    enqueue(*found->second, key);
   }
   Job& job = *found->second;
-  job.priority = std::max(job.priority, priority);
-  if (waiter.done) job.waiters.push_back(std::move(waiter));
+  if (waiter.done) {
+    add_waiter(job, key, std::move(waiter));
+  } else if (!job.running && asker.priority > job.ticket.asker.priority) {
+    dequeue(job);
+    job.ticket.asker.priority = asker.priority;
+    enqueue(job, key);
+  }
   pump();
   return {};
 }
@@ -42,8 +49,78 @@ Status Jobs::ask(JobSpec spec, uint8_t priority, Waiter waiter, bool& joined) {
 bool Jobs::join(const Hash128& key, Waiter waiter) {
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return false;
-  found->second->waiters.push_back(std::move(waiter));
+  add_waiter(*found->second, key, std::move(waiter));
   return true;
+}
+
+void Jobs::add_waiter(Job& job, const Hash128& key, Waiter waiter) {
+  const void* interest = waiter.caller.interest.lock().get();
+  if (!interest) return;
+  leave(interest);
+  if (!job.running && job.waiters.empty()) background_.erase(job.ticket);
+  const Queue::Ticket ticket{waiter.caller.asker, next_order_++};
+  waits_[interest] = key;
+  job.waiters[interest] = {std::move(waiter), ticket};
+  if (!job.running) foreground_.push(ticket, key);
+}
+
+void Jobs::leave(const void* interest) {
+  const auto waits = waits_.find(interest);
+  if (waits == waits_.end()) return;
+  const Hash128 key = waits->second;
+  waits_.erase(waits);
+  Job& job = *jobs_.at(key);
+  const auto waiting = job.waiters.extract(interest);
+  if (job.running) return;
+  foreground_.erase(waiting.mapped().ticket);
+  if (job.waiters.empty()) background_.push(job.ticket, key);
+}
+
+void Jobs::leave(const Asker& asker, const std::shared_ptr<Account>& heir) {
+  if (const auto asked = asked_.find({asker.user, asker.client}); asked != asked_.end()) {
+    const std::unordered_set<Hash128> keys = std::move(asked->second);
+    asked_.erase(asked);
+    for (const Hash128& key : keys) {
+      Job& job = *jobs_.at(key);
+      dequeue(job);
+      job.ticket.asker = {asker.user, 0, heir, job.ticket.asker.priority};
+      Charge charge;
+      const Status room = may_queue(job.spec, job.ticket.asker, charge);
+      if (!room.ok() && job.waiters.empty()) {
+        jobs_.erase(key);
+        --counts_.queued;
+        continue;
+      }
+      job.charge = std::move(charge);
+      asked_[{asker.user, 0}].insert(key);
+      enqueue(job, key);
+    }
+  }
+  foreground_.leave(asker.user, asker.client);
+  background_.leave(asker.user, asker.client);
+}
+
+// In the order in which they came.
+std::vector<Jobs::Waiter> Jobs::take_waiters(Job& job) {
+  std::map<uint64_t, Waiter> by_order;
+  for (auto& [interest, waiting] : job.waiters) {
+    waits_.erase(interest);
+    by_order.emplace(waiting.ticket.order, std::move(waiting.waiter));
+  }
+  job.waiters.clear();
+  std::vector<Waiter> waiters;
+  for (auto& [order, waiter] : by_order) waiters.push_back(std::move(waiter));
+  return waiters;
+}
+
+void Jobs::enqueue(const Job& job, const Hash128& key) {
+  if (job.waiters.empty()) background_.push(job.ticket, key);
+  for (const auto& [interest, waiting] : job.waiters) foreground_.push(waiting.ticket, key);
+}
+
+void Jobs::dequeue(const Job& job) {
+  if (job.waiters.empty()) background_.erase(job.ticket);
+  for (const auto& [interest, waiting] : job.waiters) foreground_.erase(waiting.ticket);
 }
 
 wire::JobState Jobs::state(const Hash128& key) const {
@@ -54,42 +131,48 @@ wire::JobState Jobs::state(const Hash128& key) const {
 
 Jobs::Counts Jobs::counts() const { return counts_; }
 
-Jobs::Job* Jobs::next_queued(const std::set<Lane>& full) {
-  Job* best = nullptr;
-  for (auto& [key, job] : jobs_)
-    if (!job->running && (!best || job->before(*best)) && !full.contains({job->spec.target, job->spec.gpu}))
-      best = job.get();
-  return best;
+void Jobs::pump() {
+  // Jobs for different GPUs do not wait for each other.
+  std::set<std::pair<std::string, int>> full;
+  const auto offer = [&](const Hash128& key) { return start(key, full); };
+  while (counts_.queued > 0) {
+    if (!foreground_.empty()) {
+      const Queue::Turn turn = foreground_.offer(offer);
+      if (turn == Queue::Turn::taken) continue;
+      if (turn == Queue::Turn::over) return;
+    }
+    if (background_.offer(offer) != Queue::Turn::taken) return;
+  }
 }
 
-void Jobs::pump() {
-  std::set<Lane> full;
-  while (counts_.queued > 0) {
-    Job* job = next_queued(full);
-    if (!job) return;
-    const Hash128 key = job->spec.material.key();
-    const bool started = hooks_.workers->start(
-        job->spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); },
-        [this, key](const wire::JobProgress& progress) { progressed(key, progress); });
-    if (!started) {
-      // Only for a GPU does it depend on the job whether a worker is free.
-      if (job->spec.kind != wire::JobKind::measure) return;
-      full.insert({job->spec.target, job->spec.gpu});
-      continue;
-    }
-    job->running = true;
-    job->queue_ns = hooks_.now_ns() - job->asked_ns;
-    --counts_.queued;
-    ++counts_.running;
+// Only for a GPU does it depend on the job whether a worker is free.
+Jobs::Queue::Turn Jobs::start(const Hash128& key, std::set<std::pair<std::string, int>>& full) {
+  Job& job = *jobs_.at(key);
+  const bool measures = job.spec.kind == wire::JobKind::measure;
+  if (full.contains({job.spec.target, job.spec.gpu})) return Queue::Turn::passed;
+  const bool started = hooks_.workers->start(
+      job.spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); },
+      [this, key](const wire::JobProgress& progress) { progressed(key, progress); });
+  if (!started) {
+    full.insert({job.spec.target, job.spec.gpu});
+    return measures ? Queue::Turn::passed : Queue::Turn::over;
   }
+  dequeue(job);
+  unlist(job, key);
+  job.running = true;
+  job.queue_ns = hooks_.now_ns() - job.asked_ns;
+  --counts_.queued;
+  ++counts_.running;
+  return Queue::Turn::taken;
 }
 
 void Jobs::progressed(const Hash128& key, const wire::JobProgress& progress) {
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return;
   if (hooks_.progress) hooks_.progress(found->second->spec, progress);
-  for (const Waiter& waiter : found->second->waiters)
-    if (waiter.progress && !waiter.interest.expired()) waiter.progress(progress);
+  for (const auto& [interest, waiting] : found->second->waiters)
+    if (waiting.waiter.progress && !waiting.waiter.caller.interest.expired())
+      waiting.waiter.progress(progress);
 }
 
 // A worker that died may have died of something else, so one death is forgiven; the second on a key sets it
@@ -102,16 +185,18 @@ bool Jobs::retry_after_death(Job& job, const Hash128& key, Status& status) {
                                                 "last: " + status.message());
     return false;
   }
-  return retry(job);
+  return retry(job, key);
 }
 
-bool Jobs::retry(Job& job) {
+bool Jobs::retry(Job& job, const Hash128& key) {
   if (job.retried) return false;
   job.retried = true;
   job.running = false;
   --counts_.running;
   ++counts_.queued;
   ++counts_.retried;
+  asked_[{job.ticket.asker.user, job.ticket.asker.client}].insert(key);
+  enqueue(job, key);
   return true;
 }
 
@@ -125,7 +210,7 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
     // What took longer than its own budget would do so again: its owner knows when to try with more.
     const bool late = result.status.code() == ErrorCode::TIMEOUT && job.spec.budget_ms > 0;
     const bool killed_by_others = result.status.code() == ErrorCode::CANCELLED;
-    const bool again = killed_by_others                   ? retry(job)
+    const bool again = killed_by_others                   ? retry(job, key)
                        : !late && is_death(result.status) ? retry_after_death(job, key, result.status)
                                                           : false;
     if (!again) finish(key, result);
@@ -153,46 +238,66 @@ void Jobs::finish_compile(const Hash128& key, Result<wire::JobDone> done) {
   pump();
 }
 
-void Jobs::finish(const Hash128& key, const JobResult& result) {
+// Out of everything but the hands of the caller.
+std::unique_ptr<Jobs::Job> Jobs::take(const Hash128& key) {
   const auto found = jobs_.find(key);
-  // Out of the table first: a waiter may ask for the same key again.
-  const std::unique_ptr<Job> job = std::move(found->second);
+  std::unique_ptr<Job> job = std::move(found->second);
   jobs_.erase(found);
-  if (job->running)
+  if (job->running) {
     --counts_.running;
-  else
+  } else {
+    dequeue(*job);
+    unlist(*job, key);
     --counts_.queued;
+  }
+  return job;
+}
+
+void Jobs::unlist(const Job& job, const Hash128& key) {
+  const auto asked = asked_.find({job.ticket.asker.user, job.ticket.asker.client});
+  asked->second.erase(key);
+  if (asked->second.empty()) asked_.erase(asked);
+}
+
+void Jobs::finish(const Hash128& key, const JobResult& result) {
+  // Out of the table first: a waiter may ask for the same key again.
+  const std::unique_ptr<Job> job = take(key);
   ++(result.status.ok() ? counts_.done : counts_.failed);
-  hooks_.ended(result);
-  for (const Waiter& waiter : job->waiters)
-    if (!waiter.interest.expired()) waiter.done(result);
+  hooks_.ended(job->spec, job->ticket.asker, result);
+  for (const Waiter& waiter : take_waiters(*job))
+    if (!waiter.caller.interest.expired()) waiter.done(result);
+}
+
+std::vector<Hash128> Jobs::queued(const std::function<bool(const Job&)>& which) const {
+  std::vector<Hash128> keys;
+  for (const auto& [key, job] : jobs_)
+    if (!job->running && which(*job)) keys.push_back(key);
+  return keys;
 }
 
 void Jobs::drop_background() {
-  std::erase_if(jobs_, [this](const auto& entry) {
-    const bool drop = !entry.second->running && !entry.second->wanted();
-    counts_.queued -= drop;
-    return drop;
-  });
+  for (const Hash128& key : queued([](const Job& job) { return job.waiters.empty(); })) take(key);
 }
 
 void Jobs::dismiss_waiters(const Status& status) {
   std::vector<std::pair<Hash128, std::vector<Waiter>>> dismissed;
-  for (auto& [key, job] : jobs_) dismissed.emplace_back(key, std::exchange(job->waiters, {}));
+  for (auto& [key, job] : jobs_) {
+    if (!job->running) dequeue(*job);
+    dismissed.emplace_back(key, take_waiters(*job));
+    if (!job->running) enqueue(*job, key);
+  }
   for (const auto& [key, waiters] : dismissed) {
     JobResult result;
     result.key = key;
     result.status = status;
     for (const Waiter& waiter : waiters)
-      if (!waiter.interest.expired()) waiter.done(result);
+      if (!waiter.caller.interest.expired()) waiter.done(result);
   }
 }
 
 void Jobs::fail_queued(const Status& status, const std::function<bool(const JobSpec&)>& which) {
-  std::vector<Hash128> queued;
-  for (const auto& [key, job] : jobs_)
-    if (!job->running && (!which || which(job->spec))) queued.push_back(key);
-  for (const Hash128& key : queued) {
+  for (const Hash128& key : queued([&](const Job& job) { return !which || which(job.spec); })) {
+    if (!jobs_.contains(key)) continue;  // the end of another one has ended it
     JobResult result;
     result.key = key;
     result.status = status;

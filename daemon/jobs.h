@@ -1,6 +1,6 @@
-// Jobs of one kind: at most one for a key, however many wait for it; two classes with priorities; dead
-// workers retried once. Loop-free: everything happens on the daemon's thread, in the calls below and in the
-// completions of Workers and publish.
+// Jobs of one kind: at most one for a key, however many wait for it; what somebody waits for runs before what
+// nobody does, in fair turns of users and clients; dead workers are retried once. Loop-free: everything
+// happens on the daemon's thread, in the calls below and in the completions of Workers and publish.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,14 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cache/store.h"
 #include "capi/wire/messages.h"
 #include "core/base/hash.h"
+#include "daemon/aside.h"
+#include "daemon/fair_queue.h"
 #include "daemon/workers.h"
 
 namespace quern {
@@ -35,11 +38,11 @@ struct JobResult {
   std::string device;                    // on which it was done
 };
 
+// An interest waits for one job of a kind.
 class Jobs {
  public:
-  // Somebody who wants the result for as long as `interest` lives.
   struct Waiter {
-    std::weak_ptr<void> interest;
+    Caller caller;
     std::function<void(const JobResult&)> done;
     std::function<void(const wire::JobProgress&)> progress = {};  // before that; may be empty
   };
@@ -51,9 +54,10 @@ class Jobs {
     std::function<void(const JobSpec&, JobResult, std::function<void(JobResult)>)> publish;
     // A worker died on this key; tells how often one has died on it, this time included.
     std::function<uint32_t(const Hash128& key, const std::string& how)> worker_died;
-    std::function<void(const JobResult&)> ended;  // before its waiters are told
-    std::function<uint64_t()> now_ns;             // any steady clock
-    size_t max_queued = 4096;
+    // Before its waiters are told.
+    std::function<void(const JobSpec&, const Asker&, const JobResult&)> ended;
+    std::function<uint64_t()> now_ns;                                             // any steady clock
+    size_t max_queued = 4096;                                                     // of one asker
     std::function<void(const JobSpec&, const wire::JobProgress&)> progress = {};  // before waiters see it
   };
 
@@ -64,12 +68,16 @@ class Jobs {
 
   explicit Jobs(Hooks hooks) : hooks_(std::move(hooks)) {}
 
-  // Joins the job of spec's key, or starts one. A job without a live waiter is a background job: those run
-  // after all others; within a class the higher priority runs first, then the older. BUSY when the queue is
-  // full. `joined` says whether there was a job already.
-  Status ask(JobSpec spec, uint8_t priority, Waiter waiter, bool& joined);
+  // Joins the job of spec's key, or starts one. A job without a waiter is a background job of its asker:
+  // those run after all others. BUSY when the asker has too much queued. `joined` says whether there was a
+  // job already.
+  Status ask(JobSpec spec, const Asker& asker, Waiter waiter, bool& joined);
   // Waits for a job that exists; false when there is none.
   bool join(const Hash128& key, Waiter waiter);
+  // Nobody waits behind this interest any more.
+  void leave(const void* interest);
+  // Nor behind any of the client's. What it has queued waits on at its user's expense, if that has room.
+  void leave(const Asker& asker, const std::shared_ptr<Account>& heir);
 
   wire::JobState state(const Hash128& key) const;  // none, queued or running
   Counts counts() const;
@@ -84,30 +92,42 @@ class Jobs {
   void dismiss_waiters(const Status& status);
 
  private:
+  using Queue = FairQueue<Hash128>;
+  struct Waiting {
+    Waiter waiter;
+    Queue::Ticket ticket;
+  };
   struct Job {
     JobSpec spec;
-    uint8_t priority = 0;
-    uint64_t order = 0;
+    Queue::Ticket ticket;  // of whoever asked first
+    Charge charge;         // to it
     bool running = false;
     bool retried = false;
     uint64_t asked_ns = 0, queue_ns = 0;
-    std::vector<Waiter> waiters;
-
-    bool wanted() const;
-    bool before(const Job& other) const;
+    std::unordered_map<const void*, Waiting> waiters;  // by their interest
   };
 
-  // Jobs for different GPUs do not wait for each other.
-  using Lane = std::pair<std::string, int>;
-  Job* next_queued(const std::set<Lane>& full);
+  Status may_queue(const JobSpec& spec, const Asker& asker, Charge& charge) const;
+  void add_waiter(Job& job, const Hash128& key, Waiter waiter);
+  std::vector<Waiter> take_waiters(Job& job);
+  // Into the queues where it waits, and out of them.
+  void enqueue(const Job& job, const Hash128& key);
+  void dequeue(const Job& job);
+  void unlist(const Job& job, const Hash128& key);
+  std::unique_ptr<Job> take(const Hash128& key);
+  std::vector<Hash128> queued(const std::function<bool(const Job&)>& which) const;
+  Queue::Turn start(const Hash128& key, std::set<std::pair<std::string, int>>& full);
   void progressed(const Hash128& key, const wire::JobProgress& progress);
   void finish_compile(const Hash128& key, Result<wire::JobDone> done);
   void finish(const Hash128& key, const JobResult& result);
   bool retry_after_death(Job& job, const Hash128& key, Status& status);
-  bool retry(Job& job);  // once
+  bool retry(Job& job, const Hash128& key);  // once
 
   Hooks hooks_;
   std::unordered_map<Hash128, std::unique_ptr<Job>> jobs_;
+  std::unordered_map<const void*, Hash128> waits_;                           // interests, and for what
+  std::map<std::pair<uid_t, ClientId>, std::unordered_set<Hash128>> asked_;  // queued jobs of an asker
+  Queue foreground_, background_;
   uint64_t next_order_ = 0;
   Counts counts_;
 };

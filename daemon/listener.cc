@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "capi/wire/paths.h"
+#include "core/base/private_file.h"
 
 namespace quern {
 
@@ -33,7 +34,7 @@ Status system_error(const std::string& what) {
 }
 
 bool accepts(const std::string& path) {
-  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_un address = address_of(path);
   const bool answered =
       probe >= 0 && connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
@@ -65,14 +66,18 @@ Result<std::unique_ptr<Listener>> Listener::claim(const std::string& path) {
 }
 
 Listener::~Listener() {
-  if (bound_) unlink(path_.c_str());
+  if (socket_ >= 0) {
+    unlink(path_.c_str());
+    close(socket_);
+    close(spare_);
+  }
   // The lock file stays: to remove it would let two daemons hold locks on two files of one name.
   if (lock_ >= 0) close(lock_);
 }
 
 Status Listener::lock() {
   const std::string file = path_ + ".lock";
-  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  lock_ = open_private_file(file, O_RDWR | O_CREAT);
   if (lock_ < 0) return system_error("cannot open the lock file " + file);
   for (int tries = 0; flock(lock_, LOCK_EX | LOCK_NB) != 0; ++tries) {
     char text[32] = {};
@@ -101,19 +106,34 @@ Status Listener::clear_stale() const {
   return unlink(path_.c_str()) == 0 ? Status() : system_error("cannot remove the stale socket " + path_);
 }
 
-Result<int> Listener::listen(bool open_to_all) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+Status Listener::listen(bool open_to_all) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return system_error("no socket");
   const sockaddr_un address = address_of(path_);
   // Between bind and chmod nobody else can connect: that needs leave to write, which no sensible umask gives,
   // and a listener.
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    bound_ = true;
-    if (chmod(path_.c_str(), open_to_all ? 0666 : 0600) == 0 && ::listen(fd, kBacklog) == 0) return fd;
+  const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (bound && chmod(path_.c_str(), open_to_all ? 0666 : 0600) == 0 && ::listen(fd, kBacklog) == 0) {
+    socket_ = fd;
+    spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return {};
   }
   const Status status = system_error("cannot listen on " + path_);
+  if (bound) unlink(path_.c_str());
   close(fd);
   return status;
+}
+
+std::optional<int> Listener::accept() {
+  for (;;) {
+    const int fd = accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) return fd;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if ((errno != EMFILE && errno != ENFILE) || spare_ < 0) return std::nullopt;
+    close(spare_);
+    if (const int surplus = ::accept(socket_, nullptr, nullptr); surplus >= 0) close(surplus);
+    spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  }
 }
 
 }  // namespace quern

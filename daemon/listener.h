@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,16 @@ class Listener {
   // Makes the path this process's own, and clears away what a dead daemon left there. BUSY when another one
   // serves it.
   static Result<std::unique_ptr<Listener>> claim(const std::string& path);
-  // Removes the socket's file and gives up the path. Does not close the socket.
+  // Removes the socket's file and gives up the path.
   ~Listener();
 
   // From here on clients can connect: everything else must be ready. Mode 0600, or 0666 when `open_to_all`
-  // (the peer's user is checked then). The socket is the caller's.
-  Result<int> listen(bool open_to_all);
+  // (the peer's user is checked then).
+  Status listen(bool open_to_all);
+  int socket() const { return socket_; }
+  // The next connection, which does not block; nothing when nobody waits. Where no descriptor is left for it,
+  // it is closed.
+  std::optional<int> accept();
 
  private:
   explicit Listener(std::string path) : path_(std::move(path)) {}
@@ -40,7 +45,8 @@ class Listener {
 
   const std::string path_;
   int lock_ = -1;  // held as long as this lives: who has it owns the path
-  bool bound_ = false;
+  int socket_ = -1;
+  int spare_ = -1;  // given up for a moment to close a connection for which there is no other descriptor
 };
 
 }  // namespace quern

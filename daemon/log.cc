@@ -4,15 +4,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "core/base/private_file.h"
 
 namespace quern {
 
 namespace {
 
 constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+constexpr size_t kMaxCause = 64, kMaxCauses = 256;
 constexpr size_t kMaxLine = 4000;  // a compiler's log can be long; its first lines tell what is wrong
 
 std::string timestamp() {
@@ -56,7 +60,7 @@ Log::~Log() {
 }
 
 Status Log::open_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = open_private_file(path, O_WRONLY | O_APPEND | O_CREAT);
   if (fd < 0) return Status(ErrorCode::IO, "cannot open the log file " + path + ": " + std::strerror(errno));
   std::lock_guard lock(mutex_);
   if (fd_ > 2) close(fd_);
@@ -74,12 +78,37 @@ Status Log::reopen() {
   return path.empty() ? Status() : open_file(path);
 }
 
+bool Log::admits(std::string_view text, uint64_t& left_out) {
+  const std::string_view name = text.substr(0, std::min(text.find(' '), kMaxCause));
+  auto found = causes_.find(name);
+  // Causes are words of this program; a text that is not could make up any number.
+  if (found == causes_.end() && causes_.size() >= kMaxCauses) found = causes_.find("");
+  if (found == causes_.end())
+    found = causes_.emplace(causes_.size() < kMaxCauses - 1 ? name : "", Cause{}).first;
+  Cause& cause = found->second;
+  const auto now = Clock::now();
+  if (now - cause.since >= kWindow) {
+    left_out = cause.lines > kMostLines ? cause.lines - kMostLines : 0;
+    cause = {now, 0};
+  }
+  return ++cause.lines <= kMostLines;
+}
+
 void Log::write(LogLevel level, std::string_view text) {
   if (level < level_) return;
+  std::lock_guard lock(mutex_);
+  uint64_t left_out = 0;
+  const bool admitted = level == LogLevel::debug || admits(text, left_out);
+  if (left_out > 0)
+    write_line(level, "event=lines_left_out count=" + std::to_string(left_out) + " of=\"" +
+                          std::string(text.substr(0, std::min(text.find(' '), kMaxCause))) + "\"");
+  if (admitted) write_line(level, text);
+}
+
+void Log::write_line(LogLevel level, std::string_view text) {
   std::string line = timestamp() + " " + log_level_name(level) + " ";
   append_escaped(line, text);
   line += '\n';
-  std::lock_guard lock(mutex_);
   // One write a line keeps lines whole. A log that cannot be written must not stop the daemon.
   [[maybe_unused]] const ssize_t written = ::write(fd_, line.data(), line.size());
 }

@@ -1,6 +1,8 @@
 // The daemon's log: one line an event, with time and level, to standard error or a file.
 #pragma once
 
+#include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,9 +17,14 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 const char* log_level_name(LogLevel level);
 
 // Any thread may write. Control characters of a text are escaped, so that what a client sends cannot forge a
-// line.
+// line. Of one cause (the first word of a text, such as event=client_refused) no more than kMostLines are
+// written in kWindow; the next window says how many were left out, so that nobody fills the disk by being
+// refused.
 class Log {
  public:
+  static constexpr uint64_t kMostLines = 100;
+  static constexpr std::chrono::seconds kWindow{10};
+
   Log() = default;
   ~Log();
   Log(const Log&) = delete;
@@ -36,7 +43,17 @@ class Log {
   void error(std::string_view text) { write(LogLevel::error, text); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct Cause {
+    Clock::time_point since;
+    uint64_t lines = 0;
+  };
+  // Whether one more line of this cause may be written; `left_out` is how many of the window before were not.
+  bool admits(std::string_view text, uint64_t& left_out);
+  void write_line(LogLevel level, std::string_view text);
+
   std::mutex mutex_;
+  std::map<std::string, Cause, std::less<>> causes_;
   LogLevel level_ = LogLevel::info;
   std::string path_;
   int fd_ = 2;

@@ -12,7 +12,8 @@ namespace quern {
 namespace {
 
 constexpr size_t kMaxConsidered = 1 << 16;  // then the map starts anew; the store knows the rest
-constexpr size_t kMaxRefusal = 4096;        // bytes of a text that people read
+constexpr size_t kMaxPutOff = 1024, kMostDue = 4;
+constexpr size_t kMaxRefusal = 4096;  // bytes of a text that people read
 
 double ns_of(uint64_t ps) { return static_cast<double>(ps) / 1e3; }
 
@@ -39,7 +40,8 @@ Measures::Measures(Hooks hooks)
                publish(spec, std::move(result), std::move(done));
              },
              [this](const Hash128& key, const std::string&) { return ++deaths_[key]; },
-             [this](const JobResult& result) { ended(result); }, hooks_.now_ns, hooks_.max_queued,
+             [this](const JobSpec&, const Asker&, const JobResult& result) { ended(result); }, hooks_.now_ns,
+             hooks_.max_queued,
              [this](const JobSpec& spec, const wire::JobProgress& progress) { progressed(spec, progress); }}),
       gpus_(hooks_.workers->gpus()) {}
 
@@ -99,14 +101,15 @@ bool Measures::fill_in(JobSpec& spec, const Hash128& key) const {
   return true;
 }
 
-void Measures::consider(const Hash128& key, std::string_view material, bool new_programs) {
+void Measures::consider(const Hash128& key, std::string_view material, const Asker& asker,
+                        bool new_programs) {
   if (!usable()) return;
   if (considered_.size() >= kMaxConsidered) considered_.clear();
   if (!considered_.insert(key).second && !new_programs) return;
-  if (!put_off_.contains(key)) queue(key, material, new_programs);
+  if (!put_off_.contains(key)) queue(key, material, asker, new_programs);
 }
 
-bool Measures::queue(const Hash128& key, std::string_view material, bool again) {
+bool Measures::queue(const Hash128& key, std::string_view material, const Asker& asker, bool again) {
   auto spec = job_for(wire::JobKind::measure, key, material);
   if (!spec) return false;
   const GpuState* gpu = gpu_for(spec->target);
@@ -117,7 +120,7 @@ bool Measures::queue(const Hash128& key, std::string_view material, bool again) 
   if (!again && was_measured(key, gpu->device)) return false;
   if (!fill_in(*spec, key)) return false;
   bool joined = false;
-  const Status status = jobs_.ask(std::move(*spec), 0, {}, joined);
+  const Status status = jobs_.ask(std::move(*spec), {asker.user, asker.client, asker.account, 0}, {}, joined);
   if (!status.ok()) put_off(key, status.message());
   return status.ok();
 }
@@ -145,7 +148,8 @@ Status Measures::tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Wai
   put_off_.erase(key);
   considered_.insert(key);
   bool joined = false;
-  return jobs_.ask(std::move(*spec), 1, std::move(waiter), joined);
+  const Asker asker = waiter.caller.asker;
+  return jobs_.ask(std::move(*spec), asker, std::move(waiter), joined);
 }
 
 // ---- what comes back
@@ -301,6 +305,10 @@ void Measures::ended(const JobResult& result) {
 }
 
 void Measures::put_off(const Hash128& key, const std::string& why) {
+  if (put_off_.size() >= kMaxPutOff && !put_off_.contains(key)) {
+    considered_.erase(key);  // a later use of the plan asks again
+    return;
+  }
   PutOff& next = put_off_[key];
   next.at_ns = hooks_.now_ns() + (kRetryNs << std::min(next.times, kMostDoublings));
   ++next.times;
@@ -390,11 +398,11 @@ void Measures::expire() {
   const uint64_t now = hooks_.now_ns();
   std::vector<Hash128> due;
   for (const auto& [key, late] : put_off_)
-    if (late.at_ns <= now) due.push_back(key);
+    if (late.at_ns <= now && due.size() < kMostDue) due.push_back(key);
   for (const Hash128& key : due) {
     put_off_[key].at_ns = kUnderWay;  // and it stays there, so that the time to the next try goes on growing
     const auto stands = hooks_.store->peek(key);
-    if (stands.ok() && queue(key, stands->material, true)) continue;
+    if (stands.ok() && queue(key, stands->material, {}, true)) continue;
     put_off_.erase(key);
     considered_.erase(key);
   }

@@ -46,12 +46,14 @@ class Measures {
 
   // The plan that stands under this material is used, or has new programs. Queues a measuring, unless one was
   // done on this GPU already.
-  void consider(const Hash128& key, std::string_view material, bool new_programs = false);
+  void consider(const Hash128& key, std::string_view material, const Asker& asker, bool new_programs = false);
   // Measures now, whoever else uses the GPU. `budget_ms` 0: that of the settings; `gpu` -1: any of the
   // target. NO_DEVICE (none of the target, or it is turned off), NOT_FOUND (no plan, no programs), BUSY.
   Status tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter);
   // Waits for the measuring of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
+  void leave(const void* interest) { jobs_.leave(interest); }
+  void leave(const Asker& asker, const std::shared_ptr<Account>& heir) { jobs_.leave(asker, heir); }
   wire::JobState state(const Hash128& key) const { return jobs_.state(key); }
   // Where the measuring of a key's programs stands, in a sentence.
   std::string explain(const Hash128& key) const;
@@ -78,7 +80,7 @@ class Measures {
 
   bool usable() const;
   // Whether a job is under way now.
-  bool queue(const Hash128& key, std::string_view material, bool again);
+  bool queue(const Hash128& key, std::string_view material, const Asker& asker, bool again);
   const GpuState* gpu_for(const std::string& target, int number = -1) const;
   bool still_looking() const;
   std::string gpus_text(int number = -1) const;

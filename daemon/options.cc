@@ -157,9 +157,15 @@ const std::vector<Setting>& settings() {
       {"max-requests", "N", number(&Options::max_requests, 1, 100000),
        "requests of one client that wait; default 256"},
       {"max-output", "BYTES", bytes(&Options::max_output_bytes, 1 << 16),
-       "unread answers after which a slow client is dropped; default 64M"},
+       "unread answers after which a slow client is dropped; default 32M"},
       {"max-queued-jobs", "N", number(&Options::max_queued_jobs, 1, 1000000),
-       "compiles that wait for a worker; default 4096"},
+       "compiles of one client that wait for a worker; default 1024"},
+      {"max-client-memory", "BYTES", bytes(&Options::max_client_memory, 8 << 20),
+       "what all clients together may make the daemon hold, beside 128K of each; no client gets more than a "
+       "quarter; default 96M"},
+      {"client-seconds", "N", number(&Options::client_seconds, 1, kDay),
+       "how long a client may take for the rest of a frame that it has begun, and to read an answer; default "
+       "10"},
       {"request-seconds", "N", number(&Options::request_seconds, 1, kDay),
        "how long a request waits that names no time itself; default 600"},
       {"drain-seconds", "N", number(&Options::drain_seconds, 0, 3600),

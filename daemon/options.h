@@ -31,7 +31,8 @@ struct Options {
   uint64_t tune_seconds = 30;
 
   uint64_t cache_bytes = 5ull << 30;
-  uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 64ull << 20, max_queued_jobs = 4096;
+  uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 32ull << 20, max_queued_jobs = 1024,
+           max_client_memory = 96ull << 20, client_seconds = 10;
   uint64_t request_seconds = 600, drain_seconds = 10;
   std::vector<uid_t> allow_uids;
 };

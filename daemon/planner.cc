@@ -12,6 +12,8 @@ namespace quern {
 
 namespace {
 
+constexpr size_t kLongText = 32 << 10;
+
 Status no_compiler(const CompilerState& state) {
   return Status(ErrorCode::NO_COMPILER,
                 "this graph is not in the cache and there is no compiler: " + state.reason);
@@ -27,10 +29,15 @@ Planner::Planner(Hooks hooks)
                publish(spec, std::move(result), std::move(done));
              },
              [this](const Hash128& key, const std::string& how) { return setbacks_.worker_died(key, how); },
-             [this](const JobResult& result) { job_ended(result); }, hooks_.now_ns, hooks_.max_queued}),
+             [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
+               job_ended(spec, asker, result);
+             },
+             hooks_.now_ns, hooks_.max_queued}),
       searches_({hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log,
                  hooks_.now_ns, hooks_.max_queued, hooks_.limits, hooks_.better,
-                 [this](const JobResult& result) { search_ended(result); }}),
+                 [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
+                   search_ended(spec, asker, result);
+                 }}),
       measures_({hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
                  hooks_.measuring, hooks_.better}) {
   if (hooks_.store)
@@ -38,132 +45,166 @@ Planner::Planner(Hooks hooks)
   compiler_changed();
 }
 
-std::optional<Hash128> Planner::get(const PlanRequest& request, uint32_t flags, uint8_t priority,
-                                    uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
-  return find_or_make(request, flags, priority, wanted, interest, until(wanted, interest, std::move(reply)));
+void Planner::get(Ask ask) { find_or_make(ask, until(ask->wanted, ask->caller, ask->reply)); }
+
+void Planner::find_or_make(const Ask& ask, const Reply& reply) {
+  const PlanRequest& request = ask->request;
+  if (Status status = check_request(request); !status.ok()) return fail(reply, status);
+  Store* const indexed = toolchain_.empty() ? nullptr : hooks_.store;
+  const auto looked = std::make_shared<Looked>();
+  // To copy, hash and compare a long text takes longer than others should wait.
+  const bool later = request.graph.size() > kLongText;
+  if (!later) looked->request = request_material(request, toolchain_);
+  if (indexed && !later && answer_front(ask, indexed->find_request(looked->request), reply)) return;
+  hooks_.aside->ask(
+      ask->caller,
+      [ask, looked, later, store = later ? indexed : nullptr, toolchain = toolchain_] {
+        if (later) looked->request = request_material(ask->request, toolchain);
+        if (store) looked->front = store->find_request(looked->request);
+        if (!looked->front || !looked->front->ok()) looked->canonical = canonicalise(ask->request);
+      },
+      [this, ask, looked, reply] {
+        if (looked->front && answer_front(ask, std::move(*looked->front), reply)) return;
+        if (!looked->canonical.ok()) return fail(reply, looked->canonical.status());
+        make(ask, looked, reply);
+      });
 }
 
-std::optional<Hash128> Planner::find_or_make(const PlanRequest& request, uint32_t flags, uint8_t priority,
-                                             uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
-  if (Status status = check_request(request); !status.ok()) return fail(reply, status);
+bool Planner::answer_front(const Ask& ask, Result<StoredPlan> found, const Reply& reply) {
+  if (!answer_from_store(std::move(found), ask->flags, ask->wanted, ask->caller.asker, reply)) return false;
+  ++counts_.front_hits;
+  return true;
+}
+
+void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const Reply& reply) {
+  const uint32_t flags = ask->flags;
+  Keyed keyed = make_key(ask->request, looked->canonical.value());
+  const Hash128 key = keyed.material.key();
   if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->find_request(request_material(request)), flags, wanted, reply)) {
-    ++counts_.front_hits;
-    return std::nullopt;
-  }
-  auto keyed = make_key(request);
-  if (!keyed) return fail(reply, keyed.status());
-  const Hash128 key = keyed->material.key();
-  if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->get(keyed->material), flags, wanted, reply)) {
-    hooks_.store->put_request(request_material(request), keyed->material);
-    return key;
+      answer_from_store(hooks_.store->get(keyed.material), flags, ask->wanted, ask->caller.asker, reply)) {
+    hooks_.store->put_request(std::move(looked->request), keyed.material);
+    return;
   }
   if (compiler_.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
     // What the key is made with is not known yet. It soon will be.
-    deferred_.push_back([=, this] {
-      if (!interest.expired()) find_or_make(request, flags, priority, wanted, interest, reply);
-    });
-    return std::nullopt;
+    deferred_.push_back({ask->caller.interest, [this, ask, looked, reply] {
+                           looked->request = request_material(ask->request, toolchain_);
+                           make(ask, looked, reply);
+                         }});
+    return;
   }
   ++counts_.misses;
   if (compiler_.kind == CompilerState::Kind::missing && toolchain_.empty()) {
     hooks_.workers->look_again();
     return fail(reply, no_compiler(compiler_));
   }
+  if (ask->keyed) ask->keyed(key);
   if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
-  return start_job(request, std::move(*keyed), flags, priority, std::move(interest), std::move(reply));
+  start_job(ask, std::move(keyed), std::move(looked->request), reply);
 }
 
-std::optional<Hash128> Planner::start_job(const PlanRequest& request, Keyed keyed, uint32_t flags,
-                                          uint8_t priority, std::weak_ptr<void> interest, Reply reply) {
+void Planner::start_job(const Ask& ask, Keyed keyed, KeyMaterial request, const Reply& reply) {
   const Hash128 key = keyed.material.key();
-  const KeyMaterial front = request_material(request);
+  const bool waits = !(ask->flags & wire::kGetNoWait);
   JobSpec spec;
   spec.material = keyed.material;
-  spec.request = front;
+  spec.request = std::move(request);
   spec.graph = std::move(keyed.canonical);
-  spec.target = request.target;
-  spec.numerics = request.numerics;
+  spec.target = ask->request.target;
+  spec.numerics = ask->request.numerics;
   spec.toolchain = toolchain_;
   auto joined = std::make_shared<bool>(false);
   Jobs::Waiter waiter;
-  if (!(flags & wire::kGetNoWait)) {
-    waiter.interest = interest;
-    waiter.done = [this, joined, reply, front, material = keyed.material](const JobResult& result) {
+  if (waits) {
+    waiter.caller = ask->caller;
+    waiter.done = [this, joined, reply, ask, material = keyed.material](const JobResult& result) {
       // The job entered the front index under the words of whoever started it; these may be others.
       if (*joined && hooks_.store && result.status.ok() && result.stored.ok())
-        hooks_.store->put_request(front, material);
+        hooks_.store->put_request(request_material(ask->request, toolchain_), material);
       if (!result.status.ok()) ++counts_.errors;
       reply(from_job(result, *joined ? wire::Origin::shared : wire::Origin::compiled));
     };
   }
-  if (Status status = jobs_.ask(std::move(spec), priority, std::move(waiter), *joined); !status.ok())
+  if (Status status = jobs_.ask(std::move(spec), ask->caller.asker, std::move(waiter), *joined); !status.ok())
     return fail(reply, status, key);
   counts_.shared += *joined;
-  if (!(flags & wire::kGetNoWait)) return key;
+  if (waits) return;
   PlanAnswer pending;
   pending.status = Status(ErrorCode::PENDING, "");
   pending.key = key;
   pending.state = jobs_.state(key);
   reply(std::move(pending));
-  return key;
+}
+
+void Planner::leave(const void* interest) {
+  hooks_.aside->leave(interest);
+  jobs_.leave(interest);
+  searches_.leave(interest);
+  measures_.leave(interest);
+  std::erase_if(deferred_, [&](const Deferred& each) {
+    const auto alive = each.interest.lock();
+    return !alive || alive.get() == interest;
+  });
+}
+
+void Planner::leave(const Asker& asker, const std::shared_ptr<Account>& heir) {
+  hooks_.aside->leave(asker);
+  jobs_.leave(asker, heir);
+  searches_.leave(asker, heir);
+  measures_.leave(asker, heir);
 }
 
 // A search or a measuring that fails leaves what stands as the answer.
-Planner::Reply Planner::until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
+Planner::Reply Planner::until(uint8_t wanted, const Caller& caller, Reply reply) {
   if (wanted <= static_cast<uint8_t>(Tier::baseline)) return reply;
   return [=, this](PlanAnswer answer) {
     if (!answer.status.ok()) return reply(std::move(answer));
-    hold(wanted, interest, reply, std::make_shared<PlanAnswer>(std::move(answer)));
+    hold(wanted, caller, reply, std::make_shared<PlanAnswer>(std::move(answer)));
   };
 }
 
 // Until the plan is of the tier or nothing is under way any more that could make it so.
-void Planner::hold(uint8_t wanted, std::weak_ptr<void> interest, Reply reply,
-                   std::shared_ptr<PlanAnswer> answer) {
+void Planner::hold(uint8_t wanted, const Caller& caller, Reply reply, std::shared_ptr<PlanAnswer> answer) {
   const auto again = [=, this](const JobResult& result) {
     if (auto stands = hooks_.store->peek(result.key); stands.ok()) {
       answer->plan = std::move(stands->plan);
       answer->generation = stands->generation;
       answer->tier = stands->tier;
     }
-    hold(wanted, interest, reply, answer);
+    hold(wanted, caller, reply, answer);
   };
   const bool waits =
       static_cast<uint8_t>(answer->tier) < wanted && !draining_ &&
-      (searches_.join(*answer->key, {interest, again}) || measures_.join(*answer->key, {interest, again}));
+      (searches_.join(*answer->key, {caller, again}) || measures_.join(*answer->key, {caller, again}));
   if (!waits) reply(std::move(*answer));
 }
 
 // New programs are measured, and so are those of a plan that never was.
-void Planner::search_ended(const JobResult& result) {
-  if (!hooks_.store) return;
-  if (const auto stands = hooks_.store->peek(result.key); stands.ok())
-    measures_.consider(result.key, stands->material, !result.programs.empty());
+void Planner::search_ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
+  if (hooks_.store) measures_.consider(result.key, spec.material.bytes(), asker, !result.programs.empty());
 }
 
 // ---- tuning
 // -------------------------------------------------------------------------------------------------
 
-void Planner::tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+void Planner::tune(const TuneRequest& request, const Caller& caller, OnProgress on_progress,
                    TuneReply reply) {
   if (!hooks_.store) return reply(hooks_.no_store);
   const auto stands = hooks_.store->peek(request.key);
   if (!stands) return reply(stands.status());
   // A search that came to its end is not done again; the others get their part of the budget.
-  searches_.consider(request.key, stands->material, stands->tier, Searches::Wish::tuning,
+  searches_.consider(request.key, stands->material, stands->tier, caller.asker, Searches::Wish::tuning,
                      request.budget_ms / 2);
   const auto searched = [=, this](const JobResult&) {
     if (draining_) return reply(Status(ErrorCode::CANCELLED, "the daemon is about to exit"));
-    measure(request, interest, on_progress, reply);
+    measure(request, caller, on_progress, reply);
   };
-  if (!searches_.join(request.key, {interest, searched})) measure(request, interest, on_progress, reply);
+  if (!searches_.join(request.key, {caller, searched})) measure(request, caller, on_progress, reply);
 }
 
-void Planner::measure(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
+void Planner::measure(const TuneRequest& request, const Caller& caller, OnProgress on_progress,
                       TuneReply reply) {
-  Jobs::Waiter waiter{interest,
+  Jobs::Waiter waiter{caller,
                       [this, reply](const JobResult& result) {
                         if (result.status.ok())
                           reply(tune_reply(result));
@@ -197,18 +238,18 @@ wire::TuneReply Planner::tune_reply(const JobResult& result) const {
 // ---- requests
 // -----------------------------------------------------------------------------------------------
 
-void Planner::wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply) {
-  reply = until(wanted, interest, std::move(reply));
-  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, wanted, reply)) return;
+void Planner::wait(const Hash128& key, uint8_t wanted, const Caller& caller, Reply reply) {
+  reply = until(wanted, caller, std::move(reply));
+  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, wanted, caller.asker, reply)) return;
   auto done = [this, reply](const JobResult& result) { reply(from_job(result, wire::Origin::shared)); };
-  if (jobs_.join(key, {std::move(interest), std::move(done)})) return;
+  if (jobs_.join(key, {caller, std::move(done)})) return;
   Status why(ErrorCode::NOT_FOUND, "no plan and no job for key " + to_hex(key));
   if (auto failure = setbacks_.last_failure(key)) why = *failure;
   if (auto reason = setbacks_.quarantine(key)) why = Status(ErrorCode::QUARANTINED, *reason);
   fail(reply, why, key);
 }
 
-Status Planner::check_request(const PlanRequest& request) const {
+Status Planner::check_request(const PlanRequest& request) {
   if (request.graph.size() > wire::kMaxGraphBytes)
     return Status(ErrorCode::LIMIT, "the graph text has " + std::to_string(request.graph.size()) +
                                         " bytes and may have " + std::to_string(wire::kMaxGraphBytes));
@@ -222,25 +263,28 @@ Status Planner::check_request(const PlanRequest& request) const {
   return target.ok() ? Status() : target.status();
 }
 
-KeyMaterial Planner::request_material(const PlanRequest& request) const {
+KeyMaterial Planner::request_material(const PlanRequest& request, const std::string& toolchain) {
   ByteWriter bytes;
   bytes.put(request.numerics);
   bytes.string(request.target);
   bytes.raw(request.graph);
-  return request_key(bytes.view(), toolchain_, request.constraints);
+  return request_key(bytes.view(), toolchain, request.constraints);
 }
 
-Result<Planner::Keyed> Planner::make_key(const PlanRequest& request) const {
+Result<Planner::Canonical> Planner::canonicalise(const PlanRequest& request) {
   auto graph = parse_graph(request.graph);
   if (!graph) return graph.status();
   auto constraints = parse_constraints(request.constraints);
   if (!constraints) return constraints.status();
-  std::string canonical = canonical_text(*graph), allowed = print_constraints(*constraints);
-  KeyMaterial material = plan_key(canonical, request.target, request.numerics, toolchain_, allowed);
-  return Keyed{std::move(canonical), std::move(material)};
+  return Canonical{canonical_text(*graph), print_constraints(*constraints)};
 }
 
-bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted,
+Planner::Keyed Planner::make_key(const PlanRequest& request, const Canonical& canonical) const {
+  return {canonical.graph,
+          plan_key(canonical.graph, request.target, request.numerics, toolchain_, canonical.constraints)};
+}
+
+bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Asker& asker,
                                 const Reply& reply) {
   if (!found) {
     if (found.status().code() != ErrorCode::NOT_FOUND)
@@ -250,9 +294,9 @@ bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_
   ++counts_.hits;
   if (!(flags & wire::kGetNoStart)) {
     searches_.consider(
-        found->key, found->material, found->tier,
+        found->key, found->material, found->tier, asker,
         static_cast<uint8_t>(found->tier) < wanted ? Searches::Wish::better : Searches::Wish::use);
-    measures_.consider(found->key, found->material);
+    measures_.consider(found->key, found->material, asker);
   }
   PlanAnswer answer;
   answer.key = found->key;
@@ -274,13 +318,12 @@ Status Planner::may_start(const Hash128& key, uint32_t flags) {
   return no_compiler(compiler_);
 }
 
-std::optional<Hash128> Planner::fail(const Reply& reply, Status status, std::optional<Hash128> key) {
+void Planner::fail(const Reply& reply, Status status, std::optional<Hash128> key) {
   ++counts_.errors;
   PlanAnswer answer;
   answer.status = std::move(status);
   answer.key = key;
   reply(std::move(answer));
-  return key;
 }
 
 PlanAnswer Planner::from_job(const JobResult& result, wire::Origin origin) const {
@@ -337,16 +380,16 @@ void Planner::settle(JobResult& result, const KeyMaterial& material, const Resul
   }
   result.generation = outcome.value().generation;
   result.tier = outcome.value().tier;
-  searches_.consider(result.key, material.bytes(), result.tier);
   if (outcome.value().published) return hooks_.better(result.key, result.generation, result.tier);
   // Something as good or better stands there already: that is the answer.
   if (auto standing = hooks_.store->get(material); standing.ok()) result.plan = std::move(standing->plan);
 }
 
-void Planner::job_ended(const JobResult& result) {
+void Planner::job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
   const std::string key = to_hex(result.key);
   if (result.status.ok()) {
     setbacks_.succeeded(result.key);
+    if (result.stored.ok()) searches_.consider(result.key, spec.material.bytes(), result.tier, asker);
     hooks_.log->info("event=job_done key=" + key + " generation=" + std::to_string(result.generation) +
                      " queue_us=" + std::to_string(result.queue_ns / 1000) +
                      " emit_us=" + std::to_string(result.emit_ns / 1000) +
@@ -376,9 +419,8 @@ void Planner::compiler_changed() {
   hooks_.log->info(compiler_.kind == CompilerState::Kind::ready
                        ? "event=compiler_ready toolchain=\"" + toolchain_ + "\""
                        : "event=no_compiler reason=\"" + compiler_.reason + "\"");
-  std::vector<std::function<void()>> deferred;
-  deferred.swap(deferred_);
-  for (const auto& run : deferred) run();
+  for (const Deferred& each : std::exchange(deferred_, {}))
+    if (!each.interest.expired()) each.run();
 }
 
 void Planner::drain() {

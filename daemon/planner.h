@@ -26,6 +26,18 @@ struct PlanRequest {
   std::string constraints;  // of the search
 };
 
+struct PlanAnswer;
+
+// A question for a plan, with what it takes to answer it.
+struct PlanAsk {
+  PlanRequest request;
+  uint32_t flags = 0;  // kGet bits
+  uint8_t wanted = 0;  // tier: a plan below it is held back while a search for a better one is under way
+  Caller caller;
+  std::function<void(const Hash128&)> keyed;  // may be empty: the key, as soon as it is known
+  std::function<void(PlanAnswer)> reply;
+};
+
 struct PlanAnswer {
   Status status;  // PENDING: a job is queued or running, `state` says which
   std::optional<Hash128> key;
@@ -46,6 +58,7 @@ class Planner {
     Status no_store;         // why it is null
     Workers* workers = nullptr;
     Post post;
+    Aside* aside = nullptr;  // where graphs are parsed
     Log* log = nullptr;
     std::function<uint64_t()> now_ns;
     size_t max_queued = 4096;
@@ -70,19 +83,20 @@ class Planner {
 
   explicit Planner(Hooks hooks);
 
-  // Replies at once or later; not at all if `interest` has expired by then. `flags` are kGet bits. A plan
-  // below the tier `wanted` is held back as long as a search for a better one is under way. The key, if it is
-  // known.
-  std::optional<Hash128> get(const PlanRequest& request, uint32_t flags, uint8_t priority, uint8_t wanted,
-                             std::weak_ptr<void> interest, Reply reply);
+  // Each replies at once or later; not at all if the caller's interest has left by then.
+  void get(std::shared_ptr<const PlanAsk> ask);
   // The plan of a key: at once if it is stored, else when its job ends.
-  void wait(const Hash128& key, uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
+  void wait(const Hash128& key, uint8_t wanted, const Caller& caller, Reply reply);
   // Measures the programs of a stored plan now, after the search for them if there was none that came to its
-  // end. Replies when that is done; not at all if `interest` has expired by then.
-  void tune(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
-            TuneReply reply);
-  // What get() would do; ERROR when the request itself is no good.
-  Result<wire::ExplainReply> explain(const PlanRequest& request);
+  // end.
+  void tune(const TuneRequest& request, const Caller& caller, OnProgress on_progress, TuneReply reply);
+  // What get() would do; an error when the request itself is no good.
+  void explain(PlanRequest request, const Caller& caller,
+               std::function<void(Result<wire::ExplainReply>)> reply);
+  // Nobody waits behind this interest any more.
+  void leave(const void* interest);
+  // Nor behind any of the client's; `heir` pays for what it has queued and nobody waits for.
+  void leave(const Asker& asker, const std::shared_ptr<Account>& heir);
   wire::JobStatusReply status(const Hash128& key) const;
   // Forgets failures and quarantine of a key.
   void forgive(const Hash128& key);
@@ -109,36 +123,54 @@ class Planner {
   const Measures& measures() const { return measures_; }
 
  private:
+  struct Canonical {
+    std::string graph, constraints;  // texts
+  };
   struct Keyed {
     std::string canonical;
     KeyMaterial material;
   };
+  struct Deferred {
+    std::weak_ptr<void> interest;
+    std::function<void()> run;
+  };
+  using Ask = std::shared_ptr<const PlanAsk>;
 
-  Status check_request(const PlanRequest& request) const;
-  KeyMaterial request_material(const PlanRequest& request) const;
-  Result<Keyed> make_key(const PlanRequest& request) const;
-  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Reply& reply);
-  void hold(uint8_t wanted, std::weak_ptr<void> interest, Reply reply, std::shared_ptr<PlanAnswer> answer);
-  void measure(const TuneRequest& request, std::weak_ptr<void> interest, OnProgress on_progress,
-               TuneReply reply);
+  // A request that is not in the front index, or was not looked for there yet.
+  struct Looked {
+    std::optional<Result<StoredPlan>> front;
+    KeyMaterial request;
+    Result<Canonical> canonical = Status(ErrorCode::INTERNAL, "not parsed");
+  };
+
+  static Status check_request(const PlanRequest& request);
+  static KeyMaterial request_material(const PlanRequest& request, const std::string& toolchain);
+  // On any thread.
+  static Result<Canonical> canonicalise(const PlanRequest& request);
+  static std::string nearest_plan(Store& store, const KeyMaterial& material);
+  Keyed make_key(const PlanRequest& request, const Canonical& canonical) const;
+  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Asker& asker,
+                         const Reply& reply);
+  void hold(uint8_t wanted, const Caller& caller, Reply reply, std::shared_ptr<PlanAnswer> answer);
+  void measure(const TuneRequest& request, const Caller& caller, OnProgress on_progress, TuneReply reply);
   wire::TuneReply tune_reply(const JobResult& result) const;
-  void search_ended(const JobResult& result);
-  Reply until(uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
-  std::optional<Hash128> find_or_make(const PlanRequest& request, uint32_t flags, uint8_t priority,
-                                      uint8_t wanted, std::weak_ptr<void> interest, Reply reply);
+  void search_ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
+  Reply until(uint8_t wanted, const Caller& caller, Reply reply);
+  void find_or_make(const Ask& ask, const Reply& reply);
+  bool answer_front(const Ask& ask, Result<StoredPlan> found, const Reply& reply);
+  void make(const Ask& ask, const std::shared_ptr<Looked>& looked, const Reply& reply);
+  wire::ExplainReply explain_key(const PlanRequest& request, const Keyed& keyed, const std::string& nearest);
   void explain_search(wire::ExplainReply& reply) const;
   // OK when a job for the key may start.
   Status may_start(const Hash128& key, uint32_t flags);
-  std::optional<Hash128> start_job(const PlanRequest& request, Keyed keyed, uint32_t flags, uint8_t priority,
-                                   std::weak_ptr<void> interest, Reply reply);
-  std::optional<Hash128> fail(const Reply& reply, Status status, std::optional<Hash128> key = {});
+  void start_job(const Ask& ask, Keyed keyed, KeyMaterial request, const Reply& reply);
+  void fail(const Reply& reply, Status status, std::optional<Hash128> key = {});
   PlanAnswer from_job(const JobResult& result, wire::Origin origin) const;
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   static Status check_plan(const std::string& encoded, const std::string& target);
   void settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome);
-  void job_ended(const JobResult& result);
-  std::string why_missing(const Keyed& keyed, const wire::JobStatusReply& where) const;
-  std::string nearest_plan(const KeyMaterial& material) const;
+  void job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
+  std::string why_missing(const wire::JobStatusReply& where, const std::string& nearest) const;
 
   Hooks hooks_;
   Setbacks setbacks_;
@@ -151,7 +183,7 @@ class Planner {
   std::string toolchain_;
   bool draining_ = false;
   Counts counts_;
-  std::vector<std::function<void()>> deferred_;  // requests that came before the compiler was known
+  std::vector<Deferred> deferred_;  // requests that came before the compiler was known
 };
 
 }  // namespace quern

@@ -37,7 +37,10 @@ Searches::Searches(Hooks hooks)
                publish(spec, std::move(result), std::move(done));
              },
              [this](const Hash128& key, const std::string&) { return worker_died(key); },
-             [this](const JobResult& result) { ended(result); }, hooks_.now_ns, hooks_.max_queued}) {}
+             [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
+               ended(spec, asker, result);
+             },
+             hooks_.now_ns, hooks_.max_queued}) {}
 
 bool Searches::lacks_programs(const Hash128& key) const { return !hooks_.store->programs(key).ok(); }
 
@@ -55,8 +58,8 @@ void Searches::timed_out(const Hash128& key, uint32_t timeouts) {
   considered_[key] = hooks_.now_ns() + (kRetryNs << std::min(timeouts - 1, kMostDoublings * 2));
 }
 
-void Searches::consider(const Hash128& key, std::string_view material, Tier stands, Wish wish,
-                        uint64_t least_ms) {
+void Searches::consider(const Hash128& key, std::string_view material, Tier stands, const Asker& asker,
+                        Wish wish, uint64_t least_ms) {
   if (!hooks_.store || hooks_.store->read_only() || draining_) return;
   if (hooks_.workers->compiler().kind == CompilerState::Kind::missing) return;
   if (!is_due(key, wish)) return;
@@ -84,9 +87,11 @@ void Searches::consider(const Hash128& key, std::string_view material, Tier stan
   spec->budget_ms = std::max(limits.optimize_ms << std::min(timeouts, kMostDoublings), least_ms);
   spec->search_ms = spec->budget_ms * limits.search_ms / limits.optimize_ms;
   bool joined = false;
-  // When too many are queued, a later daemon's first use of the plan asks again.
-  if (Status status = jobs_.ask(std::move(*spec), 0, {}, joined); !status.ok())
-    hooks_.log->debug("event=search_not_queued key=" + to_hex(key) + " reason=\"" + status.message() + "\"");
+  const Status status = jobs_.ask(std::move(*spec), {asker.user, asker.client, asker.account, 0}, {}, joined);
+  if (status.ok()) return;
+  // When too many are queued, a later use of the plan asks again.
+  considered_[key] = hooks_.now_ns() + kRetryNs;
+  hooks_.log->debug("event=search_not_queued key=" + to_hex(key) + " reason=\"" + status.message() + "\"");
 }
 
 void Searches::forget(const Hash128& key) { considered_.erase(key); }
@@ -146,10 +151,10 @@ void Searches::publish(const JobSpec& spec, JobResult result, std::function<void
   });
 }
 
-void Searches::ended(const JobResult& result) {
+void Searches::ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
   deaths_.erase(result.key);
   remember(result);
-  hooks_.ended(result);
+  hooks_.ended(spec, asker, result);
 }
 
 void Searches::remember(const JobResult& result) {

@@ -40,7 +40,7 @@ class Searches {
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
     // A search has ended, well or not; before whoever waits for it is told.
-    std::function<void(const JobResult&)> ended;
+    std::function<void(const JobSpec&, const Asker&, const JobResult&)> ended;
   };
 
   explicit Searches(Hooks hooks);
@@ -53,10 +53,12 @@ class Searches {
   // was one already that came to its end. One that ran out of time is continued after a while, or at once for
   // somebody who wants more than to use it. Where no programs are stored, as in caches of earlier versions,
   // tuning has them searched again. `least_ms`: the least of all the time that it gets.
-  void consider(const Hash128& key, std::string_view material, Tier stands, Wish wish = Wish::use,
-                uint64_t least_ms = 0);
+  void consider(const Hash128& key, std::string_view material, Tier stands, const Asker& asker,
+                Wish wish = Wish::use, uint64_t least_ms = 0);
   // Waits for the search of a key to end, well or not; false when there is none.
   bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
+  void leave(const void* interest) { jobs_.leave(interest); }
+  void leave(const Asker& asker, const std::shared_ptr<Account>& heir) { jobs_.leave(asker, heir); }
   wire::JobState state(const Hash128& key) const { return jobs_.state(key); }
   // The plan of the key is about to be removed: a search that runs for it is in vain.
   void forget(const Hash128& key);
@@ -75,7 +77,7 @@ class Searches {
   void timed_out(const Hash128& key, uint32_t timeouts);
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   uint32_t worker_died(const Hash128& key) { return ++deaths_[key]; }
-  void ended(const JobResult& result);
+  void ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
   void remember(const JobResult& result);
 
   const Hooks hooks_;

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace quern {
 namespace {
 
 constexpr uint64_t kDrainPollNs = 20'000'000;
-constexpr uint64_t kMaxLingering = 8;
+constexpr uint64_t kWatchMs = 100;
+constexpr int kAsideNice = 10;
 
 template <class T>
 uv_handle_t* handle(T* any) {
@@ -34,15 +36,20 @@ std::string own_directory() {
 }  // namespace
 
 Server::Server(Options options, Log* log) : options_(std::move(options)), log_(log) {
+  session_limits_.output_bytes = options_.max_output_bytes;
+  session_limits_.frame_ns = session_limits_.output_ns = options_.client_seconds * 1'000'000'000;
   session_hooks_.frame = [this](Session& session, const wire::Frame& frame) { on_frame(session, frame); };
   session_hooks_.closing = [this](Session& session, const std::string& why, bool client_fault) {
     dropped_ += client_fault;
     log_->write(client_fault ? LogLevel::warning : LogLevel::debug,
                 "event=client_closed client=" + std::to_string(session.id()) + " reason=\"" + why + "\"");
   };
+  session_hooks_.watch = [this] { watch(); };
+  session_hooks_.make_room = [this](Session& session) { return make_room(session); };
   session_hooks_.closed = [this](Session& session) {
     const uint64_t id = session.id();
     if (service_) service_->disconnect(id);
+    users_.erase(id);
     sessions_.erase(id);
   };
 }
@@ -133,8 +140,8 @@ Status Server::start_loop() {
   loop_open_ = true;
   uv_async_init(&loop_, &async_, [](uv_async_t* any) { server_of(handle(any))->run_posted(); });
   uv_timer_init(&loop_, &timer_);
-  uv_pipe_init(&loop_, &pipe_, 0);
-  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&pipe_)}) any->data = this;
+  uv_timer_init(&loop_, &watch_);
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&watch_)}) any->data = this;
   const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
   for (size_t i = 0; i < std::size(numbers); ++i) {
     uv_signal_init(&loop_, &signals_[i]);
@@ -148,13 +155,12 @@ Status Server::start_loop() {
 }
 
 Status Server::listen() {
-  auto fd = listener_->listen(!options_.allow_uids.empty());
-  if (!fd) return fd.status();
-  int code = uv_pipe_open(&pipe_, *fd);
+  if (Status status = listener_->listen(!options_.allow_uids.empty()); !status.ok()) return status;
+  int code = uv_poll_init(&loop_, &listening_, listener_->socket());
+  listening_.data = this;
   if (code == 0)
-    code = uv_listen(reinterpret_cast<uv_stream_t*>(&pipe_), 512, [](uv_stream_t* any, int status) {
-      if (status == 0) server_of(handle(any))->accept();
-    });
+    code = uv_poll_start(&listening_, UV_READABLE,
+                         [](uv_poll_t* any, int, int) { server_of(handle(any))->accept(); });
   return code == 0 ? Status()
                    : Status(ErrorCode::IO, "cannot listen on " + options_.socket + ": " + uv_strerror(code));
 }
@@ -192,6 +198,7 @@ void Server::start_workers() {
   limits.max_open_requests = static_cast<uint32_t>(options_.max_requests);
   limits.request_limit_ms = options_.request_seconds * 1000;
   limits.max_queued_jobs = options_.max_queued_jobs;
+  limits.max_client_memory = options_.max_client_memory;
   limits.search = options_.searchers > 0;
   limits.limits = {options_.search_seconds * 1000, options_.optimize_seconds * 1000};
   limits.measuring = {options_.measure, options_.tune_seconds * 1000};
@@ -203,6 +210,7 @@ void Server::start_workers() {
   hooks.workers = workers_.get();
   hooks.post = post;
   hooks.log = log_;
+  hooks.aside = [this](Aside::Task work, Aside::Task done) { run_aside(std::move(work), std::move(done)); };
   hooks.now_ns = uv_hrtime;
   hooks.send = [this](ClientId client, std::string frame) {
     if (const auto found = sessions_.find(client); found != sessions_.end())
@@ -233,50 +241,102 @@ void Server::run_posted() {
   arm_timer();
 }
 
+// On libuv's threads, behind what the loop's own thread has to do.
+void Server::run_aside(Aside::Task work, Aside::Task done) {
+  struct Request {
+    uv_work_t work;
+    Aside::Task run, done;
+    Server* server;
+  };
+  auto* request = new Request{{}, std::move(work), std::move(done), this};
+  request->work.data = request;
+  uv_queue_work(
+      &loop_, &request->work,
+      [](uv_work_t* any) {
+        thread_local const int lowered = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kAsideNice);
+        static_cast<void>(lowered);
+        static_cast<Request*>(any->data)->run();
+      },
+      [](uv_work_t* any, int) {
+        const std::unique_ptr<Request> request(static_cast<Request*>(any->data));
+        request->done();
+        request->server->arm_timer();
+      });
+}
+
 // ---- sessions
 // ---------------------------------------------------------------------------------------------------------------
 
-Status Server::admit(const Session& session, Peer& peer) const {
-  auto who = peer_of(session.fd());
-  if (!who) return who.status();
-  peer = *who;
+Status Server::admit(const Peer& peer) const {
   if (!may_connect(peer, options_.allow_uids))
     return Status(ErrorCode::PERMISSION, "user " + std::to_string(peer.user) +
                                              " may not use the daemon of user " + std::to_string(geteuid()) +
                                              "; start one of your own, or see allow-uids");
-  if (sessions_.size() > max_clients_)
+  if (sessions_.size() >= max_clients_)
     return Status(ErrorCode::BUSY, std::to_string(max_clients_) + " clients are connected already");
-  return {};
+  if (peer.user == geteuid() || peer.user == 0) return {};
+  const auto same = std::count_if(users_.begin(), users_.end(),
+                                  [&](const auto& entry) { return entry.second == peer.user; });
+  if (static_cast<uint64_t>(same) < std::max<uint64_t>(max_clients_ / 2, 1)) return {};
+  return Status(ErrorCode::BUSY, std::to_string(same) + " clients of user " + std::to_string(peer.user) +
+                                     " are connected already");
 }
 
 void Server::accept() {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
+    const std::optional<int> socket = listener_->accept();
+    if (!socket) return;
+    take_in(*socket);
+  }
+}
+
+// Whoever is refused costs no more than the sentence that says why.
+void Server::take_in(int socket) {
   const uint64_t id = next_session_++;
-  Session& session =
-      *(sessions_[id] = std::make_unique<Session>(&loop_, id, options_.max_output_bytes, &session_hooks_));
-  if (Status status = session.accept(reinterpret_cast<uv_stream_t*>(&pipe_)); !status.ok()) {
-    log_->warning("event=accept_failed reason=\"" + status.message() + "\"");
-    return session.close(status.message());
-  }
   ++total_;
-  // A refused client lingers to read why, but only so many at a time may.
-  if (sessions_.size() > max_clients_ + kMaxLingering) {
-    ++refused_;
-    return session.close("too many clients, even to be told so");
-  }
-  Peer peer;
-  if (Status status = admit(session, peer); !status.ok()) {
+  const auto peer = peer_of(socket);
+  if (Status status = peer.ok() ? admit(*peer) : peer.status(); !status.ok()) {
     ++refused_;
     log_->warning("event=client_refused client=" + std::to_string(id) + " reason=\"" + status.message() +
                   "\"");
-    session.refuse(status);
-  } else {
-    service_->connect(id, peer.user);
-    log_->debug("event=client client=" + std::to_string(id) + " uid=" + std::to_string(peer.user) +
-                " pid=" + std::to_string(peer.process));
+    const std::string words = wire::encode(0, wire::to_error(status));
+    [[maybe_unused]] const ssize_t said =
+        ::send(socket, words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(socket);
+    return;
   }
-  if (Status status = session.start(); !status.ok()) return session.close(status.message());
-  limits_.emplace(uv_hrtime() + (session.refused() ? kFarewellLimitNs : kGreetingLimitNs), id);
+  Session& session =
+      *(sessions_[id] = std::make_unique<Session>(&loop_, id, &session_limits_, &session_hooks_));
+  users_[id] = peer->user;
+  log_->debug("event=client client=" + std::to_string(id) + " uid=" + std::to_string(peer->user) +
+              " pid=" + std::to_string(peer->process));
+  if (Status status = session.start(socket, service_->connect(id, peer->user)); !status.ok())
+    return session.close(status.message());
+  limits_.emplace(uv_hrtime() + kGreetingLimitNs, id);
   arm_timer();
+}
+
+// While any of them holds something that it may not hold for long.
+void Server::watch() {
+  if (uv_is_active(handle(&watch_))) return;
+  uv_timer_start(
+      &watch_,
+      [](uv_timer_t* any) {
+        bool more = false;
+        for (auto& [id, session] : server_of(handle(any))->sessions_) more = session->look() || more;
+        if (!more) uv_timer_stop(any);
+      },
+      kWatchMs, kWatchMs);
+}
+
+bool Server::make_room(Session& session) {
+  Session* most = &session;
+  for (auto& [id, other] : sessions_)
+    if (other->output() > most->output()) most = other.get();
+  if (most == &session) return false;
+  most->close("left " + std::to_string(most->output()) + " bytes of answers unread, and memory is short",
+              true);
+  return true;
 }
 
 void Server::on_frame(Session& session, const wire::Frame& frame) {
@@ -303,12 +363,14 @@ void Server::on_frame(Session& session, const wire::Frame& frame) {
 void Server::arm_timer() {
   std::optional<uint64_t> next = service_->next_deadline_ns();
   if (!limits_.empty()) next = std::min(next.value_or(UINT64_MAX), limits_.begin()->first);
-  const uint64_t now = uv_hrtime();
   if (draining_) next = std::min(next.value_or(UINT64_MAX), drain_poll_ns_);
+  if (next.value_or(0) == armed_ns_) return;
+  armed_ns_ = next.value_or(0);
   if (!next) {
     uv_timer_stop(&timer_);
     return;
   }
+  const uint64_t now = uv_hrtime();
   const uint64_t wait_ms = *next > now ? (*next - now) / 1'000'000 + 1 : 0;
   uv_update_time(&loop_);
   uv_timer_start(
@@ -316,6 +378,7 @@ void Server::arm_timer() {
 }
 
 void Server::on_timer() {
+  armed_ns_ = 0;
   const uint64_t now = uv_hrtime();
   service_->expire();
   while (!limits_.empty() && limits_.begin()->first <= now) {
@@ -356,7 +419,7 @@ void Server::drain() {
 
 bool Server::finished() const {
   return service_->idle() && std::none_of(sessions_.begin(), sessions_.end(),
-                                          [](const auto& entry) { return entry.second->has_output(); });
+                                          [](const auto& entry) { return entry.second->output() > 0; });
 }
 
 void Server::stop() {
@@ -366,8 +429,8 @@ void Server::stop() {
     take_posts_ = false;
   }
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
-  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&pipe_), handle(&signals_[0]),
-                           handle(&signals_[1]), handle(&signals_[2])})
+  for (uv_handle_t* any : {handle(&listening_), handle(&async_), handle(&timer_), handle(&watch_),
+                           handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
     uv_close(any, nullptr);
 }
 

@@ -34,6 +34,7 @@ class Server {
 
  private:
   static constexpr uint64_t kGreetingLimitNs = 10'000'000'000, kFarewellLimitNs = 2'000'000'000;
+  static constexpr int kAcceptsAtOnce = 16;  // then whoever is connected has its turn
 
   Status open_store();
   Status start_loop();
@@ -43,8 +44,12 @@ class Server {
   std::vector<std::string> worker_command() const;
   void post(std::function<void()> work);
   void run_posted();
+  void run_aside(Aside::Task work, Aside::Task done);
   void accept();
-  Status admit(const Session& session, Peer& peer) const;
+  void take_in(int socket);
+  Status admit(const Peer& peer) const;
+  void watch();
+  bool make_room(Session& session);
   void on_frame(Session& session, const wire::Frame& frame);
   void on_signal(int number);
   void on_timer();
@@ -64,19 +69,22 @@ class Server {
 
   uv_loop_t loop_;
   bool loop_open_ = false;
-  uv_pipe_t pipe_;
+  uv_poll_t listening_;
   uv_async_t async_;
-  uv_timer_t timer_;
+  uv_timer_t timer_, watch_;
   uv_signal_t signals_[3];
 
   std::mutex posted_mutex_;
   bool take_posts_ = false;
   std::vector<std::function<void()>> posted_;
 
+  SessionLimits session_limits_;
   Session::Hooks session_hooks_;
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
-  std::multimap<uint64_t, uint64_t> limits_;  // time -> session that must have greeted, or gone, by then
+  std::unordered_map<uint64_t, uid_t> users_;  // of sessions, as long as they are open
+  std::multimap<uint64_t, uint64_t> limits_;   // time -> session that must have greeted, or gone, by then
   uint64_t max_clients_ = 1, next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
+  uint64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
   bool draining_ = false;
   uint64_t drain_limit_ns_ = 0;
   uint64_t drain_poll_ns_ = 0;  // when to look again whether all is done

@@ -10,6 +10,8 @@ namespace quern {
 
 namespace {
 
+constexpr size_t kRequestBytes = 512, kSubscriptionBytes = 192;  // besides what they carry
+
 std::string compiler_text(const CompilerState& state) {
   switch (state.kind) {
     case CompilerState::Kind::starting:
@@ -39,8 +41,10 @@ std::string gpu_text(const GpuState& gpu) {
 Service::Service(ServiceOptions options, Hooks hooks)
     : options_(std::move(options)),
       hooks_(std::move(hooks)),
-      planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
-                options_.max_queued_jobs, options_.search, options_.limits, options_.measuring,
+      budget_(std::make_shared<Budget>(options_.max_client_memory)),
+      aside_(hooks_.aside, options_.parsers),
+      planner_({hooks_.store, hooks_.no_store, hooks_.workers, hooks_.post, &aside_, hooks_.log,
+                hooks_.now_ns, options_.max_queued_jobs, options_.search, options_.limits, options_.measuring,
                 [this](const Hash128& key, uint64_t generation, Tier tier) {
                   push(key, wire::encode(0, wire::Better{key, generation, tier}));
                 },
@@ -54,15 +58,38 @@ Service::~Service() {
 // ---- clients and their requests
 // ---------------------------------------------------------------------------------------------
 
-void Service::connect(ClientId client, uid_t user) { clients_[client].user = user; }
+std::shared_ptr<Account> Service::connect(ClientId id, uid_t user) {
+  Client& client = clients_[id];
+  client.user = user;
+  client.account = std::make_shared<Account>(budget_);
+  return client.account;
+}
 
 void Service::disconnect(ClientId id) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   const auto open = found->second.open;  // a copy: closing changes the set
   for (const auto& request : open) close_request(request);
-  for (const Hash128& key : found->second.subscriptions) drop_subscriber(key, id);
-  clients_.erase(id);
+  for (const auto& [key, charge] : found->second.subscriptions) drop_subscriber(key, id);
+  const uid_t user = found->second.user;
+  clients_.erase(found);
+  std::shared_ptr<Account>& heir = heirs_[user];
+  if (!heir) heir = std::make_shared<Account>(budget_);
+  planner_.leave(Asker{user, id, nullptr, 0}, heir);
+}
+
+Caller Service::caller(const std::shared_ptr<Open>& open, uint8_t priority) const {
+  const Client& client = clients_.at(open->client);
+  return {{client.user, open->client, client.account, priority}, open};
+}
+
+Status Service::check_rights(const Client& client, uint16_t type) const {
+  using enum wire::MessageType;
+  const auto message = static_cast<wire::MessageType>(type);
+  if (client.user == geteuid() || client.user == 0) return {};
+  if (message != Remove && message != Verify && message != Tune && message != Shutdown) return {};
+  return Status(ErrorCode::PERMISSION, std::string(wire::message_name(type)) +
+                                           " is for the user that runs the daemon; others may ask for plans");
 }
 
 Result<std::string> Service::greet(const wire::Frame& frame) const {
@@ -78,7 +105,7 @@ Result<std::string> Service::greet(const wire::Frame& frame) const {
   welcome.version = wire::kProtocolVersion;
   welcome.capabilities = wire::kCapabilityBetter;
   welcome.software = kDaemonSoftware;
-  welcome.max_frame_bytes = wire::kMaxFrameBytes;
+  welcome.max_frame_bytes = wire::kMaxRequestBytes;
   welcome.max_open_requests = options_.max_open_requests;
   welcome.toolchain = planner_.toolchain();
   welcome.pid = static_cast<uint32_t>(getpid());
@@ -99,6 +126,13 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
   if (others >= options_.max_open_requests)
     return reply_error(
         open, Status(ErrorCode::BUSY, std::to_string(others) + " requests of this client wait already"));
+  if (Status status = check_rights(client, frame.type); !status.ok()) return reply_error(open, status);
+  // The message itself, and what is made of it: the canonical text and the key.
+  open->charge = Charge(client.account, kRequestBytes + 3 * frame.payload.size());
+  if (!open->charge.ok())
+    return reply_error(open, Status(ErrorCode::BUSY,
+                                    "the requests of this client, or of all, take more memory "
+                                    "than they may; try again later"));
   dispatch(open, frame);
 }
 
@@ -166,9 +200,28 @@ void Service::reply_error(const std::shared_ptr<Open>& open, const Status& statu
   reply(open, error);
 }
 
+template <class M>
+void Service::reply_result(const std::shared_ptr<Open>& open, const Result<M>& result) {
+  if (!result.ok()) return reply_error(open, result.status(), open->key);
+  reply(open, result.value());
+}
+
+template <class Work>
+void Service::reply_aside(const std::shared_ptr<Open>& open, Work work) {
+  using Answer = std::optional<decltype(work())>;
+  const auto answer = std::make_shared<Answer>();
+  aside_.ask(
+      caller(open), [answer, work = std::move(work)] { answer->emplace(work()); },
+      [this, answer, weak = std::weak_ptr(open)] {
+        if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, **answer);
+      });
+}
+
 void Service::close_request(const std::shared_ptr<Open>& open) {
   if (open->deadline_ns) deadlines_.erase({open->deadline_ns, open});
   open->deadline_ns = 0;
+  open->charge = {};
+  planner_.leave(open.get());
   const auto client = clients_.find(open->client);
   if (client != clients_.end()) client->second.open.erase(open);
 }
@@ -241,15 +294,23 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
         open, Status(ErrorCode::PROTOCOL, "Get with unknown flags " + std::to_string(message.flags)));
   // The planner and its jobs do not own the request: it is theirs to answer only as long as its client wants
   // it.
-  open->key = planner_.get(
-      {std::move(message.graph), std::move(message.target), message.numerics, std::move(message.constraints)},
-      message.flags, message.priority, message.tier, open, plan_replier(open));
+  auto ask = std::make_shared<PlanAsk>();
+  ask->request = {std::move(message.graph), std::move(message.target), message.numerics,
+                  std::move(message.constraints)};
+  ask->flags = message.flags;
+  ask->wanted = message.tier;
+  ask->caller = caller(open, message.priority);
+  ask->keyed = [weak = std::weak_ptr(open)](const Hash128& key) {
+    if (const auto still = weak.lock()) still->key = key;
+  };
+  ask->reply = plan_replier(open);
+  planner_.get(std::move(ask));
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Wait message) {
   open->key = message.key;
-  planner_.wait(message.key, message.tier, open, plan_replier(open));
+  planner_.wait(message.key, message.tier, caller(open), plan_replier(open));
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 
@@ -267,15 +328,10 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Tune message) {
       send_progress(weak, {progress.tried, progress.programs, progress.best_ps, progress.baseline_ps});
   };
   const auto on_end = [this, weak](Result<wire::TuneReply> result) {
-    const auto still = weak.lock();
-    if (!still || !is_open(still)) return;
-    if (result.ok())
-      reply(still, result.value());
-    else
-      reply_error(still, result.status(), still->key);
+    if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, result);
   };
-  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, open, on_progress,
-                on_end);
+  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, caller(open),
+                on_progress, on_end);
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
 
@@ -284,18 +340,20 @@ void Service::on(const std::shared_ptr<Open>& open, wire::JobStatus message) {
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Explain message) {
-  auto explained = planner_.explain({std::move(message.graph), std::move(message.target), message.numerics,
-                                     std::move(message.constraints)});
-  if (!explained) return reply_error(open, explained.status());
-  reply(open, *explained);
+  planner_.explain(
+      {std::move(message.graph), std::move(message.target), message.numerics, std::move(message.constraints)},
+      caller(open), [this, weak = std::weak_ptr(open)](const Result<wire::ExplainReply>& explained) {
+        if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, explained);
+      });
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Subscribe message) {
   Client& client = clients_.at(open->client);
-  if (client.subscriptions.size() >= options_.max_subscriptions)
+  Charge charge(client.account, kSubscriptionBytes);
+  if (client.subscriptions.size() >= options_.max_subscriptions || !charge.ok())
     return reply_error(open, Status(ErrorCode::LIMIT, std::to_string(client.subscriptions.size()) +
                                                           " subscriptions of this client stand already"));
-  client.subscriptions.insert(message.key);
+  client.subscriptions.try_emplace(message.key, std::move(charge));
   subscribers_[message.key].insert(open->client);
   reply(open, wire::Subscribed{planner_.status(message.key).generation});
 }
@@ -323,35 +381,36 @@ void Service::push(const Hash128& key, const std::string& frame) {
 
 void Service::on(const std::shared_ptr<Open>& open, wire::List message) {
   if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  auto page = list_plans(*hooks_.store, message);
-  if (!page) return reply_error(open, page.status());
-  reply(open, *page);
+  reply_aside(open, [store = hooks_.store, message] { return list_plans(*store, message); });
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Show message) {
   if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  auto shown = show_plan(*hooks_.store, message.key);
-  if (!shown) return reply_error(open, shown.status(), message.key);
-  reply(open, *shown);
+  open->key = message.key;
+  reply_aside(open, [store = hooks_.store, key = message.key] { return show_plan(*store, key); });
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Remove message) {
   if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  if (message.all) {
-    auto keys = all_keys(*hooks_.store);
-    if (!keys) return reply_error(open, keys.status());
-    message.keys = std::move(*keys);
-  }
-  for (const Hash128& key : message.keys) planner_.forgive(key);
-  remove_plans(*hooks_.store, message.keys, hooks_.post,
-               [this, weak = std::weak_ptr(open)](Result<uint64_t> count) {
-                 const auto still = weak.lock();
-                 if (!still || !is_open(still)) return;
-                 if (count.ok())
-                   reply(still, wire::Removed{*count});
-                 else
-                   reply_error(still, count.status());
-               });
+  if (!message.all) return remove(open, message.keys);
+  const auto keys = std::make_shared<Result<std::vector<Hash128>>>(std::vector<Hash128>());
+  aside_.ask(
+      caller(open), [keys, store = hooks_.store] { *keys = all_keys(*store); },
+      [this, keys, weak = std::weak_ptr(open)] {
+        const auto still = weak.lock();
+        if (!still || !is_open(still)) return;
+        keys->ok() ? remove(still, keys->value()) : reply_error(still, keys->status());
+      });
+}
+
+void Service::remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys) {
+  for (const Hash128& key : keys) planner_.forgive(key);
+  remove_plans(*hooks_.store, keys, hooks_.post, [this, weak = std::weak_ptr(open)](Result<uint64_t> count) {
+    const auto still = weak.lock();
+    if (!still || !is_open(still)) return;
+    if (!count.ok()) return reply_error(still, count.status());
+    reply(still, wire::Removed{*count});
+  });
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
@@ -367,10 +426,8 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
       verifying_ = false;
       const auto still = weak.lock();
       if (!still || !is_open(still)) return;
-      if (report.ok())
-        reply(still, verify_reply(report.value()));
-      else
-        reply_error(still, report.status());
+      if (!report.ok()) return reply_error(still, report.status());
+      reply(still, verify_reply(report.value()));
     });
   });
 }
@@ -398,6 +455,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
   count("requests", requests_);
   count("requests_open", requests_open);
   count("subscriptions", subscriptions);
+  count("client_bytes", budget_->used());
   const Planner::Counts plans = planner_.counts();
   count("hits", plans.hits);
   count("front_hits", plans.front_hits);
@@ -449,9 +507,6 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Ping message) {
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Shutdown) {
-  const uid_t user = clients_.at(open->client).user;
-  if (user != geteuid() && user != 0)
-    return reply_error(open, Status(ErrorCode::PERMISSION, "only the user that runs the daemon can stop it"));
   reply(open, wire::Ack{});
   hooks_.shutdown();
 }

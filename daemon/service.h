@@ -21,17 +21,17 @@
 
 namespace quern {
 
-using ClientId = uint64_t;
-
 inline constexpr const char* kDaemonSoftware = "quernd 0.1.0";
 
 struct ServiceOptions {
-  uint32_t max_open_requests = 256;    // of one client
-  uint32_t max_subscriptions = 65536;  // of one client
-  uint64_t request_limit_ms = 600000;  // of a request that names no time
-  size_t max_queued_jobs = 4096;
-  bool search = true;   // for better plans than baselines
-  SearchLimits limits;  // of searches
+  uint32_t max_open_requests = 256;     // of one client
+  uint32_t max_subscriptions = 65536;   // of one client
+  size_t max_client_memory = 96 << 20;  // what all clients together may make the daemon hold
+  uint64_t request_limit_ms = 600000;   // of a request that names no time
+  size_t max_queued_jobs = 4096;        // of one client
+  unsigned parsers = 1;                 // graphs parsed at a time
+  bool search = true;                   // for better plans than baselines
+  SearchLimits limits;                  // of searches
   MeasureSettings measuring;
   std::string socket, cache_dir;  // for statistics
 };
@@ -43,6 +43,7 @@ class Service {
     Status no_store;  // why it is null
     Workers* workers = nullptr;
     Post post;
+    Aside::Run aside;
     Log* log = nullptr;
     std::function<uint64_t()> now_ns;  // steady
     std::function<void(ClientId, std::string frame)> send;
@@ -53,7 +54,8 @@ class Service {
   Service(ServiceOptions options, Hooks hooks);
   ~Service();  // waits for a Verify that runs
 
-  void connect(ClientId client, uid_t user);
+  // The account is for what the server holds on the client's behalf.
+  std::shared_ptr<Account> connect(ClientId client, uid_t user);
   void disconnect(ClientId client);
   // The greeting's answer, or the Error after which the server closes the connection.
   Result<std::string> greet(const wire::Frame& frame) const;
@@ -73,10 +75,12 @@ class Service {
   // Nothing runs and nobody waits for an answer.
   bool idle() const;
   bool verifying() const { return verifying_; }
+  const Budget& budget() const { return *budget_; }
 
  private:
   // A request that waits for its answer; gone as soon as it is answered, too late, or its client has left.
   struct Open {
+    Charge charge;
     ClientId client = 0;
     uint64_t request = 0;
     uint64_t arrived_ns = 0;
@@ -85,8 +89,9 @@ class Service {
   };
   struct Client {
     uid_t user = 0;
+    std::shared_ptr<Account> account;
     std::unordered_set<std::shared_ptr<Open>> open;
-    std::unordered_set<Hash128> subscriptions;
+    std::unordered_map<Hash128, Charge> subscriptions;
   };
 
   template <class M>
@@ -95,7 +100,15 @@ class Service {
   void decode_and(const std::shared_ptr<Open>& open, const wire::Frame& frame);
   void dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame);
   void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
+  template <class M>
+  void reply_result(const std::shared_ptr<Open>& open, const Result<M>& result);
+  // Does what takes long on another thread, and answers with what it gives.
+  template <class Work>
+  void reply_aside(const std::shared_ptr<Open>& open, Work work);
   void reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer);
+  Caller caller(const std::shared_ptr<Open>& open, uint8_t priority = 0) const;
+  // PERMISSION for users who may ask for plans and no more.
+  Status check_rights(const Client& client, uint16_t type) const;
   void set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms);
   bool is_open(const std::shared_ptr<Open>& open) const;
   void close_request(const std::shared_ptr<Open>& open);
@@ -117,11 +130,15 @@ class Service {
   void on(const std::shared_ptr<Open>& open, wire::Ping message);
   void on(const std::shared_ptr<Open>& open, wire::Shutdown message);
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
+  void remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys);
   void drop_subscriber(const Hash128& key, ClientId client);
   void send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress);
 
   const ServiceOptions options_;
   const Hooks hooks_;
+  const std::shared_ptr<Budget> budget_;
+  std::unordered_map<uid_t, std::shared_ptr<Account>> heirs_;  // for what clients leave behind
+  Aside aside_;
   Planner planner_;
   const uint64_t started_ns_;
   uint64_t requests_ = 0;

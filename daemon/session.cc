@@ -1,6 +1,8 @@
 #include "daemon/session.h"
 
-#include <memory>
+#include <unistd.h>
+
+#include <utility>
 
 #include "capi/wire/messages.h"
 
@@ -8,51 +10,60 @@ namespace quern {
 
 namespace {
 
-struct Write {
-  uv_write_t request;
-  std::string bytes;
-};
+// A smaller frame is not worth the bookkeeping: all clients together cannot hold much in such.
+constexpr size_t kSmallFrame = 64 << 10;
+// With more unread than this, a client's further requests are left in its socket until it reads.
+constexpr size_t kPauseOutput = 256 << 10;
 
 Session& session_of(void* handle) { return *static_cast<Session*>(static_cast<uv_handle_t*>(handle)->data); }
 
 // libuv reads into it and hands it over before it reads again, and there is one thread: one buffer serves all
 // sessions.
-char read_buffer[1 << 16];
+char read_buffer[1 << 15];
 
 }  // namespace
 
-Session::Session(uv_loop_t* loop, uint64_t id, size_t max_output_bytes, const Hooks* hooks)
-    : id_(id), max_output_bytes_(max_output_bytes), hooks_(hooks) {
+struct Session::Write {
+  uv_write_t request;
+  std::string bytes;
+  Charge charge;
+  uint64_t queued_ns = uv_hrtime();
+};
+
+Session::Session(uv_loop_t* loop, uint64_t id, const SessionLimits* limits, const Hooks* hooks)
+    : id_(id), limits_(limits), hooks_(hooks) {
   uv_pipe_init(loop, &pipe_, 0);
   pipe_.data = this;
 }
 
-Status Session::accept(uv_stream_t* listener) {
-  const int code = uv_accept(listener, reinterpret_cast<uv_stream_t*>(&pipe_));
-  return code == 0 ? Status() : Status(ErrorCode::IO, std::string("accept: ") + uv_strerror(code));
+Status Session::start(int socket, std::shared_ptr<Account> account) {
+  account_ = std::move(account);
+  if (const int code = uv_pipe_open(&pipe_, socket); code != 0) {
+    ::close(socket);
+    return Status(ErrorCode::IO, std::string("a new connection: ") + uv_strerror(code));
+  }
+  pause_or_resume();
+  return {};
 }
 
-Status Session::start() {
-  const int code = uv_read_start(reinterpret_cast<uv_stream_t*>(&pipe_), on_alloc, on_read);
-  return code == 0 ? Status() : Status(ErrorCode::IO, std::string("read: ") + uv_strerror(code));
+size_t Session::output() const {
+  return closing_ ? 0 : uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&pipe_));
 }
 
-int Session::fd() const {
-  uv_os_fd_t fd = -1;
-  uv_fileno(reinterpret_cast<const uv_handle_t*>(&pipe_), &fd);
-  return fd;
-}
+// ---- reading
+// --------------------------------------------------------------------------------------------------
 
-bool Session::has_output() const {
-  return !closing_ && uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&pipe_)) > 0;
-}
-
-void Session::on_alloc(uv_handle_t*, size_t, uv_buf_t* buffer) {
-  *buffer = uv_buf_init(read_buffer, sizeof read_buffer);
+// A client that sends more than fits has the rest read when the others had their turn: without a buffer libuv
+// goes on to them, and comes back.
+void Session::on_alloc(uv_handle_t* handle, size_t, uv_buf_t* buffer) {
+  const bool turn_is_over = std::exchange(session_of(handle).filled_, false);
+  *buffer = uv_buf_init(read_buffer, turn_is_over ? 0 : sizeof read_buffer);
 }
 
 void Session::on_read(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
   Session& session = session_of(stream);
+  if (size == UV_ENOBUFS) return;
+  session.filled_ = size == sizeof read_buffer;
   if (size < 0) return session.close(size == UV_EOF ? "left" : uv_strerror(static_cast<int>(size)));
   session.read({buffer->base, static_cast<size_t>(size)});
 }
@@ -60,45 +71,126 @@ void Session::on_read(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer)
 void Session::read(std::string_view bytes) {
   if (refused_) return;
   reader_.append(bytes);
-  while (!closing_ && !refused_) {
+  take_frames(incomplete_since_ == 0);
+}
+
+// As long as the client reads what it gets for them. `first_part`: of the frame that is not complete.
+void Session::take_frames(bool first_part) {
+  for (; !closing_ && !refused_ && output() <= kPauseOutput; first_part = true) {
     auto frame = reader_.next();
     if (!frame) return refuse(frame.status());
-    if (!*frame) return;
+    if (!*frame) return hold_frame(first_part);
     hooks_->frame(*this, **frame);
   }
 }
 
+// What is left is the beginning of a frame, or nothing.
+void Session::hold_frame(bool first_part) {
+  if (first_part) input_ = {};
+  if (reader_.buffered() == 0) {
+    incomplete_since_ = 0;
+    return;
+  }
+  if (first_part) incomplete_since_ = uv_hrtime();
+  if (const size_t frame = reader_.expected(); frame > kSmallFrame && !input_.ok()) {
+    input_ = Charge(account_, frame);
+    starved_ = !input_.ok();
+    pause_or_resume();
+  }
+  hooks_->watch();
+}
+
+void Session::pause_or_resume() {
+  if (closing_) return;
+  const bool wanted = !starved_ && output() <= kPauseOutput;
+  if (wanted == reading_) return;
+  reading_ = wanted;
+  const int code = wanted ? uv_read_start(stream(), on_alloc, on_read) : uv_read_stop(stream());
+  if (code != 0) close(uv_strerror(code));
+}
+
+bool Session::look() {
+  if (closing_) return false;
+  const uint64_t now = uv_hrtime();
+  if (!writes_.empty() && now - writes_.front()->queued_ns > limits_->output_ns) {
+    close("left " + std::to_string(output()) + " bytes of answers unread for too long", true);
+    return false;
+  }
+  if (starved_) {
+    input_ = Charge(account_, reader_.expected());
+    starved_ = !input_.ok();
+    pause_or_resume();
+  }
+  // With its answers unread it is not the client who keeps the rest of the frame from us.
+  if (!refused_ && incomplete_since_ != 0 && output() <= kPauseOutput &&
+      now - incomplete_since_ > limits_->frame_ns) {
+    if (starved_)
+      refuse(Status(ErrorCode::BUSY, "there is no memory for a frame of " +
+                                         std::to_string(reader_.expected()) + " bytes; try again later"));
+    else
+      close("did not send the rest of a frame in time", true);
+  }
+  return !closing_ && (incomplete_since_ != 0 || !writes_.empty());
+}
+
+// ---- writing
+// --------------------------------------------------------------------------------------------------
+
 void Session::send(std::string bytes) {
-  if (closing_ || refused_) return;
-  auto* stream = reinterpret_cast<uv_stream_t*>(&pipe_);
-  const size_t queued = uv_stream_get_write_queue_size(stream);
-  if (queued > max_output_bytes_)
-    return close("left " + std::to_string(queued) + " bytes of answers unread", true);
-  write(std::move(bytes));
+  if (!closing_ && !refused_) write(std::move(bytes));
 }
 
 void Session::write(std::string bytes) {
-  auto* stream = reinterpret_cast<uv_stream_t*>(&pipe_);
+  uv_buf_t buffer = uv_buf_init(bytes.data(), static_cast<unsigned>(bytes.size()));
+  const int sent = uv_try_write(stream(), &buffer, 1);
+  if (sent == static_cast<int>(bytes.size())) return;
+  if (sent < 0 && sent != UV_EAGAIN) return close(uv_strerror(sent));
+  queue(std::move(bytes), sent < 0 ? 0 : static_cast<size_t>(sent));
+}
+
+// What the socket does not take now.
+void Session::queue(std::string bytes, size_t sent) {
+  const size_t size = bytes.size() - sent;
+  if (output() > limits_->output_bytes)
+    return close("left " + std::to_string(output()) + " bytes of answers unread", true);
   auto write = std::make_unique<Write>();
+  write->charge = charge_output(size);
+  if (!write->charge.ok())
+    return close("left " + std::to_string(output()) + " bytes of answers unread, and memory is short", true);
   write->bytes = std::move(bytes);
   write->request.data = write.get();
-  uv_buf_t buffer = uv_buf_init(write->bytes.data(), static_cast<unsigned>(write->bytes.size()));
-  // libuv writes at once what the socket takes, and calls back later in any case.
-  const int code = uv_write(&write->request, stream, &buffer, 1,
-                            [](uv_write_t* request, int) { delete static_cast<Write*>(request->data); });
+  uv_buf_t buffer = uv_buf_init(write->bytes.data() + sent, static_cast<unsigned>(size));
+  const int code = uv_write(&write->request, stream(), &buffer, 1, on_written);
   if (code != 0) return close(uv_strerror(code));
-  static_cast<void>(write.release());
+  writes_.push_back(write.release());
+  pause_or_resume();
+  hooks_->watch();
+}
+
+Charge Session::charge_output(size_t bytes) {
+  for (;;) {
+    Charge charge(account_, bytes);
+    if (charge.ok() || !hooks_->make_room(*this)) return charge;
+  }
+}
+
+void Session::on_written(uv_write_t* request, int) {
+  Session& session = session_of(request->handle);
+  delete session.writes_.front();  // libuv writes them in order
+  session.writes_.pop_front();
+  if (!session.reading_ && !session.starved_) session.take_frames(true);
+  session.pause_or_resume();
 }
 
 void Session::refuse(const Status& status) {
   if (closing_ || refused_) return;
   write(wire::encode(0, wire::to_error(status)));
+  if (closing_) return;
   refused_ = true;
   // What is queued goes out first; then the end of the stream tells the client, which closes its side or is
   // closed by the server's clock.
   auto* request = new uv_shutdown_t;
-  const int code = uv_shutdown(request, reinterpret_cast<uv_stream_t*>(&pipe_),
-                               [](uv_shutdown_t* request, int) { delete request; });
+  const int code = uv_shutdown(request, stream(), [](uv_shutdown_t* request, int) { delete request; });
   if (code == 0) return;
   delete request;
   close(uv_strerror(code));
@@ -107,6 +199,9 @@ void Session::refuse(const Status& status) {
 void Session::close(const std::string& why, bool client_fault) {
   if (closing_) return;
   closing_ = true;
+  // libuv gives them back in a moment; others may have the room at once.
+  for (Write* write : writes_) write->charge = {};
+  input_ = {};
   hooks_->closing(*this, why, client_fault);
   uv_close(reinterpret_cast<uv_handle_t*>(&pipe_), [](uv_handle_t* handle) {
     Session& session = session_of(handle);

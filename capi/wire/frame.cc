@@ -1,8 +1,16 @@
 #include "capi/wire/frame.h"
 
+#include <algorithm>
+
 #include "core/base/bytes.h"
 
 namespace quern::wire {
+
+namespace {
+
+constexpr size_t kKeptBytes = 256 << 10;
+
+}  // namespace
 
 std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload) {
   ByteWriter out;
@@ -19,8 +27,18 @@ void FrameReader::append(std::string_view bytes) {
   if (start_ > 0) {
     buffer_.erase(0, start_);
     start_ = 0;
+    // A connection does not keep the room of the largest frame that it ever carried.
+    if (buffer_.capacity() > kKeptBytes && buffer_.size() <= kKeptBytes / 2) buffer_.shrink_to_fit();
   }
+  const size_t frame = expected();
+  if (frame <= limit_ && frame > buffer_.capacity()) buffer_.reserve(frame);
   buffer_.append(bytes);
+}
+
+size_t FrameReader::expected() const {
+  if (buffered() < kHeaderBytes) return buffered();
+  ByteReader in(std::string_view(buffer_).substr(start_));
+  return std::max(buffered(), in.get<uint32_t>() + kHeaderBytes);
 }
 
 Result<std::optional<Frame>> FrameReader::next() {

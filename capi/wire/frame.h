@@ -11,7 +11,8 @@
 namespace quern::wire {
 
 inline constexpr size_t kHeaderBytes = 16;
-inline constexpr size_t kMaxFrameBytes = 16 << 20;  // header and payload
+inline constexpr size_t kMaxFrameBytes = 16 << 20;   // header and payload
+inline constexpr size_t kMaxRequestBytes = 2 << 20;  // the same, of a frame that a client sends
 
 struct Frame {
   uint16_t type = 0;
@@ -20,7 +21,9 @@ struct Frame {
 };
 
 std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload);
-inline bool fits(std::string_view encoded_frame) { return encoded_frame.size() <= kMaxFrameBytes; }
+inline bool fits(std::string_view encoded_frame, size_t limit = kMaxFrameBytes) {
+  return encoded_frame.size() <= limit;
+}
 
 // Cuts a byte stream into frames. Holds at most one incomplete frame and what was appended after it.
 class FrameReader {
@@ -33,6 +36,9 @@ class FrameReader {
   Result<std::optional<Frame>> next();
   // Bytes appended and not yet returned.
   size_t buffered() const { return buffer_.size() - start_; }
+  // The size of the frame that next() could not return yet, as far as its header says; at least what is
+  // there.
+  size_t expected() const;
 
  private:
   size_t limit_;

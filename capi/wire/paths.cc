@@ -5,7 +5,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -78,7 +80,20 @@ Status check_socket_path(const std::string& path) {
   return {};
 }
 
-Status check_socket_dir(const std::string& socket_path) {
+std::vector<uid_t> trusted_users() {
+  std::vector<uid_t> users;
+  const std::string list = env("QUERN_TRUST_UIDS");
+  for (size_t start = 0; start < list.size();) {
+    const size_t end = std::min(list.find(',', start), list.size());
+    uid_t user = 0;
+    const auto [rest, error] = std::from_chars(list.data() + start, list.data() + end, user);
+    if (error == std::errc() && rest == list.data() + end) users.push_back(user);
+    start = end + 1;
+  }
+  return users;
+}
+
+Status check_socket_dir(const std::string& socket_path, const std::vector<uid_t>& trusted) {
   if (Status status = check_socket_path(socket_path); !status.ok()) return status;
   const std::string dir = parent_of(socket_path);
   struct stat info;
@@ -89,10 +104,12 @@ Status check_socket_dir(const std::string& socket_path) {
     return Status(errno == ENOENT ? ErrorCode::NOT_FOUND : ErrorCode::IO,
                   "the directory of the socket, " + dir + ": " + std::strerror(errno));
   if (!S_ISDIR(info.st_mode)) return Status(ErrorCode::PERMISSION, dir + " is not a directory; remove it");
-  if (info.st_uid != geteuid() && info.st_uid != 0)
-    return Status(ErrorCode::PERMISSION, "the directory of the socket, " + dir + ", belongs to user " +
-                                             std::to_string(info.st_uid) +
-                                             "; set QUERN_SOCKET to a path in one of yours");
+  if (info.st_uid != geteuid() && info.st_uid != 0 &&
+      std::find(trusted.begin(), trusted.end(), info.st_uid) == trusted.end())
+    return Status(ErrorCode::PERMISSION,
+                  "the directory of the socket, " + dir + ", belongs to user " + std::to_string(info.st_uid) +
+                      "; set QUERN_SOCKET to a path in one of yours, or QUERN_TRUST_UIDS if "
+                      "that user runs the daemon for you");
   const bool others_write = info.st_mode & (S_IWGRP | S_IWOTH);
   if (others_write && (below_tmp || !(info.st_mode & S_ISVTX)))
     return Status(ErrorCode::PERMISSION,

@@ -24,7 +24,9 @@ std::optional<Hash128> parse_hash(std::string_view text);
 
 }  // namespace quern
 
+// For tables in memory: SipHash-1-3 with a key of this process, because a client may choose its hashes so
+// that all of them would fall into one bucket.
 template <>
 struct std::hash<quern::Hash128> {
-  size_t operator()(const quern::Hash128& hash) const noexcept { return hash.low; }
+  size_t operator()(const quern::Hash128& hash) const noexcept;
 };

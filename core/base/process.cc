@@ -19,6 +19,8 @@ int start_process(const std::vector<std::string>& command, int socket, ProcessGr
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, socket, 0);
   posix_spawn_file_actions_adddup2(&files, 2, 1);
+  // Whatever a library has opened without close-on-exec stays here too: LMDB its file, to write.
+  posix_spawn_file_actions_addclosefrom_np(&files, 3);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, all;

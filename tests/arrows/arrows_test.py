@@ -33,11 +33,13 @@ ARROWS = {
     "capi": ["capi/wire", "core/base", "core/lang", "core/graph", "core/jit/driver.h", "core/jit/launcher.h"],
     "daemon": ["capi/wire", "cache"] + CORE,
     "tools": ["capi", "capi/wire", "tests/emulator", "tests/hostile", "tests/support/random_workload.h"] + CORE,
+    # Fills a store before a daemon serves it.
+    "tools/bench/serve": ["capi", "capi/wire", "cache"] + GRAPH,
     "bindings/python": ["capi"],
     "tests": None,
 }
 # System headers that belong to one room. Of the CUDA toolkit only a benchmark that nvcc compiles by itself includes any.
-OWNED = {"lmdb.h": ["cache"], "uv.h": ["daemon"], "cuda.h": [], "cuda_runtime.h": ["tools"], "nvrtc.h": []}
+OWNED = {"lmdb.h": ["cache"], "uv.h": ["daemon"], "seccomp.h": ["daemon"], "cuda.h": [], "cuda_runtime.h": ["tools"], "nvrtc.h": []}
 
 SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh", ".def"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -134,6 +134,10 @@ class Harness {
       posted_.push_back(std::move(work));
       wake_.notify_all();
     };
+    hooks.aside = [](const Aside::Task& work, const Aside::Task& done) {
+      work();
+      done();
+    };
     hooks.log = &log;
     hooks.now_ns = [this] { return now; };
     hooks.send = [this](ClientId client, std::string frame) { readers_[client].append(frame); };

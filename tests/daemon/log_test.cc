@@ -36,6 +36,29 @@ void a_bad_file_changes_nothing(void**) {
   assert_contains(read_test_file(path), "event=still");
 }
 
+void a_cause_fills_no_disk(void**) {
+  const std::string path = temp_dir() / "log";
+  Log log;
+  assert_ok(log.open_file(path));
+  for (uint64_t i = 0; i < 10 * Log::kMostLines; ++i)
+    log.warning("event=refused client=" + std::to_string(i));
+  log.info("event=other");
+  for (int i = 0; i < 10000; ++i) log.info("cause" + std::to_string(i));  // however many names there are
+  const std::string text = read_test_file(path);
+  assert_contains(text, "event=refused client=99\n");
+  assert_contains(text, "event=other");
+  assert_true(static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n')) < 4 * Log::kMostLines + 300);
+}
+
+void a_planted_link_is_not_followed(void**) {
+  const auto dir = temp_dir();
+  write_test_file(dir / "victim", "precious");
+  std::filesystem::create_symlink(dir / "victim", dir / "log");
+  Log log;
+  assert_error(log.open_file(dir / "log"), ErrorCode::IO, "cannot open the log");
+  assert_text_equal(read_test_file(dir / "victim"), "precious");
+}
+
 void levels_have_names(void**) {
   for (LogLevel level : {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error})
     assert_true(parse_log_level(log_level_name(level)) == level);
@@ -49,8 +72,8 @@ void levels_have_names(void**) {
 int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
-      cmocka_unit_test(an_event_is_one_line),
-      cmocka_unit_test(a_bad_file_changes_nothing),
+      cmocka_unit_test(an_event_is_one_line),  cmocka_unit_test(a_bad_file_changes_nothing),
+      cmocka_unit_test(a_cause_fills_no_disk), cmocka_unit_test(a_planted_link_is_not_followed),
       cmocka_unit_test(levels_have_names),
   };
   return cmocka_run_group_tests_name("log", tests, nullptr, nullptr);

@@ -30,6 +30,19 @@ void frames_survive_any_cut(void**) {
   }
 }
 
+void what_is_missing_is_known_and_room_is_given_back(void**) {
+  FrameReader reader;
+  const std::string frame = encode_frame(1, 1, std::string(1 << 20, 'x'));
+  assert_int_equal(reader.expected(), 0);
+  reader.append(frame.substr(0, 10));
+  assert_int_equal(reader.expected(), 10);
+  reader.append(frame.substr(10, 10));
+  assert_int_equal(reader.expected(), frame.size());
+  reader.append(frame.substr(20));
+  assert_true(reader.next().value().has_value());
+  assert_int_equal(reader.expected(), 0);
+}
+
 void a_frame_above_the_limit_is_refused_before_its_payload_comes(void**) {
   const std::string payload(100, 'x');
   FrameReader exact(kHeaderBytes + 100);
@@ -62,6 +75,7 @@ int main() {
   using namespace quern::wire;
   const CMUnitTest tests[] = {
       cmocka_unit_test(frames_survive_any_cut),
+      cmocka_unit_test(what_is_missing_is_known_and_room_is_given_back),
       cmocka_unit_test(a_frame_above_the_limit_is_refused_before_its_payload_comes),
       cmocka_unit_test(flags_are_refused),
   };

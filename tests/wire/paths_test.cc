@@ -66,6 +66,11 @@ void directories_of_others_are_refused(void**) {
   mkdir(dir.c_str(), 0700);
   if (chown(dir.c_str(), 12345, 12345) != 0) skip_test("this file system has no owners");
   assert_error(check_socket_dir(dir + "/s"), ErrorCode::PERMISSION, "belongs to user 12345");
+  assert_ok(check_socket_dir(dir + "/s", {7, 12345}));
+  setenv("QUERN_TRUST_UIDS", "7,,x,12345,-1", 1);
+  assert_true((trusted_users() == std::vector<uid_t>{7, 12345}));
+  unsetenv("QUERN_TRUST_UIDS");
+  assert_true(trusted_users().empty());
 }
 
 void cache_directories_are_made_with_their_parents(void**) {
