@@ -97,7 +97,8 @@ class Evaluator:
     """real=True: everything in f64, as the language defines it. real=False: every operator in the dtype it has, as eager
     PyTorch computes it (f32 accumulation inside a matmul, results rounded). With a generator as `noise` every result is moved, up
     or down, by a rounding error of its dtype and one of f32 functions: what an unlucky unfused program computes. With `range`
-an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN then comes of an overflow."""
+an intermediate value in f64 that its dtype cannot hold becomes NaN, and a sum whose terms may overflow f32 in another order: what is
+NaN then comes of an overflow."""
 
     def __init__(self, graph, real, noise=None, range=False):
         self.graph, self.real, self.noise, self.range = graph, real, noise, range
@@ -121,6 +122,10 @@ an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN
         if dtype in ("i32", "bool"):
             return tensor.to(DTYPES[dtype])
         return tensor.to(torch.float64 if self.real else DTYPES[dtype])
+
+    def ordered(self, total, sizes):
+        """A sum, of terms of which the sizes add up to `sizes`."""
+        return total.masked_fill(torch.isfinite(total) & (sizes > torch.finfo(torch.float32).max), float("nan")) if self.range else total
 
     @staticmethod
     def within_range(tensor, dtype):
@@ -213,6 +218,8 @@ an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN
         if dtype == "i32":  # exact in f64 for the small integers of the tests
             return torch.matmul(a.double(), b.double()).to(torch.int64)
         product = torch.matmul(a, b)
+        if self.range:
+            return self.ordered(product, torch.matmul(a.abs(), b.abs()))
         if self.noise is None:
             return product
         return self.shaken(product, accumulation_noise(torch.matmul(a * a, b * b), a.shape[-1], True))
@@ -232,13 +239,16 @@ an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN
             return self.wrap(x, dtype)
         keep = attributes.get("keepdims", False)
         total = x.sum(axes, keepdim=keep)
+        if x.is_floating_point():
+            total = self.ordered(total, x.abs().sum(axes, keepdim=keep))
         if self.noise is not None and x.is_floating_point():
             total = self.shaken(total, accumulation_noise((x * x).sum(axes, keepdim=keep), x.numel() // max(1, total.numel())))
         return self.wrap(total, dtype)
 
     def op_mean(self, operands, attributes, dtype):
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, None)
-        return x.mean(axes, keepdim=attributes.get("keepdims", False)) if axes else x
+        keep = attributes.get("keepdims", False)
+        return self.ordered(x.mean(axes, keepdim=keep), x.abs().sum(axes, keepdim=keep)) if axes else x
 
     def op_max(self, operands, attributes, dtype):
         return self.extreme("max", torch.amax, -torch.inf, -(2**31), operands, attributes, dtype)
@@ -272,9 +282,10 @@ an intermediate value in f64 that its dtype cannot hold becomes NaN: what is NaN
         kind = x.dtype
         x = x.double() if self.real else x.float()
         if center:
-            x = x - x.mean(axes, keepdim=True)
+            x = x - self.ordered(x.mean(axes, keepdim=True), x.abs().sum(axes, keepdim=True))
         squares = self.within_range(x * x, "f32") if self.range else x * x
-        x = x / torch.sqrt(squares.mean(axes, keepdim=True) + attributes.get("eps", 1e-5))
+        mean = self.ordered(squares.mean(axes, keepdim=True), squares.sum(axes, keepdim=True))
+        x = x / torch.sqrt(mean + attributes.get("eps", 1e-5))
         shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
         if len(operands) > 1:
             x = x * self.value(operands[1], dtype).reshape(shape)
