@@ -1,5 +1,6 @@
 #include "cache/audit.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace quern {
@@ -14,22 +15,29 @@ Status corrupt(const char* what) { return Status(ErrorCode::CORRUPT, what); }
 // How many hashes a key has.
 size_t hashes_of(Table table) { return table == Table::timings ? 3 : table == Table::request_lists ? 2 : 1; }
 
+// That the record decodes and says itself that it lies where it does.
+template <class T, class KeyOf>
+Status check_own(std::string_view key, std::string_view value, Hash128* plan, KeyOf key_of) {
+  const auto record = decode_record<T>(value);
+  if (!record) return record.status();
+  if (key_of(*record) != key) return corrupt("the record lies under another key than its own");
+  if constexpr (requires { record->key; }) *plan = record->key;
+  return {};
+}
+
+// Of records that lie under the key of their plan.
 template <class T>
-Status status_of(const Result<T>& result) {
-  return result.ok() ? Status() : result.status();
+Status check_by_plan(std::string_view key, std::string_view value, Hash128* plan) {
+  return check_own<T>(key, value, plan, [](const T& record) { return table_key(record.key); });
 }
 
-Status needs_plan(Txn& txn, const Hash128& key) {
-  const auto plan = txn.get(Table::plans, table_key(key));
-  return plan.ok() ? Status() : corrupt("the record belongs to a plan that is not there");
+Status check_meta(std::string_view key, std::string_view value) {
+  if (key == kCountersKey) return decode_record<CountersRecord>(value).status();
+  return check_own<MetaRecord>(key, value, nullptr, [](const MetaRecord& record) { return record.name; });
 }
 
-Status check_timing(Txn& txn, std::string_view key, std::string_view value) {
-  const auto timing = decode_record<TimingRecord>(value);
-  if (!timing) return timing.status();
-  if (timing_key(timing->key, timing->device, timing->program) != key)
-    return corrupt("the timing record lies under another key than its own");
-  return needs_plan(txn, timing->key);
+bool needs_plan(Table table) {
+  return table != Table::plans && table != Table::quarantine && table != Table::meta;
 }
 
 Status check_listed_request(Txn& txn, std::string_view key, std::string_view value) {
@@ -56,46 +64,45 @@ Status unlist_request(Txn& txn, const Hash128& request) {
 
 }  // namespace
 
-Status check_record(Txn& txn, Table table, std::string_view key, std::string_view value) {
-  if (table == Table::meta)
-    return key == kCountersKey ? status_of(decode_record<CountersRecord>(value))
-                               : status_of(read_meta(txn, key));
+Status check_alone(Table table, std::string_view key, std::string_view value, Hash128* plan) {
+  if (table == Table::meta) return check_meta(key, value);
   if (key.size() != hashes_of(table) * kHashBytes)
     return corrupt("the record lies under a key of a wrong length");
-  const Hash128 hash = hash_of_table_key(key);
+  *plan = hash_of_table_key(key);
+  const auto by_material = [](const auto& record) { return table_key(hash128(record.material)); };
   switch (table) {
     case Table::plans:
-      return status_of(read_plan(txn, hash));
+      return check_own<PlanRecord>(key, value, plan, by_material);
     case Table::timings:
-      return check_timing(txn, key, value);
-    case Table::requests: {
-      const auto request = read_request(txn, hash);
-      return request.ok() ? needs_plan(txn, request->key) : request.status();
-    }
-    case Table::request_lists:
-      return check_listed_request(txn, key, value);
-    case Table::usage: {
-      const auto usage = read_usage(txn, hash);
-      return usage.ok() ? needs_plan(txn, hash) : usage.status();
-    }
+      return check_own<TimingRecord>(key, value, plan, [](const TimingRecord& record) {
+        return timing_key(record.key, record.device, record.program);
+      });
+    case Table::requests:
+      return check_own<RequestRecord>(key, value, plan, by_material);
+    case Table::usage:
+      return check_by_plan<UsageRecord>(key, value, plan);
     case Table::quarantine:
-      return status_of(read_quarantine(txn, hash));
-    case Table::findings: {
-      const auto findings = read_findings(txn, hash);
-      return findings.ok() ? needs_plan(txn, hash) : findings.status();
-    }
-    case Table::programs: {
-      const auto programs = read_programs(txn, hash);
-      return programs.ok() ? needs_plan(txn, hash) : programs.status();
-    }
-    case Table::tuning: {
-      const auto tuning = read_tuning(txn, hash);
-      return tuning.ok() ? needs_plan(txn, hash) : tuning.status();
-    }
+      return check_by_plan<QuarantineRecord>(key, value, plan);
+    case Table::findings:
+      return check_by_plan<FindingsRecord>(key, value, plan);
+    case Table::programs:
+      return check_by_plan<ProgramsRecord>(key, value, plan);
+    case Table::tuning:
+      return check_by_plan<TuningRecord>(key, value, plan);
+    case Table::request_lists:
     case Table::meta:
       break;
   }
   return {};
+}
+
+Status check_record(Txn& txn, Table table, std::string_view key, std::string_view value) {
+  Hash128 plan;
+  if (Status status = check_alone(table, key, value, &plan); !status.ok()) return status;
+  if (table == Table::request_lists) return check_listed_request(txn, key, value);
+  if (!needs_plan(table)) return {};
+  const auto found = txn.get(Table::plans, table_key(plan));
+  return found.ok() ? Status() : corrupt("the record belongs to a plan that is not there");
 }
 
 Status remove_damaged(WriteTxn& write, Table table, std::string_view key) {
@@ -129,25 +136,32 @@ Result<VerifyReport> audit(Database& database,
                            const std::function<void(Table table, std::string key)>& on_damage) {
   VerifyReport report;
   uint64_t total = 0;
-  for (Table table : kAllTables) {
-    auto txn = Txn::begin(database, Txn::Mode::read);
+  {
+    const auto txn = Txn::begin(database, Txn::Mode::read);
     if (!txn) return txn.status();
-    const auto count = txn->count(table);
-    if (!count) return count.status();
-    total += *count;
+    for (Table table : kAllTables) total += txn->count(table);
   }
+  for (std::string& problem : database.problems()) report.damage.push_back({"pages", "", std::move(problem)});
+  if (!report.damage.empty()) database.suspect(corrupt("a verification has found damaged pages"));
   for (Table table : kAllTables) {
-    Status status = walk(database, table, [&](Txn& txn, std::string_view key, std::string_view value) {
+    const Status status = walk(database, table, [&](Txn& txn, std::string_view key, std::string_view value) {
       ++report.records;
       report.bytes += key.size() + value.size();
       if (const Status found = check_record(txn, table, key, value); !found.ok()) {
         report.damage.push_back({table_name(table), printed_key(table, key), found.message()});
         on_damage(table, std::string(key));
       }
-      if (progress && report.records % kProgressEvery == 0) progress(report.records, total);
+      if (progress && report.records % kProgressEvery == 0)
+        progress(report.records, std::max(report.records, total));
       return true;
     });
-    if (!status.ok()) return status.with_context(std::string("table ") + table_name(table));
+    // The rest of the table cannot be reached from here; what of it holds is carried over when it is rebuilt.
+    if (status.code() == ErrorCode::CORRUPT) {
+      report.damage.push_back({table_name(table), "", status.message()});
+      database.suspect(status);
+    } else if (!status.ok()) {
+      return status.with_context(std::string("table ") + table_name(table));
+    }
   }
   if (progress) progress(report.records, report.records);
   return report;

@@ -7,7 +7,10 @@
 
 namespace quern {
 
-// CORRUPT unless the record decodes, lies under its own key, and points to something that is there.
+// CORRUPT unless the record decodes and lies under its own key, as far as its bytes tell. `plan` becomes the
+// key of the plan that it is of.
+Status check_alone(Table table, std::string_view key, std::string_view value, Hash128* plan);
+// CORRUPT unless, besides, what it points to is there.
 Status check_record(Txn& txn, Table table, std::string_view key, std::string_view value);
 
 // Looks at the place again and clears it if the record there does not hold: a plan goes with all that belongs

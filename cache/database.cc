@@ -1,322 +1,292 @@
 #include "cache/database.h"
 
-#include <lmdb.h>
+#include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <mutex>
-#include <utility>
+
+#include "cache/rescue.h"
 
 namespace quern {
 
 namespace {
 
-constexpr uint64_t kSmallestMap = uint64_t{16} << 20;
-constexpr uint64_t kFullDisk = uint64_t{1} << 20;  // less free space than this explains a failed write
-constexpr int kWalkChunk = 128;                    // records a transaction
-constexpr unsigned kMaxReaders = 256;              // threads that read at the same instant
+constexpr uint64_t kSmallestView = uint64_t{64} << 20;  // of the file; doubled when it outgrows it
 
-MDB_val val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
-std::string_view view(const MDB_val& value) {
-  return {static_cast<const char*>(value.mv_data), value.mv_size};
-}
-
-bool disk_is_full(const std::string& path) {
-  struct statvfs disk;
-  return statvfs(path.c_str(), &disk) == 0 && uint64_t{disk.f_bavail} * disk.f_frsize < kFullDisk;
-}
-
-struct Advice {
-  ErrorCode code;
-  const char* what;  // to do about it
-};
-
-Advice advice(int code) {
-  switch (code) {
-    case MDB_MAP_FULL:
-      return {ErrorCode::STORAGE_FULL, "raise the cache's map size or lower its size limit"};
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return {ErrorCode::STORAGE_FULL, "free some space on the disk of the cache"};
-    case MDB_NOTFOUND:
-    case ENOENT:
-      return {ErrorCode::NOT_FOUND, nullptr};
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return {ErrorCode::PERMISSION, "make the cache directory writable or choose another"};
-    case EMFILE:
-    case ENFILE:
-      return {ErrorCode::LIMIT, "raise the limit of open files (ulimit -n)"};
-    case ENOMEM:
-      return {ErrorCode::OUT_OF_MEMORY, nullptr};
-    case MDB_READERS_FULL:
-      return {ErrorCode::BUSY, "too many threads read at once"};
-    case MDB_TXN_FULL:
-    case MDB_BAD_VALSIZE:
-      return {ErrorCode::LIMIT, "what is written is too large"};
-    case MDB_CORRUPTED:
-    case MDB_PAGE_NOTFOUND:
-    case MDB_INVALID:
-    case MDB_VERSION_MISMATCH:
-    case MDB_INCOMPATIBLE:
-      return {ErrorCode::CORRUPT, "stop the daemon and move the file away"};
-    default:
-      return {ErrorCode::IO, nullptr};
+Result<std::shared_ptr<const Snapshot>> snapshot_of(std::shared_ptr<const FileMap> file, const Head& head) {
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->file = std::move(file);
+  snapshot->head = head;
+  TreePage page;
+  for (int i = 0; i < kTableCount; ++i) {
+    const auto node = find_node(snapshot->reader(), head.main, table_name(kAllTables[i]), page);
+    if (node.status().code() == ErrorCode::NOT_FOUND) continue;
+    if (!node) return node.status();
+    auto tree = tree_of(*node);
+    if (!tree) return tree.status();
+    snapshot->tables[i] = *tree;
   }
+  if (!snapshot->tables[static_cast<int>(Table::plans)])
+    return Status(ErrorCode::CORRUPT, "the cache is damaged: it has no table of plans");
+  return std::shared_ptr<const Snapshot>(std::move(snapshot));
+}
+
+uint64_t bytes_in(int fd) {
+  struct stat file;
+  return fstat(fd, &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
 }
 
 }  // namespace
 
-Status storage_error(int code, std::string_view doing) {
-  const Advice found = advice(code);
-  std::string message = std::string(doing) + ": " + mdb_strerror(code);
-  if (found.what) message += std::string("; ") + found.what;
-  return Status(found.code, std::move(message));
+Result<std::shared_ptr<const Snapshot>> read_snapshot(std::shared_ptr<const FileMap> file) {
+  const Heads heads = read_heads(*file);
+  if (!heads.newest) return Status(ErrorCode::CORRUPT, "the cache file is damaged: it has no head page");
+  return snapshot_of(std::move(file), *heads.newest);
 }
 
-const char* table_name(Table table) {
-  switch (table) {
-    case Table::plans:
-      return "plans";
-    case Table::timings:
-      return "program_timings";
-    case Table::requests:
-      return "requests";
-    case Table::request_lists:
-      return "request_lists";
-    case Table::usage:
-      return "usage";
-    case Table::quarantine:
-      return "quarantine";
-    case Table::meta:
-      return "meta";
-    case Table::findings:
-      return "findings";
-    case Table::programs:
-      return "programs";
-    case Table::tuning:
-      return "tuning";
+Result<std::unique_ptr<Database>> Database::open(DatabaseOptions options) {
+  std::unique_ptr<Database> database(new Database(std::move(options)));
+  const bool read_only = database->options_.read_only;
+  database->map_bytes_ = database->options_.map_bytes;
+  if (Status status = database->open_file(!read_only); !status.ok()) return status;
+  if (read_only) {
+    if (Status status = database->load(); !status.ok()) return status;
+    return database;
   }
-  return "?";
-}
-
-std::string table_key(const Hash128& hash) {
-  const uint64_t words[2] = {__builtin_bswap64(hash.high), __builtin_bswap64(hash.low)};
-  return {reinterpret_cast<const char*>(words), sizeof words};
-}
-
-Hash128 hash_of_table_key(std::string_view key) {
-  uint64_t words[2];
-  check(key.size() >= sizeof words, "a table key holds a hash");
-  key.copy(reinterpret_cast<char*>(words), sizeof words);
-  return {__builtin_bswap64(words[0]), __builtin_bswap64(words[1])};
-}
-
-Result<std::unique_ptr<Database>> Database::open(const std::string& path, uint64_t map_bytes,
-                                                 bool read_only) {
-  std::unique_ptr<Database> database(new Database(path, map_bytes, read_only));
-  if (Status status = database->open_env(); !status.ok()) return status;
+  // An empty file becomes a store. The engine waits for the one of a daemon that was killed, whose last
+  // commit counts: so the head is read once more.
+  Status status = bytes_in(database->fd_) == 0 ? Status() : database->load();
+  if (status.ok()) status = database->start_engine();
+  if (status.ok()) status = database->load();
+  // A damaged head makes LMDB ask for more than there is.
+  if (status.code() == ErrorCode::OUT_OF_MEMORY)
+    if (const Status found = database->look_at_pages(PageWalk::Depth::trees).status(); !found.ok())
+      status = found;
+  if (status.code() == ErrorCode::CORRUPT || status.code() == ErrorCode::WORKER)
+    status = database->rescue(status);
+  if (!status.ok()) return status;
   return database;
 }
 
-Database::~Database() { close_env(); }
-
-Status Database::mend() {
-  (void)Txn::begin(*this, Txn::Mode::read);  // sets panicked_ if that is how things are
-  if (!panicked_) return {};
-  std::unique_lock lock(env_mutex_);
-  close_env();
-  panicked_ = false;
-  Status status = open_env();
-  if (!status.ok()) panicked_ = true;
-  return status;
+Database::~Database() {
+  stop_engine();
+  if (fd_ >= 0) close(fd_);
 }
 
-Status Database::open_env() {
-  int code = ENOMEM;
-  Status status;
-  for (uint64_t size = wanted_map_bytes_; code == ENOMEM && size >= kSmallestMap; size /= 2)
-    status = try_map(size, &code);
-  if (status.ok()) status = reach_last_page();
-  if (status.ok()) status = open_tables();
-  if (!status.ok()) close_env();
-  return status;
+void Database::report(const std::string& message) const {
+  if (options_.report) options_.report(message);
 }
 
-Status Database::try_map(uint64_t map_bytes, int* code) {
-  close_env();
-  // NOTLS: read transactions belong to objects, not threads. A reader of a directory that it cannot write has
-  // no lock table, which is safe because LockFile keeps writers away.
-  const unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (read_only_ ? MDB_RDONLY | MDB_NOLOCK : 0);
-  *code = mdb_env_create(&env_);
-  if (*code == 0) *code = mdb_env_set_mapsize(env_, map_bytes);
-  if (*code == 0) *code = mdb_env_set_maxdbs(env_, kTableCount);
-  if (*code == 0) *code = mdb_env_set_maxreaders(env_, kMaxReaders);
-  if (*code == 0) *code = mdb_env_open(env_, path_.c_str(), flags, 0600);
-  return *code == 0 ? Status() : storage_error(*code, "cannot open " + path_);
-}
-
-// A file cut short would kill the process with SIGBUS at the first read past its end; made long enough again,
-// the read finds zeros, which no checksum accepts. (LMDB itself may leave the file short of pages that it
-// never wrote.)
-Status Database::reach_last_page() {
-  MDB_envinfo info;
-  MDB_stat stat;
-  mdb_env_info(env_, &info);
-  mdb_env_stat(env_, &stat);
-  const uint64_t wanted = (uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
-  if (!read_only_ && file_bytes() < wanted && truncate(path_.c_str(), static_cast<off_t>(wanted)) != 0)
-    return storage_error(errno, "cannot extend " + path_);
+Status Database::open_file(bool create) {
+  const int flags = (create ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
+  int fd = ::open(options_.path.c_str(), flags, 0600);
+  if (fd < 0) return storage_error(errno, "cannot open " + options_.path);
+  if (create) {
+    // Made, and never written to by this process: only the engine has a descriptor that can.
+    close(fd);
+    fd = ::open(options_.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return storage_error(errno, "cannot open " + options_.path);
+  }
+  std::lock_guard lock(mutex_);
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+  file_.reset();
+  older_.clear();
   return {};
 }
 
-Status Database::open_tables() {
-  MDB_txn* txn = nullptr;
-  int code = mdb_txn_begin(env_, nullptr, read_only_ ? MDB_RDONLY : 0, &txn);
-  for (int i = 0; i < kTableCount && code == 0; ++i) {
-    code = mdb_dbi_open(txn, table_name(kAllTables[i]), read_only_ ? 0 : MDB_CREATE, &tables_[i]);
-    // A file of an earlier version lacks what was added since; without plans it is not one of ours.
-    if (code == MDB_NOTFOUND && kAllTables[i] != Table::plans) {
-      tables_[i] = kNoTable;
-      code = 0;
-    }
+Status Database::start_engine() {
+  if (engine_) return {};
+  auto engine = Engine::start({options_.engine, options_.path, options_.map_bytes, true});
+  if (!engine) return engine.status();
+  engine_ = std::move(*engine);
+  map_bytes_ = engine_->map_bytes();
+  engine_process_ = engine_->process();
+  return {};
+}
+
+void Database::stop_engine() {
+  engine_.reset();
+  engine_process_ = 0;
+}
+
+// Takes the newest head as what is read from now on.
+Status Database::load() {
+  const uint64_t bytes = bytes_in(fd_);
+  if (!file_ || file_->bytes() < bytes) {
+    auto file = FileMap::map(fd_, std::max(kSmallestView, bytes * 2));
+    if (!file) return file.status();
+    std::lock_guard lock(mutex_);
+    file_ = std::move(*file);
   }
-  if (code == 0)
-    code = mdb_txn_commit(txn);
-  else if (txn)
-    mdb_txn_abort(txn);
-  if (code == MDB_NOTFOUND) code = MDB_INVALID;
-  return code == 0 ? Status() : storage_error(code, "cannot open the tables of " + path_);
+  auto snapshot = read_snapshot(file_);
+  if (!snapshot) return snapshot.status();
+  std::lock_guard lock(mutex_);
+  if (current_) older_.push_back(current_);
+  current_ = std::move(*snapshot);
+  stale_ = false;
+  return {};
 }
 
-void Database::close_env() {
-  if (env_) mdb_env_close(env_);
-  env_ = nullptr;
+std::shared_ptr<const Snapshot> Database::current() const {
+  std::lock_guard lock(mutex_);
+  return current_;
 }
 
-uint64_t Database::map_bytes() const {
-  std::shared_lock lock(env_mutex_);
-  MDB_envinfo info = {};
-  if (env_) mdb_env_info(env_, &info);
-  return info.me_mapsize;
+bool Database::is_in_place() const {
+  struct stat path, file;
+  return stat(options_.path.c_str(), &path) == 0 && fstat(fd_, &file) == 0 && path.st_ino == file.st_ino &&
+         path.st_dev == file.st_dev;
 }
 
 uint64_t Database::file_bytes() const {
-  struct stat file;
-  return stat(path_.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
+  std::lock_guard lock(mutex_);
+  return bytes_in(fd_);
 }
 
-Result<Txn> Txn::begin(Database& database, Mode mode) {
-  std::shared_lock lock(database.env_mutex_);
-  if (!database.env_)
-    return Status(ErrorCode::IO, "the cache could not be opened again after a failed write");
-  MDB_txn* txn = nullptr;
-  const int code = mdb_txn_begin(database.env_, nullptr, mode == Mode::read ? MDB_RDONLY : 0, &txn);
-  if (code == MDB_PANIC) database.panicked_ = true;
-  if (code != 0) return storage_error(code, "cannot begin a transaction in " + database.path_);
-  return Txn(database, txn, std::move(lock));
+void Database::suspect(const Status&) {
+  std::lock_guard lock(mutex_);
+  suspected_ = thoroughly_ = true;
 }
 
-Txn::Txn(Txn&& other)
-    : database_(other.database_),
-      txn_(std::exchange(other.txn_, nullptr)),
-      lock_(std::move(other.lock_)),
-      broken_(other.broken_) {}
-
-Txn::~Txn() {
-  if (txn_) mdb_txn_abort(txn_);
+PageWalk Database::look_at_pages(PageWalk::Depth depth) const {
+  const auto snapshot = current();
+  PageWalk walk(*snapshot->file, snapshot->head, file_bytes());
+  // Between transactions both head pages are whole; LMDB reads them again for each.
+  const Heads heads = read_heads(*snapshot->file);
+  if (!heads.newest || !heads.other) walk.problem("a head page is damaged");
+  walk.run(depth);
+  return walk;
 }
 
-Status Txn::fail(int code, std::string_view doing) {
-  broken_ = true;
-  if (code == MDB_PANIC) database_->panicked_ = true;
-  return storage_error(code, std::string(doing) + " " + database_->path_);
-}
-
-Result<std::string_view> Txn::get(Table table, std::string_view key) {
-  if (!has(table)) return Status(ErrorCode::NOT_FOUND, {});
-  MDB_val mdb_key = val(key), value;
-  const int code = mdb_get(txn_, handle(table), &mdb_key, &value);
-  if (code == MDB_NOTFOUND) return Status(ErrorCode::NOT_FOUND, {});
-  if (code != 0) return fail(code, "cannot read");
-  return view(value);
-}
-
-Status Txn::put(Table table, std::string_view key, std::string_view value) {
-  MDB_val mdb_key = val(key), mdb_value = val(value);
-  const int code = mdb_put(txn_, handle(table), &mdb_key, &mdb_value, 0);
-  return code == 0 ? Status() : fail(code, "cannot write to");
-}
-
-Status Txn::remove(Table table, std::string_view key) {
-  MDB_val mdb_key = val(key);
-  const int code = mdb_del(txn_, handle(table), &mdb_key, nullptr);
-  return code == 0 || code == MDB_NOTFOUND ? Status() : fail(code, "cannot remove from");
-}
-
-Status Txn::scan(Table table, std::string_view from,
-                 const std::function<bool(std::string_view key, std::string_view value)>& visit) {
-  if (!has(table)) return {};
-  MDB_cursor* cursor = nullptr;
-  int code = mdb_cursor_open(txn_, handle(table), &cursor);
-  if (code != 0) return fail(code, "cannot read");
-  MDB_val key = val(from), value;
-  code = mdb_cursor_get(cursor, &key, &value, from.empty() ? MDB_FIRST : MDB_SET_RANGE);
-  while (code == 0 && visit(view(key), view(value))) code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-  mdb_cursor_close(cursor);
-  return code == 0 || code == MDB_NOTFOUND ? Status() : fail(code, "cannot read");
-}
-
-Result<uint64_t> Txn::count(Table table) {
-  if (!has(table)) return uint64_t{0};
-  MDB_stat stat;
-  const int code = mdb_stat(txn_, handle(table), &stat);
-  if (code != 0) return fail(code, "cannot read");
-  return uint64_t{stat.ms_entries};
-}
-
-Result<uint64_t> Txn::live_bytes() {
-  uint64_t bytes = 0;
-  for (Table table : kAllTables) {
-    if (!has(table)) continue;
-    MDB_stat stat;
-    const int code = mdb_stat(txn_, handle(table), &stat);
-    if (code != 0) return fail(code, "cannot read");
-    bytes += (uint64_t{stat.ms_branch_pages} + stat.ms_leaf_pages + stat.ms_overflow_pages) * stat.ms_psize;
+Status Database::make_sound() {
+  if (!is_in_place()) {
+    if (Status status = start_anew(); !status.ok()) return status;
   }
-  return bytes;
-}
-
-Status Txn::commit(int fault) {
-  MDB_txn* txn = std::exchange(txn_, nullptr);
-  if (fault != 0) mdb_txn_abort(txn);
-  int code = fault != 0 ? fault : mdb_txn_commit(txn);
-  // LMDB says EIO for a write that came out short, which is how most full disks show.
-  if (code == EIO && disk_is_full(database_->path_)) code = ENOSPC;
-  return code == 0 ? Status() : fail(code, "cannot commit to");
-}
-
-Status walk(Database& database, Table table,
-            const std::function<bool(Txn& txn, std::string_view key, std::string_view value)>& visit,
-            std::string next) {
-  for (bool more = true; more;) {
-    auto txn = Txn::begin(database, Txn::Mode::read);
-    if (!txn) return txn.status();
-    more = false;
-    int left = kWalkChunk;
-    const Status status = txn->scan(table, next, [&](std::string_view key, std::string_view value) {
-      if (!visit(*txn, key, value)) return false;
-      if (--left > 0) return true;
-      next.assign(key).push_back('\0');  // the smallest key after this one
-      more = true;
-      return false;
-    });
-    if (!status.ok()) return status;
+  if (stale_)
+    if (Status status = load(); !status.ok() && status.code() != ErrorCode::CORRUPT) return status;
+  if (suspected_) {
+    bool thoroughly;
+    {
+      std::lock_guard lock(mutex_);
+      thoroughly = std::exchange(thoroughly_, false);
+      suspected_ = false;
+    }
+    const PageWalk walk = look_at_pages(thoroughly ? PageWalk::Depth::values : PageWalk::Depth::trees);
+    if (Status status = walk.status(); !status.ok())
+      if (status = rescue(status); !status.ok()) {
+        suspected_ = true;
+        return status;
+      }
   }
+  return start_engine();
+}
+
+Status Database::recover(const Status& failure) {
+  if (!is_in_place()) return start_anew();
+  switch (failure.code()) {
+    case ErrorCode::LIMIT:
+    case ErrorCode::STORAGE_FULL:
+    case ErrorCode::PERMISSION:
+      return failure;
+    case ErrorCode::CORRUPT:
+    case ErrorCode::WORKER:
+      report(failure.message());
+      return rescue(failure);
+    default:
+      break;
+  }
+  // The file may have been the reason all the same.
+  const uint64_t before = rescues_;
+  stop_engine();
+  suspect(failure);
+  if (Status status = make_sound(); !status.ok()) return status;
+  return rescues_ > before || failure.code() == ErrorCode::CANCELLED ? Status() : failure;
+}
+
+// The file, or the directory that it was in, was removed: what it held is gone, and was meant to go.
+Status Database::start_anew() {
+  report("the cache file " + options_.path +
+         " was removed or replaced while the daemon had it open; an empty cache is started in its place");
+  stop_engine();
+  if (options_.claim)
+    if (Status status = options_.claim(); !status.ok()) return status;
+  if (Status status = open_file(true); !status.ok()) return status;
+  suspected_ = true;
+  if (Status status = start_engine(); !status.ok()) return status;
+  Status status = load();
+  return status.code() == ErrorCode::CORRUPT ? rescue(status) : status;
+}
+
+Status Database::rescue(const Status& why) {
+  stop_engine();
+  RescueOptions how{options_.path, options_.engine, options_.map_bytes, options_.now_ms(), why.message()};
+  auto rescued = rescue_file(fd_, how);
+  if (!rescued) return rescued.status();
+  ++rescues_;
+  report(rescued->text());
+  if (Status status = open_file(true); !status.ok()) return status;
+  if (Status status = start_engine(); !status.ok()) return status;
+  return load();
+}
+
+// LMDB uses a page again from the third transaction after the last one that had it.
+void Database::wait_for_readers(uint64_t base_txn) {
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(older_, [](const auto& old) { return old.expired(); });
+      const bool in_use = std::any_of(older_.begin(), older_.end(), [&](const auto& old) {
+        const auto snapshot = old.lock();
+        return snapshot && snapshot->head.txn + 1 < base_txn;
+      });
+      if (!in_use) return;
+    }
+    usleep(200);
+  }
+}
+
+// What LMDB has written is read back by other code than its own before anybody is told that it is there.
+Status Database::check_written(const Batch& batch) const {
+  for (const Batch::Write& write : batch.writes) {
+    const auto& tree = current_->tables[static_cast<int>(write.table)];
+    auto found = tree ? find_value(current_->reader(), *tree, write.key)
+                      : Result<Bytes>(Status(ErrorCode::NOT_FOUND, {}));
+    const bool holds = write.value ? found.ok() && found->view() == *write.value
+                                   : found.status().code() == ErrorCode::NOT_FOUND;
+    if (!holds)
+      return Status(ErrorCode::CORRUPT, "what was written to the table " +
+                                            std::string(table_name(write.table)) + " of " + options_.path +
+                                            " does not read back" +
+                                            (found.ok() ? "" : ": " + found.status().message()));
+  }
+  return {};
+}
+
+Status Database::commit(const Snapshot& base, Batch batch) {
+  if (Status status = start_engine(); !status.ok()) return status;
+  batch.base_txn = base.head.txn;
+  // LMDB would believe another one.
+  if (const Heads heads = read_heads(*base.file); heads.newest != base.head)
+    return Status(ErrorCode::CORRUPT, "a head page of " + options_.path + " is damaged");
+  wait_for_readers(base.head.txn);
+  stale_ = true;
+  Status status = engine_->commit(batch);
+  // A process that died may have been done: its head page says so. What it wrote is synced once more, because
+  // nobody knows how far it came.
+  const bool died = status.code() == ErrorCode::WORKER || status.code() == ErrorCode::CANCELLED;
+  if (died) stop_engine();
+  if (!status.ok() && !died) return status;
+  if (Status loaded = load(); !loaded.ok()) return loaded;
+  if (current_->head.txn != batch.base_txn + 1)
+    return !status.ok() ? status
+                        : Status(ErrorCode::CORRUPT, "a commit to " + options_.path + " has left no trace");
+  if (died && fdatasync(fd_) != 0) return storage_error(errno, "cannot sync " + options_.path);
+  if (status = check_written(batch); !status.ok()) return status;
+  if (!is_in_place())
+    return Status(ErrorCode::IO, "the cache file " + options_.path + " was removed while it was written to");
   return {};
 }
 

@@ -20,7 +20,8 @@ Result<std::vector<Candidate>> candidates(Txn& txn, uint64_t newest_to_go) {
   const Status status = txn.scan(Table::usage, {}, [&](std::string_view key, std::string_view value) {
     const auto usage = decode_record<UsageRecord>(value);
     const uint64_t sequence = usage.ok() ? usage->sequence : 0;
-    if (sequence <= newest_to_go) found.push_back({sequence, hash_of_table_key(key)});
+    if (sequence <= newest_to_go && key.size() == sizeof(Hash128))
+      found.push_back({sequence, hash_of_table_key(key)});
     return true;
   });
   if (!status.ok()) return status;
@@ -31,9 +32,7 @@ Result<std::vector<Candidate>> candidates(Txn& txn, uint64_t newest_to_go) {
 }  // namespace
 
 Result<uint64_t> evict(WriteTxn& write, uint64_t max_bytes, uint64_t newest_to_go) {
-  auto live = write.txn.live_bytes();
-  if (!live) return live.status();
-  if (*live <= max_bytes) return uint64_t{0};
+  if (write.txn.live_bytes() <= max_bytes) return uint64_t{0};
   const auto victims = candidates(write.txn, newest_to_go);
   if (!victims) return victims.status();
   const auto target = static_cast<uint64_t>(static_cast<double>(max_bytes) * kEvictDownTo);
@@ -41,9 +40,7 @@ Result<uint64_t> evict(WriteTxn& write, uint64_t max_bytes, uint64_t newest_to_g
   for (const Candidate& victim : *victims) {
     if (Status status = remove_plan(write, victim.key); !status.ok()) return status;
     ++removed;
-    live = write.txn.live_bytes();
-    if (!live) return live.status();
-    if (*live <= target) break;
+    if (write.txn.live_bytes() <= target) break;
   }
   return removed;
 }

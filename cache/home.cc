@@ -34,46 +34,53 @@ Status make_directory(const std::string& directory) {
   return storage_error(errno, "cannot make the cache directory " + directory);
 }
 
-void set_aside(const std::string& path, const std::string& aside, const Status& why,
-               const std::function<void(const std::string&)>& report) {
-  std::error_code error;
-  fs::rename(path, aside, error);
-  report(why.message() + (error ? "; it cannot be moved away: " + error.message()
-                                : "; it is now " + aside + ", and an empty cache is started"));
+DatabaseOptions database_options(const StoreOptions& options, bool read_only) {
+  return {options.directory + "/" + kStoreFile,
+          options.map_bytes,
+          read_only,
+          options.engine,
+          options.now_ms,
+          options.report};
 }
 
-Result<StoreHome> open_to_write(const std::string& directory, uint64_t map_bytes, int64_t now_ms,
-                                const std::function<void(const std::string&)>& report) {
+// The lock of before is let go first: it may be of a file that is gone, or of this one.
+Status claim(const std::string& directory, std::optional<LockFile>& lock) {
   if (Status made = make_directory(directory); !made.ok()) return made;
+  lock.reset();
+  auto taken = LockFile::acquire(directory + "/" + kLockFile, true);
+  if (!taken) return taken.status();
+  lock.emplace(std::move(*taken));
+  return {};
+}
+
+Result<StoreHome> open_to_write(const StoreOptions& options) {
   StoreHome home;
-  auto lock = LockFile::acquire(directory + "/" + kLockFile, true);
-  if (!lock) return lock.status();
-  home.lock = std::move(*lock);
-  const std::string path = directory + "/" + kStoreFile;
-  if (Status status = check_private_file(path); !status.ok()) return status;
-  auto database = Database::open(path, map_bytes, false);
-  if (database.status().code() == ErrorCode::CORRUPT) {
-    set_aside(path, path + ".damaged-" + std::to_string(now_ms), database.status(), report);
-    database = Database::open(path, map_bytes, false);
-  }
+  if (Status claimed = claim(options.directory, *home.lock); !claimed.ok()) return claimed;
+  DatabaseOptions how = database_options(options, false);
+  if (Status status = check_private_file(how.path); !status.ok()) return status;
+  how.claim = [directory = options.directory, lock = home.lock] { return claim(directory, *lock); };
+  auto database = Database::open(std::move(how));
   if (!database) return database.status();
   home.database = std::move(*database);
-  if (Status synced = sync_directory(directory); !synced.ok()) return synced;
+  if (Status synced = sync_directory(options.directory); !synced.ok()) return synced;
   return home;
 }
 
-Result<StoreHome> open_to_read(const std::string& directory, uint64_t map_bytes) {
+Result<StoreHome> open_to_read(const StoreOptions& options) {
+  const std::string& directory = options.directory;
   StoreHome home;
   home.read_only = true;
-  if (Status status = check_private_directory(directory); !status.ok()) return status;
+  if (Status status = check_private_directory(directory);
+      !status.ok() && status.code() != ErrorCode::NOT_FOUND)
+    return status;
   auto lock = LockFile::acquire(directory + "/" + kLockFile, false);
   if (!lock) return lock.status();
-  home.lock = std::move(*lock);
+  home.lock->emplace(std::move(*lock));
   const std::string path = directory + "/" + kStoreFile;
   if (Status status = check_private_file(path); !status.ok()) return status;
   std::error_code error;
   if (fs::file_size(path, error) == 0 || error) return home;
-  auto database = Database::open(path, map_bytes, true);
+  auto database = Database::open(database_options(options, true));
   if (!database) return database.status();
   home.database = std::move(*database);
   return home;
@@ -81,14 +88,11 @@ Result<StoreHome> open_to_read(const std::string& directory, uint64_t map_bytes)
 
 }  // namespace
 
-Result<StoreHome> open_home(const std::string& directory, uint64_t map_bytes,
-                            const std::function<int64_t()>& now_ms,
-                            const std::function<void(const std::string&)>& report) {
-  auto home = open_to_write(directory, map_bytes, now_ms(), report);
-  const ErrorCode code = home.status().code();
-  if (code != ErrorCode::PERMISSION && code != ErrorCode::STORAGE_FULL) return home;
-  report(home.status().message() + "; the cache is read-only for now");
-  return open_to_read(directory, map_bytes);
+Result<StoreHome> open_home(const StoreOptions& options) {
+  auto home = open_to_write(options);
+  if (home.ok() || home.status().code() == ErrorCode::BUSY) return home;
+  options.report(home.status().message() + "; the cache is read-only for now");
+  return open_to_read(options);
 }
 
 }  // namespace quern

@@ -9,20 +9,20 @@
 
 #include "cache/database.h"
 #include "cache/lock_file.h"
+#include "cache/store.h"
 
 namespace quern {
 
 struct StoreHome {
-  std::optional<LockFile> lock;
+  std::shared_ptr<std::optional<LockFile>> lock = std::make_shared<std::optional<LockFile>>();
   std::unique_ptr<Database>
       database;  // closed before the lock; none when there is nothing to read and nowhere to write
   bool read_only = false;
 };
 
 // Makes the directory (0700) when it is missing. A directory that cannot be written gives a read-only home, a
-// file that is no database is set aside; both are told to `report`. BUSY when another process is in the way.
-Result<StoreHome> open_home(const std::string& directory, uint64_t map_bytes,
-                            const std::function<int64_t()>& now_ms,
-                            const std::function<void(const std::string&)>& report);
+// file that is no database is rebuilt; both are told to the report of the options. BUSY when another process
+// is in the way.
+Result<StoreHome> open_home(const StoreOptions& options);
 
 }  // namespace quern

@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <future>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "cache/audit.h"
 #include "cache/eviction.h"
 #include "cache/home.h"
+#include "cache/rescue.h"
 #include "cache/tables.h"
 #include "cache/writer.h"
 
@@ -61,9 +63,12 @@ class Store::Impl {
   void start_writer();
   Status note_uses(WriteTxn& write);
   Status make_room(WriteTxn& write);
+  Status make_room_on_disk(const Status& failure, uint64_t bytes);
+  Result<uint64_t> commit_alone(const std::function<Result<uint64_t>(WriteTxn&)>& apply);
 
   void submit(Writer::Apply apply, Done done, uint64_t bytes);
   Result<StoredPlan> load(Txn& txn, const Hash128& key, const std::string* material);
+  Result<StoredPlan> load_with_use(Txn& txn, const Hash128& key);
   Result<StoredPlan> count_lookup(Result<StoredPlan> found, const Hash128& key);
   template <class T, class Look>
   Result<T> read(Look look);
@@ -85,7 +90,7 @@ class Store::Impl {
 };
 
 Status Store::Impl::open() {
-  auto opened = open_home(options.directory, options.map_bytes, options.now_ms, options.report);
+  auto opened = open_home(options);
   if (!opened) return opened.status();
   home = std::move(*opened);
   const uint64_t map = home.database ? home.database->map_bytes() : options.map_bytes;
@@ -107,11 +112,17 @@ void Store::Impl::start_writer() {
   to.report = options.report;
   to.wants_commit = [this] {
     std::lock_guard guard(mutex);
-    return !uses.empty();
+    return !uses.empty() || home.database->is_suspected();
+  };
+  to.recover = [this](const Status& failure, uint64_t bytes) {
+    return failure.code() == ErrorCode::STORAGE_FULL ? make_room_on_disk(failure, bytes)
+                                                     : home.database->recover(failure);
   };
   to.before = [this](WriteTxn& write) { return note_uses(write); };
   to.after = [this](WriteTxn& write) { return make_room(write); };
   writer = std::make_unique<Writer>(*home.database, std::move(to));
+  // So that the file is looked at now, and not when the first plan is waited for.
+  submit([](WriteTxn&) { return Status(); }, {}, 0);
 }
 
 // Uses that are lost with a failed commit only make their plans look older than they are.
@@ -134,6 +145,40 @@ Status Store::Impl::make_room(WriteTxn& write) {
   const auto count = evict(write, budget, first_protected);
   if (!count) return count.status();
   evicted += *count;
+  return {};
+}
+
+// Beside the groups, on the writer's thread.
+Result<uint64_t> Store::Impl::commit_alone(const std::function<Result<uint64_t>(WriteTxn&)>& apply) {
+  auto txn = Txn::begin(*home.database, Txn::Mode::write);
+  if (!txn) return txn.status();
+  bool rebuilt = false;
+  const auto counters = read_counters(*txn, &rebuilt);
+  if (!counters) return counters.status();
+  WriteTxn write{*txn, *counters, options.now_ms()};
+  ++write.counters.sequence;
+  auto count = apply(write);
+  if (!count) return count;
+  Status status = write_counters(*txn, write.counters);
+  if (status.ok()) status = txn->commit(options.commit_fault ? options.commit_fault() : 0);
+  if (!status.ok()) return status;
+  return count;
+}
+
+// A full disk takes no more pages: what is evicted leaves some in the file, and they can be used from the
+// second transaction after that on. Nothing goes for a write that would not fit all the same.
+Status Store::Impl::make_room_on_disk(const Status& failure, uint64_t bytes) {
+  const auto gone = commit_alone([&](WriteTxn& write) -> Result<uint64_t> {
+    const uint64_t live = write.txn.live_bytes(), needed = bytes + bytes / 2;
+    if (live <= needed) return uint64_t{0};
+    return evict(write, std::min(live - needed, live - 1), write.counters.sequence);
+  });
+  if (!gone.ok() || *gone == 0) return failure;
+  evicted += *gone;
+  options.report(failure.message() + "; " + std::to_string(*gone) + " plans were evicted to make room");
+  for (int i = 0; i < 2; ++i)
+    if (const auto done = commit_alone([](WriteTxn&) { return Result<uint64_t>(uint64_t{0}); }); !done.ok())
+      return done.status();
   return {};
 }
 
@@ -160,32 +205,49 @@ Result<StoredPlan> Store::Impl::load(Txn& txn, const Hash128& key, const std::st
   plan.tier = record->tier;
   plan.created_ms = record->created_ms;
   plan.plan = record->plan;
+  return plan;
+}
+
+// For people: a hit does without its last use.
+Result<StoredPlan> Store::Impl::load_with_use(Txn& txn, const Hash128& key) {
+  auto plan = load(txn, key, nullptr);
+  if (!plan) return plan;
   const auto usage = read_usage(txn, key);
   if (usage.status().code() == ErrorCode::CORRUPT) damaged(txn, Table::usage, table_key(key), usage.status());
-  plan.used_ms = usage.ok() ? usage->used_ms : record->created_ms;
+  plan->used_ms = usage.ok() ? usage->used_ms : plan->created_ms;
   return plan;
 }
 
 Result<StoredPlan> Store::Impl::count_lookup(Result<StoredPlan> found, const Hash128& key) {
   ++(found.ok() ? hits : misses);
-  if (found.ok() && writer) {
-    std::lock_guard guard(mutex);
-    uses[key] = {++use_order, options.now_ms()};
-  }
+  if (found.ok() && writer) try {
+      std::lock_guard guard(mutex);
+      uses[key] = {++use_order, options.now_ms()};
+    } catch (const std::bad_alloc&) {
+      // The plan looks older than it is.
+    }
   return found;
 }
 
 // Runs `look` in a read transaction. Where nothing can be read, nothing is there: that is reported, and a
 // miss.
 template <class T, class Look>
-Result<T> Store::Impl::read(Look look) {
+Result<T> Store::Impl::read(Look look) try {
   if (!home.database) return Status(ErrorCode::NOT_FOUND, "the cache is empty and cannot be written");
   auto txn = Txn::begin(*home.database, Txn::Mode::read);
   if (!txn) return txn.status();
-  return look(*txn);
+  Result<T> found = look(*txn);
+  if (txn->broken() && !home.database->is_suspected()) {
+    home.database->suspect(found.status());
+    if (writer) submit([](WriteTxn&) { return Status(); }, {}, kSmallWriteBytes);
+  }
+  return found;
+} catch (const std::bad_alloc&) {
+  return Status(ErrorCode::OUT_OF_MEMORY, "out of memory");
 }
 
 void Store::Impl::damaged(Txn& txn, Table table, std::string key, const Status& why) {
+  if (txn.broken()) return;  // not the record, but its pages: read() sees to that
   // The same bytes are reported once: a reader may still see them after they have been removed.
   const auto bytes = txn.get(table, key);
   const Hash128 what = hash128(key + std::string(bytes.ok() ? *bytes : ""));
@@ -244,7 +306,7 @@ Result<StoredPlan> Store::find_request(const KeyMaterial& request) {
 }
 
 Result<StoredPlan> Store::peek(const Hash128& key) {
-  return impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load(txn, key, nullptr); });
+  return impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load_with_use(txn, key); });
 }
 
 void Store::touch(const Hash128& key) {
@@ -264,18 +326,27 @@ void Store::put(PlanPut put, PutDone done) {
                                         std::to_string(impl_->budget) + " bytes)"));
     return;
   }
-  auto outcome = std::make_shared<PutOutcome>();
-  auto counted = [impl = impl_.get(), done = std::move(done)](Result<PutOutcome> result) {
-    if (result.ok()) ++(result->published ? impl->published : impl->outdone);
-    if (done) done(std::move(result));
-  };
-  auto apply = [put = std::make_shared<PlanPut>(std::move(put)), outcome](WriteTxn& write) -> Status {
-    auto result = publish(write, *put);
-    if (!result) return result.status();
-    *outcome = *result;
-    return {};
-  };
-  impl_->submit(std::move(apply), deliver<PutOutcome>(outcome, std::move(counted)), bytes);
+  // From here on the put is answered by what is shared, or, when there is no memory for that, by its own
+  // words.
+  std::shared_ptr<PutDone> answer;
+  try {
+    answer = std::make_shared<PutDone>(std::move(done));
+    auto outcome = std::make_shared<PutOutcome>();
+    auto counted = [impl = impl_.get(), answer](Result<PutOutcome> result) {
+      if (result.ok()) ++(result->published ? impl->published : impl->outdone);
+      if (*answer) (*answer)(std::move(result));
+    };
+    auto apply = [put = std::make_shared<PlanPut>(std::move(put)), outcome](WriteTxn& write) -> Status {
+      auto result = publish(write, *put);
+      if (!result) return result.status();
+      *outcome = *result;
+      return {};
+    };
+    impl_->submit(std::move(apply), deliver<PutOutcome>(outcome, std::move(counted)), bytes);
+  } catch (const std::bad_alloc&) {
+    if (const PutDone& known = answer ? *answer : done; known)
+      known(Status(ErrorCode::OUT_OF_MEMORY, "out of memory"));
+  }
 }
 
 Result<PutOutcome> Store::put_and_wait(PlanPut put) {
@@ -404,7 +475,7 @@ Status Store::list(const std::function<bool(const StoredPlan&)>& visit, const Ha
   if (!impl_->home.database) return {};
   const auto each = [&](Txn& txn, std::string_view key, std::string_view) {
     if (key.size() != sizeof(Hash128)) return true;  // verify_all reports it
-    const auto plan = impl_->load(txn, hash_of_table_key(key), nullptr);
+    const auto plan = impl_->load_with_use(txn, hash_of_table_key(key));
     return plan.ok() ? visit(*plan) : true;
   };
   // The smallest table key above `after` is its own with a zero byte more.
@@ -430,19 +501,15 @@ Result<StoreStats> Store::stats() {
   if (!impl_->home.database) return stats;
   stats.file_bytes = impl_->home.database->file_bytes();
   stats.map_bytes = impl_->home.database->map_bytes();
+  stats.rescues = impl_->home.database->rescues();
   return impl_->read<StoreStats>([&](Txn& txn) -> Result<StoreStats> {
     const std::pair<Table, uint64_t*> counts[] = {{Table::plans, &stats.plans},
                                                   {Table::requests, &stats.requests},
                                                   {Table::timings, &stats.timings},
                                                   {Table::quarantine, &stats.quarantined}};
-    for (const auto& [table, count] : counts) {
-      const auto found = txn.count(table);
-      if (!found) return found.status();
-      *count = *found;
-    }
-    const auto live = txn.live_bytes();
-    if (!live) return live.status();
-    stats.live_bytes = *live;
+    for (const auto& [table, count] : counts) *count = txn.count(table);
+    stats.live_bytes = txn.live_bytes();
+    if (const auto rescue = read_meta(txn, kMetaRescue); rescue.ok()) stats.last_rescue = rescue->value;
     return stats;
   });
 }

@@ -8,7 +8,9 @@
 //    writer thread after the group is on disk (OK means durable) or, when a write is refused at once (BUSY,
 //    PERMISSION), before the call returns. It must not block and must not call flush(). An empty `done` is
 //    allowed.
-// 4. A damaged record is a miss (NOT_FOUND); it is reported through StoreOptions::report and removed.
+// 4. A damaged record is a miss (NOT_FOUND); it is reported through StoreOptions::report and removed. A
+// damaged
+//    file is set aside, and the store goes on with what reads back from it.
 // 5. A failed write (STORAGE_FULL, IO, ...) changes nothing: what stood before still stands, and reads go on.
 #pragma once
 
@@ -38,6 +40,7 @@ struct StoreOptions {
   uint64_t max_bytes = uint64_t{5} << 30;  // above this the plans used longest ago are evicted
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // writes beyond this are refused with BUSY
   int64_t touch_interval_ms = 60000;                // how long uses may wait for a commit to travel with
+  std::string engine;                               // path of quern-store; empty: where it is installed
 
   // The outside world; empty members mean the real one.
   std::function<int64_t()> now_ms;  // wall clock, since 1970; may jump
@@ -52,8 +55,8 @@ struct StoredPlan {
   std::string material;
   uint64_t generation = 0;  // starts at 1, rises each time the key's plan is replaced, never falls
   Tier tier = Tier::baseline;
-  int64_t created_ms = 0, used_ms = 0;
-  std::string plan;  // encoded
+  int64_t created_ms = 0, used_ms = 0;  // the last use only from peek() and list()
+  std::string plan;                     // encoded
 };
 
 // Of one program of a plan's graph.
@@ -120,7 +123,8 @@ struct StoreStats {
   uint64_t file_bytes = 0, map_bytes = 0, max_bytes = 0;
   // Since the store was opened.
   uint64_t hits = 0, misses = 0, published = 0, outdone = 0, commits = 0, failed_commits = 0, evicted = 0,
-           damaged = 0;
+           damaged = 0, rescues = 0;
+  std::string last_rescue;     // what was found and done, in whichever daemon's time; empty: nothing so far
   uint64_t queued_writes = 0;  // now
   bool read_only = false;
 };
@@ -142,7 +146,7 @@ class Store {
 
   // BUSY when another process (or another Store) has it open; the message names the process. A directory that
   // cannot be written is opened read-only: reads work, writes are refused with PERMISSION. A file that is no
-  // store any more is set aside under another name, reported, and a fresh one started.
+  // store any more is set aside under another name, reported, and rebuilt from what reads back.
   static Result<std::unique_ptr<Store>> open(const StoreOptions& options);
   // Commits what is queued, then closes.
   ~Store();

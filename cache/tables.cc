@@ -358,9 +358,10 @@ Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms) {
 
 Status remove_plan(WriteTxn& write, const Hash128& key) {
   uint64_t generation = 0;
-  if (const auto usage = read_usage(write.txn, key); usage.ok()) generation = usage->generation;
-  if (const auto plan = read_plan(write.txn, key); plan.ok())
-    generation = std::max(generation, plan->generation);
+  if (const auto usage = read_usage(write.txn, key); usage.ok())
+    generation = usage->generation;
+  else if (const auto plan = read_plan(write.txn, key); plan.ok())
+    generation = plan->generation;
   write.counters.generation_floor = std::max(write.counters.generation_floor, generation);
   auto requests = seconds_of(write.txn, Table::request_lists, key);
   if (!requests) return requests.status();

@@ -1,7 +1,9 @@
 #include "cache/writer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <new>
 #include <span>
 
 namespace quern {
@@ -11,6 +13,7 @@ namespace {
 // A group ends at the first of these. They bound the memory of a transaction and the wait of its first write.
 constexpr size_t kMaxGroupWrites = 512;
 constexpr uint64_t kMaxGroupBytes = uint64_t{64} << 20;
+constexpr int kMaxRecoveries = 2;
 
 }  // namespace
 
@@ -31,8 +34,8 @@ void Writer::submit(Apply apply, Done done, uint64_t bytes) {
     std::lock_guard lock(mutex_);
     // One write always fits, however large.
     if (bytes == 0 || queued_bytes_ == 0 || queued_bytes_ + bytes <= options_.max_queued_bytes) {
+      queue_.push_back(Write{std::move(apply), std::move(done), bytes, {}});
       queued_bytes_ += bytes;
-      queue_.push_back({std::move(apply), std::move(done), bytes, {}});
       wake_.notify_one();
       return;
     }
@@ -56,7 +59,13 @@ uint64_t Writer::queued() const {
 
 void Writer::run() {
   for (;;) {
-    std::vector<Write> group = next_group();
+    std::vector<Write> group;
+    try {
+      group = next_group();
+    } catch (const std::bad_alloc&) {  // nothing has left the queue
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
     const bool idle = group.empty();
     if (!idle || options_.wants_commit()) commit_group(group);
     for (Write& write : group)
@@ -72,6 +81,7 @@ std::vector<Writer::Write> Writer::next_group() {
   wake_.wait_for(lock, std::chrono::milliseconds(options_.idle_ms),
                  [&] { return stopping_ || !queue_.empty(); });
   std::vector<Write> group;
+  group.reserve(std::min(queue_.size(), kMaxGroupWrites));
   uint64_t bytes = 0;
   while (!queue_.empty() && group.size() < kMaxGroupWrites &&
          (group.empty() || bytes + queue_.front().bytes <= kMaxGroupBytes)) {
@@ -84,19 +94,35 @@ std::vector<Writer::Write> Writer::next_group() {
 }
 
 void Writer::commit_group(std::vector<Write>& group) {
-  Status status = try_commit(group);
+  Status status = commit_or_recover(group);
   if (status.ok()) return;
   // One write that does not fit must not take the others with it: each gets a transaction of its own.
   const bool retry = group.size() > 1;
   for (Write& write : group)
-    if (const Status own = retry ? try_commit({&write, 1}) : status; !own.ok()) write.status = own;
-  if (group.empty()) options_.report("the cache could not note which plans were used: " + status.message());
+    if (const Status own = retry ? commit_or_recover({&write, 1}) : status; !own.ok()) write.status = own;
+  if (group.empty()) options_.report("the cache was not looked after: " + status.message());
+}
+
+// What is found wrong after that, a third time is no better.
+Status Writer::commit_or_recover(std::span<Write> group) try {
+  uint64_t bytes = 0;
+  for (const Write& write : group) bytes += write.bytes;
+  Status status = try_commit(group);
+  for (int tries = 0; !status.ok() && tries < kMaxRecoveries; ++tries) {
+    if (const Status recovered = options_.recover(status, bytes); !recovered.ok()) return status;
+    status = try_commit(group);
+  }
+  return status;
+} catch (const std::bad_alloc&) {
+  ++failed_commits_;
+  return Status(ErrorCode::OUT_OF_MEMORY, "out of memory");
 }
 
 // All or nothing, except that a write whose own error left the transaction whole keeps that error in its
 // status.
 Status Writer::try_commit(std::span<Write> group) {
   const auto attempt = [&]() -> Status {
+    if (Status status = database_.make_sound(); !status.ok()) return status;
     auto txn = Txn::begin(database_, Txn::Mode::write);
     if (!txn) return txn.status();
     bool rebuilt = false;
@@ -118,8 +144,6 @@ Status Writer::try_commit(std::span<Write> group) {
   };
   Status status = attempt();
   ++(status.ok() ? commits_ : failed_commits_);
-  if (status.ok()) return status;
-  if (const Status mended = database_.mend(); !mended.ok()) options_.report(mended.message());
   return status;
 }
 

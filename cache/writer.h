@@ -28,8 +28,10 @@ class Writer {
     int64_t idle_ms;  // an empty group is committed after so long without another, if `wants_commit`
     std::function<int64_t()> now_ms;
     std::function<int()> commit_fault;               // may be empty
-    std::function<bool()> wants_commit;              // is there something for `before`?
+    std::function<bool()> wants_commit;              // is there something to do though nothing is queued?
     std::function<Status(WriteTxn&)> before, after;  // run in every group's transaction, around the writes
+    // After a failure of a group with so many bytes: OK when it is to be tried again.
+    std::function<Status(const Status& failure, uint64_t bytes)> recover;
     std::function<void(const std::string&)> report;
   };
 
@@ -58,6 +60,7 @@ class Writer {
   void run();
   std::vector<Write> next_group();
   void commit_group(std::vector<Write>& group);
+  Status commit_or_recover(std::span<Write> group);
   Status try_commit(std::span<Write> group);
 
   Database& database_;

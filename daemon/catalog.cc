@@ -178,9 +178,17 @@ void add_store_stats(Store& store, wire::StatsReply& stats) {
   count("failed_commits", counts->failed_commits);
   count("evicted", counts->evicted);
   count("damaged", counts->damaged);
+  count("rescues", counts->rescues);
+  if (!counts->last_rescue.empty()) stats.facts.push_back({"store_rescue", counts->last_rescue});
   stats.facts.push_back(
       {"store", counts->read_only ? "read-only: the cache directory cannot be written; new plans are not kept"
                                   : "read-write"});
+}
+
+void try_write(Store& store, const Post& post, std::function<void(std::string)> done) {
+  store.set_meta("tried", "a write", [post, done = std::move(done)](const Status& status) {
+    post([done, how = status.ok() ? std::string("ok") : status.message()] { done(how); });
+  });
 }
 
 }  // namespace quern

@@ -23,5 +23,7 @@ void remove_plans(Store& store, const std::vector<Hash128>& keys, const Post& po
                   std::function<void(Result<uint64_t>)> done);
 wire::VerifyReply verify_reply(const VerifyReport& report);
 void add_store_stats(Store& store, wire::StatsReply& stats);
+// Writes a record and calls `done` through `post` with "ok", or why it was refused.
+void try_write(Store& store, const Post& post, std::function<void(std::string)> done);
 
 }  // namespace quern

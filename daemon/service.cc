@@ -440,7 +440,18 @@ void Service::send_progress(const std::weak_ptr<Open>& request, const wire::Prog
 // ---- the daemon
 // -------------------------------------------------------------------------------------------------------------
 
-void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
+void Service::on(const std::shared_ptr<Open>& open, wire::Stats message) {
+  if (!message.write || !hooks_.store) return reply(open, stats());
+  try_write(*hooks_.store, hooks_.post, [this, weak = std::weak_ptr(open)](std::string how) {
+    const auto still = weak.lock();
+    if (!still || !is_open(still)) return;
+    wire::StatsReply now = stats();
+    now.facts.push_back({"store_write", std::move(how)});
+    reply(still, now);
+  });
+}
+
+wire::StatsReply Service::stats() {
   wire::StatsReply stats;
   const auto count = [&](const char* name, uint64_t value) { stats.counters.push_back({name, value}); };
   const auto fact = [&](const char* name, std::string text) {
@@ -499,7 +510,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Stats) {
   else
     fact("store", "none: " + hooks_.no_store.message());
   if (hooks_.add_stats) hooks_.add_stats(stats);
-  reply(open, stats);
+  return stats;
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Ping message) {

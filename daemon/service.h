@@ -125,6 +125,7 @@ class Service {
   void on(const std::shared_ptr<Open>& open, wire::Show message);
   void on(const std::shared_ptr<Open>& open, wire::Explain message);
   void on(const std::shared_ptr<Open>& open, wire::Stats message);
+  wire::StatsReply stats();
   void on(const std::shared_ptr<Open>& open, wire::Verify message);
   void on(const std::shared_ptr<Open>& open, wire::Remove message);
   void on(const std::shared_ptr<Open>& open, wire::Ping message);

@@ -39,14 +39,6 @@ bool wait_for(int fd, short events, int64_t deadline_ms) {
   }
 }
 
-// The system short of memory, an operator, a machine that shuts down: no fault of the graph. A process that
-// uses more time or memory than it may gets other signals.
-bool is_killed_by_others(int status) {
-  if (!WIFSIGNALED(status)) return false;
-  const int number = WTERMSIG(status);
-  return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
-}
-
 Result<wire::JobDone> decode_so_far(const std::string& bytes) {
   wire::FrameReader reader;
   reader.append(bytes);

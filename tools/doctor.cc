@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "capi/start.h"
 #include "capi/wire/paths.h"
@@ -102,13 +103,15 @@ class Doctor {
     add("daemon", same ? Verdict::ok : Verdict::warn,
         welcome.software + ", process " + std::to_string(welcome.pid),
         same ? "" : "this is quern " QUERN_PACKAGE_VERSION "; restart the daemon: quern stop");
-    Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{});
+    Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{1});
     if (!stats)
       return add("daemon statistics", Verdict::fail, stats.status().message(),
                  "restart the daemon: quern stop");
     for (const wire::Fact& fact : stats->facts) {
       if (fact.name == "cache_dir") cache_dir_ = fact.text;
       if (fact.name == "store") store(fact.text);
+      if (fact.name == "store_write" && store_writes_) store_write(fact.text);
+      if (fact.name == "store_rescue") store_rescue(fact.text);
       if (fact.name == "compiler") compiler(fact.text);
       if (fact.name == "measure" && fact.text == "never")
         add("measuring", Verdict::ok, "turned off (measure = never)");
@@ -116,8 +119,25 @@ class Doctor {
     }
   }
 
+  void store_write(const std::string& text) {
+    const bool ok = text == "ok";
+    add("store write", ok ? Verdict::ok : Verdict::fail, ok ? "a record was written and read back" : text,
+        ok ? "" : "hits work, new plans are not kept; mend that, then: quern stop");
+  }
+
+  // What was set aside stays until somebody has taken note of it.
+  void store_rescue(const std::string& text) {
+    std::error_code none;
+    bool aside = false;
+    for (const auto& file : std::filesystem::directory_iterator(cache_dir_, none))
+      aside = aside || file.path().filename().string().find(".damaged-") != std::string::npos;
+    add("store damage", aside ? Verdict::warn : Verdict::ok, text,
+        aside ? "look after the disk; then: rm " + cache_dir_ + "/*.damaged-*" : "");
+  }
+
   void store(const std::string& text) {
-    if (text == "read-write") return add("store", Verdict::ok, text);
+    store_writes_ = text == "read-write";
+    if (store_writes_) return add("store", Verdict::ok, text);
     const bool none = text.rfind("none", 0) == 0;
     add("store", none ? Verdict::fail : Verdict::warn, text,
         none ? "plans are compiled anew for each daemon; mend the cache directory, then: quern stop"
@@ -232,6 +252,7 @@ class Doctor {
   const Arguments& arguments_;
   std::vector<Finding> findings_;
   std::string cache_dir_;  // the daemon's
+  bool store_writes_ = false;
 };
 
 int run_doctor(const Arguments& arguments) {

@@ -40,6 +40,12 @@ int start_process(const std::vector<std::string>& command, int socket, ProcessGr
   return error;
 }
 
+bool is_killed_by_others(int status) {
+  if (!WIFSIGNALED(status)) return false;
+  const int number = WTERMSIG(status);
+  return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
+}
+
 std::string describe_end(int status) {
   if (WIFEXITED(status)) return "exited with status " + std::to_string(WEXITSTATUS(status));
   if (WIFSIGNALED(status))

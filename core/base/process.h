@@ -14,6 +14,10 @@ enum class ProcessGroup : bool { inherited, own };
 // standard error, and it inherits nothing else; signal handling starts from the default. 0, or an errno.
 int start_process(const std::vector<std::string>& command, int socket, ProcessGroup group, pid_t& pid);
 
+// Whether a signal has ended it that a process does not bring on itself: the system short of memory, an
+// operator, a machine that shuts down. One that uses more time or memory than it may gets other signals.
+bool is_killed_by_others(int status);
+
 // "exited with status 1", "was killed by signal 9 (Killed)": of a status that waitpid() gave.
 std::string describe_end(int status);
 

@@ -1,7 +1,11 @@
 // What the cache's tests share: a store whose reports are kept, and plans that say what they are.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -82,6 +86,20 @@ inline Timing test_timing(const std::string& device, double cold_ns, uint64_t pr
   return timing;
 }
 
+// The one quern-store that a process has started; 0 when there is none.
+inline pid_t engine_process(pid_t of = getpid()) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stat(entry.path() / "stat");
+    std::string name, state;
+    pid_t number = 0, parent = 0;
+    if (stat >> number >> name >> state >> parent && parent == of && name == "(quern-store)" && state != "Z")
+      return number;
+  }
+  return 0;
+}
+
 // Waits for a write that answers with a Status.
 template <class Start>
 Status wait_for(Start start) {
@@ -99,7 +117,7 @@ Status wait_for(Start start) {
 // Changes the stored bytes of a record behind the back of any store; the store must be closed.
 template <class Change>
 void change_record(const std::string& directory, Table table, std::string_view key, Change change) {
-  auto database = Database::open(directory + "/" + kStoreFile, uint64_t{1} << 30, false);
+  auto database = Database::open({directory + "/" + kStoreFile, uint64_t{1} << 30, false, {}, {}, {}});
   assert_ok(database);
   auto txn = Txn::begin(**database, Txn::Mode::write);
   assert_ok(txn);
