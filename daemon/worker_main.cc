@@ -15,6 +15,7 @@
 #include "core/jit/compiler.h"
 #include "core/profile/bench_process.h"
 #include "daemon/baseline_job.h"
+#include "daemon/isolate.h"
 #include "daemon/measure_job.h"
 #include "daemon/optimize_job.h"
 #include "daemon/worker.h"
@@ -123,6 +124,13 @@ int main(int argc, char** argv) {
   if (getsockopt(0, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
     std::fprintf(stderr, "quern-worker is started by quernd, with a socket as its standard input\n");
     return 2;
+  }
+  const quern::Status isolated = quern::isolate(arguments.bench >= 0     ? quern::Confinement::uses_gpu
+                                                : arguments.measure >= 0 ? quern::Confinement::measures
+                                                                         : quern::Confinement::compiles);
+  if (!isolated.ok()) {
+    std::fprintf(stderr, "quern-worker: %s\n", isolated.message().c_str());
+    return 1;
   }
   return arguments.bench >= 0 ? quern::bench(arguments.bench) : quern::serve(std::move(arguments));
 }

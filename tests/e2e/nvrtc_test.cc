@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "core/base/plan.h"
 #include "core/base/target.h"
 #include "tests/e2e/fixture.h"
@@ -42,6 +44,35 @@ void graphs_become_cubins(void**) {
     assert_true(!plan.value().launches.empty());
     assert_true(client.ask<wire::PlanReply>(get).plan == reply.plan);
   }
+}
+
+std::string status_of(const std::filesystem::path& process, const std::string& name) {
+  std::istringstream in(read_test_file(process / "status"));
+  for (std::string word, value; in >> word;)
+    if (word == name + ":" && in >> value) return value;
+  return "";
+}
+
+// Of whatever the daemon has started.
+void workers_are_confined(void**) {
+  TestDaemon daemon;
+  start(daemon);
+  TestClient client(daemon.socket());
+  client.ask<wire::PlanReply>(test_get(1));
+  size_t workers = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(daemon.pid()) + "/task")) {
+    std::istringstream children(read_test_file(task.path() / "children"));
+    for (std::string pid; children >> pid; ++workers) {
+      const std::filesystem::path process = "/proc/" + pid;
+      assert_text_equal(status_of(process, "NoNewPrivs"), "1");
+      assert_text_equal(status_of(process, "Seccomp"), "2");
+      for (const auto& file : std::filesystem::directory_iterator(process / "fd")) {
+        const std::string target = std::filesystem::read_symlink(file.path());
+        if (target.find("cache") != std::string::npos) fail_test("a worker has open " + target);
+      }
+    }
+  }
+  assert_true(workers > 0);
 }
 
 // The daemon ends while its worker searches, once by kill -9 and once by a drain: what stands stays, and the
@@ -89,6 +120,7 @@ void a_search_outlives_its_daemon(void**) {
 int main() {
   using namespace quern;
   const CMUnitTest tests[] = {cmocka_unit_test(graphs_become_cubins),
+                              cmocka_unit_test(workers_are_confined),
                               cmocka_unit_test(a_search_outlives_its_daemon)};
   return cmocka_run_group_tests_name("nvrtc", tests, nullptr, nullptr);
 }
