@@ -9,7 +9,7 @@ namespace quern {
 
 namespace {
 
-constexpr size_t kChunkBytes = 128 << 10;
+constexpr size_t kChunkBytes = 64 << 10;
 
 Status disconnected(const char* what) {
   return Status(ErrorCode::DISCONNECTED, std::string("the connection to the daemon was lost: ") + what);
@@ -19,8 +19,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-Connection::Connection(Descriptor socket)
-    : socket_(std::make_shared<Descriptor>(std::move(socket))), chunk_(kChunkBytes, 0) {}
+Connection::Connection(Descriptor socket) : socket_(std::make_shared<Descriptor>(std::move(socket))) {}
 
 Status Connection::flush() {
   size_t sent = 0;
@@ -41,14 +40,15 @@ Status Connection::flush() {
 
 Status Connection::fill() {
   for (;;) {
-    const ssize_t n = recv(socket_->get(), chunk_.data(), chunk_.size(), 0);
+    const std::span<char> room = frames_.room(kChunkBytes);
+    const ssize_t n = recv(socket_->get(), room.data(), room.size(), 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && would_block(errno)) return {};
     if (n < 0) return disconnected(std::strerror(errno));
     if (n == 0) return disconnected("it closed the connection");
-    frames_.append(std::string_view(chunk_).substr(0, static_cast<size_t>(n)));
+    frames_.filled(static_cast<size_t>(n));
     // A short read means that nothing is left: one more call would only say so.
-    if (static_cast<size_t>(n) < chunk_.size()) return {};
+    if (static_cast<size_t>(n) < room.size()) return {};
   }
 }
 

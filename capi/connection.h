@@ -33,7 +33,6 @@ class Connection {
   std::shared_ptr<const Descriptor> socket_;
   std::string outbox_;
   wire::FrameReader frames_;
-  std::string chunk_;  // where fill reads into
 };
 
 }  // namespace quern

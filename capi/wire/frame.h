@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "core/base/bytes.h"
 #include "core/base/status.h"
 
 namespace quern::wire {
@@ -21,6 +24,9 @@ struct Frame {
 };
 
 std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload);
+// The same in one buffer: put_header(), then the payload, then finish_frame().
+void put_header(ByteWriter& out, uint16_t type, uint64_t request);
+std::string finish_frame(ByteWriter& out);
 inline bool fits(std::string_view encoded_frame, size_t limit = kMaxFrameBytes) {
   return encoded_frame.size() <= limit;
 }
@@ -31,19 +37,25 @@ class FrameReader {
   explicit FrameReader(size_t max_frame_bytes = kMaxFrameBytes) : limit_(max_frame_bytes) {}
 
   void append(std::string_view bytes);
+  // The same without a copy: room for at least `bytes`, where the caller puts some, and says then how many.
+  std::span<char> room(size_t bytes);
+  void filled(size_t bytes) { end_ += bytes; }
   // The next whole frame, nothing when more bytes are needed, or PROTOCOL when the stream is no good: it
   // stays so, and the connection must be closed.
   Result<std::optional<Frame>> next();
   // Bytes appended and not yet returned.
-  size_t buffered() const { return buffer_.size() - start_; }
+  size_t buffered() const { return end_ - start_; }
   // The size of the frame that next() could not return yet, as far as its header says; at least what is
   // there.
   size_t expected() const;
 
  private:
+  std::string_view rest() const { return {buffer_.get() + start_, buffered()}; }
+
   size_t limit_;
-  std::string buffer_;
-  size_t start_ = 0;  // of the first byte not yet returned
+  std::unique_ptr<char[]> buffer_;
+  size_t capacity_ = 0;
+  size_t start_ = 0, end_ = 0;  // of the bytes not yet returned
 };
 
 }  // namespace quern::wire

@@ -61,7 +61,21 @@ std::string value_bytes(const T& value) {
 template <class T>
 void put_field(ByteWriter& out, uint16_t tag, const T& value) {
   out.put(tag);
-  out.string(value_bytes(value));
+  if constexpr (std::is_same_v<T, std::string>)
+    out.string(value);
+  else
+    out.string(value_bytes(value));
+}
+
+// About what the long texts of a message take, so that they are copied once.
+template <class M>
+size_t text_bytes(const M& message) {
+  size_t bytes = 256;
+  for_each_field(message, [&](const auto& value, uint16_t, Need, const char*) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>)
+      bytes += 6 + value.size();
+  });
+  return bytes;
 }
 
 template <class M>
@@ -164,8 +178,10 @@ constexpr bool tags_hold() {
 #define QUERN_MESSAGE(name, number, sender, meaning)                     \
   std::string encode(uint64_t request, const name& message) {            \
     ByteWriter out;                                                      \
+    out.reserve(text_bytes(message));                                    \
+    put_header(out, number, request);                                    \
     put_fields(out, message);                                            \
-    return encode_frame(number, request, out.view());                    \
+    return finish_frame(out);                                            \
   }                                                                      \
   Status decode(std::string_view payload, name& message) {               \
     message = {};                                                        \

@@ -26,6 +26,7 @@ class ByteWriter {
     put(static_cast<uint32_t>(bytes.size()));
     raw(bytes);
   }
+  void reserve(size_t bytes) { out_.reserve(bytes); }
   size_t size() const { return out_.size(); }
   const std::string& view() const { return out_; }
   std::string take() { return std::move(out_); }
