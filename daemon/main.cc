@@ -96,11 +96,10 @@ int serve(const Options& options, Log& log, Background* background) {
 }
 
 // Answers of 100 KB and more come and go all the time: to get each from the system and to give it back costs
-// a page fault for every 4 KB. Few arenas, because what they keep is not shared.
+// a page fault for every 4 KB.
 void keep_memory() {
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
-  mallopt(M_ARENA_MAX, 4);
 }
 
 int run(int argc, char** argv) {

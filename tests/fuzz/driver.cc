@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer: on every seed, then on seeded mutations of seeds, for a time or a number of
-// inputs. What was run when the process died, or when an input took too long, is left in a file.
+// Runs a fuzz target without libFuzzer: on every seed, then on seeded mutations of seeds, for a time or a
+// number of inputs. What was run when the process died, or when an input took too long, is left in a file.
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -117,7 +117,8 @@ class Mutator {
       case 6:
         return void(input.insert(at, 1 + random_() % 8, static_cast<char>(random_())));
       case 7: {
-        const uint64_t values[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, random_() % 300, random_()};
+        const uint64_t values[] = {0,          1,          0x7fffffff,      0x80000000,
+                                   0xffffffff, UINT64_MAX, random_() % 300, random_()};
         const uint64_t value = values[random_() % std::size(values)];
         const size_t bytes = std::min<size_t>(size_t{1} << random_() % 4, input.size() - at);
         return void(std::memcpy(input.data() + at, &value, bytes));
@@ -128,9 +129,27 @@ class Mutator {
   }
 
   std::string number() {
-    const char* const numbers[] = {"0",    "-1",   "1",       "2147483647", "2147483648", "-9223372036854775808", "18446744073709551616",
-                                   "1e99", "-inf", "nan",     "4096",       "[",          "]",                    "\n",
-                                   ",",    "=",    "1e-9999", "0x10",       "\"",         "{",                    "}"};
+    const char* const numbers[] = {"0",
+                                   "-1",
+                                   "1",
+                                   "2147483647",
+                                   "2147483648",
+                                   "-9223372036854775808",
+                                   "18446744073709551616",
+                                   "1e99",
+                                   "-inf",
+                                   "nan",
+                                   "4096",
+                                   "[",
+                                   "]",
+                                   "\n",
+                                   ",",
+                                   "=",
+                                   "1e-9999",
+                                   "0x10",
+                                   "\"",
+                                   "{",
+                                   "}"};
     return numbers[random_() % std::size(numbers)];
   }
 
@@ -144,12 +163,22 @@ int main(int argc, char** argv) {
   double seconds = 5;
   uint64_t seed = 1;
   std::vector<std::string> seeds;
-  const option options[] = {{"hex", required_argument, nullptr, 'x'}, {"seconds", required_argument, nullptr, 't'}, {"seed", required_argument, nullptr, 's'}, {nullptr, 0, nullptr, 0}};
+  const option options[] = {{"hex", required_argument, nullptr, 'x'},
+                            {"seconds", required_argument, nullptr, 't'},
+                            {"seed", required_argument, nullptr, 's'},
+                            {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
-    if (option == 't') seconds = std::atof(optarg);
-    else if (option == 'x') read_hex(optarg, seeds);
-    else if (option == 's') seed = std::strtoull(optarg, nullptr, 10);
-    else return std::fprintf(stderr, "usage: %s [--seconds S] [--seed N] [--hex LINES_FILE] SEED_FILE_OR_DIRECTORY...\n", argv[0]), 2;
+    if (option == 't')
+      seconds = std::atof(optarg);
+    else if (option == 'x')
+      read_hex(optarg, seeds);
+    else if (option == 's')
+      seed = std::strtoull(optarg, nullptr, 10);
+    else
+      return std::fprintf(stderr,
+                          "usage: %s [--seconds S] [--seed N] [--hex LINES_FILE] SEED_FILE_OR_DIRECTORY...\n",
+                          argv[0]),
+             2;
   }
   for (std::string& each : read_seeds(argc - optind, argv + optind)) seeds.push_back(std::move(each));
   if (seeds.empty()) return std::fprintf(stderr, "there are no seeds\n"), 2;

@@ -1,4 +1,5 @@
-// Graph text: what is read prints to something that reads as the same graph, and has a canonical form that is its own.
+// Graph text: what is read prints to something that reads as the same graph, and has a canonical form that is
+// its own.
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
 #include "tests/fuzz/fuzz.h"

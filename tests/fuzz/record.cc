@@ -1,5 +1,5 @@
-// Records of the store: as they are, and with a header and a checksum that fit what they carry, since no mutation would
-// get past these. The same for the plans, programs and keys that records carry.
+// Records of the store: as they are, and with a header and a checksum that fit what they carry, since no
+// mutation would get past these. The same for the plans, programs and keys that records carry.
 #include "cache/entry.h"
 #include "cache/key.h"
 #include "core/base/bytes.h"
@@ -38,7 +38,8 @@ void try_all(std::string_view bytes) {
 std::string mended(std::string_view bytes) {
   std::string record(bytes.substr(0, bytes.size() - kChecksumBytes));
   const auto length = static_cast<uint32_t>(record.size() - kHeaderBytes);
-  record.replace(kHeaderBytes - sizeof length, sizeof length, reinterpret_cast<const char*>(&length), sizeof length);
+  record.replace(kHeaderBytes - sizeof length, sizeof length, reinterpret_cast<const char*>(&length),
+                 sizeof length);
   const Hash128 hash = hash128(record);
   ByteWriter out;
   out.raw(record);

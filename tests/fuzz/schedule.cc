@@ -1,6 +1,8 @@
-// Schedules, layouts and what a caller allows a search: what is read prints to something that reads as the same.
-#include "core/schedule/layout_text.h"
+// Schedules, layouts and what a caller allows a search: what is read prints to something that reads as the
+// same.
 #include "core/schedule/schedule.h"
+
+#include "core/schedule/layout_text.h"
 #include "core/search/constraints.h"
 #include "tests/fuzz/fuzz.h"
 
