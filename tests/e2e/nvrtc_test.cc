@@ -54,16 +54,15 @@ std::string status_of(const std::filesystem::path& process, const std::string& n
   return "";
 }
 
-// The processes that the daemon has started.
-std::vector<std::filesystem::path> children_of(pid_t daemon) {
-  std::vector<std::filesystem::path> children;
+std::vector<std::filesystem::path> workers_of(pid_t daemon) {
+  std::vector<std::filesystem::path> workers;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::error_code none;
-    if (std::filesystem::exists(entry.path() / "exe", none) &&
-        status_of(entry.path(), "PPid") == std::to_string(daemon))
-      children.push_back(entry.path());
+    const auto program = std::filesystem::read_symlink(entry.path() / "exe", none).filename();
+    if (program == "quern-worker" && status_of(entry.path(), "PPid") == std::to_string(daemon))
+      workers.push_back(entry.path());
   }
-  return children;
+  return workers;
 }
 
 void workers_are_confined(void**) {
@@ -71,7 +70,7 @@ void workers_are_confined(void**) {
   start(daemon);
   TestClient client(daemon.socket());
   client.ask<wire::PlanReply>(test_get(1));
-  const auto workers = children_of(daemon.pid());
+  const auto workers = workers_of(daemon.pid());
   assert_true(!workers.empty());
   for (const auto& process : workers) {
     // One that has just been started may not have come so far.
