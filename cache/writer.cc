@@ -109,7 +109,7 @@ Status Writer::commit_or_recover(std::span<Write> group) try {
   for (const Write& write : group) bytes += write.bytes;
   Status status = try_commit(group);
   for (int tries = 0; !status.ok() && tries < kMaxRecoveries; ++tries) {
-    if (const Status recovered = options_.recover(status, bytes); !recovered.ok()) return status;
+    if (Status recovered = options_.recover(status, bytes); !recovered.ok()) return recovered;
     status = try_commit(group);
   }
   return status;

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kLookAgainMs = 5000;
 constexpr auto kKeepMeasuring = std::chrono::seconds(5);
 constexpr int kMostGpus = 64;
+constexpr int kStartTries = 3;
 
 int64_t now_ms() {
   using namespace std::chrono;
@@ -175,6 +176,11 @@ Status WorkerPool::ensure_process(Slot& slot) {
   if (slot.process && slot.process->alive()) return {};
   drop_process(slot);
   Status status = start_process(slot);
+  // What others kill says nothing about the compiler.
+  for (int tries = 0; status.code() == ErrorCode::CANCELLED && tries < kStartTries; ++tries) {
+    drop_process(slot);
+    status = start_process(slot);
+  }
   const wire::WorkerHello hello = status.ok() ? slot.process->hello() : wire::WorkerHello();
   if (slot.kind == wire::JobKind::measure) {
     if (status.ok() && hello.device.empty()) status = Status(ErrorCode::NO_DEVICE, hello.no_device);

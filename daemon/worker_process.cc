@@ -78,6 +78,7 @@ WorkerProcess::~WorkerProcess() {
 
 Status WorkerProcess::greet() {
   auto frame = receive(now_ms() + kGreetingLimitMs);
+  if (!frame && frame.status().code() == ErrorCode::CANCELLED) return frame.status();
   if (!frame) return Status(ErrorCode::NO_COMPILER, "the worker did not greet: " + frame.status().message());
   auto hello = wire::decode_as<wire::WorkerHello>(*frame);
   if (!hello)

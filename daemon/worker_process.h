@@ -26,7 +26,7 @@ class WorkerProcess {
   ~WorkerProcess();
 
   // Waits for its greeting: must be called first. NO_COMPILER when it does not greet in time, or not as it
-  // should; whether it has a compiler and a GPU is in what it said.
+  // should; whether it has a compiler and a GPU is in what it said. CANCELLED when somebody else kills it.
   Status greet();
   const wire::WorkerHello& hello() const { return hello_; }
   const std::string& toolchain() const { return hello_.toolchain; }

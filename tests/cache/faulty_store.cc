@@ -104,6 +104,7 @@ int fdatasync(int fd) {
 }
 int fsync(int fd) { return fdatasync(fd); }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* __libc_malloc(size_t size);
 void* malloc(size_t size) {
   if (faults.started && faults.no_memory > 0 && ++faults.allocations == faults.no_memory) {
@@ -112,6 +113,7 @@ void* malloc(size_t size) {
   }
   return __libc_malloc(size);
 }
+#endif
 
 }  // extern "C"
 

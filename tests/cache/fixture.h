@@ -1,6 +1,7 @@
 // What the cache's tests share: a store whose reports are kept, and plans that say what they are.
 #pragma once
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -84,6 +85,16 @@ inline Timing test_timing(const std::string& device, double cold_ns, uint64_t pr
   timing.cold_ns = cold_ns;
   timing.samples = 100;
   return timing;
+}
+
+// Runs `body` in a child process, which may give up rights and limits for good; the child's exit status.
+template <class Body>
+inline int in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 // The one quern-store that a process has started; 0 when there is none.

@@ -333,7 +333,7 @@ class Cached(unittest.TestCase):
         report = self.box.json("doctor")
         self.assertTrue(report["healthy"])
         findings = {finding["name"]: finding for finding in report["findings"]}
-        for name in ["socket", "daemon program", "daemon", "store", "cache", "NVRTC", "open files"]:
+        for name in ["socket", "daemon program", "daemon", "store", "store write", "cache", "NVRTC", "open files"]:
             self.assertEqual(findings[name]["verdict"], "ok", findings[name])
         self.assertEqual(findings["GPU"]["verdict"], "warn")
         self.assertTrue(findings["GPU"]["mend"])
@@ -358,6 +358,21 @@ class Sick(unittest.TestCase):
         self.assertEqual(findings["socket"]["verdict"], "fail")
         self.assertIn("chmod 700", findings["socket"]["what"])
         self.assertEqual(findings["daemon"]["verdict"], "fail")
+
+    def test_doctor_tells_of_a_file_that_was_damaged(self):
+        self.box.json("stats")
+        self.assertEqual(self.box.json("stop"), {"stopped": True})
+        store = next(self.box.cache.glob("store-*.mdb"))
+        os.truncate(store, 10000)
+        for verdict in ["warn", "ok"]:
+            done = subprocess.run([str(BUILD / "tools/quern"), "doctor", "--json"], env=self.box.env, stdout=subprocess.PIPE, text=True)
+            findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+            self.assertEqual(findings["store"]["verdict"], "ok")
+            self.assertEqual(findings["store write"]["verdict"], "ok")
+            self.assertEqual(findings["store damage"]["verdict"], verdict)
+            self.assertIn("the cache was rebuilt with", findings["store damage"]["what"])
+            for aside in self.box.cache.glob("*.damaged-*"):
+                aside.unlink()
 
     def test_doctor_without_compiler(self):
         self.box.env["QUERN_NVRTC"] = "/nonexistent/libnvrtc.so"
