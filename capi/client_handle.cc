@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "capi/time_limit.h"
+
 namespace quern {
 
 namespace {
@@ -33,7 +35,7 @@ wire::Get get_message(const PlanRequest& request, const quern_get_options& optio
   get.constraints = request.constraints;
   get.flags = options.flags & wire::kGetKnownFlags;
   get.priority = static_cast<uint8_t>(options.priority);
-  get.timeout_ms = or_default(options.timeout_ms, kDefaultTimeoutMs);
+  get.timeout_ms = daemon_limit_ms(or_default(options.timeout_ms, kDefaultTimeoutMs));
   if (options.min_tier > QUERN_BASELINE) get.tier = static_cast<uint8_t>(options.min_tier);
   return get;
 }

@@ -317,7 +317,8 @@ typedef struct quern_get_options {
      franges. */
   const char* constraints;
   /* QUERN_BASELINE, QUERN_MODELLED or QUERN_MEASURED: wait for a plan of this tier, up to timeout_ms; 0 =
-     any. A plan of a lower tier comes when nothing is under way that would make a better one. */
+     any. A plan of a lower tier comes when nothing is under way that would make a better one. A measuring
+     that is put off, as while others use the GPU, is under way: TIMEOUT says why and until when. */
   int32_t min_tier;
 } quern_get_options;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "core/optimize/program.h"
 #include "daemon/worker_answers.h"
@@ -40,8 +41,8 @@ Measures::Measures(Hooks hooks)
                publish(spec, std::move(result), std::move(done));
              },
              [this](const Hash128& key, const std::string&) { return ++deaths_[key]; },
-             [this](const JobSpec&, const Asker&, const JobResult& result) { ended(result); }, hooks_.now_ns,
-             hooks_.max_queued,
+             [this](const JobSpec& spec, const Asker&, const JobResult& result) { ended(spec, result); },
+             hooks_.now_ns, hooks_.max_queued,
              [this](const JobSpec& spec, const wire::JobProgress& progress) { progressed(spec, progress); }}),
       gpus_(hooks_.workers->gpus()) {}
 
@@ -106,23 +107,24 @@ void Measures::consider(const Hash128& key, std::string_view material, const Ask
   if (!usable()) return;
   if (considered_.size() >= kMaxConsidered) considered_.clear();
   if (!considered_.insert(key).second && !new_programs) return;
-  if (!put_off_.contains(key)) queue(key, material, asker, new_programs);
+  if (const auto late = put_off_.find(key); late != put_off_.end())
+    late->second.again |= new_programs;
+  else
+    queue(key, material, asker, new_programs);
 }
 
-bool Measures::queue(const Hash128& key, std::string_view material, const Asker& asker, bool again) {
+void Measures::queue(const Hash128& key, std::string_view material, const Asker& asker, bool again) {
   auto spec = job_for(wire::JobKind::measure, key, material);
-  if (!spec) return false;
+  if (!spec) return;
   const GpuState* gpu = gpu_for(spec->target);
-  if (!gpu) {
-    hooks_.workers->look_again();  // gpus_changed() forgets what was considered
-    return false;
-  }
-  if (!again && was_measured(key, gpu->device)) return false;
-  if (!fill_in(*spec, key)) return false;
+  if (!gpu && still_looking()) return put_off(key, spec->target, "the GPUs are being looked for", again);
+  if (!gpu) return hooks_.workers->look_again();  // gpus_changed() forgets what was considered
+  if (!again && was_measured(key, gpu->device)) return;
+  if (!fill_in(*spec, key)) return;
+  const std::string target = spec->target;
   bool joined = false;
   const Status status = jobs_.ask(std::move(*spec), {asker.user, asker.client, asker.account, 0}, {}, joined);
-  if (!status.ok()) put_off(key, status.message());
-  return status.ok();
+  if (!status.ok()) put_off(key, target, status.message(), again);
 }
 
 Status Measures::tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter) {
@@ -145,11 +147,64 @@ Status Measures::tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Wai
   if (budget_ms > 0) spec->budget_ms = budget_ms;
   spec->gpu = gpu;
   spec->any_load = true;
-  put_off_.erase(key);
-  considered_.insert(key);
   bool joined = false;
   const Asker asker = waiter.caller.asker;
-  return jobs_.ask(std::move(*spec), asker, std::move(waiter), joined);
+  if (Status status = jobs_.ask(std::move(*spec), asker, std::move(waiter), joined); !status.ok())
+    return status;
+  put_off_.erase(key);
+  considered_.insert(key);
+  release();
+  return {};
+}
+
+// ---- who waits
+// ------------------------------------------------------------------------------------------------
+
+bool Measures::join(const Hash128& key, Jobs::Waiter waiter) {
+  if (jobs_.join(key, waiter)) return true;
+  const auto late = put_off_.find(key);
+  if (late == put_off_.end() || draining_) return false;
+  if (!gpu_for(late->second.target) && !still_looking()) return false;
+  if (const auto interest = waiter.caller.interest.lock())
+    waiting_[interest.get()] = {key, std::move(waiter)};
+  return true;
+}
+
+void Measures::leave(const void* interest) {
+  waiting_.erase(interest);
+  jobs_.leave(interest);
+}
+
+// To be called when something that was put off is tried or given up: whoever waits for it goes on to wait for
+// its job, or learns that there will be none.
+void Measures::release() {
+  for (const auto& [interest, waits] : std::exchange(waiting_, {})) {
+    if (waits.waiter.caller.interest.expired() || join(waits.key, waits.waiter)) continue;
+    JobResult none;
+    none.key = waits.key;
+    none.status = Status(ErrorCode::CANCELLED, "it is not measured after all");
+    waits.waiter.done(none);
+  }
+}
+
+wire::JobState Measures::state(const Hash128& key) const {
+  const wire::JobState state = jobs_.state(key);
+  const auto late = put_off_.find(key);
+  const bool soon = late != put_off_.end() && late->second.at_ns == kGpuKnown;
+  return state == wire::JobState::none && soon ? wire::JobState::queued : state;
+}
+
+std::string Measures::why_late(const void* interest) const {
+  const auto waits = waiting_.find(interest);
+  const auto late = waits == waiting_.end() ? put_off_.end() : put_off_.find(waits->second.key);
+  return late == put_off_.end() ? "" : put_off_text(late->second);
+}
+
+std::string Measures::put_off_text(const PutOff& late) const {
+  const std::string text = "put off: " + late.why;
+  if (late.at_ns >= kGpuKnown) return text;
+  const uint64_t now = hooks_.now_ns();
+  return text + "; tried again in " + seconds_text(late.at_ns > now ? late.at_ns - now : 0);
 }
 
 // ---- what comes back
@@ -273,7 +328,7 @@ void Measures::publish(const JobSpec& spec, JobResult result, std::function<void
   });
 }
 
-void Measures::ended(const JobResult& result) {
+void Measures::ended(const JobSpec& spec, const JobResult& result) {
   const std::string key = to_hex(result.key);
   if (result.status.ok()) {
     deaths_.erase(result.key);
@@ -291,12 +346,14 @@ void Measures::ended(const JobResult& result) {
     case ErrorCode::NO_DEVICE:
     case ErrorCode::NO_COMPILER:
     case ErrorCode::OUT_OF_MEMORY:
-      return put_off(result.key, result.status.message());
     case ErrorCode::CANCELLED:
+      return put_off(result.key, spec.target, result.status.message());
     case ErrorCode::NOT_FOUND:
+      put_off_.erase(result.key);
       return;
     case ErrorCode::TIMEOUT:
-      if (++deaths_[result.key] < kDeathsBeforeGivingUp) return put_off(result.key, result.status.message());
+      if (++deaths_[result.key] < kDeathsBeforeGivingUp)
+        return put_off(result.key, spec.target, result.status.message());
       break;
     default:
       break;
@@ -304,15 +361,19 @@ void Measures::ended(const JobResult& result) {
   give_up(result.key, result.status.message());
 }
 
-void Measures::put_off(const Hash128& key, const std::string& why) {
+void Measures::put_off(const Hash128& key, const std::string& target, const std::string& why, bool again) {
   if (put_off_.size() >= kMaxPutOff && !put_off_.contains(key)) {
     considered_.erase(key);  // a later use of the plan asks again
     return;
   }
   PutOff& next = put_off_[key];
+  next.target = target;
+  next.why = why;
+  next.again = again;
+  next.at_ns = kGpuKnown;
+  if (!gpu_for(target) && still_looking()) return;
   next.at_ns = hooks_.now_ns() + (kRetryNs << std::min(next.times, kMostDoublings));
   ++next.times;
-  next.why = why;
 }
 
 // Not on this GPU again, until somebody asks for it; what stands is as right as it ever was.
@@ -339,11 +400,8 @@ std::string Measures::explain(const Hash128& key) const {
   if (const wire::JobState now = jobs_.state(key); now != wire::JobState::none)
     return std::string("under way: its job is ") + wire::job_state_name(now);
   if (!hooks_.store) return "";
-  if (const auto late = put_off_.find(key); late != put_off_.end() && late->second.at_ns != kUnderWay) {
-    const uint64_t now = hooks_.now_ns();
-    return "put off: " + late->second.why + "; tried again in " +
-           seconds_text(late->second.at_ns > now ? late->second.at_ns - now : 0);
-  }
+  if (const auto late = put_off_.find(key); late != put_off_.end() && late->second.at_ns != kUnderWay)
+    return put_off_text(late->second);
   const auto stands = hooks_.store->peek(key);
   const auto spec = stands.ok() ? job_for(wire::JobKind::measure, key, stands->material) : std::nullopt;
   if (!spec) return "";
@@ -369,6 +427,7 @@ void Measures::forget(const Hash128& key) {
   considered_.erase(key);
   put_off_.erase(key);
   deaths_.erase(key);
+  release();
 }
 
 void Measures::gpus_changed() {
@@ -383,13 +442,16 @@ void Measures::gpus_changed() {
       Status(ErrorCode::NO_DEVICE, "there is no GPU for it: " + gpus_text()),
       [this](const JobSpec& spec) { return !gpu_for(spec.target, spec.gpu) && !still_looking(); });
   jobs_.pump();
+  for (auto& [key, late] : put_off_)
+    if (late.at_ns == kGpuKnown) late.at_ns = hooks_.now_ns();
+  release();
 }
 
 std::optional<uint64_t> Measures::next_ns() const {
   std::optional<uint64_t> next;
   if (draining_) return next;
   for (const auto& [key, late] : put_off_)
-    if (late.at_ns != kUnderWay) next = std::min(next.value_or(UINT64_MAX), late.at_ns);
+    if (late.at_ns < kGpuKnown) next = std::min(next.value_or(UINT64_MAX), late.at_ns);
   return next;
 }
 
@@ -400,18 +462,22 @@ void Measures::expire() {
   for (const auto& [key, late] : put_off_)
     if (late.at_ns <= now && due.size() < kMostDue) due.push_back(key);
   for (const Hash128& key : due) {
-    put_off_[key].at_ns = kUnderWay;  // and it stays there, so that the time to the next try goes on growing
-    const auto stands = hooks_.store->peek(key);
-    if (stands.ok() && queue(key, stands->material, {}, true)) continue;
+    PutOff& late = put_off_[key];
+    late.at_ns = kUnderWay;  // and it stays there, so that the time to the next try goes on growing
+    if (const auto stands = hooks_.store->peek(key); stands.ok())
+      queue(key, stands->material, {}, late.again);
+    if (late.at_ns != kUnderWay || jobs_.state(key) != wire::JobState::none) continue;
     put_off_.erase(key);
     considered_.erase(key);
   }
+  if (!due.empty()) release();
 }
 
 void Measures::drain() {
   draining_ = true;
   jobs_.dismiss_waiters(Status(ErrorCode::CANCELLED, "the daemon is about to exit"));
   jobs_.drop_background();
+  release();
 }
 
 }  // namespace quern

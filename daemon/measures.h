@@ -50,11 +50,14 @@ class Measures {
   // Measures now, whoever else uses the GPU. `budget_ms` 0: that of the settings; `gpu` -1: any of the
   // target. NO_DEVICE (none of the target, or it is turned off), NOT_FOUND (no plan, no programs), BUSY.
   Status tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Waiter waiter);
-  // Waits for the measuring of a key to end, well or not; false when there is none.
-  bool join(const Hash128& key, Jobs::Waiter waiter) { return jobs_.join(key, std::move(waiter)); }
-  void leave(const void* interest) { jobs_.leave(interest); }
+  // Waits for the measuring of a key to end, well or not, also while it is put off; false when there is none.
+  bool join(const Hash128& key, Jobs::Waiter waiter);
+  void leave(const void* interest);
   void leave(const Asker& asker, const std::shared_ptr<Account>& heir) { jobs_.leave(asker, heir); }
-  wire::JobState state(const Hash128& key) const { return jobs_.state(key); }
+  // One that is put off only until the GPUs are known is queued.
+  wire::JobState state(const Hash128& key) const;
+  // Why whoever waits behind this interest still does, and for how long; empty unless a measuring is put off.
+  std::string why_late(const void* interest) const;
   // Where the measuring of a key's programs stands, in a sentence.
   std::string explain(const Hash128& key) const;
   void forget(const Hash128& key);
@@ -71,16 +74,21 @@ class Measures {
 
  private:
   struct PutOff {
-    uint64_t at_ns = 0;  // kUnderWay: it is being tried
+    uint64_t at_ns = 0;  // or one of the two below
     uint32_t times = 0;
-    std::string why;
+    std::string target, why;
+    bool again = true;  // also if it was measured on this GPU before
+  };
+  struct Waiting {
+    Hash128 key;
+    Jobs::Waiter waiter;
   };
 
-  static constexpr uint64_t kUnderWay = UINT64_MAX;
+  static constexpr uint64_t kUnderWay = UINT64_MAX;      // it is being tried
+  static constexpr uint64_t kGpuKnown = UINT64_MAX - 1;  // as soon as the GPUs are known
 
   bool usable() const;
-  // Whether a job is under way now.
-  bool queue(const Hash128& key, std::string_view material, const Asker& asker, bool again);
+  void queue(const Hash128& key, std::string_view material, const Asker& asker, bool again);
   const GpuState* gpu_for(const std::string& target, int number = -1) const;
   bool still_looking() const;
   std::string gpus_text(int number = -1) const;
@@ -92,8 +100,10 @@ class Measures {
   void put(PlanPut put, std::function<void(const Result<PutOutcome>&)> done);
   void progressed(const JobSpec& spec, const wire::JobProgress& progress);
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
-  void ended(const JobResult& result);
-  void put_off(const Hash128& key, const std::string& why);
+  void ended(const JobSpec& spec, const JobResult& result);
+  void put_off(const Hash128& key, const std::string& target, const std::string& why, bool again = true);
+  std::string put_off_text(const PutOff& late) const;
+  void release();
   void give_up(const Hash128& key, const std::string& why);
 
   const Hooks hooks_;
@@ -101,7 +111,8 @@ class Measures {
   std::vector<GpuState> gpus_;  // as gpus_changed() found them
   std::unordered_set<Hash128> considered_;
   std::unordered_map<Hash128, PutOff> put_off_;
-  std::unordered_map<Hash128, uint32_t> deaths_;  // of workers, since the last that came to an end
+  std::unordered_map<const void*, Waiting> waiting_;  // by their interest, for what is put off
+  std::unordered_map<Hash128, uint32_t> deaths_;      // of workers, since the last that came to an end
   uint64_t published_ = 0;
   bool draining_ = false;
 };

@@ -108,6 +108,8 @@ class Planner {
   // When something that was put off is due, and doing it.
   std::optional<uint64_t> next_ns() const { return measures_.next_ns(); }
   void expire() { measures_.expire(); }
+  // Why whoever waits behind this interest still does, where more is known than that a job goes on.
+  std::string why_late(const void* interest) const { return measures_.why_late(interest); }
   // Refuses new jobs from here on and drops those that nobody waits for.
   void drain();
   bool idle() const;

@@ -176,6 +176,7 @@ void Searches::remember(const JobResult& result) {
     findings.timeouts = hooks_.store->tuning(result.key).timeouts + 1;
     timed_out(result.key, findings.timeouts);
   } else if (!is_lasting(result.status)) {
+    considered_[result.key] = hooks_.now_ns() + kRetryNs;
     return;
   }
   findings.reason = "the search failed: " + result.status.message();

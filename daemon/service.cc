@@ -244,9 +244,12 @@ void Service::expire() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const std::shared_ptr<Open> late = deadlines_.begin()->second;
     const uint64_t waited_ms = (now - late->arrived_ns) / 1'000'000;
+    const std::string put_off = planner_.why_late(late.get());
+    const std::string waited = " after " + std::to_string(waited_ms) + " ms; ";
     reply_error(late,
-                Status(ErrorCode::TIMEOUT, "no plan after " + std::to_string(waited_ms) +
-                                               " ms; the job goes on, ask again or wait longer"),
+                Status(ErrorCode::TIMEOUT,
+                       put_off.empty() ? "no plan" + waited + "the job goes on, ask again or wait longer"
+                                       : "no measured plan" + waited + "measuring is " + put_off),
                 late->key);
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "capi/time_limit.h"
 #include "core/base/numerics.h"
 #include "core/base/target.h"
 #include "core/graph/text.h"
@@ -25,7 +26,7 @@ Status file_error(const std::string& path) {
 uint32_t Session::milliseconds_left() const {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-  return left < 1 ? 1 : static_cast<uint32_t>(left);
+  return left < 1 ? 1 : daemon_limit_ms(static_cast<uint32_t>(left));
 }
 
 Result<Session> open_session(const Arguments& arguments) {

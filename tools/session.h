@@ -19,7 +19,7 @@ struct Session {
   Result<Reply> ask(const Request& request, Client::OnProgress on_progress = {}) {
     return client->ask<Reply>(request, deadline, std::move(on_progress));
   }
-  // What is left until the deadline, for requests that say how long they wait; at least 1.
+  // What the daemon is told of the time that is left, for requests that say how long they wait; at least 1.
   uint32_t milliseconds_left() const;
 };
 

@@ -392,6 +392,134 @@ void a_client_can_wait_for_a_measured_plan(void**) {
   assert_true(test.receive_as<wire::PlanReply>(1, 9).tier == Tier::modelled);
 }
 
+wire::Get get_measured(int number, uint32_t timeout_ms = 0) {
+  wire::Get get = Harness::get(test_graph(number));
+  get.tier = static_cast<uint8_t>(Tier::measured);
+  get.timeout_ms = timeout_ms;
+  return get;
+}
+
+void a_client_waits_while_measuring_is_put_off(void**) {
+  Searched test;
+  test.send(1, 7, get_measured(1, 90'000));
+  for (int i = 0; i < 2; ++i) {
+    test.workers.finish_measure(Status(ErrorCode::BUSY, "others use 99 % of the GPU"));
+    settle(test);
+    // One that comes meanwhile, and has less time.
+    test.send(2, 8, get_measured(1, 12'000));
+    assert_true(test.silent(1) && test.silent(2));
+    test.tick(12'000'000'000);
+    const Status late = wire::to_status(test.receive_as<wire::Error>(2, 8));
+    assert_error(late, ErrorCode::TIMEOUT, "12000 ms");
+    assert_error(late, ErrorCode::TIMEOUT,
+                 "put off: others use 99 % of the GPU; tried again in " + std::to_string(48 + 60 * i) + " s");
+    assert_true(test.silent(1));
+    if (i == 0) test.tick(48'000'000'000);
+  }
+  // Its own time is over while others still use the GPU; nothing of it is left.
+  test.tick(18'000'000'000);
+  assert_error(wire::to_status(test.receive_as<wire::Error>(1, 7)), ErrorCode::TIMEOUT, "put off");
+  assert_true(test.service->idle());
+  // Who has time enough is answered when the next try ends, whoever else has left by then.
+  test.send(1, 9, get_measured(1, 600'000));
+  test.send(2, 10, get_measured(1, 600'000));
+  assert_true(test.silent(1) && test.silent(2));
+  test.service->disconnect(2);
+  test.tick(120'000'000'000);
+  test.workers.finish_measure(measured(test.spec(), 2, {9000, 5000, 3000}));
+  assert_true(test.receive_as<wire::PlanReply>(1, 9).tier == Tier::measured);
+  assert_true(test.service->idle());
+}
+
+void who_waits_for_a_put_off_measuring_is_told_when_there_will_be_none(void**) {
+  const auto busy = [](Searched& test) {
+    test.workers.finish_measure(Status(ErrorCode::BUSY, "others use 99 % of the GPU"));
+    settle(test);
+    test.send(1, 7, get_measured(1));
+    assert_true(test.silent(1));
+  };
+  const auto told = [](Searched& test, Tier tier) {
+    assert_true(test.receive_as<wire::PlanReply>(1, 7).tier == tier);
+    assert_true(test.service->idle());
+  };
+  {
+    Searched test;
+    busy(test);
+    test.service->drain();
+    told(test, Tier::modelled);
+  }
+  {
+    Searched test;
+    busy(test);
+    test.workers.devices = {{0, GpuState::Kind::missing, "", "", "the GPU is lost"}};
+    test.service->gpus_changed();
+    told(test, Tier::modelled);
+  }
+  {
+    Searched test;
+    busy(test);
+    test.ask<wire::Removed>(wire::Remove{{test.key}, 0}, 2);
+    told(test, Tier::modelled);
+  }
+  // Somebody else has it measured now.
+  Searched test;
+  busy(test);
+  test.send(2, 8, wire::Tune{test.key, 0, 0, 0, 0});
+  test.workers.finish_measure(measured(test.spec(), 2, {9000, 5000, 3000}));
+  told(test, Tier::measured);
+}
+
+void a_wish_is_kept_until_the_gpu_is_found(void**) {
+  const GpuState starting = {0, GpuState::Kind::starting, "", "", ""};
+  Searched test(std::vector<GpuState>{});
+  test.search(2);
+  test.workers.devices = {starting};
+  test.reopen();  // as after a crash
+  test.use(2);    // nobody waits for this one
+  test.send(1, 7, get_measured(1));
+  assert_true(test.silent(1));
+  assert_true(test.ask<wire::JobStatusReply>(wire::JobStatus{test.key}, 2).state == wire::JobState::queued);
+  test.workers.devices = {gpu(), gpu("sm_90a", kDevice, 1)};
+  test.service->gpus_changed();
+  assert_true(test.service->next_deadline_ns().value_or(UINT64_MAX) <= test.now);
+  test.tick(0);
+  assert_int_equal(test.workers.measuring.size(), 2);
+  assert_int_equal(test.workers.searching.size(), 0);
+  for (int i = 0; i < 2; ++i)
+    test.workers.finish_measure(measured(test.workers.measuring[0].spec, 2, {9000, 5000, 3000}));
+  assert_true(test.receive_as<wire::PlanReply>(1, 7).tier == Tier::measured);
+  settle(test);
+  // What was measured is not measured again.
+  test.workers.devices = {starting};
+  test.reopen();
+  test.use();
+  test.workers.devices = {gpu()};
+  test.service->gpus_changed();
+  test.tick(0);
+  assert_int_equal(test.workers.measuring.size(), 0);
+  // Where there is none after all, what stands is the answer.
+  test.workers.devices.clear();
+  test.search(3);
+  test.workers.devices = {starting};
+  test.reopen();
+  test.send(1, 8, get_measured(3));
+  assert_true(test.silent(1));
+  test.workers.devices = {{0, GpuState::Kind::missing, "", "", "no driver"}};
+  test.service->gpus_changed();
+  assert_true(test.receive_as<wire::PlanReply>(1, 8).tier == Tier::modelled);
+}
+
+void a_measuring_that_others_killed_is_tried_again(void**) {
+  Searched test;
+  for (int i = 0; i < 2; ++i)
+    test.workers.finish_measure(Status(ErrorCode::CANCELLED, "the worker was killed by signal 15"));
+  settle(test);
+  assert_int_equal(test.workers.measuring.size(), 0);
+  assert_contains(test.explain().measuring, "put off: the worker was killed by signal 15");
+  test.tick(Measures::kRetryNs);
+  assert_int_equal(test.workers.measuring.size(), 1);
+}
+
 void tuning_measures_again_with_its_own_budget(void**) {
   Searched test({gpu(), gpu("sm_90a", kDevice, 1)});
   test.workers.finish_measure(measured(test.spec(), 2, {9000, 5000, 3000}));
@@ -534,6 +662,10 @@ int main() {
       cmocka_unit_test(gpus_measure_side_by_side),
       cmocka_unit_test(it_can_be_turned_off),
       cmocka_unit_test(a_client_can_wait_for_a_measured_plan),
+      cmocka_unit_test(a_client_waits_while_measuring_is_put_off),
+      cmocka_unit_test(who_waits_for_a_put_off_measuring_is_told_when_there_will_be_none),
+      cmocka_unit_test(a_wish_is_kept_until_the_gpu_is_found),
+      cmocka_unit_test(a_measuring_that_others_killed_is_tried_again),
       cmocka_unit_test(tuning_measures_again_with_its_own_budget),
       cmocka_unit_test(tuning_waits_for_the_search),
       cmocka_unit_test(tuning_waits_for_the_gpu_to_be_found),

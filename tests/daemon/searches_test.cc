@@ -339,6 +339,21 @@ void a_failure_of_the_moment_is_not_remembered(void**) {
   assert_int_equal(test.workers.searching.size(), 1);
 }
 
+void a_search_that_others_killed_is_done_by_a_later_use(void**) {
+  Harness test;
+  test.make(test_graph(1));
+  for (int i = 0; i < 2; ++i)
+    test.workers.finish_search(Status(ErrorCode::CANCELLED, "the worker was killed by signal 15"));
+  settle(test);
+  test.ask<wire::PlanReply>(Harness::get(test_graph(1)));
+  assert_int_equal(test.workers.searching.size(), 0);
+  // At once for somebody who waits for it.
+  test.send(1, 5, get_tier(test_graph(1), Tier::modelled));
+  assert_int_equal(test.workers.searching.size(), 1);
+  test.workers.finish_search(3000);
+  assert_true(test.receive_as<wire::PlanReply>(1, 5).tier == Tier::modelled);
+}
+
 void a_plan_that_is_none_for_the_graph_is_not_published(void**) {
   Harness test;
   const std::string wrong[] = {"nonsense", fake_plan(test_graph(9), "sm_90a", 20000, Tier::modelled),
@@ -436,6 +451,7 @@ int main() {
       cmocka_unit_test(of_two_modelled_plans_the_faster_one_stands),
       cmocka_unit_test(a_search_that_kills_its_worker_twice_leaves_the_baseline),
       cmocka_unit_test(a_failure_of_the_moment_is_not_remembered),
+      cmocka_unit_test(a_search_that_others_killed_is_done_by_a_later_use),
       cmocka_unit_test(a_plan_that_is_none_for_the_graph_is_not_published),
       cmocka_unit_test(a_plan_that_was_removed_meanwhile_stays_removed),
       cmocka_unit_test(a_drain_answers_those_who_wait_for_a_search),

@@ -54,6 +54,15 @@ std::string explained(TestClient& client, int number) {
   return client.ask<wire::ExplainReply>(explain).measuring;
 }
 
+api::Client open_client(const TestDaemon& daemon) {
+  const std::string socket = daemon.socket();
+  quern_open_options options = api::open_options();
+  options.flags = QUERN_NO_START;
+  options.socket = socket.c_str();
+  options.look_every_ms = UINT32_MAX;
+  return api::Client(options);
+}
+
 bool is_ready(TestClient& client) {
   return eventually([&] { return client.fact("gpu 0") == std::string(kDevice) + ", sm_90a"; });
 }
@@ -114,8 +123,9 @@ void a_worker_that_hangs_is_killed(void**) {
   daemon.start();
   TestClient client(daemon.socket());
   assert_true(is_ready(client));
-  assert_true(client.ask<wire::PlanReply>(get_tier(1, Tier::measured)).tier == Tier::modelled);
-  assert_contains(explained(client, 1), "put off: the worker took longer than it is allowed");
+  client.ask<wire::PlanReply>(test_get(1));
+  assert_true(eventually(
+      [&] { return explained(client, 1).find("put off: the worker took longer than it is allowed") == 0; }));
 }
 
 void a_daemon_killed_while_measuring_loses_nothing(void**) {
@@ -147,6 +157,24 @@ void a_daemon_killed_while_measuring_loses_nothing(void**) {
   assert_int_equal(client.ask<wire::TuneReply>(wire::Tune{key, 0, 0, 0, 0}).timed, 3);
 }
 
+void a_killed_daemon_that_never_measured_does_so_at_the_next_use(void**) {
+  GpuDaemon daemon;
+  daemon.tell_worker("measure_hangs", "1");
+  daemon.start();
+  {
+    TestClient client(daemon.socket());
+    client.ask<wire::PlanReply>(test_get(1));
+    assert_true(eventually([&] { return read_test_file(daemon.dir / "fake/measure_hangs") == "0"; }));
+  }
+  const std::vector<pid_t> pids = measurers(daemon);
+  daemon.kill_hard();
+  for (pid_t pid : pids) kill(pid, SIGKILL);
+  daemon.start();
+  // At once, before its GPU is found.
+  TestClient client(daemon.socket());
+  assert_true(client.ask<wire::PlanReply>(get_tier(1, Tier::measured)).tier == Tier::measured);
+}
+
 void a_gpu_that_is_lost_is_said(void**) {
   GpuDaemon daemon;
   daemon.tell_worker("measure_fails", "it fell off the bus");
@@ -165,8 +193,21 @@ void a_busy_gpu_is_said(void**) {
   daemon.start();
   TestClient client(daemon.socket());
   assert_true(is_ready(client));
-  assert_true(client.ask<wire::PlanReply>(get_tier(1, Tier::measured)).tier == Tier::modelled);
-  assert_contains(explained(client, 1), "put off: others use 90 % of the GPU; tried again in");
+  const std::string why = "put off: others use 90 % of the GPU; tried again in ";
+  client.ask<wire::PlanReply>(test_get(1));
+  assert_true(eventually([&] { return explained(client, 1).find(why) == 0; }));
+  // Who waits hears of it from the daemon when the time is over.
+  api::Client waits = open_client(daemon);
+  quern_get_options options = api::get_options();
+  options.min_tier = QUERN_MEASURED;
+  options.timeout_ms = 500;
+  try {
+    waits.get(api::Graph::parse(test_get(1).graph), "sm_90a", options);
+    fail_test("it did not wait");
+  } catch (const api::Error& error) {
+    assert_int_equal(error.status(), QUERN_TIMEOUT);
+    assert_contains(error.what(), why);
+  }
 }
 
 void without_a_driver_plans_are_modelled(void**) {
@@ -203,15 +244,6 @@ void never_starts_no_worker(void**) {
 }
 
 // ---- through the C++ interface
-
-api::Client open_client(const TestDaemon& daemon) {
-  const std::string socket = daemon.socket();
-  quern_open_options options = api::open_options();
-  options.flags = QUERN_NO_START;
-  options.socket = socket.c_str();
-  options.look_every_ms = UINT32_MAX;
-  return api::Client(options);
-}
 
 // What quern_process counts once the descriptor says that there is something.
 uint64_t wait_for_news(api::Client& client) {
@@ -297,6 +329,7 @@ int main() {
       cmocka_unit_test(a_dead_worker_costs_only_itself),
       cmocka_unit_test(a_worker_that_hangs_is_killed),
       cmocka_unit_test(a_daemon_killed_while_measuring_loses_nothing),
+      cmocka_unit_test(a_killed_daemon_that_never_measured_does_so_at_the_next_use),
       cmocka_unit_test(a_gpu_that_is_lost_is_said),
       cmocka_unit_test(a_busy_gpu_is_said),
       cmocka_unit_test(without_a_driver_plans_are_modelled),
