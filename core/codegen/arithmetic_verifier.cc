@@ -19,8 +19,8 @@ namespace quern {
 namespace {
 
 constexpr double kWholeWork = 20'000;  // of a program that is run at its full shape
-constexpr double kMostWork = 2e6;  // of an instance: beyond, one run of it for each class takes too long
-constexpr double kDrawnWork = 1e6;  // of all draws of a class
+constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it for each class takes too long
+constexpr double kDrawnWork = 1e6;     // of all draws of a class
 
 double work_of(const Instance& instance) { return work(instance.graph) + work(instance.mugraph); }
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "core/base/integers.h"
-#include "core/codegen/kernel_text.h"
+#include "core/codegen/baseline_kernel.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/prepare.h"
 #include "core/graph/decompose.h"
@@ -15,19 +15,18 @@ namespace {
 // Equal kernels have one text and several launches.
 class ProgramText {
  public:
-  Launch add(KernelText kernel, const std::string& makes) {
+  Launch add(BaselineKernel kernel, const std::string& makes) {
     Launch launch;
-    const std::string text = " __launch_bounds__(" + std::to_string(kernel.threads) + ") ";
-    const std::string key = text + kernel.signature + kernel.body;
-    const auto [at, fresh] = names_.try_emplace(key);
+    const auto [at, fresh] = names_.try_emplace(print_cuda(kernel.kernel));
     if (fresh) {
       at->second = "q" + std::to_string(names_.size() - 1) + "_" + kernel.kind;
-      text_ += "// " + makes + "\nextern \"C\" __global__ void" + text + at->second + kernel.signature +
-               " {\n" + indent(kernel.body, 2) + "}\n\n";
+      kernel.kernel.name = at->second;
+      kernel.kernel.comment = makes;
+      text_ += print_cuda(kernel.kernel) + "\n";
     }
     launch.kernel = at->second;
     launch.grid = kernel.grid;
-    launch.block.x = static_cast<uint32_t>(kernel.threads);
+    launch.block.x = static_cast<uint32_t>(kernel.kernel.threads);
     launch.args = std::move(kernel.args);
     return launch;
   }
@@ -62,12 +61,13 @@ BlockGrid block_grid(int64_t blocks) {
   BlockGrid out;
   if (blocks <= kMaxX) {
     out.grid.x = static_cast<uint32_t>(blocks);
-    out.number = "blockIdx.x";
+    out.number = ir::block_index(0, ir::Scalar::u32);
     return out;
   }
   out.grid.x = static_cast<uint32_t>(kFold);
   out.grid.y = static_cast<uint32_t>(divide_up(blocks, kFold));
-  out.number = "((unsigned long long)blockIdx.y * " + std::to_string(kFold) + " + blockIdx.x)";
+  out.number = ir::cast(ir::block_index(1, ir::Scalar::u32), ir::Scalar::u64) * kFold +
+               ir::block_index(0, ir::Scalar::u32);
   out.exact = false;
   return out;
 }
@@ -86,10 +86,10 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
   plan.workspace_bytes = static_cast<uint64_t>(storage.workspace_bytes());
   ProgramText program;
   for (const Kernel& kernel : parts.kernels) {
-    KernelText text = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
-                                         : emit_rows(prepared, kernel, parts, storage);
-    emitted.work.push_back(std::move(text.work));
-    plan.launches.push_back(program.add(std::move(text), describe(prepared, kernel)));
+    BaselineKernel code = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
+                                             : emit_rows(prepared, kernel, parts, storage);
+    emitted.work.push_back(std::move(code.work));
+    plan.launches.push_back(program.add(std::move(code), describe(prepared, kernel)));
   }
   plan.certificate = certificate(prepared, parts, program.kernels());
   emitted.kernels = program.take();

@@ -16,9 +16,9 @@
 namespace quern {
 
 struct Emitted {
-  std::string source;   // prelude_text() and the kernels: a complete program for NVRTC
-  std::string kernels;  // the kernels alone, for whoever brings another prelude
-  Plan plan;            // tier baseline, with everything but the cubin
+  std::string source;            // prelude_text() and the kernels: a complete program for NVRTC
+  std::string kernels;           // the kernels alone, for whoever brings another prelude
+  Plan plan;                     // tier baseline, with everything but the cubin
   std::vector<LaunchWork> work;  // of each launch; of a program of muGraphs empty
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -28,25 +27,30 @@ void BlockEmitter::publish(BlockValue value) {
     if (!array) return fail(operand, "does not come into the registers where it is needed");
     const Array have = *array;
     SharedTile& tile = published_[operand];
-    const std::string write = put_shared(operand, have, tile);
-    text(Stage::after).add({write, {}, {}, {tile.buffer}});
+    text(Stage::after) += put_shared(operand, have, tile);
   }
-  text(Stage::after).add({"cluster_sync();\n", {}, {}, {}, true});
+  text(Stage::after).add({{ir::Instruction{Instr::cluster_barrier, {}, {}}}, true});
 }
 
 // For each block of the cluster and each row of `spread` (of the shift): by how much what that block has
 // summed shrinks when it becomes relative to the maximum of all.
-const std::string& BlockEmitter::cluster_factors(BlockValue shift, const Spread& spread) {
+Symbol BlockEmitter::cluster_factors(BlockValue shift, const Spread& spread) {
   const SharedTile& tile = published_.at(shift);
-  const std::string at = offset(spread, tile.pitch, "r"), within = inside(shift, spread, "r", false);
-  const auto [known, fresh_one] = cluster_factors_.try_emplace(tile.name + " " + at);
+  const int64_t blocks = cluster_blocks();
+  const auto [known, fresh_one] = cluster_factors_.try_emplace(
+      tile.memory->name + " " + print(offset(spread, tile.pitch, ir::make_variable("r", Scalar::i32))));
   if (!fresh_one) return known->second;
-  known->second = fresh(base_name(shift) + "factor");
-  const std::string blocks = std::to_string(cluster_blocks()), rows = std::to_string(spread.count());
-  text(Stage::after) += "float " + known->second + "[" + rows + " * " + blocks +
-                        "];\n#pragma unroll\nfor (int r = 0; r < " + rows + "; ++r) cluster_factors<" +
-                        blocks + ">(&" + known->second + "[r * " + blocks + "], " + tile.name + " + " + at +
-                        ", " + (within.empty() ? "true" : within) + ");\n";
+  known->second = fresh_registers(base_name(shift) + "factor", Scalar::f32, spread.count() * blocks);
+  Body body;
+  Builder to(body);
+  to.declare(known->second);
+  to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
+    each.emit(Instr::cluster_factors,
+              {ir::address(known->second, r * blocks),
+               ir::address(tile.memory, offset(spread, tile.pitch, r)), inside(shift, spread, r, false)},
+              {blocks});
+  });
+  text(Stage::after) += std::move(body);
   return known->second;
 }
 
@@ -56,45 +60,57 @@ void BlockEmitter::gather(BlockValue value, const Spread& want) {
   const BlockValue operand = op.operands[0];
   const SharedTile& tile = published_.at(operand);
   Array array;
-  array.name = fresh(base_name(value));
   array.spread = want;
   array.dtype = tile.dtype;
   array.scope = Stage::after;
-  const int vector = shared_vector(operand, tile, array.spread);
+  const Scalar type = ir::scalar_of(tile.dtype);
+  array.registers = fresh_registers(base_name(value), type, want.count());
+  const int vector = shared_vector(operand, tile, array.spread), per = 1 << vector;
   const Spread chunks = chunks_of(array.spread, vector);
-  const std::string blocks = std::to_string(cluster_blocks()), per = std::to_string(1 << vector),
-                    type = cuda_type(tile.dtype);
-  std::string part = "v[j]";  // element j of a chunk
-  if (op.combine == Combine::rescaled_sum) {
-    const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(op.operands[1]));
-    const std::string& factors = cluster_factors(op.operands[1], renumbered(array.spread, dims));
-    part = "(" + factors + "[" + renumbered_index("(c * " + per + " + j)", array.spread, dims) + " * " +
-           blocks + " + block] * v[j])";
+  const bool rescaled = op.combine == Combine::rescaled_sum;
+  std::vector<int> dims;
+  Symbol factors;
+  if (rescaled) {
+    dims = operand_dims(op.type.shape, program_.shape(op.operands[1]));
+    factors = cluster_factors(op.operands[1], renumbered(array.spread, dims));
   }
-  const std::string within = inside(operand, chunks, "c", false), to = array.name + "[c * " + per + " + j]";
-  const std::string both =
-      cuda_combine(reduction_of(op.combine), {to, tile.dtype}, {part, tile.dtype}, tile.dtype);
-  std::string body = "const auto v = load_cluster<" + type + ", " + per + ">(" + tile.name + " + " +
-                     offset(chunks, tile.pitch, "c") + ", block);\n#pragma unroll\nfor (int j = 0; j < " +
-                     per + "; ++j) " + to + " = block == 0 ? " + part + " : " + both + ";\n";
-  body = "#pragma unroll\nfor (int block = 0; block < " + blocks + "; ++block) {\n" + indent(body, 2) + "}\n";
-  if (!within.empty()) body = "if (" + within + ") {\n" + indent(body, 2) + "}\n";
-  text(Stage::after) += type + " " + array.name + "[" + std::to_string(want.count()) +
-                        "] = {};\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(chunks.count()) +
-                        "; ++c) {\n" + indent(body, 2) + "}\n";
+  const int64_t blocks = cluster_blocks();
+  Body body;
+  Builder to(body);
+  to.declare(array.registers, true);
+  to.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+    each.when(inside(operand, chunks, c, false), [&](Builder& there) {
+      there.unrolled("block", blocks, [&](Builder& one, const Expr& block) {
+        const Symbol v = ir::make_vector("v", type, per);
+        one.declare(v);
+        one.emit(Instr::load_cluster, {v, ir::address(tile.memory, offset(chunks, tile.pitch, c)), block},
+                 {type, per});
+        one.unrolled("j", per, [&](Builder& last, const Expr& j) {
+          const Expr own = ir::element(array.registers, c * per + j);
+          Expr part = ir::element(v, j);
+          if (rescaled)
+            part = ir::element(factors, renumbered_index(c * per + j, array.spread, dims) * blocks + block) *
+                   part;
+          last.assign(own, ir::select(equal(block, 0), part,
+                                      ir::combine(reduction_of(op.combine), own, part, tile.dtype)));
+        });
+      });
+    });
+  });
+  text(Stage::after) += std::move(body);
   last_gather_ = text(Stage::after).size();
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
 // Which blocks of a cluster have something to store: all, if the store or the value gives each its part; the
 // first of those that have the same.
-std::string BlockEmitter::storing_block(const BlockOp& op, const Spread& spread) const {
-  if (cluster_blocks() == 1 || op.map[static_cast<size_t>(Axis::cluster)] >= 0) return "";
-  if (!spread.is_shared_out()) return "rank == 0";
-  unsigned same = 0;
+Expr BlockEmitter::storing_block(const BlockOp& op, const Spread& spread) const {
+  if (cluster_blocks() == 1 || op.map[static_cast<size_t>(Axis::cluster)] >= 0) return ir::truth(true);
+  if (!spread.is_shared_out()) return equal(rank(), 0);
+  int same = 0;
   for (size_t i = 0; i < spread.ranks.size(); ++i)
-    if (spread.ranks[i].dim < 0) same |= 1u << i;
-  return same ? "(rank & " + std::to_string(same) + ") == 0" : "";
+    if (spread.ranks[i].dim < 0) same |= 1 << i;
+  return same ? equal(Expr(rank()) & same, 0) : ir::truth(true);
 }
 
 }  // namespace quern

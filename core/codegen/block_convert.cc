@@ -3,28 +3,19 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 #include "core/schedule/bit_terms.h"
 
 namespace quern {
 
 namespace {
 
-std::string text_of(const BitTerm& term, const std::string& variable) {
-  if (term.shift >= 0) {
-    const std::string bits = "(" + variable + " & " + std::to_string(term.mask) + ")";
-    return term.shift == 0 ? bits : bits + " * " + std::to_string(uint64_t{1} << term.shift);
-  }
-  return "(" + variable + " >> " + std::to_string(-term.shift) + " & " +
-         std::to_string(term.mask >> -term.shift) + ")";
-}
-
-std::string joined(const std::string& a, const char* sign, const std::string& b) {
-  return a.empty() || b.empty() ? a + b : a + sign + b;
+Expr value_of(const BitTerm& term, const Expr& variable) {
+  if (term.shift >= 0) return (variable & static_cast<int64_t>(term.mask)) * (int64_t{1} << term.shift);
+  return variable >> -term.shift & static_cast<int64_t>(term.mask >> -term.shift);
 }
 
 // Bit i of `variable` becomes bit bits[i].
-std::string deposit(const std::string& variable, const std::vector<int>& bits) {
+Expr deposit(const Expr& variable, const std::vector<int>& bits) {
   std::vector<BitMove> moves;
   for (size_t i = 0; i < bits.size(); ++i) moves.push_back({static_cast<int>(i), bits[i]});
   return move_bits(variable, std::move(moves));
@@ -65,22 +56,21 @@ std::vector<uint64_t> span_of(const F2Matrix& matrix) {
 
 }  // namespace
 
-std::string BlockEmitter::address(const Layout& layout, std::string_view output, const std::string& index) {
+Expr BlockEmitter::address(const Layout& layout, std::string_view output, const Expr& index) {
   const BitTerms terms = bit_terms(layout, output);
-  std::string threads, registers;
+  Expr threads = 0, registers = 0;
   for (const BitTerm& term : terms.terms) {
     const std::string& input = layout.inputs()[static_cast<size_t>(term.input)].name;
-    const bool own = input == kRegister;
-    std::string& text = own ? registers : threads;
-    const bool rank = input == kWarp && layout.input_bits(kWarp) > warp_bits_;
-    text = joined(text, " ^ ", text_of(term, own ? index : rank ? warp_and_rank() : input));
+    if (input == kRegister) {
+      registers = registers ^ value_of(term, index);
+      continue;
+    }
+    const bool ranks = input == kWarp && layout.input_bits(kWarp) > warp_bits_;
+    threads = threads ^ value_of(term, ranks ? warp_and_rank() : Expr(input == kLane ? lane() : warp()));
   }
-  if (!threads.empty()) threads = define("int", "i", threads);
+  threads = define("i", threads);
   // Added constants become part of an instruction, XORed ones do not.
-  const std::string both =
-      joined(threads, terms.disjoint ? " + " : " ^ ",
-             terms.disjoint && !threads.empty() && !registers.empty() ? "(" + registers + ")" : registers);
-  return both.empty() ? "0" : "(" + both + ")";
+  return terms.disjoint ? threads + registers : threads ^ registers;
 }
 
 // A thread whose bits are beyond the tile holds nothing of it: no copy to shuffle from, but no place in
@@ -119,9 +109,7 @@ std::optional<int64_t> BlockEmitter::move_cycles(BlockValue value, Array from, c
   return plan->cost.cycles();
 }
 
-std::string BlockEmitter::warp_and_rank() const {
-  return "(warp + rank * " + std::to_string(1 << warp_bits_) + ")";
-}
+Expr BlockEmitter::warp_and_rank() const { return Expr(warp()) + Expr(rank()) * (1 << warp_bits_); }
 
 void BlockEmitter::convert(BlockValue value, const Spread& want) {
   Array from;
@@ -129,12 +117,12 @@ void BlockEmitter::convert(BlockValue value, const Spread& want) {
     if (array.partial_lanes == 0 && (array.scope == Stage::before || array.scope == now_) &&
         (!array.spread.is_shared_out() || array.spread.ranks == want.ranks))
       from = array;
-  if (from.name.empty()) return fail(value, "is in another block of the cluster");
+  if (!from.registers) return fail(value, "is in another block of the cluster");
   const Ints& shape = program_.shape(value);
   Array to;
-  to.name = fresh(base_name(value));
   to.spread = within_tile(want, shape);
   to.dtype = register_type(from.dtype);
+  to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.spread.count());
   to.scope = place_of(value);
   auto plan = plan_move(from, to.spread, shape);
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
@@ -151,13 +139,13 @@ void BlockEmitter::convert(BlockValue value, const Spread& want) {
   } else if (plan->shuffle) {
     shuffle(*plan->shuffle, from, to);
   } else {
-    std::string lines =
-        cuda_type(to.dtype) + " " + to.name + "[" + std::to_string(to.spread.count()) + "];\n";
+    Body body;
+    Builder out(body);
+    out.declare(to.registers);
     for (size_t r = 0; r < plan->register_source.size(); ++r)
-      lines += to.name + "[" + std::to_string(r) +
-               "] = " + read(from, from.spread, std::to_string(plan->register_source[r])).as(to.dtype) +
-               ";\n";
-    text(to.scope) += lines;
+      out.assign(ir::element(to.registers, static_cast<int64_t>(r)),
+                 read(from, from.spread, static_cast<int64_t>(plan->register_source[r])).as(to.dtype));
+    text(to.scope) += std::move(body);
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(to));
 }
@@ -165,84 +153,99 @@ void BlockEmitter::convert(BlockValue value, const Spread& want) {
 // Every round, a lane offers one of its registers and takes what another offers. Which one may depend on the
 // lane: then it is selected.
 void BlockEmitter::shuffle(const ShufflePlan& plan, const Array& from, const Array& to) {
-  const std::string type = cuda_type(to.dtype);
-  auto thread_number = [&](const F2Matrix& matrix) { return address(of_threads(matrix), kOffset, ""); };
-  const std::string send = thread_number(plan.send), lane = thread_number(plan.lane),
-                    receive = thread_number(plan.receive);
+  const Scalar type = ir::scalar_of(to.dtype);
+  auto thread_number = [&](const F2Matrix& matrix) { return address(of_threads(matrix), kOffset, 0); };
+  const Expr send = thread_number(plan.send), from_lane = thread_number(plan.lane),
+             receive = thread_number(plan.receive);
   const std::vector<uint64_t> sent = span_of(plan.send), received = span_of(plan.receive);
-  std::string lines = type + " " + to.name + "[" + std::to_string(to.spread.count()) + "];\n";
+  auto number = [](uint64_t n) { return Expr(static_cast<int64_t>(n)); };
+  Body body;
+  Builder out(body);
+  out.declare(to.registers);
   for (const ShuffleRound& round : plan.rounds) {
     for (uint64_t e = 0; e >> plan.word_bits == 0; ++e) {
-      auto element = [&](uint64_t word) { return std::to_string((word << plan.word_bits) + e); };
-      std::string offered;
+      auto element = [&](uint64_t word) { return number((word << plan.word_bits) + e); };
+      std::optional<Expr> offered;
       for (size_t i = sent.size(); i-- > 0;) {
-        const std::string own = read(from, from.spread, element(round.send ^ sent[i])).as(to.dtype);
-        offered = offered.empty()
-                      ? own
-                      : "(" + send + " == " + std::to_string(sent[i]) + " ? " + own + " : " + offered + ")";
+        const Expr own = read(from, from.spread, element(round.send ^ sent[i])).as(to.dtype);
+        offered = offered ? ir::select(equal(send, number(sent[i])), own, *offered) : own;
       }
-      const std::string got =
-          round.local ? offered
-                      : "shuffle(" + offered + ", " + lane + " ^ " + std::to_string(round.lane) + ")";
+      const Expr got =
+          round.local ? *offered
+                      : ir::call(ir::Function::shuffle, type, {*offered, from_lane ^ number(round.lane)});
       if (received.size() == 1) {
-        lines += to.name + "[" + element(round.receive) + "] = " + got + ";\n";
+        out.assign(ir::element(to.registers, element(round.receive)), got);
         continue;
       }
-      lines += "{\n  const " + type + " got = " + got + ";\n";
-      for (uint64_t word : received)
-        lines += "  if (" + receive + " == " + std::to_string(word) + ") " + to.name + "[" +
-                 element(round.receive ^ word) + "] = got;\n";
-      lines += "}\n";
+      out.scope([&](Builder& one) {
+        const Expr word_got = one.let(ir::make_variable("got", type), got);
+        for (uint64_t word : received)
+          one.when(equal(receive, number(word)), [&](Builder& taken) {
+            taken.assign(ir::element(to.registers, element(round.receive ^ word)), word_got);
+          });
+      });
     }
   }
-  text(to.scope) += lines;
+  text(to.scope) += std::move(body);
 }
 
 // Through shared memory: what is partial by warp lies there side by side and is put together by who reads it.
 void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const Array& to) {
-  const std::string type = cuda_type(to.dtype);
+  const Scalar type = ir::scalar_of(to.dtype);
   std::vector<BitMove> parts;
   for (int bit = 0; bit < warp_bits_; ++bit)
     if (from.partial_warps >> bit & 1) parts.push_back({bit, static_cast<int>(parts.size())});
   const int64_t size = int64_t{1} << plan.memory.output_bits(), copies = int64_t{1} << parts.size();
-  const int buffer = shared_buffer(type, copies * size * (to.dtype == DType::boolean ? 1 : 4));
-  const std::string s = shared_[static_cast<size_t>(buffer)].name;
+  const Symbol buffer = shared_buffer(type, copies * size * (to.dtype == DType::boolean ? 1 : 4));
 
   const SharedAccess &store = plan.store, &load = plan.load;
-  const std::string stored = std::to_string(1 << store.vector_bits);
-  std::string at = address(store.address, kOffset, "c");
-  if (copies > 1) at = add_text(at, "(" + move_bits("warp", parts) + ") * " + std::to_string(size));
-  std::string put = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(store.instructions) +
-                    "; ++c) {\n  Vector<" + type + ", " + stored +
-                    "> v;\n#pragma unroll\n  for (int j = 0; j < " + stored + "; ++j) {\n    const int r = " +
-                    add_text(deposit("j", store.element_bits), deposit("c", store.instruction_bits)) +
-                    ";\n    v[j] = " + read(from, from.spread, "r").as(to.dtype) + ";\n  }\n  store_vector<" +
-                    type + ", " + stored + ">(" + s + " + " + at + ", v);\n}\n";
+  const int stored = 1 << store.vector_bits, loaded = 1 << load.vector_bits;
   // Of threads that hold the same, the first; of warps that hold parts, all; and every block for itself.
-  std::string first;
-  if (store.idle_lanes) first = "(lane & " + std::to_string(store.idle_lanes) + ") == 0";
   const uint64_t warps = (uint64_t{1} << warp_bits_) - 1;
-  if (const uint64_t idle = store.idle_warps & warps & ~uint64_t{from.partial_warps})
-    first = joined(first, " && ", "(warp & " + std::to_string(idle) + ") == 0");
-  if (!first.empty()) put = "if (" + first + ") {\n" + indent(put, 2) + "}\n";
-
-  const std::string loaded = std::to_string(1 << load.vector_bits);
-  std::string how_many, how;
-  if (copies > 1) {
-    how_many = ", " + std::to_string(copies);
-    how = ", " + std::to_string(size) + ", " + cuda_combiner(from.reduction, to.dtype);
-  }
-  const std::string get = type + " " + to.name + "[" + std::to_string(to.spread.count()) +
-                          "];\n#pragma unroll\nfor (int c = 0; c < " + std::to_string(load.instructions) +
-                          "; ++c)\n  get_elements<" + type + ", " + loaded + how_many + ">(&" + to.name +
-                          "[c * " + loaded + "], " + s + " + " + address(load.address, kOffset, "c") + how +
-                          ");\n";
+  const uint64_t idle_warps = store.idle_warps & warps & ~uint64_t{from.partial_warps};
+  auto first_of = [](const Symbol& number, uint64_t idle) {
+    return idle ? equal(Expr(number) & static_cast<int64_t>(idle), 0) : ir::truth(true);
+  };
+  Body put, get;
+  Builder(put).when(
+      both(first_of(lane(), store.idle_lanes), first_of(warp(), idle_warps)), [&](Builder& some) {
+        some.unrolled("c", store.instructions, [&](Builder& each, const Expr& c) {
+          const Symbol v = ir::make_vector("v", type, stored);
+          each.declare(v);
+          each.unrolled("j", stored, [&](Builder& one, const Expr& j) {
+            const Expr r =
+                one.named("r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
+            one.assign(ir::element(v, j), read(from, from.spread, r).as(to.dtype));
+          });
+          const Expr at = address(store.address, kOffset, c) + move_bits(warp(), parts) * size;
+          each.emit(Instr::store_shared, {ir::address(buffer, at), v}, {type, stored});
+        });
+      });
+  Builder out(get);
+  out.declare(to.registers);
+  out.unrolled("c", load.instructions, [&](Builder& each, const Expr& c) {
+    std::vector<Expr> operands = {ir::address(to.registers, c * loaded),
+                                  ir::address(buffer, address(load.address, kOffset, c))};
+    ir::TemplateArgs templates = {type, loaded};
+    if (copies > 1) {
+      operands.push_back(size);
+      operands.push_back(ir::combiner(from.reduction, type));
+      templates.push_back(copies);
+    }
+    each.emit(Instr::load_shared, std::move(operands), std::move(templates));
+  });
   if (plan.across_warps) {
-    text(to.scope).add({put, {buffer}, {}});
-    text(to.scope).add({get, {}, {buffer}});
-  } else {
-    text(to.scope).add({"__syncwarp();\n" + put + "__syncwarp();\n" + get, {buffer}, {buffer}});
+    text(to.scope) += std::move(put);
+    text(to.scope) += std::move(get);
+    return;
   }
+  Body both_parts;
+  Builder all(both_parts);
+  all.emit(Instr::warp_barrier);
+  all.add(std::move(put));
+  all.emit(Instr::warp_barrier);
+  all.add(std::move(get));
+  text(to.scope) += std::move(both_parts);
 }
 
 }  // namespace quern

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/codegen/kernel_writer.h"
-
 namespace quern {
 
 namespace {
@@ -48,6 +46,13 @@ BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
     program_.users.push_back({value, value});
   }
   arrays_.resize(program_.ops.size());
+  shared_memory_ = ir::make_memory("shared", ir::Space::shared, Scalar::byte);
+  ring_ = ir::make_memory("stage", ir::Space::shared, Scalar::byte);
+  full_ = ir::make_memory("full", ir::Space::shared, Scalar::mbarrier);
+  empty_ = ir::make_memory("empty", ir::Space::shared, Scalar::mbarrier);
+  arrived_ = ir::make_pointer("arrived", full_, Scalar::mbarrier);
+  iteration_number_ = ir::make_variable("iteration", Scalar::i32);
+  block_x_ = ir::make_variable("block_x", Scalar::i32);
 }
 
 void BlockEmitter::fail(BlockValue value, const std::string& what) {
@@ -64,37 +69,37 @@ std::string BlockEmitter::base_name(BlockValue value) const {
   return "v_";
 }
 
-// Where the block's (and turn's) part of a dimension begins; how far it reaches goes into `dims_`.
-std::string BlockEmitter::interval(const BlockOp& op, int dim, bool& ragged) {
-  const char* const kAxes[] = {cluster_blocks() > 1 ? "block_x" : "blockIdx.x", "blockIdx.y", "blockIdx.z",
-                               "rank"};
+// Where the block's (and iteration's) part of a dimension begins, and what is left of it if it is ragged.
+BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
+  const Expr axes[] = {cluster_blocks() > 1 ? Expr(block_x_) : ir::block_index(0), ir::block_index(1),
+                       ir::block_index(2), Expr(rank())};
   const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   int64_t tile = extent;
-  std::string first = "0", last = std::to_string(extent), key = std::to_string(extent);
-  bool loop = false;
-  ragged = false;
-  auto cut_by = [&](int64_t parts, const std::string& at) {
+  Expr first = 0, last = extent;
+  std::string key = std::to_string(extent);
+  bool ragged = false;
+  auto cut_by = [&](int64_t parts, const Expr& at) {
     const int64_t next = (tile + parts - 1) / parts;
     ragged |= next * parts != tile;
-    key += " " + at + "/" + std::to_string(parts);
-    first = add_text(first, parts == 1 ? "0" : "int(" + at + ") * " + std::to_string(next));
-    last = "min(" + last + ", " + first + " + " + std::to_string(next) + ")";
+    key += " " + print(at) + "/" + std::to_string(parts);
+    if (parts > 1) first = first + at * next;
+    last = ir::call(ir::Function::min_index, Scalar::i32, {last, first + next});
     tile = next;
   };
   for (int axis = 0; axis < kGridAxes; ++axis)
-    if (op.map[static_cast<size_t>(axis)] == dim)
-      cut_by(kernel_.grid[static_cast<size_t>(axis)], kAxes[axis]);
-  if (op.loop_dim == dim) {
-    loop = true;
-    cut_by(kernel_.turns, "turn");
-  }
-  if (first == "0") return first;
-  const auto [at, fresh_one] = defined_.try_emplace(key);
+    if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)], axes[axis]);
+  const bool loop = op.loop_dim == dim;
+  if (loop) cut_by(kernel_.turns, Expr(iteration_number_));
+  if (first.is_number(0)) return {first, nullptr};
+  const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first, nullptr});
   if (fresh_one) {
-    at->second = fresh_constant("first");
-    std::string& lines = loop ? turn_text_ : prologue_;
-    lines += "const int " + at->second + " = " + first + ";\n";
-    if (ragged) lines += "const int " + at->second + "_left = " + last + " - " + at->second + ";\n";
+    Builder to(loop ? iteration_ : prologue_);
+    const std::string name = fresh("first");
+    at->second.first = to.let(ir::make_variable(name, Scalar::i32), first);
+    if (ragged) {
+      at->second.left = ir::make_variable(name + "_left", Scalar::i32);
+      to.let(at->second.left, last - at->second.first);
+    }
   }
   return at->second;
 }
@@ -107,13 +112,12 @@ void BlockEmitter::find_extents() {
     const BlockOp& op = program_.ops[i];
     const Ints& shape = op.type.shape;
     auto& dims = dims_[i];
-    for (int64_t extent : shape) dims.push_back({extent, ""});
+    for (int64_t extent : shape) dims.push_back({extent, nullptr});
     if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) {
       for (int d = 0; d < op.type.rank(); ++d) {
-        bool ragged = false;
-        const std::string first = interval(op, d, ragged);
-        firsts_[i].push_back(first);
-        if (ragged) dims[static_cast<size_t>(d)].left = first + "_left";
+        const Interval at = interval(op, d);
+        firsts_[i].push_back(at.first);
+        dims[static_cast<size_t>(d)].left = at.left;
       }
       continue;
     }
@@ -142,7 +146,7 @@ void BlockEmitter::find_extents() {
             to[d] = static_cast<int>(d + shape.size() - own.size());
       }
       for (size_t d = 0; d < own.size(); ++d)
-        if (to[d] >= 0 && own[d] == shape[static_cast<size_t>(to[d])] && !dims_[operand][d].left.empty())
+        if (to[d] >= 0 && own[d] == shape[static_cast<size_t>(to[d])] && dims_[operand][d].left)
           dims[static_cast<size_t>(to[d])].left = dims_[operand][d].left;
     }
   }
@@ -184,21 +188,26 @@ void BlockEmitter::emit(BlockValue value) {
   if (!plan.tensor_cores) return matmul_without_tensor_cores(value);
   if (is_summed(value)) return;
   Array array;
-  array.name = fresh(base_name(value));
+  array.registers = fresh_registers(base_name(value), Scalar::f32, plan.d.count());
   array.spread = plan.d;
   array.partial_warps = plan.partial_warps;
   array.scope = now_;
-  const std::string count = std::to_string(array.spread.count());
-  text(now_) += "float " + array.name + "[" + count + "] = {};\n";
-  matmul(value, array.name, now_);
+  text(now_) += {ir::Declare{array.registers, true}};
+  matmul(value, array.registers, now_);
   const bool late = late_.behind == value;
-  if (plan.wgmma) text(now_) += (late ? late_group() : "") + wgmma_landing({array.name}, late ? 1 : 0);
+  if (plan.wgmma) {
+    Body body;
+    Builder to(body);
+    if (late) to.add(late_group());
+    to.add(wgmma_landing({array.registers}, late ? 1 : 0));
+    text(now_) += std::move(body);
+  }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-int BlockEmitter::shared_buffer(const std::string& type, int64_t bytes, int64_t alignment) {
-  shared_.push_back({fresh("s"), type, bytes, alignment});
-  return static_cast<int>(shared_.size()) - 1;
+Symbol BlockEmitter::shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use, int64_t alignment) {
+  shared_.push_back({ir::make_memory(fresh("s"), ir::Space::shared, type), bytes, alignment, use});
+  return shared_.back().symbol;
 }
 
 int64_t BlockEmitter::stage_bytes() const {
@@ -208,19 +217,23 @@ int64_t BlockEmitter::stage_bytes() const {
 }
 
 // Of the threads that compute.
-std::string BlockEmitter::barrier() const {
-  return schedule_.producer ? "barrier_of<" + std::to_string(schedule_.workers()) + ">();\n"
-                            : "__syncthreads();\n";
+ir::Stmt BlockEmitter::barrier() const {
+  if (!schedule_.producer) return ir::Instruction{Instr::block_barrier, {}, {}};
+  return ir::Instruction{Instr::named_barrier, {}, {schedule_.workers()}};
 }
 
 // A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
 // the head of each turn, which staged tiles do anyway (with a producer they have mbarriers) and what stays
 // within warps need not.
 bool BlockEmitter::begins_with_barrier(Stage stage) const {
-  auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(); };
+  auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(shared_); };
   if (stage == Stage::loop)
-    return (!staged_.empty() && !schedule_.producer) || steps_[static_cast<size_t>(stage)].has_exchanges();
-  if (stage == Stage::after && !joined_.empty()) return true;
+    return (!staged_.empty() && !schedule_.producer) ||
+           steps_[static_cast<size_t>(stage)].has_exchanges(shared_);
+  if (stage == Stage::after && std::any_of(shared_.begin(), shared_.end(), [](const SharedBuffer& buffer) {
+        return buffer.use == SharedBuffer::Use::loop_carried;
+      }))
+    return true;
   return stage == Stage::after && writes(Stage::after) &&
          (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
 }
@@ -229,8 +242,6 @@ bool BlockEmitter::begins_with_barrier(Stage stage) const {
 // begins with a barrier. The moments of the loop come again and again. Staged tiles are needed all through
 // it; a producer begins with them at once.
 Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
-  std::vector<int64_t> bytes;
-  for (const SharedBuffer& buffer : shared_) bytes.push_back(buffer.bytes);
   auto needed = [&](int buffer, int first, int last) {
     const SharedBuffer& own = shared_[static_cast<size_t>(buffer)];
     return MemoryBuffer{own.bytes, first, last, own.alignment};
@@ -242,10 +253,10 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     const StepList& steps = text(stage);
     const int first = begins_with_barrier(stage) ? 1 : 0;
     now += first;
-    const OrderProblem problem = steps.order_problem(variables_, bytes);
+    const OrderProblem problem = steps.order_problem(shared_);
     auto order = chooser_.order(problem);
     if (!order) return order.status();
-    for (const StepList::Span& span : steps.spans(*order))
+    for (const StepList::Span& span : steps.spans(shared_, *order))
       buffers[static_cast<size_t>(span.buffer)] = needed(span.buffer, now + span.first, now + span.last);
     const int barriers = order->cost.barriers;
     const int listed = order_as_listed(problem).cost.barriers;
@@ -258,7 +269,8 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     now += barriers;
     plan.orders[static_cast<size_t>(stage)] = std::move(*order);
   }
-  for (int buffer : joined_) buffers[static_cast<size_t>(buffer)] = needed(buffer, 0, now);
+  for (size_t i = 0; i < shared_.size(); ++i)
+    if (shared_[i].use == SharedBuffer::Use::loop_carried) buffers[i] = needed(static_cast<int>(i), 0, now);
   auto memory = chooser_.memory(buffers);
   if (!memory) return memory.status();
   plan.ring = memory->offsets.back();
@@ -271,58 +283,133 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
   return plan;
 }
 
-// Where the tiles of a turn lie.
-std::string BlockEmitter::stage_tiles(const BlockPlan& plan) const {
-  std::string out = "unsigned char* const stage = shared + " + std::to_string(plan.ring) + " + turn % " +
-                    std::to_string(schedule_.stages) + " * " + std::to_string(stage_bytes()) + ";\n";
+// Where the tiles of an iteration lie.
+Body BlockEmitter::stage_tiles(const BlockPlan& plan) const {
+  Body body;
+  Builder to(body);
+  to.let(ring_,
+         ir::address(shared_memory_, stage_number(Expr(iteration_number_)) * stage_bytes() + plan.ring));
   int64_t offset = 0;
   for (const auto& [value, tile] : staged_) {
-    const std::string type = cuda_type(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
-    out += type + "* const " + tile.name + " = reinterpret_cast<" + type + "*>(stage + " +
-           std::to_string(offset) + ");\n";
+    to.let(tile.memory, ir::address(ring_, offset));
     offset += tile.bytes;
   }
+  return body;
+}
+
+namespace {
+
+void append(Body& to, const Body& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+ir::For loop_of(const Symbol& counter, const Expr& begin, const Expr& end) {
+  return ir::For{counter, begin, end, ir::Unroll::none, {}};
+}
+
+}  // namespace
+
+// The loop of threads that all do the same. Each fetch stands once in it, which begins before the first
+// iteration or goes on after the last: compilers do not inline what stands twice, and what is not inlined lives
+// in memory.
+Body BlockEmitter::loop_body(const BlockPlan& plan) {
+  Body out = declared_;
+  Builder to(out);
+  Body work = text(Stage::loop).body(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
+  if (schedule_.producer) {
+    to.add(fed_loop(plan, std::move(work)));
+    return out;
+  }
+  append(work, wgmma_landing(in_flight_));
+  // TMA may get memory that was written before the loop.
+  if (!tensor_maps_.empty() && !shared_.empty()) to.emit(Instr::fence_async);
+  if (late_.value >= 0) {
+    to.add(late_loop(plan, std::move(work)));
+    return out;
+  }
+  if (!staged_.empty()) {
+    to.add(staged_loop(plan, std::move(work)));
+    return out;
+  }
+  if (begins_with_barrier(Stage::loop)) work.insert(work.begin(), barrier());
+  if (!loads_ahead() || straight_fetch_.empty()) {
+    ir::For loop = loop_of(iteration_number_, 0, kernel_.turns);
+    for (const Body* part : {&iteration_, &straight_fetch_, &work}) append(loop.body, *part);
+    to.add(std::move(loop));
+    return out;
+  }
+  const Symbol step = ir::make_variable("step", Scalar::i32);
+  ir::For loop = loop_of(step, 0, kernel_.turns + 1);
+  Builder inner(loop.body);
+  inner.when(less(step, kernel_.turns), [&](Builder& fetch) {
+    fetch.let(iteration_number_, step);
+    fetch.add(iteration_);
+    fetch.add(straight_fetch_);
+  });
+  inner.when(less(0, step), [&](Builder& now) {
+    now.let(iteration_number_, Expr(step) - 1);
+    now.add(iteration_);
+    now.add(std::move(work));
+  });
+  inner.add(take_);
+  to.add(std::move(loop));
   return out;
 }
 
-std::string BlockEmitter::loop_text(const BlockPlan& plan) {
-  const std::string turns = std::to_string(kernel_.turns);
-  const int stages = schedule_.stages;
-  const bool staged = !staged_.empty(), ahead = loads_ahead() && !straight_fetch_.empty();
-  std::string out = declared_;
-  std::string body = text(Stage::loop).text(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
-  if (schedule_.producer) return out + fed_loop(plan, body);
-  body += wgmma_landing(in_flight_);
-  // The copy engine may get memory that was written before the loop.
-  if (!tensor_maps_.empty() && !shared_.empty()) out += "fence_proxy_async();\n";
-  if (late_.value >= 0) return out + late_loop(plan, body);
-  if (!staged && begins_with_barrier(Stage::loop)) body = barrier() + body;
-  // Each fetch stands once in the text, in a loop that begins before the first turn or goes on after the
-  // last: compilers do not inline what stands twice, and what is not inlined lives in memory.
-  if (staged) {
-    const std::string before = std::to_string(stages - 1);
-    const bool copies = !staged_fetch_.empty();
-    auto if_copies = [&](const std::string& line) { return copies ? line + "\n" : std::string(); };
-    const std::string turn =
-        if_copies("cp_async_wait<" + std::to_string(stages - 2) + ">();") +
-        (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\nif (step + " + before + " < " +
-        turns + ") {\n  const int turn = step + " + before + ";\n" +
-        indent(stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(), 2) + "}\n" +
-        if_copies("cp_async_commit();") + "if (step < 0) continue;\nconst int turn = step;\n" +
-        stage_tiles(plan) + turn_text_ + straight_fetch_ + engine_wait() + body;
-    return out + "#pragma unroll 1\nfor (int step = -" + before + "; step < " + turns + "; ++step) {\n" +
-           indent(turn, 2) + "}\n" + if_copies("cp_async_wait<0>();");
-  }
-  if (!ahead)
-    return out + "#pragma unroll 1\nfor (int turn = 0; turn < " + turns + "; ++turn) {\n" +
-           indent(turn_text_ + straight_fetch_ + body, 2) + "}\n";
-  return out + "#pragma unroll 1\nfor (int step = 0; step <= " + turns + "; ++step) {\n  if (step < " +
-         turns + ") {\n    const int turn = step;\n" + indent(turn_text_ + straight_fetch_, 4) +
-         "  }\n  if (step > 0) {\n    const int turn = step - 1;\n" + indent(turn_text_ + body, 4) + "  }\n" +
-         indent(take_, 2) + "}\n";
+// Tiles come into a ring of stages, as many iterations ahead as there are stages but one.
+Body BlockEmitter::staged_loop(const BlockPlan& plan, Body work) const {
+  const int ahead = schedule_.stages - 1;
+  const bool copies = !staged_fetch_.empty();
+  const Symbol step = ir::make_variable("step", Scalar::i32);
+  ir::For loop = loop_of(step, -ahead, kernel_.turns);
+  Builder to(loop.body);
+  if (copies) to.emit(Instr::cp_async_wait, {}, {ahead - 1});
+  if (copies_panels_) to.emit(Instr::fence_async);
+  to.emit(Instr::block_barrier);
+  to.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& fetch) {
+    fetch.let(iteration_number_, Expr(step) + ahead);
+    for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) fetch.add(part);
+  });
+  if (copies) to.emit(Instr::cp_async_commit);
+  to.when(less(step, 0), [](Builder& early) { early.add(ir::Continue{}); });
+  to.let(iteration_number_, step);
+  for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, tma_wait(), work}) to.add(part);
+  Body out;
+  out.push_back(std::move(loop));
+  if (copies) Builder(out).emit(Instr::cp_async_wait, {}, {0});
+  return out;
 }
 
-Result<BlockText> BlockEmitter::run() {
+// What touches no memory but the block's own: names of threads and of shared memory, and mbarriers.
+Body BlockEmitter::setup(const BlockPlan& plan, int64_t barriers_at) {
+  Body body;
+  Builder to(body);
+  to.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
+  to.let(warp(), ir::thread_index() / 32);
+  if (barriers_at > 0 || !tensor_maps_.empty())
+    to.let(shared_memory_, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
+  for (size_t i = 0; i < shared_.size(); ++i)
+    to.let(shared_[i].symbol, ir::address(shared_memory_, plan.offsets[i]));
+  if (cluster_blocks() > 1) {
+    to.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
+    to.let(block_x_, ir::block_index(0) / cluster_blocks());
+  }
+  if (!tensor_maps_.empty()) to.add(barrier_setup(barriers_at));
+  return body;
+}
+
+void BlockEmitter::add_parameters(BlockKernel& out) {
+  for (const TensorParameter& parameter : parameters_) {
+    // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
+    out.kernel.parameters.push_back(
+        {parameter.symbol, parameter.written, parameter.written || !schedule_.overlaps});
+    out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
+  }
+  for (size_t i = 0; i < map_symbols_.size(); ++i) {
+    out.kernel.parameters.push_back({map_symbols_[i], false, true});
+    out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
+  }
+}
+
+Result<BlockKernel> BlockEmitter::run() {
   if (cluster_blocks() > target_.max_cluster)
     return Status(ErrorCode::UNSUPPORTED, "clusters of " + std::to_string(cluster_blocks()) + " blocks, " +
                                               target_.name + " has at most " +
@@ -356,63 +443,42 @@ Result<BlockText> BlockEmitter::run() {
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
   // No block ends while others read what it has.
-  if (last_gather_ > 0) text(Stage::after).insert(last_gather_, {"cluster_arrive();\n", {}, {}, {}, true});
-  BlockText out;
+  if (last_gather_ > 0)
+    text(Stage::after).insert(last_gather_, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
+  BlockKernel out;
   const auto plan = plan_block();
   if (!plan) return plan.status();
   out.costs = plan->costs;
   if (Status status = check_producer(); !status.ok()) return status;
   int64_t bytes = plan->costs.shared_bytes;
-  std::string engine;
-  if (!tensor_maps_.empty()) {
-    const int64_t barriers = (bytes + 7) / 8 * 8;
-    engine = engine_prologue(barriers);
-    bytes = barriers + schedule_.stages * (schedule_.producer ? 16 : 8);
-  }
+  const int64_t barriers_at = (bytes + 7) / 8 * 8;
+  if (!tensor_maps_.empty()) bytes = barriers_at + schedule_.stages * (schedule_.producer ? 16 : 8);
   if (bytes > target_.shared_bytes_per_block)
     return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
                                               " bytes of shared memory, " + target_.name + " has " +
                                               std::to_string(target_.shared_bytes_per_block));
-  out.shared_bytes = static_cast<uint32_t>(bytes);
-  out.threads = schedule_.threads();
+  out.kernel.shared_bytes = bytes;
+  out.kernel.threads = schedule_.threads();
+  out.kernel.min_blocks = schedule_.resident;
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
   out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
               static_cast<uint32_t>(kernel_.grid[1]), static_cast<uint32_t>(kernel_.grid[2])};
-  out.setup = "const int lane = lane_index(), warp = int(threadIdx.x) / 32;\n";
-  if (bytes > 0) out.setup += "unsigned char* const shared = dynamic_shared<unsigned char>();\n";
-  for (size_t i = 0; i < shared_.size(); ++i)
-    out.setup += shared_[i].type + "* const " + shared_[i].name + " = reinterpret_cast<" + shared_[i].type +
-                 "*>(shared + " + std::to_string(plan->offsets[i]) + ");\n";
-  if (cluster_blocks() > 1)
-    out.setup += "const int rank = cluster_rank(), block_x = int(blockIdx.x) / " +
-                 std::to_string(cluster_blocks()) + ";\n";
-  out.setup += engine;
-  out.body = prologue_ + producer_text(*plan) + text(Stage::before).text(plan->orders[0], barrier());
-  if (loops) out.body += loop_text(*plan);
-  if (begins_with_barrier(Stage::after)) out.body += barrier();
-  out.body += text(Stage::after).text(plan->orders[2], barrier());
-  if (last_gather_ > 0) out.body += "cluster_wait();\n";
-  out.signature = "(";
-  for (const auto& [tensor, written] : parameters_) {
-    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
-    // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
-    const bool distinct = written || !schedule_.overlaps;
-    out.signature += std::string(out.args.empty() ? "" : ", ") + (written ? "" : "const ") +
-                     cuda_type(place.dtype) + (distinct ? "* __restrict__ " : "* ") + place.name;
-    out.args.push_back(place.arg);
-  }
-  for (size_t i = 0; i < tensor_maps_.size(); ++i) {
-    out.signature += std::string(out.args.empty() ? "" : ", ") + "const __grid_constant__ TensorMap map" +
-                     std::to_string(i);
-    out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
-  }
+  out.kernel.setup = setup(*plan, barriers_at);
+  Builder to(out.kernel.body);
+  to.add(prologue_);
+  to.add(producer_body(*plan));
+  to.add(text(Stage::before).body(plan->orders[0], barrier()));
+  if (loops) to.add(loop_body(*plan));
+  if (begins_with_barrier(Stage::after)) to.add(barrier());
+  to.add(text(Stage::after).body(plan->orders[2], barrier()));
+  if (last_gather_ > 0) to.emit(Instr::cluster_wait);
+  add_parameters(out);
   out.tensor_maps = std::move(tensor_maps_);
   out.shapes = std::move(shapes_);
   out.tf32 = std::any_of(plans_.begin(), plans_.end(), [](const auto& plan) {
     return plan.second.tensor_cores && plan.second.dtype == DType::f32;
   });
-  out.signature += ")";
   return out;
 }
 

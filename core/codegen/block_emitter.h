@@ -7,6 +7,7 @@
 // late: where the first operator needs a whole one.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -16,8 +17,10 @@
 #include "core/codegen/block_program.h"
 #include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
+#include "core/codegen/trace.h"
 #include "core/codegen/wgmma_text.h"
-#include "core/lang/value_cuda.h"
+#include "core/kernel/builder.h"
+#include "core/kernel/value.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
 
@@ -33,13 +36,18 @@ struct BlockCosts {
   int64_t layout_cycles = 0, planned_conversion_cycles = 0, conversion_cycles = 0;
 };
 
-struct BlockText {
-  // The body is `setup`, which touches no memory but the block's own, and `body`.
-  std::string signature, setup, body;
+using ir::Body;
+using ir::Builder;
+using ir::Expr;
+using ir::Instr;
+using ir::Scalar;
+using ir::Symbol;
+using ir::Value;
+
+struct BlockKernel {
+  ir::Kernel kernel;  // without a name
   BlockCosts costs;
   Dim3 grid, cluster;
-  int threads = 0;
-  uint32_t shared_bytes = 0;
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
   std::set<WgmmaShape> shapes;  // that it uses
@@ -53,18 +61,23 @@ class BlockEmitter {
 
   // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices
   // are not for this block.
-  Result<BlockText> run();
+  Result<BlockKernel> run();
 
  private:
-  // A tile in registers. Number i of it is `name[i]`, or half of `name[i / 2]` if two 16-bit elements share
-  // a word. Partial: the tile is what `reduction` makes of what these bits of lane and warp numbers tell
-  // apart.
+  // One dimension of a tile: `tile` away from ragged edges; `left` is what there is of it in this block (and
+  // iteration), null if that is always all.
+  struct TileDim {
+    int64_t tile = 1;
+    Symbol left;
+  };
+  // A tile in registers: element i of them, or half of element i / 2 if two 16-bit elements share a word.
+  // Partial: the tile is what `reduction` makes of what these bits of lane and warp numbers tell apart.
   struct Array {
-    std::string name;
+    Symbol registers;
     Spread spread;
     DType dtype = DType::f32;
     bool words = false;
-    Stage scope = Stage::before;  // where the text of its definition stands
+    Stage scope = Stage::before;  // where it is defined
     unsigned partial_lanes = 0, partial_warps = 0;
     OpCode reduction = OpCode::reduce_sum;
     bool whole() const { return partial_lanes == 0 && partial_warps == 0; }
@@ -72,7 +85,7 @@ class BlockEmitter {
   // A tile of a load in shared memory, one of several stages.
   struct StagedTile {
     BlockValue value;
-    std::string name;
+    Symbol memory;  // where it lies in this iteration
     Ints padded,
         pitch;  // the pitch, elements from one coordinate to the next, of tiles that are not in panels
     int inner = 0;
@@ -88,25 +101,22 @@ class BlockEmitter {
   // which turns take one after the other.
   struct MadeTile {
     StagedTile tile;
-    int buffer = -1, copies = 1;
+    Symbol buffer, late_memory;
+    int copies = 1;
     bool is_made = false;
   };
   // An operand of tensor cores in words of two 16-bit elements or one of tf32: all of it, or, if there is a
   // `load`, what this brings for step k of matrix z, out of these shared buffers.
   struct Fragments {
-    std::string name, load;
-    std::vector<int> reads;
-  };
-  // Shared memory that some step writes for others; `name` points to it.
-  struct SharedBuffer {
-    std::string name, type;
-    int64_t bytes = 0, alignment = 16;
+    Symbol registers;
+    std::function<void(Builder&, const Expr& z, const Expr& k)> load;
   };
   // The product that is made a turn late, if there is one, and the product of its turn that is waited for
   // first; `group` are its instructions, `rest` is what a turn does when it has landed.
   struct LateProduct {
     BlockValue value = -1, behind = -1;
-    std::string sums, words, group, rest;
+    Symbol sums, words;
+    Body group, rest;
   };
   // Shared memory and barriers, decided when all steps are known.
   struct BlockPlan {
@@ -117,8 +127,7 @@ class BlockEmitter {
   };
   // A tile in shared memory that other blocks read.
   struct SharedTile {
-    int buffer = -1;
-    std::string name;
+    Symbol memory;
     DType dtype = DType::f32;
     Ints pitch;
     int64_t size = 1;
@@ -144,36 +153,44 @@ class BlockEmitter {
 
   // block_emitter.cc
   void find_extents();
-  std::string interval(const BlockOp& op, int dim, bool& ragged);
+  struct Interval {
+    Expr first;
+    Symbol left;  // null: the tile never reaches beyond the tensor
+  };
+  Interval interval(const BlockOp& op, int dim);
   void emit(BlockValue value);
-  std::string assemble();
-  int shared_buffer(const std::string& type, int64_t bytes, int64_t alignment = 16);
+  Symbol shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use = SharedBuffer::Use::exchange,
+                       int64_t alignment = 16);
   int64_t stage_bytes() const;
   Result<BlockPlan> plan_block();
   bool begins_with_barrier(Stage stage) const;
-  std::string barrier() const;
-  std::string stage_tiles(const BlockPlan& plan) const;
+  ir::Stmt barrier() const;
+  Body stage_tiles(const BlockPlan& plan) const;
   bool is_summed(BlockValue value) const;
-  std::string loop_text(const BlockPlan& plan);
+  Body loop_body(const BlockPlan& plan);
+  Body staged_loop(const BlockPlan& plan, Body work) const;
+  Body setup(const BlockPlan& plan, int64_t barriers_at);
+  void add_parameters(BlockKernel& out);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
-  std::string fresh_constant(const std::string& prefix) { return prefix + std::to_string(names_++); }
-  // A name for what steps write, or that only one of them reads: who names it keeps the order of the list.
-  std::string fresh(const std::string& prefix) { return *variables_.insert(fresh_constant(prefix)).first; }
+  std::string fresh(const std::string& prefix) { return prefix + std::to_string(names_++); }
+  Symbol fresh_registers(const std::string& prefix, Scalar type, int64_t count) {
+    return ir::make_registers(fresh(prefix), type, count);
+  }
   std::string base_name(BlockValue value) const;
-  std::string define(const std::string& type, const std::string& prefix, const std::string& expression);
-  // Where text for a value that is asked for now must stand.
+  // A variable with the value of an expression that is the same all through the kernel.
+  Expr define(const std::string& prefix, const Expr& expression);
+  // Where statements for a value that is asked for now must stand.
   Stage place_of(BlockValue value) const {
     return program_.stage(value) == Stage::before ? Stage::before : now_;
   }
 
   // block_value.cc
   const Array* find(BlockValue value, const Spread& want) const;
-  CudaText element(BlockValue value, const Spread& spread, const std::string& index);
-  CudaText read(const Array& array, const Spread& want, const std::string& index) const;
-  CudaText compute(BlockValue value, const Spread& spread, const std::string& index);
-  CudaText shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
-                       const std::string& index);
+  Value element(BlockValue value, const Spread& spread, const Expr& index);
+  Value read(const Array& array, const Spread& want, const Expr& index) const;
+  Value compute(BlockValue value, const Spread& spread, const Expr& index);
+  Value shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread, const Expr& index);
   void materialize(BlockValue value, const Spread& spread);
   // The spread in which operators ask for all of a value.
   const Spread& natural(BlockValue value) const { return layouts_.at(value); }
@@ -183,42 +200,41 @@ class BlockEmitter {
   Spread blocked(BlockValue value, DType dtype, int inner) const;
   Spread shared_out(BlockValue value, DType dtype, int inner) const;
   BlockValue root_load(BlockValue value) const;
-  // "x < 5 && y < y_left", over coordinates of register `index`; empty if every register is inside. Only
-  // dimensions in `dims` (all if empty) are looked at, and edges of the block only if `edges`.
-  std::string inside(BlockValue value, const Spread& spread, const std::string& index, bool edges = true,
-                     const std::vector<int>& dims = {});
-  std::string coordinate(const Spread& spread, int dim, const std::string& index);
-  std::string offset(const Spread& spread, const Ints& strides, const std::string& index);
+  // Whether register `index` is inside the tile; known to be true if every register is. Only dimensions in `dims` (all if empty) are looked at, and edges of the block only if `edges`.
+  Expr inside(BlockValue value, const Spread& spread, const Expr& index, bool edges = true,
+              const std::vector<int>& dims = {});
+  Expr coordinate(const Spread& spread, int dim, const Expr& index);
+  Expr offset(const Spread& spread, const Ints& strides, const Expr& index);
 
   // layout_question.cc
   class LayoutQuestion;
   Status choose_layouts();
 
   // block_exchange.cc
-  std::string leaders(const Spread& spread) const;
+  Expr leaders(const Spread& spread) const;
   void finish_lanes(BlockValue value);
   SharedTile shared_tile(BlockValue value, DType dtype);
   int shared_vector(BlockValue value, const SharedTile& tile, Spread& spread) const;
-  // Appends nothing: gives the text that writes.
-  std::string put_shared(BlockValue value, const Array& have, SharedTile& tile);
+  // Appends nothing: gives what writes the tile.
+  Body put_shared(BlockValue value, const Array& have, SharedTile& tile);
 
   // block_convert.cc
   Result<Conversion> plan_move(const Array& from, const Spread& to, const Ints& shape) const;
   // What convert() will emit, in issue cycles of a warp; nothing if it cannot be done.
   std::optional<int64_t> move_cycles(BlockValue value, Array from, const Spread& want) const;
-  std::string warp_and_rank() const;  // as to_layout numbers them
+  Expr warp_and_rank() const;  // as to_layout numbers them
   void convert(BlockValue value, const Spread& want);
   void shuffle(const ShufflePlan& plan, const Array& from, const Array& to);
   void exchange(const SharedExchange& plan, const Array& from, const Array& to);
   // The number that terms over (the register `index`, lane, warp, block) give; what threads decide stands in
   // front.
-  std::string address(const Layout& layout, std::string_view output, const std::string& index);
+  Expr address(const Layout& layout, std::string_view output, const Expr& index);
 
   // block_cluster.cc
   void publish(BlockValue value);
   void gather(BlockValue value, const Spread& want);
-  const std::string& cluster_factors(BlockValue value, const Spread& spread);
-  std::string storing_block(const BlockOp& op, const Spread& spread) const;
+  Symbol cluster_factors(BlockValue value, const Spread& spread);
+  Expr storing_block(const BlockOp& op, const Spread& spread) const;
   int64_t cluster_blocks() const { return kernel_.grid[static_cast<size_t>(Axis::cluster)]; }
   // Of the number of a block in its cluster; 0 if it is no power of two.
   int rank_bits() const {
@@ -231,13 +247,14 @@ class BlockEmitter {
   void load_straight(BlockValue value, const Spread& spread);
   const StagedTile& stage_tile(BlockValue value);
   void load_staged(BlockValue value, const Spread& spread);
-  std::string stage_copy(const StagedTile& tile);
+  Body stage_copy(const StagedTile& tile);
   static std::vector<int> beyond_tile(const StagedTile& tile, const Spread& spread);
   int vector_bits(BlockValue value, const Spread& spread, int inner) const;
   int inner_dim(int32_t tensor, const Ints& tile) const;
   void store(BlockValue value);
-  std::string pointer(int32_t tensor, bool written);
-  std::string tile_pointer(BlockValue value, const std::string& pointer) const;
+  Symbol pointer(int32_t tensor);
+  // A pointer to the tensor's first element of the tile, defined in `to`.
+  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue value);
   bool is_staged(BlockValue value) const;
   bool loads_ahead() const { return schedule_.ahead && schedule_.stages == 0; }
   // Computed where it is asked for, element by element.
@@ -252,63 +269,69 @@ class BlockEmitter {
   void put_in_panels(StagedTile& tile, const std::vector<CoordBit>& others) const;
   bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
   std::optional<TensorMap> tensor_map(const StagedTile& tile, const std::vector<int>& dims) const;
-  bool bring_by_engine(StagedTile& tile);
+  bool bring_by_tma(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;
-  std::string place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
-                       bool swizzled = true);
-  std::string engine_request() const;
-  std::string engine_refill() const;
-  std::string engine_wait() const;
-  std::string engine_prologue(int64_t at) const;
+  Expr place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
+  // Iterations take the stages in turns; the phase of a stage's mbarriers changes with every round.
+  Expr stage_number(const Expr& iteration) const { return iteration % schedule_.stages; }
+  Expr phase(const Expr& iteration) const { return iteration / schedule_.stages & 1; }
+  Body tma_request() const;
+  Body tma_refill() const;
+  Body tma_wait() const;
+  Body barrier_setup(int64_t at) const;
 
   // block_producer.cc
   Status check_producer() const;
-  std::string producer_text(const BlockPlan& plan) const;
+  Body producer_body(const BlockPlan& plan) const;
   bool products_go_on() const;
-  std::string fed_loop(const BlockPlan& plan, const std::string& body) const;
+  Body fed_loop(const BlockPlan& plan, Body work) const;
 
   // block_matmul.cc
   void plan_matmuls();
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
-  static std::string matmul_loops(const MatmulPlan& plan);
-  void matmul(BlockValue value, const std::string& sums, Stage stage);
+  // `write(builder, z, k, m, n)` for every fragment of the product.
+  using WriteFragment =
+      std::function<void(Builder&, const Expr& z, const Expr& k, const Expr& m, const Expr& n)>;
+  static void matmul_loops(Builder& to, const MatmulPlan& plan, const WriteFragment& write);
+  void matmul(BlockValue value, const Symbol& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
-  int shared_copy(BlockValue value);
-  std::string write_elements(BlockValue value, const std::string& to, const Ints& strides);
-  void read_elements(BlockValue value, int buffer, const std::string& from, const Ints& strides, Stage place);
+  Symbol shared_copy(BlockValue value);
+  Body write_elements(BlockValue value, const Symbol& to, const Expr& start, const Ints& strides);
+  void read_elements(BlockValue value, const Symbol& from, const Expr& start, const Ints& strides,
+                     Stage place);
 
   // block_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
   bool is_made_panel(BlockValue value, DType dtype) const;
   bool plan_wgmma(BlockValue value, MatmulPlan& plan) const;
   void note_panels(BlockValue value, const MatmulPlan& plan);
-  std::string panel_operand(BlockValue value, const MatmulPlan& plan, int side, const std::string& index,
-                            const std::string& tiles);
-  void wgmma(BlockValue value, const std::string& sums, Stage stage);
-  std::string wgmma_group(BlockValue value, const std::string& sums, const std::string& words,
-                          const std::string& tiles);
-  static std::string wgmma_landing(const std::vector<std::string>& sums, int pending = 0);
+  // `late`: of the iteration before.
+  Expr panel_operand(BlockValue value, const MatmulPlan& plan, int side, const Expr& index, bool late);
+  void wgmma(BlockValue value, const Symbol& sums, Stage stage);
+  Body wgmma_group(BlockValue value, const Symbol& sums, const Symbol& words, bool late);
+  static Body wgmma_landing(const std::vector<Symbol>& sums, int pending = 0);
 
   // block_late.cc
   void find_late_product();
-  std::string late_group();
+  Body late_group();
   void finish_late_turn(BlockValue accumulator, const Array& sums);
   BlockValue late_flat() const;
-  std::string late_tiles(const BlockPlan& plan) const;
-  std::string late_loop(const BlockPlan& plan, const std::string& body) const;
+  Body late_tiles() const;
+  Body late_loop(const BlockPlan& plan, Body work) const;
 
   // block_fragments.cc
-  std::string read_matrices(const StagedTile& tile, DType dtype, const Spread& spread, const std::string& to,
-                            int words, const std::string& skipped);
+  // False, and nothing is written, if rows of the tile are not rows of matrices.
+  bool read_matrices(Builder& out, const StagedTile& tile, DType dtype, const Spread& spread,
+                     const Symbol& to, int words, const Expr& skipped);
   bool is_made_by_all(BlockValue value, DType dtype, const Spread& fragments) const;
   Spread shared_making(BlockValue value, DType dtype) const;
   Spread operand_spread(BlockValue product, size_t side) const;
   MadeTile& made_tile(BlockValue value, const MatmulPlan& plan);
   const MadeTile& make_by_all(BlockValue value, const MatmulPlan& plan, int summed_dim);
-  std::string word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
-                      const std::string& index);
-  std::string packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
+  Expr word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim, const Expr& index);
+  Symbol packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
+  Expr rearranged_word(const Array& array, const Spread& spread, const Expr& w) const;
   Fragments fragments(BlockValue value, int side);
   const StagedTile* matrices_of(BlockValue value, DType dtype);
 
@@ -318,14 +341,16 @@ class BlockEmitter {
 
   // block_reduce.cc
   void reduce(BlockValue value);
-  // Adds the operand of reduction `value` into `name`, which is there already; gives the array.
-  Array reduce_into(BlockValue value, const std::string& name, Stage stage);
+  // Reduces the operand of reduction `value` into `registers`, which are there already; gives the array.
+  Array reduce_into(BlockValue value, const Symbol& registers, Stage stage);
   Array reduced_array(BlockValue value, const Spread& from) const;
   void accumulate(BlockValue value);
   bool is_shift(BlockValue value) const;
   // Whether the accumulator takes over what its operand has in parts.
   bool keeps_parts(BlockValue value) const;
-  std::string rescale(BlockValue value, const Array& sums);
+  Body rescale(BlockValue value, const Array& sums);
+  // Declares the registers and starts them with the identity of the reduction.
+  static Body started(const Array& array);
   void shift(BlockValue value);
 
   const MuKernel& kernel_;
@@ -341,14 +366,16 @@ class BlockEmitter {
   Stage now_ = Stage::before;
   int names_ = 0;
   std::array<StepList, 3> steps_;  // before, in and after the loop
-  std::set<std::string> variables_;
   std::vector<SharedBuffer> shared_;
-  std::set<int> joined_;  // of these: those that the loop fills turn by turn
   int64_t conversion_cycles_ = 0;
-  std::string prologue_, turn_text_, declared_, straight_fetch_, staged_fetch_, take_;
-  std::map<std::string, std::string> defined_;
+  // Once; in every iteration, wherever its tiles are named; before the loop; loads of an iteration into registers
+  // and into shared memory, and by TMA; what was loaded for the next iteration becomes that of this one.
+  Body prologue_, iteration_, declared_, straight_fetch_, staged_fetch_, tma_fetch_, take_;
+  std::map<std::string, Symbol> defined_;  // by the text of the expression
+  std::map<std::string, Interval> intervals_;
+  Symbol shared_memory_, ring_, full_, empty_, arrived_, iteration_number_, block_x_;
   std::vector<std::vector<TileDim>> dims_;
-  std::vector<std::vector<std::string>> firsts_;  // of loads and stores: where the tile begins
+  std::vector<std::vector<Expr>> firsts_;  // of loads and stores: where the tile begins
   std::vector<std::vector<Array>> arrays_;
   std::map<BlockValue, Spread> demands_;  // of matrix products
   std::map<BlockValue, Spread> layouts_;  // as chosen
@@ -358,19 +385,24 @@ class BlockEmitter {
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
   std::map<BlockValue, MadeTile> made_;
-  std::map<std::string, std::string> packed_;
+  std::map<std::string, Symbol> packed_;
   std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
-  std::map<std::string, std::string> cluster_factors_;
+  std::map<std::string, Symbol> cluster_factors_;
   size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
-  std::vector<std::pair<int32_t, bool>> parameters_;  // tensor, written
+  struct TensorParameter {
+    int32_t tensor;
+    bool written;
+    Symbol symbol;
+  };
+  std::vector<TensorParameter> parameters_;
   std::vector<TensorMap> tensor_maps_;
+  std::vector<Symbol> map_symbols_;
   std::map<BlockValue, Ints> panels_;  // operands in shared memory, with the least extents of their tiles
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;
   LateProduct late_;
-  std::vector<std::string> in_flight_;  // sums for which a turn waits at its end
-  std::string engine_fetch_;
-  int64_t engine_bytes_ = 0;  // of a turn
+  std::vector<Symbol> in_flight_;  // sums for which a turn waits at its end
+  int64_t tma_bytes_ = 0;          // of an iteration
 };
 
 }  // namespace quern

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -12,22 +11,21 @@ void BlockEmitter::finish_lanes(BlockValue value) {
   Array array = arrays_[static_cast<size_t>(value)].front();
   for (const Array& other : arrays_[static_cast<size_t>(value)])
     if (other.partial_lanes == 0 && (other.scope == Stage::before || other.scope == now_)) return;
-  const std::string count = std::to_string(array.spread.count()), from = array.name;
-  array.name = fresh(base_name(value));
+  const Symbol from = array.registers;
+  array.registers = fresh_registers(base_name(value), from->type, array.spread.count());
   array.scope = place_of(value);
-  std::string lines = cuda_type(array.dtype) + " " + array.name + "[" + count +
-                      "];\n#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) {\n  " + array.name +
-                      "[r] = " + from + "[r];\n";
-  for (int bit = 0; bit < kLaneBits; ++bit) {
-    if (!(array.partial_lanes >> bit & 1)) continue;
-    const std::string other = "shuffle_xor(" + array.name + "[r], " + std::to_string(1 << bit) + ")";
-    lines +=
-        "  " + array.name + "[r] = " +
-        cuda_combine(array.reduction, {array.name + "[r]", array.dtype}, {other, array.dtype}, array.dtype) +
-        ";\n";
-  }
+  Body body;
+  Builder to(body);
+  to.declare(array.registers);
+  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+    const Expr own = ir::element(array.registers, r);
+    each.assign(own, ir::element(from, r));
+    for (int bit = 0; bit < kLaneBits; ++bit)
+      if (array.partial_lanes >> bit & 1)
+        each.combine(array.reduction, own, ir::call(ir::Function::shuffle_xor, own.type(), {own, 1 << bit}));
+  });
   array.partial_lanes = 0;
-  text(array.scope) += lines + "}\n";
+  text(array.scope) += std::move(body);
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -42,8 +40,7 @@ BlockEmitter::SharedTile BlockEmitter::shared_tile(BlockValue value, DType dtype
     if (d + 1 == shape.size() && shape[d] >= 16) tile.size = (tile.size + 3) / 4 * 4 + 4;
   }
   tile.dtype = register_type(dtype);
-  tile.buffer = shared_buffer(cuda_type(tile.dtype), tile.size * 4);
-  tile.name = shared_[static_cast<size_t>(tile.buffer)].name;
+  tile.memory = shared_buffer(ir::scalar_of(tile.dtype), tile.size * 4, SharedBuffer::Use::published);
   return tile;
 }
 
@@ -66,36 +63,40 @@ int BlockEmitter::shared_vector(BlockValue value, const SharedTile& tile, Spread
 }
 
 // Writes a tile to shared memory, where other blocks will read it.
-std::string BlockEmitter::put_shared(BlockValue value, const Array& have, SharedTile& tile) {
+Body BlockEmitter::put_shared(BlockValue value, const Array& have, SharedTile& tile) {
   tile = shared_tile(value, have.dtype);
-  const std::string type = cuda_type(tile.dtype), condition = leaders(have.spread);
   Spread writes = have.spread;
-  const int vector = shared_vector(value, tile, writes);
+  const int vector = shared_vector(value, tile, writes), per = 1 << vector;
   const Spread chunks = chunks_of(writes, vector);
-  const std::string within = inside(value, chunks, "c", false), per = std::to_string(1 << vector);
-  const std::string at = offset(chunks, tile.pitch, "c");
-  std::string write = "Vector<" + type + ", " + per + "> v;\n#pragma unroll\nfor (int j = 0; j < " + per +
-                      "; ++j) {\n  const int r = c * " + per +
-                      " + j;\n  v[j] = " + read(have, writes, "r").as(tile.dtype) + ";\n}\nstore_vector<" +
-                      type + ", " + per + ">(" + tile.name + " + " + at + ", v);\n";
-  if (!within.empty()) write = "if (" + within + ") {\n" + indent(write, 2) + "}\n";
-  std::string loop = "#pragma unroll\nfor (int c = 0; c < " + std::to_string(chunks.count()) + "; ++c) {\n" +
-                     indent(write, 2) + "}\n";
-  if (!condition.empty()) loop = "if (" + condition + ") {\n" + indent(loop, 2) + "}\n";
-  return loop;
+  const Scalar type = ir::scalar_of(tile.dtype);
+  Body body;
+  Builder(body).when(leaders(have.spread), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      each.when(inside(value, chunks, c, false), [&](Builder& there) {
+        const Symbol v = ir::make_vector("v", type, per);
+        there.declare(v);
+        there.unrolled("j", per, [&](Builder& one, const Expr& j) {
+          const Expr r = one.named("r", c * per + j);
+          one.assign(ir::element(v, j), read(have, writes, r).as(tile.dtype));
+        });
+        there.emit(Instr::store_shared, {ir::address(tile.memory, offset(chunks, tile.pitch, c)), v},
+                   {type, per});
+      });
+    });
+  });
+  return body;
 }
 
 // Of threads that hold the same tile, the first.
-std::string BlockEmitter::leaders(const Spread& spread) const {
-  unsigned lanes = 0, warps = 0;
+Expr BlockEmitter::leaders(const Spread& spread) const {
+  int lanes = 0, warps = 0;
   for (size_t i = 0; i < spread.lanes.size(); ++i)
-    if (spread.lanes[i].dim < 0) lanes |= 1u << i;
+    if (spread.lanes[i].dim < 0) lanes |= 1 << i;
   for (size_t i = 0; i < spread.warps.size(); ++i)
-    if (spread.warps[i].dim < 0) warps |= 1u << i;
-  std::string out;
-  if (lanes) out = "(lane & " + std::to_string(lanes) + ") == 0";
-  if (warps) out += (out.empty() ? "" : " && ") + std::string("(warp & ") + std::to_string(warps) + ") == 0";
-  return out;
+    if (spread.warps[i].dim < 0) warps |= 1 << i;
+  const Expr first_lane = lanes ? equal(Expr(lane()) & lanes, 0) : ir::truth(true),
+             first_warp = warps ? equal(Expr(warp()) & warps, 0) : ir::truth(true);
+  return both(first_lane, first_warp);
 }
 
 }  // namespace quern

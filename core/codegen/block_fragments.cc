@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -24,19 +23,14 @@ std::string text_of(const Spread& spread) {
   return out;
 }
 
-std::string unrolled(const std::string& variable, int count, const std::string& body) {
-  return "#pragma unroll\nfor (int " + variable + " = 0; " + variable + " < " + std::to_string(count) +
-         "; ++" + variable + ") " + body;
-}
-
 }  // namespace
 
-// Fills `words` words from `to` on by ldmatrix, those behind the first `skipped` times as many of the spread;
-// nothing if rows of the tile are not rows of the matrices. A row of a matrix is eight 16-bit elements or
-// four f32; of these only the first kind can be turned, others are read one by one.
-std::string BlockEmitter::read_matrices(const StagedTile& tile, DType dtype, const Spread& spread,
-                                        const std::string& to, int words, const std::string& skipped) {
-  if (spread.registers.empty() || !beyond_tile(tile, spread).empty()) return "";
+// Fills `words` words of `to` by ldmatrix, those behind the first `skipped` times as many of the spread; false
+// if rows of the tile are not rows of the matrices. A row of a matrix is eight 16-bit elements or four f32; of
+// these only the first kind can be transposed, others are read one by one.
+bool BlockEmitter::read_matrices(Builder& out, const StagedTile& tile, DType dtype, const Spread& spread,
+                                 const Symbol& to, int words, const Expr& skipped) {
+  if (spread.registers.empty() || !beyond_tile(tile, spread).empty()) return false;
   const bool pairs = dtype_size(dtype) == 2;
   const CoordBit pair = spread.registers[0];
   auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
@@ -45,14 +39,14 @@ std::string BlockEmitter::read_matrices(const StagedTile& tile, DType dtype, con
   const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
                       pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
                       spread.lanes[1].dim != tile.inner;
-  auto behind = [&](int each) {
-    return skipped.empty() ? "r" : "(" + skipped + " * " + std::to_string(each) + " + r)";
-  };
-  if (!plain && !pairs)
-    return unrolled(
-        "r", words,
-        to + "[r] = __float_as_uint(" + tile.name + "[" + place_in(tile, spread, behind(words)) + "]);\n");
-  if (!plain && !turned) return "";
+  if (!plain && !pairs) {
+    out.unrolled("r", words, [&](Builder& each, const Expr& r) {
+      const Expr number = ir::element(tile.memory, place_in(tile, spread, skipped * words + r));
+      each.assign(ir::element(to, r), ir::call(ir::Function::float_bits, Scalar::u32, {number}));
+    });
+    return true;
+  }
+  if (!plain && !turned) return false;
   // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
   const int matrices = std::min(2, bits_for(words));
   const auto words_at = spread.registers.begin() + (pairs ? 1 : 0);
@@ -63,11 +57,14 @@ std::string BlockEmitter::read_matrices(const StagedTile& tile, DType dtype, con
     rows.lanes[i + 3] = *(words_at + static_cast<long>(i));
   rows.warps = spread.warps;
   rows.registers.assign(words_at + matrices, spread.registers.end());
-  const std::string count = std::to_string(1 << matrices);
-  const int reads = words >> matrices;
-  return unrolled("r", reads,
-                  (plain ? "ldmatrix_at<" : "ldmatrix_trans_at<") + count + ">(&" + to + "[r * " + count +
-                      "], " + tile.name + " + " + place_in(tile, rows, behind(reads)) + ");\n");
+  const int count = 1 << matrices, reads = words >> matrices;
+  out.unrolled("r", reads, [&](Builder& each, const Expr& r) {
+    each.emit(
+        plain ? Instr::ldmatrix : Instr::ldmatrix_trans,
+        {ir::address(to, r * count), ir::address(tile.memory, place_in(tile, rows, skipped * reads + r))},
+        {count});
+  });
+  return true;
 }
 
 // Whether warps need the same tile of what is computed, element by element, from a staged one: then it is
@@ -111,11 +108,14 @@ BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPl
   tile.inner = spread.registers[0].dim;
   for (int d = 0; d < program_.op(value).type.rank(); ++d)
     tile.padded.push_back(int64_t{1} << spread.bits(d));
-  const std::string type = cuda_type(plan.dtype);
+  const Scalar type = ir::scalar_of(plan.dtype);
   if (plan.wgmma) {
     put_in_panels(tile, bits_of(tile, dims_by_stride(tile)));
-    made.copies = late_.value >= 0 && late_flat() == value ? 3 : 1;
-    made.buffer = shared_buffer(type, tile.bytes * made.copies, stage_alignment());
+    const bool late = late_.value >= 0 && late_flat() == value;
+    made.copies = late ? 3 : 1;
+    made.buffer = shared_buffer(type, tile.bytes * made.copies,
+                                late ? SharedBuffer::Use::loop_carried : SharedBuffer::Use::exchange,
+                                stage_alignment());
   } else {
     tile.pitch.assign(tile.padded.size(), 1);
     const int64_t element = static_cast<int64_t>(dtype_size(plan.dtype));
@@ -128,8 +128,12 @@ BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPl
     }
     made.buffer = shared_buffer(type, size * element);
   }
-  tile.name = made.copies > 1 ? fresh_constant("made_" + base_name(value))
-                              : shared_[static_cast<size_t>(made.buffer)].name;
+  tile.memory = made.buffer;
+  if (made.copies > 1) {
+    const std::string name = fresh("made_" + base_name(value));
+    tile.memory = ir::make_pointer(name, made.buffer, type);
+    made.late_memory = ir::make_pointer("late_" + name, made.buffer, type);
+  }
   return made;
 }
 
@@ -146,77 +150,87 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const 
     ++vector;
   Spread chunks = spread;
   chunks.registers.erase(chunks.registers.begin(), chunks.registers.begin() + vector);
-  const std::string per_word = std::to_string(4 / dtype_size(plan.dtype)),
-                    words = std::to_string((dtype_size(plan.dtype) << vector) / 4);
-  const std::string word = word_of(value, spread, plan.dtype, summed_dim,
-                                   "(c * " + std::to_string(1 << vector) + " + j * " + per_word + ")");
-  std::string put =
-      unrolled("c", chunks.count(),
-               "{\n  Vector<unsigned, " + words + "> v;\n#pragma unroll\n  for (int j = 0; j < " + words +
-                   "; ++j) v[j] = " + word + ";\n  store_vector<unsigned, " + words + ">(" + tile.name +
-                   " + " + place_in(tile, chunks, "c") + ", v);\n}\n");
-  if (const std::string condition = leaders(spread); !condition.empty())
-    put = "if (" + condition + ") {\n" + indent(put, 2) + "}\n";
-  if (plan.wgmma) put += "fence_proxy_async();\n";
-  text(now_).add({put, {made.buffer}, {}});
-  if (made.copies > 1) joined_.insert(made.buffer);
+  const int per_word = static_cast<int>(4 / dtype_size(plan.dtype)),
+            words = static_cast<int>((dtype_size(plan.dtype) << vector) / 4);
+  Body body;
+  Builder to(body);
+  to.when(leaders(spread), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      const Symbol v = ir::make_vector("v", Scalar::u32, words);
+      each.declare(v);
+      each.unrolled("j", words, [&](Builder& one, const Expr& j) {
+        one.assign(ir::element(v, j),
+                   word_of(value, spread, plan.dtype, summed_dim, c * (1 << vector) + j * per_word));
+      });
+      each.emit(Instr::store_shared, {ir::address(tile.memory, place_in(tile, chunks, c)), v},
+                {Scalar::u32, words});
+    });
+  });
+  if (plan.wgmma) to.emit(Instr::fence_async);
+  text(now_) += std::move(body);
   return made;
 }
 
 // What tensor cores take in a word: elements `index` and `index` + 1 of a value in 16 bits, or one in tf32;
 // zeros behind the edges of a dimension that a product sums over.
-std::string BlockEmitter::word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
-                                  const std::string& index) {
-  auto one = [&](const std::string& at) {
-    const CudaText text = element(value, spread, at);
-    std::string number =
-        text.is_number() ? text.as(DType::f32) : convert_text(text.as(text.type()), text.type(), DType::f32);
+Expr BlockEmitter::word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
+                           const Expr& index) {
+  auto one = [&](const Expr& at) {
+    const Expr number = ir::converted(element(value, spread, at), DType::f32);
     const bool is_load = program_.op(value).kind == BlockOp::Kind::load;
-    const std::string within = is_load ? "" : inside(value, spread, at, true, {summed_dim});
-    return within.empty() ? number : "(" + within + " ? " + number + " : 0.0f)";
+    return is_load ? number
+                   : ir::select(inside(value, spread, at, true, {summed_dim}), number, ir::zero(Scalar::f32));
   };
-  const std::string first = one(index);
-  if (dtype_size(dtype) != 2) return "to_tf32(" + first + ")";
-  const std::string second = one(index + " + 1");
-  return "pack<" + cuda_type(dtype) + ">(" + first + ", " + second + ")";
+  if (dtype_size(dtype) != 2) return ir::call(ir::Function::to_tf32, Scalar::u32, {one(index)});
+  const Expr first = one(index), second = one(index + 1);
+  return ir::call(ir::Function::pack, Scalar::u32, {first, second}, {ir::scalar_of(dtype)});
 }
 
 // The value in words for tensor cores, in exactly this order of registers.
-std::string BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim) {
+Symbol BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim) {
   const Stage place = place_of(value);
   const std::string key = std::to_string(value) + " " + std::to_string(static_cast<int>(place)) + " " +
                           std::to_string(summed_dim) + " " + text_of(spread);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
   const bool pairs = dtype_size(dtype) == 2;
-  const std::string name = fresh(base_name(value) + (pairs ? "_pairs" : "_tf32"));
   const int words = spread.count() / (pairs ? 2 : 1);
+  const Symbol registers =
+      fresh_registers(base_name(value) + (pairs ? "_pairs" : "_tf32"), Scalar::u32, words);
   const bool loads_it = program_.op(value).kind == BlockOp::Kind::load &&
                         places_[static_cast<size_t>(program_.op(value).tensor)].dtype == dtype;
-  std::string lines;
+  Body body;
+  Builder to(body);
+  to.declare(registers);
+  bool done = false;
   if (loads_it && is_staged(value) && !find(value, spread)) {
-    lines = read_matrices(stage_tile(value), dtype, spread, name, words, "");
-    if (!lines.empty() && !pairs) lines += "round_to_tf32(" + name + ");\n";
+    done = read_matrices(to, stage_tile(value), dtype, spread, registers, words, 0);
+    if (done && !pairs) to.emit(Instr::round_to_tf32, {registers});
   }
-  if (lines.empty()) {
+  if (!done) {
     if (loads_it && !find(value, spread)) materialize(value, spread);
     const Array* array = loads_it ? find(value, spread) : nullptr;
-    std::string body;
-    if (array && array->words && array->spread.registers[0] == spread.registers[0]) {
-      Spread from = array->spread, half = spread;  // without the bit within a word
-      from.registers.erase(from.registers.begin());
-      half.registers.erase(half.registers.begin());
-      body = array->name + "[" + register_index("w", from, half) + "]";
-    } else if (array && array->words) {
-      body = "join_halves(" + array->name + ", " + register_index("(w * 2)", array->spread, spread) + ", " +
-             register_index("(w * 2 + 1)", array->spread, spread) + ")";
-    } else {
-      body = word_of(value, spread, dtype, summed_dim, pairs ? "(w * 2)" : "w");
-    }
-    lines = unrolled("w", words, name + "[w] = " + body + ";\n");
+    to.unrolled("w", words, [&](Builder& each, const Expr& w) {
+      each.assign(ir::element(registers, w),
+                  array && array->words ? rearranged_word(*array, spread, w)
+                                        : word_of(value, spread, dtype, summed_dim, w * (pairs ? 2 : 1)));
+    });
   }
-  text(place) += "unsigned " + name + "[" + std::to_string(words) + "];\n" + lines;
-  packed_[key] = name;
-  return name;
+  text(place) += std::move(body);
+  packed_[key] = registers;
+  return registers;
+}
+
+// Word `w` of a spread, out of an array of words in another order.
+Expr BlockEmitter::rearranged_word(const Array& array, const Spread& spread, const Expr& w) const {
+  if (array.spread.registers[0] == spread.registers[0]) {
+    Spread from = array.spread, half = spread;  // without the bit within a word
+    from.registers.erase(from.registers.begin());
+    half.registers.erase(half.registers.begin());
+    return ir::element(array.registers, register_index(w, from, half));
+  }
+  return ir::call(ir::Function::join_halves, Scalar::u32,
+                  {array.registers, register_index(w * 2, array.spread, spread),
+                   register_index(w * 2 + 1, array.spread, spread)});
 }
 
 // The staged tile that is an operand of one product as it lies; null if the operand is none.
@@ -243,7 +257,6 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
   if (by_all) {
     const MadeTile& made = make_by_all(operand, plan, summed_dim);
     tile = &made.tile;
-    out.reads = {made.buffer};
   } else {
     tile = matrices_of(operand, plan.dtype);
   }
@@ -256,18 +269,24 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
     const auto batch_at = registers.end() - bits_for(batch);
     std::rotate(steps_at, steps_at + bits_for(plan.steps), batch_at);
     const int words = (spread.count() >> plan.pair_bits()) / plan.steps / batch;
-    const std::string step = batch == 1 ? "k" : "(z * " + std::to_string(plan.steps) + " + k)";
-    const std::string name = fresh(base_name(operand) + "_step");
-    if (words >= 4 || by_all) out.load = read_matrices(*tile, plan.dtype, by_step, name, words, step);
-    if (!out.load.empty()) {
-      out.name = name;
-      out.load = "unsigned " + name + "[" + std::to_string(words) + "];\n" + out.load;
-      if (plan.pair_bits() == 0 && !by_all) out.load += "round_to_tf32(" + name + ");\n";
+    const Symbol step = fresh_registers(base_name(operand) + "_step", Scalar::u32, words);
+    auto load = [=, this, dtype = plan.dtype, steps = plan.steps, rounds = plan.pair_bits() == 0 && !by_all](
+                    Builder& to, const Expr& z, const Expr& k) {
+      to.declare(step);
+      const bool read = read_matrices(to, *tile, dtype, by_step, step, words, batch == 1 ? k : z * steps + k);
+      if (read && rounds) to.emit(Instr::round_to_tf32, {step});
+      return read;
+    };
+    Body attempt;
+    Builder tried(attempt);
+    if ((words >= 4 || by_all) && load(tried, 0, 0)) {
+      out.registers = step;
+      out.load = load;
       return out;
     }
   }
   if (by_all) fail(operand, "does not lie in shared memory as tensor cores take it");
-  out.name = packed(operand, spread, plan.dtype, summed_dim);
+  out.registers = packed(operand, spread, plan.dtype, summed_dim);
   return out;
 }
 

@@ -8,7 +8,6 @@
 // in front of the wait for the late product: compilers move waits to the front of what has no barriers or
 // branches. Stages have been read by then, and are filled again.
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -34,19 +33,21 @@ void BlockEmitter::find_late_product() {
     late_ = {};
 }
 
-// What asks for the product of the turn before.
-std::string BlockEmitter::late_group() {
+// What asks for the product of the iteration before.
+Body BlockEmitter::late_group() {
   const MatmulPlan& plan = plans_.at(late_.value);
   const BlockOp& op = program_.op(late_.value);
-  late_.sums = fresh(base_name(program_.users[static_cast<size_t>(late_.value)][0]));
-  late_.words = fresh(base_name(op.operands[static_cast<size_t>(plan.tall)]) + "_pairs");
+  late_.sums = fresh_registers(base_name(program_.users[static_cast<size_t>(late_.value)][0]), Scalar::f32,
+                               plan.d.count());
   const Spread& spread = plan.tall == 0 ? plan.a : plan.b;
-  declared_ += "unsigned " + late_.words + "[" + std::to_string(spread.count() / 2) + "] = {};\n";
-  late_.group = wgmma_group(late_.value, late_.sums, late_.words, "late_");
+  late_.words = fresh_registers(base_name(op.operands[static_cast<size_t>(plan.tall)]) + "_pairs",
+                                Scalar::u32, spread.count() / 2);
+  Builder(declared_).declare(late_.words, true);
+  late_.group = wgmma_group(late_.value, late_.sums, late_.words, true);
   return late_.group;
 }
 
-// The tile that the late product of this turn takes is made now; when that of the turn before has
+// The tile that the late product of this iteration takes is made now; when that of the iteration before has
 // landed its sums can be scaled, and the other operand put where it takes it from.
 void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
   const MatmulPlan& plan = plans_.at(late_.value);
@@ -55,50 +56,93 @@ void BlockEmitter::finish_late_turn(BlockValue accumulator, const Array& sums) {
   const int summed_dim = program_.op(tall).type.rank() - (plan.tall == 0 ? 1 : 2);
   make_by_all(late_flat(), plan, program_.op(late_flat()).type.rank() - (plan.tall == 0 ? 2 : 1));
   late_.rest = wgmma_landing({late_.sums});
-  if (program_.op(accumulator).combine == Combine::rescaled_sum) late_.rest += rescale(accumulator, sums);
-  late_.rest += "#pragma unroll\nfor (int w = 0; w < " + std::to_string(spread.count() / 2) + "; ++w) " +
-                late_.words + "[w] = " + word_of(tall, spread, plan.dtype, summed_dim, "(w * 2)") + ";\n";
+  Builder to(late_.rest);
+  if (program_.op(accumulator).combine == Combine::rescaled_sum) to.add(rescale(accumulator, sums));
+  to.unrolled("w", spread.count() / 2, [&](Builder& each, const Expr& w) {
+    each.assign(ir::element(late_.words, w), word_of(tall, spread, plan.dtype, summed_dim, w * 2));
+  });
 }
 
-// The tiles that turn `turn` makes, and that of the turn before, one after the other.
-std::string BlockEmitter::late_tiles(const BlockPlan& plan) const {
+// The tiles that this iteration makes, and that of the iteration before, one after the other.
+Body BlockEmitter::late_tiles() const {
   const MadeTile& made = made_.at(late_flat());
-  const std::string type = cuda_type(plans_.at(late_.value).dtype);
-  auto line = [&](const std::string& prefix, int turns) {
-    return type + "* const " + prefix + made.tile.name + " = reinterpret_cast<" + type + "*>(shared + " +
-           std::to_string(plan.offsets[static_cast<size_t>(made.buffer)]) + " + (turn + " +
-           std::to_string(turns) + ") % " + std::to_string(made.copies) + " * " +
-           std::to_string(made.tile.bytes) + ");\n";
+  Body body;
+  Builder to(body);
+  auto tile = [&](const Symbol& memory, int iterations) {
+    const int64_t elements = made.tile.bytes / ir::bytes_of(memory->type);
+    to.let(memory, ir::address(made.buffer, (Expr(iteration_number_) + iterations) % made.copies * elements));
   };
-  return line("", 0) + line("late_", made.copies - 1);
+  tile(made.tile.memory, 0);
+  tile(made.late_memory, made.copies - 1);
+  return body;
 }
 
-std::string BlockEmitter::late_loop(const BlockPlan& plan, const std::string& body) const {
-  const StagedTile& tile = made_.at(late_flat()).tile;
-  const std::string turns = std::to_string(kernel_.turns);
+Body BlockEmitter::late_loop(const BlockPlan& plan, Body work) const {
+  const MadeTile& made = made_.at(late_flat());
   const int ahead = schedule_.stages;
   const bool copies = !staged_fetch_.empty();
-  const std::string fetch = stage_tiles(plan) + turn_text_ + staged_fetch_ + engine_refill(),
-                    commit = copies ? "cp_async_commit();\n" : "";
-  // All but the last `pending` turns that were asked for are there for all threads.
-  auto arrival = [&](int pending) {
-    return (copies ? "cp_async_wait<" + std::to_string(pending) + ">();\n" : std::string()) +
-           (copies_panels_ ? "fence_proxy_async();\n" : "") + "__syncthreads();\n";
+  const Expr iteration(iteration_number_);
+  Body out;
+  Builder to(out);
+  auto fetch = [&](Builder& each) {
+    for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) each.add(part);
   };
-  const std::string zeros =
-      "const int turn = 0;\n" + late_tiles(plan) + "for (int i = int(threadIdx.x); i < " +
-      std::to_string(tile.bytes / 16) + "; i += " + std::to_string(schedule_.workers()) +
-      ")\n  store_vector<unsigned, 4>(late_" + tile.name + " + i * 8, {});\nfence_proxy_async();\n";
-  const std::string turn = "const int turn = step;\n" + stage_tiles(plan) + turn_text_ + straight_fetch_ +
-                           late_tiles(plan) + engine_wait() + body + arrival(ahead - 2) + "if (step + " +
-                           std::to_string(ahead) + " < " + turns + ") {\n  const int turn = step + " +
-                           std::to_string(ahead) + ";\n" + indent(fetch, 2) + "}\n" + commit + late_.rest;
-  const std::string last = "const int turn = " + turns + ";\n" + late_tiles(plan) + "wgmma_fence();\n" +
-                           late_.group + wgmma_landing({late_.sums});
-  return "__syncthreads();\n{\n" + indent(zeros, 2) + "}\n#pragma unroll 1\nfor (int turn = 0; turn < " +
-         std::to_string(ahead) + "; ++turn) {\n" + indent(fetch + commit, 2) + "}\n" + arrival(ahead - 1) +
-         "#pragma unroll 1\nfor (int step = 0; step < " + turns + "; ++step) {\n" + indent(turn, 2) +
-         "}\n{\n" + indent(last, 2) + "}\n" + (copies ? "cp_async_wait<0>();\n" : "");
+  auto commit = [&](Builder& each) {
+    if (copies) each.emit(Instr::cp_async_commit);
+  };
+  // All but the last `pending` iterations that were asked for are there for all threads.
+  auto arrival = [&](Builder& each, int pending) {
+    if (copies) each.emit(Instr::cp_async_wait, {}, {pending});
+    if (copies_panels_) each.emit(Instr::fence_async);
+    each.emit(Instr::block_barrier);
+  };
+  to.emit(Instr::block_barrier);
+  to.scope([&](Builder& zeros) {
+    zeros.let(iteration_number_, 0);
+    zeros.add(late_tiles());
+    const Symbol v = ir::make_vector("v", Scalar::u32, 4);
+    zeros.declare(v, true);
+    const int workers = schedule_.workers();
+    const int64_t vectors = made.tile.bytes / 16;
+    zeros.unrolled("c", (vectors + workers - 1) / workers, [&](Builder& each, const Expr& c) {
+      const Expr i = each.named("i", ir::thread_index() + c * workers);
+      each.when(vectors % workers == 0 ? ir::truth(true) : less(i, vectors), [&](Builder& there) {
+        there.emit(Instr::store_shared, {ir::address(made.late_memory, i * 8), v}, {Scalar::u32, 4});
+      });
+    });
+    zeros.emit(Instr::fence_async);
+  });
+  ir::For first{iteration_number_, 0, ahead, ir::Unroll::none, {}};
+  Builder in_first(first.body);
+  fetch(in_first);
+  commit(in_first);
+  to.add(std::move(first));
+  arrival(to, ahead - 1);
+
+  const Symbol step = ir::make_variable("step", Scalar::i32);
+  ir::For loop{step, 0, kernel_.turns, ir::Unroll::none, {}};
+  Builder in_loop(loop.body);
+  in_loop.let(iteration_number_, step);
+  for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, late_tiles(), tma_wait(), work})
+    in_loop.add(part);
+  arrival(in_loop, ahead - 2);
+  in_loop.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& more) {
+    more.let(iteration_number_, Expr(step) + ahead);
+    fetch(more);
+  });
+  commit(in_loop);
+  in_loop.add(late_.rest);
+  to.add(std::move(loop));
+
+  to.scope([&](Builder& last) {
+    last.let(iteration_number_, kernel_.turns);
+    last.add(late_tiles());
+    last.emit(Instr::wgmma_fence);
+    last.add(late_.group);
+    last.add(wgmma_landing({late_.sums}));
+  });
+  if (copies) to.emit(Instr::cp_async_wait, {}, {0});
+  return out;
 }
 
 }  // namespace quern

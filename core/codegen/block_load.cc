@@ -3,40 +3,31 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
-namespace {
-
-std::string unrolled(const std::string& variable, int count, const std::string& body) {
-  return "#pragma unroll\nfor (int " + variable + " = 0; " + variable + " < " + std::to_string(count) +
-         "; ++" + variable + ") {\n" + indent(body, 2) + "}\n";
+Symbol BlockEmitter::pointer(int32_t tensor) {
+  for (const TensorParameter& known : parameters_)
+    if (known.tensor == tensor) return known.symbol;
+  const bool written = std::any_of(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::store && op.tensor == tensor;
+  });
+  const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+  parameters_.push_back(
+      {tensor, written, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
+  return parameters_.back().symbol;
 }
 
-}  // namespace
-
-std::string BlockEmitter::pointer(int32_t tensor, bool written) {
-  for (auto& [known, writes] : parameters_)
-    if (known == tensor) {
-      writes |= written;
-      return places_[static_cast<size_t>(tensor)].name;
-    }
-  parameters_.emplace_back(tensor, written);
-  return places_[static_cast<size_t>(tensor)].name;
-}
-
-// The tensor's pointer at the first element of the tile.
-std::string BlockEmitter::tile_pointer(BlockValue value, const std::string& pointer) const {
+Symbol BlockEmitter::tile_pointer(Builder& to, const std::string& prefix, BlockValue value) {
   const BlockOp& op = program_.op(value);
+  const Symbol tensor = pointer(op.tensor);
   const Ints& strides = places_[static_cast<size_t>(op.tensor)].strides;
-  std::string out = pointer;
-  for (size_t d = 0; d < strides.size(); ++d) {
-    const std::string& first = firsts_[static_cast<size_t>(value)][d];
-    if (first == "0" || strides[d] == 0) continue;
-    out += " + static_cast<long long>(" + first + ") * " + std::to_string(strides[d]);
-  }
-  return out;
+  Expr at = 0;
+  for (size_t d = 0; d < strides.size(); ++d)
+    at = at + ir::cast(firsts_[static_cast<size_t>(value)][d], Scalar::i64) * strides[d];
+  const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
+  to.let(tile, ir::address(tensor, at));
+  return tile;
 }
 
 bool BlockEmitter::is_staged(BlockValue value) const {
@@ -96,41 +87,42 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
     const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
     std::rotate(registers.begin(), at, at + 1);
   }
-  const bool loop = program_.stage(value) == Stage::loop;
+  const bool loop = program_.stage(value) == Stage::loop, ahead = loop && loads_ahead();
   array.scope = loop ? Stage::loop : Stage::before;
-  array.name = fresh(base_name(value));
-  const bool ahead = loop && loads_ahead();
-  const std::string to = ahead ? "next_" + array.name : array.name, from = fresh("at");
   const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
-  const std::string type = array.words ? "unsigned" : cuda_type(place.dtype),
-                    element = cuda_type(place.dtype);
-  const std::string declaration =
-      type + " " + to + "[" + std::to_string(count) + "]" + (ahead ? " = {}" : "") + ";\n";
+  const Scalar element = ir::scalar_of(place.dtype), type = array.words ? Scalar::u32 : element;
+  array.registers = fresh_registers(base_name(value), type, count);
+  const Symbol to =
+      ahead ? ir::make_registers("next_" + array.registers->name, type, count) : array.registers;
+
+  Body fetch;
+  Builder out(fetch);
+  const Symbol from = tile_pointer(out, "at", value);
   const Spread chunks = chunks_of(array.spread, vector);
-  const std::string within = inside(value, chunks, "r"), at = offset(chunks, place.strides, "r");
-  std::string body;
-  if (vector == 0)
-    body = to + "[r] = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
-           (within.empty() ? "" : " : " + element + "{}") + ";\n";
-  else
-    body = (place.arg.kind != LaunchArg::Kind::input
-                ? "load_written_elements<" + element + ", " + std::to_string(per)
-                : "load_elements<" + element + ", " + std::to_string(per) + ", " +
-                      (is_shared_by_blocks(op) ? "false" : "true")) +
-           ">(&" + to + "[r * " + std::to_string(array.words ? per / 2 : per) + "], " + from + " + " + at +
-           ", " + (within.empty() ? "true" : within) + ");\n";
-  const std::string base =
-      "const " + element + "* const " + from + " = " + tile_pointer(value, pointer(op.tensor, false)) + ";\n";
-  const std::string lines = base + unrolled("r", chunks.count(), body);
+  out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+    const Expr within = inside(value, chunks, r), at = offset(chunks, place.strides, r);
+    if (vector == 0)
+      return each.assign(ir::element(to, r), ir::select(within, ir::element(from, at), ir::zero(element)));
+    const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
+                                        ir::address(from, at), within};
+    if (place.arg.kind != LaunchArg::Kind::input)
+      each.emit(Instr::load_written, operands, {element, per});
+    else
+      each.emit(Instr::load_global, operands, {element, per, !is_shared_by_blocks(op)});
+  });
   if (loop) {
-    declared_ += declaration;
-    straight_fetch_ += lines;
+    Builder declared(declared_);
+    declared.declare(to, ahead);
+    Builder(straight_fetch_).add(std::move(fetch));
     if (ahead) {
-      declared_ += type + " " + array.name + "[" + std::to_string(count) + "] = {};\n";
-      take_ += unrolled("r", count, array.name + "[r] = " + to + "[r];\n");
+      declared.declare(array.registers, true);
+      Builder(take_).unrolled("r", count, [&](Builder& each, const Expr& r) {
+        each.assign(ir::element(array.registers, r), ir::element(to, r));
+      });
     }
   } else {
-    text(Stage::before) += declaration + lines;
+    fetch.insert(fetch.begin(), ir::Declare{to});
+    text(Stage::before) += std::move(fetch);
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
@@ -142,7 +134,7 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   tile.value = value;
-  tile.name = fresh_constant("tile_" + base_name(value));
+  tile.memory = ir::make_pointer(fresh("tile_" + base_name(value)), ring_, ir::scalar_of(place.dtype));
   tile.inner = inner_dim(op.tensor, op.type.shape);
   const auto demand = demands_.find(value);
   const Spread& wanted = demand == demands_.end() ? natural(value) : demand->second;
@@ -156,16 +148,16 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
       tile.padded[d] = std::max(tile.padded[d], panels->second[d]);
   auto& inner = tile.padded[static_cast<size_t>(tile.inner)];
   inner = std::max<int64_t>(inner, 16 / static_cast<int64_t>(dtype_size(place.dtype)));
-  if (schedule_.tma && target_.tma && bring_by_engine(tile)) return tile;
+  if (schedule_.tma && target_.tma && bring_by_tma(tile)) return tile;
   copies_panels_ |= panels != panels_.end();
   put_in_panels(tile,
                 panels != panels_.end() ? bits_of(tile, dims_by_stride(tile)) : bits_as_read(tile, wanted));
-  staged_fetch_ += stage_copy(tile);
+  Builder(staged_fetch_).add(stage_copy(tile));
   return tile;
 }
 
-// All threads copy the tile, zeros where there is nothing; `slot` is the stage.
-std::string BlockEmitter::stage_copy(const StagedTile& tile) {
+// All threads copy the tile, zeros where there is nothing.
+Body BlockEmitter::stage_copy(const StagedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   const Ints& padded = tile.padded;
@@ -177,24 +169,29 @@ std::string BlockEmitter::stage_copy(const StagedTile& tile) {
   int bits = vector_bits(tile.value, vector, inner_dim(op.tensor, op.type.shape));
   if ((dtype_size(place.dtype) << bits) < 4) bits = 0;
   const Spread chunks = chunks_of(spread_in_order(tile.bits, bits, warp_bits_), bits);
-  const std::string element = cuda_type(place.dtype), from = fresh("at");
-  const std::string within = inside(tile.value, chunks, "r"), at = offset(chunks, place.strides, "r");
-  const std::string to = tile.name + " + " + place_in(tile, chunks, "r");
-  std::string body;
-  if (bits > 0) {
-    const std::string bytes = std::to_string(dtype_size(place.dtype) << bits);
-    body = within.empty() ? "cp_async<" + bytes + ">(" + to + ", " + from + " + " + at + ");\n"
-                          : "const bool inside = " + within + ";\ncp_async<" + bytes + ">(" + to + ", " +
-                                from + " + (inside ? " + at + " : 0), inside ? " + bytes + " : 0);\n";
-  } else {
-    body = "*(" + to + ") = " + (within.empty() ? "" : within + " ? ") + from + "[" + at + "]" +
-           (within.empty() ? "" : " : " + element + "{}") + ";\n";
-  }
-  std::string lines = unrolled("r", chunks.count(), body);
-  if (const std::string condition = leaders(chunks); !condition.empty())
-    lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
-  return "const " + element + "* const " + from + " = " +
-         tile_pointer(tile.value, pointer(op.tensor, false)) + ";\n" + lines;
+  const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);
+  Body body;
+  Builder to(body);
+  const Symbol from = tile_pointer(to, "at", tile.value);
+  to.when(leaders(chunks), [&](Builder& some) {
+    some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+      const Expr within = inside(tile.value, chunks, r), at = offset(chunks, place.strides, r);
+      const Expr place_there = place_in(tile, chunks, r);
+      if (bits == 0)
+        return each.assign(ir::element(tile.memory, place_there),
+                           ir::select(within, ir::element(from, at), ir::zero(ir::scalar_of(place.dtype))));
+      std::vector<Expr> operands = {ir::address(tile.memory, place_there)};
+      if (within.is_number()) {
+        operands.push_back(ir::address(from, at));
+      } else {
+        const Expr is_inside = each.let(ir::make_variable("inside", Scalar::boolean), within);
+        operands.push_back(ir::address(from, ir::select(is_inside, at, ir::cast(0, at.type()))));
+        operands.push_back(ir::select(is_inside, bytes, 0));
+      }
+      each.emit(Instr::cp_async, std::move(operands), {bytes});
+    });
+  });
+  return body;
 }
 
 // Dimensions along which the spread reaches beyond what the tile has room for.
@@ -214,7 +211,6 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   array.dtype = place.dtype;
   array.spread = spread;
   array.scope = Stage::loop;
-  array.name = fresh(base_name(value));
   auto& registers = array.spread.registers;
   int vector = 0;
   while (std::find(beyond.begin(), beyond.end(), tile.inner) == beyond.end() &&
@@ -224,29 +220,32 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
     std::rotate(registers.begin() + vector, at, at + 1);  // the vector's bits go first
     ++vector;
   }
-  const std::string element = cuda_type(place.dtype), count = std::to_string(spread.count()),
-                    half_count = std::to_string(spread.count() / 2);
-  std::string matrices;
-  if (dtype_size(place.dtype) == 2)
-    matrices = read_matrices(tile, place.dtype, spread, array.name, spread.count() / 2, "");
-  std::string lines;
-  if (!matrices.empty()) {
-    array.spread = spread;
-    array.words = true;
-    lines = "unsigned " + array.name + "[" + half_count + "];\n" + matrices;
-  } else {
-    array.words = vector > 0 && dtype_size(place.dtype) == 2;
-    const Spread chunks = chunks_of(array.spread, vector);
-    const std::string within = beyond.empty() ? "true" : inside(value, chunks, "r", false, beyond);
-    const std::string per = std::to_string(1 << vector >> (array.words ? 1 : 0));
-    lines = (array.words ? "unsigned " : element + " ") + array.name + "[" +
-            (array.words ? half_count : count) + "];\n" +
-            unrolled("r", chunks.count(),
-                     "read_elements<" + element + ", " + std::to_string(1 << vector) + ">(&" + array.name +
-                         "[r * " + per + "], " + tile.name + " + " + place_in(tile, chunks, "r") + ", " +
-                         within + ");\n");
+  const bool is_16_bit = dtype_size(place.dtype) == 2;
+  const Scalar element = ir::scalar_of(place.dtype);
+  const std::string name = fresh(base_name(value));
+  Body body;
+  Builder to(body);
+  if (is_16_bit) {
+    array.registers = ir::make_registers(name, Scalar::u32, spread.count() / 2);
+    array.words = read_matrices(to, tile, place.dtype, spread, array.registers, spread.count() / 2, 0);
   }
-  text(Stage::loop) += lines;
+  if (array.words) {
+    array.spread = spread;
+  } else {
+    array.words = vector > 0 && is_16_bit;
+    array.registers = ir::make_registers(name, array.words ? Scalar::u32 : element,
+                                         spread.count() >> (array.words ? 1 : 0));
+    const Spread chunks = chunks_of(array.spread, vector);
+    to.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+      const Expr within = beyond.empty() ? ir::truth(true) : inside(value, chunks, r, false, beyond);
+      each.emit(Instr::load_shared_or_zero,
+                {ir::address(array.registers, r * (1 << vector >> (array.words ? 1 : 0))),
+                 ir::address(tile.memory, place_in(tile, chunks, r)), within},
+                {element, 1 << vector});
+    });
+  }
+  body.insert(body.begin(), ir::Declare{array.registers});
+  text(Stage::loop) += std::move(body);
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -263,26 +262,29 @@ void BlockEmitter::store(BlockValue value) {
   }
   const Spread chunks = chunks_of(spread, vector);
   const DType type = register_type(place.dtype);
-  const CudaText result = element(source, spread, "r");
-  const std::string number = round_text(convert_text(result.as(result.is_number() ? type : result.type()),
-                                                     result.is_number() ? type : result.type(), type),
-                                        place.dtype);
-  const std::string memory = pointer(op.tensor, true), to = fresh("to"), dtype = cuda_type(place.dtype);
-  const std::string within = inside(value, chunks, "c"), at = offset(chunks, place.strides, "c");
-  std::string body;
-  if (vector == 0) {
-    body = "const int r = c;\n" + to + "[" + at + "] = " + number + ";\n";
-  } else {
-    const std::string per = std::to_string(1 << vector);
-    body = "Vector<" + dtype + ", " + per + "> v;\n" +
-           unrolled("j", 1 << vector, "const int r = c * " + per + " + j;\nv[j] = " + number + ";\n") +
-           "store_vector<" + dtype + ", " + per + ">(" + to + " + " + at + ", v);\n";
-  }
-  if (!within.empty()) body = "if (" + within + ") {\n" + indent(body, 2) + "}\n";
-  std::string lines = unrolled("c", chunks.count(), body);
-  for (const std::string& condition : {leaders(spread), storing_block(op, spread)})
-    if (!condition.empty()) lines = "if (" + condition + ") {\n" + indent(lines, 2) + "}\n";
-  text(now_) += dtype + "* const " + to + " = " + tile_pointer(value, memory) + ";\n" + lines;
+  const Scalar element_type = ir::scalar_of(place.dtype);
+  auto number = [&](const Expr& r) {
+    return ir::rounded(ir::converted(element(source, spread, r), type), place.dtype);
+  };
+  Body body;
+  Builder out(body);
+  const Symbol to = tile_pointer(out, "to", value);
+  out.when(both(leaders(spread), storing_block(op, spread)), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      each.when(inside(value, chunks, c), [&](Builder& there) {
+        const Expr at = offset(chunks, place.strides, c);
+        if (vector == 0) return there.assign(ir::element(to, at), number(c));
+        const Symbol v = ir::make_vector("v", element_type, 1 << vector);
+        there.declare(v);
+        there.unrolled("j", 1 << vector, [&](Builder& one, const Expr& j) {
+          const Expr r = one.named("r", c * (1 << vector) + j);
+          one.assign(ir::element(v, j), number(r));
+        });
+        there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, 1 << vector});
+      });
+    });
+  });
+  text(now_) += std::move(body);
 }
 
 }  // namespace quern

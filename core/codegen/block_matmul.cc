@@ -4,7 +4,6 @@
 
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -185,84 +184,81 @@ bool BlockEmitter::plan_batch(BlockValue value, MatmulPlan& plan) const {
          (plan.batch_b == 1 || plan.batch_b == plan.batch);
 }
 
-std::string BlockEmitter::matmul_loops(const MatmulPlan& plan) {
-  struct Level {
-    const char* name;
-    int count;
-  };
-  std::string lines;
-  for (const Level& level : {Level{"z", plan.batch}, {"k", plan.steps}, {"m", plan.down}, {"n", plan.across}})
-    lines += "#pragma unroll\nfor (int " + std::string(level.name) + " = 0; " + level.name + " < " +
-             std::to_string(level.count) + "; ++" + level.name + ")\n";
-  return lines;
+void BlockEmitter::matmul_loops(Builder& to, const MatmulPlan& plan, const WriteFragment& write) {
+  to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
+    in_z.unrolled("k", plan.steps, [&](Builder& in_k, const Expr& k) {
+      in_k.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
+        in_m.unrolled("n", plan.across, [&](Builder& in_n, const Expr& n) { write(in_n, z, k, m, n); });
+      });
+    });
+  });
 }
 
 // Adds the product to `sums`.
-void BlockEmitter::matmul(BlockValue value, const std::string& sums, Stage stage) {
+void BlockEmitter::matmul(BlockValue value, const Symbol& sums, Stage stage) {
   const MatmulPlan& plan = plans_.at(value);
   if (plan.wgmma) return wgmma(value, sums, stage);
   const Fragments a = fragments(value, 0), b = fragments(value, 1);
-  auto loop = [](const char* name, int count) {
-    return "#pragma unroll\nfor (int " + std::string(name) + " = 0; " + name + " < " + std::to_string(count) +
-           "; ++" + name + ")";
+  // The words of tile `tile` of an operand.
+  auto words = [&](const Fragments& from, int batch, const Expr& z, const Expr& k, const Expr& tile,
+                   int tiles, int count) {
+    if (from.load) return ir::address(from.registers, tile * count);
+    const Expr at = batch == 1 ? tile : z * tiles + tile;
+    return ir::address(from.registers, (at * plan.steps + k) * count);
   };
-  // Where the words of tile `tile` of an operand begin.
-  auto words_at = [&](const Fragments& from, int batch, const char* tile, int tiles, int words) {
-    const std::string at = batch == 1 ? tile : "(z * " + std::to_string(tiles) + " + " + tile + ")";
-    const bool stepwise = !from.load.empty() || plan.steps == 1;
-    return (stepwise && !from.load.empty() ? std::string(tile)
-            : stepwise                     ? at
-                                           : "(" + at + " * " + std::to_string(plan.steps) + " + k)") +
-           " * " + std::to_string(words);
-  };
-  const std::string d_at = plan.batch == 1 ? "m" : "(z * " + std::to_string(plan.down) + " + m)";
-  const std::string body = a.load + b.load + loop("m", plan.down) + "\n" + loop("n", plan.across) +
-                           "\n  mma_fragment<" + cuda_type(plan.dtype) + ", " +
-                           (plan.low_rows ? "true" : "false") + ">(&" + sums + "[(" + d_at + " * " +
-                           std::to_string(plan.across) + " + n) * 4], &" + a.name + "[" +
-                           words_at(a, plan.batch_a, "m", plan.down, plan.low_rows ? 2 : 4) + "], &" +
-                           b.name + "[" + words_at(b, plan.batch_b, "n", plan.across, 2) + "]);\n";
-  std::vector<int> reads = a.reads;
-  reads.insert(reads.end(), b.reads.begin(), b.reads.end());
-  text(stage).add(
-      {loop("z", plan.batch) + "\n" + loop("k", plan.steps) + " {\n" + indent(body, 2) + "}\n", {}, reads});
+  Body body;
+  Builder to(body);
+  to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
+    in_z.unrolled("k", plan.steps, [&](Builder& in_k, const Expr& k) {
+      if (a.load) a.load(in_k, z, k);
+      if (b.load) b.load(in_k, z, k);
+      in_k.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
+        in_m.unrolled("n", plan.across, [&](Builder& each, const Expr& n) {
+          each.emit(Instr::mma,
+                    {ir::address(sums, ((z * plan.down + m) * plan.across + n) * 4),
+                     words(a, plan.batch_a, z, k, m, plan.down, plan.low_rows ? 2 : 4),
+                     words(b, plan.batch_b, z, k, n, plan.across, 2)},
+                    {ir::scalar_of(plan.dtype), plan.low_rows});
+        });
+      });
+    });
+  });
+  text(stage) += std::move(body);
 }
 
 void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  const int copy_a = shared_copy(left), copy_b = shared_copy(right);
-  const std::string from_a = shared_[static_cast<size_t>(copy_a)].name,
-                    from_b = shared_[static_cast<size_t>(copy_b)].name;
+  const Symbol from_a = shared_copy(left), from_b = shared_copy(right);
   Array array;
-  array.name = fresh(base_name(value));
   array.spread = blocked(value, DType::f32, op.type.rank() - 1);
   array.dtype = register_type(op.type.dtype);
   array.scope = now_;
+  const Scalar type = ir::scalar_of(array.dtype);
+  array.registers = fresh_registers(base_name(value), type, array.spread.count());
   auto strides = [&](const Ints& own, size_t inner_from_end) {
     Ints all = dense_strides(own), out(d.size(), 0);
     for (size_t i = 0; i < own.size(); ++i)
       if (i + inner_from_end != own.size() && own[i] != 1) out[i + d.size() - own.size()] = all[i];
     return out;
   };
-  const std::string at_a = offset(array.spread, strides(a, 1), "r"),
-                    at_b = offset(array.spread, strides(b, 2), "r");
-  const std::string within = inside(value, array.spread, "r", false), type = cuda_type(array.dtype);
-  auto convert = [&](BlockValue from, const std::string& text_of_element) {
-    return convert_text(text_of_element, register_type(program_.op(from).type.dtype), array.dtype);
-  };
-  const std::string count = std::to_string(array.spread.count());
-  std::string body = array.name + "[r] = multiply_add(" +
-                     convert(left, from_a + "[" + add_text(at_a, "k") + "]") + ", " +
-                     convert(right, from_b + "[" + add_text(at_b, "k * " + std::to_string(b.back())) + "]") +
-                     ", " + array.name + "[r]);";
-  if (!within.empty()) body = "if (" + within + ") " + body;
-  const std::string lines = type + " " + array.name + "[" + count +
-                            "] = {};\n#pragma unroll 1\nfor (int k = 0; k < " + std::to_string(a.back()) +
-                            "; ++k) {\n#pragma unroll\n  for (int r = 0; r < " + count + "; ++r) " + body +
-                            "\n}\n";
-  text(now_).add({lines, {}, {copy_a, copy_b}});
+  Body body;
+  Builder to(body);
+  to.declare(array.registers, true);
+  ir::For loop{ir::make_variable("k", Scalar::i32), 0, a.back(), ir::Unroll::none, {}};
+  const Expr k(loop.counter);
+  Builder(loop.body).unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+    each.when(inside(value, array.spread, r, false), [&](Builder& there) {
+      const Expr x = ir::element(from_a, offset(array.spread, strides(a, 1), r) + k),
+                 y = ir::element(from_b, offset(array.spread, strides(b, 2), r) + k * b.back()),
+                 sum = ir::element(array.registers, r);
+      there.assign(sum, ir::call(ir::Function::multiply_add, type,
+                                 {ir::converted(x, array.dtype), ir::converted(y, array.dtype), sum}));
+    });
+  });
+  to.add(std::move(loop));
+  text(now_) += std::move(body);
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 

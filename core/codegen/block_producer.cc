@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -25,17 +24,18 @@ Status BlockEmitter::check_producer() const {
 }
 
 // The whole life of the producer. It may end before what it asked for has landed, and before the others: the
-// block, whose memory the engine writes, ends with the last of them.
-std::string BlockEmitter::producer_text(const BlockPlan& plan) const {
-  if (!schedule_.producer) return "";
-  const std::string stages = std::to_string(schedule_.stages);
+// block, whose memory TMA writes, ends with the last of them.
+Body BlockEmitter::producer_body(const BlockPlan& plan) const {
+  if (!schedule_.producer) return {};
+  const Expr iteration(iteration_number_);
+  ir::For loop{iteration_number_, 0, kernel_.turns, ir::Unroll::none, {}};
+  Builder to(loop.body);
   // Before its first phase has ended an mbarrier takes a wait for the phase before that.
-  const std::string turn = "mbarrier_wait(&free[turn % " + stages + "], (turn / " + stages + " & 1) ^ 1);\n" +
-                           stage_tiles(plan) + turn_text_ + engine_request();
-  const std::string loop = "#pragma unroll 1\nfor (int turn = 0; turn < " + std::to_string(kernel_.turns) +
-                           "; ++turn) {\n" + indent(turn, 2) + "}\n";
-  return "if (warp == " + std::to_string(schedule_.workers() / 32) + ") {\n  if (lane == 0) {\n" +
-         indent(loop, 4) + "  }\n  return;\n}\n";
+  to.emit(Instr::mbarrier_wait, {ir::address(empty_, stage_number(iteration)), phase(iteration) ^ 1});
+  for (const Body& part : {stage_tiles(plan), iteration_, tma_request()}) to.add(part);
+  ir::WarpRole producer{"producer", schedule_.workers() / 32, {}};
+  Builder(producer.body).when(equal(lane(), 0), [&](Builder& one) { one.add(std::move(loop)); });
+  return {std::move(producer)};
 }
 
 // Whether tensor cores may still be at work on a turn when the next one begins: they read nothing but the
@@ -50,21 +50,31 @@ bool BlockEmitter::products_go_on() const {
   });
 }
 
-// The loop of those that compute. A stage is given back when the turn has read it; where products go on, a
-// turn later.
-std::string BlockEmitter::fed_loop(const BlockPlan& plan, const std::string& body) const {
-  const std::string stages = std::to_string(schedule_.stages);
+// The loop of those that compute. A stage is given back when the iteration has read it; where products are
+// outstanding, an iteration later.
+Body BlockEmitter::fed_loop(const BlockPlan& plan, Body work) const {
   const bool go_on = products_go_on();
-  std::string turn = stage_tiles(plan) + turn_text_ + (begins_with_barrier(Stage::loop) ? barrier() : "") +
-                     engine_wait() + body;
+  const Expr iteration(iteration_number_);
+  ir::For loop{iteration_number_, 0, kernel_.turns, ir::Unroll::none, {}};
+  Builder to(loop.body);
+  to.add(stage_tiles(plan));
+  to.add(iteration_);
+  if (begins_with_barrier(Stage::loop)) to.add(barrier());
+  to.add(tma_wait());
+  to.add(std::move(work));
   if (go_on)
-    turn += "wgmma_wait<" + std::to_string(in_flight_.size()) + ">();\n__syncwarp();\n" +
-            "if (turn > 0 && lane == 0) mbarrier_arrive(&free[(turn - 1) % " + stages + "]);\n";
+    to.emit(Instr::wgmma_wait, {}, {static_cast<int>(in_flight_.size())});
   else
-    turn += wgmma_landing(in_flight_) + "__syncwarp();\nif (lane == 0) mbarrier_arrive(&free[turn % " +
-            stages + "]);\n";
-  return "#pragma unroll 1\nfor (int turn = 0; turn < " + std::to_string(kernel_.turns) + "; ++turn) {\n" +
-         indent(turn, 2) + "}\n" + (go_on ? wgmma_landing(in_flight_) : "");
+    to.add(wgmma_landing(in_flight_));
+  to.emit(Instr::warp_barrier);
+  const Expr done = go_on ? iteration - 1 : iteration;
+  const Expr one_lane = equal(lane(), 0);
+  to.when(go_on ? both(less(0, iteration), one_lane) : one_lane,
+          [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {ir::address(empty_, stage_number(done))}); });
+  Body out;
+  out.push_back(std::move(loop));
+  if (go_on) Builder(out).add(wgmma_landing(in_flight_));
+  return out;
 }
 
 }  // namespace quern

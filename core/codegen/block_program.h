@@ -9,13 +9,6 @@
 
 namespace quern {
 
-// One dimension of a tile: `tile` away from ragged edges; `left` names a variable with what there is of it in
-// this block (and turn), empty if that is always all.
-struct TileDim {
-  int64_t tile = 1;
-  std::string left;
-};
-
 // Where a tensor of a muGraph lies.
 struct TensorPlace {
   std::string name;  // of the kernel's parameter

@@ -2,19 +2,8 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
-
-namespace {
-
-// What a reduction makes of `into` and a value; a truth value counts as a number.
-std::string both(OpCode reduction, const std::string& into, const CudaText& value, DType type) {
-  return cuda_combine(reduction, {into, type}, {value.as(value.is_number() ? type : value.type()), type},
-                      type);
-}
-
-}  // namespace
 
 // What is left when the operand, in `from`, is reduced by every thread for itself.
 BlockEmitter::Array BlockEmitter::reduced_array(BlockValue value, const Spread& from) const {
@@ -41,74 +30,95 @@ BlockEmitter::Array BlockEmitter::reduced_array(BlockValue value, const Spread& 
   return array;
 }
 
-BlockEmitter::Array BlockEmitter::reduce_into(BlockValue value, const std::string& name, Stage stage) {
+BlockEmitter::Array BlockEmitter::reduce_into(BlockValue value, const Symbol& registers, Stage stage) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   const Spread from = natural(operand);
   Array array = reduced_array(value, from);
-  array.name = name;
-  const CudaText number = element(operand, from, "r");
+  array.registers = registers;
   std::vector<int> axes;
   for (int64_t axis : *op.attrs.axis) axes.push_back(static_cast<int>(axis));
-  const std::string valid = axes.empty() ? "" : inside(operand, from, "r", true, axes);
   // The reduced coordinates' bits fall away from the register's number.
   std::vector<BitMove> moves;
   int next = 0;
   for (size_t i = 0; i < from.registers.size(); ++i)
     if (std::find(axes.begin(), axes.end(), from.registers[i].dim) == axes.end())
       moves.push_back({static_cast<int>(i), next++});
-  const std::string into = name + "[" + move_bits("r", moves) + "]";
-  std::string line = into + " = " + both(op.code, into, number, array.dtype) + ";\n";
-  if (!valid.empty()) line = "if (" + valid + ") " + line;
-  text(stage) += "#pragma unroll\nfor (int r = 0; r < " + std::to_string(from.count()) + "; ++r) " + line;
+  Body body;
+  Builder(body).unrolled("r", from.count(), [&](Builder& each, const Expr& r) {
+    const Expr number = ir::converted(element(operand, from, r), array.dtype);
+    each.when(axes.empty() ? ir::truth(true) : inside(operand, from, r, true, axes), [&](Builder& there) {
+      there.combine(op.code, ir::element(registers, move_bits(r, moves)), number);
+    });
+  });
+  text(stage) += std::move(body);
   return array;
 }
 
+Body BlockEmitter::started(const Array& array) {
+  Body body;
+  Builder to(body);
+  to.declare(array.registers);
+  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+    each.assign(ir::element(array.registers, r), ir::identity(array.reduction, array.dtype));
+  });
+  return body;
+}
+
 void BlockEmitter::reduce(BlockValue value) {
-  const BlockOp& op = program_.op(value);
-  const Array shape = reduced_array(value, natural(op.operands[0]));
-  const std::string name = fresh(base_name(value)), count = std::to_string(shape.spread.count()),
-                    type = cuda_type(shape.dtype);
-  text(now_) += type + " " + name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
-                "; ++r) " + name + "[r] = " + cuda_identity(op.code, shape.dtype) + ";\n";
-  Array array = reduce_into(value, name, now_);
+  Array start = reduced_array(value, natural(program_.op(value).operands[0]));
+  start.registers = fresh_registers(base_name(value), ir::scalar_of(start.dtype), start.spread.count());
+  text(now_) += started(start);
+  Array array = reduce_into(value, start.registers, now_);
   array.scope = now_ == Stage::before ? Stage::before : now_;
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
-std::string BlockEmitter::rescale(BlockValue value, const Array& sums) {
+Body BlockEmitter::rescale(BlockValue value, const Array& sums) {
   const BlockValue shift = program_.op(value).operands[1], factor = factors_.at(shift);
   const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(factor));
-  const CudaText number =
-      element(factor, renumbered(sums.spread, dims), renumbered_index("r", sums.spread, dims));
-  return "#pragma unroll\nfor (int r = 0; r < " + std::to_string(sums.spread.count()) + "; ++r) " +
-         sums.name + "[r] *= " + number.as(DType::f32) + ";\n";
+  Body body;
+  Builder(body).unrolled("r", sums.spread.count(), [&](Builder& each, const Expr& r) {
+    const Expr sum = ir::element(sums.registers, r);
+    const Value number =
+        element(factor, renumbered(sums.spread, dims), renumbered_index(r, sums.spread, dims));
+    each.assign(sum, sum * number.as(DType::f32));
+  });
+  return body;
 }
 
 // A running maximum, and the factor by which it shifts what was summed before.
 void BlockEmitter::shift(BlockValue value) {
   const BlockValue operand = program_.op(value).operands[0];
   const Spread spread = natural(operand);
-  const CudaText number = element(operand, spread, "r");
   Array array;
-  array.name = fresh(base_name(value));
   array.spread = spread;
   array.dtype = register_type(program_.op(value).type.dtype);
-  const std::string count = std::to_string(spread.count()), type = cuda_type(array.dtype);
-  declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
-               "; ++r) " + array.name + "[r] = " + cuda_identity(OpCode::reduce_max, array.dtype) + ";\n";
-  std::string line =
-      array.name + "[r] = " + both(OpCode::reduce_max, array.name + "[r]", number, array.dtype) + ";\n";
-  if (const auto at = factors_.find(value); at != factors_.end()) {
-    Array factor = array;
-    factor.name = fresh(base_name(value) + "_factor");
+  array.reduction = OpCode::reduce_max;
+  const Scalar type = ir::scalar_of(array.dtype);
+  array.registers = fresh_registers(base_name(value), type, spread.count());
+  Builder(declared_).add(started(array));
+  const auto factor_value = factors_.find(value);
+  Body body;
+  Builder to(body);
+  Array factor = array;
+  if (factor_value != factors_.end()) {
+    factor.registers = fresh_registers(base_name(value) + "_factor", type, spread.count());
     factor.scope = Stage::loop;
-    text(Stage::loop) += type + " " + factor.name + "[" + count + "];\n";
-    line = "{\n  const float old = " + array.name + "[r];\n  " + line + "  " + factor.name +
-           "[r] = shift_factor(old, " + array.name + "[r]);\n}\n";
-    arrays_[static_cast<size_t>(at->second)].push_back(std::move(factor));
+    to.declare(factor.registers);
   }
-  text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + line;
+  to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
+    const Expr number = ir::converted(element(operand, spread, r), array.dtype),
+               top = ir::element(array.registers, r);
+    if (factor_value == factors_.end()) return each.combine(OpCode::reduce_max, top, number);
+    const Expr old = each.let(ir::make_variable("old", type), top);
+    each.combine(OpCode::reduce_max, top, number);
+    each.assign(ir::element(factor.registers, r),
+                ir::call(ir::Function::shift_factor, Scalar::f32, {old, top}));
+  });
+  text(Stage::loop) += std::move(body);
+  if (factor_value != factors_.end())
+    arrays_[static_cast<size_t>(factor_value->second)].push_back(std::move(factor));
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
@@ -153,25 +163,27 @@ void BlockEmitter::accumulate(BlockValue value) {
   array.dtype = register_type(op.type.dtype);
   array.reduction = code;
   const bool late = product && late_.value == operand;
-  array.name = late ? late_.sums : fresh(base_name(value));
+  array.registers =
+      late ? late_.sums : fresh_registers(base_name(value), ir::scalar_of(array.dtype), array.spread.count());
   array.scope = Stage::before;
-  const std::string count = std::to_string(array.spread.count()), type = cuda_type(array.dtype);
-  const std::string start = cuda_identity(code, array.dtype);
-  declared_ += type + " " + array.name + "[" + count + "];\n#pragma unroll\nfor (int r = 0; r < " + count +
-               "; ++r) " + array.name + "[r] = " + start + ";\n";
+  Builder(declared_).add(started(array));
   if (op.combine == Combine::rescaled_sum && !late) text(Stage::loop) += rescale(value, array);
   if (late) {
     finish_late_turn(value, array);
   } else if (product) {
-    matmul(operand, array.name, Stage::loop);
+    matmul(operand, array.registers, Stage::loop);
     const MatmulPlan& plan = plans_.at(operand);
-    if (plan.wgmma && !plan.made_by_all[static_cast<size_t>(1 - plan.tall)]) in_flight_.push_back(array.name);
+    if (plan.wgmma && !plan.made_by_all[static_cast<size_t>(1 - plan.tall)])
+      in_flight_.push_back(array.registers);
   } else if (reduction) {
-    reduce_into(operand, array.name, Stage::loop);
+    reduce_into(operand, array.registers, Stage::loop);
   } else {
-    const CudaText number = element(operand, array.spread, "r");
-    text(Stage::loop) += "#pragma unroll\nfor (int r = 0; r < " + count + "; ++r) " + array.name +
-                         "[r] = " + both(code, array.name + "[r]", number, array.dtype) + ";\n";
+    Body body;
+    Builder(body).unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+      each.combine(code, ir::element(array.registers, r),
+                   ir::converted(element(operand, array.spread, r), array.dtype));
+    });
+    text(Stage::loop) += std::move(body);
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }

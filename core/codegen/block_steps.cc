@@ -1,62 +1,70 @@
 #include "core/codegen/block_steps.h"
 
 #include <algorithm>
-#include <map>
+
+#include "core/base/status.h"
+#include "core/kernel/effects.h"
 
 namespace quern {
 
-namespace {
+StepList& StepList::operator+=(ir::Body body) {
+  steps_.push_back({std::move(body)});
+  return *this;
+}
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-}  // namespace
-
-std::set<std::string> words_of(const std::string& text, const std::set<std::string>& among) {
-  std::set<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = at;
-    while (end < text.size() && is_word(text[end])) ++end;
-    if (end > at)
-      if (const auto word = among.find(text.substr(at, end - at)); word != among.end()) out.insert(*word);
-    at = end + 1;
+std::vector<StepList::Touched> StepList::touched(const std::vector<SharedBuffer>& buffers) const {
+  std::map<const ir::SymbolData*, int> numbers;
+  for (size_t i = 0; i < buffers.size(); ++i) numbers[buffers[i].symbol.get()] = static_cast<int>(i);
+  std::vector<Touched> out;
+  for (const BlockStep& step : steps_) {
+    Touched& each = out.emplace_back();
+    ir::visit_effects(step.body, [&](const ir::Effect& effect) {
+      const auto at = numbers.find(effect.symbol);
+      if (at == numbers.end()) return;
+      const bool published = buffers[static_cast<size_t>(at->second)].use == SharedBuffer::Use::published;
+      const bool exchanged = buffers[static_cast<size_t>(at->second)].use == SharedBuffer::Use::exchange;
+      if (effect.access != ir::Access::read) (published ? each.publishes : each.writes).insert(at->second);
+      if (effect.access != ir::Access::write && exchanged) each.reads.insert(at->second);
+    });
   }
   return out;
 }
 
-StepList& StepList::operator+=(std::string text) {
-  check(text.find("__syncthreads") == std::string::npos, "barriers come with the plan of the steps");
-  steps_.push_back({std::move(text)});
-  return *this;
+bool StepList::writes_shared(const std::vector<SharedBuffer>& buffers) const {
+  const auto all = touched(buffers);
+  return std::any_of(all.begin(), all.end(),
+                     [](const Touched& step) { return !step.writes.empty() || !step.publishes.empty(); });
 }
 
-bool StepList::writes_shared() const {
-  return std::any_of(steps_.begin(), steps_.end(),
-                     [](const BlockStep& step) { return !step.writes.empty() || !step.publishes.empty(); });
+bool StepList::has_exchanges(const std::vector<SharedBuffer>& buffers) const {
+  const auto all = touched(buffers);
+  return std::any_of(all.begin(), all.end(),
+                     [](const Touched& step) { return !step.reads.empty() && step.reads != step.writes; });
 }
 
-bool StepList::has_exchanges() const {
-  return std::any_of(steps_.begin(), steps_.end(),
-                     [](const BlockStep& step) { return !step.reads.empty() && step.reads != step.writes; });
-}
-
-OrderProblem StepList::order_problem(const std::set<std::string>& variables,
-                                     const std::vector<int64_t>& bytes) const {
+OrderProblem StepList::order_problem(const std::vector<SharedBuffer>& buffers) const {
   OrderProblem problem;
   problem.steps = static_cast<int>(steps_.size());
-  std::map<std::string, int> named;  // by which step last
+  std::map<const ir::SymbolData*, int> named;  // by which step last
   std::map<int, int> writers;
+  const auto all = touched(buffers);
   int fixed = -1;
   for (int i = 0; i < problem.steps; ++i) {
     const BlockStep& step = steps_[static_cast<size_t>(i)];
-    for (const std::string& word : words_of(step.text, variables)) {
-      const auto [at, first] = named.try_emplace(word, i);
-      if (!first) problem.edges.push_back({at->second, i, false});
+    const Touched& shared = all[static_cast<size_t>(i)];
+    std::set<int> earlier;
+    for (const ir::SymbolData* registers : ir::named_registers(step.body)) {
+      const auto [at, first] = named.try_emplace(registers, i);
+      if (!first) earlier.insert(at->second);
       at->second = i;
     }
-    for (int buffer : step.writes) writers[buffer] = i;
-    for (int buffer : step.reads) {
-      if (writers.at(buffer) != i) problem.edges.push_back({writers.at(buffer), i, true});
-      problem.buffers.push_back({writers.at(buffer), i, bytes[static_cast<size_t>(buffer)]});
+    for (int each : earlier) problem.edges.push_back({each, i, false});
+    for (int buffer : shared.writes) writers[buffer] = i;
+    for (int buffer : shared.reads) {
+      const auto writer = writers.find(buffer);
+      check(writer != writers.end(), "a step reads shared memory that one before it has written");
+      if (writer->second != i) problem.edges.push_back({writer->second, i, true});
+      problem.buffers.push_back({writer->second, i, buffers[static_cast<size_t>(buffer)].bytes});
     }
     if (fixed >= 0) problem.edges.push_back({fixed, i, false});
     if (!step.in_place) continue;
@@ -66,24 +74,27 @@ OrderProblem StepList::order_problem(const std::set<std::string>& variables,
   return problem;
 }
 
-std::vector<StepList::Span> StepList::spans(const OrderPlan& plan) const {
+std::vector<StepList::Span> StepList::spans(const std::vector<SharedBuffer>& buffers,
+                                            const OrderPlan& plan) const {
   std::map<int, Span> spans;
+  const auto all = touched(buffers);
   for (size_t i = 0; i < steps_.size(); ++i) {
-    for (int buffer : steps_[i].writes) spans[buffer] = {buffer, plan.levels[i], plan.levels[i]};
-    for (int buffer : steps_[i].publishes) spans[buffer] = {buffer, plan.levels[i], plan.cost.barriers};
-    for (int buffer : steps_[i].reads) spans[buffer].last = std::max(spans[buffer].last, plan.levels[i]);
+    for (int buffer : all[i].writes) spans[buffer] = {buffer, plan.levels[i], plan.levels[i]};
+    for (int buffer : all[i].publishes) spans[buffer] = {buffer, plan.levels[i], plan.cost.barriers};
+    for (int buffer : all[i].reads) spans[buffer].last = std::max(spans[buffer].last, plan.levels[i]);
   }
   std::vector<Span> out;
   for (const auto& [buffer, span] : spans) out.push_back(span);
   return out;
 }
 
-std::string StepList::text(const OrderPlan& plan, const std::string& barrier) const {
-  std::string out;
+ir::Body StepList::body(const OrderPlan& plan, const ir::Stmt& barrier) const {
+  ir::Body out;
   int level = 0;
   for (int step : plan.order()) {
-    for (; level < plan.levels[static_cast<size_t>(step)]; ++level) out += barrier;
-    out += steps_[static_cast<size_t>(step)].text;
+    for (; level < plan.levels[static_cast<size_t>(step)]; ++level) out.push_back(barrier);
+    const ir::Body& body = steps_[static_cast<size_t>(step)].body;
+    out.insert(out.end(), body.begin(), body.end());
   }
   return out;
 }

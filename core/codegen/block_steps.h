@@ -1,57 +1,68 @@
 // What a stage of a block does, as a list of steps, and the shared memory that some steps write for others to
-// read. Steps are texts; how they depend on each other is seen from the variables that they name. Barriers
-// and the places of shared memory are no part of the steps: core/schedule's plans decide on them.
+// read. How steps depend on each other is seen from their effects (core/kernel/effects.h). Barriers and the
+// places of shared memory are no part of the steps: core/schedule's plans decide on them.
 #pragma once
 
+#include <map>
 #include <set>
-#include <string>
 #include <vector>
 
+#include "core/kernel/ir.h"
 #include "core/schedule/operator_order.h"
 
 namespace quern {
 
+// Shared memory that some step writes for others.
+struct SharedBuffer {
+  enum class Use : uint8_t {
+    exchange,      // what one step writes is there for other steps after a barrier
+    published,     // for other blocks of the cluster, theirs to read until the end
+    loop_carried,  // one iteration writes what a later one, or the end, reads
+  };
+  ir::Symbol symbol;
+  int64_t bytes = 0, alignment = 16;
+  Use use = Use::exchange;
+};
+
 struct BlockStep {
-  std::string text;
-  // Numbers of shared buffers: what is written here is there for other steps after a barrier. A step that
-  // does both keeps to the warp and waits for it by itself.
-  std::vector<int> writes = {}, reads = {};
-  // Written here for other blocks of a cluster, theirs to read until the end.
-  std::vector<int> publishes = {};
-  // Keeps its place among all steps, for an order that variables do not show.
+  ir::Body body;
+  // Keeps its place among all steps, for an order that registers do not show.
   bool in_place = false;
 };
 
 class StepList {
  public:
-  // A step that no other thread takes part in.
-  StepList& operator+=(std::string text);
+  // A step that no other thread takes part in, or one with barriers of its own.
+  StepList& operator+=(ir::Body body);
   void add(BlockStep step) { steps_.push_back(std::move(step)); }
   void insert(size_t at, BlockStep step) {
     steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(at), std::move(step));
   }
   size_t size() const { return steps_.size(); }
 
-  bool writes_shared() const;
+  bool writes_shared(const std::vector<SharedBuffer>& buffers) const;
   // Some step reads what another has written.
-  bool has_exchanges() const;
-  // Steps that name the same of `variables` keep their order. `bytes` are those of all shared buffers; each
-  // is written once and read in the same list, then or later.
-  OrderProblem order_problem(const std::set<std::string>& variables, const std::vector<int64_t>& bytes) const;
+  bool has_exchanges(const std::vector<SharedBuffer>& buffers) const;
+  // Steps that name the same registers keep their order. Each buffer is written once and read in the same
+  // list, then or later.
+  OrderProblem order_problem(const std::vector<SharedBuffer>& buffers) const;
   // The first level at which a buffer is written and the last at which it is read (of one that is published,
   // the last of all); nothing of other lists.
   struct Span {
     int buffer, first, last;
   };
-  std::vector<Span> spans(const OrderPlan& plan) const;
-  // Steps in this order, the barrier's text where a level begins.
-  std::string text(const OrderPlan& plan, const std::string& barrier) const;
+  std::vector<Span> spans(const std::vector<SharedBuffer>& buffers, const OrderPlan& plan) const;
+  // Steps in this order, the barrier where a level begins.
+  ir::Body body(const OrderPlan& plan, const ir::Stmt& barrier) const;
 
  private:
+  // Numbers of buffers. A step that both reads and writes one keeps to the warp and waits for it by itself.
+  struct Touched {
+    std::set<int> writes, reads, publishes;
+  };
+  std::vector<Touched> touched(const std::vector<SharedBuffer>& buffers) const;
+
   std::vector<BlockStep> steps_;
 };
-
-// Words of letters, digits and _ that stand in a text and in `among`.
-std::set<std::string> words_of(const std::string& text, const std::set<std::string>& among);
 
 }  // namespace quern

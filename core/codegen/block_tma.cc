@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -126,7 +125,7 @@ std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
 
 // Puts the tile in panels, a copy each (or several, of so much of its outermost dimension as a copy can
 // bring), if the engine can bring it.
-bool BlockEmitter::bring_by_engine(StagedTile& tile) {
+bool BlockEmitter::bring_by_tma(StagedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const std::vector<int> dims = dims_by_stride(tile);
   auto map = tensor_map(tile, dims);
@@ -136,25 +135,24 @@ bool BlockEmitter::bring_by_engine(StagedTile& tile) {
   const int outermost = dims.front();
   const int64_t parts =
       outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map->box.front();
-  const std::string name = "map" + std::to_string(tensor_maps_.size());
+  map_symbols_.push_back(ir::make_memory("map" + std::to_string(tensor_maps_.size()), ir::Space::tensor_map,
+                                         Scalar::tensor_map));
   const auto& firsts = firsts_[static_cast<size_t>(tile.value)];
   for (int64_t copy = 0; copy < panels * parts; ++copy) {
     const int64_t panel = copy / parts, part = copy % parts;
-    std::string at_text;
+    std::vector<Expr> operands = {ir::address(tile.memory, (copy << tile.panel_bits) / parts),
+                                  Expr(map_symbols_.back()), Expr(arrived_)};
     for (size_t i = dims.size(); i-- > 0;) {
-      std::string first = firsts[static_cast<size_t>(dims[i])];
-      if (dims[i] == tile.inner)
-        first = add_text(first, std::to_string(panel << tile.row_bits));
-      else if (dims[i] == outermost)
-        first = add_text(first, std::to_string(part * map->box.front()));
-      at_text += (at_text.empty() ? "" : ", ") + first;
+      const Expr& first = firsts[static_cast<size_t>(dims[i])];
+      operands.push_back(dims[i] == tile.inner  ? first + (panel << tile.row_bits)
+                         : dims[i] == outermost ? first + part * map->box.front()
+                                                : first);
     }
-    engine_fetch_ += "tma_load<" + std::to_string(dims.size()) + ", " +
-                     (is_shared_by_blocks(op) ? "false" : "true") + ">(" +
-                     add_text(tile.name, std::to_string((copy << tile.panel_bits) / parts)) + ", " + name +
-                     ", arrived, {" + at_text + "});\n";
+    Builder(tma_fetch_)
+        .emit(Instr::tma_load, std::move(operands),
+              {static_cast<int>(dims.size()), !is_shared_by_blocks(op)});
   }
-  engine_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
+  tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
   tensor_maps_.push_back(std::move(*map));
   return true;
 }
@@ -167,8 +165,7 @@ bool BlockEmitter::is_shared_by_blocks(const BlockOp& op) const {
 
 // Where in a staged tile, counted in elements, what register `index` of a thread stands for lies.
 // Without the swizzle: where the hardware looks when it swizzles by itself.
-std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const std::string& index,
-                                   bool swizzled) {
+Expr BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled) {
   if (tile.bit_places.empty()) return offset(spread, tile.pitch, index);
   std::vector<BitMove> lanes, warps, registers;
   auto move = [&](std::vector<BitMove>& moves, size_t from, const CoordBit& bit) {
@@ -181,47 +178,55 @@ std::string BlockEmitter::place_in(const StagedTile& tile, const Spread& spread,
   for (size_t i = 0; i < spread.lanes.size(); ++i) move(lanes, i, spread.lanes[i]);
   for (size_t i = 0; i < spread.warps.size(); ++i) move(warps, i, spread.warps[i]);
   for (size_t i = 0; i < spread.registers.size(); ++i) move(registers, i, spread.registers[i]);
-  std::string thread = add_text(move_bits("lane", lanes), move_bits("warp", warps));
-  const std::string mine = move_bits(index, registers), mask = std::to_string(tile.swizzle);
-  if (tile.swizzle == 0 || !swizzled) {
-    if (thread != "0") thread = define("int", "i", thread);
-    return add_text(thread, mine);
-  }
-  thread = define("int", "i", "swizzled<" + mask + ">(" + thread + ")");
-  return "swizzled_sum<" + mask + ">(" + thread + ", " + mine + ")";
+  const Expr thread = move_bits(lane(), lanes) + move_bits(warp(), warps), mine = move_bits(index, registers);
+  if (tile.swizzle == 0 || !swizzled) return define("i", thread) + mine;
+  const Expr own = ir::call(ir::Function::swizzled, Scalar::i32, {thread}, {tile.swizzle});
+  return ir::call(ir::Function::swizzled_sum, Scalar::i32, {define("i", own), mine}, {tile.swizzle});
 }
 
-// What asks for the tiles of turn `turn` into the stage that is free for them.
-std::string BlockEmitter::engine_request() const {
-  return "Mbarrier* const arrived = &landed[turn % " + std::to_string(schedule_.stages) +
-         "];\nmbarrier_arrive_expect(arrived, " + std::to_string(engine_bytes_) + ");\n" + engine_fetch_;
+// What asks for the tiles of an iteration into the stage that is free for them.
+Body BlockEmitter::tma_request() const {
+  Body body;
+  Builder to(body);
+  to.let(arrived_, ir::address(full_, stage_number(Expr(iteration_number_))));
+  to.emit(Instr::mbarrier_arrive_expect, {Expr(arrived_), tma_bytes_});
+  to.add(tma_fetch_);
+  return body;
 }
 
-std::string BlockEmitter::engine_refill() const {
-  if (tensor_maps_.empty()) return "";
-  return "if (threadIdx.x == 0) {\n" + indent(engine_request(), 2) + "}\n";
+Body BlockEmitter::tma_refill() const {
+  Body body;
+  if (!tensor_maps_.empty())
+    Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& first) { first.add(tma_request()); });
+  return body;
 }
 
-std::string BlockEmitter::engine_wait() const {
-  if (tensor_maps_.empty()) return "";
-  const std::string stages = std::to_string(schedule_.stages);
-  return "mbarrier_wait(&landed[turn % " + stages + "], turn / " + stages + " & 1);\n";
+Body BlockEmitter::tma_wait() const {
+  Body body;
+  if (!tensor_maps_.empty())
+    Builder(body).emit(Instr::mbarrier_wait, {ir::address(full_, stage_number(Expr(iteration_number_))),
+                                              phase(Expr(iteration_number_))});
+  return body;
 }
 
-// `at` is where the mbarriers lie in the block's shared memory.
-std::string BlockEmitter::engine_prologue(int64_t at) const {
-  const std::string stages = std::to_string(schedule_.stages);
-  std::string maps;
-  for (size_t i = 0; i < tensor_maps_.size(); ++i) maps += "  tma_prefetch(map" + std::to_string(i) + ");\n";
-  std::string free, init = "mbarrier_init(&landed[i], 1);\n";
-  if (schedule_.producer) {
-    free = "Mbarrier* const free = landed + " + stages + ";\n";
-    init = "{\n    " + init + "    mbarrier_init(&free[i], " + std::to_string(schedule_.workers() / 32) +
-           ");\n  }\n";
-  }
-  return "Mbarrier* const landed = reinterpret_cast<Mbarrier*>(shared + " + std::to_string(at) + ");\n" +
-         free + "if (threadIdx.x == 0) {\n" + maps + "  for (int i = 0; i < " + stages + "; ++i) " + init +
-         "  mbarrier_init_fence();\n}\n__syncthreads();\n";
+// The mbarriers of the stages, `at` bytes into the block's shared memory: full when the bytes of an iteration are
+// there, empty when every warp has read them.
+Body BlockEmitter::barrier_setup(int64_t at) const {
+  Body body;
+  Builder to(body);
+  to.let(full_, ir::address(shared_memory_, at));
+  if (schedule_.producer) to.let(empty_, ir::address(full_, schedule_.stages));
+  to.when(equal(ir::thread_index(), 0), [&](Builder& first) {
+    for (const Symbol& map : map_symbols_) first.emit(Instr::tma_prefetch, {map});
+    for (int i = 0; i < schedule_.stages; ++i) {
+      first.emit(Instr::mbarrier_init, {ir::address(full_, i), 1});
+      if (schedule_.producer)
+        first.emit(Instr::mbarrier_init, {ir::address(empty_, i), schedule_.workers() / 32});
+    }
+    first.emit(Instr::mbarrier_init_fence);
+  });
+  to.emit(Instr::block_barrier);
+  return body;
 }
 
 }  // namespace quern

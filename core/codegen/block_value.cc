@@ -1,11 +1,8 @@
 // Values of a block graph where they are asked for: elementwise chains as expressions, coordinates and edges.
 #include <algorithm>
+#include <cmath>
 
 #include "core/codegen/block_emitter.h"
-
-#include <cmath>
-#include "core/codegen/kernel_writer.h"
-#include "core/codegen/trace.h"
 #include "core/lang/meaning.h"
 
 namespace quern {
@@ -38,17 +35,19 @@ const BlockEmitter::Array* BlockEmitter::find(BlockValue value, const Spread& wa
   return nullptr;
 }
 
-CudaText BlockEmitter::read(const Array& array, const Spread& want, const std::string& index) const {
-  const std::string at = register_index(index, array.spread, want);
-  const DType type = register_type(array.dtype);
-  if (array.words)
-    return {"to_float(half_at<" + cuda_type(array.dtype) + ">(" + array.name + ", " + at + "))", type};
-  const std::string element = array.name + "[" + at + "]";
-  return {dtype_size(array.dtype) == 2 ? "to_float(" + element + ")" : element, type};
+Value BlockEmitter::read(const Array& array, const Spread& want, const Expr& index) const {
+  const Expr at = register_index(index, array.spread, want);
+  const Scalar memory = ir::scalar_of(array.dtype);
+  auto to_float = [](const Expr& element) {
+    return ir::call(ir::Function::to_float, Scalar::f32, {element});
+  };
+  if (array.words) return to_float(ir::call(ir::Function::half_at, memory, {array.registers, at}, {memory}));
+  const Expr element = ir::element(array.registers, at);
+  return dtype_size(array.dtype) == 2 ? to_float(element) : element;
 }
 
-CudaText BlockEmitter::element(BlockValue value, const Spread& spread, const std::string& index) {
-  if (program_.is_number(value)) return CudaText(program_.op(value).number);
+Value BlockEmitter::element(BlockValue value, const Spread& spread, const Expr& index) {
+  if (program_.is_number(value)) return Value(program_.op(value).number);
   if (const Array* array = find(value, spread)) return read(*array, spread, index);
   if (is_free(value) &&
       (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
@@ -57,7 +56,7 @@ CudaText BlockEmitter::element(BlockValue value, const Spread& spread, const std
   const Array* array = find(value, spread);
   if (!array) {
     if (status_.ok()) fail(value, "does not come into the registers where it is needed");
-    return CudaText(0.0);
+    return Value(0.0);
   }
   return read(*array, spread, index);
 }
@@ -73,25 +72,24 @@ std::vector<int> BlockEmitter::asked_dims(BlockValue value, size_t operand) cons
 
 // One multiplication and addition in front of the exponential: the scale and the exponential's base become one
 // factor, and the shift times it is the same for all elements of a row.
-CudaText BlockEmitter::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
-                                   const std::string& index) {
+Value BlockEmitter::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
+                                const Expr& index) {
   auto operand = [&](BlockValue from) {
     const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(from));
     const Spread own = renumbered(spread, dims);
     if (from == exp.shift && is_free(from) && !program_.is_number(from) && !find(from, own))
       materialize(from, own);  // once for a row
-    const CudaText text = element(from, own, renumbered_index(index, spread, dims));
-    return text.is_number() ? text.as(DType::f32)
-                            : convert_text(text.as(text.type()), text.type(), DType::f32);
+    return ir::converted(element(from, own, renumbered_index(index, spread, dims)), DType::f32);
   };
-  const std::string from = operand(exp.x), shift = operand(exp.shift);
-  const std::string function = exp.form == ExpForm::shifted ? "exp_shifted(" : "exp_shifted_bounded(";
-  const std::string down = exp.down ? ", " + cuda_literal(exp.down, DType::f32) : "";
-  return CudaText(function + from + ", " + cuda_literal(exp.scale, DType::f32) + ", " + shift + down + ")",
-                  DType::f32);
+  const Expr from = operand(exp.x), shift = operand(exp.shift);
+  std::vector<Expr> operands = {from, ir::literal(exp.scale, Scalar::f32), shift};
+  if (exp.down) operands.push_back(ir::literal(exp.down, Scalar::f32));
+  const auto form =
+      exp.form == ExpForm::shifted ? ir::Function::exp_shifted : ir::Function::exp_shifted_bounded;
+  return ir::call(form, Scalar::f32, std::move(operands));
 }
 
-CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std::string& index) {
+Value BlockEmitter::compute(BlockValue value, const Spread& spread, const Expr& index) {
   const BlockOp& op = program_.op(value);
   ExpArithmetic exp;
   if (op.code == OpCode::exp) exp = exp_arithmetic(program_, value, approximate_);
@@ -100,13 +98,11 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
     const std::vector<int> dims = asked_dims(value, 0);
     return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
   }
-  if (op.code == OpCode::iota) {
-    const DType to = register_type(op.type.dtype);
-    const std::string at = coordinate(spread, static_cast<int>((*op.attrs.axis)[0]), index);
-    return {convert_text("int(" + at + ")", DType::i32, to), to};
-  }
+  if (op.code == OpCode::iota)
+    return ir::converted(coordinate(spread, static_cast<int>((*op.attrs.axis)[0]), index),
+                         register_type(op.type.dtype));
   std::vector<TensorType> types;
-  std::vector<CudaText> operands;
+  std::vector<Value> operands;
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
   const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
   for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -117,28 +113,26 @@ CudaText BlockEmitter::compute(BlockValue value, const Spread& spread, const std
     if (own.count() < spread.count() && program_.is_compute(op.operands[i], OpKind::elementwise) &&
         !find(op.operands[i], own))
       materialize(op.operands[i], own);
-    CudaText operand = element(op.operands[i], own, renumbered_index(index, spread, dims));
+    Value operand = element(op.operands[i], own, renumbered_index(index, spread, dims));
     const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
-    if (!is_cast(op) && !operand.is_number())
-      operand = CudaText(convert_text(operand.as(operand.type()), operand.type(), type), type);
+    if (!is_cast(op) && !operand.is_number()) operand = ir::converted(operand, type);
     operands.push_back(std::move(operand));
   }
   if (is_cast(op)) {
     const DType dtype = *op.attrs.dtype, to = register_type(dtype);
-    if (operands[0].is_number()) return {operands[0].as(to), to};
-    std::string text = convert_text(operands[0].as(operands[0].type()), operands[0].type(), to);
-    if (dtype_size(dtype) == 2) text = "to_float(" + round_text(text, dtype) + ")";
-    return {text, to};
+    if (operands[0].is_number()) return operands[0].as(to);
+    const Expr number = ir::converted(operands[0], to);
+    if (dtype_size(dtype) != 2) return number;
+    return ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(number, dtype)});
   }
   if (approximate_)
-    for (CudaText& operand : operands) operand = operand.approximate();
+    for (Value& operand : operands) operand = operand.approximate();
   if (exp.down && exp.form == ExpForm::fast)
-    return CudaText("exp_fast(" + operands[0].as(DType::f32) + ", " + cuda_literal(exp.down, DType::f32) + ")",
-                    DType::f32);
-  CudaText result = apply_meaning<CudaText>(op.code, operands.data());
-  if (exp.down) result = result * CudaText(std::ldexp(1, -exp.down));
-  const DType to = register_type(op.type.dtype);
-  return {convert_text(result.as(result.type()), result.type(), to), to};
+    return ir::call(ir::Function::exp_fast, Scalar::f32,
+                    {operands[0].as(DType::f32), ir::literal(exp.down, Scalar::f32)});
+  Value result = apply_meaning<Value>(op.code, operands.data());
+  if (exp.down) result = result * Value(std::ldexp(1, -exp.down));
+  return ir::converted(result, register_type(op.type.dtype));
 }
 
 void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
@@ -147,15 +141,18 @@ void BlockEmitter::materialize(BlockValue value, const Spread& spread) {
   if (op.kind == BlockOp::Kind::reduce_cluster) return gather(value, spread);
   if (is_free(value)) {
     const Stage place = place_of(value);
-    const CudaText result = compute(value, spread, "r");
+    Body body;
+    Builder to(body);
     Array array;
-    array.name = fresh(base_name(value));
     array.spread = spread;
     array.dtype = register_type(op.type.dtype);
     array.scope = place;
-    text(place) += cuda_type(array.dtype) + " " + array.name + "[" + std::to_string(spread.count()) +
-                   "];\n#pragma unroll\nfor (int r = 0; r < " + std::to_string(spread.count()) + "; ++r) " +
-                   array.name + "[r] = " + result.as(array.dtype) + ";\n";
+    array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), spread.count());
+    to.declare(array.registers);
+    to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
+      each.assign(ir::element(array.registers, r), compute(value, spread, r).as(array.dtype));
+    });
+    text(place) += std::move(body);
     arrays_[static_cast<size_t>(value)].push_back(std::move(array));
     return;
   }
@@ -204,48 +201,42 @@ Spread BlockEmitter::shared_out(BlockValue value, DType dtype, int inner) const 
   return blocked_spread(shape, std::max(inner, 0), vector, warp_bits_, rank_bits());
 }
 
-std::string BlockEmitter::define(const std::string& type, const std::string& prefix,
-                                 const std::string& expression) {
-  const auto [at, fresh_one] = defined_.try_emplace(expression);
+Expr BlockEmitter::define(const std::string& prefix, const Expr& expression) {
+  if (expression.is_number()) return expression;
+  const auto [at, fresh_one] = defined_.try_emplace(print(expression));
   if (fresh_one) {
-    at->second = fresh_constant(prefix);
-    prologue_ += "const " + type + " " + at->second + " = " + expression + ";\n";
+    at->second = ir::make_variable(fresh(prefix), expression.type());
+    Builder(prologue_).let(at->second, expression);
   }
-  return at->second;
+  return Expr(at->second);
 }
 
-std::string BlockEmitter::coordinate(const Spread& spread, int dim, const std::string& index) {
-  std::string thread = thread_part(spread, dim);
-  if (thread != "0") thread = define("int", "i", thread);
-  return add_text(thread, register_part(index, spread, dim));
+Expr BlockEmitter::coordinate(const Spread& spread, int dim, const Expr& index) {
+  return define("i", thread_part(spread, dim)) + register_part(index, spread, dim);
 }
 
-std::string BlockEmitter::offset(const Spread& spread, const Ints& strides, const std::string& index) {
-  std::string out = "0";
+Expr BlockEmitter::offset(const Spread& spread, const Ints& strides, const Expr& index) {
+  Expr out = 0;
   for (int d = 0; d < static_cast<int>(strides.size()); ++d) {
-    const std::string at = coordinate(spread, d, index);
+    const Expr at = coordinate(spread, d, index);
     const int64_t stride = strides[static_cast<size_t>(d)];
-    if (at == "0" || stride == 0) continue;
     const bool wide = stride * (int64_t{1} << spread.bits(d)) > 0x7fffffff;
-    std::string part = stride == 1 ? at : "(" + at + ") * " + std::to_string(stride);
-    if (wide) part += "ll";
-    out = add_text(out, part);
+    out = out + at * (wide ? ir::cast(Expr(stride), Scalar::i64) : Expr(stride));
   }
   return out;
 }
 
-std::string BlockEmitter::inside(BlockValue value, const Spread& spread, const std::string& index, bool edges,
-                                 const std::vector<int>& dims) {
-  std::string out;
+Expr BlockEmitter::inside(BlockValue value, const Spread& spread, const Expr& index, bool edges,
+                          const std::vector<int>& dims) {
+  Expr out = ir::truth(true);
   const auto& own = dims_[static_cast<size_t>(value)];
   for (int d = 0; d < static_cast<int>(own.size()); ++d) {
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
     const TileDim& dim = own[static_cast<size_t>(d)];
-    const bool ragged = edges && !dim.left.empty();
+    const bool ragged = edges && dim.left;
     if (!ragged && (int64_t{1} << spread.bits(d)) <= dim.tile) continue;
-    const std::string at = coordinate(spread, d, index);
-    out += (out.empty() ? "" : " && ") + std::string("(") + at + ") < " +
-           (ragged ? dim.left : std::to_string(dim.tile));
+    const Expr at = coordinate(spread, d, index);
+    out = both(out, less(at, ragged ? Expr(dim.left) : Expr(dim.tile)));
   }
   return out;
 }

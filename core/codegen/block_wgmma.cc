@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
-#include "core/codegen/kernel_writer.h"
 
 namespace quern {
 
@@ -140,78 +139,85 @@ void BlockEmitter::note_panels(BlockValue value, const MatmulPlan& plan) {
   }
 }
 
-// Operand `side` of a product, of instruction `index`; `tiles` is what the names of tiles begin with.
-std::string BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int side,
-                                        const std::string& index, const std::string& tiles) {
+// Operand `side` of a product, of instruction `index`.
+Expr BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int side, const Expr& index,
+                                 bool late) {
   const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
-  const StagedTile& tile =
-      plan.made_by_all[static_cast<size_t>(side)] ? made_tile(operand, plan).tile : stage_tile(operand);
+  const bool made = plan.made_by_all[static_cast<size_t>(side)];
+  const StagedTile& tile = made ? made_tile(operand, plan).tile : stage_tile(operand);
   if (tile.bit_places.empty()) {
     fail(operand, "is made as mma.sync takes it, and wgmma wants it too");
-    return "";
+    return 0;
   }
   const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
   const bool turned = tile.inner == free;
   const auto &rows = tile.bit_places[static_cast<size_t>(turned ? summed_dim(side, rank) : free)],
              &inner = tile.bit_places[static_cast<size_t>(tile.inner)];
-  auto bytes = [](int place) { return std::to_string(int64_t{2} << place); };
+  auto bytes = [](int place) { return int64_t{2} << place; };
   const size_t row = static_cast<size_t>(tile.row_bits);
-  const std::string panel = inner.size() > row ? bytes(inner[row]) : "0",
-                    step = rows.size() > kRowGroupBits ? bytes(rows[kRowGroupBits]) : "0";
-  return "SharedOperand<" + bytes(tile.row_bits) + ", " + (turned ? "true" : "false") + ", " +
-         (turned ? panel : "0") + ", " + step + ">{" +
-         add_text(tiles + tile.name, place_in(tile, side == 0 ? plan.a : plan.b, index, false)) + "}";
+  const int64_t panel = turned && inner.size() > row ? bytes(inner[row]) : 0,
+                step = rows.size() > kRowGroupBits ? bytes(rows[kRowGroupBits]) : 0;
+  const Symbol& memory = late && made ? made_tile(operand, plan).late_memory : tile.memory;
+  return ir::call(ir::Function::shared_operand, Scalar::byte,
+                  {ir::address(memory, place_in(tile, side == 0 ? plan.a : plan.b, index, false))},
+                  {bytes(tile.row_bits), turned, panel, step});
 }
 
 // Asks for the product; `sums` are there after wgmma_landing. It waits itself if its operand is made in the
-// same turn: the memory of that may be others' behind the next barrier.
-void BlockEmitter::wgmma(BlockValue value, const std::string& sums, Stage stage) {
+// same iteration: the memory of that may be others' behind the next barrier.
+void BlockEmitter::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   const MatmulPlan& plan = plans_.at(value);
-  std::string words;
+  Symbol words;
   if (!plan.shared[plan.tall]) {
     const BlockValue from = program_.op(value).operands[static_cast<size_t>(plan.tall)];
     words = packed(from, plan.tall == 0 ? plan.a : plan.b, plan.dtype,
                    summed_dim(plan.tall, program_.op(from).type.rank()));
   }
-  BlockStep step = {"wgmma_fence();\n" + wgmma_group(value, sums, words, "")};
+  Body body;
+  Builder to(body);
+  to.emit(Instr::wgmma_fence);
+  to.add(wgmma_group(value, sums, words, false));
   if (const int flat = 1 - plan.tall; plan.made_by_all[static_cast<size_t>(flat)]) {
     const BlockValue made = program_.op(value).operands[static_cast<size_t>(flat)];
-    step.reads = {make_by_all(made, plan, summed_dim(flat, program_.op(made).type.rank())).buffer};
-    step.text += wgmma_landing({sums});
+    make_by_all(made, plan, summed_dim(flat, program_.op(made).type.rank()));
+    to.add(wgmma_landing({sums}));
   }
-  text(stage).add(std::move(step));
+  text(stage) += std::move(body);
 }
 
 // The instructions of a product, as one group. The tall operand is in `words` if it comes from registers;
-// `tiles` is what the names of tiles begin with.
-std::string BlockEmitter::wgmma_group(BlockValue value, const std::string& sums, const std::string& words,
-                                      const std::string& tiles) {
+// `late`: what all warps make is that of the iteration before.
+Body BlockEmitter::wgmma_group(BlockValue value, const Symbol& sums, const Symbol& words, bool late) {
   const MatmulPlan& plan = plans_.at(value);
-  const std::string type = cuda_type(plan.dtype);
-  auto number = [](const std::string& z, const std::string& tile, int tiles, const std::string& k,
-                   int steps) {
-    return "((" + z + " * " + std::to_string(tiles) + " + " + tile + ") * " + std::to_string(steps) + " + " +
-           k + ")";
-  };
-  auto operand = [&](int side) {
-    const int batch = side == 0 ? plan.batch_a : plan.batch_b;
-    const bool tall = side == plan.tall;
-    const std::string index =
-        number(batch == 1 ? "0" : "z", tall ? "m" : "n", tall ? plan.down : plan.across, "k", plan.steps);
-    return plan.shared[side] ? panel_operand(value, plan, side, index, tiles)
-                             : "&" + words + "[" + index + " * 4]";
-  };
+  const Scalar type = ir::scalar_of(plan.dtype);
   shapes_.insert({plan.dtype, plan.columns});
-  return matmul_loops(plan) + "  wgmma<" + type + ", " + std::to_string(plan.columns) + ">(&" + sums + "[" +
-         number("z", "m", plan.down, "n", plan.across) + " * " + std::to_string(plan.columns / 2) + "], " +
-         operand(plan.tall) + ", " + operand(1 - plan.tall) + ");\nwgmma_commit();\n";
+  Body body;
+  Builder to(body);
+  matmul_loops(to, plan, [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
+    auto operand = [&](int side) {
+      const int batch = side == 0 ? plan.batch_a : plan.batch_b;
+      const bool tall = side == plan.tall;
+      const Expr index =
+          ((batch == 1 ? Expr(0) : z) * (tall ? plan.down : plan.across) + (tall ? m : n)) * plan.steps + k;
+      return plan.shared[side] ? panel_operand(value, plan, side, index, late)
+                               : ir::address(words, index * 4);
+    };
+    each.emit(words ? Instr::wgmma : Instr::wgmma_shared,
+              {ir::address(sums, ((z * plan.down + m) * plan.across + n) * (plan.columns / 2)),
+               operand(plan.tall), operand(1 - plan.tall)},
+              {type, plan.columns});
+  });
+  to.emit(Instr::wgmma_commit);
+  return body;
 }
 
-// Until no more than `pending` of the latest groups are under way.
-std::string BlockEmitter::wgmma_landing(const std::vector<std::string>& sums, int pending) {
-  std::string out = sums.empty() ? "" : "wgmma_wait<" + std::to_string(pending) + ">();\n";
-  for (const std::string& name : sums) out += "wgmma_landed(" + name + ");\n";
-  return out;
+// Until no more than `pending` of the latest groups are outstanding.
+Body BlockEmitter::wgmma_landing(const std::vector<Symbol>& sums, int pending) {
+  Body body;
+  Builder to(body);
+  if (!sums.empty()) to.emit(Instr::wgmma_wait, {}, {pending});
+  for (const Symbol& each : sums) to.emit(Instr::wgmma_landed, {each});
+  return body;
 }
 
 }  // namespace quern

@@ -69,7 +69,8 @@ double meaning(OpCode code, const double* operands) {
 
 // What tensor cores read of an operand.
 double operand_value(double value, DType dtype) {
-  return dtype == DType::f32 ? static_cast<double>(to_tf32(static_cast<float>(value))) : round_to(dtype, value);
+  return dtype == DType::f32 ? static_cast<double>(to_tf32(static_cast<float>(value)))
+                             : round_to(dtype, value);
 }
 
 }  // namespace
@@ -91,8 +92,7 @@ std::optional<KernelDomain::Tile> KernelDomain::compute(
 }
 
 // Matrices of at least rank 2, as lower_block leaves them.
-KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b,
-                                         DType operands) {
+KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b, DType operands) {
   Attrs attrs = op.attrs;
   const auto type = infer_type(op.code, std::vector<TensorType>{a.type, b.type}, attrs);
   check(type.ok(), "a product of tiles that do not fit together");
@@ -183,8 +183,8 @@ double KernelDomain::multiply(double a, double b, DType dtype) const {
 }
 
 double KernelDomain::rescale(double sum, double old_shift, double new_shift) const {
-  return single(sum * static_cast<double>(shift_factor(static_cast<float>(old_shift),
-                                                       static_cast<float>(new_shift))));
+  return single(
+      sum * static_cast<double>(shift_factor(static_cast<float>(old_shift), static_cast<float>(new_shift))));
 }
 
 }  // namespace quern

@@ -18,9 +18,9 @@ namespace quern {
 
 // How a kernel computes.
 struct KernelForm {
-  std::vector<Stage> stages;                     // of its operators
-  bool approximate = false;                      // functions exact to some 2^-21
-  std::map<BlockValue, DType> products;          // those on tensor cores: the dtype of their operands
+  std::vector<Stage> stages;                         // of its operators
+  bool approximate = false;                          // functions exact to some 2^-21
+  std::map<BlockValue, DType> products;              // those on tensor cores: the dtype of their operands
   std::map<BlockValue, ExpArithmetic> exponentials;  // those of differences that one fma makes, or scaled
 };
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "core/lang/meaning.h"
-#include "core/lang/value_cuda.h"
 #include "core/schedule/block_costs.h"
 
 namespace quern {
+
+using ir::Expr;
+using ir::Scalar;
 
 namespace {
 
@@ -18,39 +20,6 @@ constexpr double kComposedShare = 0.5;
 constexpr double kRoundIssue = 1.5;  // for a number that becomes one of 16 bits, or the reverse
 
 }  // namespace
-
-std::string cuda_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float";
-    case DType::i32:
-      return "int";
-    default:
-      return dtype_name(dtype);
-  }
-}
-
-std::string convert_text(std::string text, DType from, DType to) {
-  if (from == to) return text;
-  if (to == DType::boolean) return "(" + text + (from == DType::f32 ? " != 0.0f)" : " != 0)");
-  if (from == DType::f32) return "from_float<int>(" + text + ")";
-  return cuda_type(to) + "(" + text + ")";
-}
-
-std::string round_text(const std::string& text, DType dtype) {
-  return dtype_size(dtype) == 2 ? "from_float<" + cuda_type(dtype) + ">(" + text + ")" : text;
-}
-
-std::string indent(const std::string& lines, int spaces) {
-  std::string out;
-  for (size_t at = 0; at < lines.size();) {
-    const size_t end = lines.find('\n', at) + 1;
-    if (lines[at] != '#') out.append(static_cast<size_t>(spaces), ' ');
-    out.append(lines, at, end - at);
-    at = end;
-  }
-  return out;
-}
 
 void KernelWriter::set_scopes(const Index& loop, const Index& element, int vector) {
   loop_uses_ = space_.uses(loop);
@@ -66,10 +35,10 @@ Scope KernelWriter::scope_of(VariableSet uses) const {
 
 void KernelWriter::begin_pass() {
   for (Scope scope : {Scope::loop, Scope::element}) {
-    item_names_[static_cast<size_t>(scope)].clear();
+    made_[static_cast<size_t>(scope)].clear();
     atoms_[static_cast<size_t>(scope)].clear();
   }
-  for (std::string& text : texts_) text.clear();
+  for (ir::Body& body : bodies_) body.clear();
   works_ = {};
   after_.clear();
 }
@@ -84,26 +53,30 @@ void KernelWriter::count_access(Scope scope, const Slot& slot, const Index& inde
   works_[static_cast<size_t>(scope)].accesses.push_back({slot, index, width, written});
 }
 
-std::string KernelWriter::declare(const std::string& type, char prefix, const std::string& expression,
-                                  Scope scope) {
+Expr KernelWriter::let(char prefix, const Expr& expression, Scope scope) {
   const std::string name = prefix + std::to_string(counters_[prefix]++);
-  text(scope) += "const " + type + " " + name + " = " + expression + ";\n";
-  return name;
+  return ir::Builder(body(scope)).let(ir::make_variable(name, expression.type()), expression);
 }
 
-std::string KernelWriter::atom(AtomId id) {
+const ir::Symbol& KernelWriter::variable(const std::string& name) {
+  ir::Symbol& symbol = variables_[name];
+  if (!symbol) symbol = ir::make_variable(name, name == "v" ? Scalar::u32 : index_type());
+  return symbol;
+}
+
+Expr KernelWriter::atom(AtomId id) {
   const Atom atom = space_.atom(id);
-  if (atom.kind == Atom::Kind::variable) return atom.name;
+  if (atom.kind == Atom::Kind::variable) return Expr(variable(atom.name));
   const Scope scope = scope_of(atom.uses);
-  auto& names = atoms_[static_cast<size_t>(scope)];
-  if (const auto known = names.find(id); known != names.end()) return known->second;
-  const std::string argument = index(atom.argument);
-  const bool simple = atom.argument.constant == 0 && atom.argument.terms.size() == 1;
+  auto& known = atoms_[static_cast<size_t>(scope)];
+  if (const auto at = known.find(id); at != known.end()) return at->second;
+  const Expr argument = index(atom.argument);
   count(scope, kDivideIssue);
-  const std::string expression = (simple ? argument : "(" + argument + ")") +
-                                 (atom.kind == Atom::Kind::quotient ? " / " : " % ") +
-                                 std::to_string(atom.divisor);
-  return names[id] = declare(index_type(), 'i', expression, scope);
+  const Expr expression =
+      atom.kind == Atom::Kind::quotient ? argument / atom.divisor : argument % atom.divisor;
+  const Expr name = let('i', ir::cast(expression, index_type()), scope);
+  known.insert_or_assign(id, name);
+  return name;
 }
 
 void KernelWriter::measure(const Index& index) {
@@ -114,34 +87,26 @@ void KernelWriter::measure(const Index& index) {
   if (reach > 0x7fffffff) needs_wide_ = true;
 }
 
-std::string KernelWriter::index(const Index& index) {
+Expr KernelWriter::index(const Index& index) {
   measure(index);
-  std::string out;
-  for (const Index::Term& term : index.terms) {
-    const int64_t factor = term.factor < 0 ? -term.factor : term.factor;
-    out += out.empty() ? (term.factor < 0 ? "-" : "") : (term.factor < 0 ? " - " : " + ");
-    out += atom(term.atom);
-    if (factor != 1) out += " * " + std::to_string(factor);
-  }
-  if (index.constant < 0)
-    out += " - " + std::to_string(-index.constant);
-  else if (index.constant > 0 || out.empty())
-    out += (out.empty() ? "" : " + ") + std::to_string(index.constant);
-  return out;
+  Expr out = 0;
+  for (const Index::Term& term : index.terms)
+    out = term.factor < 0 ? out - atom(term.atom) * -term.factor : out + atom(term.atom) * term.factor;
+  return index.constant < 0 ? out - -index.constant : out + index.constant;
 }
 
-std::string KernelWriter::pointer(const Slot& slot, bool written) {
-  size_t i = 0;
-  while (i < parameters_.size() && !(parameters_[i].slot == slot)) ++i;
-  if (i == parameters_.size()) parameters_.push_back({slot, written});
-  return "p" + std::to_string(i);
+const ir::Symbol& KernelWriter::pointer(const Slot& slot, bool written) {
+  for (const Parameter& parameter : parameters_)
+    if (parameter.slot == slot) return parameter.symbol;
+  const std::string name = "p" + std::to_string(parameters_.size());
+  parameters_.push_back({slot, ir::make_memory(name, ir::Space::global, ir::scalar_of(slot.dtype), written)});
+  return parameters_.back().symbol;
 }
 
-std::string KernelWriter::parameter_list() const {
-  std::string out;
-  for (size_t i = 0; i < parameters_.size(); ++i)
-    out += (i ? ", " : "") + std::string(parameters_[i].written ? "" : "const ") +
-           cuda_type(parameters_[i].slot.dtype) + "* __restrict__ p" + std::to_string(i);
+std::vector<ir::Parameter> KernelWriter::parameters() const {
+  std::vector<ir::Parameter> out;
+  for (const Parameter& parameter : parameters_)
+    out.push_back({parameter.symbol, parameter.symbol->written, true});
   return out;
 }
 
@@ -155,122 +120,126 @@ bool KernelWriter::fits_vector(const Index& position, DType dtype) const {
   return vector_ > 1 && vector_ * dtype_size(dtype) <= 16 && space_.splits(position, element_, vector_);
 }
 
-std::string KernelWriter::value(int i, DType type) {
+Expr KernelWriter::value(int i, DType type) {
   const Item& item = item_at(i);
-  if (item.kind != Item::Kind::number) return convert_text(name(i), item.type, type);
+  if (item.kind != Item::Kind::number) return ir::converted(made(i), type);
   const double number = graph_.node(item.value).number;
   const bool exact = type == item.type || type == DType::f32;
-  return exact ? cuda_literal(number, type) : convert_text(cuda_literal(number, item.type), item.type, type);
+  return exact ? ir::literal(number, ir::scalar_of(type))
+               : ir::converted(ir::literal(number, ir::scalar_of(item.type)), type);
 }
 
-std::string KernelWriter::name(int i) {
+Expr KernelWriter::made(int i) {
   const Item& item = item_at(i);
   if (item.kind == Item::Kind::held) return held_.at(item.value);
   if (item.kind == Item::Kind::number) return value(i, item.type);
-  auto& names = item_names_[static_cast<size_t>(scope_of(item.uses))];
-  if (const auto known = names.find(i); known != names.end()) return known->second;
-  return names[i] = make(i);
+  auto& known = made_[static_cast<size_t>(scope_of(item.uses))];
+  if (const auto at = known.find(i); at != known.end()) return at->second;
+  const Expr expr = make(i);
+  known.insert_or_assign(i, expr);
+  return expr;
 }
 
-std::string KernelWriter::make(int i) {
+Expr KernelWriter::make(int i) {
   const Item& item = item_at(i);
   const Scope scope = scope_of(item.uses);
   switch (item.kind) {
     case Item::Kind::load:
       return load(item);
     case Item::Kind::iota: {
-      const std::string number = "(" + index(item.index) + ")";
-      return item.type == DType::boolean ? "(" + number + " != 0)" : cuda_type(item.type) + number;
+      const Expr number = index(item.index);
+      return item.type == DType::boolean ? operation(ir::Operator::not_equal, number, 0)
+                                         : ir::cast(number, ir::scalar_of(item.type));
     }
     case Item::Kind::compute: {
       const ElementCost cost = element_cost(graph_.node(item.value).code);
       count(scope, std::max(1.0, kComposedShare * cost.issue), cost.special);
-      return declare(cuda_type(item.type), 'x', compute(item), scope);
+      return let('x', compute(item), scope);
     }
     case Item::Kind::convert:
       return cast(item);
     case Item::Kind::guard: {
       count(scope, 1);
-      const std::string outer = item.guard >= 0 ? name(item.guard) + " && " : "";
-      return declare("bool", 'g', outer + "(" + index(item.index) + " < " + std::to_string(item.extent) + ")",
-                     scope);
+      const Expr outer = item.guard >= 0 ? made(item.guard) : ir::truth(true);
+      return let('g', both(outer, less(index(item.index), item.extent)), scope);
     }
     case Item::Kind::choose:
       count(scope, static_cast<double>(item.operands.size() / 2));
-      return declare(cuda_type(item.type), 'x', choose(item), scope);
+      return let('x', choose(item), scope);
     default:
       fatal(__FILE__, __LINE__, "not an item with a statement");
   }
 }
 
-std::string KernelWriter::load(const Item& item) {
+Expr KernelWriter::load(const Item& item) {
   const Slot& slot = storage_.source(item.value, Width::wide);
-  const std::string memory = pointer(slot, false), type = cuda_type(slot.dtype);
-  std::string element;
+  const ir::Symbol& memory = pointer(slot, false);
+  const Scalar type = memory->type;
+  Expr element = 0;
   if (item.guard < 0 && fits_vector(item.index, slot.dtype)) {
     const Index base = vector_base(item.index);
-    const std::string vector = "Vector<" + type + ", " + std::to_string(vector_) + ">";
-    count_access(scope_of(space_.uses(base)), slot, base, vector_, false);
-    element = declare(vector, 'v',
-                      "load_vector<" + type + ", " + std::to_string(vector_) + ">(" + memory + " + " +
-                          index(base) + ")",
-                      scope_of(space_.uses(base))) +
-              "[v]";
+    const Scope scope = scope_of(space_.uses(base));
+    count_access(scope, slot, base, vector_, false);
+    const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), type, vector_);
+    const Expr at = index(base);
+    ir::Builder(body(scope))
+        .let(vector, ir::call(ir::Function::load_vector, type, {ir::address(memory, at)}, {type, vector_}));
+    element = ir::element(vector, Expr(variable("v")));
   } else {
     count_access(scope_of(item.uses), slot, item.index, 1, false);
-    element = memory + "[" + index(item.index) + "]";
+    element = ir::element(memory, index(item.index));
   }
-  if (dtype_size(slot.dtype) == 2) element = "to_float(" + element + ")";
-  if (item.guard >= 0) element = name(item.guard) + " ? " + element + " : " + cuda_literal(0, item.type);
-  return declare(cuda_type(item.type), 'x', element, scope_of(item.uses));
+  if (dtype_size(slot.dtype) == 2) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
+  if (item.guard >= 0) element = ir::select(made(item.guard), element, ir::literal(0, element.type()));
+  return let('x', element, scope_of(item.uses));
 }
 
-std::string KernelWriter::compute(const Item& item) {
+Expr KernelWriter::compute(const Item& item) {
   const Node& node = graph_.node(item.value);
   const std::vector<TensorType> types = graph_.operand_types(node);
   const DType type = compute_dtype(node.code, types);
-  std::vector<CudaText> operands;
-  for (size_t i = 0; i < item.operands.size(); ++i) {
-    const DType wanted = node.code == OpCode::where && i == 0 ? DType::boolean : type;
-    operands.emplace_back(value(item.operands[i], wanted), wanted);
-  }
-  const CudaText result = apply_meaning<CudaText>(node.code, operands.data());
-  return convert_text(result.as(result.type()), result.type(), item.type);
+  std::vector<ir::Value> operands;
+  for (size_t i = 0; i < item.operands.size(); ++i)
+    operands.emplace_back(
+        value(item.operands[i], node.code == OpCode::where && i == 0 ? DType::boolean : type));
+  return ir::converted(apply_meaning<ir::Value>(node.code, operands.data()), item.type);
 }
 
-std::string KernelWriter::cast(const Item& item) {
+Expr KernelWriter::cast(const Item& item) {
   const DType dtype = graph_.node(item.value).type.dtype;
-  const std::string operand = value(item.operands[0], item.type);
+  const Expr operand = value(item.operands[0], item.type);
   const Scope scope = scope_of(item.uses);
   count(scope, 2 * kRoundIssue);
-  if (dtype_size(dtype) != 2) return declare(cuda_type(item.type), 'x', operand, scope);
-  return declare("float", 'x', "to_float(" + round_text(operand, dtype) + ")", scope);
+  if (dtype_size(dtype) != 2) return let('x', operand, scope);
+  return let('x', ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(operand, dtype)}), scope);
 }
 
-std::string KernelWriter::choose(const Item& item) {
-  std::string out;
-  size_t i = 0;
-  for (; i + 1 < item.operands.size(); i += 2)
-    out += name(item.operands[i]) + " ? " + value(item.operands[i + 1], item.type) + " : ";
-  return out + value(item.operands[i], item.type);
+Expr KernelWriter::choose(const Item& item) {
+  Expr out = value(item.operands.back(), item.type);
+  for (size_t i = item.operands.size() - 1; i >= 2; i -= 2)
+    out = ir::select(made(item.operands[i - 2]), value(item.operands[i - 1], item.type), out);
+  return out;
 }
 
-void KernelWriter::store(int i, const Slot& slot, const Index& position, const std::string& condition) {
-  const std::string element = round_text(value(i, register_type(slot.dtype)), slot.dtype);
-  const std::string memory = pointer(slot, true), type = cuda_type(slot.dtype);
+void KernelWriter::store(int i, const Slot& slot, const Index& position, const Expr& condition) {
+  const Expr element = ir::rounded(value(i, register_type(slot.dtype)), slot.dtype);
+  const ir::Symbol& memory = pointer(slot, true);
   if (!fits_vector(position, slot.dtype)) {
     const Scope scope = scope_of(space_.uses(position) | item_at(i).uses);
-    const std::string place = index(position);
+    const Expr place = index(position);
     count_access(scope, slot, position, 1, true);
-    text(scope) += condition + memory + "[" + place + "] = " + element + ";\n";
+    ir::Builder(body(scope)).when(condition, [&](ir::Builder& to) {
+      to.assign(ir::element(memory, place), element);
+    });
     return;
   }
-  const std::string name = "y" + std::to_string(counters_['y']++), size = std::to_string(vector_);
+  const ir::Symbol vector = ir::make_vector("y" + std::to_string(counters_['y']++), memory->type, vector_);
   count_access(Scope::loop, slot, vector_base(position), vector_, true);
-  text(Scope::loop) += "Vector<" + type + ", " + size + "> " + name + ";\n";
-  text(Scope::element) += name + "[v] = " + element + ";\n";
-  after_ += "store_vector<" + type + ", " + size + ">(" + memory + " + " + index(vector_base(position)) +
-            ", " + name + ");\n";
+  ir::Builder(body(Scope::loop)).declare(vector);
+  ir::Builder(body(Scope::element)).assign(ir::element(vector, Expr(variable("v"))), element);
+  const Expr at = index(vector_base(position));
+  ir::Builder(after_).emit(ir::Instr::store_global, {ir::address(memory, at), vector},
+                           {memory->type, vector_});
 }
 
 }  // namespace quern

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "core/codegen/kernel_writer.h"
-
 namespace quern {
 
 namespace {

@@ -4,10 +4,13 @@
 #include <cmath>
 
 #include "core/base/integers.h"
-#include "core/codegen/kernel_text.h"
+#include "core/codegen/baseline_kernel.h"
 #include "core/codegen/tiles.h"
 
 namespace quern {
+
+using ir::Expr;
+using ir::Scalar;
 
 namespace {
 
@@ -52,19 +55,22 @@ class MatmulEmitter {
 
   bool needs_wide() const { return writer_.needs_wide(); }
 
-  KernelText run() {
-    KernelText out;
+  BaselineKernel run() {
+    BaselineKernel out;
     out.kind = "matmul";
-    out.threads = tile_.threads();
+    out.kernel.threads = tile_.threads();
     writer_.begin_pass();
     writer_.measure(epilogue_.position);
-    const std::string a = operand_text(a_), b = operand_text(b_);
-    const std::string bases = writer_.text(Scope::kernel);
-    out.body = prologue(out) + bases + "using Tile = " + tile_text() + ";\n" +
-               "__shared__ __align__(16) unsigned char shared[Tile::kSharedBytes];\n" + "const " +
-               sum_type() + "* sums = Tile::multiply(shared, " + a + ", " + b + ", row, column);\n" +
-               epilogue();
-    out.signature = "(" + writer_.parameter_list() + ")";
+    const Expr a = operand_expr(a_), b = operand_expr(b_);
+    ir::Builder to(out.kernel.body);
+    prologue(to, out);
+    to.add(std::move(writer_.body(Scope::kernel)));
+    const ir::Symbol shared = ir::make_shared("shared", Scalar::byte, 0);
+    to.add(ir::Declare{shared, false, ir::call(ir::Function::tile_bytes, Scalar::i32, {}, {tile_type()})});
+    to.let(sums_, ir::call(ir::Function::multiply_tile, sums_->type,
+                           {ir::address(shared, 0), a, b, row_name_, column_name_}, {tile_type()}));
+    epilogue(to);
+    out.kernel.parameters = writer_.parameters();
     out.args = writer_.arguments();
     out.work = work();
     return out;
@@ -82,7 +88,11 @@ class MatmulEmitter {
     epilogue_ = trace_.place(space_, position, Index(0));
     writer_.set_scopes(space_.add(row_, column_index_), element_, vector_);
     writer_.set_items(epilogue_.items);
-    writer_.hold(kernel_.product, vector_ == 1 ? "product[0]" : "product[v]");
+    const Scalar type = ir::scalar_of(register_type(graph_.node(kernel_.product).type.dtype));
+    sums_ = ir::make_memory("sums", ir::Space::shared, type);
+    product_ = ir::make_pointer("product", sums_, type);
+    writer_.hold(kernel_.product,
+                 ir::element(product_, vector_ == 1 ? Expr(0) : Expr(writer_.variable("v"))));
   }
 
   Operand operand(const Partition& partition, ValueId value) {
@@ -118,52 +128,40 @@ class MatmulEmitter {
     return vector;
   }
 
-  std::string operand_text(const Operand& operand) {
-    const std::string memory = writer_.pointer(operand.slot, false), base = writer_.index(operand.base);
-    std::string out = "StridedMatrix<" + cuda_type(operand.slot.dtype) + ">{" + memory;
-    if (base != "0") out += " + (" + base + ")";
-    for (int64_t number :
-         {operand.rows, operand.columns, operand.view.row_stride, operand.view.column_stride})
-      out += ", " + std::to_string(number);
-    return out + "}";
+  Expr operand_expr(const Operand& operand) {
+    const ir::Symbol& memory = writer_.pointer(operand.slot, false);
+    return ir::call(ir::Function::strided_matrix, memory->type,
+                    {ir::address(memory, writer_.index(operand.base)), operand.rows, operand.columns,
+                     operand.view.row_stride, operand.view.column_stride},
+                    {memory->type});
   }
 
-  std::string tile_text() const {
-    const std::string sizes = std::to_string(tile_.rows) + ", " + std::to_string(tile_.columns) + ", " +
-                              std::to_string(tile_.depth);
+  ir::TemplateArg tile_type() const {
     if (!tensor_cores_)
-      return "SimtTile<" + cuda_type(register_type(graph_.node(kernel_.product).type.dtype)) + ", " + sizes +
-             ", " + std::to_string(tile_.threads()) + ">";
-    auto access = [](const Operand& operand) {
-      return std::to_string(operand.vector) + (operand.columns_inner ? ", true" : ", false");
-    };
-    return "MmaTile<" + cuda_type(a_.slot.dtype) + ", " + sizes + ", " + std::to_string(tile_.warp_rows) +
-           ", " + std::to_string(tile_.warp_columns) + ", " + std::to_string(tile_.stages) + ", " +
-           access(a_) + ", " + access(b_) + ">";
+      return {"SimtTile", {sums_->type, tile_.rows, tile_.columns, tile_.depth, tile_.threads()}};
+    return {"MmaTile",
+            {ir::scalar_of(a_.slot.dtype), tile_.rows, tile_.columns, tile_.depth, tile_.warp_rows,
+             tile_.warp_columns, tile_.stages, a_.vector, a_.columns_inner, b_.vector, b_.columns_inner}};
   }
 
   // The block's matrix and the first row and column of its tile.
-  std::string prologue(KernelText& out) const {
+  void prologue(ir::Builder& to, BaselineKernel& out) {
     const int64_t down = divide_up(rows_, tile_.rows), across = divide_up(columns_, tile_.columns);
     const BlockGrid blocks = block_grid(batch_ * down * across);
     out.grid = blocks.grid;
-    const std::string type = writer_.index_type();
-    auto line = [&](const char* name, const std::string& value) {
-      return "const " + type + " " + name + " = " + value + ";\n";
+    const Scalar type = writer_.index_type();
+    row_name_ = ir::make_variable("row", type);
+    column_name_ = ir::make_variable("column", type);
+    const Expr block = to.let(ir::make_variable("block", type), ir::cast(blocks.number, type));
+    auto first = [](const Expr& number, int64_t extent, int size) {
+      return extent == 1 ? Expr(0) : number % extent * size;
     };
-    auto divided = [](const std::string& text, int64_t by) {
-      return by == 1 ? text : text + " / " + std::to_string(by);
-    };
-    auto times = [](const std::string& text, int64_t extent, int size) {
-      return extent == 1 ? std::string("0")
-                         : text + " % " + std::to_string(extent) + " * " + std::to_string(size);
-    };
-    std::string lines = line("block", blocks.number);
-    lines += line("column", times("block", across, tile_.columns));
-    lines += line("row", times(divided("block", across), down, tile_.rows));
-    if (batch_ > 1) lines += line("z", divided("block", across * down));
-    if (!blocks.exact) lines += "if (block >= " + std::to_string(batch_ * down * across) + ") return;\n";
-    return lines;
+    to.let(column_name_, first(block, across, tile_.columns));
+    to.let(row_name_, first(block / across, down, tile_.rows));
+    if (batch_ > 1) to.let(writer_.variable("z"), block / (across * down));
+    if (!blocks.exact)
+      to.when(less_equal(batch_ * down * across, block),
+              [](ir::Builder& beyond) { beyond.add(ir::Return{}); });
   }
 
   // As many columns as an access of 16 bytes takes of the widest value read or made.
@@ -179,39 +177,42 @@ class MatmulEmitter {
   }
 
   // Only where tiles stick out of the matrix.
-  std::string edge_guard() const {
-    std::string outside;
-    if (rows_ % tile_.rows != 0) outside = "m >= " + std::to_string(rows_);
+  Expr outside() {
+    Expr out = ir::truth(false);
+    if (rows_ % tile_.rows != 0) out = less_equal(rows_, writer_.variable("m"));
     if (columns_ % tile_.columns != 0)
-      outside += (outside.empty() ? "n >= " : " || n >= ") + std::to_string(columns_ / vector_);
-    return outside.empty() ? "" : "if (" + outside + ") continue;\n";
+      out = either(out, less_equal(columns_ / vector_, writer_.variable("n")));
+    return out;
   }
 
-  std::string sum_type() const { return cuda_type(register_type(graph_.node(kernel_.product).type.dtype)); }
-
   // Every thread takes `vector` neighbouring sums of the tile at a time.
-  std::string epilogue() {
+  void epilogue(ir::Builder& to) {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes)
       for (const Slot& slot : storage_.targets(value))
         writer_.store(trace_.stored(value), slot, epilogue_.position);
-    const std::string vector = std::to_string(vector_), across = std::to_string(tile_.columns / vector_);
-    const std::string type = writer_.index_type(), at = "e / " + across + " * Tile::kPitch + e % " + across;
-    std::string lines = "const " + type + " m = row + e / " + across + ", n = ";
-    lines += (vector_ == 1 ? "column" : "column / " + vector) + " + e % " + across + ";\n";
-    lines += edge_guard();
-    lines +=
-        "const " + sum_type() + "* product = sums + " + at + (vector_ == 1 ? "" : " * " + vector) + ";\n";
-    lines += writer_.text(Scope::kernel) +
-             writer_.text(Scope::loop);  // of a 1 x 1 product nothing depends on m or n
-    if (!writer_.text(Scope::element).empty())
-      lines += "#pragma unroll\nfor (int v = 0; v < " + vector + "; ++v) {\n" +
-               indent(writer_.text(Scope::element), 2) + "}\n";
-    lines += writer_.after();
-    const std::string count = std::to_string(tile_.rows * tile_.columns / vector_),
-                      threads = std::to_string(tile_.threads());
-    return "#pragma unroll 1\nfor (int e = threadIdx.x; e < " + count + "; e += " + threads + ") {\n" +
-           indent(lines, 2) + "}\n";
+    const int across = tile_.columns / vector_;
+    ir::For loop{ir::make_variable("e", Scalar::i32),
+                 ir::thread_index(),
+                 tile_.rows * across,
+                 ir::Unroll::none,
+                 {},
+                 tile_.threads()};
+    ir::Builder each(loop.body);
+    const Expr e(loop.counter);
+    each.let(writer_.variable("m"), Expr(row_name_) + e / across);
+    each.let(writer_.variable("n"), Expr(column_name_) / vector_ + e % across);
+    if (const Expr beyond = outside(); !beyond.is_number(0))
+      each.when(beyond, [](ir::Builder& skip) { skip.add(ir::Continue{}); });
+    const Expr pitch = ir::call(ir::Function::tile_pitch, Scalar::i32, {}, {tile_type()});
+    each.let(product_, ir::address(sums_, e / across * pitch + e % across * vector_));
+    each.add(std::move(writer_.body(Scope::kernel)));  // of a 1 x 1 product nothing depends on m or n
+    each.add(std::move(writer_.body(Scope::loop)));
+    if (!writer_.body(Scope::element).empty())
+      each.add(ir::For{writer_.variable("v"), 0, vector_, ir::Unroll::full,
+                       std::move(writer_.body(Scope::element))});
+    each.add(writer_.after());
+    to.add(std::move(loop));
   }
 
   LaunchWork work() {
@@ -295,6 +296,7 @@ class MatmulEmitter {
   bool tensor_cores_ = false;
   Tile tile_;
   int vector_ = 1;  // neighbouring columns stored at once
+  ir::Symbol sums_, product_, row_name_, column_name_;
   Index matrix_, row_, column_index_, element_;
   Operand a_, b_;
   KernelTrace::Placed epilogue_;
@@ -302,13 +304,13 @@ class MatmulEmitter {
 
 }  // namespace
 
-KernelText emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                       const Storage& storage) {
+BaselineKernel emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                           const Storage& storage) {
   const KernelTrace trace(graph, kernel, partition.is_root);
   for (bool wide : {false, true}) {
     MatmulEmitter emitter(graph, kernel, trace, partition, storage, wide);
-    KernelText text = emitter.run();
-    if (!emitter.needs_wide()) return text;
+    BaselineKernel code = emitter.run();
+    if (!emitter.needs_wide()) return code;
   }
   fatal(__FILE__, __LINE__, "64-bit indices do not suffice");
 }

@@ -5,7 +5,6 @@
 
 #include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
-#include "core/codegen/kernel_writer.h"
 #include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
@@ -116,34 +115,33 @@ class MuEmitter {
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
     BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_,
                          approximate_functions(out_.plan.outputs), chooser);
-    auto text = emitter.run();
-    if (!text) return text.status();
-    Launch launch;
-    launch.kernel = "q" + std::to_string(out_.plan.launches.size()) + "_block";
+    auto block = emitter.run();
+    if (!block) return block.status();
+    ir::Kernel& code = block->kernel;
+    code.name = "q" + std::to_string(out_.plan.launches.size()) + "_block";
     out_.blocks.push_back(
-        {k, chooser.made(), chooser.proven(), chooser.candidates(), text->costs, launch.kernel});
-    launch.grid = text->grid;
-    launch.cluster = text->cluster;
-    launch.block.x = static_cast<uint32_t>(text->threads);
-    launch.shared_bytes = text->shared_bytes;
-    launch.args = text->args;
+        {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, code.name});
+    Launch launch;
+    launch.kernel = code.name;
+    launch.grid = block->grid;
+    launch.cluster = block->cluster;
+    launch.block.x = static_cast<uint32_t>(code.threads);
+    launch.shared_bytes = static_cast<uint32_t>(code.shared_bytes);
+    launch.args = block->args;
     for (LaunchArg& arg : launch.args)
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
-    shapes_.merge(text->shapes);
-    tf32_ |= text->tf32;
-    for (TensorMap& map : text->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
-    const int resident = schedule_.kernels[k].resident;
+    shapes_.merge(block->shapes);
+    tf32_ |= block->tf32;
+    for (TensorMap& map : block->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     // The first launch never overlaps what the caller enqueued before. A wait is for the kernel in front
     // alone; as every block waits before it lets the next kernel begin, and before it can end, the ones
     // before that have ended too: kernels see all that came before them, never more than two run at a time,
     // and the end of the last one is the end of the plan.
     launch.overlaps = overlaps(k) && !out_.plan.launches.empty();
-    if (overlaps(k)) text->setup += "grid_wait();\n";
-    if (overlaps(k + 1)) text->setup += "grid_launch_dependents();\n";
-    out_.kernels += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(text->threads) +
-                    (resident > 0 ? ", " + std::to_string(resident) : "") + ") " + launch.kernel +
-                    text->signature + " {\n" + indent(text->setup + text->body, 2) + "}\n\n";
+    if (overlaps(k)) ir::Builder(code.setup).emit(ir::Instr::grid_wait);
+    if (overlaps(k + 1)) ir::Builder(code.setup).emit(ir::Instr::grid_launch_dependents);
+    out_.kernels += print_cuda(code) + "\n";
     out_.plan.launches.push_back(std::move(launch));
     return {};
   }

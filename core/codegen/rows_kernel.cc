@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "core/base/integers.h"
-#include "core/codegen/kernel_text.h"
-#include "core/lang/value_cuda.h"
+#include "core/codegen/baseline_kernel.h"
 
 namespace quern {
+
+using ir::Expr;
+using ir::Scalar;
 
 namespace {
 
@@ -58,28 +60,31 @@ class RowsEmitter {
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
 
-  KernelText run() {
-    KernelText out;
+  BaselineKernel run() {
+    BaselineKernel out;
     out.kind = kernel_.axes.empty() ? "points" : "rows";
-    out.threads = shape_.team > 1 ? kRowThreads : kPointThreads;
+    out.kernel.threads = threads();
     writer_.measure(placed_.position);
-    std::string body;
+    ir::Body body;
+    ir::Builder to(body);
     int level_count = 0;
     for (const auto& [value, level] : kernel_.levels) level_count = std::max(level_count, level + 1);
-    for (int level = 0; level < level_count; ++level) body += reductions(level);
-    body += row_values();
-    body += point_values();
-    out.body = prologue(out) + body;
-    out.signature = "(" + writer_.parameter_list() + ")";
+    for (int level = 0; level < level_count; ++level) reductions(to, level);
+    row_values(to);
+    point_values(to);
+    ir::Builder whole(out.kernel.body);
+    prologue(whole, out);
+    whole.add(std::move(body));
+    out.kernel.parameters = writer_.parameters();
     out.args = writer_.arguments();
     out.work = work(out);
     return out;
   }
 
  private:
-  LaunchWork work(const KernelText& text) {
+  LaunchWork work(const BaselineKernel& kernel) {
     KernelSchedule schedule;
-    schedule.grid[0] = static_cast<int64_t>(text.grid.count());
+    schedule.grid[0] = static_cast<int64_t>(kernel.grid.count());
     schedule.warps = {1, 1, warps()};
     BlockWork& block = counter_->block();
     block.once.trips = std::max(0.0, trips_ - 1);
@@ -87,7 +92,8 @@ class RowsEmitter {
     return counter_->take(schedule);
   }
 
-  int warps() const { return (shape_.team > 1 ? kRowThreads : kPointThreads) / 32; }
+  int threads() const { return shape_.team > 1 ? kRowThreads : kPointThreads; }
+  int warps() const { return threads() / 32; }
 
   void count_pass(bool with_loop) {
     const int64_t points = kernel_.row_length(), team = shape_.team;
@@ -102,108 +108,110 @@ class RowsEmitter {
 
   bool many() const { return shape_.vector > 1; }
 
-  std::string prologue(KernelText& out) const {
-    const int64_t rows_a_block = shape_.team > 1 ? out.threads / shape_.team : out.threads;
+  void prologue(ir::Builder& to, BaselineKernel& out) {
+    const int64_t rows_a_block = shape_.team > 1 ? threads() / shape_.team : threads();
     const int64_t steps = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
     const BlockGrid blocks = block_grid(divide_up(steps, rows_a_block));
     out.grid = blocks.grid;
-    const std::string type = writer_.index_type(), count = std::to_string(steps);
-    std::string number = blocks.number, lines;
-    if (writer_.index_type() != std::string("unsigned")) number = "(unsigned long long)" + number;
-    if (shape_.team == 1) {
-      lines = "const " + type + " t = " + number + " * " + std::to_string(out.threads) + " + threadIdx.x;\n";
-      return lines + "if (t >= " + count + ") return;\n";
-    }
-    const std::string team = std::to_string(shape_.team);
-    lines = "const unsigned lane = threadIdx.x % " + team + ";\n";
-    lines += "const " + type + " row = " + number;
-    if (rows_a_block > 1) lines += " * " + std::to_string(rows_a_block) + " + threadIdx.x / " + team;
-    lines += ";\n";
-    if (rows_a_block > 1 || !blocks.exact) lines += "if (row >= " + count + ") return;\n";
-    return lines;
+    const Expr thread = ir::thread_index(Scalar::u32), number = ir::cast(blocks.number, writer_.index_type());
+    auto leave_beyond = [&](const Expr& row) {
+      to.when(less_equal(steps, row), [](ir::Builder& out_of_it) { out_of_it.add(ir::Return{}); });
+    };
+    if (shape_.team == 1) return leave_beyond(to.let(writer_.variable("t"), number * threads() + thread));
+    to.let(lane_, thread % shape_.team);
+    const Expr first = number * rows_a_block,
+               row = to.let(writer_.variable("row"), rows_a_block > 1 ? first + thread / shape_.team : first);
+    if (rows_a_block > 1 || !blocks.exact) leave_beyond(row);
   }
 
   DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
   OpCode code_of(ValueId value) const { return graph_.node(value).code; }
 
   // All reductions of a level: declared, accumulated in one loop, and combined by the team.
-  std::string reductions(int level) {
-    std::string before, after;
+  void reductions(ir::Builder& to, int level) {
+    ir::Body after;
+    ir::Builder behind(after);
     writer_.begin_pass();
     for (const auto& [value, at] : kernel_.levels) {
       if (at != level) continue;
       const DType dtype = type_of(value);
-      const std::string type = cuda_type(dtype), identity = cuda_identity(code_of(value), dtype),
-                        name = "r" + std::to_string(reductions_++);
       const bool array = many() && shape_.team == 1;
-      const std::string element = array ? name + "[v]" : name;
-      if (array) {
-        before += type + " " + name + "[" + std::to_string(shape_.vector) + "];\n" + element_loop() + "  " +
-                  element + " = " + identity + ";\n";
-      } else {
-        before += type + " " + name + " = " + identity + ";\n";
-      }
-      const std::string operand = writer_.value(trace_.computed(value), dtype);
-      writer_.text(many() ? Scope::element : Scope::loop) +=
-          element + " = " + cuda_combine(code_of(value), {element, dtype}, {operand, dtype}, dtype) + ";\n";
-      if (shape_.team > 1) after += combine_team(value, name);
-      writer_.hold(value, element);
+      const ir::Symbol sums = ir::make_registers("r" + std::to_string(reductions_++), ir::scalar_of(dtype),
+                                                 array ? shape_.vector : 1);
+      const Expr sum = ir::element(sums, array ? Expr(writer_.variable("v")) : Expr(0));
+      to.declare(sums);
+      auto start = [&](ir::Builder& each) { each.assign(sum, ir::identity(code_of(value), dtype)); };
+      if (array)
+        to.add(element_loop(start));
+      else
+        start(to);
+      const Expr operand = writer_.value(trace_.computed(value), dtype);
+      ir::Builder(writer_.body(many() ? Scope::element : Scope::loop)).combine(code_of(value), sum, operand);
+      if (shape_.team > 1) combine_team(behind, value, sums);
+      writer_.hold(value, sum);
     }
-    return before + pass(true) + after;
+    pass(to, true);
+    to.add(std::move(after));
   }
 
-  std::string combine_team(ValueId value, const std::string& name) {
+  void combine_team(ir::Builder& to, ValueId value, const ir::Symbol& sums) {
     counter_->block().once.slots += kTeamIssue * warps();
     counter_->block().once.chain += kTeamCycles;
-    const DType dtype = type_of(value);
-    const std::string combiner = cuda_combiner(code_of(value), dtype),
-                      warps = std::to_string(shape_.team / 32), scratch = "scratch_" + name;
-    if (shape_.team == 32) return name + " = warp_reduce(" + name + ", " + combiner + ");\n";
-    return "__shared__ " + cuda_type(dtype) + " " + scratch + "[" + warps + "];\n" + name +
-           " = block_reduce<" + warps + ">(" + name + ", " + scratch + ", " + combiner + ");\n";
+    const Scalar type = sums->type;
+    const Expr sum = ir::element(sums, 0), combiner = ir::combiner(code_of(value), type);
+    if (shape_.team == 32) return to.assign(sum, ir::call(ir::Function::warp_reduce, type, {sum, combiner}));
+    const int team_warps = shape_.team / 32;
+    const ir::Symbol scratch = ir::make_shared("scratch_" + sums->name, type, team_warps);
+    to.declare(scratch);
+    to.assign(sum, ir::call(ir::Function::block_reduce, type, {sum, ir::address(scratch, 0), combiner},
+                            {team_warps}));
   }
 
-  std::string row_values() {
+  void row_values(ir::Builder& to) {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes) {
       if (role != Role::row && role != Role::reduction) continue;
       for (const Slot& slot : storage_.targets(value))
-        writer_.store(trace_.stored(value), slot, row_, shape_.team > 1 ? "if (lane == 0) " : "");
+        writer_.store(trace_.stored(value), slot, row_,
+                      shape_.team > 1 ? equal(Expr(lane_), 0) : ir::truth(true));
     }
-    return pass(false);
+    pass(to, false);
   }
 
-  std::string point_values() {
+  void point_values(ir::Builder& to) {
     writer_.begin_pass();
     for (const auto& [value, role] : kernel_.makes) {
       if (role != Role::element) continue;
       for (const Slot& slot : storage_.targets(value))
         writer_.store(trace_.stored(value), slot, placed_.position);
     }
-    return pass(true);
+    pass(to, true);
   }
 
-  std::string element_loop() const {
-    return "#pragma unroll\nfor (unsigned v = 0; v < " + std::to_string(shape_.vector) + "; ++v)";
+  template <class Write>
+  ir::For element_loop(const Write& write) {
+    ir::For loop{writer_.variable("v"), 0, shape_.vector, ir::Unroll::full, {}};
+    ir::Builder each(loop.body);
+    write(each);
+    return loop;
   }
 
   // What the writer has gathered, in the loops it belongs to.
-  std::string pass(bool with_loop) {
+  void pass(ir::Builder& to, bool with_loop) {
     count_pass(with_loop);
-    std::string lines = writer_.text(Scope::loop);
-    if (!writer_.text(Scope::element).empty())
-      lines += element_loop() + " {\n" + indent(writer_.text(Scope::element), 2) + "}\n";
-    lines += writer_.after();
-    const int64_t steps = kernel_.row_length() / (shape_.team > 1 ? shape_.vector : 1);
-    if (lines.empty() || !with_loop || (shape_.team == 1 && steps == 1))
-      return writer_.text(Scope::kernel) + lines;
-    const std::string team = std::to_string(shape_.team);
+    ir::Body body = std::move(writer_.body(Scope::loop));
+    ir::Builder inner(body);
+    if (!writer_.body(Scope::element).empty())
+      inner.add(element_loop([&](ir::Builder& each) { each.add(std::move(writer_.body(Scope::element))); }));
+    inner.add(writer_.after());
+    to.add(std::move(writer_.body(Scope::kernel)));
+    const bool team = shape_.team > 1;
+    const int64_t steps = kernel_.row_length() / (team ? shape_.vector : 1);
+    if (body.empty() || !with_loop || (!team && steps == 1)) return to.add(std::move(body));
     // A team's step has a vector of work for every thread; unrolling it further costs more time to compile
     // than it saves.
-    const std::string unroll = shape_.team > 1 ? "#pragma unroll 1\n" : "";
-    const std::string first = shape_.team > 1 ? "lane" : "0", next = shape_.team > 1 ? "j += " + team : "++j";
-    return writer_.text(Scope::kernel) + unroll + "for (" + writer_.index_type() + " j = " + first +
-           "; j < " + std::to_string(steps) + "; " + next + ") {\n" + indent(lines, 2) + "}\n";
+    to.add(ir::For{writer_.variable("j"), team ? Expr(lane_) : Expr(0), steps,
+                   team ? ir::Unroll::none : ir::Unroll::automatic, std::move(body), team ? shape_.team : 1});
   }
 
   const Graph& graph_;
@@ -213,6 +221,7 @@ class RowsEmitter {
   const Shape shape_;
   IndexSpace space_;
   KernelWriter writer_;
+  const ir::Symbol lane_ = ir::make_variable("lane", Scalar::u32);
   Index thread_row_, row_, loop_, element_;
   KernelTrace::Placed placed_;
   int reductions_ = 0;
@@ -254,8 +263,8 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
 
 }  // namespace
 
-KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                     const Storage& storage) {
+BaselineKernel emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
+                         const Storage& storage) {
   const KernelTrace trace(graph, kernel, partition.is_root);
   Shape shape;
   shape.team = choose_team(kernel);
@@ -263,8 +272,8 @@ KernelText emit_rows(const Graph& graph, const Kernel& kernel, const Partition& 
   shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, storage));
   for (bool wide : {false, true}) {
     RowsEmitter emitter(graph, kernel, trace, storage, shape, wide);
-    KernelText text = emitter.run();
-    if (!emitter.needs_wide()) return text;
+    BaselineKernel code = emitter.run();
+    if (!emitter.needs_wide()) return code;
   }
   fatal(__FILE__, __LINE__, "64-bit indices do not suffice");
 }

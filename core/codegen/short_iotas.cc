@@ -12,10 +12,12 @@ RealTensor strided(const Attrs& whole, const Attrs& small) {
   const size_t axis = small.axis ? static_cast<size_t>((*small.axis)[0]) : 0;
   Ints strides(small.shape->size(), 0);
   strides[axis] = 1;
-  const double from = static_cast<double>((*whole.shape)[axis]), to = static_cast<double>((*small.shape)[axis]);
+  const double from = static_cast<double>((*whole.shape)[axis]),
+               to = static_cast<double>((*small.shape)[axis]);
   RealTensor elements;
-  for_each_offset(*small.shape, strides, 0,
-                  [&](int64_t index) { elements.push_back(std::floor(static_cast<double>(index) * from / to)); });
+  for_each_offset(*small.shape, strides, 0, [&](int64_t index) {
+    elements.push_back(std::floor(static_cast<double>(index) * from / to));
+  });
   return elements;
 }
 

@@ -4,6 +4,8 @@
 
 namespace quern {
 
+using ir::Expr;
+
 int bits_for(int64_t extent) {
   int bits = 0;
   while ((int64_t{1} << bits) < extent) ++bits;
@@ -104,14 +106,13 @@ Spread renumbered(const Spread& spread, const std::vector<int>& dims) {
   return out;
 }
 
-std::string renumbered_index(const std::string& variable, const Spread& spread,
-                             const std::vector<int>& dims) {
+Expr renumbered_index(const Expr& variable, const Spread& spread, const std::vector<int>& dims) {
   std::vector<BitMove> moves;
   for (size_t i = 0; i < spread.registers.size(); ++i)
     if (dims[static_cast<size_t>(spread.registers[i].dim)] >= 0)
       moves.push_back({static_cast<int>(i), static_cast<int>(moves.size())});
-  if (moves.size() == spread.registers.size()) return moves.empty() ? "0" : variable;
-  return "(" + move_bits(variable, std::move(moves)) + ")";
+  if (moves.size() == spread.registers.size()) return moves.empty() ? Expr(0) : variable;
+  return move_bits(variable, std::move(moves));
 }
 
 bool serves(const Spread& have, const Spread& want, const Ints& shape) {
@@ -137,25 +138,44 @@ std::string add_text(const std::string& a, const std::string& b) {
   return b == "0" ? a : a + " + " + b;
 }
 
-std::string move_bits(const std::string& variable, std::vector<BitMove> moves) {
+namespace {
+
+ir::Symbol built_in(const char* name) {
+  return std::make_shared<const ir::SymbolData>(
+      ir::SymbolData{name, ir::Space::variable, ir::Scalar::i32, 1, false, false, nullptr});
+}
+
+}  // namespace
+
+const ir::Symbol& lane() {
+  static const ir::Symbol symbol = built_in("lane");
+  return symbol;
+}
+const ir::Symbol& warp() {
+  static const ir::Symbol symbol = built_in("warp");
+  return symbol;
+}
+const ir::Symbol& rank() {
+  static const ir::Symbol symbol = built_in("rank");
+  return symbol;
+}
+
+Expr move_bits(const Expr& variable, std::vector<BitMove> moves) {
   std::sort(moves.begin(), moves.end(), [](const BitMove& a, const BitMove& b) { return a.from < b.from; });
-  std::string out = "0";
+  Expr out = 0;
   for (size_t i = 0; i < moves.size();) {
     size_t end = i + 1;
     while (end < moves.size() && moves[end].from == moves[end - 1].from + 1 &&
            moves[end].to == moves[end - 1].to + 1)
       ++end;
     const int mask = (1 << (end - i)) - 1, from = moves[i].from, to = moves[i].to;
-    std::string part = from ? "(" + variable + " >> " + std::to_string(from) : "(" + variable;
-    part += " & " + std::to_string(mask) + ")";
-    if (to) part += " * " + std::to_string(1 << to);
-    out = add_text(out, part);
+    out = out + (variable >> from & mask) * (1 << to);
     i = end;
   }
   return out;
 }
 
-std::string register_index(const std::string& variable, const Spread& have, const Spread& want) {
+Expr register_index(const Expr& variable, const Spread& have, const Spread& want) {
   std::vector<BitMove> moves;
   for (size_t i = 0; i < want.registers.size(); ++i) {
     const auto at = std::find(have.registers.begin(), have.registers.end(), want.registers[i]);
@@ -164,21 +184,21 @@ std::string register_index(const std::string& variable, const Spread& have, cons
   }
   const bool whole = moves.size() == want.registers.size() &&
                      std::all_of(moves.begin(), moves.end(), [](BitMove m) { return m.from == m.to; });
-  return whole ? (want.registers.empty() ? "0" : variable) : move_bits(variable, std::move(moves));
+  return whole ? (want.registers.empty() ? Expr(0) : variable) : move_bits(variable, std::move(moves));
 }
 
-std::string thread_part(const Spread& spread, int dim) {
-  std::vector<BitMove> lane, warp, rank;
+Expr thread_part(const Spread& spread, int dim) {
+  std::vector<BitMove> lanes, warps, ranks;
   for (size_t i = 0; i < spread.lanes.size(); ++i)
-    if (spread.lanes[i].dim == dim) lane.push_back({static_cast<int>(i), spread.lanes[i].bit});
+    if (spread.lanes[i].dim == dim) lanes.push_back({static_cast<int>(i), spread.lanes[i].bit});
   for (size_t i = 0; i < spread.warps.size(); ++i)
-    if (spread.warps[i].dim == dim) warp.push_back({static_cast<int>(i), spread.warps[i].bit});
+    if (spread.warps[i].dim == dim) warps.push_back({static_cast<int>(i), spread.warps[i].bit});
   for (size_t i = 0; i < spread.ranks.size(); ++i)
-    if (spread.ranks[i].dim == dim) rank.push_back({static_cast<int>(i), spread.ranks[i].bit});
-  return add_text(add_text(move_bits("lane", lane), move_bits("warp", warp)), move_bits("rank", rank));
+    if (spread.ranks[i].dim == dim) ranks.push_back({static_cast<int>(i), spread.ranks[i].bit});
+  return move_bits(lane(), lanes) + move_bits(warp(), warps) + move_bits(rank(), ranks);
 }
 
-std::string register_part(const std::string& variable, const Spread& spread, int dim) {
+Expr register_part(const Expr& variable, const Spread& spread, int dim) {
   std::vector<BitMove> moves;
   for (size_t i = 0; i < spread.registers.size(); ++i)
     if (spread.registers[i].dim == dim) moves.push_back({static_cast<int>(i), spread.registers[i].bit});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/kernel/expr.h"
 #include "core/lang/type.h"
 #include "core/schedule/layout.h"
 
@@ -63,7 +64,7 @@ std::vector<int> operand_dims(const Ints& result, const Ints& operand);
 // What is left of a spread when its dimensions get other numbers, or none (-1); and where in it the register
 // with number `variable` of the whole one lies.
 Spread renumbered(const Spread& spread, const std::vector<int>& dims);
-std::string renumbered_index(const std::string& variable, const Spread& spread, const std::vector<int>& dims);
+ir::Expr renumbered_index(const ir::Expr& variable, const Spread& spread, const std::vector<int>& dims);
 
 // Whether a thread that has a tile of this shape in `have` finds all that it wants in `want` in registers of
 // its own.
@@ -73,13 +74,17 @@ bool serves(const Spread& have, const Spread& want, const Ints& shape);
 struct BitMove {
   int from, to;
 };
-std::string move_bits(const std::string& variable, std::vector<BitMove> moves);
+ir::Expr move_bits(const ir::Expr& variable, std::vector<BitMove> moves);
 // Where in `have` the register with number `variable` of `want` lies.
-std::string register_index(const std::string& variable, const Spread& have, const Spread& want);
+ir::Expr register_index(const ir::Expr& variable, const Spread& have, const Spread& want);
+// The number of the thread in its warp, of the warp, and of the block in its cluster.
+const ir::Symbol& lane();
+const ir::Symbol& warp();
+const ir::Symbol& rank();
 // The part of coordinate `dim` that the thread decides (over `lane`, `warp` and `rank`), and that register
 // `variable` does.
-std::string thread_part(const Spread& spread, int dim);
-std::string register_part(const std::string& variable, const Spread& spread, int dim);
+ir::Expr thread_part(const Spread& spread, int dim);
+ir::Expr register_part(const ir::Expr& variable, const Spread& spread, int dim);
 std::string add_text(const std::string& a, const std::string& b);  // "0" disappears
 
 }  // namespace quern

@@ -8,9 +8,9 @@
 
 #include "core/base/bytes.h"
 #include "core/base/integers.h"
-#include "core/codegen/kernel_writer.h"
 #include "core/codegen/prelude.h"
 #include "core/graph/decompose.h"
+#include "core/kernel/expr.h"
 #include "core/profile/placed_values.h"
 #include "core/profile/reference_text.h"
 #include "core/verify/evaluate.h"
@@ -31,7 +31,9 @@ std::string dtype_text(DType dtype) {
   return std::string("DType::") + (dtype == DType::boolean ? "boolean" : dtype_name(dtype));
 }
 // In memory: a bool is a byte that may have any value.
-std::string element_type(DType dtype) { return dtype == DType::boolean ? "unsigned char" : cuda_type(dtype); }
+std::string element_type(DType dtype) {
+  return dtype == DType::boolean ? "unsigned char" : ir::cuda_name(ir::scalar_of(dtype));
+}
 
 // Headers without what only the host has.
 std::string without_includes(std::string_view header) {

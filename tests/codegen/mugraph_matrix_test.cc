@@ -51,7 +51,7 @@ void every_path_takes_every_family(void**) {
   for (const Path& path : {Path{0, false, false, "load_elements<"},
                            {3, false, false, "cp_async<"},
                            {3, true, false, "tma_load<"},
-                           {3, true, true, "mbarrier_arrive(&free"}})
+                           {3, true, true, "mbarrier_arrive(empty"}})
     for (const char* dtype : {"f16", "bf16", "f32"})
       for (const Family& family : dtype == std::string("f32") ? kWide : kNarrow) {
         if (family.wgmma && path.stages == 0) continue;  // it reads stages

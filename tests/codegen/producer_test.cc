@@ -100,30 +100,32 @@ void are_found(const MuGraphCase& test, const std::vector<Mutation>& mutations) 
 }
 
 void planted_faults_are_found(void**) {
-  const char kArrive[] = "if (lane == 0) mbarrier_arrive(&free[turn % 2]);",
-             kWait[] = "mbarrier_wait(&landed[turn % 2], turn / 2 & 1);";
+  const char kArrive[] = "mbarrier_arrive(empty + iteration % 2);",
+             kWait[] = "mbarrier_wait(full + iteration % 2, iteration / 2 & 1);";
   are_found(sized_case("attention", kAttentionGraph, kAttention, {"f16", "16", "32", "128", "1", "4"},
                        way({1, 1, 2}, 2, false)),
             {
-                {"mbarrier_wait(&free[turn % 2], (turn / 2 & 1) ^ 1);", "", "more than 1 arrivals"},
-                {"(turn / 2 & 1) ^ 1", "turn / 2 & 1", "deadlock"},
+                {"mbarrier_wait(empty + iteration % 2, iteration / 2 & 1 ^ 1);", "", "more than 1 arrivals"},
+                {"iteration / 2 & 1 ^ 1", "iteration / 2 & 1", "deadlock"},
                 {kArrive, "", "deadlock"},
-                {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 1)", "race: write"},
-                {"mbarrier_init(&free[i], 2)", "mbarrier_init(&free[i], 3)", "deadlock"},
-                {"    __syncwarp();\n    if (lane == 0) mbarrier_arrive",
-                 "    if (lane == 0) mbarrier_arrive", "race: write"},
+                {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 1)", "race: write"},
+                {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 3)", "deadlock"},
+                {"    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive",
+                 "    if (lane == 0) {\n      mbarrier_arrive", "race: write"},
                 {kWait, "", "asynchronous copy"},
-                {kWait, "mbarrier_wait(&landed[turn % 2], 0);", "deadlock"},
+                {kWait, "mbarrier_wait(full + iteration % 2, 0);", "deadlock"},
                 {"barrier_of<64>();", "", "dynamic shared memory"},
                 {"barrier_of<64>();", "barrier_of<32>();", "parts of warps"},
                 {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
                 {"barrier_of<64>();", "__syncthreads();", "deadlock"},
             });
   // Tensor cores are still at work on a turn when the next one begins.
-  const char kBack[] = "if (turn > 0 && lane == 0) mbarrier_arrive(&free[(turn - 1) % 2]);";
+  const char kBack[] =
+      "if (0 < iteration && lane == 0) {\n      mbarrier_arrive(empty + (iteration - 1) % 2);";
   are_found(
       sized_case("norm", kNormGraph, kNorm, {"f16", "16", "256", "128", "1", "4"}, way({1, 4, 1}, 2, true)),
-      {{kBack, "if (lane == 0) mbarrier_arrive(&free[turn % 2]);", "which a wgmma still reads"},
+      {{kBack, "if (lane == 0) {\n      mbarrier_arrive(empty + iteration % 2);",
+        "which a wgmma still reads"},
        {"wgmma_wait<1>();", "", "which a wgmma still reads"},
        {"wgmma_wait<0>();", "", "sums of a wgmma"}});
 }

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "core/lang/value_cuda.h"
 #include "core/lang/value_real.h"
 #include "tests/support/test.h"
 
@@ -68,32 +67,6 @@ static void integers_wrap(void**) {
   assert_int_equal(integer(OpCode::where, 0, 5, 6), 6);
 }
 
-static std::string text(OpCode code, DType type) {
-  const CudaText operands[] = {{"a", type}, {"b", type}, {"c", type}};
-  const CudaText select[] = {{"a", DType::boolean}, {"b", type}, {"c", type}};
-  const CudaText value = apply_meaning(code, code == OpCode::where ? select : operands);
-  return value.as(value.type());
-}
-
-static void cuda_text(void**) {
-  assert_text_equal(text(OpCode::silu, DType::f32), "(a / __fadd_rn(1.000000000e+00f, expf((-a))))");
-  assert_text_equal(text(OpCode::sub, DType::f32), "__fsub_rn(a, b)");
-  const CudaText a("a", DType::f32);
-  assert_text_equal((a / 8).as(DType::f32), "(a * 1.250000000e-01f)");
-  assert_text_equal((a / 3).as(DType::f32), "(a / 3.000000000e+00f)");
-  assert_text_equal((a.approximate() / 3).as(DType::f32), "divide_by(a, 3.000000000e+00f)");
-  assert_text_equal((a.approximate() / a).as(DType::f32), "divide_fast(a, a)");
-  assert_text_equal(text(OpCode::relu, DType::f32), "max_nan(a, 0.000000000e+00f)");
-  assert_text_equal(text(OpCode::relu, DType::i32), "max_int(a, 0)");
-  assert_text_equal(text(OpCode::add, DType::i32), "wrap_add(a, b)");
-  assert_text_equal(text(OpCode::lt, DType::f32), "(a < b)");
-  assert_text_equal(text(OpCode::where, DType::f32), "(a ? b : c)");
-  assert_text_equal(cuda_literal(-INFINITY, DType::f32), "(-infinity())");
-  assert_text_equal(cuda_literal(NAN, DType::f32), "quiet_nan()");
-  assert_text_equal(cuda_literal(INT32_MIN, DType::i32), "(-2147483647 - 1)");
-  assert_true(std::stof(cuda_literal(0.1, DType::f32)) == 0.1f);
-}
-
 static void every_reduction_has_its_identity_and_keeps_nan(void**) {
   for (const OpInfo& op : all_ops()) {
     if (op.kind != OpKind::reduction) continue;
@@ -109,18 +82,11 @@ static void every_reduction_has_its_identity_and_keeps_nan(void**) {
       assert_true(integers(no_integer, x) == x && integers(x, no_integer) == x);
   }
   assert_int_equal(apply_combine(OpCode::reduce_sum, Int(INT32_MAX), Int(1)).v, INT32_MIN);
-  assert_text_equal(cuda_identity(OpCode::reduce_max, DType::i32), "(-2147483647 - 1)");
-  assert_text_equal(cuda_identity(OpCode::reduce_min, DType::f32), "infinity()");
-  assert_text_equal(cuda_combiner(OpCode::reduce_min, DType::i32),
-                    "[](int x, int y) { return min_int(x, y); }");
-  // A sum may become one fma with the product that is added.
-  const CudaText x("x", DType::f32), product = CudaText("y", DType::f32) * CudaText("z", DType::f32);
-  assert_text_equal(cuda_combine(OpCode::reduce_sum, x, product, DType::f32), "(x + (y * z))");
 }
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(real_values), cmocka_unit_test(not_a_number_goes_through),
-                              cmocka_unit_test(integers_wrap), cmocka_unit_test(cuda_text),
+                              cmocka_unit_test(integers_wrap),
                               cmocka_unit_test(every_reduction_has_its_identity_and_keeps_nan)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

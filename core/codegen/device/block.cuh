@@ -119,6 +119,12 @@ __device__ __forceinline__ float shift_factor(float before, float now) {
   return before == now ? 1.0f : exp_fast(before - now);
 }
 
+// kCount elements of a tile in the shared memory of block `rank` of the cluster, where one's own begin at `own`.
+template <class T, int kCount>
+__device__ __forceinline__ void load_cluster_elements(Vector<T, kCount>& to, const T* own, int rank) {
+  to = load_cluster<T, kCount>(own, rank);
+}
+
 // What blocks of a cluster have summed relative to maxima of their own, which lie at `from` in each: by how
 // much that of each shrinks when it becomes relative to the maximum of all.
 template <int kBlocks>

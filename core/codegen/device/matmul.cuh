@@ -91,7 +91,7 @@ struct MmaTile {
     return int(threadIdx.x) / 32 % kWarpColumns * kWidth;
   }
 
-  static __device__ __forceinline__ const float* multiply(void* shared, const StridedMatrix<T>& a,
+  static __device__ __forceinline__ float* multiply(void* shared, const StridedMatrix<T>& a,
                                                           const StridedMatrix<T>& b, long long row,
                                                           long long column) {
     MmaTile tile;
@@ -99,7 +99,7 @@ struct MmaTile {
     __syncthreads();
     tile.store(static_cast<float*>(shared));
     __syncthreads();
-    return static_cast<const float*>(shared);
+    return static_cast<float*>(shared);
   }
 
   __device__ __forceinline__ void store(float* shared) const {
@@ -199,7 +199,7 @@ struct SimtTile {
   }
 
   template <class TA, class TB>
-  static __device__ __forceinline__ const Sum* multiply(void* shared, const StridedMatrix<TA>& a,
+  static __device__ __forceinline__ Sum* multiply(void* shared, const StridedMatrix<TA>& a,
                                                         const StridedMatrix<TB>& b, long long row,
                                                         long long column) {
     SimtTile tile;
@@ -244,3 +244,18 @@ struct SimtTile {
     }
   }
 };
+
+// The tile of the block whose first row and column these are, in tile_bytes<Tile>() of shared memory: its sums,
+// rows tile_pitch<Tile>() apart.
+template <class Tile, class A, class B>
+__device__ __forceinline__ auto multiply_tile(void* shared, const A& a, const B& b, long long row, long long column) {
+  return Tile::multiply(shared, a, b, row, column);
+}
+template <class Tile>
+__device__ __forceinline__ constexpr int tile_bytes() {
+  return Tile::kSharedBytes;
+}
+template <class Tile>
+__device__ __forceinline__ constexpr int tile_pitch() {
+  return Tile::kPitch;
+}

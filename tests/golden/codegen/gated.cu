@@ -9,17 +9,19 @@ extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restric
   const unsigned column = block % 4 * 128;
   const unsigned row = 0;
   const unsigned z = block / 4;
-  using Tile = MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>;
-  __shared__ __align__(16) unsigned char shared[Tile::kSharedBytes];
-  const float* sums = Tile::multiply(shared, StridedMatrix<f16>{p0 + (z * 256), 8, 256, 1024, 1}, StridedMatrix<f16>{p1 + (z * 131072), 256, 512, 512, 1}, row, column);
+  __shared__ __align__(16) unsigned char shared[tile_bytes<MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>>()];
+  float* const sums = multiply_tile<MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>>(shared, StridedMatrix<f16>{p0 + z * 256, 8, 256, 1024, 1}, StridedMatrix<f16>{p1 + z * 131072, 256, 512, 512, 1}, row, column);
 #pragma unroll 1
-  for (int e = threadIdx.x; e < 512; e += 128) {
-    const unsigned m = row + e / 32, n = column / 4 + e % 32;
-    if (m >= 8) continue;
-    const float* product = sums + e / 32 * Tile::kPitch + e % 32 * 4;
+  for (int e = int(threadIdx.x); e < 512; e += 128) {
+    const unsigned m = row + e / 32;
+    const unsigned n = column / 4 + e % 32;
+    if (8 <= m) {
+      continue;
+    }
+    float* const product = sums + e / 32 * tile_pitch<MmaTile<f16, 16, 128, 32, 1, 4, 3, 8, true, 8, true>>() + e % 32 * 4;
     Vector<float, 4> y0;
 #pragma unroll
-    for (int v = 0; v < 4; ++v) {
+    for (unsigned v = 0; v < 4; ++v) {
       y0[v] = product[v];
     }
     store_vector<float, 4>(p2 + z * 4096 + m * 512 + n * 4, y0);
@@ -29,17 +31,21 @@ extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restric
 // g, u, o
 extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restrict__ p0, const float* __restrict__ p1, f16* __restrict__ p2) {
   const unsigned t = blockIdx.x * 128 + threadIdx.x;
-  if (t >= 4096) return;
-  float r0 = 0.000000000e+00f;
-  float r1 = 0.000000000e+00f;
+  if (4096 <= t) {
+    return;
+  }
+  float r0[1];
+  r0[0] = 0.000000000e+00f;
+  float r1[1];
+  r1[0] = 0.000000000e+00f;
   for (unsigned j = 0; j < 4; ++j) {
     const float x0 = p0[t + j * 4096];
-    r0 = (r0 + x0);
+    r0[0] = r0[0] + x0;
     const float x1 = p1[t + j * 4096];
-    r1 = (r1 + x1);
+    r1[0] = r1[0] + x1;
   }
-  const float x2 = (r0 / __fadd_rn(1.000000000e+00f, expf((-r0))));
-  const float x3 = (x2 * r1);
+  const float x2 = r0[0] / __fadd_rn(1.000000000e+00f, expf(-r0[0]));
+  const float x3 = x2 * r1[0];
   p2[t] = from_float<f16>(x3);
 }
 

@@ -5,23 +5,25 @@
 extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict__ p0, const f16* __restrict__ p1, f16* __restrict__ p2, f16* __restrict__ p3) {
   const unsigned lane = threadIdx.x % 256;
   const unsigned row = blockIdx.x;
-  float r0 = 0.000000000e+00f;
+  float r0[1];
+  r0[0] = 0.000000000e+00f;
 #pragma unroll 1
   for (unsigned j = lane; j < 512; j += 256) {
     const Vector<f16, 8> v0 = load_vector<f16, 8>(p0 + row * 4096 + j * 8);
 #pragma unroll
     for (unsigned v = 0; v < 8; ++v) {
       const float x0 = to_float(v0[v]);
-      const float x1 = (x0 * x0);
-      r0 = (r0 + x1);
+      const float x1 = x0 * x0;
+      r0[0] = r0[0] + x1;
     }
   }
-  __shared__ float scratch_r0[8];
-  r0 = block_reduce<8>(r0, scratch_r0, [](float x, float y) { return (x + y); });
-  float r1 = (-infinity());
-  const float x3 = (r0 / 4.096000000e+03f);
+  __shared__ __align__(16) float scratch_r0[8];
+  r0[0] = block_reduce<8>(r0[0], scratch_r0, [](float x, float y) { return x + y; });
+  float r1[1];
+  r1[0] = (-infinity());
+  const float x3 = r0[0] / 4.096000000e+03f;
   const float x4 = __fadd_rn(x3, 9.999999747e-06f);
-  const float x5 = (1.000000000e+00f / sqrtf(x4));
+  const float x5 = 1.000000000e+00f / sqrtf(x4);
 #pragma unroll 1
   for (unsigned j = lane; j < 512; j += 256) {
     const Vector<f16, 8> v1 = load_vector<f16, 8>(p0 + row * 4096 + j * 8);
@@ -29,15 +31,17 @@ extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict_
 #pragma unroll
     for (unsigned v = 0; v < 8; ++v) {
       const float x2 = to_float(v1[v]);
-      const float x6 = (x2 * x5);
+      const float x6 = x2 * x5;
       const float x7 = to_float(v2[v]);
-      const float x8 = (x6 * x7);
-      r1 = max_nan(r1, x8);
+      const float x8 = x6 * x7;
+      r1[0] = max_nan(r1[0], x8);
     }
   }
-  __shared__ float scratch_r1[8];
-  r1 = block_reduce<8>(r1, scratch_r1, [](float x, float y) { return max_nan(x, y); });
-  if (lane == 0) p2[row] = from_float<f16>(r1);
+  __shared__ __align__(16) float scratch_r1[8];
+  r1[0] = block_reduce<8>(r1[0], scratch_r1, [](float x, float y) { return max_nan(x, y); });
+  if (lane == 0) {
+    p2[row] = from_float<f16>(r1[0]);
+  }
 #pragma unroll 1
   for (unsigned j = lane; j < 512; j += 256) {
     const Vector<f16, 8> v3 = load_vector<f16, 8>(p0 + row * 4096 + j * 8);
@@ -46,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) q0_rows(const f16* __restrict_
 #pragma unroll
     for (unsigned v = 0; v < 8; ++v) {
       const float x9 = to_float(v3[v]);
-      const float x10 = (x9 * x5);
+      const float x10 = x9 * x5;
       const float x11 = to_float(v4[v]);
-      const float x12 = (x10 * x11);
+      const float x12 = x10 * x11;
       y0[v] = from_float<f16>(x12);
     }
     store_vector<f16, 8>(p3 + row * 4096 + j * 8, y0);

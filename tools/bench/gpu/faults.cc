@@ -8,7 +8,7 @@
 
 #include "core/base/random.h"
 #include "core/codegen/baseline.h"
-#include "core/codegen/kernel_writer.h"
+#include "core/kernel/expr.h"
 #include "core/profile/bench_process.h"
 #include "core/profile/measure.h"
 #include "tests/support/random_workload.h"
@@ -52,8 +52,9 @@ struct Subject {
 };
 
 std::string kernel_text(size_t fault, DType dtype) {
-  return "extern \"C\" __global__ void planted" + std::to_string(fault) + "(" + cuda_type(dtype) +
-         "* out, long long elements, char* in) {\n" + kFaults[fault].body + "\n}\n";
+  return "extern \"C\" __global__ void planted" + std::to_string(fault) + "(" +
+         ir::cuda_name(ir::scalar_of(dtype)) + "* out, long long elements, char* in) {\n" +
+         kFaults[fault].body + "\n}\n";
 }
 
 Result<Subject> make_subject(uint64_t seed, Compiler& compiler, const Target& target) {

@@ -1,0 +1,137 @@
+#include "core/kernel/effects.h"
+
+#include <cstring>
+
+#include "core/base/status.h"
+
+namespace quern::ir {
+
+namespace {
+
+using Visit = std::function<void(const Effect&)>;
+
+Effect effect_of(const SymbolData& symbol, Access access) { return {&root_of(symbol), access, false}; }
+
+// Addresses are no accesses unless a function takes them: then it reads there.
+void visit_expr(const Expr& expr, const Visit& visit) {
+  visit_nodes(expr, [&](const ExprNode& node) {
+    if (node.kind == ExprKind::call)
+      for (const Expr& operand : node.operands)
+        if (operand->kind == ExprKind::address) visit(effect_of(*operand->symbol, Access::read));
+    const bool names = node.kind == ExprKind::element ||
+                       (node.kind == ExprKind::symbol && node.symbol->space == Space::variable) ||
+                       (node.kind == ExprKind::symbol && node.symbol->space == Space::registers);
+    if (names) visit(effect_of(*node.symbol, Access::read));
+  });
+}
+
+// The memory or registers that an operand points into.
+const SymbolData* pointed(const Expr& expr) {
+  const SymbolData* found = nullptr;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    const bool pointer = node.kind == ExprKind::address ||
+                         (node.kind == ExprKind::symbol && node.symbol->space != Space::variable);
+    if (pointer) found = node.symbol.get();
+  });
+  return found;
+}
+
+void visit_operand(const Expr& operand, char role, const Visit& visit) {
+  // What it points to is touched as its role says; how it gets there is read.
+  const bool points = operand->kind == ExprKind::address || operand->kind == ExprKind::symbol;
+  if (!points || role == 'e' || role == 'x') visit_expr(operand, visit);
+  if (points)
+    for (const Expr& part : operand->operands) visit_expr(part, visit);
+  const SymbolData* at = pointed(operand);
+  if (role == 'e' || role == 'x') return;
+  check(at != nullptr, "an operand that points to what the instruction touches");
+  switch (role) {
+    case 'd':
+    case 'S':
+    case 'G':
+      return visit(effect_of(*at, Access::write));
+    case 'u':
+      return visit(effect_of(*at, Access::update));
+    case 'b':
+      return visit(effect_of(*at, Access::barrier));
+    case 'c':
+      return visit({&root_of(*at), Access::read, true});
+    default:
+      return visit(effect_of(*at, Access::read));
+  }
+}
+
+struct Visitor {
+  const Visit& visit;
+
+  void operator()(const Let& let) const {
+    visit_expr(let.value, visit);
+    if (let.name->space == Space::variable || let.name->space == Space::registers)
+      visit(effect_of(*let.name, Access::write));
+  }
+  void operator()(const Declare& declare) const { visit(effect_of(*declare.array, Access::write)); }
+  void operator()(const Assign& assign) const {
+    visit_expr(assign.value, visit);
+    for (const Expr& operand : assign.place->operands) visit_expr(operand, visit);
+    visit(effect_of(*assign.place->symbol, Access::write));
+  }
+  void operator()(const For& loop) const {
+    visit_expr(loop.begin, visit);
+    visit_expr(loop.end, visit);
+    visit_expr(loop.step, visit);
+    visit_effects(loop.body, visit);
+  }
+  void operator()(const If& branch) const {
+    visit_expr(branch.condition, visit);
+    visit_effects(branch.then, visit);
+  }
+  void operator()(const Instruction& instruction) const {
+    const char* role = instr_info(instruction.code).operands;
+    for (const Expr& operand : instruction.operands) {
+      if (*role == '?') ++role;
+      check(*role != 0, "an instruction has the operands of its row");
+      visit_operand(operand, *role, visit);
+      if (*role != 'x') ++role;
+    }
+    check(*role == 0 || *role == '?' || *role == 'x', "an instruction has all operands of its row");
+  }
+  void operator()(const WarpRole& role) const { visit_effects(role.body, visit); }
+  void operator()(const Scope& scope) const { visit_effects(scope.body, visit); }
+  void operator()(const Continue&) const {}
+  void operator()(const Return&) const {}
+};
+
+}  // namespace
+
+void visit_effects(const Stmt& stmt, const Visit& visit) { std::visit(Visitor{visit}, stmt.is); }
+
+void visit_effects(const Body& body, const Visit& visit) {
+  for (const Stmt& stmt : body) visit_effects(stmt, visit);
+}
+
+std::set<const SymbolData*> read_symbols(const Body& body, Space space) {
+  std::set<const SymbolData*> out;
+  visit_effects(body, [&](const Effect& effect) {
+    if (effect.symbol->space == space && effect.access != Access::write) out.insert(effect.symbol);
+  });
+  return out;
+}
+
+std::set<const SymbolData*> written_symbols(const Body& body, Space space) {
+  std::set<const SymbolData*> out;
+  visit_effects(body, [&](const Effect& effect) {
+    if (effect.symbol->space == space && (effect.access == Access::write || effect.access == Access::update))
+      out.insert(effect.symbol);
+  });
+  return out;
+}
+
+std::set<const SymbolData*> named_registers(const Body& body) {
+  std::set<const SymbolData*> out;
+  visit_effects(body, [&](const Effect& effect) {
+    if (effect.symbol->space == Space::registers) out.insert(effect.symbol);
+  });
+  return out;
+}
+
+}  // namespace quern::ir

@@ -1,0 +1,29 @@
+// What statements read, define and touch: the only source of dependencies.
+#pragma once
+
+#include <functional>
+#include <set>
+
+#include "core/kernel/ir.h"
+
+namespace quern::ir {
+
+enum class Access : uint8_t { read, write, update, barrier };
+
+// Every access of a statement, those of nested ones included. `symbol` is the root of what is touched
+// (root_of): a tile of a stage counts as its ring.
+struct Effect {
+  const SymbolData* symbol;
+  Access access;
+  bool of_cluster = false;  // shared memory of other blocks
+};
+void visit_effects(const Stmt& stmt, const std::function<void(const Effect&)>& visit);
+void visit_effects(const Body& body, const std::function<void(const Effect&)>& visit);
+
+// Roots in one space that a body reads or writes.
+std::set<const SymbolData*> read_symbols(const Body& body, Space space);
+std::set<const SymbolData*> written_symbols(const Body& body, Space space);
+// Registers that it names at all.
+std::set<const SymbolData*> named_registers(const Body& body);
+
+}  // namespace quern::ir
