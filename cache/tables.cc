@@ -177,6 +177,14 @@ Status needs_plan(Txn& txn, const Hash128& key) {
   return Status(ErrorCode::NOT_FOUND, "the plan " + to_hex(key) + " is not there any more");
 }
 
+// The record of a table that has one for each plan.
+template <class Record>
+Result<Record> read_keyed(Txn& txn, Table table, const Hash128& key) {
+  auto record = read<Record>(txn, table, table_key(key));
+  if (record.ok() && record->key != key) return misplaced(table_name(table));
+  return record;
+}
+
 Status collision(const Hash128& key) {
   return Status(ErrorCode::INTERNAL,
                 "two different key materials have the hash " + to_hex(key) +
@@ -202,21 +210,15 @@ Result<RequestRecord> read_request(Txn& txn, const Hash128& key) {
 }
 
 Result<UsageRecord> read_usage(Txn& txn, const Hash128& key) {
-  auto record = read<UsageRecord>(txn, Table::usage, table_key(key));
-  if (record.ok() && record->key != key) return misplaced("usage");
-  return record;
+  return read_keyed<UsageRecord>(txn, Table::usage, key);
 }
 
 Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key) {
-  auto record = read<QuarantineRecord>(txn, Table::quarantine, table_key(key));
-  if (record.ok() && record->key != key) return misplaced("quarantine");
-  return record;
+  return read_keyed<QuarantineRecord>(txn, Table::quarantine, key);
 }
 
 Result<FindingsRecord> read_findings(Txn& txn, const Hash128& key) {
-  auto record = read<FindingsRecord>(txn, Table::findings, table_key(key));
-  if (record.ok() && record->key != key) return misplaced("findings");
-  return record;
+  return read_keyed<FindingsRecord>(txn, Table::findings, key);
 }
 
 Findings findings_of(const FindingsRecord& record) {
@@ -256,15 +258,11 @@ Result<std::vector<Timing>> read_timings(Txn& txn, const Hash128& key) {
 }
 
 Result<ProgramsRecord> read_programs(Txn& txn, const Hash128& key) {
-  auto record = read<ProgramsRecord>(txn, Table::programs, table_key(key));
-  if (record.ok() && record->key != key) return misplaced("programs");
-  return record;
+  return read_keyed<ProgramsRecord>(txn, Table::programs, key);
 }
 
 Result<TuningRecord> read_tuning(Txn& txn, const Hash128& key) {
-  auto record = read<TuningRecord>(txn, Table::tuning, table_key(key));
-  if (record.ok() && record->key != key) return misplaced("tuning");
-  return record;
+  return read_keyed<TuningRecord>(txn, Table::tuning, key);
 }
 
 Result<CountersRecord> read_counters(Txn& txn, bool* rebuilt) {
