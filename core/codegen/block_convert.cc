@@ -210,15 +210,13 @@ void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const
   Builder(put).when(
       both(first_of(lane(), store.idle_lanes), first_of(warp(), idle_warps)), [&](Builder& some) {
         some.unrolled("c", store.instructions, [&](Builder& each, const Expr& c) {
-          const Symbol v = ir::make_vector("v", type, stored);
-          each.declare(v);
-          each.unrolled("j", stored, [&](Builder& one, const Expr& j) {
-            const Expr r =
-                one.named("r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
-            one.assign(ir::element(v, j), read(from, from.spread, r).as(to.dtype));
-          });
           const Expr at = address(store.address, kOffset, c) + move_bits(warp(), parts) * size;
-          each.emit(Instr::store_shared, {ir::address(buffer, at), v}, {type, stored});
+          each.store(
+              Instr::store_shared, ir::address(buffer, at), type, stored, [&](Builder& one, const Expr& j) {
+                const Expr r =
+                    one.named("r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
+                return read(from, from.spread, r).as(to.dtype);
+              });
         });
       });
   Builder out(get);

@@ -297,15 +297,24 @@ Body BlockEmitter::stage_tiles(const BlockPlan& plan) const {
   return body;
 }
 
-namespace {
-
-void append(Body& to, const Body& more) { to.insert(to.end(), more.begin(), more.end()); }
-
-ir::For loop_of(const Symbol& counter, const Expr& begin, const Expr& end) {
-  return ir::For{counter, begin, end, ir::Unroll::none, {}};
+// What brings the tiles of an iteration into its stage.
+Body BlockEmitter::fetch_tiles(const BlockPlan& plan) const {
+  Body body;
+  Builder to(body);
+  for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) to.add(part);
+  return body;
 }
 
-}  // namespace
+// All but the last `pending` iterations that were asked for are there for all threads.
+void BlockEmitter::wait_for_copies(Builder& to, int pending) const {
+  if (!staged_fetch_.empty()) to.emit(Instr::cp_async_wait, {}, {pending});
+  if (copies_panels_) to.emit(Instr::fence_async);
+  to.emit(Instr::block_barrier);
+}
+
+void BlockEmitter::commit_copies(Builder& to) const {
+  if (!staged_fetch_.empty()) to.emit(Instr::cp_async_commit);
+}
 
 // The loop of threads that all do the same. Each fetch stands once in it, which begins before the first
 // iteration or goes on after the last: compilers do not inline what stands twice, and what is not inlined lives
@@ -318,7 +327,7 @@ Body BlockEmitter::loop_body(const BlockPlan& plan) {
     to.add(fed_loop(plan, std::move(work)));
     return out;
   }
-  append(work, wgmma_landing(in_flight_));
+  Builder(work).add(wgmma_landing(in_flight_));
   // TMA may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) to.emit(Instr::fence_async);
   if (late_.value >= 0) {
@@ -331,50 +340,45 @@ Body BlockEmitter::loop_body(const BlockPlan& plan) {
   }
   if (begins_with_barrier(Stage::loop)) work.insert(work.begin(), barrier());
   if (!loads_ahead() || straight_fetch_.empty()) {
-    ir::For loop = loop_of(iteration_number_, 0, kernel_.turns);
-    for (const Body* part : {&iteration_, &straight_fetch_, &work}) append(loop.body, *part);
-    to.add(std::move(loop));
+    to.rolled(iteration_number_, 0, kernel_.turns, [&](Builder& each) {
+      for (const Body& part : {iteration_, straight_fetch_, work}) each.add(part);
+    });
     return out;
   }
   const Symbol step = ir::make_variable("step", Scalar::i32);
-  ir::For loop = loop_of(step, 0, kernel_.turns + 1);
-  Builder inner(loop.body);
-  inner.when(less(step, kernel_.turns), [&](Builder& fetch) {
-    fetch.let(iteration_number_, step);
-    fetch.add(iteration_);
-    fetch.add(straight_fetch_);
+  to.rolled(step, 0, kernel_.turns + 1, [&](Builder& each) {
+    each.when(less(step, kernel_.turns), [&](Builder& fetch) {
+      fetch.let(iteration_number_, step);
+      fetch.add(iteration_);
+      fetch.add(straight_fetch_);
+    });
+    each.when(less(0, step), [&](Builder& now) {
+      now.let(iteration_number_, Expr(step) - 1);
+      now.add(iteration_);
+      now.add(std::move(work));
+    });
+    each.add(take_);
   });
-  inner.when(less(0, step), [&](Builder& now) {
-    now.let(iteration_number_, Expr(step) - 1);
-    now.add(iteration_);
-    now.add(std::move(work));
-  });
-  inner.add(take_);
-  to.add(std::move(loop));
   return out;
 }
 
 // Tiles come into a ring of stages, as many iterations ahead as there are stages but one.
 Body BlockEmitter::staged_loop(const BlockPlan& plan, Body work) const {
   const int ahead = schedule_.stages - 1;
-  const bool copies = !staged_fetch_.empty();
   const Symbol step = ir::make_variable("step", Scalar::i32);
-  ir::For loop = loop_of(step, -ahead, kernel_.turns);
-  Builder to(loop.body);
-  if (copies) to.emit(Instr::cp_async_wait, {}, {ahead - 1});
-  if (copies_panels_) to.emit(Instr::fence_async);
-  to.emit(Instr::block_barrier);
-  to.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& fetch) {
-    fetch.let(iteration_number_, Expr(step) + ahead);
-    for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) fetch.add(part);
-  });
-  if (copies) to.emit(Instr::cp_async_commit);
-  to.when(less(step, 0), [](Builder& early) { early.add(ir::Continue{}); });
-  to.let(iteration_number_, step);
-  for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, tma_wait(), work}) to.add(part);
   Body out;
-  out.push_back(std::move(loop));
-  if (copies) Builder(out).emit(Instr::cp_async_wait, {}, {0});
+  Builder(out).rolled(step, -ahead, kernel_.turns, [&](Builder& to) {
+    wait_for_copies(to, ahead - 1);
+    to.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& fetch) {
+      fetch.let(iteration_number_, Expr(step) + ahead);
+      fetch.add(fetch_tiles(plan));
+    });
+    commit_copies(to);
+    to.when(less(step, 0), [](Builder& early) { early.add(ir::Continue{}); });
+    to.let(iteration_number_, step);
+    for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, tma_wait(), work}) to.add(part);
+  });
+  if (!staged_fetch_.empty()) Builder(out).emit(Instr::cp_async_wait, {}, {0});
   return out;
 }
 
@@ -399,12 +403,11 @@ Body BlockEmitter::setup(const BlockPlan& plan, int64_t barriers_at) {
 void BlockEmitter::add_parameters(BlockKernel& out) {
   for (const TensorParameter& parameter : parameters_) {
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
-    out.kernel.parameters.push_back(
-        {parameter.symbol, parameter.written, parameter.written || !schedule_.overlaps});
+    out.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.overlaps});
     out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
   }
   for (size_t i = 0; i < map_symbols_.size(); ++i) {
-    out.kernel.parameters.push_back({map_symbols_[i], false, true});
+    out.kernel.parameters.push_back({map_symbols_[i], true});
     out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
   }
 }

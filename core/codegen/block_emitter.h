@@ -105,11 +105,13 @@ class BlockEmitter {
     int copies = 1;
     bool is_made = false;
   };
+  // What a step k of matrix z of a product loads first.
+  using LoadStep = std::function<void(Builder&, const Expr& z, const Expr& k)>;
   // An operand of tensor cores in words of two 16-bit elements or one of tf32: all of it, or, if there is a
   // `load`, what this brings for step k of matrix z, out of these shared buffers.
   struct Fragments {
     Symbol registers;
-    std::function<void(Builder&, const Expr& z, const Expr& k)> load;
+    LoadStep load;
   };
   // The product that is made a turn late, if there is one, and the product of its turn that is waited for
   // first; `group` are its instructions, `rest` is what a turn does when it has landed.
@@ -167,6 +169,9 @@ class BlockEmitter {
   ir::Stmt barrier() const;
   Body stage_tiles(const BlockPlan& plan) const;
   bool is_summed(BlockValue value) const;
+  Body fetch_tiles(const BlockPlan& plan) const;
+  void wait_for_copies(Builder& to, int pending) const;
+  void commit_copies(Builder& to) const;
   Body loop_body(const BlockPlan& plan);
   Body staged_loop(const BlockPlan& plan, Body work) const;
   Body setup(const BlockPlan& plan, int64_t barriers_at);
@@ -200,7 +205,8 @@ class BlockEmitter {
   Spread blocked(BlockValue value, DType dtype, int inner) const;
   Spread shared_out(BlockValue value, DType dtype, int inner) const;
   BlockValue root_load(BlockValue value) const;
-  // Whether register `index` is inside the tile; known to be true if every register is. Only dimensions in `dims` (all if empty) are looked at, and edges of the block only if `edges`.
+  // Whether register `index` is inside the tile; known to be true if every register is. Only dimensions in
+  // `dims` (all if empty) are looked at, and edges of the block only if `edges`.
   Expr inside(BlockValue value, const Spread& spread, const Expr& index, bool edges = true,
               const std::vector<int>& dims = {});
   Expr coordinate(const Spread& spread, int dim, const Expr& index);
@@ -290,10 +296,11 @@ class BlockEmitter {
   void plan_matmuls();
   MatmulPlan plan_matmul(BlockValue value) const;
   bool plan_batch(BlockValue value, MatmulPlan& plan) const;
-  // `write(builder, z, k, m, n)` for every fragment of the product.
+  // `load(builder, z, k)` for every step of every matrix, `write(builder, z, k, m, n)` for every fragment.
   using WriteFragment =
       std::function<void(Builder&, const Expr& z, const Expr& k, const Expr& m, const Expr& n)>;
-  static void matmul_loops(Builder& to, const MatmulPlan& plan, const WriteFragment& write);
+  static void matmul_loops(Builder& to, const MatmulPlan& plan, const LoadStep& load,
+                           const WriteFragment& write);
   void matmul(BlockValue value, const Symbol& sums, Stage stage);
   void matmul_without_tensor_cores(BlockValue value);
   Symbol shared_copy(BlockValue value);
@@ -391,7 +398,6 @@ class BlockEmitter {
   size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
   struct TensorParameter {
     int32_t tensor;
-    bool written;
     Symbol symbol;
   };
   std::vector<TensorParameter> parameters_;

@@ -73,14 +73,10 @@ Body BlockEmitter::put_shared(BlockValue value, const Array& have, SharedTile& t
   Builder(body).when(leaders(have.spread), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.when(inside(value, chunks, c, false), [&](Builder& there) {
-        const Symbol v = ir::make_vector("v", type, per);
-        there.declare(v);
-        there.unrolled("j", per, [&](Builder& one, const Expr& j) {
-          const Expr r = one.named("r", c * per + j);
-          one.assign(ir::element(v, j), read(have, writes, r).as(tile.dtype));
-        });
-        there.emit(Instr::store_shared, {ir::address(tile.memory, offset(chunks, tile.pitch, c)), v},
-                   {type, per});
+        there.store(Instr::store_shared, ir::address(tile.memory, offset(chunks, tile.pitch, c)), type, per,
+                    [&](Builder& one, const Expr& j) {
+                      return read(have, writes, one.named("r", c * per + j)).as(tile.dtype);
+                    });
       });
     });
   });

@@ -156,14 +156,10 @@ const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const 
   Builder to(body);
   to.when(leaders(spread), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
-      const Symbol v = ir::make_vector("v", Scalar::u32, words);
-      each.declare(v);
-      each.unrolled("j", words, [&](Builder& one, const Expr& j) {
-        one.assign(ir::element(v, j),
-                   word_of(value, spread, plan.dtype, summed_dim, c * (1 << vector) + j * per_word));
-      });
-      each.emit(Instr::store_shared, {ir::address(tile.memory, place_in(tile, chunks, c)), v},
-                {Scalar::u32, words});
+      each.store(Instr::store_shared, ir::address(tile.memory, place_in(tile, chunks, c)), Scalar::u32, words,
+                 [&](Builder&, const Expr& j) {
+                   return word_of(value, spread, plan.dtype, summed_dim, c * (1 << vector) + j * per_word);
+                 });
     });
   });
   if (plan.wgmma) to.emit(Instr::fence_async);

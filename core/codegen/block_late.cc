@@ -80,22 +80,8 @@ Body BlockEmitter::late_tiles() const {
 Body BlockEmitter::late_loop(const BlockPlan& plan, Body work) const {
   const MadeTile& made = made_.at(late_flat());
   const int ahead = schedule_.stages;
-  const bool copies = !staged_fetch_.empty();
-  const Expr iteration(iteration_number_);
   Body out;
   Builder to(out);
-  auto fetch = [&](Builder& each) {
-    for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) each.add(part);
-  };
-  auto commit = [&](Builder& each) {
-    if (copies) each.emit(Instr::cp_async_commit);
-  };
-  // All but the last `pending` iterations that were asked for are there for all threads.
-  auto arrival = [&](Builder& each, int pending) {
-    if (copies) each.emit(Instr::cp_async_wait, {}, {pending});
-    if (copies_panels_) each.emit(Instr::fence_async);
-    each.emit(Instr::block_barrier);
-  };
   to.emit(Instr::block_barrier);
   to.scope([&](Builder& zeros) {
     zeros.let(iteration_number_, 0);
@@ -112,27 +98,25 @@ Body BlockEmitter::late_loop(const BlockPlan& plan, Body work) const {
     });
     zeros.emit(Instr::fence_async);
   });
-  ir::For first{iteration_number_, 0, ahead, ir::Unroll::none, {}};
-  Builder in_first(first.body);
-  fetch(in_first);
-  commit(in_first);
-  to.add(std::move(first));
-  arrival(to, ahead - 1);
+  to.rolled(iteration_number_, 0, ahead, [&](Builder& first) {
+    first.add(fetch_tiles(plan));
+    commit_copies(first);
+  });
+  wait_for_copies(to, ahead - 1);
 
   const Symbol step = ir::make_variable("step", Scalar::i32);
-  ir::For loop{step, 0, kernel_.turns, ir::Unroll::none, {}};
-  Builder in_loop(loop.body);
-  in_loop.let(iteration_number_, step);
-  for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, late_tiles(), tma_wait(), work})
-    in_loop.add(part);
-  arrival(in_loop, ahead - 2);
-  in_loop.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& more) {
-    more.let(iteration_number_, Expr(step) + ahead);
-    fetch(more);
+  to.rolled(step, 0, kernel_.turns, [&](Builder& each) {
+    each.let(iteration_number_, step);
+    for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, late_tiles(), tma_wait(), work})
+      each.add(part);
+    wait_for_copies(each, ahead - 2);
+    each.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& more) {
+      more.let(iteration_number_, Expr(step) + ahead);
+      more.add(fetch_tiles(plan));
+    });
+    commit_copies(each);
+    each.add(late_.rest);
   });
-  commit(in_loop);
-  in_loop.add(late_.rest);
-  to.add(std::move(loop));
 
   to.scope([&](Builder& last) {
     last.let(iteration_number_, kernel_.turns);
@@ -141,7 +125,7 @@ Body BlockEmitter::late_loop(const BlockPlan& plan, Body work) const {
     last.add(late_.group);
     last.add(wgmma_landing({late_.sums}));
   });
-  if (copies) to.emit(Instr::cp_async_wait, {}, {0});
+  if (!staged_fetch_.empty()) to.emit(Instr::cp_async_wait, {}, {0});
   return out;
 }
 

@@ -14,7 +14,7 @@ Symbol BlockEmitter::pointer(int32_t tensor) {
   });
   const TensorPlace& place = places_[static_cast<size_t>(tensor)];
   parameters_.push_back(
-      {tensor, written, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
+      {tensor, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
   return parameters_.back().symbol;
 }
 
@@ -181,7 +181,7 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
         return each.assign(ir::element(tile.memory, place_there),
                            ir::select(within, ir::element(from, at), ir::zero(ir::scalar_of(place.dtype))));
       std::vector<Expr> operands = {ir::address(tile.memory, place_there)};
-      if (within.is_number()) {
+      if (within.is_number(1)) {
         operands.push_back(ir::address(from, at));
       } else {
         const Expr is_inside = each.let(ir::make_variable("inside", Scalar::boolean), within);
@@ -274,13 +274,9 @@ void BlockEmitter::store(BlockValue value) {
       each.when(inside(value, chunks, c), [&](Builder& there) {
         const Expr at = offset(chunks, place.strides, c);
         if (vector == 0) return there.assign(ir::element(to, at), number(c));
-        const Symbol v = ir::make_vector("v", element_type, 1 << vector);
-        there.declare(v);
-        there.unrolled("j", 1 << vector, [&](Builder& one, const Expr& j) {
-          const Expr r = one.named("r", c * (1 << vector) + j);
-          one.assign(ir::element(v, j), number(r));
-        });
-        there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, 1 << vector});
+        there.store(
+            Instr::store_global, ir::address(to, at), element_type, 1 << vector,
+            [&](Builder& one, const Expr& j) { return number(one.named("r", c * (1 << vector) + j)); });
       });
     });
   });

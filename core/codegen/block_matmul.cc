@@ -184,9 +184,11 @@ bool BlockEmitter::plan_batch(BlockValue value, MatmulPlan& plan) const {
          (plan.batch_b == 1 || plan.batch_b == plan.batch);
 }
 
-void BlockEmitter::matmul_loops(Builder& to, const MatmulPlan& plan, const WriteFragment& write) {
+void BlockEmitter::matmul_loops(Builder& to, const MatmulPlan& plan, const LoadStep& load,
+                                const WriteFragment& write) {
   to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
     in_z.unrolled("k", plan.steps, [&](Builder& in_k, const Expr& k) {
+      load(in_k, z, k);
       in_k.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
         in_m.unrolled("n", plan.across, [&](Builder& in_n, const Expr& n) { write(in_n, z, k, m, n); });
       });
@@ -208,21 +210,18 @@ void BlockEmitter::matmul(BlockValue value, const Symbol& sums, Stage stage) {
   };
   Body body;
   Builder to(body);
-  to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
-    in_z.unrolled("k", plan.steps, [&](Builder& in_k, const Expr& k) {
-      if (a.load) a.load(in_k, z, k);
-      if (b.load) b.load(in_k, z, k);
-      in_k.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
-        in_m.unrolled("n", plan.across, [&](Builder& each, const Expr& n) {
-          each.emit(Instr::mma,
-                    {ir::address(sums, ((z * plan.down + m) * plan.across + n) * 4),
-                     words(a, plan.batch_a, z, k, m, plan.down, plan.low_rows ? 2 : 4),
-                     words(b, plan.batch_b, z, k, n, plan.across, 2)},
-                    {ir::scalar_of(plan.dtype), plan.low_rows});
-        });
-      });
-    });
-  });
+  const LoadStep load = [&](Builder& step, const Expr& z, const Expr& k) {
+    for (const Fragments* operand : {&a, &b})
+      if (operand->load) operand->load(step, z, k);
+  };
+  matmul_loops(to, plan, load,
+               [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
+                 each.emit(Instr::mma,
+                           {ir::address(sums, ((z * plan.down + m) * plan.across + n) * 4),
+                            words(a, plan.batch_a, z, k, m, plan.down, plan.low_rows ? 2 : 4),
+                            words(b, plan.batch_b, z, k, n, plan.across, 2)},
+                           {ir::scalar_of(plan.dtype), plan.low_rows});
+               });
   text(stage) += std::move(body);
 }
 
@@ -246,18 +245,18 @@ void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
   Body body;
   Builder to(body);
   to.declare(array.registers, true);
-  ir::For loop{ir::make_variable("k", Scalar::i32), 0, a.back(), ir::Unroll::none, {}};
-  const Expr k(loop.counter);
-  Builder(loop.body).unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
-    each.when(inside(value, array.spread, r, false), [&](Builder& there) {
-      const Expr x = ir::element(from_a, offset(array.spread, strides(a, 1), r) + k),
-                 y = ir::element(from_b, offset(array.spread, strides(b, 2), r) + k * b.back()),
-                 sum = ir::element(array.registers, r);
-      there.assign(sum, ir::call(ir::Function::multiply_add, type,
-                                 {ir::converted(x, array.dtype), ir::converted(y, array.dtype), sum}));
+  const Symbol k = ir::make_variable("k", Scalar::i32);
+  to.rolled(k, 0, a.back(), [&](Builder& step) {
+    step.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+      each.when(inside(value, array.spread, r, false), [&](Builder& there) {
+        const Expr x = ir::element(from_a, offset(array.spread, strides(a, 1), r) + k),
+                   y = ir::element(from_b, offset(array.spread, strides(b, 2), r) + Expr(k) * b.back()),
+                   sum = ir::element(array.registers, r);
+        there.assign(sum, ir::call(ir::Function::multiply_add, type,
+                                   {ir::converted(x, array.dtype), ir::converted(y, array.dtype), sum}));
+      });
     });
   });
-  to.add(std::move(loop));
   text(now_) += std::move(body);
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }

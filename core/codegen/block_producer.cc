@@ -28,13 +28,14 @@ Status BlockEmitter::check_producer() const {
 Body BlockEmitter::producer_body(const BlockPlan& plan) const {
   if (!schedule_.producer) return {};
   const Expr iteration(iteration_number_);
-  ir::For loop{iteration_number_, 0, kernel_.turns, ir::Unroll::none, {}};
-  Builder to(loop.body);
-  // Before its first phase has ended an mbarrier takes a wait for the phase before that.
-  to.emit(Instr::mbarrier_wait, {ir::address(empty_, stage_number(iteration)), phase(iteration) ^ 1});
-  for (const Body& part : {stage_tiles(plan), iteration_, tma_request()}) to.add(part);
   ir::WarpRole producer{"producer", schedule_.workers() / 32, {}};
-  Builder(producer.body).when(equal(lane(), 0), [&](Builder& one) { one.add(std::move(loop)); });
+  Builder(producer.body).when(equal(lane(), 0), [&](Builder& one) {
+    one.rolled(iteration_number_, 0, kernel_.turns, [&](Builder& each) {
+      // Before its first phase has ended an mbarrier takes a wait for the phase before that.
+      each.emit(Instr::mbarrier_wait, {ir::address(empty_, stage_number(iteration)), phase(iteration) ^ 1});
+      for (const Body& part : {stage_tiles(plan), iteration_, tma_request()}) each.add(part);
+    });
+  });
   return {std::move(producer)};
 }
 
@@ -55,24 +56,23 @@ bool BlockEmitter::products_go_on() const {
 Body BlockEmitter::fed_loop(const BlockPlan& plan, Body work) const {
   const bool go_on = products_go_on();
   const Expr iteration(iteration_number_);
-  ir::For loop{iteration_number_, 0, kernel_.turns, ir::Unroll::none, {}};
-  Builder to(loop.body);
-  to.add(stage_tiles(plan));
-  to.add(iteration_);
-  if (begins_with_barrier(Stage::loop)) to.add(barrier());
-  to.add(tma_wait());
-  to.add(std::move(work));
-  if (go_on)
-    to.emit(Instr::wgmma_wait, {}, {static_cast<int>(in_flight_.size())});
-  else
-    to.add(wgmma_landing(in_flight_));
-  to.emit(Instr::warp_barrier);
-  const Expr done = go_on ? iteration - 1 : iteration;
-  const Expr one_lane = equal(lane(), 0);
-  to.when(go_on ? both(less(0, iteration), one_lane) : one_lane,
-          [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {ir::address(empty_, stage_number(done))}); });
   Body out;
-  out.push_back(std::move(loop));
+  Builder(out).rolled(iteration_number_, 0, kernel_.turns, [&](Builder& to) {
+    to.add(stage_tiles(plan));
+    to.add(iteration_);
+    if (begins_with_barrier(Stage::loop)) to.add(barrier());
+    to.add(tma_wait());
+    to.add(std::move(work));
+    if (go_on)
+      to.emit(Instr::wgmma_wait, {}, {static_cast<int>(in_flight_.size())});
+    else
+      to.add(wgmma_landing(in_flight_));
+    to.emit(Instr::warp_barrier);
+    const Expr done = go_on ? iteration - 1 : iteration, one_lane = equal(lane(), 0);
+    to.when(go_on ? both(less(0, iteration), one_lane) : one_lane, [&](Builder& one) {
+      one.emit(Instr::mbarrier_arrive, {ir::address(empty_, stage_number(done))});
+    });
+  });
   if (go_on) Builder(out).add(wgmma_landing(in_flight_));
   return out;
 }

@@ -193,20 +193,23 @@ Body BlockEmitter::wgmma_group(BlockValue value, const Symbol& sums, const Symbo
   shapes_.insert({plan.dtype, plan.columns});
   Body body;
   Builder to(body);
-  matmul_loops(to, plan, [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
-    auto operand = [&](int side) {
-      const int batch = side == 0 ? plan.batch_a : plan.batch_b;
-      const bool tall = side == plan.tall;
-      const Expr index =
-          ((batch == 1 ? Expr(0) : z) * (tall ? plan.down : plan.across) + (tall ? m : n)) * plan.steps + k;
-      return plan.shared[side] ? panel_operand(value, plan, side, index, late)
-                               : ir::address(words, index * 4);
-    };
-    each.emit(words ? Instr::wgmma : Instr::wgmma_shared,
-              {ir::address(sums, ((z * plan.down + m) * plan.across + n) * (plan.columns / 2)),
-               operand(plan.tall), operand(1 - plan.tall)},
-              {type, plan.columns});
-  });
+  const LoadStep nothing = [](Builder&, const Expr&, const Expr&) {};
+  matmul_loops(
+      to, plan, nothing, [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
+        auto operand = [&](int side) {
+          const int batch = side == 0 ? plan.batch_a : plan.batch_b;
+          const bool tall = side == plan.tall;
+          const Expr index =
+              ((batch == 1 ? Expr(0) : z) * (tall ? plan.down : plan.across) + (tall ? m : n)) * plan.steps +
+              k;
+          return plan.shared[side] ? panel_operand(value, plan, side, index, late)
+                                   : ir::address(words, index * 4);
+        };
+        each.emit(words ? Instr::wgmma : Instr::wgmma_shared,
+                  {ir::address(sums, ((z * plan.down + m) * plan.across + n) * (plan.columns / 2)),
+                   operand(plan.tall), operand(1 - plan.tall)},
+                  {type, plan.columns});
+      });
   to.emit(Instr::wgmma_commit);
   return body;
 }

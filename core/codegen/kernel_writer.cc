@@ -106,7 +106,7 @@ const ir::Symbol& KernelWriter::pointer(const Slot& slot, bool written) {
 std::vector<ir::Parameter> KernelWriter::parameters() const {
   std::vector<ir::Parameter> out;
   for (const Parameter& parameter : parameters_)
-    out.push_back({parameter.symbol, parameter.symbol->written, true});
+    out.push_back({parameter.symbol, true});
   return out;
 }
 

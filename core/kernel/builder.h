@@ -40,6 +40,22 @@ class Builder {
     write(inner, Expr(loop.counter));
     add(std::move(loop));
   }
+  // `write(builder)` for each value of the counter, in a loop that stays one.
+  template <class Write>
+  void rolled(const Symbol& counter, const Expr& begin, const Expr& end, const Write& write) {
+    For loop{counter, begin, end, Unroll::none, {}};
+    Builder inner(loop.body);
+    write(inner);
+    add(std::move(loop));
+  }
+  // Stores `count` neighbours from `to` on in one access; `value(builder, j)` is that of number j.
+  template <class Value>
+  void store(Instr code, const Expr& to, Scalar type, int64_t count, const Value& value) {
+    const Symbol v = make_vector("v", type, count);
+    declare(v);
+    unrolled("j", count, [&](Builder& one, const Expr& j) { one.assign(element(v, j), value(one, j)); });
+    emit(code, {to, v}, {type, count});
+  }
   // Names that `write(builder)` defines are not seen outside.
   template <class Write>
   void scope(const Write& write) {

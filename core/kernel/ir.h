@@ -106,7 +106,6 @@ struct Stmt {
 // Kernel parameters.
 struct Parameter {
   Symbol symbol;
-  bool written = false;
   bool distinct = true;  // nobody else writes it while the kernel runs: __restrict__
 };
 

@@ -121,7 +121,7 @@ std::string print_cuda(const Kernel& kernel) {
     if (symbol.space == Space::tensor_map)
       parameters += "const __grid_constant__ TensorMap " + symbol.name;
     else
-      parameters += std::string(parameter.written ? "" : "const ") + cuda_name(symbol.type) +
+      parameters += std::string(symbol.written ? "" : "const ") + cuda_name(symbol.type) +
                     (parameter.distinct ? "* __restrict__ " : "* ") + symbol.name;
   }
   return (kernel.comment.empty() ? "" : "// " + kernel.comment + "\n") +

@@ -126,8 +126,8 @@ void kernels_have_parameters_and_bounds(void**) {
   const Sample sample;
   Kernel kernel;
   kernel.name = "twice";
-  kernel.parameters = {{sample.in, false, true}, {sample.out, true, true}};
-  kernel.parameters.push_back({make_memory("map0", Space::tensor_map, Scalar::tensor_map), false, true});
+  kernel.parameters = {{sample.in, true}, {sample.out, true}};
+  kernel.parameters.push_back({make_memory("map0", Space::tensor_map, Scalar::tensor_map), true});
   kernel.threads = 128;
   kernel.min_blocks = 2;
   kernel.setup = {Let{kLane, call(Function::lane_index, Scalar::i32, {})}};
