@@ -1,3 +1,4 @@
+// What a job is (workers.h): its size in memory, and how one is made of a stored key's material.
 #include <cstdlib>
 
 #include "daemon/workers.h"

@@ -152,7 +152,7 @@ void BlockEmitter::find_extents() {
   }
 }
 
-// Whether only a sum over the turns uses it.
+// Whether only a sum over the iterations uses it.
 bool BlockEmitter::is_summed(BlockValue value) const {
   const auto& users = program_.users[static_cast<size_t>(value)];
   if (users.size() != 1 || program_.stage(value) != Stage::loop) return false;
@@ -223,7 +223,7 @@ ir::Stmt BlockEmitter::barrier() const {
 }
 
 // A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
-// the head of each turn, which staged tiles do anyway (with a producer they have mbarriers) and what stays
+// the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what stays
 // within warps need not.
 bool BlockEmitter::begins_with_barrier(Stage stage) const {
   auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(shared_); };

@@ -31,7 +31,7 @@ struct BlockCosts {
   int barriers_once = 0, barriers_a_turn = 0;
   int listed_once = 0, listed_a_turn = 0;  // barriers if steps stayed in the order of the muGraph
   int64_t shared_bytes = 0;
-  // Estimated issue cycles of a warp, over all turns: of all that layouts decide, of the conversions among
+  // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, of the conversions among
   // it, and of the conversions that were emitted.
   int64_t layout_cycles = 0, planned_conversion_cycles = 0, conversion_cycles = 0;
 };
@@ -98,7 +98,7 @@ class BlockEmitter {
     int swizzle = 0, row_bits = 0, panel_bits = 0;
   };
   // A tile that all warps make together for an operand of tensor cores, in a shared buffer: `copies` of it,
-  // which turns take one after the other.
+  // which iterations take one after the other.
   struct MadeTile {
     StagedTile tile;
     Symbol buffer, late_memory;
@@ -113,8 +113,8 @@ class BlockEmitter {
     Symbol registers;
     LoadStep load;
   };
-  // The product that is made a turn late, if there is one, and the product of its turn that is waited for
-  // first; `group` are its instructions, `rest` is what a turn does when it has landed.
+  // The product that is made an iteration late, if there is one, and the product of its iteration that is
+  // waited for first; `group` are its instructions, `rest` is what an iteration does when it has landed.
   struct LateProduct {
     BlockValue value = -1, behind = -1;
     Symbol sums, words;
@@ -407,7 +407,7 @@ class BlockEmitter {
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;
   LateProduct late_;
-  std::vector<Symbol> in_flight_;  // sums for which a turn waits at its end
+  std::vector<Symbol> in_flight_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration
 };
 

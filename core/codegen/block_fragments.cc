@@ -95,9 +95,9 @@ Spread BlockEmitter::operand_spread(BlockValue product, size_t side) const {
   return side == 0 ? plan.a : plan.b;
 }
 
-// Where it lies: for warpgroups in panels, else in rows. Of a product that is made a turn late there are
-// three, since some warps make the one of their turn while others have not waited for the one two turns
-// before.
+// Where it lies: for warpgroups in panels, else in rows. Of a product that is made an iteration late there are
+// three, since some warps make the one of their iteration while others have not waited for the one two
+// iterations before.
 BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPlan& plan) {
   const auto [at, fresh_one] = made_.try_emplace(value);
   MadeTile& made = at->second;

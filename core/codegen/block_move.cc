@@ -1,5 +1,5 @@
 // Whole tiles in shared memory, element by element: what moves elements to other places of a tile, or lays
-// the tiles of several turns one after the other.
+// the tiles of several iterations one after the other.
 #include "core/codegen/block_emitter.h"
 
 namespace quern {

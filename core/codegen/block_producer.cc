@@ -1,7 +1,7 @@
-// A producer: one warp that asks the copy engine for the tiles of all turns, beside those that compute.
-// Stages go round between them by two mbarriers each: `landed`, when the bytes of a turn are there, and
-// `free`, when every warp has read them. So no turn has a barrier of all threads, and a warp that is slow
-// stops the others only when it is behind by the whole ring.
+// A producer warp: one thread asks TMA for the tiles of all iterations, while the other warps compute. Two
+// mbarriers guard each stage: `full`, when the bytes of an iteration are there, and `empty`, when every warp
+// has read them. So no iteration has a barrier of all threads, and a slow warp stops the others only when it
+// is behind by the whole ring.
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
@@ -39,7 +39,7 @@ Body BlockEmitter::producer_body(const BlockPlan& plan) const {
   return {std::move(producer)};
 }
 
-// Whether tensor cores may still be at work on a turn when the next one begins: they read nothing but the
+// Whether wgmma groups of an iteration may be outstanding when the next one begins: they read nothing but the
 // ring, and nobody looks at what they sum before the end.
 bool BlockEmitter::products_go_on() const {
   return !in_flight_.empty() && std::all_of(plans_.begin(), plans_.end(), [&](const auto& each) {

@@ -1,4 +1,4 @@
-// Tiles that the copy engine brings: which loads qualify, where their elements lie in swizzled shared memory,
+// Tiles that TMA brings: which loads qualify, where their elements lie in swizzled shared memory,
 // and the ring of stages with an mbarrier each.
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;  // bytes
 }  // namespace
 
 // Whether what lies behind the tile's part of a dimension, up to `padded`, is behind the end of the tensor:
-// there the copy engine gives zeros, elsewhere it would give what belongs to other blocks or turns.
+// there TMA gives zeros, elsewhere it would give what belongs to other blocks or iterations.
 bool BlockEmitter::ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const {
   int64_t tile = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   bool cut = false, exact = true;
@@ -94,7 +94,7 @@ void BlockEmitter::put_in_panels(StagedTile& tile, const std::vector<CoordBit>& 
   tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
 }
 
-// The map by which the copy engine brings the tile, if it can.
+// The map by which TMA brings the tile, if it can.
 std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
                                                   const std::vector<int>& dims) const {
   const BlockOp& op = program_.op(tile.value);
