@@ -36,8 +36,10 @@ Result<std::string_view> target_or_default(const char* target) {
 
 Status read_get_options(const quern_get_options* given, quern_get_options& options) {
   if (Status status = read_options(given, options); !status.ok()) return status;
-  if (options.flags & ~uint32_t{QUERN_NO_WAIT | QUERN_NO_COMPILE | QUERN_REFRESH})
+  if (options.flags & ~uint32_t{QUERN_NO_WAIT | QUERN_NO_COMPILE | QUERN_REFRESH | QUERN_NO_REQUEST})
     return invalid_argument("unknown flags " + std::to_string(options.flags));
+  if ((options.flags & QUERN_REFRESH) && (options.flags & QUERN_NO_REQUEST))
+    return invalid_argument("QUERN_REFRESH asks the daemon, which QUERN_NO_REQUEST forbids");
   if (options.numerics & ~uint32_t{QUERN_ALLOW_TF32})
     return invalid_argument("unknown numerics " + std::to_string(options.numerics));
   if (options.priority > 255)
@@ -85,6 +87,10 @@ void quern_close(quern_client* client) {
     delete client;
   else
     client->client().leave_to_parent();
+}
+
+void quern_cancel(quern_client* client) {
+  if (client) client->client().cancel();
 }
 
 int quern_fd(const quern_client* client) {

@@ -22,11 +22,17 @@ using std::chrono::steady_clock;
 constexpr size_t kMaxUnsentBytes = 16 * wire::kMaxRequestBytes;
 constexpr size_t kDefaultMaxOpen = 64;  // when Welcome does not say
 constexpr auto kGreetingRetry = std::chrono::milliseconds(10);
+// A wait looks this often whether it was cancelled: a signal handler can raise a number, but not wake threads.
+constexpr auto kCancelSlice = std::chrono::milliseconds(20);
 constexpr auto kQuietRetry = std::chrono::seconds(1);                 // when nobody listens
 constexpr auto kQuietRetryAfterLoss = std::chrono::milliseconds(10);  // when a daemon accepts and hangs up
 
 Status timed_out() {
   return Status(ErrorCode::TIMEOUT, "the daemon did not answer in time; it goes on with its work: ask again");
+}
+
+Status cancelled() {
+  return Status(ErrorCode::CANCELLED, "the wait was cancelled; the daemon goes on with its work: ask again");
 }
 
 }  // namespace
@@ -45,7 +51,8 @@ Result<std::unique_ptr<Client>> Client::open(ClientOptions options) {
   if (!client->epoll_.valid())
     return Status(ErrorCode::IO, std::string("cannot make an epoll descriptor: ") + std::strerror(errno));
   Lock lock(client->mutex_);
-  Status status = client->ensure_connected(lock, steady_clock::now() + client->options_.connect_timeout);
+  Status status = client->ensure_connected(
+      lock, client->wait_until(steady_clock::now() + client->options_.connect_timeout));
   lock.unlock();
   if (!status.ok()) return status;
   return client;
@@ -70,6 +77,7 @@ void Client::leave_to_parent() {
 // ----------------------------------------------------------------------------------------------
 
 std::vector<Result<Answer>> Client::exchange_frames(std::vector<Call> calls, TimePoint deadline) {
+  const Wait wait = wait_until(deadline);
   Status status = check_process();
   for (Call& call : calls)
     if (!wire::fits(call.frame, wire::kMaxRequestBytes))
@@ -79,8 +87,8 @@ std::vector<Result<Answer>> Client::exchange_frames(std::vector<Call> calls, Tim
     Lock lock(mutex_);
     // Once more after a lost connection: the daemon may have been restarted between two requests.
     for (int attempt = 0; attempt < 2; ++attempt) {
-      status = ensure_connected(lock, deadline);
-      if (status.ok()) status = run_calls(lock, calls, deadline);
+      status = ensure_connected(lock, wait);
+      if (status.ok()) status = run_calls(lock, calls, wait);
       if (status.code() != ErrorCode::DISCONNECTED) break;
     }
   }
@@ -90,8 +98,8 @@ std::vector<Result<Answer>> Client::exchange_frames(std::vector<Call> calls, Tim
 }
 
 // Sends what has no result yet and waits until everything has one. DISCONNECTED when the connection is lost
-// before; TIMEOUT, BUSY.
-Status Client::run_calls(Lock& lock, std::vector<Call>& calls, TimePoint deadline) {
+// before; TIMEOUT, CANCELLED, BUSY.
+Status Client::run_calls(Lock& lock, std::vector<Call>& calls, const Wait& wait) {
   const uint64_t serial = serial_;
   size_t next = 0;
   Status status;
@@ -110,7 +118,7 @@ Status Client::run_calls(Lock& lock, std::vector<Call>& calls, TimePoint deadlin
       connection_->post(call.frame);
     }
     if (Status sent = connection_->flush(); !sent.ok()) lose(sent);
-    if (serial_ == serial && connection_ && !done() && !step(lock, deadline)) status = timed_out();
+    if (serial_ == serial && connection_ && !done()) status = step(lock, wait);
     if (serial_ != serial || !connection_) status = lost_;
   }
   if (done()) status = {};
@@ -124,21 +132,26 @@ Status Client::run_calls(Lock& lock, std::vector<Call>& calls, TimePoint deadlin
 // ---- waiting
 // -----------------------------------------------------------------------------------------------
 
-// Waits until something has changed; false when the deadline came first. One thread waits for the socket, the
-// others for that one. What a slow daemon has not taken yet is sent by whoever waits.
-bool Client::step(Lock& lock, TimePoint deadline) {
+// Waits until something may have changed: TIMEOUT when the deadline came first, CANCELLED. One thread waits for
+// the socket, the others for that one. What a slow daemon has not taken yet is sent by whoever waits.
+Status Client::step(Lock& lock, const Wait& wait) {
+  const TimePoint until = std::min(wait.deadline, steady_clock::now() + kCancelSlice);
+  const bool changed = wait_for_change(lock, until);
+  if (wait.cancelled()) return cancelled();
+  return changed || until < wait.deadline ? Status() : timed_out();
+}
+
+bool Client::wait_for_change(Lock& lock, TimePoint until) {
   const bool writes = connection_ && connection_->unsent() > 0;
-  if (!connection_ || (reading_ && !writes)) {
-    const bool in_time = changed_.wait_until(lock, deadline) == std::cv_status::no_timeout;
-    return in_time || steady_clock::now() < deadline;
-  }
+  if (!connection_ || (reading_ && !writes))
+    return changed_.wait_until(lock, until) == std::cv_status::no_timeout;
   const bool reads = !reading_;
   const auto socket = connection_->socket();
   const uint64_t serial = serial_;
   if (reads) reading_ = true;
   lock.unlock();
   const bool ready =
-      wait_for(socket->get(), static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), deadline);
+      wait_for(socket->get(), static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), until);
   lock.lock();
   if (reads) reading_ = false;
   if (ready && connection_ && serial_ == serial) {
@@ -249,34 +262,39 @@ void Client::take_in() {
 // ---- the connection
 // ----------------------------------------------------------------------------------------
 
-Status Client::ensure_connected(Lock& lock, TimePoint deadline) {
+Status Client::ensure_connected(Lock& lock, Wait wait) {
   if (connection_ && welcomed_) return {};
-  deadline = std::min(deadline, steady_clock::now() + options_.connect_timeout);
+  wait.deadline = std::min(wait.deadline, steady_clock::now() + options_.connect_timeout);
   for (;;) {
     if (!connection_ && !connecting_) {
-      if (Status status = connect_once(lock, deadline); !status.ok()) return status;
+      if (Status status = connect_once(lock, wait); !status.ok()) return status;
     }
     const uint64_t serial = serial_;
     while (connecting_ || (connection_ && !welcomed_ && serial_ == serial))
-      if (!step(lock, deadline))
-        return Status(ErrorCode::TIMEOUT, "the daemon was reached but does not answer");
+      if (const Status waited = step(lock, wait); !waited.ok())
+        return waited.code() == ErrorCode::TIMEOUT
+                   ? Status(ErrorCode::TIMEOUT, "the daemon was reached but does not answer")
+                   : waited;
     if (connection_ && welcomed_) return {};
-    // A daemon on its way out may accept and hang up; the next one is not far.
-    if (connection_ || lost_.code() != ErrorCode::DISCONNECTED) {
+    // A daemon on its way out may accept and hang up; the next one is not far. Whoever was connecting may have
+    // been cancelled: that is not meant for this call.
+    const bool try_again = lost_.code() == ErrorCode::DISCONNECTED || lost_.code() == ErrorCode::CANCELLED;
+    if (connection_ || !try_again) {
       if (!connection_) return lost_;
       continue;
     }
-    if (steady_clock::now() + kGreetingRetry >= deadline) return lost_;
+    if (wait.cancelled()) return cancelled();
+    if (steady_clock::now() + kGreetingRetry >= wait.deadline) return lost_;
     lock.unlock();
     std::this_thread::sleep_for(kGreetingRetry);
     lock.lock();
   }
 }
 
-Status Client::connect_once(Lock& lock, TimePoint deadline) {
+Status Client::connect_once(Lock& lock, const Wait& wait) {
   connecting_ = true;
   lock.unlock();
-  Result<Descriptor> socket = connect_daemon(options_.daemon, deadline);
+  Result<Descriptor> socket = connect_daemon(options_.daemon, wait);
   lock.lock();
   connecting_ = false;
   if (socket)

@@ -55,7 +55,7 @@ class Client {
   ~Client();
 
   // Sends `request` and waits for its answer, which must be a Reply. If the connection is lost, connects and
-  // asks once more. The daemon's own errors; TIMEOUT, DISCONNECTED, NO_DAEMON, PROTOCOL, BUSY, FORKED, LIMIT
+  // asks once more. The daemon's own errors; TIMEOUT, CANCELLED, DISCONNECTED, NO_DAEMON, PROTOCOL, BUSY, FORKED, LIMIT
   // for a request above the frame limit. `on_progress` gets the Progress messages that come first, if the
   // request asks for them; it must be quick and not call the client.
   using OnProgress = std::function<void(const wire::Progress&)>;
@@ -84,6 +84,10 @@ class Client {
     }
     return exchange_frames(std::move(calls), deadline);
   }
+
+  // Ends every call above that waits, in whatever thread, with CANCELLED, within some 20 ms; those that begin
+  // later are not affected. Safe in a signal handler. What the daemon was asked for it goes on with.
+  void cancel() { cancels_.fetch_add(1, std::memory_order_relaxed); }
 
   // Asks the daemon to tell on_generation about this key from now on, also after the connection was made
   // again. Does not wait. What is stored now is told too: the first time, and when asked for `again`.
@@ -123,16 +127,18 @@ class Client {
   explicit Client(ClientOptions options);
   uint64_t next_id() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
   std::vector<Result<Answer>> exchange_frames(std::vector<Call> calls, TimePoint deadline);
-  Status run_calls(Lock& lock, std::vector<Call>& calls, TimePoint deadline);
+  Status run_calls(Lock& lock, std::vector<Call>& calls, const Wait& wait);
 
-  Status ensure_connected(Lock& lock, TimePoint deadline);
-  Status connect_once(Lock& lock, TimePoint deadline);
+  Status ensure_connected(Lock& lock, Wait wait);
+  Status connect_once(Lock& lock, const Wait& wait);
   void adopt(Descriptor socket);
   void lose(Status why);
   void reconnect_quietly();
   void take_in();
 
-  bool step(Lock& lock, TimePoint deadline);
+  Wait wait_until(TimePoint deadline) const { return {deadline, &cancels_, cancels_.load()}; }
+  Status step(Lock& lock, const Wait& wait);
+  bool wait_for_change(Lock& lock, TimePoint until);
   void pump();
   Status receive();
   Status dispatch(const wire::Frame& frame);
@@ -144,6 +150,7 @@ class Client {
   const ClientOptions options_;
   const uint64_t made_in_;  // fork_count()
   std::atomic<uint64_t> next_id_{1};
+  std::atomic<uint64_t> cancels_{0};  // calls of cancel()
   Descriptor epoll_;                // holds the socket, whichever it is
   std::atomic<int> socket_fd_{-1};  // for leave_to_parent
 

@@ -45,6 +45,10 @@ Status check_outputs(const quern_graph& graph) {
   return Status(ErrorCode::INVALID_GRAPH, "the graph has no output");
 }
 
+Status not_at_hand() {
+  return Status(ErrorCode::NOT_FOUND, "the client does not have the plan, and the daemon may not be asked");
+}
+
 }  // namespace
 
 TimePoint deadline_after(uint32_t timeout_ms) {
@@ -102,13 +106,15 @@ Result<PlanRef> quern_client::get(const quern_graph& graph, std::string_view tar
   const bool refresh = options.flags & QUERN_REFRESH;
   const bool low = found.plan && static_cast<int32_t>(found.plan->reply().tier) < options.min_tier;
   if (found.plan && !found.fetch && !refresh && !low) return found.plan;
+  if (options.flags & QUERN_NO_REQUEST) return not_at_hand();
 
   Result<PlanRef> got =
       accept(request, client_->exchange(get_message(request, options), deadline_after(options.timeout_ms)));
   if (got || !found.plan) return got;
   // A lost daemon announces the better plan again when it is back; otherwise the next call tries again.
   const ErrorCode code = got.status().code();
-  if (found.fetch && (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY))
+  if (found.fetch &&
+      (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY || code == ErrorCode::CANCELLED))
     table_.retry(found.plan->reply().key);
   // The plan at hand is still right.
   return refresh || low ? got : found.plan;
@@ -149,6 +155,10 @@ std::vector<Status> quern_client::prewarm(const std::vector<const quern_graph*>&
         found.plan && !found.fetch && !(options.flags & QUERN_REFRESH) &&
         static_cast<int32_t>(found.plan->reply().tier) >= options.min_tier)
       continue;
+    if (options.flags & QUERN_NO_REQUEST) {
+      statuses[i] = not_at_hand();
+      continue;
+    }
     messages.push_back(get_message(request, options));
     asked.push_back(i);
   }

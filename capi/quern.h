@@ -38,7 +38,7 @@
  *     one thread at a time; once built it may be read by many. Handles are ended when no other thread
  *     is using them. There are no hidden threads, no signal handlers and no callbacks.
  *  5. Blocking. A function blocks only where its text says so, and no longer than its time limit.
- *     Nothing blocks on the GPU. Signals do not end a wait early.
+ *     Nothing blocks on the GPU. Signals do not end a wait early, but quern_cancel does.
  *  6. Structs with a struct_size are zeroed by the caller, who sets struct_size to sizeof the struct:
  *     that is how old programs and new libraries agree on what is in it. 0 and NULL mean the default.
  *     In a struct that the library fills in, fields that the library does not know are left alone.
@@ -289,6 +289,12 @@ QUERN_API int quern_fd(const quern_client* client);
  * is no error: the next request makes a new one. FORKED. */
 QUERN_API quern_status quern_process(quern_client* client, uint64_t* better, quern_error* error);
 
+/* Ends every call on `client` that waits, in whatever thread: within some 20 ms each returns CANCELLED (or a
+ * plan that the client has, see quern_get). Calls that begin later are not affected. Never blocks; safe in a
+ * signal handler, and in any thread while no other closes the client. The daemon goes on with what it was
+ * asked for. Does nothing in a forked child and for NULL. */
+QUERN_API void quern_cancel(quern_client* client);
+
 /* ---- getting plans ---------------------------------------------------------------------------------- */
 
 /* What a caller launches: one cubin with an ordered list of kernel launches and a workspace. Never changes.
@@ -299,7 +305,8 @@ enum {
   QUERN_NO_WAIT = 1,    /* on a miss let the daemon make the plan in the background, and return QUERN_PENDING;
                            quern_fd tells when it is ready */
   QUERN_NO_COMPILE = 2, /* on a miss make nothing, and return QUERN_NOT_FOUND */
-  QUERN_REFRESH = 4     /* ask the daemon even when the client has the plan */
+  QUERN_REFRESH = 4,    /* ask the daemon even when the client has the plan */
+  QUERN_NO_REQUEST = 8  /* never ask the daemon: return QUERN_NOT_FOUND where it would have to be asked */
 };
 
 enum {
@@ -308,7 +315,7 @@ enum {
 
 typedef struct quern_get_options {
   size_t struct_size;
-  uint32_t flags;      /* set of QUERN_NO_WAIT, QUERN_NO_COMPILE, QUERN_REFRESH */
+  uint32_t flags;      /* set of QUERN_NO_WAIT, ... */
   uint32_t numerics;   /* set of QUERN_ALLOW_TF32; part of the key */
   uint32_t timeout_ms; /* 0 = 60 seconds, UINT32_MAX = as long as it takes */
   uint32_t priority;   /* 0 to 255: among waiting jobs of the daemon the higher goes first */
@@ -331,7 +338,7 @@ typedef struct quern_get_options {
  * returned, which is as right as it ever was.
  *
  * Otherwise blocks up to timeout_ms for the daemon, less than a millisecond if the plan is in its cache.
- * After TIMEOUT the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there
+ * After TIMEOUT and CANCELLED the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there
  * is. If the connection is lost, it is made again once, as by quern_open; then DISCONNECTED or NO_DAEMON.
  * PENDING, NOT_FOUND: see the flags. UNSUPPORTED for an unknown target, INVALID_ARGUMENT for constraints that
  * are none. INVALID_GRAPH for a graph without outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there

@@ -255,6 +255,8 @@ class Client {
   bool outdated(const Plan& plan) const { return quern_plan_outdated(get(), plan.get()) != 0; }
 
   int fd() const { return quern_fd(get()); }
+  // Waits of other threads end, with QUERN_CANCELLED thrown there.
+  void cancel() { quern_cancel(get()); }
   uint64_t process() {
     uint64_t better;
     detail::call(quern_process, get(), &better);

@@ -1,6 +1,7 @@
 // The client's end of the daemon's Unix socket.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -10,6 +11,17 @@
 namespace quern {
 
 using TimePoint = std::chrono::steady_clock::time_point;
+
+// How long a call may wait for the daemon: until a moment, or until the client is cancelled.
+struct Wait {
+  TimePoint deadline;
+  const std::atomic<uint64_t>* cancels = nullptr;  // of the client; null: nobody can cancel
+  uint64_t cancels_before = 0;                     // when the call began
+
+  bool cancelled() const {
+    return cancels && cancels->load(std::memory_order_relaxed) != cancels_before;
+  }
+};
 
 // An owned descriptor.
 class Descriptor {

@@ -162,17 +162,17 @@ std::string last_words(const Descriptor& complaints) {
   return text.empty() ? "" : "; it wrote: " + text;
 }
 
-// Sleeps a little longer each time; false when the deadline has come.
-bool sleep_before(TimePoint deadline, std::chrono::microseconds& pause) {
+// Sleeps a little longer each time; false when the wait is over.
+bool sleep_before(const Wait& wait, std::chrono::microseconds& pause) {
   const auto now = steady_clock::now();
-  if (now >= deadline) return false;
-  std::this_thread::sleep_for(std::min<steady_clock::duration>(pause, deadline - now));
+  if (now >= wait.deadline || wait.cancelled()) return false;
+  std::this_thread::sleep_for(std::min<steady_clock::duration>(pause, wait.deadline - now));
   pause = std::min(pause * 2, std::chrono::microseconds(20000));
   return true;
 }
 
 // Starts the daemon and waits until it accepts. The caller holds the lock.
-Result<Descriptor> start_daemon(const std::string& program, const std::string& socket, TimePoint deadline) {
+Result<Descriptor> start_daemon(const std::string& program, const std::string& socket, const Wait& wait) {
   const Descriptor complaints = make_complaints();
   Result<pid_t> pid = spawn_daemon(program, socket, complaints.get());
   if (!pid) return pid.status();
@@ -186,14 +186,14 @@ Result<Descriptor> start_daemon(const std::string& program, const std::string& s
     if (ended)
       return no_daemon("started " + program + ", which ended before it listened at " + socket +
                        last_words(complaints));
-    if (!sleep_before(deadline, pause))
+    if (!sleep_before(wait, pause))
       return no_daemon("started " + program + " (process " + std::to_string(*pid) +
                        "), which did not listen in time at " + socket + last_words(complaints));
   }
 }
 
 // Takes the lock, or gets a connection because somebody else has started the daemon meanwhile.
-Result<Descriptor> lock_and_start(const std::string& program, const std::string& socket, TimePoint deadline) {
+Result<Descriptor> lock_and_start(const std::string& program, const std::string& socket, const Wait& wait) {
   const std::string path = socket + ".start";
   Descriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return no_daemon("cannot open the lock file " + path + ": " + std::strerror(errno));
@@ -203,13 +203,13 @@ Result<Descriptor> lock_and_start(const std::string& program, const std::string&
       return no_daemon("cannot lock " + path + ": " + std::strerror(errno));
     Result<Descriptor> connected = connect_socket(socket);
     if (connected || connected.status().code() != ErrorCode::NO_DAEMON) return connected;
-    if (!sleep_before(deadline, pause))
+    if (!sleep_before(wait, pause))
       return no_daemon("another process is starting the daemon at " + socket +
                        " and did not succeed in time");
   }
   Result<Descriptor> connected = connect_socket(socket);
   if (connected || connected.status().code() != ErrorCode::NO_DAEMON) return connected;
-  return start_daemon(program, socket, deadline);
+  return start_daemon(program, socket, wait);
 }
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
@@ -229,7 +229,7 @@ Result<std::string> find_daemon() {
   return no_daemon("no daemon runs, and quernd was not found; set QUERN_DAEMON to its path. Tried:" + tried);
 }
 
-Result<Descriptor> connect_daemon(const DaemonOptions& options, TimePoint deadline) {
+Result<Descriptor> connect_daemon(const DaemonOptions& options, const Wait& wait) {
   const std::string socket = options.socket.empty() ? default_socket_path() : options.socket;
   Result<Descriptor> connected = connect_socket(socket);
   if (connected || connected.status().code() != ErrorCode::NO_DAEMON) return connected;
@@ -238,7 +238,9 @@ Result<Descriptor> connect_daemon(const DaemonOptions& options, TimePoint deadli
       options.program.empty() ? find_daemon() : Result<std::string>(absolute(options.program));
   if (!program) return program.status().with_context(socket);
   if (Status status = make_socket_dir(socket); !status.ok()) return status;
-  return lock_and_start(*program, absolute(socket), deadline);
+  Result<Descriptor> started = lock_and_start(*program, absolute(socket), wait);
+  if (!started && wait.cancelled()) return Status(ErrorCode::CANCELLED, "starting the daemon was cancelled");
+  return started;
 }
 
 }  // namespace quern

@@ -22,7 +22,7 @@ Result<std::string> find_daemon();
 // A connection to the daemon. With options.start, of any number of processes that call it at once exactly one
 // starts the daemon, under a lock file beside the socket; all wait until it accepts connections. The daemon
 // runs in a session of its own with $QUERN_SOCKET set, and writes its standard error to a file beside the
-// socket. NO_DAEMON with what was tried; else the errors of connect_socket.
-Result<Descriptor> connect_daemon(const DaemonOptions& options, TimePoint deadline);
+// socket. NO_DAEMON with what was tried; CANCELLED; else the errors of connect_socket.
+Result<Descriptor> connect_daemon(const DaemonOptions& options, const Wait& wait);
 
 }  // namespace quern

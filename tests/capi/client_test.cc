@@ -106,6 +106,35 @@ void a_slow_request_does_not_hold_up_others(void**) {
   assert_int_equal(s.daemon->counts().connections, 1);
 }
 
+std::atomic<Client*> to_cancel{nullptr};
+
+// One of the waiting threads reads the connection, the others wait for that one; a signal handler may cancel.
+void a_cancelled_wait_ends(void**) {
+  Setup s;
+  s.daemon->hold();
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 4; ++i)
+    waiting.emplace_back([&, i] {
+      assert_error(s.client->ask<wire::PlanReply>(get_of("held" + std::to_string(i)), in(milliseconds(60000))),
+                   ErrorCode::CANCELLED, "goes on with its work");
+    });
+  while (s.daemon->counts().gets < 4) usleep(1000);
+  to_cancel = s.client.get();
+  const auto previous = signal(SIGUSR1, [](int) { to_cancel.load()->cancel(); });
+  const auto began = std::chrono::steady_clock::now();
+  raise(SIGUSR1);
+  for (std::thread& thread : waiting) thread.join();
+  assert_true(std::chrono::steady_clock::now() - began < milliseconds(1000));
+  signal(SIGUSR1, previous);
+
+  assert_answers(*s.client, "calls that begin later go on");
+  s.daemon->release();
+  const auto reply = s.client->ask<wire::PlanReply>(get_of("held0"), soon());
+  assert_ok(reply);
+  assert_true(reply->origin == wire::Origin::hit);
+  assert_int_equal(s.daemon->counts().connections, 1);
+}
+
 // process() in another thread must not take an answer away from under the thread that waits for it.
 void a_busy_process_holds_up_nobody(void**) {
   Setup s;
@@ -340,6 +369,7 @@ int main() {
       cmocka_unit_test(asks_and_is_answered),
       cmocka_unit_test(a_late_answer_is_dropped),
       cmocka_unit_test(a_slow_request_does_not_hold_up_others),
+      cmocka_unit_test(a_cancelled_wait_ends),
       cmocka_unit_test(a_busy_process_holds_up_nobody),
       cmocka_unit_test(answers_can_come_in_pieces),
       cmocka_unit_test(a_daemon_that_does_not_read_is_survived),

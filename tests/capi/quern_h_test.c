@@ -355,6 +355,35 @@ static void obeys_the_options(void** state) {
   quern_graph_free(graph);
 }
 
+/* Cancelling ends waits that are under way, of which there are none here, and asking nobody gives only what the
+ * client has. */
+static void asks_nobody_and_cancels(void** state) {
+  quern_graph* graph = parse("graph at_hand\nin x: f32[3, 6]\ny = exp(x)\nout y\n");
+  const quern_graph* graphs[1];
+  quern_get_options options;
+  quern_plan *plan = NULL, *again = NULL;
+  quern_status status = QUERN_OK;
+  (void)state;
+
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = QUERN_NO_REQUEST;
+  graphs[0] = graph;
+  fails(quern_get(client, graph, "sm_90a", &options, &plan, &failure), QUERN_NOT_FOUND, "may not be asked");
+  assert_int_equal(quern_prewarm(client, graphs, 1, "sm_90a", &options, &status, &failure), QUERN_NOT_FOUND);
+  assert_int_equal(status, QUERN_NOT_FOUND);
+  quern_cancel(NULL);
+  quern_cancel(client);
+  must(quern_get(client, graph, "sm_90a", NULL, &plan, &failure));
+  must(quern_get(client, graph, "sm_90a", &options, &again, &failure));
+  assert_ptr_equal(plan, again);
+  options.flags |= QUERN_REFRESH;
+  fails(quern_get(client, graph, "sm_90a", &options, &again, &failure), QUERN_INVALID_ARGUMENT, "forbids");
+  quern_plan_release(plan);
+  quern_plan_release(plan);
+  quern_graph_free(graph);
+}
+
 static void prewarms(void** state) {
   quern_graph* graphs[3];
   quern_status statuses[3];
@@ -603,6 +632,7 @@ int main(void) {
       cmocka_unit_test(refuses_bad_graphs),
       cmocka_unit_test(gets_a_plan),
       cmocka_unit_test(obeys_the_options),
+      cmocka_unit_test(asks_nobody_and_cancels),
       cmocka_unit_test(prewarms),
       cmocka_unit_test(has_statistics),
       cmocka_unit_test(is_pollable),

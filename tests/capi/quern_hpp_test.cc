@@ -111,6 +111,21 @@ void pending_is_no_error(void**) {
   assert_int_equal(statuses[1], QUERN_PENDING);
 }
 
+void a_wait_can_be_cancelled(void**) {
+  Setup s;
+  api::Client client(s.options());
+  const api::Graph graph = api::Graph::parse(kText);
+  s.daemon.hold();
+  std::thread waiting([&] {
+    assert_throws(QUERN_CANCELLED, "ask again", [&] { client.get(graph, "sm_90a"); });
+  });
+  while (s.daemon.counts().gets == 0) usleep(1000);
+  client.cancel();
+  waiting.join();
+  s.daemon.release();
+  assert_int_equal(client.get(graph, "sm_90a").info().generation, 1);
+}
+
 void a_better_plan_is_swapped_in_after_process(void**) {
   Setup s;
   api::Client client(s.options());
@@ -229,6 +244,7 @@ int main() {
       cmocka_unit_test(numbers_are_constants),
       cmocka_unit_test(gets_and_launches),
       cmocka_unit_test(pending_is_no_error),
+      cmocka_unit_test(a_wait_can_be_cancelled),
       cmocka_unit_test(a_better_plan_is_swapped_in_after_process),
       cmocka_unit_test(a_better_plan_is_noticed_without_process),
       cmocka_unit_test(a_better_plan_that_cannot_be_fetched_is_no_error),

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "tests/support/test.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TimePoint in(int ms) { return std::chrono::steady_clock::now() + milliseconds(ms); }
+Wait in(int ms) { return {std::chrono::steady_clock::now() + milliseconds(ms)}; }
 
 std::string fake_quernd() {
   const char* path = getenv("FAKE_QUERND");
@@ -131,6 +132,15 @@ void says_why_a_daemon_did_not_start(void**) {
   place.options.program = fake_quernd();
   setenv("FAKE_QUERND_SLOW_MS", "300", 1);
   assert_error(connect_daemon(place.options, in(50)), ErrorCode::NO_DAEMON, "did not listen in time");
+  std::atomic<uint64_t> cancels{0};
+  std::thread canceller([&] {
+    usleep(50000);
+    ++cancels;
+  });
+  const auto began = std::chrono::steady_clock::now();
+  assert_error(connect_daemon(place.options, {began + milliseconds(20000), &cancels, 0}), ErrorCode::CANCELLED);
+  assert_true(std::chrono::steady_clock::now() - began < milliseconds(5000));
+  canceller.join();
   unsetenv("FAKE_QUERND_SLOW_MS");
   // The slow one comes up after all, and is found instead of a second one being started.
   assert_ok(connect_daemon(place.options, in(5000)));
