@@ -7,6 +7,7 @@
 #include "core/codegen/prelude.h"
 #include "core/codegen/prepare.h"
 #include "core/graph/decompose.h"
+#include "core/kernel/verify_kernel.h"
 
 namespace quern {
 
@@ -88,6 +89,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
   for (const Kernel& kernel : parts.kernels) {
     BaselineKernel code = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
                                              : emit_rows(prepared, kernel, parts, storage);
+    if (Status status = verify_kernel(code.kernel); !status.ok()) return status;
     emitted.work.push_back(std::move(code.work));
     plan.launches.push_back(program.add(std::move(code), describe(prepared, kernel)));
   }

@@ -8,6 +8,7 @@
 #include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
+#include "core/kernel/verify_kernel.h"
 #include "core/verify/rounded_values.h"
 
 namespace quern {
@@ -141,6 +142,7 @@ class MuEmitter {
     launch.overlaps = overlaps(k) && !out_.plan.launches.empty();
     if (overlaps(k)) ir::Builder(code.setup).emit(ir::Instr::grid_wait);
     if (overlaps(k + 1)) ir::Builder(code.setup).emit(ir::Instr::grid_launch_dependents);
+    if (Status status = verify_kernel(code); !status.ok()) return status;
     out_.kernels += print_cuda(code) + "\n";
     out_.plan.launches.push_back(std::move(launch));
     return {};

@@ -10,7 +10,7 @@ namespace {
 
 using Visit = std::function<void(const Effect&)>;
 
-Effect effect_of(const SymbolData& symbol, Access access) { return {&root_of(symbol), access, false}; }
+Effect effect_of(const SymbolData& symbol, Access access) { return {&root_of(symbol), access, false, &symbol}; }
 
 // Addresses are no accesses unless a function takes them: then it reads there.
 void visit_expr(const Expr& expr, const Visit& visit) {
@@ -55,7 +55,7 @@ void visit_operand(const Expr& operand, char role, const Visit& visit) {
     case 'b':
       return visit(effect_of(*at, Access::barrier));
     case 'c':
-      return visit({&root_of(*at), Access::read, true});
+      return visit({&root_of(*at), Access::read, true, at});
     default:
       return visit(effect_of(*at, Access::read));
   }

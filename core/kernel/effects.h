@@ -15,7 +15,8 @@ enum class Access : uint8_t { read, write, update, barrier };
 struct Effect {
   const SymbolData* symbol;
   Access access;
-  bool of_cluster = false;  // shared memory of other blocks
+  bool of_cluster = false;              // shared memory of other blocks
+  const SymbolData* through = nullptr;  // the name by which it is touched
 };
 void visit_effects(const Stmt& stmt, const std::function<void(const Effect&)>& visit);
 void visit_effects(const Body& body, const std::function<void(const Effect&)>& visit);

@@ -1,0 +1,20 @@
+// How far from what an operand points to an instruction reaches.
+#pragma once
+
+#include "core/kernel/ir.h"
+
+namespace quern::ir {
+
+// Bytes that one thread touches from the place on to which operand number `operand` points, in memory or registers; 0 if the
+// instruction's row does not say (TMA: the tensor map does; wgmma: the shape of the instruction and the layout of
+// its operand) or the operand is the whole array.
+int64_t bytes_touched(const Instruction& instruction, size_t operand);
+// The letter of instructions.def for operand number `operand`; 0 if there are fewer.
+char role_of(const Instruction& instruction, size_t operand);
+// How many operands its row has: at least, at most.
+std::pair<size_t, size_t> operand_count(Instr code);
+
+// What a pointer operand names: the symbol itself or the address of an element; null if it is no pointer.
+const ExprNode* pointer_of(const Expr& operand);
+
+}  // namespace quern::ir
