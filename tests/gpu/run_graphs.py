@@ -19,11 +19,10 @@ import time
 
 import torch
 
-from libquern import Client
+import bundle as bundles
 from torch_graph import DTYPES, UNIT, Evaluator, Graph, random_inputs
 
-TIERS = {1: "baseline", 2: "modelled", 3: "measured"}
-NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
+TIERS = ("baseline", "modelled", "measured")
 
 
 class Buffers:
@@ -31,9 +30,9 @@ class Buffers:
 
     def __init__(self, plan, inputs):
         self.inputs = [buffer if buffer.numel() else torch.zeros(16, device="cuda", dtype=buffer.dtype) for buffer, _ in inputs]
-        self.shapes = [plan.output(i) for i in range(plan.info.output_count)]
-        self.outputs = [torch.empty(max(16, torch.Size(shape).numel()), device="cuda", dtype=NUMBERS[dtype])
-                        for dtype, shape in self.shapes]
+        self.shapes = [output.shape for output in plan.outputs]
+        self.outputs = [torch.empty(max(16, torch.Size(output.shape).numel()), device="cuda", dtype=DTYPES[output.dtype])
+                        for output in plan.outputs]
         self.workspace = torch.empty(max(256, plan.info.workspace_bytes), device="cuda", dtype=torch.uint8)
         self.poison()
 
@@ -43,11 +42,11 @@ class Buffers:
         self.workspace.fill_(0xFF)
 
     def launch(self, plan):
-        plan.launch(torch.cuda.current_stream().cuda_stream, [b.data_ptr() for b in self.inputs],
-                    [b.data_ptr() for b in self.outputs], self.workspace.data_ptr())
+        plan.launch([b.data_ptr() for b in self.inputs], [b.data_ptr() for b in self.outputs], self.workspace.data_ptr(),
+                    torch.cuda.current_stream())
 
     def results(self):
-        return [o[:torch.Size(shape).numel()].reshape(shape).clone() for o, (_, shape) in zip(self.outputs, self.shapes)]
+        return [o[:torch.Size(shape).numel()].reshape(shape).clone() for o, shape in zip(self.outputs, self.shapes)]
 
 
 def error_of(actual, reference):
@@ -86,13 +85,13 @@ def microseconds(run, repeats=20, rounds=9):
     return statistics.median(times)
 
 
-def check(client, text, is_random, seed):
+def check(quern, client, text, is_random, seed):
     graph = Graph(text)
     began = time.perf_counter()
-    plan = client.plan(text)
+    plan = client.get(quern.Graph.parse(text))
     miss = time.perf_counter() - began
     began = time.perf_counter()
-    client.plan(text)
+    client.get(quern.Graph.parse(text))
     hit = time.perf_counter() - began
     generator = torch.Generator(device="cuda").manual_seed(seed)
     inputs = random_inputs(graph, generator)
@@ -126,7 +125,7 @@ def check(client, text, is_random, seed):
         passed &= error <= limit
         if error >= worst:
             worst, bound = error, limit
-    row = {"name": graph.name, "tier": TIERS[plan.info.tier], "launches": plan.info.launch_count, "miss": miss * 1e3, "compile": plan.info.compile_ns / 1e6,
+    row = {"name": graph.name, "tier": plan.info.tier, "launches": len(plan.launches), "miss": miss * 1e3, "compile": plan.info.compile_ns / 1e6,
            "hit": hit * 1e6, "error": worst, "bound": bound, "passed": passed, "repeated": repeated}
     if not is_random:
         row["quern"] = microseconds(lambda: buffers.launch(plan))
@@ -139,13 +138,12 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--bundle", default=os.path.join(here, "..", ".."))
     parser.add_argument("--random", type=int, default=30)
-    parser.add_argument("--tier", choices=TIERS.values(), default="baseline")
+    parser.add_argument("--tier", choices=TIERS, default="baseline")
     parser.add_argument("--out")
     options = parser.parse_args()
     bundle = os.path.abspath(options.bundle)
     scratch = tempfile.mkdtemp(prefix="quern-gpu-")
-    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache",
-                      QUERN_DAEMON=f"{bundle}/bin/quernd")
+    quern = bundles.use(bundle, scratch)
     examples = sorted(glob.glob(f"{bundle}/examples/*.qg"))
     subprocess.run([f"{bundle}/tests/gpu/random_graphs", scratch, str(options.random)], check=True)
     graphs = examples + sorted(glob.glob(f"{scratch}/*.qg"))
@@ -154,12 +152,12 @@ def main():
             subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", options.tier, "--timeout", "40"], capture_output=True)
     texts = [(open(path).read(), path not in examples) for path in graphs]
     torch.zeros(1, device="cuda")
-    client = Client(glob.glob(f"{bundle}/lib/libquern.so*")[0])
+    client = quern.Client()
     rows = []
     for seed, (text, is_random) in enumerate(texts):
         try:
-            rows.append(check(client, text, is_random, seed))
-        except RuntimeError as problem:
+            rows.append(check(quern, client, text, is_random, seed))
+        except (quern.QuernError, RuntimeError) as problem:
             print(problem, file=sys.stderr)
             rows.append({"name": Graph(text).name, "tier": "", "launches": 0, "miss": 0, "compile": 0, "hit": 0, "error": float("inf"),
                          "bound": 0, "passed": False, "repeated": False})

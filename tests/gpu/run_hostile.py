@@ -17,8 +17,8 @@ import time
 
 import torch
 
+import bundle as bundles
 from hostile_inputs import CLASSES, Hostile, Judge
-from libquern import Client
 from run_graphs import TIERS, Buffers
 from torch_graph import Graph
 
@@ -30,11 +30,11 @@ def prewarm(bundle, paths, tier, jobs):
         list(pool.map(one, paths))
 
 
-def check(client, text, fixed, classes, seed):
+def check(quern, client, text, fixed, classes, seed):
     """One row: what every class came to."""
     graph = Graph(text)
-    plan = client.plan(text)
-    row = {"name": graph.name, "tier": TIERS[plan.info.tier], "launches": plan.info.launch_count, "classes": {}}
+    plan = client.get(quern.Graph.parse(text))
+    row = {"name": graph.name, "tier": plan.info.tier, "launches": len(plan.launches), "classes": {}}
     for name in classes:
         hostile = Hostile(graph, name, seed).inputs()
         for index, (declared, _, _, _) in enumerate(graph.inputs):
@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--masks", action="store_true")
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--classes", default=",".join(CLASSES))
-    parser.add_argument("--tier", choices=TIERS.values(), default="modelled")
+    parser.add_argument("--tier", choices=TIERS, default="modelled")
     parser.add_argument("--searchers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--budget", type=float, default=500)
     parser.add_argument("--out")
@@ -68,8 +68,8 @@ def main():
     began = time.time()
     bundle = os.path.abspath(options.bundle)
     scratch = tempfile.mkdtemp(prefix="quern-hostile-")
-    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{bundle}/bin/quernd",
-                      QUERN_SEARCHERS=str(options.searchers), QUERN_WORKERS="4")
+    os.environ.update(QUERN_SEARCHERS=str(options.searchers), QUERN_WORKERS="4")
+    quern = bundles.use(bundle, scratch)
     texts = [(open(path).read(), {}) for path in options.graphs]
     if options.masks:
         from attention_masks import graphs as masked_graphs
@@ -89,15 +89,15 @@ def main():
     torch.zeros(1, device="cuda")
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    client = Client(glob.glob(f"{bundle}/lib/libquern.so*")[0])
+    client = quern.Client()
     classes, rows, left_out = options.classes.split(","), [], 0
     for seed, (text, fixed) in enumerate(texts):
         if time.time() - began > options.budget:
             left_out += 1
             continue
         try:
-            rows.append(check(client, text, fixed, classes, seed))
-        except RuntimeError as problem:
+            rows.append(check(quern, client, text, fixed, classes, seed))
+        except (quern.QuernError, RuntimeError) as problem:
             rows.append({"name": Graph(text).name, "tier": "", "launches": 0, "classes": {}, "failed": str(problem).split("\n")[0]})
             if "CUDA" in str(problem):  # nothing that follows would say anything
                 break

@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 """The Python package against the daemon that $QUERN_DAEMON names, with the fake libcuda as driver. No GPU is needed."""
+import copy
 import ctypes
+import gc
 import os
+import pathlib
+import pickle
 import re
 import select
+import signal
 import sys
+import threading
+import time
 import unittest
 
 ROOT = sys.argv.pop(1)
@@ -14,6 +21,19 @@ import quern  # noqa: E402
 from quern import _library as lib  # noqa: E402
 
 TEXT = "graph small\nin x: f16[4, 8]\nin w: f16[8, 16] const\ny = rms_norm(x, axis=-1, eps=1e-5)\nz = matmul(y, w)\nout z\n"
+
+
+def daemons():
+    """The processes of the daemon that with_daemon.py cares for."""
+    socket, found = f"QUERN_SOCKET={os.environ['QUERN_SOCKET']}".encode(), []
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and b"quernd" in (process / "cmdline").read_bytes():
+                if socket in (process / "environ").read_bytes().split(b"\0") and int(process.name) not in (os.getpid(), os.getppid()):
+                    found.append(int(process.name))
+        except OSError:
+            pass  # ended, or not ours
+    return found
 
 
 class Package(unittest.TestCase):
@@ -26,65 +46,6 @@ class Package(unittest.TestCase):
             call(*arguments, **named)
         self.assertEqual(raised.exception.status, status)
         self.assertIn(text, str(raised.exception))
-
-    def test_builds_a_graph(self):
-        graph = quern.Graph("built")
-        x = graph.input("x", "f16", [4, 8])
-        w = graph.input("w", "f16", [8, 16], strides=[1, 8], const=True)
-        n = graph.op("rms_norm", x, axis=-1, eps=1e-5)
-        z = graph.op("mul", graph.op("matmul", n, w), graph.constant(2), name="z")
-        s = graph.op("sum", z, axis=[0, 1], keepdims=True)
-        graph.output(z)
-        graph.output(graph.op("cast", s, dtype="f32"))
-        self.assertEqual(graph.describe(z)[:4], ("z", "f16", (4, 16), (16, 1)))
-        self.assertEqual(graph.describe(w).strides, (1, 8))
-        self.assertIn("keepdims=true", graph.text)
-        self.assertEqual(quern.Graph.parse(graph.text).text, graph.text)
-
-    def test_numbers_are_constants(self):
-        graph = quern.Graph("numbers")
-        x = graph.input("x", "f32", [3])
-        y = graph.input("y", "f32", [3])
-        one = graph.op("mul", x, 1, name="one")  # y, if 1 meant a value
-        half = graph.op("mul", 0.5, y, name="half")
-        flag = graph.op("add", one, True, name="flag")
-        for value in (one, half, flag):
-            graph.output(value)
-        self.assertIn("one = mul(x, 1)", graph.text)
-        self.assertIn("half = mul(0.5, y)", graph.text)
-        self.assertIn("flag = add(one, 1)", graph.text)
-        self.assertNotIsInstance(x, int)
-        self.assertEqual(graph.value(0), x)
-        self.assertNotEqual(x, 0)
-        self.assert_fails("INVALID_ARGUMENT", "is 'x', which is no value", graph.op, "neg", "x")
-        self.assert_fails("INVALID_ARGUMENT", "operand 1 of mul is a value of another graph", graph.op, "mul", x,
-                          quern.Graph().input("x", "f32", [3]))
-        self.assert_fails("INVALID_ARGUMENT", "the output is 1", graph.output, 1)
-        self.assert_fails("NOT_FOUND", "99", graph.value, 99)
-        self.assert_fails("NOT_FOUND", "-1", graph.value, -1)
-
-    def test_numbers_of_numpy_are_constants(self):
-        class Scalar:  # as numpy's are: neither int nor float
-            shape = ()
-
-            def __init__(self, number):
-                self.number = number
-
-            def item(self):
-                return self.number
-
-        scalars = [Scalar(2), Scalar(0.25), Scalar(True)]
-        try:
-            import numpy
-            scalars += [numpy.int64(2), numpy.float16(0.25), numpy.bool_(True)]
-        except ImportError:
-            pass
-        for two, quarter, true in zip(scalars[::3], scalars[1::3], scalars[2::3]):
-            graph = quern.Graph("scalars")
-            x = graph.input("x", "f32", [3])
-            y = graph.op("add", graph.op("mul", x, quarter, name="a"), true, name="b")
-            graph.output(graph.op("sum", graph.op("pow", y, two, name="c"), axis=Scalar(0), name="d"))
-            self.assertIn("a = mul(x, 0.25)\nb = add(a, 1)\nc = pow(b, 2)\nd = sum(c, axis=[0]", graph.text)
 
     def test_says_what_is_wrong(self):
         self.assert_fails("INVALID_GRAPH", "2:", quern.Graph.parse, "graph g\nin x: f17[4]\nout x\n")
@@ -107,6 +68,7 @@ class Package(unittest.TestCase):
         self.assertEqual(plan.tensor_maps, [])
         again = self.client.get(quern.Graph.parse(TEXT), "sm_90a")
         self.assertEqual(again._handle.value, plan._handle.value)
+        self.assertIs(again._about, plan._about)
         self.assertFalse(self.client.outdated(plan))
 
     def test_need_not_wait(self):
@@ -116,8 +78,8 @@ class Package(unittest.TestCase):
         self.assertIsNotNone(self.client.get(graph, "sm_90a"))
         # There is no GPU: what stands is the answer, once nothing is under way.
         self.assertIsNotNone(self.client.get(graph, "sm_90a", min_tier="measured"))
-        with self.assertRaises(ValueError):
-            self.client.get(graph, "sm_90a", min_tier="best")
+        self.assert_fails("INVALID_ARGUMENT", "no tier 'best'", self.client.get, graph, "sm_90a", min_tier="best")
+        self.assert_fails("INVALID_ARGUMENT", "-1 seconds", self.client.get, graph, "sm_90a", timeout=-1)
 
     def test_constraints_make_another_plan(self):
         graph = quern.Graph.parse(TEXT)
@@ -127,6 +89,62 @@ class Package(unittest.TestCase):
         self.assertEqual(self.client.get(graph, "sm_90a", constraints="griddims 16,1,1; franges 4 8").info.key, constrained.info.key)
         self.assertEqual(self.client.get(graph, "sm_90a").info.key, plan.info.key)
         self.assert_fails("INVALID_ARGUMENT", '"16,x"', self.client.get, graph, "sm_90a", constraints="griddims 16,x")
+
+    def test_prewarms(self):
+        graphs = [quern.Graph.parse(f"graph p\nin x: f32[{n}]\ny = tanh(x)\nout y\n") for n in (21, 22, 23)]
+        self.assertEqual(self.client.prewarm(graphs, "sm_90a"), ["OK"] * 3)
+        self.assertEqual(self.client.get(graphs[1], "sm_90a", compile=False).inputs[0].shape, (22,))
+        with self.assertRaises(quern.QuernError) as raised:
+            self.client.prewarm([graphs[0], quern.Graph("empty"), graphs[2]], "sm_90a")
+        self.assertEqual(raised.exception.statuses, ["OK", "INVALID_GRAPH", "OK"])
+
+    def test_handles_end_once(self):
+        with quern.Client() as client, client.get(quern.Graph.parse(TEXT), "sm_90a") as plan:
+            self.assertIn(plan.info.key[:8], repr(plan))
+            self.assertRegex(repr(plan), r"\(x: f16\[4, 8\], w: f16\[8, 16\]\) -> \(z: f16\[4, 16\]\), sm_90a, baseline, \d launches")
+            other = client.get(quern.Graph.parse(TEXT), "sm_90a")
+        self.assertEqual(repr(plan), "<quern.Plan, closed>")
+        self.assertEqual(repr(client), "<quern.Client, closed>")
+        plan.close()
+        self.assert_fails("INVALID_ARGUMENT", "the plan is closed", lambda: plan.info)
+        self.assert_fails("INVALID_ARGUMENT", "the plan is closed", plan.launch, [1, 1], [1])
+        self.assert_fails("INVALID_ARGUMENT", "the client is closed", client.stats)
+        self.assertEqual(other.info.target, "sm_90a")  # a handle of its own
+        graph = quern.Graph.parse(TEXT)
+        graph.close()
+        self.assert_fails("INVALID_ARGUMENT", "the graph is closed", lambda: graph.text)
+
+    def test_is_neither_copied_nor_pickled(self):
+        plan = self.client.get(quern.Graph.parse(TEXT), "sm_90a")
+        for what, advice in ((quern.Graph.parse(TEXT), "Graph.parse"), (plan, "ask the client"), (self.client, "open a client")):
+            for function in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, advice):
+                    function(what)
+        del plan, what
+        gc.collect()
+        self.assertEqual(self.client.get(quern.Graph.parse(TEXT), "sm_90a").info.target, "sm_90a")
+        error = pickle.loads(pickle.dumps(quern.QuernError("LIMIT", "too much")))
+        self.assertEqual((error.status, str(error)), ("LIMIT", "LIMIT: too much"))
+
+    def test_is_interrupted_at_once(self):
+        """Ctrl-C while the daemon, which is stopped, does not answer."""
+        graph = quern.Graph.parse("graph slow\nin x: f32[77]\ny = tanh(x)\nout y\n")
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        stopped = daemons()
+        self.assertTrue(stopped)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            timer.start()
+            began = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                self.client.get(graph, "sm_90a")
+            self.assertLess(time.monotonic() - began, 5)
+        finally:
+            timer.join()
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        self.assertIsNotNone(self.client.get(graph, "sm_90a"))
 
     def test_statistics_and_polling(self):
         stats = self.client.stats()
@@ -147,6 +165,7 @@ class Package(unittest.TestCase):
         self.assertEqual(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)), 0)
         at = memory.value
         plan.prepare()
+        self.assertEqual(quern.__version__, re.search(r"version: '(.*?)'", (pathlib.Path(ROOT) / "meson.build").read_text()).group(1))
         plan.launch([at, at + 4096], [at + 8192], at + 65536)
         self.assertEqual(cuda.fake_cuda_log().count(b"launch "), len(plan.launches))
         self.assert_fails("INVALID_ARGUMENT", "2 inputs", plan.launch, [at], [at])

@@ -383,6 +383,13 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   return *address ? kOk : 2;
 }
 
+// All memory is on device 0. Only the ordinal can be asked for.
+int cuPointerGetAttribute(void* value, int attribute, uint64_t) {
+  if (attribute != 9) return kInvalidValue;
+  *static_cast<int*>(value) = 0;
+  return kOk;
+}
+
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   const char* megabytes = getenv("FAKE_CUDA_FREE_MB");
   *total_bytes = size_t{80} << 30;
@@ -432,6 +439,12 @@ int cuStreamSynchronize(void*) {
 int cuStreamGetCtx(void* stream, void** context) {
   *context = static_cast<Stream*>(stream)->context;
   return kOk;
+}
+
+int cuStreamWaitEvent(void* stream, void*, unsigned) {
+  const Lock lock(fake().mutex);
+  note("wait for an event");
+  return stream || current() ? kOk : kInvalidContext;
 }
 
 int cuStreamBeginCapture_v2(void* stream, int) {

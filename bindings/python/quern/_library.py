@@ -1,9 +1,16 @@
 """libquern by ctypes: where it is found, the structs of quern.h, and the prototypes of the functions used here."""
+from __future__ import annotations
+
+import _thread
 import ctypes as c
 import os
 import pathlib
+import threading
+from typing import Any, Callable
 
-OK, PENDING, INVALID_ARGUMENT = 0, 1, 2
+OK, PENDING = 0, 1
+NO_START = 1  # of quern_open
+NO_WAIT, NO_COMPILE, REFRESH, NO_REQUEST = 1, 2, 4, 8  # of quern_get
 
 
 class Error(c.Structure):
@@ -66,15 +73,20 @@ class Stat(Sized):
 
 
 def _load():
-    """$QUERN_LIBRARY, else the library of a build or installation that holds this package, else the loader's search."""
+    """$QUERN_LIBRARY, else the library of the wheel, build folder or bundle that holds this package, else the loader's search."""
     named = os.environ.get("QUERN_LIBRARY")
     if named:
         return c.CDLL(named)
     here = pathlib.Path(__file__).resolve().parent
-    for place in (here, here.parents[2] / "build/capi"):
+    places = [here / "lib", *(here.parents[2] / folder for folder in ("build/capi", "lib"))]
+    for place in places:
         if (place / "libquern.so.0").exists():
             return c.CDLL(str(place / "libquern.so.0"))
-    return c.CDLL("libquern.so.0")
+    try:
+        return c.CDLL("libquern.so.0")
+    except OSError as problem:
+        raise ImportError(f"libquern.so.0 was found neither in {', '.join(map(str, places))} nor by the loader ({problem}); "
+                          "build Quern, install it, or set QUERN_LIBRARY to the file") from None
 
 
 library = _load()
@@ -93,6 +105,7 @@ _CHECKED = {
     "quern_graph_output": [_handle, c.c_int32],
     "quern_graph_value": [_handle, c.c_int32, c.POINTER(Tensor)],
     "quern_graph_text": [_handle, c.POINTER(c.c_char_p), c.POINTER(c.c_size_t)],
+    "quern_prewarm": [_handle, _out, c.c_size_t, c.c_char_p, c.POINTER(GetOptions), _value],
     "quern_get": [_handle, _handle, c.c_char_p, c.POINTER(GetOptions), _out],
     "quern_plan_describe": [_handle, c.POINTER(PlanInfo)],
     "quern_plan_input": [_handle, c.c_size_t, c.POINTER(Tensor)],
@@ -100,7 +113,7 @@ _CHECKED = {
     "quern_plan_tensor_map": [_handle, c.c_size_t, c.POINTER(TensorMap)],
     "quern_plan_launch": [_handle, c.c_size_t, c.POINTER(LaunchInfo)],
     "quern_plan_prepare": [_handle, c.c_void_p],
-    "quern_launch": [_handle, c.c_void_p, _out, _out, c.c_void_p],
+    "quern_launch": [_handle, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p],
     "quern_device_target": [c.c_int, c.POINTER(c.c_char_p)],
     "quern_stats_get": [_handle, c.c_uint32, _out],
     "quern_stats_at": [_handle, c.c_size_t, c.POINTER(Stat)],
@@ -108,10 +121,11 @@ _CHECKED = {
 for _name, _parameters in _CHECKED.items():
     _function = getattr(library, _name)
     _function.argtypes, _function.restype = _parameters + [_error], c.c_int32
-for _name in ("quern_close", "quern_graph_free", "quern_plan_release", "quern_stats_free"):
+for _name in ("quern_cancel", "quern_close", "quern_graph_free", "quern_plan_release", "quern_stats_free"):
     _function = getattr(library, _name)
     _function.argtypes, _function.restype = [_handle], None
 library.quern_status_name.argtypes, library.quern_status_name.restype = [c.c_int32], c.c_char_p
+library.quern_plan_retain.argtypes, library.quern_plan_retain.restype = [_handle], c.c_void_p
 library.quern_fd.argtypes, library.quern_fd.restype = [_handle], c.c_int
 library.quern_plan_outdated.argtypes, library.quern_plan_outdated.restype = [_handle, _handle], c.c_int
 library.quern_stats_count.argtypes, library.quern_stats_count.restype = [_handle], c.c_size_t
@@ -121,15 +135,61 @@ library.quern_version.argtypes, library.quern_version.restype = [], c.c_uint32
 class QuernError(Exception):
     """What a call failed with: `status` is the name of the code ("INVALID_GRAPH"), the text says what to do."""
 
-    def __init__(self, status, message):
+    def __init__(self, status: str, message: str):
         super().__init__(f"{status}: {message}")
-        self.status = status
+        self.status, self.message = status, message
+        self.statuses: list[str] = []  # of Client.prewarm, one for each graph
+
+    def __reduce__(self) -> tuple:
+        return QuernError, (self.status, self.message)
 
 
-def call(name, *arguments):
-    """The status, which is OK or PENDING; everything else is raised."""
-    error = Error()
-    status = getattr(library, name)(*arguments, c.byref(error))
+class _Errors(threading.local):
+    """One quern_error for each thread, which is written on failures only: making its 2 KiB anew costs more than most calls."""
+
+    def __init__(self) -> None:
+        self.error = Error()
+        self.reference = c.byref(self.error)
+
+
+errors = _Errors()
+
+
+def checked(status: int) -> int:
+    """The status of the call that this thread made last with errors.reference: OK or PENDING; everything else is raised."""
     if status not in (OK, PENDING):
-        raise QuernError(library.quern_status_name(status).decode(), error.message.decode(errors="replace"))
+        raise QuernError(library.quern_status_name(status).decode(), errors.error.message.decode(errors="replace"))
     return status
+
+
+def call(name: str, *arguments: Any) -> int:
+    return checked(getattr(library, name)(*arguments, errors.reference))
+
+
+def call_interruptibly(cancel: Callable[[], object] | None, name: str, *arguments: Any) -> int:
+    """call() for functions that wait. Signals are handled in the main thread, between its instructions: there the call is made by
+    another thread, so that KeyboardInterrupt comes at once. `cancel` then ends the wait; without one it goes on unheard."""
+    if threading.current_thread() is not threading.main_thread():
+        return call(name, *arguments)
+    outcome: list[Any] = []
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            outcome.append(call(name, *arguments))
+        except BaseException as problem:
+            outcome.append(problem)
+        done.release()
+
+    _thread.start_new_thread(run, ())
+    try:
+        done.acquire()
+    except BaseException:
+        # Again and again: what is cancelled are calls under way, and this one may not have begun.
+        while cancel and not done.acquire(timeout=0.02):
+            cancel()
+        raise
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]

@@ -9,7 +9,6 @@ each captured in a CUDA graph, with inputs that rotate over more than four times
 
 import argparse
 import concurrent.futures
-import glob
 import json
 import math
 import os
@@ -43,12 +42,11 @@ sys.path[:0] = [HERE, os.path.join(BUNDLE, "tests", "gpu")]
 
 import torch  # noqa: E402
 
-from libquern import Client  # noqa: E402
+import bundle as bundles  # noqa: E402
 from torch_graph import DTYPES, Graph, random_inputs  # noqa: E402
 from torch_source import Attention, program  # noqa: E402
 
-NUMBERS = {1: torch.float16, 2: torch.bfloat16, 3: torch.float32, 4: torch.int32, 5: torch.bool}
-TIERS = {1: "baseline", 2: "modelled", 3: "measured"}
+package = None  # quern, once the bundle is in use
 
 
 def variants(graph):
@@ -108,13 +106,12 @@ class QuernPlan:
     def __init__(self, plan, sets):
         self.plan = plan
         self.workspace = torch.empty(max(256, plan.info.workspace_bytes), dtype=torch.uint8, device="cuda")
-        shapes = [plan.output(i) for i in range(plan.info.output_count)]
-        self.outputs = [[torch.empty(shape, dtype=NUMBERS[number], device="cuda") for number, shape in shapes] for _ in range(min(sets, 8))]
+        self.outputs = [[torch.empty(o.shape, dtype=DTYPES[o.dtype], device="cuda") for o in plan.outputs] for _ in range(min(sets, 8))]
 
     def __call__(self, inputs, index):
         outputs = self.outputs[index % len(self.outputs)]
-        self.plan.launch(torch.cuda.current_stream().cuda_stream, [t.data_ptr() for t in inputs], [t.data_ptr() for t in outputs],
-                         self.workspace.data_ptr())
+        self.plan.launch([t.data_ptr() for t in inputs], [t.data_ptr() for t in outputs], self.workspace.data_ptr(),
+                         torch.cuda.current_stream())
         return outputs
 
 
@@ -166,29 +163,35 @@ def quern(*arguments):
     return subprocess.run([f"{BUNDLE}/bin/quern", *arguments], capture_output=True)
 
 
-def search_all(paths, library):
+def plan_of(path):
+    """The best plan that is stored, which a new client asks for."""
+    with package.Client() as client:
+        return client.get(package.Graph.parse(open(path).read()))
+
+
+def search_all(paths):
     """{path: {"baseline": plan, "modelled": plan}}: nothing is measured while PyTorch's programs are compiled, as these use the GPU, too."""
     os.environ.update(QUERN_MEASURE="never", QUERN_SEARCHERS=str(max(1, (os.cpu_count() or 2) // 4)))
     plans = {}
     for path in paths:
         try:
-            plans[path] = {"baseline": Client(library).plan(open(path).read())}
+            plans[path] = {"baseline": plan_of(path)}
         except Exception as error:
             print(f"{path}: {type(error).__name__}: {error}", flush=True)
     compile_all(plans)
     for path in plans:
         quern("get", path, "--wait-tier", "modelled", "--timeout", "60")
-        plans[path]["modelled"] = Client(library).plan(open(path).read())
+        plans[path]["modelled"] = plan_of(path)
     quern("stop")
     del os.environ["QUERN_MEASURE"]
     return plans
 
 
-def tuned(path, library, seconds):
+def tuned(path, seconds):
     """The plan that tuning comes to, and the seconds that it took."""
     began = time.time()
     quern("tune", path, "--budget", f"{max(1, round(seconds))}s", "--timeout", f"{seconds + 120:.0f}")
-    return Client(library).plan(open(path).read()), time.time() - began
+    return plan_of(path), time.time() - began
 
 
 def launch_us(run, inputs):
@@ -197,19 +200,18 @@ def launch_us(run, inputs):
     times = []
     for _ in range(20):
         torch.cuda.synchronize()
-        pointers = [t.data_ptr() for t in inputs], [t.data_ptr() for t in run.outputs[0]]
-        prepared = run.plan.prepared(torch.cuda.current_stream().cuda_stream, *pointers, run.workspace.data_ptr())
+        prepared = run.plan.bind(*inputs, out=run.outputs[0], workspace=run.workspace.data_ptr())
         began = time.perf_counter()
         for _ in range(count):
             prepared()
         times.append((time.perf_counter() - began) * 1e6 / count)
     torch.cuda.synchronize()
-    return statistics.median(times) / max(1, run.plan.info.launch_count)
+    return statistics.median(times) / max(1, len(run.plan.launches))
 
 
-def measure(path, library, plans, tune_seconds):
+def measure(path, plans, tune_seconds):
     graph = Graph(open(path).read())
-    plans["quern"], seconds = tuned(path, library, tune_seconds)
+    plans["quern"], seconds = tuned(path, tune_seconds)
     generator = torch.Generator(device="cuda").manual_seed(1)
     inputs = make_inputs(graph, generator)
     size = sum(t.numel() * t.element_size() for t in inputs)
@@ -228,8 +230,8 @@ def measure(path, library, plans, tune_seconds):
     peers = {name: cold for name, (cold, _) in times.items() if name not in plans}
     best = min(peers, key=peers.get)
     quern = times["quern"][0]
-    return {"graph": graph.name, "tiers": {name: TIERS[plan.info.tier] for name, plan in plans.items()}, "seconds": seconds,
-            "launches": {name: plan.info.launch_count for name, plan in plans.items()}, "errors": errors, "times": times, "best": best,
+    return {"graph": graph.name, "tiers": {name: plan.info.tier for name, plan in plans.items()}, "seconds": seconds,
+            "launches": {name: len(plan.launches) for name, plan in plans.items()}, "errors": errors, "times": times, "best": best,
             "launch_us": launch_us(runs["quern"], inputs), "ratio": peers[best] / quern, "ratio_hot": times[best][1] / times["quern"][1],
             "over_baseline": {name: times["baseline"][0] / times[name][0] for name in ("modelled", "quern")}}
 
@@ -278,9 +280,9 @@ def main():
     if OPTIONS.only_compile:
         return compile_only(OPTIONS.graphs)
     began, scratch = time.time(), tempfile.mkdtemp(prefix="quern-compare-")
-    os.environ.update(QUERN_SOCKET=f"{scratch}/quernd.sock", QUERN_CACHE_DIR=f"{scratch}/cache", QUERN_DAEMON=f"{BUNDLE}/bin/quernd")
-    library, rows = glob.glob(f"{BUNDLE}/lib/libquern.so*")[0], []
-    plans = search_all(OPTIONS.graphs, library)
+    global package
+    package, rows = bundles.use(BUNDLE, scratch), []
+    plans = search_all(OPTIONS.graphs)
     print(f"PyTorch's programs compiled, graphs searched in {time.time() - began:.0f} s", flush=True)
     for number, path in enumerate(plans):
         left = OPTIONS.budget - (time.time() - began)
@@ -289,7 +291,7 @@ def main():
             continue
         share = left / (len(plans) - number) - TIMING_SECONDS
         try:
-            row = measure(path, library, plans[path], min(OPTIONS.tune, max(LEAST_TUNE_SECONDS, share)))
+            row = measure(path, plans[path], min(OPTIONS.tune, max(LEAST_TUNE_SECONDS, share)))
         except Exception as error:
             print(f"{path}: {type(error).__name__}: {error}", flush=True)
             continue
