@@ -10,7 +10,7 @@ constexpr Option kConstraints[] = {
     {"imaps", 0, "X,Y,Z", "which dimension of a load each axis of the grid cuts, or -1"},
     {"omaps", 0, "X,Y,Z", "the same of stores"},
     {"fmaps", 0, "DIM", "which dimension of a load the loop cuts, or -1"},
-    {"franges", 0, "N", "only so many turns of the loop"},
+    {"franges", 0, "N", "only so many iterations of the loop"},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "core/base/target.h"
 #include "core/lang/attrs.h"
 #include "core/lang/op.h"
+#include "core/schedule/schedule.h"
 #include "tools/output.h"
 
 namespace quern {
@@ -170,6 +171,7 @@ struct Topic {
 };
 const Topic kTopics[] = {
     {"ops", operators_text},
+    {"schedule", schedule_field_table},
     {"targets", targets_text},
     {"environment", [] { return std::string(kEnvironment); }},
     {"exit-codes", exit_codes_text},
@@ -211,8 +213,8 @@ const Command kHelpCommand = {
     0,
     1,
     "this list, a command, or a topic",
-    "Explains a command, or one of the topics ops (the operators of the language), targets, environment\n"
-    "and exit-codes.\n",
+    "Explains a command, or one of the topics ops (the operators of the language), schedule (the fields of\n"
+    "a schedule), targets, environment and exit-codes.\n",
     false,
     {{"markdown", 0, nullptr, "print the operators as docs/OPERATORS.md has them"}},
     run_help,

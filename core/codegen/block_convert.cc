@@ -126,7 +126,7 @@ void BlockEmitter::convert(BlockValue value, const Spread& want) {
   to.scope = place_of(value);
   auto plan = plan_move(from, to.spread, shape);
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
-  conversion_cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.turns : 1);
+  conversion_cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
   if (plan->shared) {
     // Registers in the order in which they are loaded.
     Spread& spread = to.spread;

@@ -89,7 +89,7 @@ BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
   for (int axis = 0; axis < kGridAxes; ++axis)
     if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)], axes[axis]);
   const bool loop = op.loop_dim == dim;
-  if (loop) cut_by(kernel_.turns, Expr(iteration_number_));
+  if (loop) cut_by(kernel_.trip_count, Expr(iteration_number_));
   if (first.is_number(0)) return {first, nullptr};
   const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first, nullptr});
   if (fresh_one) {
@@ -194,12 +194,12 @@ void BlockEmitter::emit(BlockValue value) {
   array.scope = now_;
   text(now_) += {ir::Declare{array.registers, true}};
   matmul(value, array.registers, now_);
-  const bool late = late_.behind == value;
+  const bool pipelined = pipelined_.behind == value;
   if (plan.wgmma) {
     Body body;
     Builder to(body);
-    if (late) to.add(late_group());
-    to.add(wgmma_landing({array.registers}, late ? 1 : 0));
+    if (pipelined) to.add(pipelined_group());
+    to.add(wgmma_wait({array.registers}, pipelined ? 1 : 0));
     text(now_) += std::move(body);
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
@@ -261,8 +261,8 @@ Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
     const int barriers = order->cost.barriers;
     const int listed = order_as_listed(problem).cost.barriers;
     const bool loop = stage == Stage::loop;
-    (loop ? plan.costs.barriers_a_turn : plan.costs.barriers_once) += first + barriers;
-    (loop ? plan.costs.listed_a_turn : plan.costs.listed_once) += first + listed;
+    (loop ? plan.costs.barriers_per_iteration : plan.costs.barriers_once) += first + barriers;
+    (loop ? plan.costs.listed_per_iteration : plan.costs.listed_once) += first + listed;
     if (loop)
       buffers.back() = {stage_bytes() * schedule_.stages, schedule_.producer ? 0 : now, now + barriers,
                         stage_alignment()};
@@ -324,14 +324,14 @@ Body BlockEmitter::loop_body(const BlockPlan& plan) {
   Builder to(out);
   Body work = text(Stage::loop).body(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
   if (schedule_.producer) {
-    to.add(fed_loop(plan, std::move(work)));
+    to.add(consumer_loop(plan, std::move(work)));
     return out;
   }
-  Builder(work).add(wgmma_landing(in_flight_));
+  Builder(work).add(wgmma_wait(outstanding_));
   // TMA may get memory that was written before the loop.
   if (!tensor_maps_.empty() && !shared_.empty()) to.emit(Instr::fence_async);
-  if (late_.value >= 0) {
-    to.add(late_loop(plan, std::move(work)));
+  if (pipelined_.value >= 0) {
+    to.add(pipelined_loop(plan, std::move(work)));
     return out;
   }
   if (!staged_.empty()) {
@@ -339,18 +339,18 @@ Body BlockEmitter::loop_body(const BlockPlan& plan) {
     return out;
   }
   if (begins_with_barrier(Stage::loop)) work.insert(work.begin(), barrier());
-  if (!loads_ahead() || straight_fetch_.empty()) {
-    to.rolled(iteration_number_, 0, kernel_.turns, [&](Builder& each) {
-      for (const Body& part : {iteration_, straight_fetch_, work}) each.add(part);
+  if (!prefetches() || direct_fetch_.empty()) {
+    to.rolled(iteration_number_, 0, kernel_.trip_count, [&](Builder& each) {
+      for (const Body& part : {iteration_, direct_fetch_, work}) each.add(part);
     });
     return out;
   }
   const Symbol step = ir::make_variable("step", Scalar::i32);
-  to.rolled(step, 0, kernel_.turns + 1, [&](Builder& each) {
-    each.when(less(step, kernel_.turns), [&](Builder& fetch) {
+  to.rolled(step, 0, kernel_.trip_count + 1, [&](Builder& each) {
+    each.when(less(step, kernel_.trip_count), [&](Builder& fetch) {
       fetch.let(iteration_number_, step);
       fetch.add(iteration_);
-      fetch.add(straight_fetch_);
+      fetch.add(direct_fetch_);
     });
     each.when(less(0, step), [&](Builder& now) {
       now.let(iteration_number_, Expr(step) - 1);
@@ -367,16 +367,16 @@ Body BlockEmitter::staged_loop(const BlockPlan& plan, Body work) const {
   const int ahead = schedule_.stages - 1;
   const Symbol step = ir::make_variable("step", Scalar::i32);
   Body out;
-  Builder(out).rolled(step, -ahead, kernel_.turns, [&](Builder& to) {
+  Builder(out).rolled(step, -ahead, kernel_.trip_count, [&](Builder& to) {
     wait_for_copies(to, ahead - 1);
-    to.when(less(Expr(step) + ahead, kernel_.turns), [&](Builder& fetch) {
+    to.when(less(Expr(step) + ahead, kernel_.trip_count), [&](Builder& fetch) {
       fetch.let(iteration_number_, Expr(step) + ahead);
       fetch.add(fetch_tiles(plan));
     });
     commit_copies(to);
     to.when(less(step, 0), [](Builder& early) { early.add(ir::Continue{}); });
     to.let(iteration_number_, step);
-    for (const Body& part : {stage_tiles(plan), iteration_, straight_fetch_, tma_wait(), work}) to.add(part);
+    for (const Body& part : {stage_tiles(plan), iteration_, direct_fetch_, tma_wait(), work}) to.add(part);
   });
   if (!staged_fetch_.empty()) Builder(out).emit(Instr::cp_async_wait, {}, {0});
   return out;
@@ -403,7 +403,7 @@ Body BlockEmitter::setup(const BlockPlan& plan, int64_t barriers_at) {
 void BlockEmitter::add_parameters(BlockKernel& out) {
   for (const TensorParameter& parameter : parameters_) {
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
-    out.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.overlaps});
+    out.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
     out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
   }
   for (size_t i = 0; i < map_symbols_.size(); ++i) {
@@ -424,7 +424,7 @@ Result<BlockKernel> BlockEmitter::run() {
       if (extent > 0x3fffffff) return Status(ErrorCode::UNSUPPORTED, "an extent does not fit 30 bits");
   find_extents();
   plan_matmuls();
-  find_late_product();
+  find_pipelined_product();
   if (Status status = choose_layouts(); !status.ok()) return status;
   bool loops = false;
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
@@ -462,7 +462,7 @@ Result<BlockKernel> BlockEmitter::run() {
                                               std::to_string(target_.shared_bytes_per_block));
   out.kernel.shared_bytes = bytes;
   out.kernel.threads = schedule_.threads();
-  out.kernel.min_blocks = schedule_.resident;
+  out.kernel.min_blocks = schedule_.min_blocks;
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
   out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),

@@ -28,8 +28,8 @@ namespace quern {
 
 // What the choices of a block come to.
 struct BlockCosts {
-  int barriers_once = 0, barriers_a_turn = 0;
-  int listed_once = 0, listed_a_turn = 0;  // barriers if steps stayed in the order of the muGraph
+  int barriers_once = 0, barriers_per_iteration = 0;
+  int listed_once = 0, listed_per_iteration = 0;  // barriers if steps stayed in the order of the muGraph
   int64_t shared_bytes = 0;
   // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, of the conversions among
   // it, and of the conversions that were emitted.
@@ -99,9 +99,9 @@ class BlockEmitter {
   };
   // A tile that all warps make together for an operand of tensor cores, in a shared buffer: `copies` of it,
   // which iterations take one after the other.
-  struct MadeTile {
+  struct CooperativeTile {
     StagedTile tile;
-    Symbol buffer, late_memory;
+    Symbol buffer, previous_memory;
     int copies = 1;
     bool is_made = false;
   };
@@ -113,9 +113,9 @@ class BlockEmitter {
     Symbol registers;
     LoadStep load;
   };
-  // The product that is made an iteration late, if there is one, and the product of its iteration that is
+  // The product that is software-pipelined, if there is one, and the product of its iteration that is
   // waited for first; `group` are its instructions, `rest` is what an iteration does when it has landed.
-  struct LateProduct {
+  struct PipelinedProduct {
     BlockValue value = -1, behind = -1;
     Symbol sums, words;
     Body group, rest;
@@ -149,8 +149,8 @@ class BlockEmitter {
     // instruction, and how many columns it has.
     bool wgmma = false;
     std::array<bool, 2> shared = {false, false};
-    int tall = 0, columns = 0;
-    std::array<bool, 2> made_by_all = {false, false};  // the operands
+    int m_side = 0, columns = 0;
+    std::array<bool, 2> cooperative = {false, false};  // the operands
   };
 
   // block_emitter.cc
@@ -250,7 +250,7 @@ class BlockEmitter {
 
   // block_load.cc
   void load(BlockValue value, const Spread& spread);
-  void load_straight(BlockValue value, const Spread& spread);
+  void load_direct(BlockValue value, const Spread& spread);
   const StagedTile& stage_tile(BlockValue value);
   void load_staged(BlockValue value, const Spread& spread);
   Body stage_copy(const StagedTile& tile);
@@ -262,7 +262,7 @@ class BlockEmitter {
   // A pointer to the tensor's first element of the tile, defined in `to`.
   Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue value);
   bool is_staged(BlockValue value) const;
-  bool loads_ahead() const { return schedule_.ahead && schedule_.stages == 0; }
+  bool prefetches() const { return schedule_.prefetch && schedule_.stages == 0; }
   // Computed where it is asked for, element by element.
   bool is_free(BlockValue value) const;
 
@@ -278,7 +278,7 @@ class BlockEmitter {
   bool bring_by_tma(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;
   Expr place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
-  // Iterations take the stages in turns; the phase of a stage's mbarriers changes with every round.
+  // Iterations take the stages in turn; the phase of a stage's mbarriers changes with every round.
   Expr stage_number(const Expr& iteration) const { return iteration % schedule_.stages; }
   Expr phase(const Expr& iteration) const { return iteration / schedule_.stages & 1; }
   Body tma_request() const;
@@ -289,8 +289,8 @@ class BlockEmitter {
   // block_producer.cc
   Status check_producer() const;
   Body producer_body(const BlockPlan& plan) const;
-  bool products_go_on() const;
-  Body fed_loop(const BlockPlan& plan, Body work) const;
+  bool keeps_groups_outstanding() const;
+  Body consumer_loop(const BlockPlan& plan, Body work) const;
 
   // block_matmul.cc
   void plan_matmuls();
@@ -310,32 +310,32 @@ class BlockEmitter {
 
   // block_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
-  bool is_made_panel(BlockValue value, DType dtype) const;
+  bool is_cooperative_panel(BlockValue value, DType dtype) const;
   bool plan_wgmma(BlockValue value, MatmulPlan& plan) const;
   void note_panels(BlockValue value, const MatmulPlan& plan);
-  // `late`: of the iteration before.
-  Expr panel_operand(BlockValue value, const MatmulPlan& plan, int side, const Expr& index, bool late);
+  // `previous`: of the iteration before.
+  Expr panel_operand(BlockValue value, const MatmulPlan& plan, int side, const Expr& index, bool previous);
   void wgmma(BlockValue value, const Symbol& sums, Stage stage);
-  Body wgmma_group(BlockValue value, const Symbol& sums, const Symbol& words, bool late);
-  static Body wgmma_landing(const std::vector<Symbol>& sums, int pending = 0);
+  Body wgmma_group(BlockValue value, const Symbol& sums, const Symbol& words, bool previous);
+  static Body wgmma_wait(const std::vector<Symbol>& sums, int pending = 0);
 
   // block_late.cc
-  void find_late_product();
-  Body late_group();
-  void finish_late_turn(BlockValue accumulator, const Array& sums);
-  BlockValue late_flat() const;
-  Body late_tiles() const;
-  Body late_loop(const BlockPlan& plan, Body work) const;
+  void find_pipelined_product();
+  Body pipelined_group();
+  void finish_pipelined_iteration(BlockValue accumulator, const Array& sums);
+  BlockValue pipelined_n_operand() const;
+  Body pipelined_tiles() const;
+  Body pipelined_loop(const BlockPlan& plan, Body work) const;
 
   // block_fragments.cc
   // False, and nothing is written, if rows of the tile are not rows of matrices.
   bool read_matrices(Builder& out, const StagedTile& tile, DType dtype, const Spread& spread,
                      const Symbol& to, int words, const Expr& skipped);
-  bool is_made_by_all(BlockValue value, DType dtype, const Spread& fragments) const;
-  Spread shared_making(BlockValue value, DType dtype) const;
+  bool is_cooperative(BlockValue value, DType dtype, const Spread& fragments) const;
+  Spread cooperative_spread(BlockValue value, DType dtype) const;
   Spread operand_spread(BlockValue product, size_t side) const;
-  MadeTile& made_tile(BlockValue value, const MatmulPlan& plan);
-  const MadeTile& make_by_all(BlockValue value, const MatmulPlan& plan, int summed_dim);
+  CooperativeTile& cooperative_tile(BlockValue value, const MatmulPlan& plan);
+  const CooperativeTile& make_cooperatively(BlockValue value, const MatmulPlan& plan, int summed_dim);
   Expr word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim, const Expr& index);
   Symbol packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
   Expr rearranged_word(const Array& array, const Spread& spread, const Expr& w) const;
@@ -344,7 +344,7 @@ class BlockEmitter {
 
   // block_move.cc
   void move(BlockValue value);
-  void join_turns(BlockValue value);
+  void concatenate_iterations(BlockValue value);
 
   // block_reduce.cc
   void reduce(BlockValue value);
@@ -377,7 +377,7 @@ class BlockEmitter {
   int64_t conversion_cycles_ = 0;
   // Once; in every iteration, wherever its tiles are named; before the loop; loads of an iteration into registers
   // and into shared memory, and by TMA; what was loaded for the next iteration becomes that of this one.
-  Body prologue_, iteration_, declared_, straight_fetch_, staged_fetch_, tma_fetch_, take_;
+  Body prologue_, iteration_, declared_, direct_fetch_, staged_fetch_, tma_fetch_, take_;
   std::map<std::string, Symbol> defined_;  // by the text of the expression
   std::map<std::string, Interval> intervals_;
   Symbol shared_memory_, ring_, full_, empty_, arrived_, iteration_number_, block_x_;
@@ -391,7 +391,7 @@ class BlockEmitter {
   std::map<BlockValue, MatmulPlan> plans_;
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
-  std::map<BlockValue, MadeTile> made_;
+  std::map<BlockValue, CooperativeTile> cooperative_tiles_;
   std::map<std::string, Symbol> packed_;
   std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
   std::map<std::string, Symbol> cluster_factors_;
@@ -406,8 +406,8 @@ class BlockEmitter {
   std::map<BlockValue, Ints> panels_;  // operands in shared memory, with the least extents of their tiles
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;
-  LateProduct late_;
-  std::vector<Symbol> in_flight_;  // sums for which an iteration waits at its end
+  PipelinedProduct pipelined_;
+  std::vector<Symbol> outstanding_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration
 };
 

@@ -70,7 +70,7 @@ bool BlockEmitter::read_matrices(Builder& out, const StagedTile& tile, DType dty
 // Whether warps need the same tile of what is computed, element by element, from a staged one: then it is
 // made once, by all, and left in shared memory in words. `bits` are those of its coordinates in `fragments`,
 // which a warp would make for itself.
-bool BlockEmitter::is_made_by_all(BlockValue value, DType dtype, const Spread& fragments) const {
+bool BlockEmitter::is_cooperative(BlockValue value, DType dtype, const Spread& fragments) const {
   const BlockValue load = root_load(value);
   if (load < 0 || load == value || !is_staged(load)) return false;
   const Ints& shape = program_.shape(value);
@@ -84,25 +84,25 @@ bool BlockEmitter::is_made_by_all(BlockValue value, DType dtype, const Spread& f
 }
 
 // The spread in which all warps make it.
-Spread BlockEmitter::shared_making(BlockValue value, DType dtype) const {
+Spread BlockEmitter::cooperative_spread(BlockValue value, DType dtype) const {
   return blocked(value, dtype, inner_dim(program_.op(root_load(value)).tensor, program_.shape(value)));
 }
 
 // In which spread an operand of a product is computed.
 Spread BlockEmitter::operand_spread(BlockValue product, size_t side) const {
   const MatmulPlan& plan = plans_.at(product);
-  if (plan.made_by_all[side]) return shared_making(program_.op(product).operands[side], plan.dtype);
+  if (plan.cooperative[side]) return cooperative_spread(program_.op(product).operands[side], plan.dtype);
   return side == 0 ? plan.a : plan.b;
 }
 
-// Where it lies: for warpgroups in panels, else in rows. Of a product that is made an iteration late there are
+// Where it lies: for warpgroups in panels, else in rows. Of a product that is software-pipelined there are
 // three, since some warps make the one of their iteration while others have not waited for the one two
 // iterations before.
-BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPlan& plan) {
-  const auto [at, fresh_one] = made_.try_emplace(value);
-  MadeTile& made = at->second;
+BlockEmitter::CooperativeTile& BlockEmitter::cooperative_tile(BlockValue value, const MatmulPlan& plan) {
+  const auto [at, fresh_one] = cooperative_tiles_.try_emplace(value);
+  CooperativeTile& made = at->second;
   if (!fresh_one) return made;
-  const Spread spread = shared_making(value, plan.dtype);
+  const Spread spread = cooperative_spread(value, plan.dtype);
   StagedTile& tile = made.tile;
   tile.value = root_load(value);
   tile.inner = spread.registers[0].dim;
@@ -111,10 +111,10 @@ BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPl
   const Scalar type = ir::scalar_of(plan.dtype);
   if (plan.wgmma) {
     put_in_panels(tile, bits_of(tile, dims_by_stride(tile)));
-    const bool late = late_.value >= 0 && late_flat() == value;
-    made.copies = late ? 3 : 1;
+    const bool pipelined = pipelined_.value >= 0 && pipelined_n_operand() == value;
+    made.copies = pipelined ? 3 : 1;
     made.buffer = shared_buffer(type, tile.bytes * made.copies,
-                                late ? SharedBuffer::Use::loop_carried : SharedBuffer::Use::exchange,
+                                pipelined ? SharedBuffer::Use::loop_carried : SharedBuffer::Use::exchange,
                                 stage_alignment());
   } else {
     tile.pitch.assign(tile.padded.size(), 1);
@@ -132,18 +132,18 @@ BlockEmitter::MadeTile& BlockEmitter::made_tile(BlockValue value, const MatmulPl
   if (made.copies > 1) {
     const std::string name = fresh("made_" + base_name(value));
     tile.memory = ir::make_pointer(name, made.buffer, type);
-    made.late_memory = ir::make_pointer("late_" + name, made.buffer, type);
+    made.previous_memory = ir::make_pointer("previous_" + name, made.buffer, type);
   }
   return made;
 }
 
-const BlockEmitter::MadeTile& BlockEmitter::make_by_all(BlockValue value, const MatmulPlan& plan,
+const BlockEmitter::CooperativeTile& BlockEmitter::make_cooperatively(BlockValue value, const MatmulPlan& plan,
                                                         int summed_dim) {
-  MadeTile& made = made_tile(value, plan);
+  CooperativeTile& made = cooperative_tile(value, plan);
   if (made.is_made) return made;
   made.is_made = true;
   const StagedTile& tile = made.tile;
-  const Spread spread = shared_making(value, plan.dtype);
+  const Spread spread = cooperative_spread(value, plan.dtype);
   int vector = 0;
   while (static_cast<size_t>(vector) < spread.registers.size() && vector < 3 &&
          spread.registers[static_cast<size_t>(vector)] == CoordBit{tile.inner, vector})
@@ -247,11 +247,11 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
   const BlockValue operand = op.operands[static_cast<size_t>(side)];
   const Spread& spread = side == 0 ? plan.a : plan.b;
   const int summed_dim = program_.op(operand).type.rank() - (side == 0 ? 1 : 2);
-  const bool by_all = plan.made_by_all[static_cast<size_t>(side)];
+  const bool by_all = plan.cooperative[static_cast<size_t>(side)];
   const StagedTile* tile = nullptr;
   Fragments out;
   if (by_all) {
-    const MadeTile& made = make_by_all(operand, plan, summed_dim);
+    const CooperativeTile& made = make_cooperatively(operand, plan, summed_dim);
     tile = &made.tile;
   } else {
     tile = matrices_of(operand, plan.dtype);

@@ -71,10 +71,10 @@ void BlockEmitter::load(BlockValue value, const Spread& spread) {
   if (is_staged(value))
     load_staged(value, spread);
   else
-    load_straight(value, spread);
+    load_direct(value, spread);
 }
 
-void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
+void BlockEmitter::load_direct(BlockValue value, const Spread& spread) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   const int inner = inner_dim(op.tensor, op.type.shape), vector = vector_bits(value, spread, inner);
@@ -87,7 +87,7 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
     const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
     std::rotate(registers.begin(), at, at + 1);
   }
-  const bool loop = program_.stage(value) == Stage::loop, ahead = loop && loads_ahead();
+  const bool loop = program_.stage(value) == Stage::loop, ahead = loop && prefetches();
   array.scope = loop ? Stage::loop : Stage::before;
   const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
   const Scalar element = ir::scalar_of(place.dtype), type = array.words ? Scalar::u32 : element;
@@ -113,7 +113,7 @@ void BlockEmitter::load_straight(BlockValue value, const Spread& spread) {
   if (loop) {
     Builder declared(declared_);
     declared.declare(to, ahead);
-    Builder(straight_fetch_).add(std::move(fetch));
+    Builder(direct_fetch_).add(std::move(fetch));
     if (ahead) {
       declared.declare(array.registers, true);
       Builder(take_).unrolled("r", count, [&](Builder& each, const Expr& r) {

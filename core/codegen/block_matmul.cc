@@ -30,7 +30,7 @@ void BlockEmitter::plan_matmuls() {
     demands_.emplace(value, plan.d);
     if (plan.wgmma) note_panels(value, plan);
     for (int side = 0; side < 2; ++side) {
-      if (plan.shared[side] && !plan.made_by_all[side]) continue;
+      if (plan.shared[side] && !plan.cooperative[side]) continue;
       // Whatever is computed element by element from the same tiles is best done where they are.
       const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
       const Spread spread = operand_spread(value, static_cast<size_t>(side));
@@ -86,10 +86,10 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
     }
   }
 
-  plan.made_by_all = {is_made_by_all(left, plan.dtype, plan.a), is_made_by_all(right, plan.dtype, plan.b)};
+  plan.cooperative = {is_cooperative(left, plan.dtype, plan.a), is_cooperative(right, plan.dtype, plan.b)};
 
   const BlockValue load_a = root_load(left), load_b = root_load(right);
-  auto straight = [&](BlockValue load, int dim) {
+  auto direct = [&](BlockValue load, int dim) {
     return load >= 0 && !is_staged(load) && inner_dim(program_.op(load).tensor, program_.shape(load)) == dim;
   };
   const int vector_bits = bits_for(16 / static_cast<int64_t>(dtype_size(plan.dtype)));
@@ -114,7 +114,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
       k_lanes = usual_lanes;
       k_registers.clear();
     }
-  } else if (!staged && (straight(load_a, ra - 1) || straight(load_b, rb - 2))) {
+  } else if (!staged && (direct(load_a, ra - 1) || direct(load_b, rb - 2))) {
     const int vector = std::min(vector_bits, k_left - 2);
     k_lanes = {vector, vector + 1};
   }
@@ -122,7 +122,7 @@ BlockEmitter::MatmulPlan BlockEmitter::plan_matmul(BlockValue value) const {
   taken.insert(taken.end(), k_registers.begin(), k_registers.end());
   for (int bit : others(k_left, taken)) k_registers.push_back(bit);
   // Columns.
-  const int vector = straight(load_b, rb - 1) ? std::min(vector_bits, n_left - 3) : 0;
+  const int vector = direct(load_b, rb - 1) ? std::min(vector_bits, n_left - 3) : 0;
   const std::vector<int> n_low = {vector, vector + 1, vector + 2}, n_tiles = others(n_left, n_low);
 
   Spread &fa = plan.a, &fb = plan.b, &fd = plan.d;

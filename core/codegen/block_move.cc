@@ -92,9 +92,9 @@ void BlockEmitter::move(BlockValue value) {
 }
 
 // The iterations' tiles lie one after the other in shared memory, which nobody else has until the end.
-void BlockEmitter::join_turns(BlockValue value) {
+void BlockEmitter::concatenate_iterations(BlockValue value) {
   const BlockOp& op = program_.op(value);
-  if (kernel_.turns > 1 && dims_[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)].left)
+  if (kernel_.trip_count > 1 && dims_[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)].left)
     return fail(value, "joins iterations of different length");
   const Ints own = dense_strides(op.type.shape);
   const Symbol buffer = shared_buffer(ir::scalar_of(register_type(op.type.dtype)),

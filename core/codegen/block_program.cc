@@ -53,7 +53,7 @@ class Lowering {
   }
 
  private:
-  // Of the muGraph: a maximum over the turns.
+  // Of the muGraph: a maximum over the iterations.
   bool is_maximum(BlockValue value) const {
     const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
     return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;

@@ -146,7 +146,7 @@ bool BlockEmitter::keeps_parts(BlockValue value) const {
 void BlockEmitter::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
-  if (op.combine == Combine::concat) return join_turns(value);
+  if (op.combine == Combine::concat) return concatenate_iterations(value);
   if (is_shift(value)) return shift(value);
   const OpCode code = reduction_of(op.combine);
   const bool parts = keeps_parts(value), product = parts && plans_.contains(operand),
@@ -162,19 +162,19 @@ void BlockEmitter::accumulate(BlockValue value) {
   }
   array.dtype = register_type(op.type.dtype);
   array.reduction = code;
-  const bool late = product && late_.value == operand;
+  const bool pipelined = product && pipelined_.value == operand;
   array.registers =
-      late ? late_.sums : fresh_registers(base_name(value), ir::scalar_of(array.dtype), array.spread.count());
+      pipelined ? pipelined_.sums : fresh_registers(base_name(value), ir::scalar_of(array.dtype), array.spread.count());
   array.scope = Stage::before;
   Builder(declared_).add(started(array));
-  if (op.combine == Combine::rescaled_sum && !late) text(Stage::loop) += rescale(value, array);
-  if (late) {
-    finish_late_turn(value, array);
+  if (op.combine == Combine::rescaled_sum && !pipelined) text(Stage::loop) += rescale(value, array);
+  if (pipelined) {
+    finish_pipelined_iteration(value, array);
   } else if (product) {
     matmul(operand, array.registers, Stage::loop);
     const MatmulPlan& plan = plans_.at(operand);
-    if (plan.wgmma && !plan.made_by_all[static_cast<size_t>(1 - plan.tall)])
-      in_flight_.push_back(array.registers);
+    if (plan.wgmma && !plan.cooperative[static_cast<size_t>(1 - plan.m_side)])
+      outstanding_.push_back(array.registers);
   } else if (reduction) {
     reduce_into(operand, array.registers, Stage::loop);
   } else {

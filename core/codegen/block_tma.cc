@@ -27,7 +27,7 @@ bool BlockEmitter::ends_with_tensor(const BlockOp& op, int dim, int64_t padded) 
   };
   for (int axis = 0; axis < kGridAxes; ++axis)
     if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)]);
-  if (op.loop_dim == dim) cut_by(kernel_.turns);
+  if (op.loop_dim == dim) cut_by(kernel_.trip_count);
   return !cut || (exact && tile == padded);
 }
 

@@ -57,7 +57,7 @@ class BlockEmitter::LayoutQuestion {
     const BlockOp::Kind kind = program_.op(value).kind;
     return kind == BlockOp::Kind::load || kind == BlockOp::Kind::reduce_cluster;
   }
-  int64_t times(Stage stage) const { return stage == Stage::loop ? block_.kernel_.turns : 1; }
+  int64_t times(Stage stage) const { return stage == Stage::loop ? block_.kernel_.trip_count : 1; }
 
   void visit(BlockValue value);
   void hold(BlockValue value, const Spread& spread, unsigned partial_warps = 0);

@@ -217,11 +217,9 @@ class MatmulEmitter {
 
   LaunchWork work() {
     KernelSchedule schedule;
-    schedule.grid[0] = batch_ * divide_up(rows_, tile_.rows) * divide_up(columns_, tile_.columns);
     schedule.warps = {1, 1, tile_.threads() / 32};
-    schedule.turns = divide_up(a_.columns, tile_.depth);
     schedule.stages = tensor_cores_ ? tile_.stages : 0;
-    schedule.ahead = false;
+    schedule.prefetch = false;
     WorkCounter counter(space_, column_index_, element_, vector_);
     const double steps = static_cast<double>(tile_.rows * tile_.columns / vector_ / tile_.threads());
     for (Scope scope : {Scope::kernel, Scope::loop, Scope::element})
@@ -231,7 +229,10 @@ class MatmulEmitter {
       counter.touch(operand->slot, false, space_.smallest(operand->base), last_of(*operand),
                     matrices * static_cast<double>(operand->rows * operand->columns));
     }
-    count_tile(counter.block());
+    BlockWork& block = counter.block();
+    block.blocks = static_cast<double>(batch_ * divide_up(rows_, tile_.rows) * divide_up(columns_, tile_.columns));
+    block.trip_count = divide_up(a_.columns, tile_.depth);
+    count_tile(block);
     return counter.take(schedule);
   }
 
@@ -240,7 +241,7 @@ class MatmulEmitter {
            (operand.columns - 1) * operand.view.column_stride;
   }
 
-  // What device/matmul.cuh does in a turn, and with the sums.
+  // What device/matmul.cuh does in an iteration, and with the sums.
   void count_tile(BlockWork& block) const {
     const double warps = tile_.threads() / 32, sums = tile_.rows * tile_.columns,
                  products = sums * tile_.depth;
@@ -264,7 +265,7 @@ class MatmulEmitter {
     block.loop.slots += steps * (down * kSimtAcross + down + 1);
     block.loop.shared_bytes += steps * 32 * (down * 4 + kSimtAcross * 4);
     block.loop.chain += kTileBarrierCycles;
-    block.loop.trips += 1;
+    block.loop.round_trips += 1;
     block.exchange_bytes = sums * 4;
   }
 
@@ -283,7 +284,7 @@ class MatmulEmitter {
     block.loop.slots += chunks / 32 * kChunkIssue;
     block.loop.shared_bytes += std::max(bytes, chunks * 4) + outer * inner * 4;
     // Single elements go through registers, a few at a time.
-    if (operand.vector == 1) block.loop.trips += chunks / tile_.threads() / kUnrolled;
+    if (operand.vector == 1) block.loop.round_trips += chunks / tile_.threads() / kUnrolled;
   }
 
   const Graph& graph_;

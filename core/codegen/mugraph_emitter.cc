@@ -107,8 +107,8 @@ class MuEmitter {
     return {};
   }
 
-  bool overlaps(size_t k) const {
-    return k < mugraph_.kernels.size() && mugraph_.kernels[k].custom && schedule_.kernels[k].overlaps &&
+  bool uses_pdl(size_t k) const {
+    return k < mugraph_.kernels.size() && mugraph_.kernels[k].custom && schedule_.kernels[k].pdl &&
            target_.tma;
   }
 
@@ -139,9 +139,9 @@ class MuEmitter {
     // alone; as every block waits before it lets the next kernel begin, and before it can end, the ones
     // before that have ended too: kernels see all that came before them, never more than two run at a time,
     // and the end of the last one is the end of the plan.
-    launch.overlaps = overlaps(k) && !out_.plan.launches.empty();
-    if (overlaps(k)) ir::Builder(code.setup).emit(ir::Instr::grid_wait);
-    if (overlaps(k + 1)) ir::Builder(code.setup).emit(ir::Instr::grid_launch_dependents);
+    launch.overlaps = uses_pdl(k) && !out_.plan.launches.empty();
+    if (uses_pdl(k)) ir::Builder(code.setup).emit(ir::Instr::grid_wait);
+    if (uses_pdl(k + 1)) ir::Builder(code.setup).emit(ir::Instr::grid_launch_dependents);
     if (Status status = verify_kernel(code); !status.ok()) return status;
     out_.kernels += print_cuda(code) + "\n";
     out_.plan.launches.push_back(std::move(launch));
@@ -217,8 +217,8 @@ class MuEmitter {
   EmittedMuGraph out_;
 };
 
-std::string barriers_text(int once, int turn) {
-  return std::to_string(once) + " once and " + std::to_string(turn) + " a turn";
+std::string barriers_text(int once, int iteration) {
+  return std::to_string(once) + " once and " + std::to_string(iteration) + " an iteration";
 }
 
 }  // namespace
@@ -226,8 +226,8 @@ std::string barriers_text(int once, int turn) {
 std::string explain(const EmittedBlock& block) {
   const BlockCosts& costs = block.costs;
   return "block " + std::to_string(block.kernel) + ": " +
-         barriers_text(costs.barriers_once, costs.barriers_a_turn) +
-         " barriers (in the order of the muGraph " + barriers_text(costs.listed_once, costs.listed_a_turn) +
+         barriers_text(costs.barriers_once, costs.barriers_per_iteration) +
+         " barriers (in the order of the muGraph " + barriers_text(costs.listed_once, costs.listed_per_iteration) +
          "), " + std::to_string(costs.shared_bytes) + " bytes of shared memory, " +
          std::to_string(costs.conversion_cycles) + " cycles of conversions a warp\n";
 }
@@ -246,8 +246,8 @@ std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& 
     line("layouts", std::to_string(own.layout_cycles), std::to_string(best.layout_cycles),
          " cycles a warp, of which conversions " + std::to_string(best.conversion_cycles),
          block.proven.layouts);
-    line("order", barriers_text(own.barriers_once, own.barriers_a_turn),
-         barriers_text(best.barriers_once, best.barriers_a_turn), " barriers", block.proven.levels);
+    line("order", barriers_text(own.barriers_once, own.barriers_per_iteration),
+         barriers_text(best.barriers_once, best.barriers_per_iteration), " barriers", block.proven.levels);
     line("shared memory", std::to_string(own.shared_bytes), std::to_string(best.shared_bytes), " bytes",
          block.proven.offsets);
   }

@@ -7,7 +7,7 @@
 namespace quern {
 
 std::string_view prelude_text();
-// What follows it for targets that have a copy engine and mbarriers (Target::tma).
+// What follows it for targets that have TMA and mbarriers (Target::tma).
 std::string_view prelude_hopper_text();
 // What follows that for programs that use wgmma (Target::wgmma), in front of the shapes that they use
 // (wgmma_text.h).

@@ -84,11 +84,11 @@ class RowsEmitter {
  private:
   LaunchWork work(const BaselineKernel& kernel) {
     KernelSchedule schedule;
-    schedule.grid[0] = static_cast<int64_t>(kernel.grid.count());
     schedule.warps = {1, 1, warps()};
     BlockWork& block = counter_->block();
-    block.once.trips = std::max(0.0, trips_ - 1);
+    block.once.round_trips = std::max(0.0, round_trips_ - 1);
     block.registers = kRegisters;
+    block.blocks = static_cast<double>(kernel.grid.count());
     return counter_->take(schedule);
   }
 
@@ -103,7 +103,7 @@ class RowsEmitter {
     counter_->add(writer_.work(Scope::loop), steps, false, warps());
     counter_->add(writer_.work(Scope::element), steps, true, warps());
     const double in_turn = team > 1 ? 1 : kUnrolled;
-    if (with_loop) trips_ += std::ceil(steps / in_turn) * (trips_ > 0 ? kCacheTrip : 1);
+    if (with_loop) round_trips_ += std::ceil(steps / in_turn) * (round_trips_ > 0 ? kCacheTrip : 1);
   }
 
   bool many() const { return shape_.vector > 1; }
@@ -226,7 +226,7 @@ class RowsEmitter {
   KernelTrace::Placed placed_;
   int reductions_ = 0;
   std::optional<WorkCounter> counter_;
-  double trips_ = 0;  // to memory, one after the other
+  double round_trips_ = 0;  // to memory, one after the other
 };
 
 int choose_team(const Kernel& kernel) {

@@ -6,7 +6,7 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kWantedBlocks = 256;  // about two for each multiprocessor of a large GPU
+constexpr int64_t kWantedBlocks = 256;  // about two for each SM of a large GPU
 constexpr int64_t kMinDepth =
     256;  // of k in one part: below, the sum over the parts costs more than it saves
 

@@ -127,7 +127,7 @@ Status unknown(const std::string& op_type) {
 // A constant that counts elements.
 struct Count {
   BlockValue count;  // the constant
-  BlockValue of;     // the value over whose last dimension, and all turns, is counted
+  BlockValue of;     // the value over whose last dimension, and all iterations, is counted
 };
 
 // Reads one block graph into a kernel.
@@ -197,7 +197,7 @@ class BlockReader {
     const BlockValue squares = accumulate(sum(compute(OpCode::square, {x}), -1, true));
     BlockOp count;
     count.kind = BlockOp::Kind::compute;
-    count.number = static_cast<double>(shape(x).back() * kernel_.turns);
+    count.number = static_cast<double>(shape(x).back() * kernel_.trip_count);
     counts_.push_back({append(std::move(count), {}), x});
     return compute(OpCode::sqrt, {compute(OpCode::div, {squares, counts_.back().count})});
   }
@@ -404,20 +404,20 @@ class Reader {
     if (!grid) return grid.status();
     auto block = coordinates(**graph, "block_dim");
     if (!block) return block.status();
-    auto turns = integer(**graph, "forloop_range");
-    if (!turns) return turns.status();
+    auto trip_count = integer(**graph, "forloop_range");
+    if (!trip_count) return trip_count.status();
     auto reduction_dimx = integer(**graph, "reduction_dimx");
     if (!reduction_dimx) return reduction_dimx.status();
     auto operators = list(**graph, "operators");
     if (!operators) return operators.status();
     MuKernel kernel;
     kernel.custom = true;
-    kernel.turns = *turns;
+    kernel.trip_count = *trip_count;
     for (size_t i = 0; i < 3; ++i) kernel.grid[i] = (*grid)[i];
     for (int64_t extent : *block)
       if (extent < 1 || extent > 1024) return invalid("\"block_dim\" is not between 1 and 1024");
     kernel.threads = static_cast<int>((*block)[0] * (*block)[1] * (*block)[2]);
-    if (*turns < 1 || *turns > INT32_MAX) return invalid("\"forloop_range\" is not between 1 and 2^31 - 1");
+    if (*trip_count < 1 || *trip_count > INT32_MAX) return invalid("\"forloop_range\" is not between 1 and 2^31 - 1");
     BlockReader reader(tensors_, *reduction_dimx, kernel);
     for (size_t i = 0; i < (*operators)->size(); ++i)
       if (Status status = reader.read((**operators)[i]); !status.ok())

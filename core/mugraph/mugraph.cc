@@ -92,7 +92,7 @@ class Validator {
       return invalid("the grid is larger than 2^31 - 1 by 65535 by 65535 blocks");
     if (kernel.grid[3] > kMaxClusterBlocks)
       return invalid("a cluster of more than " + std::to_string(kMaxClusterBlocks) + " blocks");
-    if (kernel.turns < 1) return invalid("the loop has fewer turns than 1");
+    if (kernel.trip_count < 1) return invalid("the loop has fewer iterations than 1");
     if (kernel.threads < 1 || kernel.threads > 1024) return invalid("a block has 1 to 1024 threads");
     return {};
   }
@@ -142,7 +142,7 @@ class Validator {
         if (op.combine == Combine::concat) {
           if (op.dim < 0 || op.dim >= op.type.rank())
             return invalid("concat along a dimension that does not exist");
-          op.type.shape[op.dim] *= kernel.turns;
+          op.type.shape[op.dim] *= kernel.trip_count;
           if (Status status = check_shape(op.type.shape); !status.ok()) return status;
         }
         if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
@@ -205,7 +205,7 @@ class Validator {
     std::vector<std::pair<int64_t, int64_t>> parts;
     for (int axis = 0; axis < kGridAxes; ++axis)
       if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], 0);
-    if (op.loop_dim == d) parts.emplace_back(kernel.turns, 0);
+    if (op.loop_dim == d) parts.emplace_back(kernel.trip_count, 0);
     return cut(mugraph_.tensors[op.tensor].type.shape[d], parts).tile;
   }
 
@@ -217,7 +217,7 @@ class Validator {
       for (BlockValue operand : op.operands)
         if (stages[operand] == Stage::loop) return invalid("a reduction over the cluster in the loop");
     if (op.kind == BlockOp::Kind::accumulate && stages[op.operands[0]] == Stage::after)
-      return invalid("an accumulator over the turns of a value that is complete only after them");
+      return invalid("an accumulator over the iterations of a value that is complete only after them");
     for (BlockValue operand : op.operands) {
       const BlockOp& source = kernel.ops[operand];
       const bool running = source.kind == BlockOp::Kind::accumulate && source.combine == Combine::max;

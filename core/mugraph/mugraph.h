@@ -26,16 +26,16 @@ inline constexpr int64_t kMaxClusterBlocks = 16;  // 8 are portable; more must b
 using AxisMap = std::array<int, kGridAxes>;
 inline constexpr AxisMap kReplicated = {-1, -1, -1, -1};
 
-// How an accumulator puts the values of the loop's turns (or of the cluster's blocks) together: as a
+// How an accumulator puts the values of the loop's iterations (or of the cluster's blocks) together: as a
 // reduction does, one of ops.def, or in another way.
 enum class Combine : uint8_t {
 #define QUERN_REDUCTION(id, ...) id,
 #include "core/lang/ops.def"
-  // Sum of values that were computed relative to a shift which changes from turn to turn: what is there is
+  // Sum of values that were computed relative to a shift which changes from iteration to iteration: what is there is
   // multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same kernel
   // (online softmax).
   rescaled_sum,
-  // Turns lie one after the other along dimension `dim` of the result.
+  // Iterations lie one after the other along dimension `dim` of the result.
   concat,
 };
 // What two values are combined by: of a rescaled sum, once they have the same shift, reduce_sum. Not for
@@ -54,13 +54,13 @@ struct TensorDim {
 using BlockValue = int32_t;  // the index of the block operator that makes the value
 
 // An operator of a block graph. A value is *in the loop* when it depends on a load that the loop cuts, and
-// not only through an accumulator; it then has one tile per turn. What does not is computed once, before the
+// not only through an accumulator; it then has one tile per iteration. What does not is computed once, before the
 // loop or after it.
 struct BlockOp {
   enum class Kind : uint8_t {
     load,            // a tile of global tensor `tensor`
     compute,         // `code` over tiles
-    accumulate,      // over the turns of the loop
+    accumulate,      // over the iterations of the loop
     reduce_cluster,  // over the blocks of a cluster; every block gets the result
     store,           // a tile to global tensor `tensor`
   };
@@ -95,7 +95,7 @@ struct BlockOp {
   int down = 0;  // of an exponential: it is scaled by 2^-down (numerators.h)
 };
 
-// A reader of a `max` accumulator that is itself in the loop sees the running maximum, this turn included;
+// A reader of a `max` accumulator that is itself in the loop sees the running maximum, this iteration included;
 // others see the final one.
 
 // One kernel: an operator over whole tensors, or a block graph.
@@ -108,7 +108,7 @@ struct MuKernel {
   int32_t result = -1;            // tensor
   // custom
   std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
-  int64_t turns = 1;                                   // of the loop
+  int64_t trip_count = 1;                                   // of the loop
   int threads = 128;
   std::vector<BlockOp> ops;  // operands before users
 };
@@ -128,7 +128,7 @@ struct MuGraph {
   bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
 };
 
-// Where a block value lives: before the loop (once), in the loop (one tile a turn), after it.
+// Where a block value lives: before the loop (once), in the loop (one tile an iteration), after it.
 enum class Stage : uint8_t { before, loop, after };
 // The stage of every operator of a custom kernel. The own stage of an accumulator and of a reduction over the
 // cluster is `after`: that is where its final value is; operators in the loop may read the running value of a

@@ -51,7 +51,7 @@ class Magnitudes {
                              : count_of(kernel.ops[static_cast<size_t>(op.operands[0])]) / count_of(op);
     const bool sums = op.combine == Combine::sum || op.combine == Combine::rescaled_sum;
     if (op.kind == BlockOp::Kind::accumulate)
-      return operand(0) + (sums ? std::log2(static_cast<double>(kernel.turns)) : 0);
+      return operand(0) + (sums ? std::log2(static_cast<double>(kernel.trip_count)) : 0);
     if (op.kind == BlockOp::Kind::reduce_cluster)
       return operand(0) + (sums ? std::log2(static_cast<double>(kernel.grid[3])) : 0);
     if (op.kind == BlockOp::Kind::store) return most;
@@ -194,7 +194,7 @@ class Powers {
 // Of all that is summed with one maximum, at most; rounding may add some.
 int power_above(const MuKernel& kernel, const BlockOp& exponential, BlockValue shift) {
   const double terms = count_of(exponential) / count_of(kernel.ops[static_cast<size_t>(shift)]) *
-                       static_cast<double>(kernel.turns) * static_cast<double>(kernel.grid[3]);
+                       static_cast<double>(kernel.trip_count) * static_cast<double>(kernel.grid[3]);
   return static_cast<int>(std::ceil(std::log2(std::max(terms, 1.0)))) + 1;
 }
 

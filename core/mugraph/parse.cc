@@ -201,7 +201,7 @@ class Parser {
     lexer_.take();
     if (Status status = punctuation('='); !status.ok()) return status;
     if (word.text == "cluster") return number(kernel.grid[3]);
-    if (word.text == "loop") return number(kernel.turns);
+    if (word.text == "loop") return number(kernel.trip_count);
     if (word.text == "threads") return number(kernel.threads);
     if (word.text != "grid")
       return Lexer::error_at(word, "expected \"grid\", \"cluster\", \"loop\" or \"threads\"");

@@ -102,7 +102,7 @@ std::string print_options(const MuKernel& kernel) {
   while (grid.size() > 1 && grid.back() == 1) grid.pop_back();
   std::string text = "kernel grid=" + print_ints(grid);
   if (kernel.grid[3] != 1) text += " cluster=" + std::to_string(kernel.grid[3]);
-  if (kernel.turns != 1) text += " loop=" + std::to_string(kernel.turns);
+  if (kernel.trip_count != 1) text += " loop=" + std::to_string(kernel.trip_count);
   return text + " threads=" + std::to_string(kernel.threads);
 }
 

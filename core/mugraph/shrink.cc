@@ -145,7 +145,7 @@ class Shrinker {
     kernels_.emplace_back(graph, block_dimensions(kernel, graph), Extents::Role::tile, extents_);
     axes_.emplace_back();
     for (int64_t extent : kernel.grid) axes_.back().push_back(extents_.add(extent, Extents::Role::axis));
-    axes_.back().push_back(extents_.add(kernel.turns, Extents::Role::axis));
+    axes_.back().push_back(extents_.add(kernel.trip_count, Extents::Role::axis));
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
       if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store)
@@ -153,7 +153,7 @@ class Shrinker {
       if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat) {
         const Var joined = kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.dim));
         const Var tile = kernels_.back().var(op.operands[0], static_cast<size_t>(op.dim));
-        extents_.follows("turns", {tile, axes_.back().back()}, joined);
+        extents_.follows("iterations", {tile, axes_.back().back()}, joined);
         extents_.product({joined}, {tile, axes_.back().back()});
       }
     }
@@ -252,7 +252,7 @@ class Shrinker {
         continue;
       }
       for (size_t axis = 0; axis < kGridAxes; ++axis) kernel.grid[axis] = extents_.value(axes_[k][axis]);
-      kernel.turns = extents_.value(axes_[k].back());
+      kernel.trip_count = extents_.value(axes_[k].back());
       for (size_t i = 0; i < kernel.ops.size(); ++i)
         if (kernel.ops[i].kind == BlockOp::Kind::compute)
           kernel.ops[i].attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
@@ -336,7 +336,7 @@ double work(const MuGraph& mugraph) {
       const bool every_turn =
           kernel.custom && (stages[i] == Stage::loop || kernel.ops[i].kind == BlockOp::Kind::accumulate);
       total +=
-          elements(graph, graph.nodes[i]) * blocks * (every_turn ? static_cast<double>(kernel.turns) : 1);
+          elements(graph, graph.nodes[i]) * blocks * (every_turn ? static_cast<double>(kernel.trip_count) : 1);
     }
   }
   return total;

@@ -18,7 +18,7 @@ struct Instance {
 // values; unless `short_iotas`.
 Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas = false);
 
-// How much there is to compute: elements of all values of all blocks and turns, those of a matmul times the
+// How much there is to compute: elements of all values of all blocks and iterations, those of a matmul times the
 // inner extent.
 double work(const MuGraph& mugraph);
 

@@ -375,7 +375,7 @@ class OptimizeRun {
   std::map<size_t, Certificate> verdicts_;  // by candidate
   std::vector<std::string> fates_;          // of candidates
   std::vector<size_t> refusals_;            // schedules of them that were refused
-  CrowdedKernels crowded_{target_};
+  SpillingKernels crowded_{target_};
   ArithmeticVerifier verifier_{graph_, {.stop = [this] { return over(); }}};
   ArithmeticVerdict arithmetic_;  // of what is tried
   std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;

@@ -31,8 +31,9 @@ std::string text_without_names(MuGraph applied) {
 std::string resemblance(const Implementation& implementation) {
   Schedule schedule = implementation.schedule;
   for (KernelSchedule& kernel : schedule.kernels) {
-    kernel.turns = kernel.stages = 1;
-    kernel.resident = 0;
+    kernel.tile_k = 0;
+    kernel.stages = 1;
+    kernel.min_blocks = 0;
     kernel.producer = false;
   }
   return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
@@ -71,7 +72,9 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
       auto applied = apply_schedule(mugraph, schedule);
       if (!constraints.empty() && !constraints.allow(*applied)) continue;
-      if (!programs.insert(text_without_names(std::move(*applied)) + print_schedule(schedule)).second)
+      Schedule untiled = schedule;
+      for (KernelSchedule& kernel : untiled.kernels) kernel = without_tiling(kernel);
+      if (!programs.insert(text_without_names(std::move(*applied)) + print_schedule(untiled)).second)
         continue;
       out.push_back({i, std::move(schedule), *us});
       ++taken;

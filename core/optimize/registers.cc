@@ -27,14 +27,13 @@ std::map<std::string, int64_t> stack_bytes(const std::string& log) {
 }
 
 // What decides how many registers a thread takes: operators, tiles, warps and data paths. How many blocks and
-// turns there are does not, nor how many stages.
+// iterations there are does not, nor how many stages.
 std::string traits(const MuKernel& applied, KernelSchedule schedule) {
-  schedule.grid = {1, 1, 1, 1};
-  schedule.turns = std::min<int64_t>(schedule.turns, 2);
+  schedule = without_tiling(schedule);
   schedule.stages = std::min(schedule.stages, 1);
-  schedule.overlaps = false;
+  schedule.pdl = false;
   schedule.choices = {};
-  std::string text = print_schedule({{schedule}});
+  std::string text = print_schedule({{schedule}}) + (applied.trip_count > 1 ? "loop\n" : "");
   for (const BlockOp& op : applied.ops) {
     text += std::to_string(static_cast<int>(op.kind)) + " " + std::to_string(static_cast<int>(op.code));
     for (int64_t extent : op.type.shape) text += " " + std::to_string(extent);
@@ -49,13 +48,13 @@ std::string kind_of(const MuKernel& kernel) {
   for (const BlockOp& op : kernel.ops)
     if (const OpKind kind = op_info(op.code).kind; kind == OpKind::contraction || kind == OpKind::reduction)
       codes.insert(static_cast<int>(op.code));
-  std::string text = kernel.turns > 1 ? "loop" : "once";
+  std::string text = kernel.trip_count > 1 ? "loop" : "once";
   for (int code : codes) text += " " + std::to_string(code);
   return text;
 }
 
 double most_registers(const KernelSchedule& schedule) {
-  return std::min(255.0, 65536.0 / schedule.threads() / std::max(1, schedule.resident));
+  return std::min(255.0, 65536.0 / schedule.threads() / std::max(1, schedule.min_blocks));
 }
 
 // Of the registers that a thread may have, what it wants by the model.
@@ -75,7 +74,7 @@ std::string spilling_warpgroups(const Schedule& schedule, const std::vector<Emit
   return "";
 }
 
-int64_t CrowdedKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
+int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
                             const std::string& log) {
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "the schedule of a program does not fit its muGraph");
@@ -94,7 +93,7 @@ int64_t CrowdedKernels::add(const MuGraph& mugraph, const Schedule& schedule, co
   return sum;
 }
 
-bool CrowdedKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
+bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
   if (crowded_.empty()) return false;
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
@@ -104,7 +103,7 @@ bool CrowdedKernels::expects(const MuGraph& mugraph, const Schedule& schedule) c
   return false;
 }
 
-bool CrowdedKernels::suspects(const MuGraph& mugraph, const Schedule& schedule) const {
+bool SpillingKernels::suspects(const MuGraph& mugraph, const Schedule& schedule) const {
   if (fitting_.empty()) return false;
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");

@@ -17,9 +17,9 @@ namespace quern {
 std::string spilling_warpgroups(const Schedule& schedule, const std::vector<EmittedBlock>& blocks,
                                 const std::string& log);
 
-class CrowdedKernels {
+class SpillingKernels {
  public:
-  explicit CrowdedKernels(const Target& target) : target_(target) {}
+  explicit SpillingKernels(const Target& target) : target_(target) {}
 
   // Takes in what `log`, of ptxas with -v, says about the program of muGraph and schedule. Bytes of a thread
   // that are on the stack, over all kernels, for want of registers or because they are an array that is not

@@ -6,7 +6,7 @@
 namespace quern {
 
 constexpr int64_t kPanelColumns = 64;  // of 16 bits, in a row of a panel
-constexpr int64_t kTall = 64;          // rows of wgmma
+constexpr int64_t kWgmmaRows = 64;          // rows of wgmma
 constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
 constexpr double kCopy = 2,

@@ -37,9 +37,12 @@ class Counter {
         straight_(kernel.ops.size()),
         product_(kernel.ops.size()),
         copies_(kernel.ops.size(), 1),
-        tall_(kernel.ops.size()) {}
+        split_rows_(kernel.ops.size()) {}
 
   BlockWork run() {
+    for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
+    out_.cluster = kernel_.grid[kGridAxes - 1];
+    out_.trip_count = kernel_.trip_count;
     count_copies();
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
@@ -98,7 +101,7 @@ class Counter {
         each.type.shape.size() < 2)
       return {};
     const auto dtype = tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
-    return dtype && *dtype != DType::f32 && by_warpgroups(each) ? std::nullopt : dtype;
+    return dtype && *dtype != DType::f32 && uses_wgmma(each) ? std::nullopt : dtype;
   }
 
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
@@ -124,7 +127,7 @@ class Counter {
     own.special += elements / 32 * cost.special;
     for (BlockValue operand : each.operands) {
       product_[i] |= product_[static_cast<size_t>(operand)];
-      tall_[i] |= tall_[static_cast<size_t>(operand)];
+      split_rows_[i] |= split_rows_[static_cast<size_t>(operand)];
       if (!is_staged_load(operand)) continue;
       const double bytes = static_cast<double>(bytes_each(operand));
       own.shared_bytes += elements_for(i, operand) * bytes;
@@ -234,14 +237,14 @@ class Counter {
     if (staged) own.shared_bytes += bytes;
     if (staged && engine) own.rows += bytes / std::min(128.0, waste.row);
     // Asynchronous copies have at least four bytes.
-    if (staged && width < 4) own.trips += instructions / warps() / constants_.trip_loads;
+    if (staged && width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
   }
 
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
   void join_product(BlockValue value) {
     const BlockOp& each = op(value);
     if (each.kind != BlockOp::Kind::load || is_staged_load(value)) return;
-    work(stages_[static_cast<size_t>(value)]).trips +=
+    work(stages_[static_cast<size_t>(value)]).round_trips +=
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
@@ -261,7 +264,7 @@ class Counter {
     own.chain += steps * kSharedLatency + 2 * constants_.barrier_cycles;
     // Step by step along the inner dimension, out of memory.
     if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
-      own.trips += steps / warps() / 2;
+      own.round_trips += steps / warps() / 2;
     out_.exchange_bytes =
         std::max(out_.exchange_bytes,
                  4.0 * static_cast<double>(left.type.element_count() + right.type.element_count()));
@@ -284,7 +287,7 @@ class Counter {
         tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
     if (!dtype) return product_by_steps(i);
     const bool wide = *dtype == DType::f32;
-    if (!wide && by_warpgroups(each)) return product_by_warpgroups(i, batch);
+    if (!wide && uses_wgmma(each)) return wgmma_product(i, batch);
     const int64_t k_least = least_inner(*dtype);
     const ProductParts parts = parts_of(i, *dtype);
     const int64_t m = std::max<int64_t>(16, padded(rows)) / parts.m,
@@ -314,7 +317,7 @@ class Counter {
         own.issue += (wide ? words * 2 * 3 : words / 4 * 2) * warps();
       } else {
         own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
-        if (op(operand).kind == BlockOp::Kind::load) read_straight(operand, words);
+        if (op(operand).kind == BlockOp::Kind::load) read_direct(operand, words);
         if (side == 1 && op(operand).kind == BlockOp::Kind::compute) {
           // Nobody leaves a tile in the order in which products take their right operands.
           own.shared_bytes += padded_elements(op(operand).type) * 4 + words * 4 * 32 * warps();
@@ -323,7 +326,7 @@ class Counter {
       }
       if (in_loop(i)) needs_.fragments += words;
     }
-    if (tall_[static_cast<size_t>(each.operands[0])]) {
+    if (split_rows_[static_cast<size_t>(each.operands[0])]) {
       // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
       const double elements = padded_elements(op(each.operands[0]).type);
       own.shared_bytes += elements * 4 * 2;
@@ -360,9 +363,9 @@ class Counter {
            stages_[static_cast<size_t>(value)] == Stage::loop;
   }
 
-  int tall_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
+  int m_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
 
-  // Tiles of the turn that all warps make of what is staged.
+  // Tiles of the iteration that all warps make of what is staged.
   bool is_made(BlockValue value) const {
     const size_t i = static_cast<size_t>(value);
     const BlockOp& each = op(value);
@@ -370,59 +373,59 @@ class Counter {
            (op_info(each.code).kind == OpKind::elementwise || op_info(each.code).kind == OpKind::composite);
   }
 
-  bool by_warpgroups(const BlockOp& each) const {
+  bool uses_wgmma(const BlockOp& each) const {
     const Ints& shape = each.type.shape;
-    const BlockValue flat = each.operands[static_cast<size_t>(1 - tall_side())];
+    const BlockValue n_operand = each.operands[static_cast<size_t>(1 - m_side())];
     return schedule_.wgmma && target_.wgmma &&
-           (is_made(flat) || (is_staged_load(flat) && bytes_each(flat) == 2)) &&
-           padded(tall_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kTall;
+           (is_made(n_operand) || (is_staged_load(n_operand) && bytes_each(n_operand) == 2)) &&
+           padded(m_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kWgmmaRows;
   }
 
-  // Tensor cores read staged operands by themselves, the flat one once for every 64 rows of the tall one.
-  void product_by_warpgroups(size_t i, double batch) {
+  // Tensor cores read staged operands by themselves, the N operand once for every 64 rows of the M operand.
+  void wgmma_product(size_t i, double batch) {
     const BlockOp& each = kernel_.ops[i];
     const Ints& shape = each.type.shape;
-    const int tall = tall_side();
+    const int side = m_side();
     int64_t m = padded(shape[shape.size() - 2]), n = padded(shape.back());
-    if (tall == 1) std::swap(m, n);
+    if (side == 1) std::swap(m, n);
     n = std::max<int64_t>(n, 8);
     const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
     // No instruction begins within a row of a panel, which lies along the columns of the right operand.
-    const int64_t least_n = tall == 0 ? std::min<int64_t>(n, kPanelColumns) : 8;
-    const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(tall)],
-                                               tall == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
+    const int64_t least_n = side == 0 ? std::min<int64_t>(n, kPanelColumns) : 8;
+    const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(side)],
+                                               side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
     const auto groups = static_cast<double>(schedule_.workers() / 128);
     const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
     needs_.wgmma = true;
-    tall_[i] = tall == 0 && m > 16 * schedule_.warps[0];
+    split_rows_[i] = side == 0 && m > 16 * schedule_.warps[0];
     Work& own = work(stages_[i]);
     const double size = batch * static_cast<double>(m * n * k) * repeats;
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;
-    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kTall));
-    if (is_made(each.operands[static_cast<size_t>(1 - tall)])) {
+    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
+    if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(n * k);
       own.chain += constants_.barrier_cycles;
     }
-    const double tall_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
-    if (is_staged_load(each.operands[static_cast<size_t>(tall)])) {
-      // By every warpgroup for its own part of the flat one.
+    const double m_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
+    if (is_staged_load(each.operands[static_cast<size_t>(side)])) {
+      // By every warpgroup for its own part of the N operand.
       own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {
-      own.issue += tall_words * warps() * 2;
-      needs_.fragments += tall_words;
+      own.issue += m_words * warps() * 2;
+      needs_.fragments += m_words;
     }
     keep_product(i, batch * static_cast<double>((m / parts.m) * (n / parts.n)) / 128,
                  static_cast<double>(parts.k));
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
-  void read_straight(BlockValue load, double words) {
+  void read_direct(BlockValue load, double words) {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
-    if (!in_loop(i) || !schedule_.ahead)
-      work(stages_[i]).trips += words * 4 / load_width(op(load)) / constants_.trip_loads;
+    if (!in_loop(i) || !schedule_.prefetch)
+      work(stages_[i]).round_trips += words * 4 / load_width(op(load)) / constants_.trip_loads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
@@ -486,7 +489,7 @@ class Counter {
   std::vector<char> straight_;  // loads whose fragments are counted
   std::vector<char> product_;   // values made from a product, element by element
   std::vector<double> copies_;  // of values made from others, that the block's warps make
-  std::vector<char> tall_;      // and from one by warpgroups that have several tiles of rows
+  std::vector<char> split_rows_;      // and from one by warpgroups that have several tiles of rows
   RegisterNeeds needs_;
   BlockWork out_;
 };

@@ -17,15 +17,17 @@ struct Work {
   double issue = 0, special = 0, shared_bytes = 0;
   double slots = 0;  // instructions that were counted one by one: each takes an issue slot
   double chain = 0;  // cycles that one warp waits for its own results, one after the other
-  double trips = 0;  // to memory, one after the other: what it asks for a little at a time
-  double rows = 0;   // of at most 128 bytes that the copy engine brings
+  double round_trips = 0;  // to memory, each dependent on the one before: what it loads a little at a time
+  double rows = 0;   // of at most 128 bytes that TMA brings
 };
 
 struct BlockWork {
-  Work loop, once;                        // a turn, and the rest
-  double loop_bytes = 0, once_bytes = 0;  // loaded a turn, and once
+  double blocks = 1;                      // of the grid, clusters and all
+  int64_t cluster = 1, trip_count = 1;    // blocks of a cluster; iterations of the loop
+  Work loop, once;                        // an iteration, and the rest
+  double loop_bytes = 0, once_bytes = 0;  // loaded an iteration, and once
   double loop_l2 = 0, once_l2 = 0;        // the same in whole sectors
-  double loop_room = 0;                   // of a turn's tiles in shared memory, extents rounded up
+  double loop_room = 0;                   // of an iteration's tiles in shared memory, extents rounded up
   double exchange_bytes = 0;              // shared memory for exchanges
   double unique_bytes = 0;                // of all blocks, from and to DRAM
   double fresh_bytes = 0;                 // of these, the ones that are read

@@ -24,7 +24,7 @@ Shape shape_of(const MuKernel& kernel) {
     const BlockOp& op = kernel.ops[i];
     out.chained |= op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
     if (op.kind != BlockOp::Kind::compute || op.code != OpCode::matmul || op.type.rank() < 2) continue;
-    if (stages[i] != Stage::loop && kernel.turns > 1) continue;
+    if (stages[i] != Stage::loop && kernel.trip_count > 1) continue;
     const Ints& left = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
     const Ints& own = op.type.shape;
     out.product = true;
@@ -35,20 +35,16 @@ Shape shape_of(const MuKernel& kernel) {
   return out;
 }
 
-constexpr int kMostResident = 4;  // more blocks a multiprocessor fit by themselves, or do not help
+constexpr int kMostMinBlocks = 4;  // more blocks an SM fit by themselves, or do not help
 
-// Extents of what an axis (or, from kGridAxes, the loop) cuts; 0 if it cuts nothing.
-int64_t cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
-  for (const BlockOp& op : kernel.ops) {
-    if (op.kind != BlockOp::Kind::load && op.kind != BlockOp::Kind::store) continue;
-    const int dim = axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim;
-    if (dim >= 0) return mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
-  }
-  return 0;
+// 0 as well where tile sizes say nothing.
+int64_t extent_or_none(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
+  const auto extent = cut_extent(mugraph, kernel, axis);
+  return extent ? *extent : 0;
 }
 
-std::vector<std::array<int, 3>> warp_choices(const Shape& shape) {
-  std::vector<std::array<int, 3>> out;
+std::vector<WarpCounts> warp_choices(const Shape& shape) {
+  std::vector<WarpCounts> out;
   if (!shape.product) return {{1, 1, 2}, {1, 1, 4}, {1, 1, 8}, {1, 1, 16}};
   for (int m : {1, 2, 4, 8})
     for (int n : {1, 2, 4})
@@ -77,9 +73,9 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
-// Whether the copy engine can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
+// Whether TMA can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
 // and where a part is cut off, all of it is there, in whole fragments of tensor cores. The emitter decides.
-bool comes_by_engine(const TensorType& whole, const TensorType& tile) {
+bool fits_tma(const TensorType& whole, const TensorType& tile) {
   const size_t rank = whole.shape.size();
   int64_t row = 0;  // of several: elements
   for (size_t d = 0; d < rank; ++d) {
@@ -94,47 +90,43 @@ bool comes_by_engine(const TensorType& whole, const TensorType& tile) {
          (one_row || row * static_cast<int64_t>(dtype_size(whole.dtype)) % 16 == 0);
 }
 
-bool loop_comes_by_engine(const MuGraph& mugraph, const MuKernel& kernel) {
+bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::vector<Stage> stages = block_stages(kernel);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     if (op.kind == BlockOp::Kind::load && stages[i] == Stage::loop &&
-        !comes_by_engine(mugraph.tensors[static_cast<size_t>(op.tensor)].type, op.type))
+        !fits_tma(mugraph.tensors[static_cast<size_t>(op.tensor)].type, op.type))
       return false;
   }
   return true;
 }
 
-// The muGraph's own grid, and one axis at a time cut finer or coarser.
-std::vector<std::array<int64_t, kGridAxes>> grid_choices(const MuGraph& mugraph, const MuKernel& kernel) {
-  std::vector<std::array<int64_t, kGridAxes>> grids = {kernel.grid};
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const int64_t own = kernel.grid[axis];
+// The muGraph's own tiles, and those of one axis at a time smaller or larger.
+std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& kernel) {
+  std::vector<TileExtents> tiles = {TileExtents{}};
+  for (size_t axis = 0; axis < tiles[0].size(); ++axis) {
+    const int64_t own = kernel.grid[axis], extent = extent_or_none(mugraph, kernel, static_cast<int>(axis));
     for (int64_t parts : {own / 4, own / 2, own * 2, own * 4, own * 8}) {
-      if (parts < 1 || parts > cut_extent(mugraph, kernel, static_cast<int>(axis))) continue;
-      std::array<int64_t, kGridAxes> grid = kernel.grid;
-      grid[axis] = parts;
-      grids.push_back(grid);
+      if (parts < 1 || parts > extent) continue;
+      tiles.emplace_back()[axis] = divide_up(extent, parts);
     }
   }
-  return grids;
+  return tiles;
 }
 
-// The muGraph's own turns, and those that leave tensor cores tiles of some sizes. `cut_by_loop`: the extent
-// of what the loop cuts, 0 if nothing.
-std::vector<int64_t> turn_choices(const MuKernel& kernel, const Shape& shape, const KernelSchedule& schedule,
-                                  int64_t cut_by_loop) {
-  std::vector<int64_t> turns = {kernel.turns};
+// The muGraph's own tile of an iteration, and those of some sizes that tensor cores like. `kernel` is cut
+// already; `cut_by_loop`: the block's extent of what the loop cuts, 0 if nothing.
+std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape, const KernelSchedule& schedule,
+                                    int64_t cut_by_loop) {
+  std::vector<int64_t> counts = {kernel.trip_count}, tiles;
   if (cut_by_loop > 0 && shape.product)
-    for (int64_t tile : {32, 64, 128}) {
-      const int64_t in_block = shape.chained ? divide_up(cut_by_loop, std::max<int64_t>(1, schedule.grid[1]))
-                                             : shape.inner * kernel.turns;
-      const int64_t parts = shape.chained ? 1 : schedule.warps[2];
-      turns.push_back(std::max<int64_t>(1, divide_up(in_block, tile * parts)));
-    }
-  std::sort(turns.begin(), turns.end());
-  turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
-  return turns;
+    for (int64_t tile : {32, 64, 128})
+      counts.push_back(divide_up(cut_by_loop, tile * (shape.chained ? 1 : schedule.warps[2])));
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  for (int64_t count : counts)
+    tiles.push_back(count == kernel.trip_count ? 0 : divide_up(cut_by_loop, count));
+  return tiles;
 }
 
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
@@ -157,16 +149,16 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
       ranked.push_back({time.us, each});
       // One block more at a time, at the price of registers.
       KernelSchedule denser = each;
-      denser.resident = static_cast<int>(time.resident) + 1;
-      if (denser.resident > kMostResident) return time.us;
+      denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
+      if (denser.min_blocks > kMostMinBlocks) return time.us;
       const double denser_us = modelled_kernel(*applied, cut, denser, target).us;
       if (denser_us < time.us) ranked.push_back({denser_us, denser});
       return time.us;
     };
-    // Warpgroups, which wait for each other at every turn, are faster with a producer where it fits; others
+    // Warpgroups, which wait for each other at every iteration, are faster with a producer where it fits; others
     // are not.
     KernelSchedule fed = schedule;
-    fed.producer = schedule.wgmma && loop_comes_by_engine(*applied, cut);
+    fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
   };
@@ -176,26 +168,28 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
     if (schedule.tf32) consider_as_is(schedule);
   };
-  const int64_t cut_by_loop = cut_extent(mugraph, kernel, kGridAxes);
-  for (const auto& grid : grid_choices(mugraph, kernel)) {
+  for (const TileExtents& tile : tile_choices(mugraph, kernel)) {
     KernelSchedule base = own.kernels[k];
-    base.grid = grid;
+    base.tile = tile;
     Schedule all = own;
     all.kernels[k] = base;
     auto applied = apply_schedule(mugraph, all);
     if (!applied) continue;
-    const Shape shape = shape_of(applied->kernels[k]);
+    const MuKernel& cut = applied->kernels[k];
+    const Shape shape = shape_of(cut);
+    const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
     for (const auto& warps : warp_choices(shape)) {
       base.warps = warps;
-      for (int64_t count : turn_choices(kernel, shape, base, cut_by_loop)) {
-        base.turns = count;
-        base.ahead = true;
+      for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
+        base.tile_k = tile_k;
+        const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
+        base.prefetch = true;
         base.stages = 0;
         consider(base);
         if (cut_by_loop == 0) continue;
-        base.ahead = false;
+        base.prefetch = false;
         consider(base);
-        base.ahead = true;
+        base.prefetch = true;
         for (int stages : {2, 3, 4, 6}) {
           base.stages = stages;
           if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
@@ -217,7 +211,7 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
   Schedule own = default_schedule(mugraph);
   // Behind the first, kernels are there when the last blocks of the one in front end.
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
-    own.kernels[k].overlaps = target.tma && mugraph.kernels[k].custom;
+    own.kernels[k].pdl = target.tma && mugraph.kernels[k].custom;
   std::vector<std::vector<KernelSchedule>> choices;
   size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {

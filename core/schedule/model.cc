@@ -13,8 +13,8 @@ namespace quern {
 namespace {
 
 constexpr double kMostRegisters = 255;
-// Warps get registers from that of a multiprocessor's four quarters where they run; of each lane there:
-constexpr int64_t kQuarterRegisters = 512;
+// Warps get registers from that of an SM's four sub-partitions where they run; of each lane there:
+constexpr int64_t kSubPartitionRegisters = 512;
 
 class KernelModel {
  public:
@@ -32,26 +32,25 @@ class KernelModel {
       return out;
     }
     // What does not fit the registers is written to memory and read again, time and again.
-    const int64_t share = kQuarterRegisters / divide_up(warps * std::max(1, schedule_.resident), 4) / 8 * 8;
+    const int64_t share = kSubPartitionRegisters / divide_up(warps * std::max(1, schedule_.min_blocks), 4) / 8 * 8;
     const double spills = std::max(1.0, out.registers / std::min(kMostRegisters, static_cast<double>(share)));
     out.registers = std::ceil(out.registers / spills / 8) * 8;
-    out.resident = std::min({static_cast<int64_t>(kQuarterRegisters / out.registers) * 4 / warps, 64 / warps,
+    out.blocks_per_sm = std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
                              target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
-    if (out.resident < std::max(1, schedule_.resident)) {
+    if (out.blocks_per_sm < std::max(1, schedule_.min_blocks)) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
     }
-    double blocks = 1;
-    for (int64_t extent : schedule_.grid) blocks *= static_cast<double>(extent);
-    const double at_once = std::min(blocks, places(out.resident)), full = std::floor(blocks / at_once),
+    const double blocks = work_.blocks;
+    const double at_once = std::min(blocks, places(out.blocks_per_sm)), full = std::floor(blocks / at_once),
                  rest = blocks - full * at_once;
-    // Blocks of a multiprocessor drift apart, so that behind the first wave one loads while another computes.
+    // Blocks of an SM drift apart, so that behind the first wave one loads while another computes.
     const double first = wave(at_once, blocks, out);
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
     const double next = at_once > target_.sms ? bound + constants_.wave_shadow * (first - bound) : first;
     const double us = first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0);
     out.us =
-        constants_.start_us - (schedule_.overlaps ? constants_.overlap_us : 0) + us * std::pow(spills, 4);
+        constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
     return out;
   }
 
@@ -61,11 +60,11 @@ class KernelModel {
     return work_.fresh_bytes > 0 ? constants_.latency_us : constants_.l2_latency_us;
   }
 
-  double cluster() const { return static_cast<double>(schedule_.grid[kGridAxes - 1]); }
+  double cluster() const { return static_cast<double>(work_.cluster); }
 
   // Blocks that the GPU holds. Clusters stay within a part of it, and parts differ in size.
-  double places(int64_t resident) const {
-    const double all = static_cast<double>(resident) * target_.sms;
+  double places(int64_t blocks_per_sm) const {
+    const double all = static_cast<double>(blocks_per_sm) * target_.sms;
     return cluster() > 2 ? std::max(1.0, std::floor(all * constants_.cluster_places / cluster())) * cluster()
                          : all;
   }
@@ -73,38 +72,38 @@ class KernelModel {
   // `running` blocks at the same time, of `blocks`, from their first load to the last store; without what
   // launches them.
   double wave(double running, double blocks, KernelTime& out) const {
-    const double turns = work_.loop_bytes > 0 ? static_cast<double>(schedule_.turns) : 0;
-    const double block_bytes = work_.loop_l2 * turns + work_.once_l2;
-    // Of the busiest multiprocessor. Clusters of more than a pair have two there, if these fit, and leave
+    const double trip_count = work_.loop_bytes > 0 ? static_cast<double>(work_.trip_count) : 0;
+    const double block_bytes = work_.loop_l2 * trip_count + work_.once_l2;
+    // Of the busiest SM. Clusters of more than a pair have two there, if these fit, and leave
     // others without.
     double per_sm = std::ceil(running / target_.sms);
-    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.resident), 2.0));
-    // What a block gets of the bandwidth, in bytes a microsecond: of the multiprocessor's, the L2 cache's
+    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.blocks_per_sm), 2.0));
+    // What a block gets of the bandwidth, in bytes a microsecond: of the SM's, the L2 cache's
     // and, for what is not there yet, DRAM's.
     const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
     const double rate = std::min({constants_.sm_bytes_per_us / per_sm, target_.l2_gbps * 1e3 / running,
                                   dram * std::max(1.0, block_bytes) / std::max(1.0, fresh)});
-    const double turn_us = std::max(work_.loop_l2 / rate,
+    const double iteration_us = std::max(work_.loop_l2 / rate,
                                     per_sm * work_.loop.rows * constants_.row_cycles / constants_.clock_mhz);
     const double once_us = work_.once_l2 / rate;
     const double loop = computed(work_.loop, per_sm), once = computed(work_.once, per_sm);
-    out.memory_us += turns * turn_us + once_us;
-    out.compute_us += per_sm * (turns * cycles(work_.loop) + cycles(work_.once)) / constants_.clock_mhz;
+    out.memory_us += trip_count * iteration_us + once_us;
+    out.compute_us += per_sm * (trip_count * cycles(work_.loop) + cycles(work_.once)) / constants_.clock_mhz;
     const double asked = latency_us() + (work_.loop.rows > 0 ? constants_.map_us : 0);
-    if (turns == 0) {
+    if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
-      const double parts = work_.once.trips + per_sm, part = (parts - 1) / parts;
+      const double parts = work_.once.round_trips + per_sm, part = (parts - 1) / parts;
       return asked + part * beside(once_us, once, constants_.shadow) + (1 - part) * (once_us + once);
     }
     const double first =
         asked + once +
-        std::max(once_us, turn_us * (1 + constants_.together * std::max(0, schedule_.stages - 2)));
+        std::max(once_us, iteration_us * (1 + constants_.together * std::max(0, schedule_.stages - 2)));
     // A tile is asked for when there is room for it: the others and its own way take that long.
-    if (schedule_.stages == 0 && !schedule_.ahead)
-      return first + (turns - 1) * (latency_us() + turn_us) + turns * loop;
-    const double ahead = schedule_.stages > 0 ? schedule_.stages - 1 : constants_.ahead_turns;
+    if (schedule_.stages == 0 && !schedule_.prefetch)
+      return first + (trip_count - 1) * (latency_us() + iteration_us) + trip_count * loop;
+    const double prefetched = schedule_.stages > 0 ? schedule_.stages - 1 : constants_.prefetch_iterations;
     return first +
-           (turns - 1) * beside(std::max(turn_us, (latency_us() + turn_us) / ahead), loop,
+           (trip_count - 1) * beside(std::max(iteration_us, (latency_us() + iteration_us) / prefetched), loop,
                                 schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow) +
            loop;
   }
@@ -112,7 +111,7 @@ class KernelModel {
   // Of two things that go on side by side.
   static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }
 
-  // Cycles of a warp that has the multiprocessor to itself.
+  // Cycles of a warp that has the SM to itself.
   double alone(const Work& work) const {
     return work.chain + (work.issue + work.slots) / (schedule_.workers() / 32) * constants_.own_issue_cycles +
            constants_.own_units * (tensor_cycles(work) + work.special * 8 / 4 +
@@ -125,7 +124,7 @@ class KernelModel {
     return (work.mma / constants_.mma_share + work.wgmma / constants_.wgmma_share) * mma_cycles / 4;
   }
 
-  // Of a multiprocessor, for one block.
+  // Of an SM, for one block.
   double cycles(const Work& work) const {
     const double units[] = {tensor_cycles(work), work.issue / 4 / constants_.issue_share,
                             work.slots / 4 / constants_.slot_share, work.special * 8 / 4,
@@ -140,7 +139,7 @@ class KernelModel {
 
   double computed(const Work& work, double per_sm) const {
     return beside(per_sm * cycles(work), alone(work), constants_.shadow) / constants_.clock_mhz +
-           work.trips * latency_us();
+           work.round_trips * latency_us();
   }
 
   const KernelSchedule& schedule_;

@@ -13,7 +13,7 @@ struct KernelTime {
   double memory_us = 0;      // to bring the bytes
   double compute_us = 0;     // to do the work
   double registers = 0;      // of a thread
-  int64_t resident = 1;      // blocks that a multiprocessor holds at a time
+  int64_t blocks_per_sm = 1; // blocks that an SM holds at a time
   int64_t shared_bytes = 0;  // of a block
 };
 

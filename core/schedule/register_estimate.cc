@@ -21,7 +21,7 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
   own +=
       (0.18 * needs.block_sums + 0.3 * needs.block_middle + 0.85 * needs.block_kept + 2 * needs.block_steps) /
       schedule.workers();
-  if (schedule.stages == 0) own += needs.loaded * (schedule.ahead ? 0.88 : 0.1);
+  if (schedule.stages == 0) own += needs.loaded * (schedule.prefetch ? 0.88 : 0.1);
   if (needs.once_loaded > kMostUnrolled) own += needs.once_loaded;  // an array in memory
   return own;
 }

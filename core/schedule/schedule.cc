@@ -3,14 +3,23 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/base/integers.h"
+
 namespace quern {
 
 namespace {
 
 Status misfit(std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); }
 
-// What decides whether the loop may be cut differently: values that differ from turn to turn because a
-// dimension of theirs is cut by the loop, and values that are one turn's part of a reduction over it.
+bool lies_between(int64_t number, int64_t least, int64_t most) { return number >= least && number <= most; }
+template <class Number, size_t count>
+bool lies_between(const std::array<Number, count>& numbers, int64_t least, int64_t most) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](Number number) { return lies_between(number, least, most); });
+}
+
+// What decides whether the loop may be cut differently: values that differ from iteration to iteration because a
+// dimension of theirs is cut by the loop, and values that are one iteration's part of a reduction over it.
 struct LoopUse {
   std::vector<bool> dims;
   bool partial = false;
@@ -48,7 +57,7 @@ LoopUse through(const BlockOp& op, const std::vector<LoopUse>& uses) {
   return out;
 }
 
-// A norm of rows that the loop does not cut through: every row is as it would be in any other turn.
+// A norm of rows that the loop does not cut through: every row is as it would be in any other iteration.
 bool keeps_rows_whole(const BlockOp& op, const std::vector<LoopUse>& uses) {
   if (op.code != OpCode::rms_norm && op.code != OpCode::layer_norm && op.code != OpCode::softmax)
     return false;
@@ -77,18 +86,18 @@ Status check_loop(const MuKernel& kernel) {
     } else if (op.kind == BlockOp::Kind::accumulate) {
       if (op.combine == Combine::concat || uses[static_cast<size_t>(op.operands[0])].dims != use.dims ||
           !uses[static_cast<size_t>(op.operands[0])].partial)
-        return misfit("an accumulator keeps what differs from turn to turn");
+        return misfit("an accumulator keeps what differs from iteration to iteration");
       const BlockOp& source = kernel.ops[static_cast<size_t>(op.operands[0])];
       if ((is_reduction(source.code) ? source.code : OpCode::reduce_sum) != reduction_of(op.combine))
-        return misfit("an accumulator combines otherwise than the turn does");
+        return misfit("an accumulator combines otherwise than the iteration does");
     } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
       const OpKind kind = op_info(op.code).kind;
-      if (partial) return misfit("one turn's part of a reduction is used before it is accumulated");
+      if (partial) return misfit("one iteration's part of a reduction is used before it is accumulated");
       if (keeps_rows_whole(op, uses)) {
         use = uses[static_cast<size_t>(op.operands[0])];
       } else {
         if (kind != OpKind::elementwise && kind != OpKind::reduction && kind != OpKind::contraction)
-          return misfit("an operator over what the loop cuts may depend on the size of a turn");
+          return misfit("an operator over what the loop cuts may depend on the size of an iteration");
         use = through(op, uses);
       }
     }
@@ -97,60 +106,52 @@ Status check_loop(const MuKernel& kernel) {
   return {};
 }
 
-// All that an axis cuts must have one extent: then it cuts one index of the program, and into how many parts
-// does not matter.
-Status check_cuts(const MuGraph& mugraph, const MuKernel& kernel, int axis, int64_t parts) {
-  int64_t extent = 0;
-  for (const BlockOp& op : kernel.ops) {
-    if (op.kind != BlockOp::Kind::load && op.kind != BlockOp::Kind::store) continue;
-    const int dim = axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim;
-    if (dim < 0) continue;
-    const int64_t own = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
-    if (extent != 0 && own != extent) return misfit("an axis cuts dimensions of different extents");
-    extent = own;
-  }
-  if (parts < 1) return misfit("an axis has less than one part");
-  if (parts > extent) return misfit("an axis has more parts than what it cuts");
-  return {};
-}
-
-Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wanted) {
-  for (int axis = 0; axis < kGridAxes; ++axis) {
-    const int64_t parts = wanted.grid[static_cast<size_t>(axis)];
-    if (parts == kernel.grid[static_cast<size_t>(axis)]) continue;
-    if (Status status = check_cuts(mugraph, kernel, axis, parts); !status.ok()) return status;
-    kernel.grid[static_cast<size_t>(axis)] = parts;
-  }
-  if (wanted.turns != kernel.turns) {
-    if (Status status = check_cuts(mugraph, kernel, kGridAxes, wanted.turns); !status.ok()) return status;
-    if (Status status = check_loop(kernel); !status.ok()) return status;
-    kernel.turns = wanted.turns;
-  }
-  const int warps = wanted.warps[0] * wanted.warps[1] * wanted.warps[2];
-  for (int share : wanted.warps)
-    if (share < 1 || !std::has_single_bit(static_cast<unsigned>(share)))
-      return misfit("warps are no powers of two");
-  if (warps > 16) return misfit("more than 16 warps");
-  if (wanted.tma && wanted.stages == 0) return misfit("the copy engine fills stages, and there are none");
-  if (wanted.wgmma && wanted.stages == 0) return misfit("wgmma reads stages, and there are none");
-  if (wanted.wgmma && wanted.warps[0] < 4 && (wanted.warps[0] != 1 || wanted.warps[1] < 4))
-    return misfit("wgmma needs four warps along rows, or none there and four along columns");
-  if (wanted.producer && !wanted.tma)
-    return misfit("a producer warp asks for tiles of the copy engine, and there are none without tma");
-  if (wanted.stages < 0 || wanted.stages == 1 || wanted.stages > 8) return misfit("stages are 0, or 2 to 8");
-  kernel.threads = wanted.threads();
-  return {};
-}
-
-// The extent of a dimension of a load's tile away from ragged edges.
-int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim) {
+// The extent of a dimension of a load's or store's tile away from ragged edges; `looped`: of an iteration, else
+// of the block.
+int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim,
+                     bool looped = true) {
   std::vector<std::pair<int64_t, int64_t>> parts;
   for (int axis = 0; axis < kGridAxes; ++axis)
     if (op.map[static_cast<size_t>(axis)] == dim)
       parts.emplace_back(kernel.grid[static_cast<size_t>(axis)], 0);
-  if (op.loop_dim == dim) parts.emplace_back(kernel.turns, 0);
+  if (looped && op.loop_dim == dim) parts.emplace_back(kernel.trip_count, 0);
   return cut(mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)], parts)
       .tile;
+}
+
+// Into how many parts tiles of that extent cut what an axis (or the loop) cuts.
+Result<int64_t> parts_of(const MuGraph& mugraph, const MuKernel& kernel, int axis, int64_t tile) {
+  auto extent = cut_extent(mugraph, kernel, axis);
+  if (!extent) return extent.status();
+  if (tile > *extent)
+    return misfit("a tile has " + std::to_string(tile) + " elements along what has " + std::to_string(*extent));
+  return divide_up(*extent, tile);
+}
+
+Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wanted) {
+  if (Status status = check_fields(wanted); !status.ok()) return status;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t tile = wanted.tile[static_cast<size_t>(axis)];
+    if (tile == 0) continue;
+    auto parts = parts_of(mugraph, kernel, axis, tile);
+    if (!parts) return parts.status();
+    kernel.grid[static_cast<size_t>(axis)] = *parts;
+  }
+  if (wanted.cluster != 0 && wanted.cluster != kernel.grid[3]) {
+    auto extent = cut_extent(mugraph, kernel, 3);
+    if (!extent) return extent.status();
+    if (wanted.cluster > *extent) return misfit("a cluster has more blocks than there are elements for it");
+    kernel.grid[3] = wanted.cluster;
+  }
+  if (wanted.tile_k != 0) {
+    auto parts = parts_of(mugraph, kernel, kGridAxes, wanted.tile_k);
+    if (!parts) return parts.status();
+    if (*parts != kernel.trip_count)
+      if (Status status = check_loop(kernel); !status.ok()) return status;
+    kernel.trip_count = *parts;
+  }
+  kernel.threads = wanted.threads();
+  return {};
 }
 
 // A reshape names extents of a tile. Where it only adds or drops extents of 1 it says the same of a tile cut
@@ -164,7 +165,7 @@ Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& ke
         op.type.shape[static_cast<size_t>(d)] = nominal_tile(mugraph, kernel, op, d);
     } else if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) {
       op.type = kernel.ops[static_cast<size_t>(op.operands[0])].type;
-      if (op.combine == Combine::concat) op.type.shape[static_cast<size_t>(op.dim)] *= kernel.turns;
+      if (op.combine == Combine::concat) op.type.shape[static_cast<size_t>(op.dim)] *= kernel.trip_count;
     } else if (op.kind == BlockOp::Kind::compute && op.code != OpCode::constant) {
       std::vector<TensorType> types;
       for (BlockValue operand : op.operands) types.push_back(kernel.ops[static_cast<size_t>(operand)].type);
@@ -189,12 +190,43 @@ Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& ke
 
 }  // namespace
 
+Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
+  int64_t extent = 0, part = 0;
+  for (const BlockOp& op : kernel.ops) {
+    if (op.kind != BlockOp::Kind::load && op.kind != BlockOp::Kind::store) continue;
+    const int dim = axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim;
+    if (dim < 0) continue;
+    const int64_t own = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
+    if (extent != 0 && own != extent) return misfit("an axis cuts dimensions of different extents");
+    extent = own;
+    part = std::max(part, axis < kGridAxes ? own : nominal_tile(mugraph, kernel, op, dim, false));
+  }
+  return part;
+}
+
+Status check_fields(const KernelSchedule& schedule) {
+#define QUERN_SCHEDULE_FIELD(type, name, ...) const type& name = schedule.name;
+#include "core/schedule/schedule.def"
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, ...)                                     \
+  if (!lies_between(name, least, most))                                                                     \
+    return misfit(#name " takes numbers from " + std::to_string(least) + " to " + std::to_string(most)); \
+  if (name != value && !(needs)) return misfit(#name " requires " #needs);
+#include "core/schedule/schedule.def"
+  return {};
+}
+
+KernelSchedule without_tiling(KernelSchedule schedule) {
+  const KernelSchedule own;
+  schedule.tile = own.tile;
+  schedule.tile_k = own.tile_k;
+  schedule.cluster = own.cluster;
+  return schedule;
+}
+
 Schedule default_schedule(const MuGraph& mugraph) {
   Schedule schedule;
   for (const MuKernel& kernel : mugraph.kernels) {
     KernelSchedule own;
-    own.grid = kernel.grid;
-    own.turns = kernel.turns;
     const unsigned warps = std::bit_floor(static_cast<unsigned>(std::max(kernel.threads / 32, 1)));
     own.warps = {1, 1, static_cast<int>(std::min(warps, 16u))};
     schedule.kernels.push_back(own);
@@ -208,7 +240,7 @@ Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule)
                   " kernels, the muGraph has " + std::to_string(mugraph.kernels.size()));
   MuGraph out = mugraph;
   for (size_t k = 0; k < out.kernels.size(); ++k) {
-    if (k == 0 && schedule.kernels[k].overlaps) return misfit("the first kernel has none to overlap with");
+    if (k == 0 && schedule.kernels[k].pdl) return misfit("the first kernel depends on none: it takes no pdl");
     if (!out.kernels[k].custom) continue;
     if (Status status = retile(mugraph, out.kernels[k], schedule.kernels[k]); !status.ok())
       return status.with_context("schedule of kernel " + std::to_string(k));

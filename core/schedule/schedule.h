@@ -1,5 +1,5 @@
 // A schedule: the numbers of one implementation of a muGraph. The muGraph says what is computed and along
-// which dimensions work is cut; the schedule says into how many parts, by how many warps, and how data come.
+// which dimensions work is cut; the schedule says how large tiles are, how many warps work on them, and how data come.
 #pragma once
 
 #include <array>
@@ -13,36 +13,22 @@
 
 namespace quern {
 
-// Of one custom kernel; others have none to choose.
+constexpr int kMaxWarps = 16;
+constexpr int64_t kMaxExtent = 0x7fffffff;
+using TileExtents = std::array<int64_t, 3>;
+using WarpCounts = std::array<int, 3>;
+constexpr bool are_powers_of_two(const WarpCounts& warps) {
+  for (int count : warps)
+    if (count < 1 || (count & (count - 1)) != 0) return false;
+  return true;
+}
+
+// Of one custom kernel; others have none to choose. Fields and what they mean: schedule.def.
 struct KernelSchedule {
-  std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};
-  int64_t turns = 1;
-  // Warps along rows, columns and the inner dimension of matrix products; powers of two, at most 16 (512
-  // threads) together. A product that is too small for its share leaves the rest of the warps to repeat it.
-  std::array<int, 3> warps = {1, 1, 4};
-  // Tiles of what the loop loads that are in shared memory at a time, filled by copies beside the work; 0:
-  // every thread loads straight into its registers, in the order in which tensor cores take them.
-  int stages = 0;
-  // Straight loads of the next turn are asked for before the work of this one.
-  bool ahead = true;
-  // Tiles in shared memory that the copy engine can bring (sm_90) are its business; others still come by
-  // cp.async. With `stages`.
-  bool tma = false;
-  // Products by warpgroups (wgmma, sm_90a) where operands and sizes permit: their 64 rows run along the rows
-  // of the product if warps[0] counts four or more, else along its columns. With `stages`.
-  bool wgmma = false;
-  // It begins while the kernel in front of it still runs, and waits before it touches memory (sm_90).
-  bool overlaps = false;
+#define QUERN_SCHEDULE_FIELD(type, name, value, ...) type name = value;
+#include "core/schedule/schedule.def"
   // Layouts, order and shared memory where they are not as the greedy rules have them.
   BlockChoices choices = {};
-  // Blocks of a multiprocessor for which the compiler must leave registers; 0: as many as come out.
-  int resident = 0;
-  // One warp more, which only asks the copy engine for tiles; the others wait for these and give stages back,
-  // each warp when it has read them. With `tma`, and where the loop brings all tiles that way.
-  bool producer = false;
-  // Products of f32 operands on tensor cores, which read of an operand what tf32 has of it: 10 bits of
-  // mantissa instead of 23. Only for those who allow it.
-  bool tf32 = false;
   bool operator==(const KernelSchedule&) const = default;
 
   // Those that compute, and all.
@@ -55,15 +41,27 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// One line a kernel: "kernel grid=[96, 1, 1, 1] turns=16 warps=[1, 1, 8] stages=3 ahead=1", then " tma=1",
-// " wgmma=1", " overlaps=1", " resident=2", " producer=1" and " tf32=1" if they are not 0, and where choices
-// are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// One line a kernel: "kernel tile=[64, 1, 1] warps=[4, 1, 1] stages=3 tma=1", without the fields that are at their
+// defaults, and where choices are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse; lines that are empty or begin with # are passed over. INVALID_ARGUMENT: "LINE:1: what is
 // wrong".
 Result<Schedule> parse_schedule(std::string_view text);
 
-// With the muGraph's own grid, turns and number of threads.
+// What each field is for: its row in the table of docs/mugraphs.md.
+std::string schedule_field_table();
+
+// INVALID_ARGUMENT, "FIELD requires WHAT", where a field has a value that others do not go with.
+Status check_fields(const KernelSchedule& schedule);
+
+// The extent of what an axis of the grid cuts, or, for kGridAxes, of what the loop cuts of a block's part; 0 if
+// nothing. INVALID_ARGUMENT if it cuts dimensions of different extents: tile sizes say nothing then.
+Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis);
+
+// The same with the muGraph's own tiles.
+KernelSchedule without_tiling(KernelSchedule schedule);
+
+// The muGraph's own tiles, by about its number of threads.
 Schedule default_schedule(const MuGraph& mugraph);
 
 // The same muGraph, cut into as many parts as the schedule says; valid, with the types of its tiles.

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <limits>
 #include <map>
+#include <type_traits>
 
 #include "core/schedule/schedule.h"
 
@@ -9,18 +10,24 @@ namespace quern {
 
 namespace {
 
-template <class Numbers>
-std::string list(const Numbers& numbers) {
+std::string list_text(const auto& numbers) {
   std::string out;
   for (auto number : numbers) out += (out.empty() ? "[" : ", ") + std::to_string(number);
   return out + "]";
 }
+template <class Value>
+std::string text_of(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value>)
+    return std::to_string(value);
+  else
+    return list_text(value);
+}
 
 std::string print_choices(const BlockChoices& choices) {
   std::string out;
-  if (!choices.layouts.empty()) out += " layouts=" + list(choices.layouts);
-  if (!choices.levels.empty()) out += " levels=" + list(choices.levels);
-  if (!choices.offsets.empty()) out += " offsets=" + list(choices.offsets);
+  if (!choices.layouts.empty()) out += " layouts=" + list_text(choices.layouts);
+  if (!choices.levels.empty()) out += " levels=" + list_text(choices.levels);
+  if (!choices.offsets.empty()) out += " offsets=" + list_text(choices.offsets);
   return out;
 }
 
@@ -43,17 +50,14 @@ class Fields {
     }
   }
 
-  // `count` numbers from `least` to `most`; where it is left out, `out` stays as it is.
+  // Numbers from `least` to `most`; where the field is left out, `out` stays as it is.
   template <class Number>
-  void take(const std::string& name, Number* out, size_t count, int64_t least, int64_t most) {
-    const std::vector<int64_t>* given = find(name);
-    if (!given) return;
-    if (given->size() != count)
-      return refuse(name + " takes " + std::to_string(count) + (count > 1 ? " numbers" : " number"));
-    for (size_t i = 0; i < count; ++i) out[i] = static_cast<Number>(in_range(name, (*given)[i], least, most));
+  void take(const char* name, Number& out, int64_t least, int64_t most) {
+    take_all(name, &out, 1, least, most);
   }
-  void need(const std::string& name) {
-    if (!numbers_.count(name)) refuse(name + " is missing");
+  template <class Number, size_t count>
+  void take(const char* name, std::array<Number, count>& out, int64_t least, int64_t most) {
+    take_all(name, out.data(), count, least, most);
   }
   template <class Number>
   void take_list(const std::string& name, std::vector<Number>& out) {
@@ -69,6 +73,15 @@ class Fields {
   }
 
  private:
+  template <class Number>
+  void take_all(const char* name, Number* out, size_t count, int64_t least, int64_t most) {
+    const std::vector<int64_t>* given = find(name);
+    if (!given) return;
+    if (given->size() != count)
+      return refuse(std::string(name) + " takes " + std::to_string(count) + (count > 1 ? " numbers" : " number"));
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<Number>(in_range(name, (*given)[i], least, most));
+  }
+
   void refuse(std::string reason) {
     if (reason_.empty()) reason_ = std::move(reason);
   }
@@ -112,25 +125,14 @@ class Fields {
   std::string reason_;
 };
 
-constexpr int64_t kMostParts = 0x7fffffff;
-
 // The reason why not, or nothing.
 std::string parse_line(std::string_view line, KernelSchedule& kernel) {
-  constexpr std::string_view kWord = "kernel ";
-  if (!line.starts_with(kWord)) return "expected \"kernel\" and its fields";
+  constexpr std::string_view kWord = "kernel";
+  if (!line.starts_with(kWord) || (line.size() > kWord.size() && line[kWord.size()] != ' '))
+    return "expected \"kernel\" and its fields";
   Fields fields(line.substr(kWord.size()));
-  for (const char* name : {"grid", "turns", "warps", "stages", "ahead"}) fields.need(name);
-  fields.take("grid", kernel.grid.data(), kGridAxes, 1, kMostParts);
-  fields.take("turns", &kernel.turns, 1, 1, kMostParts);
-  fields.take("warps", kernel.warps.data(), 3, 1, 16);
-  fields.take("stages", &kernel.stages, 1, 0, 8);
-  fields.take("ahead", &kernel.ahead, 1, 0, 1);
-  fields.take("tma", &kernel.tma, 1, 0, 1);
-  fields.take("wgmma", &kernel.wgmma, 1, 0, 1);
-  fields.take("overlaps", &kernel.overlaps, 1, 0, 1);
-  fields.take("resident", &kernel.resident, 1, 0, 32);
-  fields.take("producer", &kernel.producer, 1, 0, 1);
-  fields.take("tf32", &kernel.tf32, 1, 0, 1);
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, ...) fields.take(#name, kernel.name, least, most);
+#include "core/schedule/schedule.def"
   fields.take_list("layouts", kernel.choices.layouts);
   fields.take_list("levels", kernel.choices.levels);
   fields.take_list("offsets", kernel.choices.offsets);
@@ -141,14 +143,26 @@ std::string parse_line(std::string_view line, KernelSchedule& kernel) {
 
 std::string print_schedule(const Schedule& schedule) {
   std::string out;
-  for (const KernelSchedule& kernel : schedule.kernels)
-    out += "kernel grid=" + list(kernel.grid) + " turns=" + std::to_string(kernel.turns) +
-           " warps=" + list(kernel.warps) + " stages=" + std::to_string(kernel.stages) +
-           " ahead=" + std::to_string(kernel.ahead ? 1 : 0) + (kernel.tma ? " tma=1" : "") +
-           (kernel.wgmma ? " wgmma=1" : "") + (kernel.overlaps ? " overlaps=1" : "") +
-           (kernel.resident > 0 ? " resident=" + std::to_string(kernel.resident) : "") +
-           (kernel.producer ? " producer=1" : "") + (kernel.tf32 ? " tf32=1" : "") +
-           print_choices(kernel.choices) + "\n";
+  for (const KernelSchedule& kernel : schedule.kernels) {
+    out += "kernel";
+#define QUERN_SCHEDULE_FIELD(type, name, value, ...) \
+  if (kernel.name != value) out += " " #name "=" + text_of(kernel.name);
+#include "core/schedule/schedule.def"
+    out += print_choices(kernel.choices) + "\n";
+  }
+  return out;
+}
+
+std::string schedule_field_table() {
+  const KernelSchedule defaults;
+  std::string out = "| field | default | requires | meaning |\n|---|---|---|---|\n";
+  auto row = [&](const char* name, const std::string& value, const std::string& needs, const char* doc) {
+    std::string condition;  // a bar would end its column
+    for (char c : needs == "true" ? "" : "`" + needs + "`") condition += c == '|' ? "\\|" : std::string(1, c);
+    out += "| `" + std::string(name) + "` | " + value + " | " + condition + " | " + doc + " |\n";
+  };
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, doc) row(#name, text_of(defaults.name), #needs, doc);
+#include "core/schedule/schedule.def"
   return out;
 }
 

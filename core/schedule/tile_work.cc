@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLanes = 32;
 constexpr int kLaneBits = 5;
-constexpr int64_t kFragmentRows = 16, kTall = 64, kInner = 16;  // of mma.sync, and of wgmma
+constexpr int64_t kFragmentRows = 16, kWgmmaRows = 64, kInner = 16;  // of mma.sync, and of wgmma
 constexpr double kBanks = 32, kVectorBytes = 16;
 constexpr double kStepOverhead = 3;  // the counter, its comparison and the jump
 
@@ -36,13 +36,13 @@ ProductParts product_parts(int64_t rows, int64_t inner, int64_t inner_least,
   return parts;
 }
 
-ProductParts warpgroup_parts(const WarpgroupTile& tile, int tall_warps, int flat_warps, int all_warps) {
+ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps, int all_warps) {
   ProductParts parts;
   for (int64_t position = 4; position < all_warps; position *= 2) {
-    const bool tall = position < tall_warps, inner = position >= int64_t{tall_warps} * flat_warps;
-    if (tall && tile.m / parts.m > kTall)
+    const bool is_m = position < m_warps, inner = position >= int64_t{m_warps} * n_warps;
+    if (is_m && tile.m / parts.m > kWgmmaRows)
       parts.m *= 2;
-    else if (!tall && inner && tile.k / parts.k > kInner)
+    else if (!is_m && inner && tile.k / parts.k > kInner)
       parts.k *= 2;
     else if (tile.n / parts.n > tile.least_n)
       parts.n *= 2;

@@ -17,12 +17,12 @@ struct ProductParts {
 };
 ProductParts product_parts(int64_t rows, int64_t inner, int64_t inner_least, const std::array<int, 3>& warps);
 
-// The same of a product by wgmma, of warpgroups: `m` rows of the tall operand, `n` of the flat one, of which
+// The same of a product by wgmma, of warpgroups: `m` rows of the M operand, `n` of the N operand, of which
 // a warpgroup takes at least `least_n`. What finds no part repeats another one's.
 struct WarpgroupTile {
   int64_t m = 64, n = 8, k = 16, least_n = 8;
 };
-ProductParts warpgroup_parts(const WarpgroupTile& tile, int tall_warps, int flat_warps, int all_warps);
+ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps, int all_warps);
 
 // A product without tensor cores, step by step along the inner dimension: of a warp and a step.
 struct StepWork {

@@ -98,7 +98,7 @@ bool Constraints::allow_grid(const std::array<int64_t, kGridAxes>& grid) const {
   return lists(griddims, {grid[0], grid[1], grid[2]});
 }
 
-bool Constraints::allow_turns(int64_t turns) const { return lists(franges, turns); }
+bool Constraints::allow_trip_count(int64_t trip_count) const { return lists(franges, trip_count); }
 
 bool Constraints::allow(const MuGraph& mugraph) const {
   for (const MuKernel& kernel : mugraph.kernels) {
@@ -107,7 +107,7 @@ bool Constraints::allow(const MuGraph& mugraph) const {
         blockdims.empty() || std::any_of(blockdims.begin(), blockdims.end(), [&](const auto& dims) {
           return dims[0] * dims[1] * dims[2] == kernel.threads;
         });
-    if (!allow_grid(kernel.grid) || !allow_turns(kernel.turns) || !threads) return false;
+    if (!allow_grid(kernel.grid) || !allow_trip_count(kernel.trip_count) || !threads) return false;
     for (const BlockOp& op : kernel.ops) {
       if (op.kind == BlockOp::Kind::load && (!lists_map(imaps, kernel, op.map) || !lists(fmaps, op.loop_dim)))
         return false;

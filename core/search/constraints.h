@@ -17,11 +17,11 @@ struct Constraints {
   std::vector<std::array<int64_t, 3>> blockdims;  // the product is the number of threads
   std::vector<std::array<int, 3>> imaps, omaps;   // for x, y, z the dimension that is cut, or -1
   std::vector<int> fmaps;                         // dimension that the loop cuts, or -1
-  std::vector<int64_t> franges;                   // turns of the loop
+  std::vector<int64_t> franges;                   // iterations of the loop
 
   bool empty() const;
   bool allow_grid(const std::array<int64_t, kGridAxes>& grid) const;
-  bool allow_turns(int64_t turns) const;
+  bool allow_trip_count(int64_t trip_count) const;
   // Whether every block graph of the muGraph keeps to them. Axes of extent 1 are left out of maps.
   bool allow(const MuGraph& mugraph) const;
 };

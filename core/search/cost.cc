@@ -17,8 +17,8 @@ constexpr double kMeasuredGbps = 4300;
 constexpr double kLaunchUs = 0.5;         // an empty kernel in a graph
 constexpr double kNextKernelUs = 1.2;     // drain and fill between dependent kernels
 constexpr double kMemoryLatencyUs = 0.8;  // DRAM, under load
-constexpr double kTurnUs = 0.04;          // barriers and address arithmetic of a turn that is prefetched
-constexpr double kExposedTurnUs = 0.5;    // what prefetching does not hide on the first turn
+constexpr double kIterationUs = 0.04;          // barriers and address arithmetic of an iteration that is prefetched
+constexpr double kExposedIterationUs = 0.5;    // what prefetching does not hide on the first iteration
 constexpr double kClusterUs = 0.9;        // cluster barriers and remote reads of a small accumulator
 constexpr double kStages = 3;             // tiles of a loop that are in flight or in use
 constexpr double kMostPerSm = 1.5;        // bandwidth that one SM can draw, times its even share
@@ -202,13 +202,13 @@ KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
   for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
     tiles[roles_.grid[axis]] = divide_up(tiles[roles_.grid[axis]], sizes.grid[axis]);
   if (roles_.loop >= 0)
-    tiles[roles_.loop] = divide_up(divide_up(tiles[roles_.loop], sizes.ranks), sizes.turns);
+    tiles[roles_.loop] = divide_up(divide_up(tiles[roles_.loop], sizes.ranks), sizes.trip_count);
   return tiles;
 }
 
 std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
   const Tiles tile = tiles(sizes);
-  const double turns = static_cast<double>(sizes.turns), ranks = static_cast<double>(sizes.ranks);
+  const double trip_count = static_cast<double>(sizes.trip_count), ranks = static_cast<double>(sizes.ranks);
   Cost cost;
   cost.blocks = sizes.ranks;
   for (size_t axis = 0; axis < roles_.grid.size(); ++axis) cost.blocks *= sizes.grid[axis];
@@ -218,9 +218,9 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
   double loaded = 0, in_flight = 0, largest = 0, accumulated = 0;
   for (const Access& load : loads_) {
     const double bytes = volume(load.labels, tile) * load.bytes;
-    loaded += bytes * (load.looped ? turns : 1);
-    cost.shared_bytes += bytes * (load.looped && sizes.turns > 1 ? kStages : 1);
-    in_flight += bytes * (load.looped && sizes.turns > 1 ? kStages - 1 : 1);
+    loaded += bytes * (load.looped ? trip_count : 1);
+    cost.shared_bytes += bytes * (load.looped && sizes.trip_count > 1 ? kStages : 1);
+    in_flight += bytes * (load.looped && sizes.trip_count > 1 ? kStages - 1 : 1);
   }
   if (cost.shared_bytes > target_.shared_bytes_per_block) return std::nullopt;
   for (const Access& value : values_) largest = std::max(largest, volume(value.labels, tile));
@@ -246,7 +246,7 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
       elements *=
           padded / (static_cast<double>(row) * static_cast<double>(column) * static_cast<double>(inner));
     }
-    block_us += elements * work.rate * (work.looped ? turns : 1);
+    block_us += elements * work.rate * (work.looped ? trip_count : 1);
   }
 
   // Waves: SMs work side by side, the last wave may be partly empty.
@@ -282,10 +282,10 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
       cost.l2_us += volume(value.labels, tile) * 4 * blocks * ranks / (target_.l2_gbps * 1e3);
   }
   const double rounds = std::ceil(blocks / slots);
-  cost.fixed_us += rounds * (turns * kTurnUs + (sizes.turns > 1 ? kExposedTurnUs : 0)) + kLaunchUs;
+  cost.fixed_us += rounds * (trip_count * kIterationUs + (sizes.trip_count > 1 ? kExposedIterationUs : 0)) + kLaunchUs;
   // Loads run beside arithmetic when a loop prefetches, or other blocks of the SM compute meanwhile.
   const double together = std::max({cost.dram_us, cost.l2_us, cost.compute_us});
-  const bool overlaps = sizes.turns > 1 || resident >= 2 * target_.sms;
+  const bool overlaps = sizes.trip_count > 1 || resident >= 2 * target_.sms;
   cost.us = cost.fixed_us + (overlaps ? together + kContention * (cost.l2_us + cost.compute_us)
                                       : std::max(cost.dram_us, cost.l2_us) + cost.compute_us);
   return cost;
@@ -327,8 +327,8 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
       if (ranks > whole) continue;
       sizes.ranks = ranks;
       for (int64_t tile : tile_choices(share, 16, 1024)) {
-        sizes.turns = divide_up(share, tile);
-        if (sizes.turns > 1 || ranks > 1) consider();
+        sizes.trip_count = divide_up(share, tile);
+        if (sizes.trip_count > 1 || ranks > 1) consider();
       }
     }
   };

@@ -39,7 +39,7 @@ class KernelModel {
  private:
   struct Work {
     std::vector<Label> labels;                                  // of the result and reduced
-    bool looped = false;                                        // once a turn
+    bool looped = false;                                        // once an iteration
     double rate = 0;                                            // us for one element on one SM
     Label row = kNoLabel, column = kNoLabel, inner = kNoLabel;  // of a contraction
     bool contraction = false;
@@ -63,7 +63,7 @@ class KernelModel {
   double dram_bytes_ = 0;  // inputs and outputs, once each
 };
 
-// The best sizes of a kernel, best first, at most `count` with different numbers of blocks or turns.
+// The best sizes of a kernel, best first, at most `count` with different numbers of blocks or iterations.
 // `allowed` may refuse sizes (constraints of the caller).
 struct SizedKernel {
   Sizes sizes;

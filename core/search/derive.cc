@@ -73,7 +73,7 @@ class KernelWriter {
     running_.assign(dag_.ops.size(), -1);
     value_.assign(dag_.ops.size(), -1);
     if (second) return;
-    kernel_.turns = sizes_.turns;
+    kernel_.trip_count = sizes_.trip_count;
     if (roles_.split == Split::cluster) kernel_.grid[static_cast<int>(Axis::cluster)] = sizes_.ranks;
     if (roles_.split == Split::second_kernel) kernel_.grid[roles_.split_axis()] = sizes_.ranks;
   }
@@ -90,7 +90,7 @@ class KernelWriter {
       if (roles_.grid[axis] == label) parts.emplace_back(sizes_.grid[axis], 0);
     if (label == roles_.loop && !second_) {
       parts.emplace_back(sizes_.ranks, 0);
-      parts.emplace_back(sizes_.turns, 0);
+      parts.emplace_back(sizes_.trip_count, 0);
     }
     return cut(terms_.labels[label].extent, parts).tile;
   }

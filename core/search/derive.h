@@ -10,7 +10,7 @@ namespace quern {
 // The tile counts of one kernel.
 struct Sizes {
   std::array<int64_t, 3> grid = {1, 1, 1};  // parts, for Roles::grid
-  int64_t turns = 1;                        // of the loop
+  int64_t trip_count = 1;                        // of the loop
   int64_t ranks = 1;  // parts of the looped index among the blocks of a cluster, or over the grid (Split)
   int threads = 128;
   bool operator==(const Sizes&) const = default;

@@ -248,13 +248,13 @@ class PieceSearch {
     return found;
   }
 
-  // Whether the caller's constraints allow a grid and a number of turns; maps are checked when they are
+  // Whether the caller's constraints allow a grid and a number of iterations; maps are checked when they are
   // known.
   bool allows(const Roles& roles, const Sizes& sizes) const {
     if (options_.constraints.empty()) return true;
     std::array<int64_t, kGridAxes> grid = {sizes.grid[0], sizes.grid[1], sizes.grid[2], 1};
     if (roles.split == Split::second_kernel) grid[roles.split_axis()] = sizes.ranks;
-    return options_.constraints.allow_grid(grid) && options_.constraints.allow_turns(sizes.turns);
+    return options_.constraints.allow_grid(grid) && options_.constraints.allow_trip_count(sizes.trip_count);
   }
 
   void add_designs(size_t dag, const Cut& cut, const std::vector<const std::vector<SizedRoles>*>& choices) {

@@ -1,4 +1,4 @@
-// Evaluates a muGraph block by block, tile by tile and turn by turn, over any domain of evaluate.h: what its
+// Evaluates a muGraph block by block, tile by tile and iteration by iteration, over any domain of evaluate.h: what its
 // kernels would compute, including maps that do not fit, edges that are ragged, and accumulators.
 //
 // Besides what evaluate.h asks for, a Domain has
@@ -139,7 +139,7 @@ class MuEvaluator {
   struct Block {
     std::array<int64_t, kGridAxes> at;
     std::vector<std::optional<BlockTile>> values;
-    std::vector<Tensor> old_shift;  // of `max` accumulators: before this turn
+    std::vector<Tensor> old_shift;  // of `max` accumulators: before this iteration
   };
 
   Status run_grid(const MuKernel& kernel) {
@@ -169,7 +169,7 @@ class MuEvaluator {
                         std::vector<std::optional<BlockTile>>(kernel.ops.size()),
                         std::vector<Tensor>(kernel.ops.size())});
     Status status;
-    auto run_stage = [&](Block& block, Stage stage, int64_t turn) {
+    auto run_stage = [&](Block& block, Stage stage, int64_t iteration) {
       for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
         const BlockOp& op = kernel.ops[i];
         if (stopped(1 + op.type.element_count())) status = cancelled();
@@ -177,14 +177,14 @@ class MuEvaluator {
         const bool accumulator = op.kind == BlockOp::Kind::accumulate;
         if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
         if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
-        status = step(kernel, block, i, stage, turn);
+        status = step(kernel, block, i, stage, iteration);
         if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
         if (!accumulator) show(op, block.values[i]);
       }
     };
     for (Block& block : blocks) {
       run_stage(block, Stage::before, 0);
-      for (int64_t turn = 0; turn < kernel.turns && status.ok(); ++turn) run_stage(block, Stage::loop, turn);
+      for (int64_t iteration = 0; iteration < kernel.trip_count && status.ok(); ++iteration) run_stage(block, Stage::loop, iteration);
       for (size_t i = 0; i < kernel.ops.size(); ++i)
         if (kernel.ops[i].kind == BlockOp::Kind::accumulate) show(kernel.ops[i], block.values[i]);
     }
@@ -208,20 +208,20 @@ class MuEvaluator {
     return status;
   }
 
-  // A domain may look at the tiles of operators: of accumulators those after the last turn.
+  // A domain may look at the tiles of operators: of accumulators those after the last iteration.
   void show(const BlockOp& op, const std::optional<BlockTile>& tile) {
     if constexpr (requires { domain_.see(op, tile->elements); })
       if (tile) domain_.see(op, tile->elements);
   }
 
-  Status step(const MuKernel& kernel, Block& block, size_t i, Stage stage, int64_t turn) {
+  Status step(const MuKernel& kernel, Block& block, size_t i, Stage stage, int64_t iteration) {
     const BlockOp& op = kernel.ops[i];
     switch (op.kind) {
       case BlockOp::Kind::load:
-        block.values[i] = load(kernel, op, block.at, turn);
+        block.values[i] = load(kernel, op, block.at, iteration);
         return {};
       case BlockOp::Kind::accumulate:
-        return accumulate(kernel, block, i, turn);
+        return accumulate(kernel, block, i, iteration);
       default:
         break;
     }
@@ -265,14 +265,14 @@ class MuEvaluator {
 
   // The part of every dimension that a block sees or writes.
   std::vector<Interval> intervals(const MuKernel& kernel, const BlockOp& op,
-                                  const std::array<int64_t, kGridAxes>& at, int64_t turn) const {
+                                  const std::array<int64_t, kGridAxes>& at, int64_t iteration) const {
     std::vector<Interval> result;
     const Ints& shape = type_of(op.tensor).shape;
     for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
       std::vector<std::pair<int64_t, int64_t>> parts;
       for (int axis = 0; axis < kGridAxes; ++axis)
         if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], at[axis]);
-      if (op.loop_dim == d) parts.emplace_back(kernel.turns, turn);
+      if (op.loop_dim == d) parts.emplace_back(kernel.trip_count, iteration);
       result.push_back(cut(shape[d], parts));
     }
     return result;
@@ -296,9 +296,9 @@ class MuEvaluator {
   }
 
   BlockTile load(const MuKernel& kernel, const BlockOp& op, const std::array<int64_t, kGridAxes>& at,
-                 int64_t turn) {
+                 int64_t iteration) {
     const Ints strides = dense_strides(type_of(op.tensor).shape);
-    const auto [shape, start] = tile_place(intervals(kernel, op, at, turn), strides);
+    const auto [shape, start] = tile_place(intervals(kernel, op, at, iteration), strides);
     BlockTile tile{{type_of(op.tensor).dtype, shape}, {}};
     for_each_offset(shape, strides, start,
                     [&](int64_t offset) { tile.elements.push_back(tensors_[op.tensor][offset]); });
@@ -368,7 +368,7 @@ class MuEvaluator {
     return {};
   }
 
-  Status accumulate(const MuKernel& kernel, Block& block, size_t i, int64_t turn) {
+  Status accumulate(const MuKernel& kernel, Block& block, size_t i, int64_t iteration) {
     const BlockOp& op = kernel.ops[i];
     const BlockTile value = *block.values[op.operands[0]];
     std::optional<BlockTile>& into = block.values[i];
@@ -388,7 +388,7 @@ class MuEvaluator {
       into = std::move(*joined);
       return {};
     }
-    if (op.combine == Combine::rescaled_sum && turn > 0) {
+    if (op.combine == Combine::rescaled_sum && iteration > 0) {
       const BlockValue shift = op.operands[1];
       if (Status status = rescale(*into, block.old_shift[shift], *block.values[shift]); !status.ok())
         return status;

@@ -64,7 +64,7 @@ bool names_extent(const Graph& graph, const MuGraph& mugraph) {
   for (const Node& node : graph.nodes) note(node.type);
   for (const MuTensor& tensor : mugraph.tensors) note(tensor.type);
   for (const MuKernel& kernel : mugraph.kernels) {
-    if (kernel.turns > 1) extents.insert(static_cast<double>(kernel.turns));
+    if (kernel.trip_count > 1) extents.insert(static_cast<double>(kernel.trip_count));
     for (const BlockOp& op : kernel.ops) note(op.type);
   }
   auto stands_for_one = [&](double number) {

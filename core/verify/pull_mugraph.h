@@ -1,4 +1,4 @@
-// Evaluates single elements of what a muGraph writes: of each block and turn only what these elements depend
+// Evaluates single elements of what a muGraph writes: of each block and iteration only what these elements depend
 // on. Agrees with evaluate_mugraph wherever that succeeds.
 #pragma once
 
@@ -45,7 +45,7 @@ class PullMuGraph {
   const Status& failure() const { return failure_; }
 
  private:
-  static constexpr int64_t kOutside = -1;  // the turn of what is before or after the loop
+  static constexpr int64_t kOutside = -1;  // the iteration of what is before or after the loop
   using Place = std::array<int64_t, kGridAxes>;
 
   // Where a tile lies in its tensor.
@@ -61,7 +61,7 @@ class PullMuGraph {
     std::vector<int> ops;        // by node of the graph; -1 inside a definition
     std::vector<Ints> shapes;    // by block operator
   };
-  // The tiles that one block sees in one turn.
+  // The tiles that one block sees in one iteration.
   struct Context {
     const Form* form = nullptr;
     std::vector<Tile> loads;  // by block operator
@@ -153,7 +153,7 @@ class PullMuGraph {
 
   // ---- values of a block ----
 
-  Ints load_shape(const MuKernel& kernel, const BlockOp& op, const Place& place, int64_t turn,
+  Ints load_shape(const MuKernel& kernel, const BlockOp& op, const Place& place, int64_t iteration,
                   Tile& tile) const {
     const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.shape;
     tile.whole = dense_strides(whole);
@@ -162,7 +162,7 @@ class PullMuGraph {
       std::vector<std::pair<int64_t, int64_t>> parts;
       for (size_t axis = 0; axis < kGridAxes; ++axis)
         if (op.map[axis] == static_cast<int>(d)) parts.emplace_back(kernel.grid[axis], place[axis]);
-      if (op.loop_dim == static_cast<int>(d)) parts.emplace_back(kernel.turns, std::max<int64_t>(turn, 0));
+      if (op.loop_dim == static_cast<int>(d)) parts.emplace_back(kernel.trip_count, std::max<int64_t>(iteration, 0));
       const Interval interval = cut(whole[d], parts);
       shape.push_back(interval.size());
       tile.first += interval.first * tile.whole[d];
@@ -172,17 +172,17 @@ class PullMuGraph {
     return shape;
   }
 
-  Context& context(size_t k, const Place& place, int64_t turn) {
+  Context& context(size_t k, const Place& place, int64_t iteration) {
     // Most questions are about the context of the one before.
-    if (last_.context && last_.kernel == k && last_.turn == turn && last_.place == place)
+    if (last_.context && last_.kernel == k && last_.iteration == iteration && last_.place == place)
       return *last_.context;
-    std::unique_ptr<Context>& known = contexts_[k][{place, turn}];
-    if (!known) make_context(k, place, turn, known);
-    last_ = {k, place, turn, known.get()};
+    std::unique_ptr<Context>& known = contexts_[k][{place, iteration}];
+    if (!known) make_context(k, place, iteration, known);
+    last_ = {k, place, iteration, known.get()};
     return *known;
   }
 
-  void make_context(size_t k, const Place& place, int64_t turn, std::unique_ptr<Context>& made) {
+  void make_context(size_t k, const Place& place, int64_t iteration, std::unique_ptr<Context>& made) {
     made = std::make_unique<Context>();
     Context& context = *made;
     const MuKernel& kernel = mugraph_.kernels[k];
@@ -191,26 +191,26 @@ class PullMuGraph {
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
       if (op.kind == BlockOp::Kind::load)
-        given[i] = load_shape(kernel, op, place, turn, context.loads[i]);
-      else if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && turn < 0)
+        given[i] = load_shape(kernel, op, place, iteration, context.loads[i]);
+      else if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && iteration < 0)
         given[i] = {concat_extent(k, place, op)};
     }
-    const auto [known, is_new] = forms_.try_emplace({k, turn < 0, std::move(given)});
-    if (is_new) known->second = make_form(k, turn, std::get<2>(known->first));
+    const auto [known, is_new] = forms_.try_emplace({k, iteration < 0, std::move(given)});
+    if (is_new) known->second = make_form(k, iteration, std::get<2>(known->first));
     const Form* form = context.form = known->second.get();
     context.values = std::make_unique<PullEvaluator<Domain>>(
         form->graph, domain_, budget_,
-        [this, k, place, turn, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
+        [this, k, place, iteration, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
           const size_t i = static_cast<size_t>(context.form->ops[static_cast<size_t>(node)]);
           const BlockOp& op = mugraph_.kernels[k].ops[i];
           if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at, step, count, to);
-          for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, turn, i, at + e * step);
+          for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, iteration, i, at + e * step);
         });
   }
 
   // `given`: the shape of every load, and the extent along which every concatenation outside of the loop
   // grows.
-  std::unique_ptr<Form> make_form(size_t k, int64_t turn, const std::vector<Ints>& given) {
+  std::unique_ptr<Form> make_form(size_t k, int64_t iteration, const std::vector<Ints>& given) {
     const MuKernel& kernel = mugraph_.kernels[k];
     Graph graph = block_graph(mugraph_, kernel);
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
@@ -223,7 +223,7 @@ class PullMuGraph {
         if (!op.operands.empty())
           node.attrs =
               attrs_for_tile(kernel, op, graph.nodes[static_cast<size_t>(op.operands[0])].type.shape);
-        compute_node(graph, node, turn, stages_[k][i]);
+        compute_node(graph, node, iteration, stages_[k][i]);
       } else {
         node.type.shape = graph.nodes[static_cast<size_t>(op.operands[0])].type.shape;
         if (!given[i].empty()) node.type.shape[static_cast<size_t>(op.dim)] = given[i][0];
@@ -242,9 +242,9 @@ class PullMuGraph {
     return form;
   }
 
-  // An operator over the tiles of this context; what lives outside of the loop is an input of a turn.
-  void compute_node(const Graph& graph, Node& node, int64_t turn, Stage stage) {
-    bool inside = turn < 0 || stage == Stage::loop;
+  // An operator over the tiles of this context; what lives outside of the loop is an input of an iteration.
+  void compute_node(const Graph& graph, Node& node, int64_t iteration, Stage stage) {
+    bool inside = iteration < 0 || stage == Stage::loop;
     if (inside || stage == Stage::before) {
       auto type = infer_type(node.code, graph.operand_types(node), node.attrs);
       if (type) {
@@ -261,32 +261,32 @@ class PullMuGraph {
 
   int64_t concat_extent(size_t k, const Place& place, const BlockOp& op) {
     int64_t extent = 0;
-    for (int64_t turn = 0; turn < mugraph_.kernels[k].turns; ++turn)
-      extent += context(k, place, turn)
+    for (int64_t iteration = 0; iteration < mugraph_.kernels[k].trip_count; ++iteration)
+      extent += context(k, place, iteration)
                     .form->shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)];
     return extent;
   }
 
-  // An operator's value where it lives: in this turn, or outside of the loop.
-  Value value(size_t k, const Place& place, int64_t turn, BlockValue id, int64_t at) {
+  // An operator's value where it lives: in this iteration, or outside of the loop.
+  Value value(size_t k, const Place& place, int64_t iteration, BlockValue id, int64_t at) {
     const size_t i = static_cast<size_t>(id);
     if (budget_.spent()) return domain_.zero(DType::f32);
-    if (stages_[k][i] != Stage::loop) turn = kOutside;
-    Context& context = this->context(k, place, turn);
+    if (stages_[k][i] != Stage::loop) iteration = kOutside;
+    Context& context = this->context(k, place, iteration);
     return context.values->element(context.form->nodes[i], at);
   }
 
   // What is no operator over the tiles of this context.
-  Value source(size_t k, const Place& place, int64_t turn, size_t i, int64_t at) {
+  Value source(size_t k, const Place& place, int64_t iteration, size_t i, int64_t at) {
     const MuKernel& kernel = mugraph_.kernels[k];
     const BlockOp& op = kernel.ops[i];
     if (budget_.spent()) return domain_.zero(DType::f32);
     if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max) {
-      if (turn < 0) return running_max(k, place, i, kernel.turns - 1, at);
-      return domain_.frame(running_max(k, place, i, turn, at));
+      if (iteration < 0) return running_max(k, place, i, kernel.trip_count - 1, at);
+      return domain_.frame(running_max(k, place, i, iteration, at));
     }
-    if (turn >= 0) return value(k, place, kOutside, static_cast<BlockValue>(i), at);
-    auto& folded = context(k, place, turn).folded;
+    if (iteration >= 0) return value(k, place, kOutside, static_cast<BlockValue>(i), at);
+    auto& folded = context(k, place, iteration).folded;
     if (const auto known = folded.find({i, at}); known != folded.end()) return known->second;
     budget_.spend(1);
     const Value result =
@@ -312,15 +312,15 @@ class PullMuGraph {
     for (int64_t i = 0; i < count; ++i) loaded(tile, from, at + i * step, 0, 1, to + i);
   }
 
-  // The maximum of turns 0 to `turn`.
-  Value running_max(size_t k, const Place& place, size_t i, int64_t turn, int64_t at) {
+  // The maximum of iterations 0 to `iteration`.
+  Value running_max(size_t k, const Place& place, size_t i, int64_t iteration, int64_t at) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
-    Context& context = this->context(k, place, turn);
+    Context& context = this->context(k, place, iteration);
     if (const auto known = context.folded.find({i, at}); known != context.folded.end()) return known->second;
     budget_.spend(1);
-    Value result = value(k, place, turn, op.operands[0], at);
-    if (turn > 0 && !budget_.spent())
-      result = domain_.combine(OpCode::reduce_max, running_max(k, place, i, turn - 1, at), result,
+    Value result = value(k, place, iteration, op.operands[0], at);
+    if (iteration > 0 && !budget_.spent())
+      result = domain_.combine(OpCode::reduce_max, running_max(k, place, i, iteration - 1, at), result,
                                compute_class(op.type.dtype));
     context.folded.emplace(std::pair{i, at}, result);
     return result;
@@ -344,15 +344,15 @@ class PullMuGraph {
     const bool rescaled = op.combine == Combine::rescaled_sum;
     const size_t shift = rescaled ? static_cast<size_t>(op.operands[1]) : 0;
     Value total = domain_.zero(compute);
-    for (int64_t turn = 0; turn < kernel.turns && !budget_.spent(); ++turn) {
-      const Value next = value(k, place, turn, op.operands[0], at);
-      if (turn > 0 && rescaled) {
-        const std::vector<Ints>& shapes = context(k, place, turn).form->shapes;
+    for (int64_t iteration = 0; iteration < kernel.trip_count && !budget_.spent(); ++iteration) {
+      const Value next = value(k, place, iteration, op.operands[0], at);
+      if (iteration > 0 && rescaled) {
+        const std::vector<Ints>& shapes = context(k, place, iteration).form->shapes;
         const int64_t from = broadcast_offset(shapes[shift], shapes[static_cast<size_t>(op.operands[0])], at);
-        total = domain_.rescale(total, running_max(k, place, shift, turn - 1, from),
-                                running_max(k, place, shift, turn, from));
+        total = domain_.rescale(total, running_max(k, place, shift, iteration - 1, from),
+                                running_max(k, place, shift, iteration, from));
       }
-      total = turn == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
+      total = iteration == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
     }
     return total;
   }
@@ -367,8 +367,8 @@ class PullMuGraph {
       position.push_back(at / stride);
       at %= stride;
     }
-    for (int64_t turn = 0; turn < kernel.turns; ++turn) {
-      const Ints& shape = context(k, place, turn).form->shapes[static_cast<size_t>(op.operands[0])];
+    for (int64_t iteration = 0; iteration < kernel.trip_count; ++iteration) {
+      const Ints& shape = context(k, place, iteration).form->shapes[static_cast<size_t>(op.operands[0])];
       if (position[axis] >= shape[axis]) {
         position[axis] -= shape[axis];
         continue;
@@ -376,9 +376,9 @@ class PullMuGraph {
       const Ints strides = dense_strides(shape);
       int64_t offset = 0;
       for (size_t d = 0; d < shape.size(); ++d) offset += position[d] * strides[d];
-      return value(k, place, turn, op.operands[0], offset);
+      return value(k, place, iteration, op.operands[0], offset);
     }
-    return fail(Status(ErrorCode::INVALID_GRAPH, "a position lies outside of the turns"));
+    return fail(Status(ErrorCode::INVALID_GRAPH, "a position lies outside of the iterations"));
   }
 
   Value reduced(size_t k, const Place& place, const BlockOp& op, int64_t at) {
@@ -420,7 +420,7 @@ class PullMuGraph {
   struct {
     size_t kernel = 0;
     Place place{};
-    int64_t turn = 0;
+    int64_t iteration = 0;
     Context* context = nullptr;
   } last_;
 };

@@ -41,7 +41,7 @@ class RoundedValues : public FieldDomain {
     return value;
   }
   void enter_mugraph() { mugraph_ = true; }
-  // Conditions are true and false in turns: a branch that is never taken would not be seen.
+  // Conditions are true and false in turn: a branch that is never taken would not be seen.
   Value convert(Value value, DType from, DType to) const {
     return to == DType::boolean && is_float(from) ? integer((value.p ^ value.p >> 9) & 1)
                                                   : FieldDomain::convert(value, from, to);

@@ -102,12 +102,12 @@ class CommandLine(unittest.TestCase):
     def test_a_muGraph_is_emitted(self):
         graph, mugraph = EXAMPLES / "gqa_b1.qg", SOURCE / "tests/golden/mugraph/gqa_b1-cluster.qmu"
         self.assertIn("q0_block", self.box.run("emit", graph, mugraph, "-t", "sm_90a").stdout)
-        schedule = self.box.write("one.sched", "kernel grid=[2, 1, 16, 8] turns=16 warps=[1, 1, 2] stages=2 ahead=1\n")
+        schedule = self.box.write("one.sched", "kernel warps=[1, 1, 2] stages=2\n")
         emitted = self.box.json("emit", graph, mugraph, "-t", "sm_90a", "-s", schedule)
         self.assertIn("__global__", emitted["cuda"])
         self.assertEqual(emitted["plan"]["launches"][0]["block"], [64, 1, 1])
         self.assertIn("BLOCK", self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--launches").stdout)
-        wrong = self.box.write("wrong.sched", "kernel grid=[3, 1, 16, 8] turns=x\n")
+        wrong = self.box.write("wrong.sched", "kernel tile=[3, 1, 16] tile_k=x\n")
         self.assertRegex(self.box.run("emit", graph, mugraph, "-t", "sm_90a", "-s", wrong, code=2).stderr, r"wrong\.sched:.*1")
         self.assertIn("gqa_b1.qg:2:1: ", self.box.run("emit", graph, graph, "-t", "sm_90a", code=4).stderr)
         self.assertIn("clusters of 8 blocks", self.box.run("emit", graph, mugraph, "-t", "sm_80", code=4).stderr)
@@ -128,6 +128,10 @@ class CommandLine(unittest.TestCase):
     def test_operators_page_is_current(self):
         page = (SOURCE / "docs/OPERATORS.md").read_text()
         self.assertEqual(page, self.box.run("help", "ops", "--markdown").stdout, "run: quern help ops --markdown > docs/OPERATORS.md")
+
+    def test_schedule_table_is_current(self):
+        page = (SOURCE / "docs/mugraphs.md").read_text()
+        self.assertIn(self.box.run("help", "schedule").stdout, page, "docs/mugraphs.md: take the table from quern help schedule")
 
     def test_readme_names_what_exists(self):
         readme = (SOURCE / "README.md").read_text()

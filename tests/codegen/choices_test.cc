@@ -37,7 +37,7 @@ void optimized_blocks_cost_no_more_and_can_be_made_again(void**) {
       for (size_t b = 0; b < best->blocks.size(); ++b) {
         const BlockCosts &least = best->blocks[b].costs, &own = greedy->blocks[b].costs;
         assert_true(least.barriers_once <= own.barriers_once && own.barriers_once <= own.listed_once);
-        assert_true(least.barriers_a_turn <= own.barriers_a_turn && own.barriers_a_turn <= own.listed_a_turn);
+        assert_true(least.barriers_per_iteration <= own.barriers_per_iteration && own.barriers_per_iteration <= own.listed_per_iteration);
         ++blocks;
       }
       const auto printed = parse_schedule(print_schedule(with_choices(schedule, *best)));

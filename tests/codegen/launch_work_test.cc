@@ -16,7 +16,7 @@ std::vector<LaunchWork> work_of(const std::string& text) {
   return std::move(emitted->work);
 }
 
-double blocks_of(const LaunchWork& work) { return static_cast<double>(work.schedule.grid[0]); }
+double blocks_of(const LaunchWork& work) { return static_cast<double>(work.block.blocks); }
 
 double bytes_of(const LaunchWork& work, LaunchArg::Kind kind, bool written) {
   double bytes = 0;
@@ -37,10 +37,10 @@ void points_move_every_byte_once(void**) {
 
 // A column of 2-byte elements takes a sector of 32 bytes for each of them.
 void transposed_reads_take_whole_sectors(void**) {
-  const auto straight = work_of("in x: f16[1024, 512]\nz = exp(x)\nout z\n");
+  const auto direct = work_of("in x: f16[1024, 512]\nz = exp(x)\nout z\n");
   const auto transposed = work_of("in x: f16[512, 1024]\nt = transpose(x, perm=[1, 0])\nz = exp(t)\nout z\n");
   assert_true(transposed[0].block.once_l2 * blocks_of(transposed[0]) >
-              4 * straight[0].block.once_l2 * blocks_of(straight[0]));
+              4 * direct[0].block.once_l2 * blocks_of(direct[0]));
   assert_float_equal(bytes_of(transposed[0], LaunchArg::Kind::input, false), 1024 * 512 * 2, 0.5);
 }
 
@@ -50,22 +50,22 @@ void rows_are_read_again_for_every_level(void**) {
       "in x: f32[512, 2048]\nm = max(x, axis=1, keepdims=true)\nd = sub(x, m)\ns = sum(d, axis=1)\nout s\n");
   assert_int_equal(two.size(), 1);
   assert_true(two[0].block.once_l2 > 1.9 * one[0].block.once_l2);
-  assert_true(two[0].block.once.trips > one[0].block.once.trips);
+  assert_true(two[0].block.once.round_trips > one[0].block.once.round_trips);
   assert_float_equal(bytes_of(two[0], LaunchArg::Kind::input, false), 512 * 2048 * 4, 0.5);
 }
 
 void products_count_their_tiles(void**) {
   const auto work = work_of("in a: f16[512, 256]\nin b: f16[256, 512]\nc = matmul(a, b)\nout c\n");
   const double mma =
-      work[0].block.loop.mma * static_cast<double>(work[0].schedule.turns) * blocks_of(work[0]);
+      work[0].block.loop.mma * static_cast<double>(work[0].block.trip_count) * blocks_of(work[0]);
   assert_float_equal(mma, 512.0 * 512 * 256 / (16 * 8 * 16), 0.5);
-  assert_true(work[0].schedule.stages > 1 && work[0].block.loop.trips == 0);
+  assert_true(work[0].schedule.stages > 1 && work[0].block.loop.round_trips == 0);
   const auto odd = work_of("in a: f16[512, 257]\nin b: f16[257, 511]\nc = matmul(a, b)\nout c\n");
-  assert_true(odd[0].block.loop.trips > 0);  // rows begin anywhere: no copies of 16 bytes
+  assert_true(odd[0].block.loop.round_trips > 0);  // rows begin anywhere: no copies of 16 bytes
   const auto wide = work_of("in a: f32[512, 256]\nin b: f32[256, 512]\nc = matmul(a, b)\nout c\n");
   assert_float_equal(wide[0].block.loop.mma, 0, 0);
   const double steps =
-      wide[0].block.loop.slots * static_cast<double>(wide[0].schedule.turns) * blocks_of(wide[0]);
+      wide[0].block.loop.slots * static_cast<double>(wide[0].block.trip_count) * blocks_of(wide[0]);
   assert_true(steps > 512.0 * 512 * 256 / 32);  // a multiply-add each, and what brings operands
 }
 

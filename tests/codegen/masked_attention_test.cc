@@ -192,12 +192,12 @@ std::vector<InputKind> inputs_of(const std::vector<Number>& added) {
 }
 
 void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, const std::string& label,
-               const std::vector<KernelSchedule>& ways, const char* turns, const char* inner = "16") {
+               const std::vector<KernelSchedule>& ways, const char* trip_count, const char* inner = "16") {
   for (const std::string dtype : {"f16", "bf16", "f32"})
     for (const KernelSchedule& way : ways) {
       auto add = [&](const std::string& type, const std::string& masked, const std::string& in_block,
                      const std::vector<Number>& added, const std::string& name) {
-        const Sizes sizes{dtype.c_str(), "16", inner, "64", "1", turns};
+        const Sizes sizes{dtype.c_str(), "16", inner, "64", "1", trip_count};
         auto fill = [&](const std::string& text, const std::string& how) {
           return with(with(text, "MASKED", how), "MASK", type);
         };
@@ -221,19 +221,19 @@ void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, cons
 
 void loops_are_right(void**) {
   std::vector<MuGraphCase> cases;
-  add_cases(cases, loop(), "loop", {{{}, 1, {1, 1, 2}, 0, true}, {{}, 1, {1, 2, 1}, 2, true, true}}, "4");
+  add_cases(cases, loop(), "loop", {{{}, 0, {1, 1, 2}, 0, true}, {{}, 0, {1, 2, 1}, 2, true, true}}, "4");
   all_are_right(cases);
 }
 
 void clusters_are_right(void**) {
   std::vector<MuGraphCase> cases;
-  add_cases(cases, cluster(), "cluster", {{{}, 1, {1, 1, 2}, 2, true}}, "2");
+  add_cases(cases, cluster(), "cluster", {{{}, 0, {1, 1, 2}, 2, true}}, "2");
   all_are_right(cases);
 }
 
 void splits_are_right(void**) {
   std::vector<MuGraphCase> cases;
-  add_cases(cases, split(), "split", {{{}, 1, {1, 1, 2}, 0, false}}, "2");
+  add_cases(cases, split(), "split", {{{}, 0, {1, 1, 2}, 0, false}}, "2");
   all_are_right(cases);
 }
 
@@ -280,9 +280,9 @@ out o, z
   };
   std::vector<MuGraphCase> cases;
   for (const char* dtype : {"f16", "bf16", "f32"})
-    for (const char* turns : {"1", "4"}) {
-      cases.push_back(sized_case("sums", graph, mugraph, {dtype, "16", "16", "64", "1", turns},
-                                 {{}, 1, {1, 1, 2}, 0, true}));
+    for (const char* trip_count : {"1", "4"}) {
+      cases.push_back(sized_case("sums", graph, mugraph, {dtype, "16", "16", "64", "1", trip_count},
+                                 {{}, 0, {1, 1, 2}, 0, true}));
       cases.back().inputs = {{"masked", masked}};
     }
   all_are_right(cases);

@@ -19,7 +19,7 @@ std::vector<KernelSchedule> ways(const KernelSchedule& own) {
       KernelSchedule way = own;
       way.warps = warps;
       way.stages = stages;
-      way.ahead = warps[2] == 4;
+      way.prefetch = warps[2] == 4;
       out.push_back(way);
     }
   return out;
@@ -37,7 +37,7 @@ void golden_mugraphs_are_right(void**) {
       for (size_t k = 0; k < own.kernels.size(); ++k) {
         schedule.kernels[k].warps = way.warps;
         schedule.kernels[k].stages = way.stages;
-        schedule.kernels[k].ahead = way.ahead;
+        schedule.kernels[k].prefetch = way.prefetch;
       }
       cases.push_back({name + ", " + print_schedule(schedule), file.graph, file.mugraph, schedule, 1.0,
                        cluster ? "sm_90a" : "sm_80"});

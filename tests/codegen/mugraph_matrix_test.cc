@@ -140,7 +140,7 @@ void overlapping_kernels_are_right(void**) {
   for (const KernelSchedule& each :
        {way({1, 1, 4}, 0, false, false), way({1, 1, 4}, 3, true, false), way({1, 4, 1}, 2, true, true)}) {
     cases.push_back(sized_case("chain", kChainGraph, kChain, {"f16", "16", "128", "128", "2", "2"}, each));
-    cases.back().schedule.kernels[1].overlaps = true;
+    cases.back().schedule.kernels[1].pdl = true;
     cases.back().target = "sm_90a";
   }
   all_are_right(cases);

@@ -16,12 +16,12 @@ void norms_are_right(void**) {
                              {"f16", "20", "200", "72", "1", "2"},
                              {"f16", "1", "128", "130", "2", "1"},
                              {"f32", "5", "48", "40", "2", "3"}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true},
-                                      {{}, 1, {1, 2, 2}, 0, false},
-                                      {{}, 1, {1, 1, 4}, 2, true},
-                                      {{}, 1, {2, 2, 1}, 3, true},
-                                      {{}, 1, {1, 1, 4}, 3, true, true},
-                                      {{}, 1, {1, 2, 2}, 2, true, true}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {1, 1, 4}, 0, true},
+                                      {{}, 0, {1, 2, 2}, 0, false},
+                                      {{}, 0, {1, 1, 4}, 2, true},
+                                      {{}, 0, {2, 2, 1}, 3, true},
+                                      {{}, 0, {1, 1, 4}, 3, true, true},
+                                      {{}, 0, {1, 2, 2}, 2, true, true}})
       cases.push_back(sized_case("norm", kNormGraph, kNorm, sizes, way));
   all_are_right(cases);
 }
@@ -32,12 +32,12 @@ void attention_is_right(void**) {
                              {"bf16", "32", "32", "64", "1", "2"},
                              {"f16", "40", "24", "100", "2", "2"},
                              {"f32", "16", "16", "32", "2", "2"}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {2, 1, 1}, 0, true},
-                                      {{}, 1, {2, 1, 1}, 2, true},
-                                      {{}, 1, {1, 1, 2}, 3, true},
-                                      {{}, 1, {1, 2, 1}, 0, false},
-                                      {{}, 1, {2, 1, 1}, 2, true, true},
-                                      {{}, 1, {1, 1, 2}, 3, true, true}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {2, 1, 1}, 0, true},
+                                      {{}, 0, {2, 1, 1}, 2, true},
+                                      {{}, 0, {1, 1, 2}, 3, true},
+                                      {{}, 0, {1, 2, 1}, 0, false},
+                                      {{}, 0, {2, 1, 1}, 2, true, true},
+                                      {{}, 0, {1, 1, 2}, 3, true, true}})
       cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes, way));
   all_are_right(cases);
 }
@@ -87,10 +87,10 @@ void normed_attention_is_right(void**) {
   for (const Sizes& sizes : {Sizes{"f16", "64", "64", "128", "2", "2"},
                              {"bf16", "32", "64", "96", "1", "2"},
                              {"f16", "48", "40", "104", "1", "2"}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {2, 1, 1}, 0, true},
-                                      {{}, 1, {2, 1, 1}, 2, true},
-                                      {{}, 1, {1, 2, 2}, 3, true},
-                                      {{}, 1, {2, 1, 1}, 2, true, true}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {2, 1, 1}, 0, true},
+                                      {{}, 0, {2, 1, 1}, 2, true},
+                                      {{}, 0, {1, 2, 2}, 3, true},
+                                      {{}, 0, {2, 1, 1}, 2, true, true}})
       cases.push_back(sized_case("normed attention", kNormedAttentionGraph, kNormedAttention, sizes, way));
   all_are_right(cases);
 }
@@ -135,10 +135,10 @@ void adapters_are_right(void**) {
   for (const Sizes& sizes : {Sizes{"f16", "16", "256", "128", "2", "1"},
                              {"f16", "2", "128", "64", "1", "2"},
                              {"bf16", "9", "144", "80", "2", "2"}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true},
-                                      {{}, 1, {1, 2, 1}, 0, false},
-                                      {{}, 1, {1, 1, 4}, 2, true},
-                                      {{}, 1, {1, 2, 1}, 4, true, true}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {1, 1, 4}, 0, true},
+                                      {{}, 0, {1, 2, 1}, 0, false},
+                                      {{}, 0, {1, 1, 4}, 2, true},
+                                      {{}, 0, {1, 2, 1}, 4, true, true}})
       cases.push_back(sized_case("adapter", kAdapterGraph, kAdapter, sizes, way));
   all_are_right(cases);
 }
@@ -174,7 +174,7 @@ void rows_are_right(void**) {
   for (const Sizes& sizes : {Sizes{"f16", "3", "1024", "", "3", ""},
                              {"f32", "5", "300", "", "2", ""},
                              {"bf16", "4", "77", "", "2", ""}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 1, {1, 1, 4}, 0, true}, {{}, 1, {1, 1, 1}, 0, true}})
+    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {1, 1, 4}, 0, true}, {{}, 0, {1, 1, 1}, 0, true}})
       cases.push_back(sized_case("rows", kRowsGraph, kRows, sizes, way));
   all_are_right(cases);
 }
@@ -195,7 +195,7 @@ void enumerated_schedules_are_right(void**) {
       cases.push_back(std::move(test));
     }
   };
-  const KernelSchedule own{{}, 1, {1, 1, 4}, 0, true};
+  const KernelSchedule own{{}, 0, {1, 1, 4}, 0, true};
   sample(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "256", "2", "2"}, own), 16);
   sample(sized_case("norm", kNormGraph, kNorm, {"f16", "24", "320", "192", "2", "2"}, own), 12);
   sample(sized_case("attention", kAttentionGraph, kAttention, {"f16", "128", "64", "256", "2", "4"}, own),
@@ -233,12 +233,12 @@ out z
   };
   std::vector<MuGraphCase> cases;
   for (const char* dtype : {"bf16", "f32"})
-    for (const char* turns : {"1", "4"})
+    for (const char* trip_count : {"1", "4"})
       for (int stages : {0, 2}) {
         KernelSchedule way;
         way.warps = {1, 1, 4};
         way.stages = stages;
-        cases.push_back(sized_case("factor", graph, mugraph, {dtype, "16", "64", "64", "2", turns}, way));
+        cases.push_back(sized_case("factor", graph, mugraph, {dtype, "16", "64", "64", "2", trip_count}, way));
         cases.back().inputs = {{"large", large}};
       }
   all_are_right(cases);
@@ -273,11 +273,11 @@ out z
 )";
   std::vector<MuGraphCase> cases;
   for (const char* dtype : {"f16", "bf16"})
-    for (const char* turns : {"1", "4"}) {
+    for (const char* trip_count : {"1", "4"}) {
       KernelSchedule way;
       way.warps = {1, 1, 4};
       cases.push_back(
-          sized_case("rounding factor", graph, mugraph, {dtype, "16", "256", "64", "2", turns}, way));
+          sized_case("rounding factor", graph, mugraph, {dtype, "16", "256", "64", "2", trip_count}, way));
     }
   all_are_right(cases);
 }

@@ -57,7 +57,7 @@ void sample(const Graph& graph, const std::vector<Candidate>& candidates, const 
       for (KernelSchedule& kernel : test.schedule.kernels) {
         kernel.warps = kWarps[random() % std::size(kWarps)];
         kernel.stages = static_cast<int>(random() % 2 * (2 + random() % 2));
-        kernel.ahead = random() % 2 == 0;
+        kernel.prefetch = random() % 2 == 0;
       }
     }
     // As programs are taken: what the verdict on their arithmetic refuses does not run.

@@ -15,7 +15,7 @@ KernelSchedule way(std::array<int, 3> warps, int stages, bool tma = false, bool 
   out.warps = warps;
   out.stages = stages;
   out.tma = tma;
-  out.ahead = ahead;
+  out.prefetch = ahead;
   out.tf32 = true;
   return out;
 }

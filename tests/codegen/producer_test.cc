@@ -1,5 +1,5 @@
 // Blocks with a producer warp: right in the emulator when stages go round several times, refused when a word
-// of their synchronisation is missing or wrong, and not made of what the copy engine cannot bring.
+// of their synchronisation is missing or wrong, and not made of what TMA cannot bring.
 #include <algorithm>
 
 #include "core/codegen/mugraph_emitter.h"
@@ -30,7 +30,7 @@ void stages_go_round(void**) {
   // Tiles that take several copies.
   cases.push_back(
       sized_case("norm", kNormGraph, kNorm, {"f16", "16", "1024", "64", "1", "2"}, way({1, 1, 4}, 2, false)));
-  // Warps that exchange within a turn, and those that need not.
+  // Warps that exchange within an iteration, and those that need not.
   for (const KernelSchedule& each :
        {way({1, 1, 2}, 2, false), way({1, 2, 1}, 3, false), way({4, 1, 1}, 2, true)})
     cases.push_back(
@@ -119,7 +119,7 @@ void planted_faults_are_found(void**) {
                 {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
                 {"barrier_of<64>();", "__syncthreads();", "deadlock"},
             });
-  // Tensor cores are still at work on a turn when the next one begins.
+  // Tensor cores are still at work on an iteration when the next one begins.
   const char kBack[] =
       "if (0 < iteration && lane == 0) {\n      mbarrier_arrive(empty + (iteration - 1) % 2);";
   are_found(

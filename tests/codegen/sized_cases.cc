@@ -8,7 +8,7 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
                        const Sizes& sizes, const KernelSchedule& way) {
   const std::vector<std::pair<std::string, std::string>> words = {
       {"TYPE", sizes.dtype},      {"ROWS", sizes.rows}, {"INNER", sizes.inner},
-      {"COLUMNS", sizes.columns}, {"GRID", sizes.grid}, {"TURNS", sizes.turns}};
+      {"COLUMNS", sizes.columns}, {"GRID", sizes.grid}, {"TURNS", sizes.trip_count}};
   std::string graph_text = graph, mugraph_text = mugraph;
   for (const auto& [word, by] : words) {
     graph_text = with(graph_text, word, by);
@@ -16,15 +16,7 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
   }
   const MuGraph parsed = mugraph_of(mugraph_text);
   Schedule schedule = default_schedule(parsed);
-  for (KernelSchedule& kernel : schedule.kernels) {
-    kernel.warps = way.warps;
-    kernel.stages = way.stages;
-    kernel.ahead = way.ahead;
-    kernel.tma = way.tma;
-    kernel.wgmma = way.wgmma;
-    kernel.producer = way.producer;
-    kernel.tf32 = way.tf32;
-  }
+  for (KernelSchedule& kernel : schedule.kernels) kernel = way;
   std::string name = label;
   for (const auto& [word, by] : words) name += " " + by;
   return {name + ": " + print_schedule(schedule),   graph_of(graph_text), parsed, schedule, 0.5,

@@ -6,11 +6,11 @@
 namespace quern {
 
 struct Sizes {
-  const char *dtype, *rows, *inner, *columns, *grid, *turns;
+  const char *dtype, *rows, *inner, *columns, *grid, *trip_count;
 };
 
 // The texts have TYPE, ROWS, INNER, COLUMNS, GRID and TURNS where these stand; of `way` everything but grid
-// and turns is taken.
+// and iterations is taken.
 MuGraphCase sized_case(const std::string& label, const std::string& graph, const std::string& mugraph,
                        const Sizes& sizes, const KernelSchedule& way);
 

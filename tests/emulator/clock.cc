@@ -79,7 +79,7 @@ Stamp Clock::engine(int thread, int number, uint32_t phase) const {
   return stamp;
 }
 
-// Of an access of this interval by another warp of the thread's block, or by the copy engine for it.
+// Of an access of this interval by another warp of the thread's block, or by TMA for it.
 bool Clock::knows(const Stamp& access, int thread) const {
   const BlockKnowledge& block = known_[static_cast<size_t>(rank_of(thread))];
   const Knowledge* own = block.of(thread % block_threads_);
@@ -137,7 +137,7 @@ std::string Clock::describe_thread(int thread) const {
 std::string Clock::describe_block(uint64_t block) const { return "block " + coordinates(block, grid_); }
 
 std::string Clock::describe(const Stamp& access) const {
-  if (access.who >= kEngine) return "the copy engine";
+  if (access.who >= kEngine) return "TMA";
   std::string who = access.who < kManyOfWarp ? describe_thread(static_cast<int>(access.who))
                     : access.who < kManyOfBlock
                         ? "several threads of warp " + std::to_string((access.who - kManyOfWarp) % kWarps)

@@ -32,7 +32,7 @@ struct Stamp {
   bool operator==(const Stamp&) const = default;
 };
 // Several threads of warp w: kManyOfWarp + w. Threads of several warps of block b: kManyOfBlock + b, and
-// `time` numbers a set of readers. Threads of several blocks: kManyBlocks. The copy engine, for mbarrier m of
+// `time` numbers a set of readers. Threads of several blocks: kManyBlocks. TMA, for mbarrier m of
 // block b: kEngine + b * kMaxMbarriers + m, and `time` is the phase.
 inline constexpr uint32_t kManyOfWarp = kMaxClusterThreads;
 inline constexpr uint32_t kManyOfBlock = kManyOfWarp + kMaxClusterThreads / kWarpSize;
@@ -65,7 +65,7 @@ class Clock {
   // What `thread` tells with an arrival at an mbarrier is added to `told`, which whoever waits there gets.
   void release(int thread, Knowledge& told) const;
   void acquire(int thread, const Knowledge& told);
-  // What the copy engine wrote for a phase of mbarrier `number` of the thread's block.
+  // What TMA wrote for a phase of mbarrier `number` of the thread's block.
   Stamp engine(int thread, int number, uint32_t phase) const;
 
   Stamp now(int thread) const {

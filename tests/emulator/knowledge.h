@@ -14,7 +14,7 @@ namespace quern::emulated {
 
 inline constexpr int kMaxBlockWarps = 32, kMaxMbarriers = 16;
 
-// Accesses with a lower time are known: of each warp in intervals between its __syncwarp, of the copy engine
+// Accesses with a lower time are known: of each warp in intervals between its __syncwarp, of TMA
 // in phases of each mbarrier.
 struct Knowledge {
   std::array<uint32_t, kMaxBlockWarps> warps{};

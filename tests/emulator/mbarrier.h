@@ -1,4 +1,4 @@
-// The mbarriers of a block and the copy engine that signals them, with the rules of the PTX ISA: a copy may
+// The mbarriers of a block and TMA that signals them, with the rules of the PTX ISA: a copy may
 // be seen only by those who have waited for the phase in which its bytes were announced, and by those whom
 // these tell.
 #pragma once
@@ -49,7 +49,7 @@ class Mbarriers {
     int number = 0, maker = 0, arrivals = 1, missing = 1;
     int64_t bytes = 0;           // announced and not landed
     uint32_t phase = 0;          // that has not ended
-    bool shown = false;          // to the copy engine
+    bool shown = false;          // to TMA
     Knowledge coming{}, told{};  // of the phase that has not ended, and of those that have
     std::vector<Copy> landed;    // that nobody has waited for
   };

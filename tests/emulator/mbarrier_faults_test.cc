@@ -1,4 +1,4 @@
-// The rules of mbarriers and of the copy engine that signals them, each broken once.
+// The rules of mbarriers and of TMA that signals them, each broken once.
 #include "tests/emulator/fault_cases.h"
 
 namespace quern::emulated {
@@ -80,7 +80,7 @@ extern "C" __global__ void kernel(const float* x, float* y, const __grid_constan
      .value = reversed_in_block,
      .shared_bytes = 512,
      .box = 64},
-    {.name = "an mbarrier that the copy engine does not know",
+    {.name = "an mbarrier that TMA does not know",
      .text = R"(
 extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
   float* tile = dynamic_shared<float>();

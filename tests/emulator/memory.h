@@ -15,7 +15,7 @@ namespace quern::emulated {
 // What is known about one byte.
 struct Cell {
   Stamp write, read;
-  uint32_t ordinary = 0;  // number of the ordinary write that it was, in their order; 0: by the copy engine
+  uint32_t ordinary = 0;  // number of the ordinary write that it was, in their order; 0: by TMA
   uint32_t held = 0;      // warps whose wgmma still reads it
   // Whether another write or reader is judged alike.
   bool is_like(const Cell& other) const {

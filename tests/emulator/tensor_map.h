@@ -1,4 +1,4 @@
-// A tensor map over a buffer of a run: which bytes of global memory a box is, and where the copy engine puts
+// A tensor map over a buffer of a run: which bytes of global memory a box is, and where TMA puts
 // them in shared memory.
 #pragma once
 

@@ -249,7 +249,7 @@ class Attack {
     static const std::pair<const char*, const char*> kMeans[] = {{"wgmma=1", "wgmma"},
                                                                  {"tma=1", "TMA"},
                                                                  {"producer=1", "a producer warp"},
-                                                                 {"overlaps=1", "PDL"},
+                                                                 {"pdl=1", "PDL"},
                                                                  {"accumulate_", "a loop"},
                                                                  {"accumulate_rescaled", "a rescaled sum"},
                                                                  {"cluster=", "clusters"},

@@ -33,7 +33,7 @@ void assert_small_instance(const MuGraphFile& file, const Instance& small) {
   for (size_t k = 0; k < file.mugraph.kernels.size(); ++k) {
     const MuKernel &was = file.mugraph.kernels[k], &is = small.mugraph.kernels[k];
     for (size_t axis = 0; axis < was.grid.size(); ++axis) kept(was.grid[axis], is.grid[axis]);
-    kept(was.turns, is.turns);
+    kept(was.trip_count, is.trip_count);
     for (size_t i = 0; i < was.ops.size(); ++i)
       for (size_t d = 0; d < was.ops[i].type.shape.size(); ++d)
         kept(was.ops[i].type.shape[d], is.ops[i].type.shape[d]);
@@ -53,7 +53,7 @@ constexpr const char* kRaggedGraph =
     "graph g\nin x: f32[4, 100]\ny = exp(x)\nz = sum(y, axis=1, keepdims=true)\nout z\n";
 
 void ragged_edges_stay_ragged(void**) {
-  // 100 in 8 parts is tiles of 13; in 4 turns of the second kernel it is even.
+  // 100 in 8 parts is tiles of 13; in 4 iterations of the second kernel it is even.
   const Instance small = shrunk(
       kRaggedGraph,
       "mugraph g\nin x: f32[4, 100]\ntensor y: f32[4, 100]\ntensor z: f32[4, 1]\nkernel grid=[8] {\na = "
@@ -62,7 +62,7 @@ void ragged_edges_stay_ragged(void**) {
       "keepdims=true)\nc = accumulate_sum(b)\nstore(c, z)\n}\nout z\n");
   const int64_t extent = small.mugraph.tensors[0].type.shape[1];
   assert_true(extent % small.mugraph.kernels[0].grid[0] != 0);
-  assert_true(extent % small.mugraph.kernels[1].turns == 0);
+  assert_true(extent % small.mugraph.kernels[1].trip_count == 0);
 }
 
 void counts_follow_their_extents(void**) {

@@ -62,7 +62,7 @@ void refuses_what_does_not_hold(void**) {
       {"grid=[2]", "a = load(x, x=2)\n", "a map names dimension 2 of a tensor of rank 2"},
       {"grid=[0]", "a = load(x)\n", "a grid extent is below 1"},
       {"loop=4", "a = load(x, loop=1)\nb = accumulate_sum(a)\nc = accumulate_sum(b)\n",
-       "over the turns of a value"},
+       "over the iterations of a value"},
       {"loop=4", "a = load(x, loop=1)\nr = accumulate_rescaled(a, a)\n", "needs a max accumulator"},
       {"loop=4", "a = load(x, loop=1)\nr = accumulate_rescaled(a)\n", "expected 2 operands"},
       {"loop=4", "a = load(x, loop=1)\nr = accumulate_sum(a, a)\n", "expected 1 operands"},

@@ -42,35 +42,35 @@ void a_crowded_kernel_is_known_again(void**) {
   assert_int_equal(schedule.kernels.size(), 2);
   const EmittedMuGraph emitted = subject.emit(schedule);
   for (const char* begin : {"    ", "ptxas         .     "}) {
-    CrowdedKernels crowded(**find_target("sm_90a"));
-    assert_int_equal(crowded.add(subject.mugraph, schedule, emitted,
+    SpillingKernels spilling(**find_target("sm_90a"));
+    assert_int_equal(spilling.add(subject.mugraph, schedule, emitted,
                                  log_of(emitted.blocks[0].function, 0, begin) +
                                      log_of(emitted.blocks[1].function, 0, begin)),
                      0);
-    assert_false(crowded.expects(subject.mugraph, schedule));
-    assert_false(crowded.suspects(subject.mugraph, schedule));
-    assert_int_equal(crowded.add(subject.mugraph, schedule, emitted,
+    assert_false(spilling.expects(subject.mugraph, schedule));
+    assert_false(spilling.suspects(subject.mugraph, schedule));
+    assert_int_equal(spilling.add(subject.mugraph, schedule, emitted,
                                  log_of(emitted.blocks[0].function, 168, begin) +
                                      log_of(emitted.blocks[1].function, 0, begin)),
                      168);
-    assert_true(crowded.expects(subject.mugraph, schedule));
+    assert_true(spilling.expects(subject.mugraph, schedule));
     // What wants as large a share of fewer registers is suspected.
     Schedule dense = schedule;
-    dense.kernels[0].resident = 4;
-    assert_false(crowded.expects(subject.mugraph, dense));
-    assert_true(crowded.suspects(subject.mugraph, dense));
+    dense.kernels[0].min_blocks = 4;
+    assert_false(spilling.expects(subject.mugraph, dense));
+    assert_true(spilling.suspects(subject.mugraph, dense));
     // Whatever the other kernel does, and however deep the ring is.
     Schedule other = schedule;
     other.kernels[1].warps = {1, 1, 8};
-    assert_true(crowded.expects(subject.mugraph, other));
+    assert_true(spilling.expects(subject.mugraph, other));
     other.kernels[0].stages = 2;
-    assert_false(crowded.expects(subject.mugraph, other));
-    crowded.add(subject.mugraph, other, subject.emit(other), log_of(emitted.blocks[0].function, 8, begin));
+    assert_false(spilling.expects(subject.mugraph, other));
+    spilling.add(subject.mugraph, other, subject.emit(other), log_of(emitted.blocks[0].function, 8, begin));
     other.kernels[0].stages = 3;
-    assert_true(crowded.expects(subject.mugraph, other));
+    assert_true(spilling.expects(subject.mugraph, other));
     // More warps have less each.
     other.kernels[0].warps[0] *= 2;
-    assert_false(crowded.expects(subject.mugraph, other));
+    assert_false(spilling.expects(subject.mugraph, other));
   }
 }
 
@@ -103,9 +103,9 @@ void the_real_log_is_understood(void**) {
       "  x[n] = a[x[n] > 0.0f ? n & 63 : 1];\n}\n";
   const auto output = (*nvrtc)->compile({source, "sm_90a", {"--ptxas-options=-v"}});
   assert_ok(output);
-  CrowdedKernels crowded(**find_target("sm_90a"));
-  assert_true(crowded.add(subject.mugraph, schedule, emitted, output->log) >= 256);
-  assert_true(crowded.expects(subject.mugraph, schedule));
+  SpillingKernels spilling(**find_target("sm_90a"));
+  assert_true(spilling.add(subject.mugraph, schedule, emitted, output->log) >= 256);
+  assert_true(spilling.expects(subject.mugraph, schedule));
 }
 
 }  // namespace

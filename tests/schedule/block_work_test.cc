@@ -88,9 +88,9 @@ out z
 
 void left_operands_are_made_by_every_warp_of_the_columns(void**) {
   const BlockWork one =
-      work_of(kGated, "kernel grid=[4, 1, 1, 1] turns=8 warps=[1, 1, 8] stages=3 ahead=1\n");
+      work_of(kGated, "kernel warps=[1, 1, 8] stages=3\n");
   const BlockWork four =
-      work_of(kGated, "kernel grid=[4, 1, 1, 1] turns=8 warps=[1, 4, 2] stages=3 ahead=1\n");
+      work_of(kGated, "kernel warps=[1, 4, 2] stages=3\n");
   const double elements = 32 * 128;
   assert_float_equal(four.loop.special, 4 * one.loop.special, 1e-9);
   assert_true(four.loop.slots > 3.9 * one.loop.slots);
@@ -120,9 +120,9 @@ out z
 // Warps along the inner dimension have parts of a result; what the loop goes on with is put together there.
 void parts_of_a_product_meet_where_they_are_used(void**) {
   const BlockWork whole =
-      work_of(kTwoProducts, "kernel grid=[1, 1, 1, 1] turns=8 warps=[1, 4, 1] stages=3 ahead=1\n");
+      work_of(kTwoProducts, "kernel warps=[1, 4, 1] stages=3\n");
   const BlockWork parts =
-      work_of(kTwoProducts, "kernel grid=[1, 1, 1, 1] turns=8 warps=[1, 1, 4] stages=3 ahead=1\n");
+      work_of(kTwoProducts, "kernel warps=[1, 1, 4] stages=3\n");
   const double exchanged = 32 * 64 * 4 * 4;  // the four parts, written
   assert_true(parts.loop.shared_bytes > exchanged);
   assert_true(parts.loop.chain > whole.loop.chain + 100);
@@ -146,30 +146,30 @@ out z
 // What ptxas took for products of these tiles by wgmma: 26 and one for each sum of a thread.
 void warpgroups_keep_their_sums_in_registers(void**) {
   struct Row {
-    const char *grid, *warps;
+    const char *tile, *warps;
     double registers;
   };
-  for (const Row& row : {Row{"2, 1", "8, 1, 1", 154}, Row{"2, 2", "4, 1, 1", 154}, Row{"2, 2", "8, 1, 1", 90},
-                         Row{"2, 4", "4, 2, 1", 58}, Row{"4, 4", "4, 1, 1", 58},
+  for (const Row& row : {Row{"128, 256", "8, 1, 1", 154}, Row{"128, 128", "4, 1, 1", 154}, Row{"128, 128", "8, 1, 1", 90},
+                         Row{"128, 64", "4, 2, 1", 58}, Row{"64, 64", "4, 1, 1", 58},
                          // Rows of panels have 64 columns: two of four warpgroups repeat the others' work.
-                         Row{"2, 2", "4, 4, 1", 90}}) {
+                         Row{"128, 128", "4, 4, 1", 90}}) {
     const BlockWork work =
-        work_of(kProduct, ("kernel grid=[" + std::string(row.grid) + ", 1, 1] turns=16 warps=[" + row.warps +
-                           "] stages=3 ahead=1 tma=1 wgmma=1 producer=1\n")
+        work_of(kProduct, ("kernel tile=[" + std::string(row.tile) + ", 0] warps=[" + row.warps +
+                           "] stages=3 tma=1 wgmma=1 producer=1\n")
                               .c_str());
     assert_float_equal(work.registers, row.registers, 0.1 * row.registers);
   }
   // 128 x 256 by one warpgroup does not fit.
   assert_true(
-      work_of(kProduct, "kernel grid=[1, 2, 1, 1] turns=16 warps=[4, 1, 1] stages=3 ahead=1 tma=1 wgmma=1\n")
+      work_of(kProduct, "kernel tile=[256, 0, 0] warps=[4, 1, 1] stages=3 tma=1 wgmma=1\n")
           .registers > 255);
 }
 
 void warpgroups_that_repeat_take_tensor_cores(void**) {
   const BlockWork two =
-      work_of(kProduct, "kernel grid=[2, 2, 1, 1] turns=16 warps=[4, 2, 1] stages=3 ahead=1 tma=1 wgmma=1\n");
+      work_of(kProduct, "kernel warps=[4, 2, 1] stages=3 tma=1 wgmma=1\n");
   const BlockWork four =
-      work_of(kProduct, "kernel grid=[2, 2, 1, 1] turns=16 warps=[4, 4, 1] stages=3 ahead=1 tma=1 wgmma=1\n");
+      work_of(kProduct, "kernel warps=[4, 4, 1] stages=3 tma=1 wgmma=1\n");
   assert_float_equal(four.loop.wgmma, 2 * two.loop.wgmma, 1e-9);
 }
 

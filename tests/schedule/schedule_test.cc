@@ -42,11 +42,10 @@ MuGraph parse(const char* text) {
 
 void text_reads_back(void**) {
   Schedule schedule = default_schedule(parse(kNorm));
-  schedule.kernels.push_back({{7, 2, 3, 4}, 19, {2, 1, 8}, 3, false});
-  schedule.kernels.push_back(
-      {{1, 1, 1, 1}, 1, {1, 1, 1}, 0, true, false, true, true, {{2, 0}, {0, 0, 1}, {4096}}});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, true, false, false, {}, 2, true});
-  schedule.kernels.push_back({{1, 1, 1, 1}, 1, {1, 1, 1}, 3, true, false, false, false, {}, 0, false, true});
+  schedule.kernels.push_back({.tile = {7, 2, 3}, .tile_k = 19, .warps = {2, 1, 8}, .stages = 3, .prefetch = false, .cluster = 4});
+  schedule.kernels.push_back({.warps = {1, 1, 1}, .wgmma = true, .pdl = true, .choices = {{2, 0}, {0, 0, 1}, {4096}}});
+  schedule.kernels.push_back({.warps = {1, 1, 1}, .stages = 3, .tma = true, .min_blocks = 2, .producer = true});
+  schedule.kernels.push_back({.warps = {1, 1, 1}, .stages = 3, .tf32 = true});
   auto again = parse_schedule("# a comment\n" + print_schedule(schedule));
   assert_ok(again);
   assert_true(*again == schedule);
@@ -57,29 +56,29 @@ void text_reads_back(void**) {
 }
 
 void a_wrong_text_is_refused_with_the_reason(void**) {
-  const std::string good = "kernel grid=[1, 1, 1, 1] turns=1 warps=[1, 1, 1] stages=0 ahead=1";
+  const std::string good = "kernel warps=[1, 1, 1] prefetch=1";
   assert_ok(parse_schedule(good));
+  assert_ok(parse_schedule("kernel"));
   const std::pair<std::string, const char*> wrong[] = {
-      {"kernel grid=[1, 2, 3] turns=1 warps=[1, 1, 1] stages=0 ahead=1", "1:1: grid takes 4 numbers"},
+      {"kernel tile=[1, 2]", "1:1: tile takes 3 numbers"},
       {good + "\n" + good + " levels=[1, x]", "2:1: levels takes integers, not \"x\""},
       {good + " levels=[1", "levels has no ]"},
       {good + " tma=2", "tma takes numbers from 0 to 1, not 2"},
-      {good + " resident=2x", "resident takes integers, not \"2x\""},
-      {good + " ahead=0", "ahead stands there twice"},
+      {good + " min_blocks=2x", "min_blocks takes integers, not \"2x\""},
+      {good + " prefetch=0", "prefetch stands there twice"},
       {good + " tmaa=1", "there is no field \"tmaa\""},
       {good + " wgmma", "\"wgmma\" is no field"},
-      {"kernel grid=[1, 1, 1, 1] turns=0 warps=[1, 1, 1] stages=0 ahead=1", "turns takes numbers from 1"},
-      {"kernel grid=[1, 1, 1, 1] turns=99999999999999999999 warps=[1, 1, 1] stages=0 ahead=1",
-       "turns takes integers"},
-      {"kernel turns=1 warps=[1, 1, 1] stages=0 ahead=1", "grid is missing"},
+      {"kernel tile_k=-1", "tile_k takes numbers from 0"},
+      {"kernel tile_k=99999999999999999999", "tile_k takes integers"},
+      {"kernels", "expected \"kernel\""},
       {"nonsense", "expected \"kernel\""}};
   for (const auto& [text, reason] : wrong)
     assert_error(parse_schedule(text), ErrorCode::INVALID_ARGUMENT, reason);
   // Neither do numbers get further that came another way.
   const MuGraph mugraph = parse(kNorm);
   Schedule none = default_schedule(mugraph);
-  none.kernels[0].turns = 0;
-  assert_error(apply_schedule(mugraph, none), ErrorCode::INVALID_ARGUMENT, "less than one part");
+  none.kernels[0].tile_k = -1;
+  assert_error(apply_schedule(mugraph, none), ErrorCode::INVALID_ARGUMENT, "tile_k takes numbers from 0");
 }
 
 void other_parts_compute_the_same(void**) {
@@ -91,13 +90,15 @@ void other_parts_compute_the_same(void**) {
   RealDomain domain;
   auto wanted = evaluate_mugraph(mugraph, domain, inputs);
   assert_ok(wanted);
-  for (int64_t grid : {1, 2, 3, 5, 12})
-    for (int64_t turns : {1, 2, 5, 24}) {
+  for (int64_t tile : {12, 6, 4, 3, 1})
+    for (int64_t tile_k : {24, 12, 5, 1}) {
       Schedule schedule = own;
-      schedule.kernels[0].grid[0] = grid;
-      schedule.kernels[0].turns = turns;
+      schedule.kernels[0].tile[0] = tile;
+      schedule.kernels[0].tile_k = tile_k;
       auto cut = apply_schedule(mugraph, schedule);
       assert_ok(cut);
+      assert_int_equal(cut->kernels[0].grid[0], (12 + tile - 1) / tile);
+      assert_int_equal(cut->kernels[0].trip_count, (24 + tile_k - 1) / tile_k);
       auto got = evaluate_mugraph(*cut, domain, inputs);
       assert_ok(got);
       for (size_t e = 0; e < (*wanted)[0].size(); ++e)
@@ -124,7 +125,7 @@ out o
 )";
     text.replace(text.find("AXIS"), 4, axis);
     Schedule schedule = default_schedule(parse(text.c_str()));
-    schedule.kernels[0].turns = 4;
+    schedule.kernels[0].tile_k = 6;
     assert_int_equal(apply_schedule(parse(text.c_str()), schedule).ok(), works);
   }
 }
@@ -137,8 +138,8 @@ void what_does_not_fit_is_refused(void**) {
     auto cut = apply_schedule(mugraph, schedule);
     return !cut && cut.status().code() == ErrorCode::INVALID_ARGUMENT;
   };
-  assert_true(refused([](KernelSchedule& kernel) { kernel.grid[0] = 13; }));
-  assert_true(refused([](KernelSchedule& kernel) { kernel.turns = 25; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.tile[0] = 13; }));
+  assert_true(refused([](KernelSchedule& kernel) { kernel.tile_k = 25; }));
   assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {1, 3, 1}; }));
   assert_true(refused([](KernelSchedule& kernel) { kernel.warps = {4, 4, 2}; }));
   assert_true(refused([](KernelSchedule& kernel) { kernel.stages = 1; }));
@@ -146,7 +147,7 @@ void what_does_not_fit_is_refused(void**) {
     kernel.stages = 2;
     kernel.producer = true;
   }));
-  // A turn's own maximum stays a turn's own: its size is part of the meaning.
+  // An iteration's own maximum stays an iteration's own: its size is part of the meaning.
   const MuGraph nested = parse(R"(mugraph nested
 in x: f16[3, 24]
 tensor z: f16[3, 1]
@@ -160,7 +161,7 @@ out z
 )");
   Schedule schedule = default_schedule(nested);
   assert_ok(apply_schedule(nested, schedule));
-  schedule.kernels[0].turns = 4;
+  schedule.kernels[0].tile_k = 6;
   assert_false(apply_schedule(nested, schedule).ok());
 }
 
@@ -195,6 +196,11 @@ out z
 )";
 
 // Only who allows it gets tf32, and only for products that it changes.
+void the_documentation_has_the_table_of_fields(void**) {
+  const std::string text = read_test_file(test_root() / "docs/mugraphs.md");
+  assert_true(text.find("\n\n" + schedule_field_table() + "\n") != std::string::npos);
+}
+
 void tf32_is_enumerated_where_it_is_allowed(void**) {
   auto layer = [](const std::string& dtype) {
     std::string text = kLayer;
@@ -221,6 +227,7 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(text_reads_back),
+                              cmocka_unit_test(the_documentation_has_the_table_of_fields),
                               cmocka_unit_test(a_wrong_text_is_refused_with_the_reason),
                               cmocka_unit_test(other_parts_compute_the_same),
                               cmocka_unit_test(loops_beside_norms_are_cut),

@@ -22,7 +22,7 @@ void searches_keep_to_them(void**) {
     for (const MuKernel& kernel : candidate.mugraph.kernels) {
       assert_true(kernel.grid[0] == 96 || kernel.grid[0] == 64);
       assert_int_equal(kernel.grid[1], 1);
-      assert_true(kernel.turns == 16 || kernel.turns == 32);
+      assert_true(kernel.trip_count == 16 || kernel.trip_count == 32);
     }
   }
 }

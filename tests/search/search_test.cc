@@ -84,8 +84,8 @@ bool is_attention_loop(const MuKernel& kernel) {
 
 bool is_flash_attention(const MuGraph& mugraph) {
   const MuKernel& kernel = mugraph.kernels[0];
-  // The part of a cluster's block may be a single turn.
-  return mugraph.kernels.size() == 1 && is_attention_loop(kernel) && kernel.turns * kernel.grid[3] > 1 &&
+  // The part of a cluster's block may be a single iteration.
+  return mugraph.kernels.size() == 1 && is_attention_loop(kernel) && kernel.trip_count * kernel.grid[3] > 1 &&
          Block(mugraph.kernels[0]).divisions_after() == 1;
 }
 
@@ -98,7 +98,7 @@ bool is_flash_decoding_by_kernel(const MuGraph& mugraph) {
   if (mugraph.kernels.size() != 2 || !is_attention_loop(mugraph.kernels[0])) return false;
   const Block second(mugraph.kernels[1]);
   return second.count(OpCode::matmul) == 0 && second.count(OpCode::exp) == 2 &&
-         mugraph.kernels[1].turns == 1 && second.count(OpCode::div) + second.count(OpCode::reciprocal) == 1;
+         mugraph.kernels[1].trip_count == 1 && second.count(OpCode::div) + second.count(OpCode::reciprocal) == 1;
 }
 
 constexpr const char* kSizes[] = {"b1", "b8", "b16"};
@@ -163,7 +163,7 @@ void norm_and_linear(void**) {
         result,
         [](const MuGraph& mugraph) {
           const Block block(mugraph.kernels[0]);
-          return mugraph.kernels.size() == 1 && mugraph.kernels[0].turns > 1 &&
+          return mugraph.kernels.size() == 1 && mugraph.kernels[0].trip_count > 1 &&
                  block.count(OpCode::matmul, Stage::loop) == 1 && block.accumulators(Combine::sum) == 2 &&
                  block.count(OpCode::matmul) == 1 && block.count(OpCode::reduce_sum, Stage::loop) == 1 &&
                  block.count(OpCode::square, Stage::loop) + block.count(OpCode::mul, Stage::loop) == 1 &&
@@ -219,7 +219,7 @@ void normalised_update(void**) {
         result,
         [&](const MuGraph& mugraph) {
           const MuKernel& kernel = mugraph.kernels[0];
-          return mugraph.kernels.size() == 1 && kernel.turns == 1 && kernel.grid[0] == rows &&
+          return mugraph.kernels.size() == 1 && kernel.trip_count == 1 && kernel.grid[0] == rows &&
                  kernel.grid[1] == 1;
         },
         "one kernel, a block a row");
@@ -273,7 +273,7 @@ void other_graphs(void**) {
                      "keepdims=true)\nc = sub(x, m)\nz = matmul(c, w)\nout z\n")),
       [](const MuGraph& mugraph) {
         const Block block(mugraph.kernels[0]);
-        return mugraph.kernels.size() == 1 && mugraph.kernels[0].turns > 1 &&
+        return mugraph.kernels.size() == 1 && mugraph.kernels[0].trip_count > 1 &&
                block.count(OpCode::matmul, Stage::loop) == 1 && block.accumulators(Combine::sum) == 3 &&
                block.count(OpCode::sub, Stage::after) == 1;
       },

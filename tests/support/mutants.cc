@@ -101,12 +101,12 @@ class Mutator {
     const MuKernel& kernel = mugraph_.kernels[k];
     const std::string where = "kernel " + std::to_string(k) + ": ";
     for (int64_t by : {-1, 1}) {
-      if (kernel.turns > 1) add(where + "turns off by one", [&](MuGraph& m) { m.kernels[k].turns += by; });
+      if (kernel.trip_count > 1) add(where + "iterations off by one", [&](MuGraph& m) { m.kernels[k].trip_count += by; });
       for (size_t axis = 0; axis < kernel.grid.size(); ++axis)
         if (kernel.grid[axis] > 1)
           add(where + "grid off by one", [&](MuGraph& m) { m.kernels[k].grid[axis] += by; });
     }
-    if (kernel.turns > 1) add(where + "one turn", [&](MuGraph& m) { m.kernels[k].turns = 1; });
+    if (kernel.trip_count > 1) add(where + "one iteration", [&](MuGraph& m) { m.kernels[k].trip_count = 1; });
   }
 
   void change_op(size_t k, size_t i) {
@@ -177,7 +177,7 @@ class Mutator {
       for (size_t axis = 0; axis < op.map.size(); ++axis)
         if (mugraph_.kernels[k].grid[axis] > 1 && op.map[axis] != dim)
           add(k, i, "another map", [&](MuKernel&, BlockOp& m) { m.map[axis] = dim; });
-      if (op.kind == Kind::load && mugraph_.kernels[k].turns > 1 && op.loop_dim != dim)
+      if (op.kind == Kind::load && mugraph_.kernels[k].trip_count > 1 && op.loop_dim != dim)
         add(k, i, "the loop cuts another dimension", [&](MuKernel&, BlockOp& m) { m.loop_dim = dim; });
     }
     for (size_t a = 0; a < op.map.size(); ++a)

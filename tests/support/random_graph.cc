@@ -252,7 +252,7 @@ class Generator {
       }
     }
     if (op.attrs & attr_bit(AttrId::keepdims)) attrs.keepdims = coin();
-    // Not near 0, where a norm of one element turns rounding noise into 1.
+    // Not near 0, where a norm of one element iterations rounding noise into 1.
     if (op.attrs & attr_bit(AttrId::eps)) attrs.eps = 0.125;
     const bool ordered = op.laws & kOrdered;
     const double bound = ordered || op.code == OpCode::reduce_mean ? x.bound

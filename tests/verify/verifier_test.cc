@@ -76,7 +76,7 @@ void what_nobody_reads_is_not_drawn(void**) {
   assert_verdict(verify(graph, mugraph), Verdict::accepted);
 }
 
-// A rescaling that is forgotten shows only when the maximum moves from one turn to the next: in half of the
+// A rescaling that is forgotten shows only when the maximum moves from one iteration to the next: in half of the
 // trials here, where there is a single row.
 void rejects_a_forgotten_rescaling_of_one_row(void**) {
   const Graph graph =

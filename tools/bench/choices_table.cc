@@ -51,7 +51,7 @@ class Table {
 
   void head() const {
     std::printf(
-        "| muGraph | warps, stages | barriers once / a turn: listed | greedy | Z3 | shared bytes: greedy | "
+        "| muGraph | warps, stages | barriers once / an iteration: listed | greedy | Z3 | shared bytes: greedy | "
         "Z3 | "
         "layout cycles: greedy | Z3 | conversions | proven | ms greedy | ms Z3 "
         "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -91,9 +91,9 @@ class Table {
           "| %s%s | %dx%dx%d, %d | %s | %s | %s | %lld | %lld | %lld | %lld | %lld | %s | %.1f | %.1f |\n",
           name.c_str(), best->blocks.size() > 1 ? (" #" + std::to_string(b)).c_str() : "", kernel.warps[0],
           kernel.warps[1], kernel.warps[2], kernel.stages,
-          pair_of(own.listed_once, own.listed_a_turn).c_str(),
-          pair_of(own.barriers_once, own.barriers_a_turn).c_str(),
-          pair_of(least.barriers_once, least.barriers_a_turn).c_str(),
+          pair_of(own.listed_once, own.listed_per_iteration).c_str(),
+          pair_of(own.barriers_once, own.barriers_per_iteration).c_str(),
+          pair_of(least.barriers_once, least.barriers_per_iteration).c_str(),
           static_cast<long long>(own.shared_bytes), static_cast<long long>(least.shared_bytes),
           static_cast<long long>(own.layout_cycles), static_cast<long long>(least.layout_cycles),
           static_cast<long long>(least.conversion_cycles), best->blocks[b].proven.all() ? "yes" : "no",

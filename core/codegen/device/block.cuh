@@ -36,7 +36,7 @@ __device__ __forceinline__ void read_elements(Register* to, const T* from, bool 
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
 }
 
-// Where element `at` of a tile lies that the copy engine has swizzled: bits kMask are xored with those three
+// Where element `at` of a tile lies that TMA has swizzled: bits kMask are xored with those three
 // above them. And the same of a sum of what the thread decides, already swizzled, and what the register does: no bit is in both.
 template <int kMask>
 __device__ __forceinline__ int swizzled(int at) {

@@ -8,7 +8,7 @@ using Mbarrier = unsigned long long;
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Lets the copy engine, and the other blocks of a cluster, see the barriers that this thread made.
+// Lets TMA, and the other blocks of a cluster, see the barriers that this thread made.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -38,6 +38,6 @@ __device__ __forceinline__ void barrier_of() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
 
-// Orders this thread's ordinary accesses to shared memory before those of the copy engine and of tensor cores
+// Orders this thread's ordinary accesses to shared memory before those of TMA and of tensor cores
 // that come after it: each thread that wrote, before the barrier that tells the thread that asks.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

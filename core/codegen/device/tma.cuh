@@ -1,4 +1,4 @@
-// The copy engine of sm_90 (PTX ISA, "cp.async.bulk.tensor"): one thread asks for a box of a tensor in global
+// TMA (sm_90) (PTX ISA, "cp.async.bulk.tensor"): one thread asks for a box of a tensor in global
 // memory, and the bytes land in shared memory by themselves. The tensor is described by a map that the host
 // makes (TensorMap in core/base/plan.h) and that kernels take as `const __grid_constant__ TensorMap`.
 struct alignas(64) TensorMap {

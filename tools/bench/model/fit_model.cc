@@ -94,12 +94,12 @@ void print_kernels(const TimedProgram& program, const Target& target) {
     const KernelTime time = modelled_block(work, program.schedule.kernels[k], target);
     std::printf("%28.2f us: memory %.2f, compute %.2f, registers %.0f of %.0f, %lld blocks an SM\n", time.us,
                 time.memory_us, time.compute_us, time.registers, work.registers,
-                static_cast<long long>(time.resident));
+                static_cast<long long>(time.blocks_per_sm));
     for (const Work* each : {&work.loop, &work.once})
       std::printf(
-          "%32s mma %.0f wgmma %.0f issue %.0f special %.0f shared %.0f chain %.0f trips %.1f rows %.0f\n",
+          "%32s mma %.0f wgmma %.0f issue %.0f special %.0f shared %.0f chain %.0f round trips %.1f rows %.0f\n",
           each == &work.loop ? "loop" : "once", each->mma, each->wgmma, each->issue, each->special,
-          each->shared_bytes, each->chain, each->trips, each->rows);
+          each->shared_bytes, each->chain, each->round_trips, each->rows);
     std::printf("%32s bytes: loop %.0f once %.0f unique %.0f\n", "", work.loop_l2, work.once_l2,
                 work.unique_bytes);
   }
@@ -120,16 +120,16 @@ void print_programs(const TimedGraph& graph, const Target& target) {
 
 // What bounds the launches of the baseline's program.
 void print_launches(const TimedGraph& graph, const Target& target) {
-  std::printf("%8s %8s %8s %8s %6s %8s %9s %9s\n", "us", "memory", "compute", "blocks", "turns", "resident",
+  std::printf("%8s %8s %8s %8s %6s %8s %9s %9s\n", "us", "memory", "compute", "blocks", "iterations", "blocks/SM",
               "DRAM MB", "L2 MB");
   for (const LaunchWork& launch : graph.baseline) {
     const KernelTime time = modelled_block(launch.block, launch.schedule, target);
-    const double blocks = static_cast<double>(launch.schedule.grid[0]);
+    const double blocks = static_cast<double>(launch.block.blocks);
     std::printf(
         "%8.2f %8.2f %8.2f %8.0f %6lld %8lld %9.2f %9.2f\n", time.us, time.memory_us, time.compute_us, blocks,
-        static_cast<long long>(launch.schedule.turns), static_cast<long long>(time.resident),
+        static_cast<long long>(launch.block.trip_count), static_cast<long long>(time.blocks_per_sm),
         launch.block.unique_bytes / 1e6,
-        blocks * (launch.block.once_l2 + launch.block.loop_l2 * static_cast<double>(launch.schedule.turns)) /
+        blocks * (launch.block.once_l2 + launch.block.loop_l2 * static_cast<double>(launch.block.trip_count)) /
             1e6);
   }
 }

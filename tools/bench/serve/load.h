@@ -17,7 +17,7 @@ struct Load {
   std::string socket;
   int clients = 1;
   double seconds = 1;
-  std::vector<std::string> requests;  // whole ones, as they are sent; taken in turns
+  std::vector<std::string> requests;  // whole ones, as they are sent; taken in iterations
   size_t least_bytes = 0;             // an answer with fewer is an error
 };
 

@@ -31,11 +31,11 @@ constexpr const char* kUsage =
     "  --redis PATH     default: redis-server in $PATH\n"
     "  --parts LIST     what is measured; default all but puts, which takes minutes\n"
     "  --seconds S      of one round of one server; default 0.5\n"
-    "  --rounds N       of each server for each row, in turns; default 5\n"
+    "  --rounds N       of each server for each row, in iterations; default 5\n"
     "  --entries N      of the cold start; default 100000\n"
     "  --puts N         then the rows once more; default 1000000\n";
 
-constexpr uint64_t kPlans = 64;  // that are asked for in turns
+constexpr uint64_t kPlans = 64;  // that are asked for in iterations
 
 struct Settings {
   std::string quernd = "quernd", redis = "redis-server", parts = "round,in-process,start", dir;

@@ -1,4 +1,4 @@
-// Products that are made a turn late: in the emulator against the float reference.
+// Products that are software-pipelined: in the emulator against the float reference.
 #include "core/codegen/mugraph_emitter.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
@@ -12,7 +12,7 @@ bool is_late(const MuGraphCase& test) {
   assert_ok(target);
   const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
   assert_ok(emitted);
-  return emitted->kernels.find("late_") != std::string::npos;
+  return emitted->kernels.find("previous_") != std::string::npos;
 }
 
 // Values that all warps norm together, and keys too if KEYS is nk.
@@ -76,7 +76,7 @@ void normed_attention_is_right(void**) {
                                  with_keys(kNormed, keys), sizes, each));
       assert_true(is_late(cases.back()));
     }
-  // With a producer nothing is late, and the barriers around what all warps make are those of some threads.
+  // With a producer nothing is pipelined, and the barriers around what all warps make are those of some threads.
   KernelSchedule fed = way({4, 1, 1}, 2, true);
   fed.producer = true;
   cases.push_back(sized_case("normed nk", with_keys(kNormedGraph, "nk"), with_keys(kNormed, "nk"),
@@ -85,7 +85,7 @@ void normed_attention_is_right(void**) {
   all_are_right(cases);
 }
 
-// Turns for it are missing, a tile that all warps make, or a second product behind the first.
+// Iterations for it are missing, a tile that all warps make, or a second product behind the first.
 void others_are_in_time(void**) {
   const Sizes sizes = {"f16", "64", "64", "256", "1", "4"};
   assert_false(is_late(sized_case("normed", with_keys(kNormedGraph, "k"), with_keys(kNormed, "k"), sizes,
