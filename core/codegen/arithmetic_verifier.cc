@@ -1,7 +1,6 @@
 #include "core/codegen/arithmetic_verifier.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "core/codegen/interpreter.h"
 #include "core/codegen/short_iotas.h"
@@ -9,6 +8,7 @@
 #include "core/graph/shrink.h"
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
+#include "core/verify/brink.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "core/verify/rounded_values.h"
@@ -21,6 +21,8 @@ namespace {
 constexpr double kWholeWork = 20'000;  // of a program that is run at its full shape
 constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it for each class takes too long
 constexpr double kDrawnWork = 1e6;     // of all draws of a class
+constexpr const char* kBrink = "brink";  // the class of core/verify/brink.h
+constexpr int kBrinkDraws = 2;  // for each draw of another class: inputs grow and shrink in many combinations
 
 double work_of(const Instance& instance) { return work(instance.graph) + work(instance.mugraph); }
 
@@ -37,6 +39,16 @@ int64_t element_count(const std::vector<TensorDesc>& descs) {
   return total;
 }
 
+std::vector<std::string> input_classes() {
+  std::vector<std::string> classes = {"random"};
+  for (const HostileClass& cls : hostile_classes()) classes.push_back(cls.name);
+  classes.push_back(kBrink);
+  return classes;
+}
+
+// Where other classes have `draws`.
+int draws_of(const std::string& cls, int draws) { return cls == kBrink ? kBrinkDraws * draws : draws; }
+
 std::vector<RealTensor> joined(std::vector<RealTensor> inputs, const std::vector<RealTensor>& more) {
   inputs.insert(inputs.end(), more.begin(), more.end());
   return inputs;
@@ -47,7 +59,7 @@ std::vector<RealTensor> joined(std::vector<RealTensor> inputs, const std::vector
 // One draw of the inputs of a graph, and what must come out.
 struct ArithmeticVerifier::Trial {
   std::vector<RealTensor> inputs;  // without iotas; empty where nobody reads it
-  std::vector<Expected> expected;
+  std::vector<Expected> expected;  // none: there are no such inputs
 };
 
 // Those of a small graph, made when they are asked for.
@@ -67,19 +79,28 @@ class ArithmeticVerifier::Trials {
 
   const std::vector<TensorDesc> outputs;
 
-  // Of a class, random inputs without one, by number.
-  const Trial& get(size_t number, const HostileClass* cls, uint64_t seed) {
-    if (number < list_.size()) return list_[number];
-    Trial trial;
-    const std::vector<std::string> buffers = cls ? hostile_inputs(small_, *cls, seed, read_) : random(seed);
-    for (size_t i = 0; i < descs_.size(); ++i)
-      trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
-    trial.expected = expect_outputs(primitive_, joined(trial.inputs, iotas_), tf32_);
-    list_.push_back(std::move(trial));
-    return list_.back();
+  const Trial& get(const Draw& draw, uint64_t seed) {
+    const auto [at, is_new] = known_.try_emplace(draw);
+    if (is_new) at->second = make(draw, seed);
+    return at->second;
   }
 
  private:
+  Trial make(const Draw& draw, uint64_t seed) const {
+    Trial trial;
+    const auto& [cls, number] = draw;
+    const HostileClass* hostile = find_hostile_class(cls);
+    const std::vector<std::string> buffers =
+        hostile ? hostile_inputs(small_, *hostile, seed, read_) : random(seed);
+    for (size_t i = 0; i < descs_.size(); ++i)
+      trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
+    std::vector<RealTensor> all = joined(trial.inputs, iotas_);
+    const bool brink = cls == kBrink && scale_to_brink(primitive_, all, trial.inputs.size(), seed, number);
+    if (brink) std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
+    if (brink || cls != kBrink) trial.expected = expect_outputs(primitive_, all, tf32_);
+    return trial;
+  }
+
   std::vector<std::string> random(uint64_t seed) const {
     std::vector<std::string> buffers;
     for (size_t i = 0; i < descs_.size(); ++i)
@@ -92,7 +113,7 @@ class ArithmeticVerifier::Trials {
   const std::vector<bool> read_;
   std::vector<TensorDesc> descs_;
   const bool tf32_;
-  std::deque<Trial> list_;
+  std::map<Draw, Trial> known_;
 };
 
 ArithmeticVerifier::ArithmeticVerifier(const Graph& graph, const ArithmeticOptions& options)
@@ -152,32 +173,40 @@ ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Sc
   return known_[text] = out;
 }
 
-// All draws of a class one after the other. False when that was stopped.
+// All draws of a class one after the other; in front of them the one that refused a program last, which is likely to
+// refuse its likes. False when that was stopped.
 bool ArithmeticVerifier::run_trials(const Interpreter& program, const std::vector<RealTensor>& iotas,
-                                    Trials& trials, ArithmeticVerdict& out) const {
-  std::vector<const HostileClass*> classes = {nullptr};  // random inputs
-  for (const HostileClass& cls : hostile_classes()) classes.push_back(&cls);
-  size_t number = 0;
-  for (const HostileClass* cls : classes) {
-    out.classes.push_back(cls ? cls->name : "random");
-    for (int draw = 0; draw < out.draws; ++draw) {
-      const uint64_t seed = options_.seed + static_cast<uint64_t>(draw);
-      if (options_.stop()) {
-        out.reason = "stopped before all inputs were run";
-        return false;
-      }
-      if (run_trial(program, iotas, trials, trials.get(number++, cls, seed), out)) continue;
-      out.reason = "class " + out.classes.back() + ", seed " + std::to_string(seed) + ": " + out.reason;
-      return true;
+                                    Trials& trials, ArithmeticVerdict& out) {
+  std::vector<Draw> order;
+  if (last_refusal_ && last_refusal_->second < draws_of(last_refusal_->first, out.draws))
+    order.push_back(*last_refusal_);
+  for (const std::string& cls : input_classes())
+    for (int draw = 0; draw < draws_of(cls, out.draws); ++draw)
+      if (order.empty() || order[0] != Draw(cls, draw)) order.emplace_back(cls, draw);
+  for (const Draw& draw : order) {
+    const auto& [cls, number] = draw;
+    if (std::find(out.classes.begin(), out.classes.end(), cls) == out.classes.end())
+      out.classes.push_back(cls);
+    const uint64_t seed = options_.seed + static_cast<uint64_t>(number);
+    if (options_.stop()) {
+      out.reason = "stopped before all inputs were run";
+      return false;
     }
+    if (run_trial(program, iotas, trials, trials.get(draw, seed), cls, out)) continue;
+    out.reason = "class " + cls + ", seed " + std::to_string(seed) + ": " + out.reason;
+    last_refusal_ = draw;
+    return true;
   }
+  out.classes = input_classes();
   out.verdict = Verdict::accepted;
   return true;
 }
 
 // Whether it is right; `out` says what is wrong.
 bool ArithmeticVerifier::run_trial(const Interpreter& program, const std::vector<RealTensor>& iotas,
-                                   const Trials& trials, const Trial& trial, ArithmeticVerdict& out) const {
+                                   const Trials& trials, const Trial& trial, const std::string& cls,
+                                   ArithmeticVerdict& out) const {
+  if (trial.expected.empty()) return true;
   const auto actual = program.run(joined(trial.inputs, iotas));
   if (!actual) {
     out.verdict = Verdict::rejected;
@@ -188,7 +217,7 @@ bool ArithmeticVerifier::run_trial(const Interpreter& program, const std::vector
     const Comparison found = compare(trials.outputs[i], (*actual)[i], trial.expected[i]);
     if (found.worst > out.largest) {
       out.largest = found.worst;
-      out.largest_class = out.classes.back();
+      out.largest_class = cls;
     }
     if (found.acceptable) continue;
     out.verdict = Verdict::rejected;

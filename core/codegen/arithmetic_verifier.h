@@ -9,7 +9,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/codegen/interpreter.h"
 #include "core/schedule/schedule.h"
@@ -40,17 +43,19 @@ class ArithmeticVerifier {
  private:
   struct Trial;
   class Trials;
+  using Draw = std::pair<std::string, int>;  // class and number
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
   bool run_trials(const Interpreter& program, const std::vector<RealTensor>& iotas, Trials& trials,
-                  ArithmeticVerdict& out) const;
+                  ArithmeticVerdict& out);
   bool run_trial(const Interpreter& program, const std::vector<RealTensor>& iotas, const Trials& trials,
-                 const Trial& trial, ArithmeticVerdict& out) const;
+                 const Trial& trial, const std::string& cls, ArithmeticVerdict& out) const;
 
   const Graph& graph_;
   const ArithmeticOptions options_;
   std::map<std::string, std::unique_ptr<Trials>> trials_;  // by the small graph and what of it is read
   std::map<std::string, ArithmeticVerdict> known_;         // by what was interpreted
+  std::optional<Draw> last_refusal_;
 };
 
 }  // namespace quern

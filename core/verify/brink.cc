@@ -1,0 +1,171 @@
+#include "core/verify/brink.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "core/base/random.h"
+#include "core/verify/real_domains.h"
+
+namespace quern {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double largest_of(DType dtype) {
+  return dtype == DType::f16 ? 65504 : dtype == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
+}
+
+struct Ranged {
+  double v = 0;
+  double reached = 0;  // of a sum: that of the sizes of its terms so far
+};
+
+// A domain of evaluate.h: f64, and how near the values come to the ends of their dtypes.
+class RangeDomain {
+ public:
+  using Value = Ranged;
+
+  // Of the fullest value, its share of the range; infinite once one has left it.
+  double fullest() const { return fullest_; }
+  void note(double value, DType dtype) {
+    if (std::isfinite(value)) fullest_ = std::max(fullest_, std::fabs(value) / largest_of(dtype));
+  }
+
+  Ranged number(double value, DType dtype) { return {real_.number(value, dtype)}; }
+  Ranged zero(DType) { return {}; }
+  Ranged identity(OpCode reduction, DType dtype) { return {real_.identity(reduction, dtype)}; }
+  Ranged convert(const Ranged& x, DType from, DType to) { return {real_.convert(x.v, from, to)}; }
+  Ranged cast(const Ranged& x, DType from, DType to) {
+    if (is_float(to)) note(x.v, to);
+    return {real_.cast(x.v, from, to)};
+  }
+  Ranged apply(OpCode code, DType compute, const Ranged* operands) {
+    const double values[3] = {operands[0].v, operands[1].v, operands[2].v};
+    const double result = real_.apply(code, compute, values);
+    if (!std::isfinite(result) && std::isfinite(values[0]) && std::isfinite(values[1]) &&
+        std::isfinite(values[2]))
+      fullest_ = kInfinity;
+    return {result};
+  }
+  Ranged combine(OpCode reduction, const Ranged& a, const Ranged& b, DType dtype) {
+    if (op_info(reduction).laws & kLinear) return add(a, b, dtype);
+    return {real_.combine(reduction, a.v, b.v, dtype)};
+  }
+  Ranged add(const Ranged& a, const Ranged& b, DType dtype) {
+    const double size = std::isfinite(b.v) ? std::fabs(b.v) : 0;
+    return {real_.add(a.v, b.v, dtype), a.reached + size};
+  }
+  Ranged multiply(const Ranged& a, const Ranged& b, DType dtype) { return {real_.multiply(a.v, b.v, dtype)}; }
+  Ranged finish(const Ranged& x, const Node& node) {
+    if (!is_float(node.type.dtype)) return {x.v};
+    note(x.v, node.type.dtype);
+    note(x.reached, DType::f32);
+    return {x.v};
+  }
+
+ private:
+  RealDomain real_;
+  double fullest_ = 0;
+};
+
+// How an input follows the scale.
+enum class Follows : int8_t { grows = 1, stays = 0, shrinks = -1 };
+
+class Brink {
+ public:
+  Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, uint64_t seed, int draw)
+      : graph_(primitive), inputs_(inputs), follows_(inputs.size(), Follows::stays) {
+    Random random(seed);
+    std::vector<size_t> scaled;
+    for (size_t i = 0; i < count; ++i)
+      if (is_float(dtype(i)) && !inputs[i].empty()) scaled.push_back(i);
+    constexpr Follows kChoices[] = {Follows::grows, Follows::grows, Follows::stays, Follows::shrinks};
+    for (size_t i : scaled)
+      follows_[i] = draw == 0 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
+    if (!scaled.empty() && std::find(follows_.begin(), follows_.end(), Follows::grows) == follows_.end())
+      follows_[scaled[random.below(scaled.size())]] = Follows::grows;
+  }
+
+  // The power of two of the scale at which the fullest value fills between kLow and kHigh of its range, or the nearest
+  // one below that was met. By straight lines through logarithms, which is what products are.
+  bool find(double& power) const {
+    double below = 0, above = kMostPower, level_below = level(below), level_above = kInfinity, slope = 0;
+    if (!(level_below < kHigh) || !std::isfinite(level_below)) return false;
+    for (int step = 0; step < kMostSteps && level_below < kLow; ++step) {
+      const double width = above - below;
+      double next = step == 0 ? 1 : below + width / 2;
+      if (std::isfinite(level_above))
+        next = std::clamp(below + width * (kWanted - level_below) / (level_above - level_below),
+                          below + width / 16, above - width / 16);
+      else if (slope > 0)
+        next = std::min(next, below + (kWanted - level_below) / slope);
+      const double at = level(next);
+      if (at < kHigh) {
+        slope = (at - level_below) / (next - below);
+        below = next, level_below = at;
+      } else {
+        above = next, level_above = at;
+      }
+    }
+    power = below;
+    return level_below > kUseful;
+  }
+
+  std::vector<RealTensor> scaled(double power) const {
+    std::vector<RealTensor> inputs = inputs_;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (follows_[i] == Follows::stays) continue;
+      const double factor =
+          std::exp2(follows_[i] == Follows::grows ? power : -std::min(power, most_shrunk(i)));
+      for (double& element : inputs[i]) element = round_to(dtype(i), element * factor);
+    }
+    return inputs;
+  }
+
+ private:
+  // Powers of two of what is filled of the range: near enough to its end that what is larger by a half leaves it, far
+  // enough that rounding does not decide.
+  static constexpr double kLow = -0.3, kWanted = -0.15, kHigh = -0.05;
+  static constexpr double kUseful = -2;
+  static constexpr double kMostPower = 144;
+  static constexpr int kMostSteps = 14;
+
+  DType dtype(size_t i) const { return graph_.node(graph_.inputs[i]).type.dtype; }
+  // So that an input keeps its bits.
+  double most_shrunk(size_t i) const { return dtype(i) == DType::f16 ? 8 : 100; }
+
+  double level(double power) const {
+    RangeDomain domain;
+    std::vector<Elements<Ranged>> inputs(inputs_.size());
+    const std::vector<RealTensor> elements = scaled(power);
+    for (size_t i = 0; i < elements.size(); ++i)
+      for (size_t e = 0; e < elements[i].size(); ++e) {
+        const bool left = std::isfinite(inputs_[i][e]) && !std::isfinite(elements[i][e]);
+        if (left) return kInfinity;
+        if (is_float(dtype(i))) domain.note(elements[i][e], dtype(i));
+        inputs[i].push_back({elements[i][e]});
+      }
+    evaluate(graph_, domain, inputs);
+    return std::log2(domain.fullest());
+  }
+
+  const Graph& graph_;
+  const std::vector<RealTensor>& inputs_;
+  std::vector<Follows> follows_;
+};
+
+}  // namespace
+
+bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
+                    int draw) {
+  const Brink brink(primitive, inputs, count, seed, draw);
+  double power = 0;
+  if (!brink.find(power)) return false;
+  inputs = brink.scaled(power);
+  return true;
+}
+
+}  // namespace quern

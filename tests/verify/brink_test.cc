@@ -1,0 +1,95 @@
+// Inputs at which the unfused program is finite, just.
+#include "core/verify/brink.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/graph/decompose.h"
+#include "core/graph/text.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+Graph primitive_of(const char* text) {
+  const auto graph = parse_graph(text);
+  assert_ok(graph);
+  return decompose(*graph);
+}
+
+double largest(const RealTensor& elements) {
+  double most = 0;
+  for (double element : elements) most = std::max(most, std::fabs(element));
+  return most;
+}
+
+// What a graph of one output makes of inputs of ones at the brink: the largest element of it.
+double at_brink(const char* text, int draw, uint64_t seed = 1) {
+  const Graph graph = primitive_of(text);
+  std::vector<RealTensor> inputs;
+  for (ValueId id : graph.inputs)
+    inputs.emplace_back(static_cast<size_t>(graph.node(id).type.element_count()), 1.0);
+  if (!scale_to_brink(graph, inputs, inputs.size(), seed, draw)) return 0;
+  return largest(evaluate_reference(graph, inputs)[0]);
+}
+
+void assert_between(double value, double low, double high) {
+  if (!(value >= low && value <= high))
+    fail_test(std::to_string(value) + " is not between " + std::to_string(low) + " and " +
+              std::to_string(high));
+}
+
+// The largest value is just below the end of its dtype, whichever it is.
+void the_fullest_value_is_just_below_the_end(void**) {
+  constexpr double kF32 = 0x1.fffffep127;
+  assert_between(at_brink("graph g\nin x: f32[4, 8]\nin w: f32[8, 2]\ny = matmul(x, w)\nout y\n", 0),
+                 0.75 * kF32, kF32);
+  assert_between(at_brink("graph g\nin x: f16[4]\ny = mul(x, x)\nout y\n", 0), 0.75 * 65504, 65504);
+  // The product in between, though the result is small; the sum of the sizes of terms that cancel.
+  assert_between(at_brink("graph g\nin x: bf16[4]\na = mul(x, x)\ny = mul(a, 0.001)\nout y\n", 0),
+                 0.75e-3 * kF32, 1e-3 * kF32);
+  assert_between(
+      at_brink("graph g\nin x: f32[4]\nn = neg(x)\nc = concat(x, n)\ns = sum(c)\ny = add(x, s)\nout y\n", 0),
+      0.75 / 8 * kF32, kF32 / 8);
+  assert_between(at_brink("graph g\nin x: f32[4]\ny = exp(x)\nout y\n", 0), 0.75 * kF32, kF32);
+}
+
+// In some draws one factor shrinks, so that the other is near its end and the product is not.
+void inputs_shrink_in_some_draws(void**) {
+  const Graph graph = primitive_of("graph g\nin x: f32[1]\nin z: f32[1]\ny = mul(x, z)\nout y\n");
+  bool shrinks = false;
+  for (int draw = 1; draw < 64; ++draw) {
+    std::vector<RealTensor> inputs = {{1.0}, {1.0}};
+    assert_true(scale_to_brink(graph, inputs, 2, static_cast<uint64_t>(draw), draw));
+    shrinks |= inputs[0][0] < 1 && inputs[1][0] > 0x1p127;
+  }
+  assert_true(shrinks);
+}
+
+void what_is_no_input_stays(void**) {
+  const Graph graph =
+      primitive_of("graph g\nin x: f32[1]\nin i: f32[1]\nin n: i32[1]\ny = mul(x, i)\nout y\n");
+  std::vector<RealTensor> inputs = {{1.0}, {3.0}, {5.0}};
+  assert_true(scale_to_brink(graph, inputs, 1, 1, 0));
+  assert_true(inputs[0][0] > 1e30);
+  assert_true(inputs[1][0] == 3 && inputs[2][0] == 5);
+}
+
+// Integers have no end, and what is beyond one already has no way back.
+void some_graphs_have_no_brink(void**) {
+  assert_true(at_brink("graph g\nin x: i32[4]\ny = mul(x, x)\nout y\n", 0) == 0);
+  assert_true(at_brink("graph g\nin x: f16[4]\na = mul(x, 60000)\ny = mul(a, 2)\nout y\n", 0) == 0);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(the_fullest_value_is_just_below_the_end),
+      cmocka_unit_test(inputs_shrink_in_some_draws),
+      cmocka_unit_test(what_is_no_input_stays),
+      cmocka_unit_test(some_graphs_have_no_brink),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
