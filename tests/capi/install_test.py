@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What `meson install` lays down must be enough: a C and a C++ program are built against it through pkg-config, find the daemon by
-themselves, and get a kernel.
+"""What `meson install` lays down must be enough: a C and a C++ program are built against it through pkg-config and CMake, find the daemon
+by themselves, and get a kernel. Programs are stripped.
 
 Arguments: the build folder, the root of the sources. Needs what with_daemon.py sets, but not $QUERN_DAEMON.
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -23,6 +24,15 @@ int main() {
   const quern::Plan plan = client.get(graph, "sm_80");
   std::puts(plan.info().target);
 }
+"""
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(quern 0.1 REQUIRED)
+add_executable(hello %s)
+target_link_libraries(hello quern::quern)
 """
 
 
@@ -62,6 +72,29 @@ class Installed(unittest.TestCase):
         source.write_text(CPP)
         run("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", source, "-o", program, *self.flags)
         self.assertEqual(run(program, env=self.environment), "sm_80\n")
+
+    def test_a_cmake_project_gets_a_kernel(self):
+        project = self.root / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(CMAKE % (ROOT / "examples/hello.c"))
+        config = next((self.root / "stage").rglob("quern-config.cmake"))
+        run("cmake", "-S", project, "-B", project / "build", f"-Dquern_DIR={config.parent}", env=self.environment)
+        run("cmake", "--build", project / "build", env=self.environment)
+        output = run(project / "build/hello", ROOT / "examples/ntrans_b1.qg", "sm_90a", env=self.environment)
+        self.assertRegex(output, "^(hit|miss): key [0-9a-f]{32}, [1-9]")
+
+    def test_programs_are_stripped(self):
+        """Unless this build folder was told otherwise; what holds without a word is what meson.build says."""
+        def strip(place):
+            options = json.loads(run("meson", "introspect", "--buildoptions", place))
+            return next(option["value"] for option in options if option["name"] == "strip")
+        self.assertTrue(strip(ROOT / "meson.build"))
+        for name in ("quern", "quernd", "quern-worker"):
+            program = next(path for path in (self.root / "stage").rglob(name) if path.is_file())
+            debug = ".debug_info" in run("readelf", "-S", "--wide", program)
+            self.assertEqual(debug, not strip(BUILD), program)
+            if not debug:
+                self.assertLess(program.stat().st_size, 16 << 20, program)
 
 
 if __name__ == "__main__":
