@@ -43,12 +43,24 @@ void look_into(const fs::path& folder, NvrtcPlaces* places) {
   places->libraries.insert(places->libraries.end(), found.begin(), found.end());
 }
 
+// The wheels of one Python environment share a folder: nvidia/cu13/lib, or nvidia/cuda_nvrtc/lib of CUDA 12.
+void look_into_wheels(const fs::path& packages, NvrtcPlaces* places) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator it(packages / "nvidia", error), end; !error && it != end; it.increment(error))
+    folders.push_back(it->path() / "lib");
+  std::sort(folders.begin(), folders.end());
+  for (const fs::path& folder : folders)
+    if (!versioned(folder, "libnvrtc.so.").empty()) look_into(folder, places);
+}
+
 void look_into_private_folders(NvrtcPlaces* places) {
   std::error_code error;
   fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (int level = 0; level < 3 && folder.has_relative_path(); ++level) {
     folder = folder.parent_path();
     look_into(folder / "lib/quern/nvrtc", places);
+    look_into_wheels(folder, places);
   }
   const std::string data = environment("XDG_DATA_HOME"), home = environment("HOME");
   if (!data.empty())

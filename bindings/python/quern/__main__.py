@@ -1,0 +1,4 @@
+"""python -m quern: the command line."""
+from ._programs import quern
+
+quern()
