@@ -7,19 +7,10 @@
 #include <cerrno>
 
 #include "cache/database.h"
+#include "core/base/lock_holder.h"
 #include "core/base/private_file.h"
 
 namespace quern {
-
-namespace {
-
-std::string holder(int fd) {
-  char text[32] = {};
-  const ssize_t size = pread(fd, text, sizeof text - 1, 0);
-  return size > 0 ? "process " + std::string(text, text + size - 1) : "another process";
-}
-
-}  // namespace
 
 Result<LockFile> LockFile::acquire(const std::string& path, bool exclusive) {
   // Close-on-exec: a worker that outlives its daemon must not keep the lock.
@@ -31,12 +22,12 @@ Result<LockFile> LockFile::acquire(const std::string& path, bool exclusive) {
   do failed = flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
   while (failed && errno == EINTR);
   if (failed && errno == EWOULDBLOCK)
-    return Status(ErrorCode::BUSY, "the cache is in use by " + holder(fd) + ", which holds " + path +
+    return Status(ErrorCode::BUSY, "the cache is in use by " + lock_holder(fd) + ", which holds " + path +
                                        "; stop it, or choose another cache directory");
   if (failed) return storage_error(errno, "cannot lock " + path);
   if (exclusive) {
     const std::string text = std::to_string(getpid()) + "\n";
-    // For the message above only, so a full disk does no harm here.
+    // For people only, so a full disk does no harm here.
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) < 0) errno = 0;
   }
   return lock;

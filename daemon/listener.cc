@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "capi/wire/paths.h"
+#include "core/base/lock_holder.h"
 #include "core/base/private_file.h"
 
 namespace quern {
@@ -80,13 +81,10 @@ Status Listener::lock() {
   lock_ = open_private_file(file, O_RDWR | O_CREAT);
   if (lock_ < 0) return system_error("cannot open the lock file " + file);
   for (int tries = 0; flock(lock_, LOCK_EX | LOCK_NB) != 0; ++tries) {
-    char text[32] = {};
-    [[maybe_unused]] const ssize_t size = pread(lock_, text, sizeof text - 1, 0);
     // A daemon on its way out accepts nobody while it ends its workers. One killed while it started a worker
     // leaves its lock to that child until the child's exec, a moment later.
     if (accepts(path_) || tries == kLockTries)
-      return Status(ErrorCode::BUSY, "another daemon (process " + std::string(text, strcspn(text, "\n")) +
-                                         ") serves " + path_);
+      return Status(ErrorCode::BUSY, "another daemon (" + lock_holder(lock_) + ") serves " + path_);
     usleep(kLockPauseUs);
   }
   const std::string process = std::to_string(getpid()) + "\n";
