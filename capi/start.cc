@@ -85,7 +85,6 @@ struct Spawn {
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
         dup2(complaints >= 0 ? complaints : null, 2) < 0)
       return errno;
-    if (chdir("/") != 0) return errno;
     close_range(
         3, ~0u,
         CLOSE_RANGE_CLOEXEC);  // without it the program's own descriptors leak; older kernels have none

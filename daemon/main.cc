@@ -59,27 +59,20 @@ class Background {
   int pipe_ = -1;
 };
 
-// Relative paths must mean the same after the daemon has gone to "/".
-std::string absolute(const std::string& path) {
-  if (path.empty() || path[0] == '/') return path;
-  char* directory = getcwd(nullptr, 0);
-  const std::string result = std::string(directory ? directory : "") + "/" + path;
-  std::free(directory);
-  return result;
-}
-
 Status prepare(Options& options, Log& log) {
-  for (std::string* path :
-       {&options.socket, &options.cache_dir, &options.log_file, &options.worker, &options.nvrtc})
-    *path = absolute(*path);
   log.set_level(options.log_level);
-  if (!options.foreground && options.log_file.empty()) options.log_file = options.cache_dir + "/quernd.log";
+  const bool named = !options.log_file.empty();
+  if (!options.foreground && !named) options.log_file = options.cache_dir + "/quernd.log";
   if (options.log_file.empty()) return {};
   // A cache directory that cannot be made leaves a daemon that keeps nothing; that alone must not keep it
   // from starting.
   if (Status made = make_dirs(options.log_file.substr(0, options.log_file.rfind('/'))); !made.ok())
     log.warning(made.message());
-  return log.open_file(options.log_file);
+  const Status status = log.open_file(options.log_file);
+  // Whoever names a log wants one.
+  if (named || options.foreground) return status;
+  if (!status.ok()) log.warning(status.message());
+  return {};
 }
 
 int serve(const Options& options, Log& log, Background* background) {
@@ -111,10 +104,7 @@ int run(int argc, char** argv) {
   umask(077);
   keep_memory();
   Log log;
-  if (Status status = prepare(*options, log); !status.ok()) {
-    if (options->foreground) return complain(status, kCannotStart);
-    log.warning(status.message());
-  }
+  if (Status status = prepare(*options, log); !status.ok()) return complain(status, kCannotStart);
   if (options->foreground) return serve(*options, log, nullptr);
   Background background;
   background.enter();

@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "capi/wire/paths.h"
 
@@ -33,10 +35,14 @@ Result<uint64_t> parse_number(const std::string& text) {
   return value;
 }
 
-Setter text(std::string Options::*field) {
+std::string absolute(const std::string& base, const std::string& path) {
+  return (std::filesystem::path(base) / path).lexically_normal();
+}
+
+Setter path(std::string Options::*field) {
   return [field](Options& options, const std::string& value) {
     if (value.empty()) return Status(ErrorCode::INVALID_ARGUMENT, "it is empty");
-    options.*field = value;
+    options.*field = absolute(options.base, value);
     return Status();
   };
 }
@@ -118,21 +124,21 @@ Status set_allow_uids(Options& options, const std::string& value) {
 const std::vector<Setting>& settings() {
   constexpr uint64_t kDay = 86400;
   static const std::vector<Setting> table = {
-      {"socket", "PATH", text(&Options::socket),
+      {"socket", "PATH", path(&Options::socket),
        "where to listen; default $XDG_RUNTIME_DIR/quern/quernd.sock, else /tmp/quern-UID/quernd.sock. "
        "Clients look at "
        "QUERN_SOCKET and the same defaults, not at the configuration file"},
-      {"cache-dir", "DIR", text(&Options::cache_dir),
+      {"cache-dir", "DIR", path(&Options::cache_dir),
        "where plans are kept; default $XDG_CACHE_HOME/quern, else ~/.cache/quern"},
       {"cache-size", "BYTES", bytes(&Options::cache_bytes, 16 << 20),
        "what plans may take before the oldest go; default 5G"},
-      {"config", "PATH", text(&Options::config),
+      {"config", "PATH", path(&Options::config),
        "configuration file; default $XDG_CONFIG_HOME/quern/quern.conf"},
       {"foreground", nullptr, flag(&Options::foreground), "stay in the foreground, log to standard error"},
-      {"log-file", "PATH", text(&Options::log_file),
+      {"log-file", "PATH", path(&Options::log_file),
        "append the log to this file; default in the background: DIR/quernd.log"},
       {"log-level", "LEVEL", set_log_level, "debug, info, warning or error; default info"},
-      {"worker", "PATH", text(&Options::worker),
+      {"worker", "PATH", path(&Options::worker),
        "quern-worker; default beside quernd, else in the installed libexec directory"},
       {"workers", "N", set_workers, "worker processes; default half the processors, 1 to 4"},
       {"searchers", "N", number(&Options::searchers, 0, 64),
@@ -146,7 +152,7 @@ const std::vector<Setting>& settings() {
        "when programs are timed on a GPU: idle (while nobody else uses it), always or never; default idle"},
       {"tune-seconds", "N", number(&Options::tune_seconds, 1, kDay),
        "how long the programs of a plan may be measured; default 30"},
-      {"nvrtc", "PATH", text(&Options::nvrtc), "libnvrtc.so of CUDA 12.4 or later; default the usual places"},
+      {"nvrtc", "PATH", path(&Options::nvrtc), "libnvrtc.so of CUDA 12.4 or later; default the usual places"},
       {"job-seconds", "N", number(&Options::job_seconds, 1, kDay),
        "wall clock a compile may take; default 60"},
       {"job-cpu-seconds", "N", number(&Options::job_cpu_seconds, 1, kDay),
@@ -216,7 +222,11 @@ struct FileReader {
 
 int read_line(void* user, const char* section, const char* name, const char* value) {
   FileReader& reader = *static_cast<FileReader*>(user);
-  if (*section && std::strcmp(section, "quernd") != 0) return 1;  // other programs' sections
+  if (*section && std::strcmp(section, "quernd") != 0) {
+    reader.status = Status(ErrorCode::INVALID_ARGUMENT,
+                           std::string("there is no section [") + section + "]; settings stand in [quernd]");
+    return 0;
+  }
   const Setting* setting = find_setting(name);
   Status status;
   if (!setting || command_line_only(*setting) || setting->name == std::string("config"))
@@ -231,8 +241,10 @@ int read_line(void* user, const char* section, const char* name, const char* val
 // A missing file is no error unless somebody named it.
 Status apply_file(Options& options, bool named) {
   FileReader reader{&options, {}};
+  const std::string base = std::exchange(options.base, std::filesystem::path(options.config).parent_path());
   errno = 0;
   const int line = ini_parse(options.config.c_str(), read_line, &reader);
+  options.base = base;
   if (line == 0) return {};
   if (line < 0) {
     if (errno == ENOENT && !named) return {};
@@ -293,13 +305,15 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   auto arguments = read_arguments(argc, argv);
   if (!arguments) return arguments.status();
   Options options;
-  options.socket = default_socket_path();
-  options.cache_dir = default_cache_dir();
-  options.config = default_config_path();
+  std::error_code gone;  // a folder that was removed has no path
+  options.base = std::filesystem::current_path(gone);
+  options.socket = absolute(options.base, default_socket_path());
+  options.cache_dir = absolute(options.base, default_cache_dir());
+  options.config = absolute(options.base, default_config_path());
   bool config_named = std::getenv("QUERN_CONFIG") != nullptr;
   for (const Argument& argument : *arguments) {
     if (argument.setting->name != std::string("config")) continue;
-    options.config = argument.value;
+    options.config = absolute(options.base, argument.value);
     config_named = true;
   }
   const std::string config = options.config;

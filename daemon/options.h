@@ -15,6 +15,7 @@
 namespace quern {
 
 struct Options {
+  // Paths are absolute: relative to where the daemon was started, or to the folder of the configuration file that names them.
   std::string socket, cache_dir, config;  // never empty once parsed
   std::string log_file;                   // empty: standard error
   LogLevel log_level = LogLevel::info;
@@ -35,6 +36,8 @@ struct Options {
            max_client_memory = 96ull << 20, client_seconds = 10;
   uint64_t request_seconds = 600, drain_seconds = 10;
   std::vector<uid_t> allow_uids;
+
+  std::string base;  // what relative paths are relative to, while settings are read
 };
 
 // Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good.

@@ -30,7 +30,7 @@ int clean_environment(void**) {
 
 void the_command_line_beats_the_environment_beats_the_file(void**) {
   const std::string config = config_file(
-      "# a comment\n[quernd]\nworkers = 3\nmax-clients = 7\ncache-size = 1G\n[other]\nanything = goes\n");
+      "# a comment\n[quernd]\nworkers = 3\nmax-clients = 7\ncache-size = 1G\n");
   auto options = parse({config.c_str()});
   assert_ok(options);
   assert_int_equal(options->workers, 3);
@@ -63,9 +63,30 @@ void bad_settings_are_named_with_their_place(void**) {
                ErrorCode::INVALID_ARGUMENT, "quern.conf:3: worker-count");
   assert_error(parse({config_file("[quernd]\nwhat is this\n").c_str()}), ErrorCode::INVALID_ARGUMENT,
                "quern.conf:2");
+  assert_error(parse({config_file("[quern]\nworkers = 1\n").c_str()}), ErrorCode::INVALID_ARGUMENT,
+               "there is no section [quern]; settings stand in [quernd]");
   assert_error(parse({"--config=/nowhere/quern.conf"}), ErrorCode::INVALID_ARGUMENT, "/nowhere/quern.conf");
   setenv("QUERN_MAX_CLIENTS", "many", 1);
   assert_error(parse({}), ErrorCode::INVALID_ARGUMENT, "QUERN_MAX_CLIENTS");
+}
+
+void relative_paths_belong_to_where_they_are_written(void**) {
+  const std::string here = std::filesystem::current_path();
+  auto options = parse({"--cache-dir=relcache", "--log-file=./logs/../q.log"});
+  assert_ok(options);
+  assert_text_equal(options->cache_dir, here + "/relcache");
+  assert_text_equal(options->log_file, here + "/q.log");
+  assert_text_equal(options->worker, "");
+  const std::string config = config_file("[quernd]\ncache-dir = kept\nnvrtc = /opt/nvrtc\n");
+  const std::string folder = std::filesystem::path(config.substr(9)).parent_path();
+  options = parse({config.c_str()});
+  assert_ok(options);
+  assert_text_equal(options->cache_dir, folder + "/kept");
+  assert_text_equal(options->nvrtc, "/opt/nvrtc");
+  setenv("QUERN_CACHE_DIR", "mine", 1);
+  options = parse({config.c_str()});
+  unsetenv("QUERN_CACHE_DIR");
+  assert_text_equal(options->cache_dir, here + "/mine");
 }
 
 void users_are_listed(void**) {
@@ -111,6 +132,7 @@ int main() {
       cmocka_unit_test_setup(the_command_line_beats_the_environment_beats_the_file, clean_environment),
       cmocka_unit_test_setup(switches_take_no_value_or_yes_or_no, clean_environment),
       cmocka_unit_test_setup(bad_settings_are_named_with_their_place, clean_environment),
+      cmocka_unit_test_setup(relative_paths_belong_to_where_they_are_written, clean_environment),
       cmocka_unit_test_setup(users_are_listed, clean_environment),
       cmocka_unit_test_setup(bytes_have_units, clean_environment),
       cmocka_unit_test_setup(searches_have_time_limits, clean_environment),

@@ -1,6 +1,7 @@
 // Start, stop, and what is left behind.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -143,6 +144,32 @@ void sighup_opens_the_log_again(void**) {
   assert_contains(read_test_file(daemon.path("old.log")), "event=start");
 }
 
+// In the background nobody would see the warning that its log is missing.
+void a_log_that_cannot_be_written_is_refused(void**) {
+  for (const char* foreground : {"--foreground=yes", "--foreground=no"}) {
+    TestDaemon daemon;
+    std::filesystem::create_directory(daemon.path("folder.log"));
+    daemon.arguments = {foreground, "--log-file=" + daemon.path("folder.log")};
+    std::string output;
+    assert_int_equal(daemon.run(output), 1);
+    assert_contains(output, "cannot open the log file " + daemon.path("folder.log"));
+    assert_int_equal(TestClient::try_connect(daemon.socket()), -1);
+  }
+}
+
+void who_holds_the_cache_is_named(void**) {
+  TestDaemon daemon;
+  std::filesystem::create_directory(daemon.path("cache"));
+  std::filesystem::permissions(daemon.path("cache"), std::filesystem::perms::owner_all);
+  const int fd = open(daemon.path("cache/store.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  assert_int_equal(write(fd, "1\n", 2), 2);  // the holder of before
+  assert_int_equal(flock(fd, LOCK_SH), 0);
+  std::string output;
+  assert_int_equal(daemon.run(output), 3);
+  assert_contains(output, "the cache is in use by process " + std::to_string(getpid()) + ", which");
+  close(fd);
+}
+
 void in_the_background_it_listens_when_its_parent_returns(void**) {
   TestDaemon daemon;
   daemon.arguments = {"--foreground=no"};
@@ -179,6 +206,8 @@ int main() {
       cmocka_unit_test(a_drain_has_an_end),
       cmocka_unit_test(a_client_can_stop_its_daemon),
       cmocka_unit_test(sighup_opens_the_log_again),
+      cmocka_unit_test(a_log_that_cannot_be_written_is_refused),
+      cmocka_unit_test(who_holds_the_cache_is_named),
       cmocka_unit_test(in_the_background_it_listens_when_its_parent_returns),
       cmocka_unit_test(bad_settings_are_named),
   };
