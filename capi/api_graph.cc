@@ -127,7 +127,7 @@ quern_status quern_graph_parse(const char* text, size_t size, quern_graph** grap
     if (Status status = require(graph, "graph"); !status.ok()) return status;
     *graph = nullptr;
     if (Status status = require_list(text, size, "text"); !status.ok()) return status;
-    Result<Graph> parsed = parse_graph(std::string_view(text ? text : "", size));
+    Result<Graph> parsed = parse_unfinished_graph(std::string_view(text ? text : "", size));
     if (!parsed) return parsed.status();
     *graph = new quern_graph(GraphBuilder(std::move(*parsed)));
     return {};

@@ -204,7 +204,8 @@ static inline quern_attr quern_attr_flag(const char* name, int value) {
 QUERN_API quern_status quern_graph_new(const char* name, quern_graph** graph, quern_error* error);
 
 /* A graph from its text form (.qg) of `size` bytes, which need not end with a 0 byte. INVALID_GRAPH with
- * "LINE:COLUMN: ..." at the first mistake; LIMIT. The result can be built further. */
+ * "LINE:COLUMN: ..." at the first mistake; LIMIT. The result can be built further, and outputs may be missing
+ * until a plan is asked for. */
 QUERN_API quern_status quern_graph_parse(const char* text, size_t size, quern_graph** graph,
                                          quern_error* error);
 

@@ -13,7 +13,7 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : lexer_(text) {}
+  Parser(std::string_view text, bool unfinished) : lexer_(text), unfinished_(unfinished) {}
 
   Result<Graph> run() {
     lexer_.skip_blank_lines();
@@ -26,6 +26,7 @@ class Parser {
       if (status.ok()) status = lexer_.end_statement();
       if (!status.ok()) return status;
     }
+    if (unfinished_) return builder_->graph();
     if (builder_->graph().outputs.empty())
       return lexer_.error("the graph has no output; expected \"out NAME\"");
     return builder_->finish();
@@ -165,17 +166,29 @@ class Parser {
   }
 
   Lexer lexer_;
+  const bool unfinished_;
   std::optional<GraphBuilder> builder_;
   std::unordered_map<std::string_view, ValueId> values_;
 };
 
 }  // namespace
 
-Result<Graph> parse_graph(std::string_view text) {
+namespace {
+
+// What some editors put in front of UTF-8.
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+Result<Graph> parse(std::string_view text, bool unfinished) {
   if (text.size() > kMaxGraphText)
     return Status(ErrorCode::LIMIT, "the graph text has " + std::to_string(text.size()) +
                                         " bytes; the limit is " + std::to_string(kMaxGraphText));
-  return Parser(text).run();
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return Parser(text, unfinished).run();
 }
+
+}  // namespace
+
+Result<Graph> parse_graph(std::string_view text) { return parse(text, false); }
+Result<Graph> parse_unfinished_graph(std::string_view text) { return parse(text, true); }
 
 }  // namespace quern

@@ -50,6 +50,7 @@ std::string print_graph(const Graph& graph) {
   for (ValueId id : graph.inputs) text += "in " + print_input(graph.node(id)) + "\n";
   for (const Node& node : graph.nodes)
     if (op_info(node.code).kind != OpKind::leaf) text += node.name + " = " + print_call(graph, node) + "\n";
+  if (graph.outputs.empty()) return text;  // it is not finished
   text += "out ";
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     text += (i ? ", " : "") + graph.node(graph.outputs[i]).name;

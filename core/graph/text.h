@@ -1,6 +1,6 @@
 // The text form (.qg) of graphs: readable, diffable, and what travels on the wire.
 //
-//   file       = { line }                                  one statement a line; `#` starts a comment
+//   file       = { line }                                  one statement a line; `#` starts a comment; a byte order mark may come first
 //   statement  = "graph" name
 //              | "in" name ":" dtype ints [ "strides" ints ] [ "const" ]
 //              | name "=" operator "(" [ argument { "," argument } ] ")"
@@ -22,6 +22,8 @@ namespace quern {
 // INVALID_GRAPH as "LINE:COLUMN: what was wrong, what was expected" at the first error; LIMIT for a text or
 // graph that is too large.
 Result<Graph> parse_graph(std::string_view text);
+// The same for a text that is to be built on: it may lack outputs.
+Result<Graph> parse_unfinished_graph(std::string_view text);
 
 // Reads back as the same graph, names included.
 std::string print_graph(const Graph& graph);

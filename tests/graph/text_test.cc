@@ -41,6 +41,22 @@ static void prints_in_normal_form(void**) {
   assert_true(graph->node(graph->outputs[0]).type == (TensorType{DType::f16, {32}}));
 }
 
+static void what_is_not_finished_reads_back(void**) {
+  const std::string text = "graph g\nin x: f16[2]\ny = exp(x)\n";
+  assert_error(parse_graph(text), ErrorCode::INVALID_GRAPH, "4:1: the graph has no output");
+  const Result<Graph> graph = parse_unfinished_graph(text);
+  assert_ok(graph);
+  assert_text_equal(print_graph(*graph), text);
+  assert_error(parse_unfinished_graph(text + "out z\n"), ErrorCode::INVALID_GRAPH, "4:5: ");
+}
+
+static void a_byte_order_mark_is_skipped(void**) {
+  const Result<Graph> graph = parse_graph("\xef\xbb\xbfgraph g\nin x: f16[2]\nout x\n");
+  assert_ok(graph);
+  assert_text_equal(graph->name, "g");
+  assert_error(parse_graph("graph g\n\xef\xbb\xbfin x: f16[2]\nout x\n"), ErrorCode::INVALID_GRAPH, "2:1: ");
+}
+
 static void random_graphs_read_back(void**) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     const std::string text = print_graph(random_graph(seed));
@@ -175,7 +191,9 @@ static void damaged_texts_do_no_harm(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(prints_in_normal_form),    cmocka_unit_test(random_graphs_read_back),
+      cmocka_unit_test(prints_in_normal_form),    cmocka_unit_test(what_is_not_finished_reads_back),
+      cmocka_unit_test(a_byte_order_mark_is_skipped),
+      cmocka_unit_test(random_graphs_read_back),
       cmocka_unit_test(numbers_read_back),        cmocka_unit_test(dot_has_every_edge),
       cmocka_unit_test(mistakes_are_explained),   cmocka_unit_test(limits_hold),
       cmocka_unit_test(damaged_texts_do_no_harm),
