@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "core/codegen/prelude.h"
 #include "tests/emulator/host_prelude.h"
+#include "tests/emulator/temporary_folder.h"
 
 namespace quern::emulated {
 
@@ -92,23 +92,18 @@ std::vector<std::string> compiler_command(const std::string& directory) {
 }
 
 Status start(Compilation& compilation) {
-  std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  std::string pattern = (parent / "quern-emulator-XXXXXX").string();
-  if (error || !mkdtemp(pattern.data()))
-    return Status(ErrorCode::IO, "no temporary directory can be made (" +
-                                     (error ? error.message() : pattern + ": " + strerror(errno)) +
-                                     "): set TMPDIR to one that can be written");
-  compilation.directory = pattern;
-  std::ofstream(pattern + "/programs.cc") << host_text(compilation.sources);
+  const Result<std::string> folder = make_temporary_folder();
+  if (!folder) return folder.status();
+  compilation.directory = *folder;
+  std::ofstream(*folder + "/programs.cc") << host_text(compilation.sources);
 
-  std::vector<std::string> command = compiler_command(pattern);
+  std::vector<std::string> command = compiler_command(*folder);
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (pattern + "/log").c_str(), O_WRONLY | O_CREAT,
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (*folder + "/log").c_str(), O_WRONLY | O_CREAT,
                                    0600);
   const int failure =
       posix_spawnp(&compilation.process, arguments[0], &actions, nullptr, arguments.data(), environ);
@@ -142,8 +137,7 @@ Status finish(Compilation& compilation, std::vector<Program>& programs) {
 
 void abandon(Compilation& compilation) {
   if (compilation.process > 0) waitpid(compilation.process, nullptr, 0);
-  std::error_code ignored;
-  if (!compilation.directory.empty()) std::filesystem::remove_all(compilation.directory, ignored);
+  if (!compilation.directory.empty()) remove_temporary_folder(compilation.directory);
 }
 
 }  // namespace

@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <span>
 #include <sstream>
+
+#include "tests/emulator/temporary_folder.h"
 
 namespace quern::emulated {
 
@@ -43,8 +44,7 @@ Result<std::shared_ptr<ProgramLibrary>> ProgramLibrary::open(const std::string& 
 
 ProgramLibrary::~ProgramLibrary() {
   if (handle_) dlclose(handle_);
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
+  remove_temporary_folder(directory_);
 }
 
 Status ProgramLibrary::load() {
