@@ -204,6 +204,7 @@ void Server::start_workers() {
   limits.measuring = {options_.measure, options_.tune_seconds * 1000};
   limits.socket = options_.socket;
   limits.cache_dir = options_.cache_dir;
+  limits.log_file = options_.log_file;
   Service::Hooks hooks;
   hooks.store = store_.get();
   hooks.no_store = no_store_;

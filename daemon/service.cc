@@ -501,6 +501,7 @@ wire::StatsReply Service::stats() {
   fact("pid", std::to_string(getpid()));
   fact("socket", options_.socket);
   fact("cache_dir", options_.cache_dir);
+  fact("log", options_.log_file.empty() ? "standard error" : options_.log_file);
   fact("toolchain", planner_.toolchain());
   fact("compiler", compiler_text(hooks_.workers->compiler()));
   fact("measure", options_.measuring.when == MeasureSettings::When::idle     ? "idle"

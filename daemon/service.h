@@ -33,7 +33,7 @@ struct ServiceOptions {
   bool search = true;                   // for better plans than baselines
   SearchLimits limits;                  // of searches
   MeasureSettings measuring;
-  std::string socket, cache_dir;  // for statistics
+  std::string socket, cache_dir, log_file;  // for statistics
 };
 
 class Service {

@@ -108,7 +108,10 @@ class Doctor {
       return add("daemon statistics", Verdict::fail, stats.status().message(),
                  "restart the daemon: quern stop");
     for (const wire::Fact& fact : stats->facts) {
+      if (fact.name == "socket") socket_of_daemon(fact.text);
       if (fact.name == "cache_dir") cache_dir_ = fact.text;
+      if (fact.name == "log") add("log", Verdict::ok, fact.text);
+      if (fact.name == "toolchain") toolchain_ = fact.text;
       if (fact.name == "store") store(fact.text);
       if (fact.name == "store_write" && store_writes_) store_write(fact.text);
       if (fact.name == "store_rescue") store_rescue(fact.text);
@@ -117,6 +120,24 @@ class Doctor {
         add("measuring", Verdict::ok, "turned off (measure = never)");
       if (fact.name.rfind("gpu ", 0) == 0) measuring(fact.name, fact.text);
     }
+    for (const wire::Counter& counter : stats->counters)
+      if (counter.name == "failed_commits" && counter.value > 0)
+        add("writes", Verdict::warn,
+            std::to_string(counter.value) + " writes have failed since the daemon started",
+            "its log says why: quern stats names the file");
+  }
+
+  // The same place may have several names.
+  static bool same_file(const std::string& a, const std::string& b) {
+    std::error_code error;
+    return std::filesystem::equivalent(a, b, error) ||
+           std::filesystem::absolute(a).lexically_normal() == std::filesystem::absolute(b).lexically_normal();
+  }
+
+  void socket_of_daemon(const std::string& path) {
+    if (!same_file(path, socket()))
+      add("daemon's socket", Verdict::warn, path + ", but this program connects to " + socket(),
+          "the socket was moved or is another daemon's; run: quern stop");
   }
 
   void store_write(const std::string& text) {
@@ -178,6 +199,10 @@ class Doctor {
       return add("cache", Verdict::warn, path + ": " + std::strerror(errno));
     const uint64_t free_bytes = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
     constexpr uint64_t kLittle = uint64_t{1} << 30;
+    if (!cache_dir_.empty() && std::getenv("QUERN_CACHE_DIR") && !same_file(cache_dir_, default_cache_dir()))
+      add("daemon's cache", Verdict::warn,
+          cache_dir_ + ", but QUERN_CACHE_DIR is " + default_cache_dir() + " here",
+          "a daemon reads it when it starts; to have it start anew with this one: quern stop");
     add("cache", free_bytes < kLittle ? Verdict::warn : Verdict::ok,
         path + ", " + human_bytes(free_bytes) + " free on its disk",
         free_bytes < kLittle ? "make room, or set QUERN_CACHE_DIR to another disk" : "");
@@ -185,7 +210,11 @@ class Doctor {
 
   void nvrtc() {
     const Result<std::unique_ptr<Compiler>> compiler = open_nvrtc("");
-    if (compiler)
+    if (compiler && !toolchain_.empty() && toolchain_ != (*compiler)->fingerprint())
+      add("NVRTC", Verdict::warn,
+          (*compiler)->fingerprint() + "\nthe daemon compiles with another one: " + toolchain_,
+          "plans of one are misses for the other; to have the daemon start with this one: quern stop");
+    else if (compiler)
       add("NVRTC", Verdict::ok, (*compiler)->fingerprint());
     else
       add("NVRTC", Verdict::fail, compiler.status().message(),
@@ -251,7 +280,7 @@ class Doctor {
 
   const Arguments& arguments_;
   std::vector<Finding> findings_;
-  std::string cache_dir_;  // the daemon's
+  std::string cache_dir_, toolchain_;  // the daemon's
   bool store_writes_ = false;
 };
 

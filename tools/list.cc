@@ -2,12 +2,23 @@
 #include <unistd.h>
 
 #include "core/base/numerics.h"
+#include "core/base/target.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
 namespace quern {
 
 namespace {
+
+// INVALID_ARGUMENT for filters that no plan could pass.
+Status check_filters(const Arguments& arguments) {
+  if (arguments.has("target"))
+    if (Result<const Target*> target = find_target(arguments.value("target")); !target)
+      return Status(ErrorCode::INVALID_ARGUMENT, target.status().message());
+  if (arguments.has("tier"))
+    if (Result<Tier> tier = tier_named(arguments.value("tier"), "--tier"); !tier) return tier.status();
+  return {};
+}
 
 Json row_json(const wire::ListRow& row) {
   return {{"key", to_hex(row.key)},
@@ -54,6 +65,7 @@ int run_list(const Arguments& arguments) {
   if (!after)
     return fail(arguments,
                 Status(ErrorCode::INVALID_ARGUMENT, "--after takes a key, not \"" + after_text + "\""));
+  if (Status status = check_filters(arguments); !status.ok()) return fail(arguments, status);
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
   Result<Page> page = collect(arguments, *session, static_cast<size_t>(*limit), *after);

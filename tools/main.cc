@@ -10,13 +10,23 @@ namespace quern {
 
 namespace {
 
-int unknown_command(const char* name) {
+// What is wrong with a command line. Nothing was parsed, so whether JSON was asked for can only be looked up.
+int usage_error(const Status& status, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") != 0) continue;
+    print_json({{"error", error_json(status)}});
+    break;
+  }
+  std::fprintf(stderr, "quern: %s\n", visible(status.message()).c_str());
+  return kExitUsage;
+}
+
+Status unknown_command(const std::string& name) {
   std::vector<std::string> names;
   for (const Command* command : all_commands()) names.push_back(command->name);
-  const char* hint = name[0] == '-' ? "; options stand behind the command" : "";
-  std::fprintf(stderr, "quern: there is no command \"%s\"%s%s\nsee: quern help\n", name,
-               suggestion(name, names).c_str(), hint);
-  return kExitUsage;
+  return Status(ErrorCode::INVALID_ARGUMENT,
+                "there is no command \"" + name + "\"" + suggestion(name, names) +
+                    (name[0] == '-' ? "; options stand behind the command" : "") + "\nsee: quern help");
 }
 
 int run(int argc, char** argv) {
@@ -28,15 +38,9 @@ int run(int argc, char** argv) {
   if (!std::strcmp(name, "--help") || !std::strcmp(name, "-h")) name = "help";
   if (!std::strcmp(name, "--version") || !std::strcmp(name, "-V")) name = "version";
   const Command* command = find_command(name);
-  if (!command) return unknown_command(name);
+  if (!command) return usage_error(unknown_command(name), argc, argv);
   const Result<Arguments> arguments = Arguments::parse(*command, argc - 1, argv + 1);
-  if (!arguments) {
-    // Nothing was parsed, so whether JSON was asked for can only be looked up.
-    for (int i = 2; i < argc; ++i)
-      if (!std::strcmp(argv[i], "--json")) print_json({{"error", error_json(arguments.status())}});
-    std::fprintf(stderr, "quern: %s\n", arguments.status().message().c_str());
-    return kExitUsage;
-  }
+  if (!arguments) return usage_error(arguments.status(), argc, argv);
   if (arguments->has("help")) {
     print_text(command_text(*command));
     return kExitOk;

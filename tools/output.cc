@@ -84,11 +84,41 @@ std::string human_time(uint64_t ms_since_1970) {
   return text;
 }
 
-void print_text(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+std::string visible(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F steer some terminals as well.
+    const bool steers = i > 0 && text[i - 1] == '\xc2' && c >= 0x80 && c < 0xa0;
+    if ((c >= 0x20 && c != 0x7f && !steers) || c == '\n' || c == '\t') {
+      shown += text[i];
+      continue;
+    }
+    char code[5];
+    std::snprintf(code, sizeof code, "\\x%02x", c);
+    if (steers) shown.pop_back();
+    shown += steers ? std::string("\\xc2") + code : code;
+  }
+  return shown;
+}
+
+namespace {
+
+std::FILE* printed_to = nullptr;  // null: standard output
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), printed_to ? printed_to : stdout);
+}
+
+}  // namespace
+
+void leave_standard_output() { printed_to = stderr; }
+
+void print_text(const std::string& text) { print(visible(text)); }
 
 void print_json(const Json& json) {
   // Texts may come from files and the wire, so bytes that are no UTF-8 are replaced.
-  print_text(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Json error_json(const Status& status) {
@@ -97,7 +127,7 @@ Json error_json(const Status& status) {
 
 int fail(const Arguments& arguments, const Status& status) {
   if (arguments.json()) print_json({{"error", error_json(status)}});
-  std::fprintf(stderr, "quern: %s\n", status.message().c_str());
+  std::fprintf(stderr, "quern: %s\n", visible(status.message()).c_str());
   return exit_code(status);
 }
 

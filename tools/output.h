@@ -36,8 +36,14 @@ std::string human_bytes(uint64_t bytes);         // "23.4 KiB"
 std::string human_duration(uint64_t ns);         // "812 us"
 std::string human_time(uint64_t ms_since_1970);  // "2026-01-31 12:00:00", local time
 
-void print_text(const std::string& text);
+// Control characters but for ends of lines and tabs as "\x1b": names and messages may come from files and other programs, and must not
+// steer a terminal.
+std::string visible(std::string_view text);
+
+void print_text(const std::string& text);  // visible(text)
 void print_json(const Json& json);
+// From here on both print on standard error: standard output has become a file's content.
+void leave_standard_output();
 
 // Prints the error as people and, with --json, programs need it; the exit code.
 int fail(const Arguments& arguments, const Status& status);

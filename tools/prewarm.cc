@@ -200,8 +200,8 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t
     if (!wish.status.ok()) row["error"] = error_json(wish.status);
     rows.push_back(row);
     if (!wish.status.ok() && !arguments.json())
-      std::fprintf(stderr, "quern: %s for %s: %s\n", wish.file.c_str(), wish.target.c_str(),
-                   wish.status.message().c_str());
+      std::fprintf(stderr, "quern: %s\n",
+                   visible(wish.file + " for " + wish.target + ": " + wish.status.message()).c_str());
   }
   if (arguments.json())
     print_json({{"hits", hits},

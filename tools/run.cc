@@ -171,7 +171,7 @@ const Command kRunCommand = {
     "is replaced by a small instance of the same program, which is printed. ERROR is ||result -\n"
     "reference|| / ||reference||; BOUND is twice the error of the unfused program; WORST is the largest\n"
     "error of an element, relative to its own bound. --inputs takes hostile values instead: masked,\n"
-    "lowest, special, logits, offset, constant, tiny or huge (README, docs/language.md); all runs each.\n"
+    "lowest, special, logits, offset, constant, tiny or huge; all runs each.\n"
     "Exit code 1 means that an output is wrong.\n",
     true,
     {{"target", 't', "TARGET", "GPU architecture (that of the first GPU; sm_90a in the emulator)"},

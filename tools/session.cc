@@ -9,6 +9,7 @@
 #include "core/base/target.h"
 #include "core/graph/text.h"
 #include "core/jit/driver.h"
+#include "tools/output.h"
 
 namespace quern {
 
@@ -56,6 +57,12 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
+  if (path == "-") {
+    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size();
+    leave_standard_output();
+    return written ? Status()
+                   : Status(ErrorCode::IO, std::string("standard output: ") + std::strerror(errno));
+  }
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (!file) return Status(ErrorCode::IO, path + ": " + std::strerror(errno));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
@@ -106,11 +113,15 @@ Result<std::string> choose_target(const Arguments& arguments) {
 uint32_t numerics_of(const Arguments& arguments) { return arguments.has("tf32") ? kAllowTf32 : 0; }
 
 Result<Tier> tier_of(const Arguments& arguments) {
-  const std::string name = arguments.has("wait-tier") ? arguments.value("wait-tier") : "baseline";
+  return arguments.has("wait-tier") ? tier_named(arguments.value("wait-tier"), "--wait-tier")
+                                    : Tier::baseline;
+}
+
+Result<Tier> tier_named(const std::string& name, const std::string& option) {
   for (Tier tier : {Tier::baseline, Tier::modelled, Tier::measured})
     if (name == tier_name(tier)) return tier;
   return Status(ErrorCode::INVALID_ARGUMENT,
-                "--wait-tier takes baseline, modelled or measured, not \"" + name + "\"");
+                option + " takes baseline, modelled or measured, not \"" + name + "\"");
 }
 
 Result<Hash128> find_key(Session& session, const std::string& digits) {

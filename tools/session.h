@@ -28,7 +28,7 @@ Result<Session> open_session(const Arguments& arguments);
 
 // A whole file; "-" is standard input. NOT_FOUND, IO.
 Result<std::string> read_file(const std::string& path);
-// IO, PERMISSION.
+// "-" is standard output; what is printed for people then goes to standard error. IO, PERMISSION.
 Status write_file(const std::string& path, std::string_view bytes);
 // The same about a file: "FILE:LINE:COLUMN: what", as compilers write it and editors read it, where the
 // message begins with a line; else "FILE: what".
@@ -51,6 +51,8 @@ uint32_t numerics_of(const Arguments& arguments);
 
 // --wait-tier, or baseline. INVALID_ARGUMENT when it is no tier.
 Result<Tier> tier_of(const Arguments& arguments);
+// The tier of that name, which `option` gave. INVALID_ARGUMENT.
+Result<Tier> tier_named(const std::string& name, const std::string& option);
 
 // A key from its 32 digits or the first few of them. NOT_FOUND, INVALID_ARGUMENT.
 Result<Hash128> find_key(Session& session, const std::string& digits);

@@ -1,4 +1,10 @@
 // quern stats and stop: the daemon and its store as a whole; quern version.
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
 #include <thread>
 
 #include "tools/output.h"
@@ -78,6 +84,18 @@ bool is_gone(const Arguments& arguments) {
   return !client && client.status().code() == ErrorCode::NO_DAEMON;
 }
 
+// Waits until the process has ended, at most until `deadline`: that nobody listens does not mean that its files are closed. A process
+// of another user or of another machine cannot be watched.
+bool has_ended(int process, TimePoint deadline) {
+  if (process < 0) return true;
+  pollfd ending = {process, POLLIN, 0};
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const bool ended = poll(&ending, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX))) == 1;
+  close(process);
+  return ended;
+}
+
 int report_stopped(const Arguments& arguments, bool was_running) {
   if (arguments.json())
     print_json({{"stopped", was_running}});
@@ -90,6 +108,7 @@ int run_stop(const Arguments& arguments) {
   if (is_gone(arguments)) return report_stopped(arguments, false);
   Result<Session> session = open_session(arguments);
   if (!session) return fail(arguments, session.status());
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, session->client->welcome().pid, 0));
   Result<wire::Ack> ack = session->ask<wire::Ack>(wire::Shutdown{});
   if (!ack && ack.status().code() != ErrorCode::DISCONNECTED) return fail(arguments, ack.status());
   while (!is_gone(arguments)) {
@@ -98,6 +117,9 @@ int run_stop(const Arguments& arguments) {
                                     "the daemon is still finishing its work; it will stop by itself"));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  if (!has_ended(process, session->deadline))
+    return fail(arguments, Status(ErrorCode::TIMEOUT,
+                                  "the daemon serves nobody any more, but its process has not ended yet"));
   return report_stopped(arguments, true);
 }
 
@@ -118,8 +140,8 @@ const Command kStatsCommand = {
     0,
     0,
     "what the daemon has done, and what it holds",
-    "Prints the daemon's facts and counters; capi/wire/PROTOCOL.md says what they mean. Counters run\n"
-    "from the daemon's start. For each GPU on which programs were measured it says how good the cost model\n"
+    "Prints the daemon's facts and counters. Counters run from the daemon's start. For each GPU on which "
+    "programs were measured it says how good the cost model\n"
     "is: the rank correlation (Spearman) of its times with the measured ones, and its regret, the time of\n"
     "its first choice over that of the best. Of a large cache that is a sample.\n",
     true,

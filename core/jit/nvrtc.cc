@@ -229,7 +229,7 @@ Result<std::unique_ptr<Compiler>> open_nvrtc(const std::string& path) {
   return Status(
       ErrorCode::NO_COMPILER,
       std::string("no usable NVRTC ") + kOldestVersion +
-          " or later; install a CUDA toolkit, run `tools/dev setup`, or set QUERN_NVRTC to a library. "
+          " or later; install a CUDA toolkit, or the wheel nvidia-cuda-nvrtc beside that of Quern, or set QUERN_NVRTC to a library. "
           "Tried:" +
           tried);
 }
