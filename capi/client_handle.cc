@@ -1,6 +1,9 @@
 #include "capi/client_handle.h"
 
+#include <stdlib.h>
 #include <time.h>
+
+#include <tuple>
 
 #include "capi/time_limit.h"
 
@@ -26,14 +29,15 @@ PlanRequest plan_request(const quern_graph& graph, std::string_view target,
   return {text.text, text.hash, target, options.numerics, options.constraints ? options.constraints : ""};
 }
 
-wire::Get get_message(const PlanRequest& request, const quern_get_options& options) {
+// `strict`: nothing is compiled.
+wire::Get get_message(const PlanRequest& request, const quern_get_options& options, bool strict) {
   static_assert(QUERN_NO_WAIT == wire::kGetNoWait && QUERN_NO_COMPILE == wire::kGetNoStart);
   wire::Get get;
   get.graph = request.graph;
   get.target = request.target;
   get.numerics = request.numerics;
   get.constraints = request.constraints;
-  get.flags = options.flags & wire::kGetKnownFlags;
+  get.flags = (options.flags & wire::kGetKnownFlags) | (strict ? wire::kGetNoStart : 0);
   get.priority = static_cast<uint8_t>(options.priority);
   get.timeout_ms = daemon_limit_ms(or_default(options.timeout_ms, kDefaultTimeoutMs));
   if (options.min_tier > QUERN_BASELINE) get.tier = static_cast<uint8_t>(options.min_tier);
@@ -69,6 +73,7 @@ quern_client::quern_client(const quern_open_options& options)
 
 Result<quern_client*> quern_client::open(const quern_open_options& options) {
   std::unique_ptr<quern_client> handle(new quern_client(options));
+  if (Status status = handle->record_as_told(); !status.ok()) return status;
   ClientOptions client;
   if (options.socket) client.daemon.socket = options.socket;
   if (options.daemon) client.daemon.program = options.daemon;
@@ -96,25 +101,49 @@ void quern_client::look_if_due() {
   client_->look();
 }
 
+Status quern_client::record_as_told() {
+  for (const auto& [variable, name, recorder] :
+       {std::tuple{"QUERN_RECORD", "asked", &recorder_}, {"QUERN_STRICT", "missing", &missing_}}) {
+    const char* directory = getenv(variable);
+    if (!directory || !*directory) continue;
+    Result<std::unique_ptr<Recorder>> opened = Recorder::open(directory, name);
+    if (!opened) return opened.status().with_context(variable);
+    *recorder = std::move(*opened);
+  }
+  return {};
+}
+
+void quern_client::note(const PlanRequest& request, const Result<PlanRef>& got) {
+  if (recorder_)
+    recorder_->note(request, got ? tier_name((*got)->reply().tier) : error_name(got.status().code()));
+  if (missing_ && !got && got.status().code() == ErrorCode::NOT_FOUND) missing_->note(request, "missing");
+}
+
 Result<PlanRef> quern_client::get(const quern_graph& graph, std::string_view target,
                                   const quern_get_options& options) {
   if (Status status = client_->check_process(); !status.ok()) return status;
   if (Status status = check_outputs(graph); !status.ok()) return status;
   const PlanRequest request = plan_request(graph, target, options);
   look_if_due();
+  Result<PlanRef> got = find(request, options);
+  // A look at what is at hand is no request: who gets nothing asks again.
+  if ((recorder_ || missing_) && (got || !(options.flags & QUERN_NO_REQUEST))) note(request, got);
+  return got;
+}
+
+Result<PlanRef> quern_client::find(const PlanRequest& request, const quern_get_options& options) {
   const PlanTable::Found found = table_.find(request);
   const bool refresh = options.flags & QUERN_REFRESH;
   const bool low = found.plan && static_cast<int32_t>(found.plan->reply().tier) < options.min_tier;
   if (found.plan && !found.fetch && !refresh && !low) return found.plan;
   if (options.flags & QUERN_NO_REQUEST) return not_at_hand();
 
-  Result<PlanRef> got =
-      accept(request, client_->exchange(get_message(request, options), deadline_after(options.timeout_ms)));
+  Result<PlanRef> got = accept(request, client_->exchange(get_message(request, options, missing_ != nullptr),
+                                                          deadline_after(options.timeout_ms)));
   if (got || !found.plan) return got;
   // A lost daemon announces the better plan again when it is back; otherwise the next call tries again.
   const ErrorCode code = got.status().code();
-  if (found.fetch &&
-      (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY || code == ErrorCode::CANCELLED))
+  if (found.fetch && (code == ErrorCode::TIMEOUT || code == ErrorCode::BUSY || code == ErrorCode::CANCELLED))
     table_.retry(found.plan->reply().key);
   // The plan at hand is still right.
   return refresh || low ? got : found.plan;
@@ -159,13 +188,16 @@ std::vector<Status> quern_client::prewarm(const std::vector<const quern_graph*>&
       statuses[i] = not_at_hand();
       continue;
     }
-    messages.push_back(get_message(request, options));
+    messages.push_back(get_message(request, options, missing_ != nullptr));
     asked.push_back(i);
   }
   std::vector<Result<Answer>> answers = client_->exchange_all(messages, deadline_after(options.timeout_ms));
   for (size_t j = 0; j < asked.size(); ++j) {
     const size_t i = asked[j];
-    statuses[i] = accept(plan_request(*graphs[i], target, options), std::move(answers[j])).status();
+    const PlanRequest request = plan_request(*graphs[i], target, options);
+    const Result<PlanRef> got = accept(request, std::move(answers[j]));
+    if (recorder_ || missing_) note(request, got);
+    statuses[i] = got.status();
   }
   return statuses;
 }

@@ -10,6 +10,7 @@
 #include "capi/graph_handle.h"
 #include "capi/plan_table.h"
 #include "capi/quern.h"
+#include "capi/recorder.h"
 
 struct quern_client {
  public:
@@ -32,13 +33,17 @@ struct quern_client {
  private:
   explicit quern_client(const quern_open_options& options);
   void look_if_due();
+  quern::Status record_as_told();
+  quern::Result<PlanRef> find(const quern::PlanRequest& request, const quern_get_options& options);
+  void note(const quern::PlanRequest& request, const quern::Result<PlanRef>& got);
   quern::Result<PlanRef> accept(const quern::PlanRequest& request, quern::Result<quern::Answer> answer);
 
   quern::PlanTable table_;
   std::atomic<uint64_t> better_{0};
   const int64_t look_every_ns_;  // negative: never
   std::atomic<int64_t> next_look_ns_{0};
-  std::unique_ptr<quern::Client> client_;  // last, since it calls into what stands above
+  std::unique_ptr<quern::Recorder> recorder_, missing_;  // of $QUERN_RECORD and $QUERN_STRICT; null: not set
+  std::unique_ptr<quern::Client> client_;                // last, since it calls into what stands above
 };
 
 namespace quern {

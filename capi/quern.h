@@ -48,7 +48,9 @@
  *     client there. quern_close and quern_plan_release are safe in the child and do not disturb the
  *     parent. Graphs and the texts and numbers of plans can be used in both.
  *  8. Texts are UTF-8 and end with a 0 byte. Environment: QUERN_SOCKET and QUERN_DAEMON (see
- *     quern_open_options), and XDG_RUNTIME_DIR.
+ *     quern_open_options), and XDG_RUNTIME_DIR. Read by quern_open: QUERN_NO_START (set: as the flag),
+ *     QUERN_RECORD=DIR (graphs that are asked for are written there, with a manifest for `quern prewarm`),
+ *     QUERN_STRICT=DIR (nothing is compiled: what is not in the cache is NOT_FOUND, and written there).
  */
 /* clang-format on */
 #ifndef QUERN_H

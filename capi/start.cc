@@ -233,6 +233,8 @@ Result<Descriptor> connect_daemon(const DaemonOptions& options, const Wait& wait
   Result<Descriptor> connected = connect_socket(socket);
   if (connected || connected.status().code() != ErrorCode::NO_DAEMON) return connected;
   if (!options.start) return no_daemon(connected.status().message() + "; starting one was turned off");
+  if (const char* off = getenv("QUERN_NO_START"); off && *off && std::strcmp(off, "0") != 0)
+    return no_daemon(connected.status().message() + "; QUERN_NO_START keeps programs from starting one");
   Result<std::string> program =
       options.program.empty() ? find_daemon() : Result<std::string>(absolute(options.program));
   if (!program) return program.status().with_context(socket);
