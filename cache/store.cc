@@ -64,6 +64,15 @@ Result<StoredPlan> Store::find_request(const KeyMaterial& request) {
                              key);
 }
 
+Result<std::string> Store::request_of(const Hash128& key) {
+  return impl_->read<std::string>([&](Txn& txn) -> Result<std::string> {
+    const auto record = read_a_request(txn, key);
+    if (!record.ok()) return Status(ErrorCode::NOT_FOUND, "no request of this plan is known");
+    const auto parts = parse_key_material(record->material);
+    return parts.ok() ? std::string(key_part(*parts, "request")) : Result<std::string>(parts.status());
+  });
+}
+
 Result<StoredPlan> Store::peek(const Hash128& key) {
   return impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load_with_use(txn, key); });
 }

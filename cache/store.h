@@ -157,6 +157,8 @@ class Store {
   Result<StoredPlan> get(const KeyMaterial& material);
   // Through the front index: the plan that this exact request got before.
   Result<StoredPlan> find_request(const KeyMaterial& request);
+  // The bytes of one of the requests that got the plan; NOT_FOUND when none is known.
+  Result<std::string> request_of(const Hash128& key);
   // By key alone, for tools that print; no use, no hit, no miss.
   Result<StoredPlan> peek(const Hash128& key);
   // Notes a use that was served from elsewhere (the daemon's memory).

@@ -154,6 +154,9 @@ Result<StoredPlan> Store::Impl::load_with_use(Txn& txn, const Hash128& key) {
   const auto usage = read_usage(txn, key);
   if (usage.status().code() == ErrorCode::CORRUPT) damaged(txn, Table::usage, table_key(key), usage.status());
   plan->used_ms = usage.ok() ? usage->used_ms : plan->created_ms;
+  // Uses are written now and then; the latest are known here.
+  std::lock_guard guard(mutex);
+  if (const auto found = uses.find(key); found != uses.end()) plan->used_ms = found->second.second;
   return plan;
 }
 

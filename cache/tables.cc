@@ -209,6 +209,12 @@ Result<RequestRecord> read_request(Txn& txn, const Hash128& key) {
   return record;
 }
 
+Result<RequestRecord> read_a_request(Txn& txn, const Hash128& plan) {
+  const auto listed = seconds_of(txn, Table::request_lists, plan);
+  if (!listed.ok()) return listed.status();
+  return listed->empty() ? Status(ErrorCode::NOT_FOUND, "") : read_request(txn, listed->front());
+}
+
 Result<UsageRecord> read_usage(Txn& txn, const Hash128& key) {
   return read_keyed<UsageRecord>(txn, Table::usage, key);
 }

@@ -29,6 +29,8 @@ struct WriteTxn {
 // live as the transaction's bytes do.
 Result<PlanRecord> read_plan(Txn& txn, const Hash128& key);
 Result<RequestRecord> read_request(Txn& txn, const Hash128& key);
+// The first of those that lead to the plan.
+Result<RequestRecord> read_a_request(Txn& txn, const Hash128& plan);
 Result<UsageRecord> read_usage(Txn& txn, const Hash128& key);
 Result<QuarantineRecord> read_quarantine(Txn& txn, const Hash128& key);
 Result<FindingsRecord> read_findings(Txn& txn, const Hash128& key);

@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
 
+#include "core/base/bytes.h"
 #include "core/optimize/program.h"
 
 namespace quern {
@@ -20,8 +22,28 @@ std::vector<KeyPart> parts_of(const StoredPlan& plan) {
   return parts.ok() ? *parts : std::vector<KeyPart>();
 }
 
-wire::ListRow row_of(const StoredPlan& plan, const std::vector<KeyPart>& parts) {
+// The graph's text in what Planner::request_material writes.
+std::string_view graph_of_request(std::string_view request) {
+  ByteReader bytes(request);
+  bytes.get<uint32_t>();  // numerics
+  bytes.string();         // target
+  return bytes.raw(bytes.remaining());
+}
+
+// "graph NAME" is the first statement of every graph; comments and blank lines may stand before it.
+std::string graph_name(Store& store, const Hash128& key) {
+  const auto request = store.request_of(key);
+  std::istringstream lines(request.ok() ? std::string(graph_of_request(*request)) : std::string());
+  for (std::string line, word, name; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    if (words >> word >> name) return word.ends_with("graph") ? name : "";
+  }
+  return "";
+}
+
+wire::ListRow row_of(Store& store, const StoredPlan& plan, const std::vector<KeyPart>& parts) {
   wire::ListRow row;
+  row.name = graph_name(store, plan.key);
   row.key = plan.key;
   row.tier = plan.tier;
   row.generation = plan.generation;
@@ -52,7 +74,7 @@ Result<wire::ListReply> list_plans(Store& store, const wire::List& request) {
       reply.more = 1;
       return false;
     }
-    reply.rows.push_back(row_of(plan, parts_of(plan)));
+    reply.rows.push_back(row_of(store, plan, parts_of(plan)));
     return true;
   };
   Status listed = store.list(add, &request.after);
@@ -65,7 +87,7 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
   if (!plan) return plan.status();
   const std::vector<KeyPart> parts = parts_of(*plan);
   wire::ShowReply reply;
-  reply.row = row_of(*plan, parts);
+  reply.row = row_of(store, *plan, parts);
   reply.graph = key_part(parts, "graph");
   reply.toolchain = key_part(parts, "toolchain");
   if (auto text = print_key_material(plan->material); text.ok()) reply.key_text = *text;

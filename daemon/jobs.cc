@@ -275,8 +275,14 @@ std::vector<Hash128> Jobs::queued(const std::function<bool(const Job&)>& which) 
   return keys;
 }
 
-void Jobs::drop_background() {
-  for (const Hash128& key : queued([](const Job& job) { return job.waiters.empty(); })) take(key);
+size_t Jobs::drop_background(const std::function<bool(const Hash128&)>& which) {
+  size_t dropped = 0;
+  for (const Hash128& key : queued([](const Job& job) { return job.waiters.empty(); })) {
+    if (which && !which(key)) continue;
+    take(key);
+    ++dropped;
+  }
+  return dropped;
 }
 
 void Jobs::dismiss_waiters(const Status& status) {

@@ -84,8 +84,8 @@ class Jobs {
   // Starts queued jobs while workers are free. Called by ask() and at the end of each job; the owner calls it
   // when a worker becomes free in another way.
   void pump();
-  // Drops every queued job that nobody waits for.
-  void drop_background();
+  // Drops every queued job that nobody waits for, or those that `which` picks. The number of them.
+  size_t drop_background(const std::function<bool(const Hash128&)>& which = {});
   // Ends every queued job, or those that `which` picks, with `status`.
   void fail_queued(const Status& status, const std::function<bool(const JobSpec&)>& which = {});
   // Tells everybody who waits, for running jobs too, that there will be no result.

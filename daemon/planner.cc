@@ -423,6 +423,16 @@ void Planner::compiler_changed() {
     if (!each.interest.expired()) each.run();
 }
 
+size_t Planner::drop_queued(const std::vector<Hash128>& keys) {
+  size_t dropped = 0;
+  for (const Hash128& key : keys) {
+    const auto is_key = [&key](const Hash128& other) { return other == key; };
+    const size_t jobs = jobs_.drop_background(is_key) + searches_.drop_queued(is_key);
+    dropped += jobs > 0;
+  }
+  return dropped;
+}
+
 void Planner::drain() {
   draining_ = true;
   searches_.drain();

@@ -101,6 +101,9 @@ class Planner {
   // Forgets failures and quarantine of a key.
   void forgive(const Hash128& key);
 
+  // Drops the queued jobs of these keys, searches included, that nobody waits for. The number of keys.
+  size_t drop_queued(const std::vector<Hash128>& keys);
+
   // To be called after each change of Workers::compiler().
   void compiler_changed();
   // And of Workers::gpus().

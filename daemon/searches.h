@@ -63,6 +63,9 @@ class Searches {
   // The plan of the key is about to be removed: a search that runs for it is in vain.
   void forget(const Hash128& key);
 
+  // Those that wait for their turn, and nobody for them. The number of them.
+  size_t drop_queued(const std::function<bool(const Hash128&)>& which) { return jobs_.drop_background(which); }
+
   // What failed for want of the right compiler may be looked at again.
   void compiler_changed() { considered_.clear(); }
   // Nothing is started from here on; whoever waits is told. What runs is left to end with its process.

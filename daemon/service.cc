@@ -394,6 +394,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Show message) {
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Remove message) {
+  if (message.queued) return reply(open, wire::Removed{planner_.drop_queued(message.keys)});
   if (!hooks_.store) return reply_error(open, hooks_.no_store);
   if (!message.all) return remove(open, message.keys);
   const auto keys = std::make_shared<Result<std::vector<Hash128>>>(std::vector<Hash128>());

@@ -216,6 +216,20 @@ void a_graph_that_kills_twice_is_quarantined_until_it_is_removed(void**) {
   assert_int_equal(test.make(test_graph(1)).generation, 1);
 }
 
+void queued_jobs_of_nobody_can_be_dropped(void**) {
+  Harness test;
+  std::vector<Hash128> keys;
+  for (int i = 1; i <= 3; ++i)
+    keys.push_back(test.ask<wire::Pending>(Harness::get(test_graph(i), wire::kGetNoWait)).key);
+  wire::Remove remove;
+  remove.queued = 1;
+  remove.keys = {keys[0], keys[1], keys[1]};  // the first one runs
+  assert_int_equal(test.ask<wire::Removed>(remove).count, 1);
+  assert_true(test.ask<wire::JobStatusReply>(wire::JobStatus{keys[0]}).state == JobState::running);
+  assert_true(test.ask<wire::JobStatusReply>(wire::JobStatus{keys[1]}).state == JobState::none);
+  assert_true(test.ask<wire::JobStatusReply>(wire::JobStatus{keys[2]}).state == JobState::queued);
+}
+
 void failures_are_told_and_forgotten(void**) {
   Harness test;
   const auto pending = test.ask<wire::Pending>(Harness::get(test_graph(1), wire::kGetNoWait));
@@ -511,6 +525,7 @@ int main() {
       cmocka_unit_test(a_success_clears_the_count_of_deaths),
       cmocka_unit_test(a_death_from_outside_does_not_count),
       cmocka_unit_test(a_graph_that_kills_twice_is_quarantined_until_it_is_removed),
+      cmocka_unit_test(queued_jobs_of_nobody_can_be_dropped),
       cmocka_unit_test(failures_are_told_and_forgotten),
       cmocka_unit_test(what_a_worker_says_is_checked),
       cmocka_unit_test(without_a_compiler_hits_work_and_misses_say_why),
