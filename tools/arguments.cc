@@ -105,6 +105,23 @@ std::vector<std::string> Arguments::values(std::string_view option) const {
   return found == values_.end() ? std::vector<std::string>() : found->second;
 }
 
+Result<uint64_t> Arguments::duration_ms(std::string_view option, uint64_t most) const {
+  const std::string text = value(option);
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  constexpr uint64_t kHour = 3'600'000;
+  constexpr std::pair<std::string_view, uint64_t> kUnits[] = {
+      {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}, {"h", kHour}, {"d", 24 * kHour}};
+  for (const auto& [name, ms] : kUnits)
+    if (error == std::errc() && unit == name && number >= 1 && number <= most / ms) return number * ms;
+  const bool days = most > 48 * kHour;
+  return usage(*command_, "--" + std::string(option) + " takes a time such as " +
+                              (days ? "12h or 30d" : "90s, 10m or 1h") + ", at most " +
+                              std::to_string(most / (days ? 24 * kHour : kHour)) + (days ? "d" : "h") +
+                              ", not \"" + text + "\"");
+}
+
 Result<int64_t> Arguments::integer(std::string_view option, int64_t fallback, int64_t low,
                                    int64_t high) const {
   if (!has(option)) return fallback;

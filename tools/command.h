@@ -41,6 +41,7 @@ std::vector<Option> options_of(const Command& command);
 // One a file of this folder.
 extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kTuneCommand, kListCommand, kShowCommand,
     kExplainCommand, kReportCommand, kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand,
-    kSearchCommand, kEmitCommand, kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand;
+    kSearchCommand, kEmitCommand, kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand, kGcCommand,
+    kTopCommand;
 
 }  // namespace quern

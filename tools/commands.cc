@@ -6,10 +6,10 @@ namespace quern {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kGetCommand,    &kRunCommand,           &kPrewarmCommand, &kTuneCommand,   &kListCommand,
-    &kShowCommand,   &kExplainCommand,       &kReportCommand,  &kRemoveCommand, &kStatsCommand,
-    &kVerifyCommand, &kVerifyMuGraphCommand, &kSearchCommand,  &kEmitCommand,   &kDoctorCommand,
-    &kStopCommand,   &kVersionCommand,       &kHelpCommand,
+    &kGetCommand,   &kRunCommand,     &kPrewarmCommand, &kTuneCommand,          &kListCommand,
+    &kShowCommand,  &kExplainCommand, &kReportCommand,  &kRemoveCommand,        &kGcCommand,
+    &kStatsCommand, &kTopCommand,     &kVerifyCommand,  &kVerifyMuGraphCommand, &kSearchCommand,
+    &kEmitCommand,  &kDoctorCommand,  &kStopCommand,    &kVersionCommand,       &kHelpCommand,
 };
 
 constexpr Option kCommon[] = {

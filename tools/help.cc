@@ -33,6 +33,10 @@ constexpr const char* kEnvironment =
     "QUERN_CACHE_DIR  the cache; else $XDG_CACHE_HOME/quern, else ~/.cache/quern\n"
     "QUERN_CONFIG     the configuration; else $XDG_CONFIG_HOME/quern/quern.conf, else "
     "~/.config/quern/quern.conf\n"
+    "QUERN_NO_START   set to anything but 0: no program starts a daemon\n"
+    "QUERN_RECORD     a folder: programs write the graphs that they ask for there, with a manifest for quern "
+    "prewarm\n"
+    "QUERN_STRICT     a folder: programs have nothing compiled, and write what is not in the cache there\n"
     "QUERN_DAEMON     the program that is started when no daemon runs; else quernd beside quern, else in "
     "$PATH\n"
     "QUERN_NVRTC      the CUDA compiler library, a file or its folder; else the usual places (quern doctor "
@@ -170,12 +174,32 @@ struct Topic {
   std::string (*text)();
 };
 const Topic kTopics[] = {
-    {"ops", operators_text},
-    {"schedule", schedule_field_table},
-    {"targets", targets_text},
-    {"environment", [] { return std::string(kEnvironment); }},
+    {"ops", operators_text},         {"schedule", schedule_field_table},
+    {"targets", targets_text},       {"environment", [] { return std::string(kEnvironment); }},
     {"exit-codes", exit_codes_text},
 };
+
+Json option_json(const Option& option) {
+  return {{"name", option.name},
+          {"letter", option.letter ? Json(std::string(1, option.letter)) : Json()},
+          {"value", option.value ? Json(option.value) : Json()},
+          {"help", option.help}};
+}
+
+// The whole table: what the manual and the completions of shells are made from.
+Json commands_json() {
+  Json rows = Json::array();
+  for (const Command* command : all_commands()) {
+    Json options = Json::array();
+    for (const Option& option : options_of(*command)) options.push_back(option_json(option));
+    rows.push_back({{"name", command->name},
+                    {"operands", command->operands},
+                    {"summary", command->summary},
+                    {"help", command->help},
+                    {"options", options}});
+  }
+  return rows;
+}
 
 int run_help(const Arguments& arguments) {
   const std::string topic = arguments.operands().empty() ? "" : arguments.operands()[0];
@@ -198,7 +222,9 @@ int run_help(const Arguments& arguments) {
   if (text.empty())
     return fail(arguments, Status(ErrorCode::INVALID_ARGUMENT,
                                   "there is no help on \"" + topic + "\"" + suggestion(topic, names)));
-  if (arguments.json())
+  if (arguments.json() && topic.empty())
+    print_json({{"topic", topic}, {"text", text}, {"commands", commands_json()}});
+  else if (arguments.json())
     print_json({{"topic", topic}, {"text", text}});
   else
     print_text(text);

@@ -21,13 +21,10 @@ Status check_filters(const Arguments& arguments) {
 }
 
 Json row_json(const wire::ListRow& row) {
-  return {{"key", to_hex(row.key)},
-          {"tier", tier_name(row.tier)},
-          {"generation", row.generation},
-          {"target", row.target},
-          {"tf32", (row.numerics & kAllowTf32) != 0},
-          {"plan_bytes", row.plan_bytes},
-          {"created_ms", row.created_ms},
+  return {{"key", to_hex(row.key)},       {"name", row.name},
+          {"tier", tier_name(row.tier)},  {"generation", row.generation},
+          {"target", row.target},         {"tf32", (row.numerics & kAllowTf32) != 0},
+          {"plan_bytes", row.plan_bytes}, {"created_ms", row.created_ms},
           {"used_ms", row.used_ms}};
 }
 
@@ -77,9 +74,10 @@ int run_list(const Arguments& arguments) {
     print_json({{"plans", rows}, {"more", page->more}});
     return kExitOk;
   }
-  Table table({"KEY", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
+  Table table({"KEY", "GRAPH", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
   for (const wire::ListRow& row : page->rows)
-    table.add({to_hex(row.key), row.target + (row.numerics & kAllowTf32 ? " tf32" : ""), tier_name(row.tier),
+    table.add({to_hex(row.key), row.name.empty() ? "-" : row.name,
+               row.target + (row.numerics & kAllowTf32 ? " tf32" : ""), tier_name(row.tier),
                std::to_string(row.generation), human_bytes(row.plan_bytes), human_time(row.created_ms),
                human_time(row.used_ms)});
   print_text(table.text());
@@ -117,7 +115,9 @@ const Command kListCommand = {
     0,
     0,
     "the plans in the cache",
-    "Lists stored plans in the order of their keys, one a line.\n",
+    "Lists stored plans in the order of their keys, one a line. GRAPH is the name of the graph in one of "
+    "the\n"
+    "requests that got the plan; graphs that differ in names only share one.\n",
     true,
     {{"target", 't', "TARGET", "only plans for this GPU architecture"},
      {"tier", 0, "TIER", "only plans of this tier: baseline, modelled, measured"},

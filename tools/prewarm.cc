@@ -1,10 +1,17 @@
 // quern prewarm: puts the plans of many graphs for many targets into the cache.
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
+#include "core/base/numerics.h"
 #include "core/base/target.h"
+#include "core/base/words.h"
 #include "tools/constraints.h"
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -21,6 +28,8 @@ constexpr size_t kWindow = 64;
 struct Wish {
   std::string file, target;
   std::string text;  // of the graph
+  uint32_t numerics = 0;
+  std::string constraints;
   Tier wanted = Tier::baseline;
   Tier tier = Tier::baseline;  // of the plan that stands
   Hash128 key;
@@ -28,62 +37,134 @@ struct Wish {
   Status status;
 };
 
-Status add_wishes(const std::string& file, const std::vector<std::string>& targets,
-                  std::vector<Wish>& wishes) {
-  Result<GraphFile> graph = read_graph(file);
-  if (!graph) return graph.status();
-  for (const std::string& target : targets) {
-    if (Result<const Target*> known = find_target(target); !known) return known.status().with_context(file);
+// What is wanted of the graphs that one line or the command line names.
+struct Terms {
+  std::vector<std::string> targets;
+  uint32_t numerics = 0;
+  std::string constraints;
+};
+
+// Reads graphs and manifests into wishes. What cannot be read becomes a wish that has failed: the others are made all the same.
+class Reader {
+ public:
+  explicit Reader(Terms terms) : terms_(std::move(terms)) {}
+
+  // A graph, or a folder: its manifests if it has any, else its graphs.
+  void operand(const std::string& path) {
+    std::error_code error;
+    std::vector<std::string> manifests, graphs;
+    if (!std::filesystem::is_directory(path, error)) return add_graph(path, terms_);
+    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".manifest") manifests.push_back(it->path());
+      if (it->path().extension() == ".qg") graphs.push_back(it->path());
+    }
+    if (error) return failed(path, "", Status(ErrorCode::IO, path + ": " + error.message()));
+    if (manifests.empty() && graphs.empty())
+      return failed(
+          path, "",
+          Status(ErrorCode::NOT_FOUND, path + ": holds neither manifests nor graphs (.manifest, .qg)"));
+    std::sort(manifests.begin(), manifests.end());
+    std::sort(graphs.begin(), graphs.end());
+    for (const std::string& name : manifests) manifest(name);
+    if (manifests.empty())
+      for (const std::string& name : graphs) add_graph(name, terms_);
+  }
+
+  void manifest(const std::string& path) {
+    Result<std::string> text = read_file(path);
+    if (!text) return failed(path, "", text.status());
+    std::istringstream lines(*text);
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const std::string where = path + ":" + std::to_string(number);
+      Result<std::vector<std::string>> words = split_words(line);
+      if (!words) {
+        failed(path, "", words.status().with_context(where));
+        continue;
+      }
+      if (words->empty()) continue;
+      // What the command line says holds where the line says nothing.
+      Terms own = terms_;
+      bool named = false;
+      for (size_t i = 1; i < words->size(); ++i) own = with_word(std::move(own), (*words)[i], named);
+      add_graph(std::filesystem::path(path).parent_path() / (*words)[0], own, where);
+    }
+  }
+
+  std::vector<Wish> take() { return std::move(wishes_); }
+
+ private:
+  // The first target of a line takes the place of the command line's.
+  static Terms with_word(Terms terms, const std::string& word, bool& named) {
+    constexpr std::string_view kConstraints = "constraints=";
+    if (word == "tf32") {
+      terms.numerics |= kAllowTf32;
+    } else if (word.starts_with(kConstraints)) {
+      terms.constraints = word.substr(kConstraints.size());
+    } else {
+      if (!std::exchange(named, true)) terms.targets.clear();
+      terms.targets.push_back(word);
+    }
+    return terms;
+  }
+
+  void failed(const std::string& file, const std::string& target, Status status) {
     Wish wish;
     wish.file = file;
     wish.target = target;
-    wish.text = graph->text;
-    wishes.push_back(std::move(wish));
+    wish.status = std::move(status);
+    wishes_.push_back(std::move(wish));
   }
-  return {};
-}
 
-// Lines of "FILE TARGET...", where FILE is relative to the manifest's folder; without targets those of the
-// command line.
-Status add_manifest(const std::string& path, const std::vector<std::string>& targets,
-                    std::vector<Wish>& wishes) {
-  Result<std::string> text = read_file(path);
-  if (!text) return text.status();
-  std::istringstream lines(*text);
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string file, target;
-    if (!(words >> file)) continue;
-    std::vector<std::string> own;
-    while (words >> target) own.push_back(target);
-    const std::string where = path + ":" + std::to_string(number);
-    if (own.empty() && targets.empty())
-      return Status(ErrorCode::INVALID_ARGUMENT,
-                    where + ": no target here, nor --target on the command line");
-    const std::string resolved = std::filesystem::path(path).parent_path() / file;
-    if (Status status = add_wishes(resolved, own.empty() ? targets : own, wishes); !status.ok())
-      return status.with_context(where);
+  void add_graph(const std::string& file, const Terms& terms, const std::string& where = "") {
+    const auto refuse = [&](const std::string& target, const Status& status) {
+      failed(file, target, where.empty() ? status : status.with_context(where));
+    };
+    if (terms.targets.empty())
+      return refuse("",
+                    Status(ErrorCode::INVALID_ARGUMENT, "no target here, nor --target on the command line"));
+    Result<GraphFile> graph = read_graph(file);
+    if (!graph) return refuse("", graph.status());
+    for (const std::string& target : terms.targets) {
+      if (Result<const Target*> known = find_target(target); !known) {
+        refuse(target, known.status());
+        continue;
+      }
+      Wish wish;
+      wish.file = file;
+      wish.target = target;
+      wish.text = graph->text;
+      wish.numerics = terms.numerics;
+      wish.constraints = terms.constraints;
+      // Manifests of many processes name the same graphs.
+      if (known_.emplace(wish.text, wish.target, wish.numerics, wish.constraints).second)
+        wishes_.push_back(std::move(wish));
+    }
   }
-  return {};
-}
 
-Result<std::vector<Wish>> read_wishes(const Arguments& arguments) {
-  std::vector<Wish> wishes;
-  std::vector<std::string> targets = arguments.values("target");
+  const Terms terms_;
+  std::vector<Wish> wishes_;
+  std::set<std::tuple<std::string, std::string, uint32_t, std::string>> known_;
+};
+
+Result<std::vector<Wish>> read_wishes(const Arguments& arguments, const wire::Get& how) {
   if (arguments.operands().empty() && !arguments.has("manifest"))
     return Status(ErrorCode::INVALID_ARGUMENT,
-                  "name graph files, or a list of them with --manifest; see: quern help prewarm");
-  if (targets.empty() && !arguments.operands().empty()) {
+                  "name graph files or folders, or a list of them with --manifest; see: quern help prewarm");
+  Terms terms{arguments.values("target"), how.numerics, how.constraints};
+  for (const std::string& target : terms.targets)
+    if (Result<const Target*> known = find_target(target); !known) return known.status();
+  const auto has_targets = [](const std::string& path) { return std::filesystem::is_directory(path); };
+  if (terms.targets.empty() &&
+      !std::all_of(arguments.operands().begin(), arguments.operands().end(), has_targets)) {
     Result<std::string> target = choose_target(arguments);
     if (!target) return target.status();
-    targets.push_back(*target);
+    terms.targets.push_back(*target);
   }
-  for (const std::string& manifest : arguments.values("manifest"))
-    if (Status status = add_manifest(manifest, targets, wishes); !status.ok()) return status;
-  for (const std::string& file : arguments.operands())
-    if (Status status = add_wishes(file, targets, wishes); !status.ok()) return status;
-  return wishes;
+  Reader reader(std::move(terms));
+  for (const std::string& manifest : arguments.values("manifest")) reader.manifest(manifest);
+  for (const std::string& path : arguments.operands()) reader.operand(path);
+  return reader.take();
 }
 
 // True when the wish is settled: there already, or refused. Else its job is queued.
@@ -140,16 +221,20 @@ bool settle_by_status(Wish& wish, const Result<Answer>& answer) {
 void ask_for_more(const wire::Get& how, Session& session, std::vector<Wish>& wishes, size_t& next,
                   std::vector<Wish*>& pending) {
   std::vector<wire::Get> gets;
-  const size_t first = next;
+  std::vector<Wish*> asked;
   for (; next < wishes.size() && pending.size() + gets.size() < kWindow; ++next) {
+    if (!wishes[next].status.ok()) continue;  // it could not be read
     wire::Get get = how;
+    get.numerics = wishes[next].numerics;
+    get.constraints = wishes[next].constraints;
+    asked.push_back(&wishes[next]);
     get.graph = wishes[next].text;
     get.target = wishes[next].target;
     gets.push_back(std::move(get));
   }
   const std::vector<Result<Answer>> answers = session.client->exchange_all(gets, session.deadline);
   for (size_t i = 0; i < answers.size(); ++i)
-    if (!settle_or_queue(wishes[first + i], answers[i])) pending.push_back(&wishes[first + i]);
+    if (!settle_or_queue(*asked[i], answers[i])) pending.push_back(asked[i]);
 }
 
 // Drops from `pending` what has been settled since. Jobs end about in the order in which they were asked for,
@@ -165,6 +250,23 @@ void look_after(Session& session, std::vector<Wish*>& pending) {
   pending.swap(still);
 }
 
+std::atomic<bool> interrupted{false};
+
+// Nothing of what this command has queued is made any more, but for what runs already.
+void drop_queued(Session& session, std::vector<Wish>& wishes, size_t next,
+                 const std::vector<Wish*>& pending) {
+  wire::Remove request;
+  request.queued = 1;
+  for (const Wish* wish : pending) request.keys.push_back(wish->key);
+  if (!pending.empty()) [[maybe_unused]]
+    const auto dropped = session.client->ask<wire::Removed>(
+        request, std::chrono::steady_clock::now() + std::chrono::seconds(5));
+  const Status status(ErrorCode::CANCELLED, "interrupted before it was made");
+  for (Wish* wish : pending) wish->status = status;
+  for (; next < wishes.size(); ++next)
+    if (wishes[next].status.ok()) wishes[next].status = status;
+}
+
 // Background jobs run behind everything that somebody waits for, so nobody waits here: their states are
 // looked at.
 void settle_all(const wire::Get& how, Session& session, std::vector<Wish>& wishes, bool show_progress) {
@@ -173,14 +275,16 @@ void settle_all(const wire::Get& how, Session& session, std::vector<Wish>& wishe
   std::vector<Wish*> pending;
   size_t next = 0;
   auto pause = kShortest;
-  while (next < wishes.size() || !pending.empty()) {
+  while (!interrupted && (next < wishes.size() || !pending.empty())) {
     const size_t before = next - pending.size();
     ask_for_more(how, session, wishes, next, pending);
     look_after(session, pending);
+    if (!pending.empty()) progress.note(pending[0]->file + " for " + pending[0]->target);
     progress.update(next - pending.size());
     pause = next - pending.size() > before ? kShortest : std::min(pause * 2, kLongest);
     if (!pending.empty()) std::this_thread::sleep_for(pause);
   }
+  if (interrupted) drop_queued(session, wishes, next, pending);
 }
 
 int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t ns) {
@@ -200,8 +304,19 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes, uint64_t
     if (!wish.status.ok()) row["error"] = error_json(wish.status);
     rows.push_back(row);
     if (!wish.status.ok() && !arguments.json())
-      std::fprintf(stderr, "quern: %s\n",
-                   visible(wish.file + " for " + wish.target + ": " + wish.status.message()).c_str());
+      std::fprintf(
+          stderr, "quern: %s\n",
+          visible(wish.target.empty() ? wish.status.message()
+                                      : wish.file + " for " + wish.target + ": " + wish.status.message())
+              .c_str());
+  }
+  if (!arguments.json()) {
+    Table table({"FILE", "TARGET", "TIER", "RESULT"});
+    for (const Wish& wish : wishes)
+      table.add({wish.file, wish.target.empty() ? "-" : wish.target,
+                 wish.status.ok() ? tier_name(wish.tier) : "-",
+                 wish.status.ok() ? wish.outcome : std::string("failed: ") + error_name(wish.status.code())});
+    print_text(table.text() + "\n");
   }
   if (arguments.json())
     print_json({{"hits", hits},
@@ -237,7 +352,7 @@ int run_prewarm(const Arguments& arguments) {
   if (!how) return fail(arguments, how.status());
   Result<Tier> wanted = tier_of(arguments);
   if (!wanted) return fail(arguments, wanted.status());
-  Result<std::vector<Wish>> wishes = read_wishes(arguments);
+  Result<std::vector<Wish>> wishes = read_wishes(arguments, *how);
   if (!wishes) return fail(arguments, wishes.status());
   for (Wish& wish : *wishes) wish.wanted = *wanted;
   Result<Session> session = open_session(arguments);
@@ -246,6 +361,10 @@ int run_prewarm(const Arguments& arguments) {
   if (!arguments.has("timeout"))
     session->deadline = std::chrono::steady_clock::now() + std::chrono::hours(24);
   const auto start = std::chrono::steady_clock::now();
+  struct sigaction on_interrupt = {};
+  on_interrupt.sa_handler = [](int) { interrupted = true; };
+  on_interrupt.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends the program at once
+  sigaction(SIGINT, &on_interrupt, nullptr);
   settle_all(*how, *session, *wishes, !arguments.json());
   return report(arguments, *wishes,
                 static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()));
@@ -255,14 +374,23 @@ int run_prewarm(const Arguments& arguments) {
 
 const Command kPrewarmCommand = {
     "prewarm",
-    "[FILE]...",
+    "[FILE | FOLDER]...",
     0,
     1000000,
     "put the plans of many graphs into the cache",
     "Has the daemon make the plans of all graphs for all targets, in the background and side by side,\n"
-    "and waits until they are stored. No GPU is needed. A manifest has lines of \"FILE TARGET...\",\n"
-    "with FILE relative to the manifest; \"#\" starts a comment. With --wait-tier it also waits for the\n"
-    "searches for better plans; a plan whose search finds none stays as it is and is counted. The exit\n"
+    "and waits until they are stored. No GPU is needed. Of a folder it takes the manifests (*.manifest), "
+    "else\n"
+    "the graphs (*.qg). A manifest has lines of \"FILE TARGET...\", with FILE relative to the manifest; "
+    "words with\n"
+    "blanks stand in double quotes, and \"#\" starts a comment. The words tf32 and \"constraints=...\" mean "
+    "what the\n"
+    "options do. QUERN_RECORD makes programs write manifests (quern help environment). With --wait-tier it "
+    "also\n"
+    "waits for the searches for better plans; if a search finds none, the plan stays and is counted as below "
+    "the\n"
+    "tier. A file that is no graph does not keep the others from being made. An interrupt drops what is "
+    "queued. The exit\n"
     "code is that of the first plan that failed.\n",
     true,
     with_constraints(

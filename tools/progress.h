@@ -23,10 +23,14 @@ class Progress {
   void update(uint64_t done) { update(done, total_); }
 
  private:
+  std::string left() const;
+
   const std::string what_;
   std::string note_;
   uint64_t total_;
   bool shown_;
+  uint64_t done_ = 0;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point next_{};  // redrawn no more often than people can see
 };
 

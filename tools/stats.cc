@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <climits>
 #include <thread>
 
@@ -32,6 +33,29 @@ std::string quality_text(const ModelQuality& quality) {
   return text;
 }
 
+// Text of the Prometheus exposition format, version 0.0.4: the counters under their names, and the facts as labels.
+std::string prometheus_text(const wire::StatsReply& stats) {
+  const auto escaped = [](const std::string& value) {
+    std::string text;
+    for (const char c : value)
+      text += c == '\n' ? "\\n" : c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    return text;
+  };
+  std::string text = "# HELP quern_info Facts about the daemon.\n# TYPE quern_info gauge\nquern_info{";
+  const char* comma = "";
+  for (const wire::Fact& fact : stats.facts) {
+    std::string name = fact.name;
+    for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    text += comma + name + "=\"" + escaped(fact.text) + "\"";
+    comma = ",";
+  }
+  text += "} 1\n";
+  for (const wire::Counter& counter : stats.counters)
+    text += "# TYPE quern_" + counter.name + " untyped\nquern_" + counter.name + " " +
+            std::to_string(counter.value) + "\n";
+  return text;
+}
+
 constexpr int64_t kJudged = 200;  // a request for each
 
 int run_stats(const Arguments& arguments) {
@@ -41,6 +65,13 @@ int run_stats(const Arguments& arguments) {
   if (!session) return fail(arguments, session.status());
   Result<wire::StatsReply> stats = session->ask<wire::StatsReply>(wire::Stats{});
   if (!stats) return fail(arguments, stats.status());
+  if (arguments.has("prometheus")) {
+    if (arguments.json())
+      return fail(arguments,
+                  Status(ErrorCode::INVALID_ARGUMENT, "--prometheus and --json exclude each other"));
+    print_text(prometheus_text(*stats));
+    return kExitOk;
+  }
   Result<std::vector<ModelQuality>> model = model_quality(*session, static_cast<size_t>(*judged));
   // Without a store there is nothing to list, and statistics all the same.
   if (!model) model = std::vector<ModelQuality>();
@@ -145,7 +176,8 @@ const Command kStatsCommand = {
     "is: the rank correlation (Spearman) of its times with the measured ones, and its regret, the time of\n"
     "its first choice over that of the best. Of a large cache that is a sample.\n",
     true,
-    {{"model", 0, "N", "judge the cost model by at most N measured plans (200); 0: not at all"}},
+    {{"model", 0, "N", "judge the cost model by at most N measured plans (200); 0: not at all"},
+     {"prometheus", 0, nullptr, "print facts and counters as a Prometheus server reads them"}},
     run_stats,
 };
 

