@@ -45,6 +45,28 @@ bool accepts(const std::string& path) {
 
 }  // namespace
 
+Result<int> inherited_socket(std::string& path) {
+  constexpr int kFirst = 3;
+  const char *count = std::getenv("LISTEN_FDS"), *process = std::getenv("LISTEN_PID");
+  if (!count || !process || std::atol(process) != getpid()) return -1;
+  if (std::strcmp(count, "1") != 0)
+    return Status(ErrorCode::INVALID_ARGUMENT,
+                  std::string("started with ") + count + " sockets (LISTEN_FDS); one is served");
+  sockaddr_un address{};
+  socklen_t size = sizeof address, flag_size = sizeof(int);
+  int listens = 0;
+  if (getsockname(kFirst, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      address.sun_family != AF_UNIX || address.sun_path[0] != '/' ||
+      getsockopt(kFirst, SOL_SOCKET, SO_ACCEPTCONN, &listens, &flag_size) != 0 || !listens)
+    return Status(ErrorCode::INVALID_ARGUMENT,
+                  "the socket that this was started with (LISTEN_FDS) is no Unix socket that listens");
+  fcntl(kFirst, F_SETFD, FD_CLOEXEC);
+  fcntl(kFirst, F_SETFL, fcntl(kFirst, F_GETFL) | O_NONBLOCK);
+  for (const char* variable : {"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}) unsetenv(variable);
+  path = std::string(address.sun_path, strnlen(address.sun_path, sizeof address.sun_path));
+  return kFirst;
+}
+
 Result<Peer> peer_of(int socket) {
   ucred credentials;
   socklen_t size = sizeof credentials;
@@ -66,9 +88,17 @@ Result<std::unique_ptr<Listener>> Listener::claim(const std::string& path) {
   return listener;
 }
 
+Result<std::unique_ptr<Listener>> Listener::adopt(int socket, const std::string& path) {
+  std::unique_ptr<Listener> listener(new Listener(path));
+  if (Status status = listener->lock(); !status.ok()) return status;
+  listener->socket_ = socket;
+  listener->adopted_ = true;
+  return listener;
+}
+
 Listener::~Listener() {
   if (socket_ >= 0) {
-    unlink(path_.c_str());
+    if (!adopted_) unlink(path_.c_str());
     close(socket_);
     close(spare_);
   }
@@ -105,6 +135,8 @@ Status Listener::clear_stale() const {
 }
 
 Status Listener::listen(bool open_to_all) {
+  spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (adopted_) return {};
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return system_error("no socket");
   const sockaddr_un address = address_of(path_);
@@ -113,7 +145,6 @@ Status Listener::listen(bool open_to_all) {
   const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   if (bound && chmod(path_.c_str(), open_to_all ? 0666 : 0600) == 0 && ::listen(fd, kBacklog) == 0) {
     socket_ = fd;
-    spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return {};
   }
   const Status status = system_error("cannot listen on " + path_);

@@ -45,6 +45,48 @@ void append_escaped(std::string& out, std::string_view text) {
   if (text.size() > kMaxLine) out += "...";
 }
 
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const unsigned char c : text.substr(0, kMaxLine)) {
+    char code[8];
+    std::snprintf(code, sizeof code,
+                  c == '"' || c == '\\'   ? "\\%c"
+                  : c < 0x20 || c == 0x7f ? "\\u%04x"
+                                          : "%c",
+                  c);
+    out += code;
+  }
+  return out + "\"";
+}
+
+// Where a quoted value ends: at the quote before the next " name=", or before the end. Texts within are not escaped.
+size_t end_of_quoted(std::string_view text) {
+  constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyz_";
+  for (size_t quote = text.find("\" ", 1); quote != std::string_view::npos;
+       quote = text.find("\" ", quote + 1)) {
+    const size_t after = text.find_first_not_of(kName, quote + 2);
+    if (after != std::string_view::npos && after > quote + 2 && text[after] == '=') return quote;
+  }
+  return text.size() - (text.size() > 1 && text.back() == '"');
+}
+
+// Of name=value and name="value".
+std::string json_fields(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t equals = text.find('=');
+    const std::string_view name = text.substr(0, equals);
+    if (equals == std::string_view::npos || name.find(' ') != std::string_view::npos)
+      return out + ",\"message\":" + json_string(text);
+    text.remove_prefix(equals + 1);
+    const bool quoted = text.starts_with('"');
+    const size_t end = std::min(quoted ? end_of_quoted(text) : text.find(' '), text.size());
+    out += "," + json_string(name) + ":" + json_string(text.substr(quoted, end - quoted));
+    text.remove_prefix(std::min(end + quoted + 1, text.size()));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<LogLevel> parse_log_level(std::string_view name) {
@@ -60,12 +102,18 @@ Log::~Log() {
 }
 
 Status Log::open_file(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  return open_locked(path);
+}
+
+Status Log::open_locked(const std::string& path) {
   const int fd = open_private_file(path, O_WRONLY | O_APPEND | O_CREAT);
   if (fd < 0) return Status(ErrorCode::IO, "cannot open the log file " + path + ": " + std::strerror(errno));
-  std::lock_guard lock(mutex_);
   if (fd_ > 2) close(fd_);
   fd_ = fd;
   path_ = path;
+  const off_t size = lseek(fd, 0, SEEK_END);
+  written_ = size > 0 ? static_cast<uint64_t>(size) : 0;
   return {};
 }
 
@@ -106,11 +154,24 @@ void Log::write(LogLevel level, std::string_view text) {
 }
 
 void Log::write_line(LogLevel level, std::string_view text) {
-  std::string line = timestamp() + " " + log_level_name(level) + " ";
-  append_escaped(line, text);
+  std::string line;
+  if (json_) {
+    line = "{\"time\":\"" + timestamp() + "\",\"level\":\"" + log_level_name(level) + "\"" +
+           json_fields(text) + "}";
+  } else {
+    line = timestamp() + " " + log_level_name(level) + " ";
+    append_escaped(line, text);
+  }
   line += '\n';
+  if (limit_ && !path_.empty() && written_ + line.size() > limit_ && written_ > 0) {
+    // Where that fails the log goes on in the file it has.
+    if (rename(path_.c_str(), (path_ + ".1").c_str()) == 0) [[maybe_unused]]
+      const Status opened = open_locked(std::string(path_));
+    written_ = 0;
+  }
   // One write a line keeps lines whole. A log that cannot be written must not stop the daemon.
-  [[maybe_unused]] const ssize_t written = ::write(fd_, line.data(), line.size());
+  const ssize_t written = ::write(fd_, line.data(), line.size());
+  written_ += written > 0 ? static_cast<uint64_t>(written) : 0;
 }
 
 }  // namespace quern

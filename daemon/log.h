@@ -31,6 +31,10 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   void set_level(LogLevel level) { level_ = level; }
+  // One JSON object a line, with time, level and the fields of the text, instead of the text.
+  void set_json(bool json) { json_ = json; }
+  // A file that has grown beyond this becomes PATH.1, in place of the one before; 0: never.
+  void set_limit(uint64_t bytes) { limit_ = bytes; }
   // Appends to `path` from here on; IO when it cannot be opened, and then nothing changes.
   Status open_file(const std::string& path);
   // Opens the same path again: the file may have been renamed by a log rotation.
@@ -51,12 +55,15 @@ class Log {
   // Whether one more line of this cause may be written; `left_out` is how many of the window before were not.
   bool admits(std::string_view text, uint64_t& left_out);
   void write_line(LogLevel level, std::string_view text);
+  Status open_locked(const std::string& path);
 
   std::mutex mutex_;
   std::map<std::string, Cause, std::less<>> causes_;
   LogLevel level_ = LogLevel::info;
   std::string path_;
   int fd_ = 2;
+  bool json_ = false;
+  uint64_t limit_ = 0, written_ = 0;
 };
 
 }  // namespace quern

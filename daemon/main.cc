@@ -60,7 +60,14 @@ class Background {
 };
 
 Status prepare(Options& options, Log& log) {
+  auto inherited = inherited_socket(options.socket);
+  if (!inherited) return inherited.status();
+  options.listening = *inherited;
+  // Whoever hands over a socket watches the process, too.
+  options.foreground = options.foreground || options.listening >= 0;
   log.set_level(options.log_level);
+  log.set_json(options.log_json);
+  log.set_limit(options.log_bytes);
   const bool named = !options.log_file.empty();
   if (!options.foreground && !named) options.log_file = options.cache_dir + "/quernd.log";
   if (options.log_file.empty()) return {};

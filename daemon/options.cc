@@ -97,6 +97,13 @@ Status set_log_level(Options& options, const std::string& value) {
   return {};
 }
 
+Status set_log_format(Options& options, const std::string& value) {
+  if (value != "text" && value != "json")
+    return Status(ErrorCode::INVALID_ARGUMENT, "\"" + value + "\" is neither text nor json");
+  options.log_json = value == "json";
+  return {};
+}
+
 Status set_measure(Options& options, const std::string& value) {
   using enum MeasureSettings::When;
   for (const auto& [name, when] : {std::pair{"idle", idle}, {"always", always}, {"never", never}}) {
@@ -138,6 +145,9 @@ const std::vector<Setting>& settings() {
       {"log-file", "PATH", path(&Options::log_file),
        "append the log to this file; default in the background: DIR/quernd.log"},
       {"log-level", "LEVEL", set_log_level, "debug, info, warning or error; default info"},
+      {"log-format", "FORMAT", set_log_format, "text or json, an object a line; default text"},
+      {"log-size", "BYTES", bytes(&Options::log_bytes, 1 << 16),
+       "what the log file may grow to before it becomes FILE.1, in place of the one before; default 64M"},
       {"worker", "PATH", path(&Options::worker),
        "quern-worker; default beside quernd, else in the installed libexec directory"},
       {"workers", "N", set_workers, "worker processes; default half the processors, 1 to 4"},
@@ -176,6 +186,12 @@ const std::vector<Setting>& settings() {
        "how long a request waits that names no time itself; default 600"},
       {"drain-seconds", "N", number(&Options::drain_seconds, 0, 3600),
        "how long SIGTERM lets running work finish; default 10"},
+      {"idle-seconds", "N", number(&Options::idle_seconds, 0, 30 * kDay),
+       "exit when nobody has been connected and nothing was to do for so long; default 0: never. The next "
+       "client, "
+       "or systemd's socket, starts it again"},
+      {"worker-idle-seconds", "N", number(&Options::worker_idle_seconds, 0, 30 * kDay),
+       "end a worker process that had nothing to do for so long; default 300, 0: never"},
       {"allow-uids", "UID,...", set_allow_uids,
        "users that may connect, besides the daemon's own and root; the socket is then open to all and must "
        "lie in a "

@@ -19,6 +19,9 @@ struct Options {
   std::string socket, cache_dir, config;  // never empty once parsed
   std::string log_file;                   // empty: standard error
   LogLevel log_level = LogLevel::info;
+  bool log_json = false;
+  uint64_t log_bytes = 64ull << 20;
+  int listening = -1;  // a socket that the process was started with, instead of one that it makes
   bool foreground = false;
   bool help = false, version = false;
 
@@ -35,6 +38,7 @@ struct Options {
   uint64_t max_clients = 256, max_requests = 256, max_output_bytes = 32ull << 20, max_queued_jobs = 1024,
            max_client_memory = 96ull << 20, client_seconds = 10;
   uint64_t request_seconds = 600, drain_seconds = 10;
+  uint64_t idle_seconds = 0, worker_idle_seconds = 300;  // 0: for ever
   std::vector<uid_t> allow_uids;
 
   std::string base;  // what relative paths are relative to, while settings are read

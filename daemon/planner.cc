@@ -442,6 +442,11 @@ void Planner::drain() {
 
 bool Planner::idle() const { return jobs_.counts().queued == 0 && jobs_.counts().running == 0; }
 
+bool Planner::quiet() const {
+  const auto none = [](const Jobs::Counts& counts) { return counts.queued == 0 && counts.running == 0; };
+  return idle() && none(searches_.counts()) && none(measures_.counts());
+}
+
 void Planner::give_up() {
   jobs_.fail_queued(Status(ErrorCode::CANCELLED, "the daemon was told to exit before this job could run"));
 }

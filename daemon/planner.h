@@ -116,6 +116,8 @@ class Planner {
   // Refuses new jobs from here on and drops those that nobody waits for.
   void drain();
   bool idle() const;
+  // The same, and nothing is searched or measured either.
+  bool quiet() const;
   // Ends what is still queued with CANCELLED.
   void give_up();
 

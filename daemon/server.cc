@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kDrainPollNs = 20'000'000;
 constexpr uint64_t kWatchMs = 100;
+constexpr uint64_t kIdleLookMs = 250;
 constexpr int kAsideNice = 10;
 
 template <class T>
@@ -81,7 +82,8 @@ Server::~Server() {
 // ------------------------------------------------------------------------------------------------------------------
 
 Status Server::start() {
-  auto listener = Listener::claim(options_.socket);
+  auto listener = options_.listening >= 0 ? Listener::adopt(options_.listening, options_.socket)
+                                          : Listener::claim(options_.socket);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
   if (Status status = open_store(); !status.ok()) return status;
@@ -141,7 +143,9 @@ Status Server::start_loop() {
   uv_async_init(&loop_, &async_, [](uv_async_t* any) { server_of(handle(any))->run_posted(); });
   uv_timer_init(&loop_, &timer_);
   uv_timer_init(&loop_, &watch_);
-  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&watch_)}) any->data = this;
+  uv_timer_init(&loop_, &idle_);
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&watch_), handle(&idle_)})
+    any->data = this;
   const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
   for (size_t i = 0; i < std::size(numbers); ++i) {
     uv_signal_init(&loop_, &signals_[i]);
@@ -150,6 +154,10 @@ Status Server::start_loop() {
         &signals_[i], [](uv_signal_t* any, int number) { server_of(handle(any))->on_signal(number); },
         numbers[i]);
   }
+  if (options_.idle_seconds > 0)
+    uv_timer_start(
+        &idle_, [](uv_timer_t* any) { server_of(handle(any))->look_whether_idle(); }, kIdleLookMs,
+        kIdleLookMs);
   take_posts_ = true;
   return {};
 }
@@ -189,6 +197,7 @@ void Server::start_workers() {
   pool.command = worker_command();
   pool.count = options_.workers ? options_.workers : std::clamp(processors / 2, 1u, 4u);
   pool.searchers = static_cast<unsigned>(options_.searchers);
+  pool.idle_seconds = options_.worker_idle_seconds;
   pool.job_limit_ms = static_cast<int64_t>(options_.job_seconds) * 1000;
   // What is not stored is not measured.
   pool.measure = options_.measure != MeasureSettings::When::never && store_;
@@ -408,6 +417,16 @@ void Server::on_signal(int number) {
   draining_ ? stop() : drain();
 }
 
+void Server::look_whether_idle() {
+  const uint64_t now = uv_hrtime();
+  if (!sessions_.empty() || !service_->quiet() || busy_ns_ == 0) busy_ns_ = now;
+  if (draining_ || now - busy_ns_ < options_.idle_seconds * 1'000'000'000) return;
+  log_->info("event=idle_exit seconds=" + std::to_string(options_.idle_seconds));
+  // Who connects from here on waits for the next daemon, or starts it.
+  uv_poll_stop(&listening_);
+  drain();
+}
+
 void Server::drain() {
   if (draining_) return;
   draining_ = true;
@@ -431,7 +450,7 @@ void Server::stop() {
   }
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
   for (uv_handle_t* any : {handle(&listening_), handle(&async_), handle(&timer_), handle(&watch_),
-                           handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
+                           handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
     uv_close(any, nullptr);
 }
 

@@ -54,6 +54,7 @@ class Server {
   void on_signal(int number);
   void on_timer();
   void arm_timer();
+  void look_whether_idle();
   void drain();
   bool finished() const;
   void stop();
@@ -71,7 +72,7 @@ class Server {
   bool loop_open_ = false;
   uv_poll_t listening_;
   uv_async_t async_;
-  uv_timer_t timer_, watch_;
+  uv_timer_t timer_, watch_, idle_;
   uv_signal_t signals_[3];
 
   std::mutex posted_mutex_;
@@ -85,6 +86,7 @@ class Server {
   std::multimap<uint64_t, uint64_t> limits_;   // time -> session that must have greeted, or gone, by then
   uint64_t max_clients_ = 1, next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;
   uint64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
+  uint64_t busy_ns_ = 0;   // when there was something to do last; 0: nobody has looked yet
   bool draining_ = false;
   uint64_t drain_limit_ns_ = 0;
   uint64_t drain_poll_ns_ = 0;  // when to look again whether all is done

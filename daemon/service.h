@@ -74,6 +74,8 @@ class Service {
   void give_up() { planner_.give_up(); }
   // Nothing runs and nobody waits for an answer.
   bool idle() const;
+  // The same, and no background job is left either.
+  bool quiet() const { return idle() && planner_.quiet(); }
   bool verifying() const { return verifying_; }
   const Budget& budget() const { return *budget_; }
 

@@ -104,14 +104,17 @@ uint64_t WorkerPool::restarts() const {
   return restarts_;
 }
 
-// A process that measures is not kept for long: its GPU belongs to others.
+// A process that measures is not kept for long: its GPU belongs to others. The others hold memory.
 void WorkerPool::wait_for_work(std::unique_lock<std::mutex>& lock, Slot& slot) {
   const auto work = [&] { return stop_ || slot.task || slot.look; };
-  if (slot.kind != wire::JobKind::measure || !slot.process) return wake_.wait(lock, work);
-  if (wake_.wait_for(lock, kKeepMeasuring, work)) return;
+  const bool measures = slot.kind == wire::JobKind::measure;
+  if (!slot.process || (!measures && options_.idle_seconds == 0)) return wake_.wait(lock, work);
+  if (wake_.wait_for(lock, measures ? kKeepMeasuring : std::chrono::seconds(options_.idle_seconds), work))
+    return;
   lock.unlock();
   drop_process(slot);
   lock.lock();
+  slot.started_before = false;  // the next one is no restart
   wake_.wait(lock, work);
 }
 

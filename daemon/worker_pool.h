@@ -23,6 +23,7 @@ struct WorkerPoolOptions {
   unsigned searchers = 1;            // for searches, started with --background
   bool measure = false;              // one for each GPU, started with --measure=NUMBER when it is needed
   int64_t job_limit_ms = 60000;      // wall clock
+  uint64_t idle_seconds = 0;         // a process that has nothing to do for so long is ended; 0: never
 };
 
 class WorkerPool : public Workers {

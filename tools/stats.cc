@@ -142,15 +142,16 @@ int run_stop(const Arguments& arguments) {
   const int process = static_cast<int>(syscall(SYS_pidfd_open, session->client->welcome().pid, 0));
   Result<wire::Ack> ack = session->ask<wire::Ack>(wire::Shutdown{});
   if (!ack && ack.status().code() != ErrorCode::DISCONNECTED) return fail(arguments, ack.status());
-  while (!is_gone(arguments)) {
+  // A socket of systemd's accepts on, and a look would start the next daemon.
+  while (process < 0 && !is_gone(arguments)) {
     if (std::chrono::steady_clock::now() > session->deadline)
       return fail(arguments, Status(ErrorCode::TIMEOUT,
                                     "the daemon is still finishing its work; it will stop by itself"));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (!has_ended(process, session->deadline))
-    return fail(arguments, Status(ErrorCode::TIMEOUT,
-                                  "the daemon serves nobody any more, but its process has not ended yet"));
+    return fail(arguments,
+                Status(ErrorCode::TIMEOUT, "the daemon is still finishing its work; it will stop by itself"));
   return report_stopped(arguments, true);
 }
 

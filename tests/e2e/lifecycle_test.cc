@@ -183,6 +183,34 @@ void in_the_background_it_listens_when_its_parent_returns(void**) {
   assert_true(eventually([pid] { return kill(pid, 0) != 0; }));
 }
 
+void nothing_to_do_ends_it(void**) {
+  TestDaemon daemon;
+  daemon.arguments = {"--idle-seconds=1"};
+  daemon.start();
+  {
+    TestClient client(daemon.socket());
+    client.ask<wire::PlanReply>(test_get(1));
+    usleep(1'600'000);
+    client.ask<wire::Pong>(wire::Ping{});  // whoever is connected keeps it
+  }
+  assert_int_equal(daemon.wait(), 0);
+  assert_contains(daemon.log(), "event=idle_exit");
+  daemon.start();
+  assert_true(TestClient(daemon.socket()).ask<wire::PlanReply>(test_get(1)).origin == wire::Origin::hit);
+}
+
+void idle_workers_end(void**) {
+  TestDaemon daemon;
+  daemon.arguments = {"--worker-idle-seconds=1", "--workers=1"};
+  daemon.start();
+  TestClient client(daemon.socket());
+  client.ask<wire::PlanReply>(test_get(1));
+  assert_true(client.counter("workers") >= 1);
+  assert_true(eventually([&] { return client.counter("workers") == 0; }));
+  assert_true(client.ask<wire::PlanReply>(test_get(2)).origin == wire::Origin::compiled);
+  assert_int_equal(client.counter("worker_restarts"), 0);
+}
+
 void bad_settings_are_named(void**) {
   TestDaemon daemon;
   std::string output;
@@ -209,6 +237,8 @@ int main() {
       cmocka_unit_test(a_log_that_cannot_be_written_is_refused),
       cmocka_unit_test(who_holds_the_cache_is_named),
       cmocka_unit_test(in_the_background_it_listens_when_its_parent_returns),
+      cmocka_unit_test(nothing_to_do_ends_it),
+      cmocka_unit_test(idle_workers_end),
       cmocka_unit_test(bad_settings_are_named),
   };
   return cmocka_run_group_tests_name("lifecycle", tests, nullptr, nullptr);

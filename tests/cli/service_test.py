@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""quernd as a service: the socket that systemd hands over, and the units that are installed."""
+import configparser
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import time
+import unittest
+
+from box import BUILD, SOURCE, Box, needs_compiler
+
+CHAIN = "graph chain\nin x: f32[100]\ny = exp(x)\nout y\n"
+
+
+class Activated(unittest.TestCase):
+    def setUp(self):
+        self.box = Box(QUERN_SEARCHERS="0", QUERN_NO_START="1")
+        self.addCleanup(self.box.close)
+        self.path = self.box.path / "own" / "s"
+        self.path.parent.mkdir(mode=0o700)
+        self.box.env["QUERN_SOCKET"] = str(self.box.path / "another")  # what is handed over wins
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.listening.close)
+
+    def serve(self, *arguments, count="1"):
+        """As systemd does it: descriptor 3, and the number of the process that it is meant for."""
+        number = self.listening.fileno()
+        command = f"exec 3<&{number}; LISTEN_FDS={count} LISTEN_PID=$$ exec {BUILD}/daemon/quernd {' '.join(arguments)}"
+        return subprocess.Popen(["bash", "-c", command], env=self.box.env, pass_fds=[number], stderr=subprocess.PIPE, text=True)
+
+    @needs_compiler
+    def test_clients_that_came_first_are_served_and_the_socket_stays(self):
+        self.listening.bind(str(self.path))
+        self.listening.listen()
+        graph = self.box.write("c.qg", CHAIN)
+        client = subprocess.Popen([BUILD / "tools/quern", "get", graph, "-t", "sm_90a", "--json", "--socket", self.path], env=self.box.env,
+                                  stdout=subprocess.PIPE, text=True)
+        time.sleep(0.2)  # it waits in the queue of the socket
+        daemon = self.serve("--idle-seconds=1")
+        self.assertIn('"origin": "compiled"', client.communicate(timeout=30)[0])
+        self.assertEqual(daemon.wait(timeout=30), 0)  # nobody is left
+        self.assertTrue(self.path.is_socket())
+        self.assertIn("event=idle_exit", daemon.communicate()[1])
+        daemon = self.serve()
+        self.assertEqual(self.box.json("get", graph, "-t", "sm_90a", "--socket", self.path)["origin"], "hit")
+        self.assertEqual(self.box.json("stats", "--socket", self.path)["facts"]["socket"], str(self.path))
+        self.box.run("stop", "--socket", self.path)
+        self.assertEqual(daemon.wait(timeout=30), 0)
+        self.assertTrue(self.path.is_socket())
+        daemon.stderr.close()
+
+    def test_what_is_no_such_socket_is_refused(self):
+        self.listening.bind(str(self.path))  # and does not listen
+        daemon = self.serve()
+        self.assertIn("no Unix socket that listens", daemon.communicate(timeout=30)[1])
+        self.assertEqual(daemon.returncode, 1)
+        self.listening.listen()
+        daemon = self.serve(count="2")
+        self.assertIn("2 sockets", daemon.communicate(timeout=30)[1])
+        self.assertEqual(daemon.returncode, 1)
+
+
+class Units(unittest.TestCase):
+    def test_they_name_settings_that_exist(self):
+        text = subprocess.run([BUILD / "daemon/quernd", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        settings = set(re.findall(r"^  --([\w-]+)", text, re.MULTILINE))
+        services = sorted((BUILD / "daemon").glob("*.service"))
+        self.assertEqual([path.name for path in services], ["quern-system.service", "quernd.service"])
+        for path in services:
+            unit = configparser.RawConfigParser(strict=False)
+            unit.optionxform = str
+            unit.read(path)
+            program, *arguments = unit["Service"]["ExecStart"].split()
+            self.assertTrue(program.startswith("/") and program.endswith("/quernd"), program)
+            for argument in arguments:
+                self.assertIn(argument[2:].split("=")[0], settings)
+            for name in re.findall(r"QUERN_(\w+)=", unit["Service"].get("Environment", "")):
+                self.assertIn(name.lower().replace("_", "-"), settings)
+            self.assertTrue(path.with_suffix(".socket").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
