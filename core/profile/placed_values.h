@@ -9,7 +9,7 @@
 
 namespace quern {
 
-inline constexpr int64_t kStoredBytes = 24;  // of one element, as reference_device.cuh has it
+inline constexpr int64_t kStoredBytes = 48;  // of one element, as reference_device.cuh has it
 
 // By node.
 struct PlacedValues {

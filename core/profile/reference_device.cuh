@@ -5,6 +5,8 @@ namespace exact {
 
 struct Stored {
   double exact, variance;
+  double moves[2];
+  unsigned causes[2];
   unsigned unfused;  // an int, or the bits of a float
   unsigned source;   // and two flags below it
 };
@@ -14,6 +16,7 @@ __device__ inline void store_value(Stored* to, const Noisy& value) {
   Stored stored;
   stored.exact = value.exact;
   stored.variance = value.variance;
+  for (int i = 0; i < 2; ++i) stored.moves[i] = value.moves[i], stored.causes[i] = value.causes[i];
   stored.unfused = kInteger ? unsigned(int(value.unfused)) : bit_cast<unsigned>(float(value.unfused));
   stored.source = value.source << 2 | unsigned(value.fragile) << 1 | unsigned(value.overflowed);
   *to = stored;
@@ -24,6 +27,7 @@ __device__ inline Noisy load_value(const Stored* from) {
   Noisy value;
   value.exact = stored.exact;
   value.variance = stored.variance;
+  for (int i = 0; i < 2; ++i) value.moves[i] = stored.moves[i], value.causes[i] = stored.causes[i];
   value.unfused = kInteger ? double(int(stored.unfused)) : double(bit_cast<float>(stored.unfused));
   value.source = stored.source >> 2;
   value.fragile = (stored.source & 2) != 0;

@@ -166,6 +166,12 @@ class ReferenceEmitter {
     return "noise::convert_class(" + value(id, at) + ", " + dtype_text(compute_class(to)) + ")";
   }
 
+  // An element of an operand, which several of the result may read.
+  std::string shared(size_t id, size_t from, const std::string& element) const {
+    const bool repeats = node(from).type.element_count() < node(id).type.element_count();
+    return repeats ? "noise::shared(" + element + ")" : element;
+  }
+
   // The coordinates of element i of a tensor of this shape, weighted.
   static std::string mapped(const Ints& shape, const Ints& strides, int64_t start = 0) {
     const Ints dense = dense_strides(shape);
@@ -222,7 +228,8 @@ class ReferenceEmitter {
       case OpKind::reduction:
         return reduce(id);
       case OpKind::conversion:
-        return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) + ")");
+        return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) + ", source_of(" +
+                    name(id) + ", i))");
       default:
         return leaf_or_movement(id);
     }
@@ -250,7 +257,7 @@ class ReferenceEmitter {
       case OpCode::reshape:
         return give(value(from, "i"));
       case OpCode::broadcast:
-        return give(value(from, mapped(shape(id), internal::broadcast_strides(shape(from), shape(id)))));
+        return give(shared(id, from, value(from, mapped(shape(id), internal::broadcast_strides(shape(from), shape(id))))));
       case OpCode::transpose: {
         const Ints dense = dense_strides(shape(from));
         Ints strides;
@@ -311,8 +318,9 @@ class ReferenceEmitter {
     for (size_t i = 0; i < own.operands.size(); ++i) {
       const DType to = info.result == ResultRule::select && i == 0 ? DType::boolean : computes;
       out += "  x[" + str(static_cast<int64_t>(i)) + "] = " +
-             read(operand(id, i),
-                  mapped(shape(id), internal::broadcast_strides(shape(operand(id, i)), shape(id))), to) +
+             shared(id, operand(id, i),
+                    read(operand(id, i),
+                         mapped(shape(id), internal::broadcast_strides(shape(operand(id, i)), shape(id))), to)) +
              ";\n";
     }
     const std::string meaning = "meaning" + str(static_cast<int64_t>(own.code)), arity = str(info.min_arity);

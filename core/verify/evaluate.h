@@ -13,6 +13,7 @@
 //   Value finish(Value, const Node&)                              called once for every element a node has
 //   computed
 //   void begin_sums(int64_t terms, bool of_products)              optional: in front of the sums of a node
+//   Value shared(Value)                                           optional: of an element that several read
 //   void at(const std::string& name)                              optional: in front of the elements of a
 //   `where`
 //   bool stopped_before(int64_t elements)                       optional: in front of so many; once true, results
@@ -123,6 +124,13 @@ class Evaluator {
                            compute_class(to));
   }
 
+  Value shared(const Value& value, [[maybe_unused]] bool repeats) {
+    if constexpr (requires { domain_.shared(value); })
+      return repeats ? domain_.shared(value) : value;
+    else
+      return value;
+  }
+
   Tensor compute(const Node& node) {
     switch (op_info(node.code).kind) {
       case OpKind::elementwise:
@@ -167,13 +175,15 @@ class Evaluator {
     Tensor result;
     const int64_t count = node.type.element_count();
     result.reserve(count);
+    std::vector<bool> repeats(arity);
+    for (size_t i = 0; i < arity; ++i) repeats[i] = types[i].element_count() < count;
     const bool select = op_info(node.code).result == ResultRule::select;
     if constexpr (requires { domain_.at(node.name); })
       if (select) domain_.at(node.name);
     for (int64_t at = 0; at < count && !stopped_before(1); ++at) {
       Value operands[3] = {domain_.zero(compute), domain_.zero(compute), domain_.zero(compute)};
       for (size_t i = 0; i < arity; ++i)
-        operands[i] = read(node, i, offsets[i][at], select && i == 0 ? DType::boolean : compute);
+        operands[i] = shared(read(node, i, offsets[i][at], select && i == 0 ? DType::boolean : compute), repeats[i]);
       result.push_back(domain_.apply(node.code, compute, operands));
     }
     return result;
@@ -252,8 +262,9 @@ class Evaluator {
 
   Tensor gather(const Node& node, const Ints& strides, int64_t start) {
     Tensor result;
+    const bool repeats = operand(node, 0).type.element_count() < node.type.element_count();
     for_each_offset(node.type.shape, strides, start,
-                    [&](int64_t offset) { result.push_back(value(node, 0)[offset]); });
+                    [&](int64_t offset) { result.push_back(shared(value(node, 0)[offset], repeats)); });
     return result;
   }
 

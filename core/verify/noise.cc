@@ -15,9 +15,7 @@ Noisy NoisyDomain::finish(Noisy value, const Node& node) {
   value.reached = 0;
   const OpKind kind = op_info(node.code).kind;
   if (kind != OpKind::elementwise && kind != OpKind::contraction && kind != OpKind::reduction) return value;
-  const Noisy result = noise::finish(value, node.type.dtype, sources_ + 1);
-  if (result.source == sources_ + 1) ++sources_;
-  return result;
+  return sourced(noise::finish(value, node.type.dtype, sources_ + 1));
 }
 
 }  // namespace quern

@@ -1,7 +1,7 @@
 // The domain of evaluate.h over the values of noisy.h.
 #pragma once
 
-#include "core/verify/noisy.h"
+#include "core/verify/noisy_steps.h"
 #include "core/verify/real_domains.h"
 
 namespace quern {
@@ -16,11 +16,12 @@ class NoisyDomain {
 
   static Noisy known(double value) { return noise::known(value); }
   Noisy number(double value, DType dtype) { return known(round_to(dtype, value)); }
+  Noisy shared(const Noisy& value) { return noise::shared(value); }
   Noisy zero(DType) { return {}; }
   Noisy identity(OpCode reduction, DType dtype) { return known(reduction_identity(reduction, dtype)); }
   Noisy apply(OpCode code, DType compute, const Noisy* operands);
   Noisy convert(const Noisy& x, DType from, DType to) { return from == to ? x : noise::convert_class(x, to); }
-  Noisy cast(const Noisy& x, DType, DType to) { return noise::cast(x, to); }
+  Noisy cast(const Noisy& x, DType, DType to) { return sourced(noise::cast(x, to, sources_ + 1)); }
   Noisy combine(OpCode reduction, const Noisy& a, const Noisy& b, DType dtype) {
     const uint32_t laws = op_info(reduction).laws;
     if (laws & kLinear) return add(a, b, dtype);
@@ -39,6 +40,12 @@ class NoisyDomain {
   }
 
  private:
+  // Of a value that was offered the next source.
+  Noisy sourced(const Noisy& value) {
+    if (value.source == sources_ + 1) ++sources_;
+    return value;
+  }
+
   const bool tf32_;
   noise::SumRates rates_;
   uint32_t sources_ = 0;

@@ -1,13 +1,16 @@
 // The values that follow a graph three times at once: in real arithmetic, as the unfused program would
-// compute it, and how far rounding may move that; and what an output may hold by them.
+// compute it, and how far rounding may move that.
 //
 // The unfused program computes in f32, accumulates in f32 and rounds every intermediate value to its dtype;
 // functions are good to about two units in the last place of f32. One run of it says little, because rounding
 // can be lucky, so every rounding adds its variance, and every operation hands on the variance of its
 // operands: sums and products by the usual formulas, everything else by evaluating it at the ends of
 // +-kReach deviations (no derivatives, so kinks, poles and comparisons that may come out either way are seen,
-// too). Noises are taken as independent, except those of one value with itself: x - max(x) is exactly 0 where
-// x is the maximum.
+// too). x - max(x) is exactly 0 where x is the maximum.
+//
+// Noise is a value's own, or of a cause that it has in common with others. What many values read (the mean of their
+// row) is a cause for them: in a sum over the row its noise adds up, or cancels, and does not average out. A value
+// follows two causes, those that move it most; what other causes do counts as its own noise.
 //
 // This file is compiled for GPUs, too (core/profile/reference_program.h): beside value_real.h it needs DType,
 // is_float and round_to, and of the library what device_shim.cuh there has.
@@ -27,8 +30,13 @@ struct Noisy {
   static constexpr bool kFloating = true;
 
   double exact = 0;
-  double unfused = 0;   // a number that f32 (or i32) has
-  double variance = 0;  // of the unfused program's rounding noise; infinite if nothing is known
+  double unfused = 0;  // a number that f32 (or i32) has
+  // Of the unfused program's rounding noise, what is this value's own; infinite if nothing is known.
+  double variance = 0;
+  // What a deviation of one of each cause moves it by, signed, and the causes: sources; 0: none.
+  static constexpr int kCauses = 2;
+  double moves[kCauses] = {0, 0};
+  uint32_t causes[kCauses] = {0, 0};
   uint32_t source = 0;  // values of one source are one value; 0: of none
   // Rounding decides whether the unfused program gets a finite number here.
   bool fragile = false;
@@ -39,6 +47,9 @@ struct Noisy {
 
   Noisy() = default;
   Noisy(double value) : exact(value), unfused(static_cast<float>(value)) {}
+  // Variance of all its noise.
+  double noise() const { return variance + moves[0] * moves[0] + moves[1] * moves[1]; }
+  bool has_noise() const { return variance > 0 || moves[0] != 0 || moves[1] != 0; }
   double reach() const;
 };
 
@@ -63,11 +74,50 @@ inline double rounding_variance(DType dtype, double value) {
   return squared(std::max(std::fabs(value) * relative, least)) / 3;
 }
 
+// Noise of the value's own is all that it has.
+inline void set_noise(Noisy& value, double variance) {
+  for (int i = 0; i < Noisy::kCauses; ++i) value.moves[i] = 0, value.causes[i] = 0;
+  value.variance = variance;
+}
+
+// Adds what one cause does. With no room for it, the cause that does least becomes noise of the value's own.
+inline void follow(Noisy& value, double move, uint32_t cause) {
+  if (cause == 0 || move == 0) return;
+  if (!std::isfinite(move)) {
+    value.variance = std::numeric_limits<double>::infinity();
+    return;
+  }
+  int at = std::fabs(value.moves[0]) <= std::fabs(value.moves[1]) ? 0 : 1;
+  for (int i = 0; i < Noisy::kCauses; ++i)
+    if (value.causes[i] == cause) {
+      value.moves[i] += move;
+      return;
+    }
+  if (std::fabs(move) <= std::fabs(value.moves[at])) {
+    value.variance += squared(move);
+    return;
+  }
+  value.variance += squared(value.moves[at]);
+  value.moves[at] = move, value.causes[at] = cause;
+}
+inline void follow_causes(Noisy& value, const Noisy& of, double times) {
+  for (int i = 0; i < Noisy::kCauses; ++i) follow(value, times * of.moves[i], of.causes[i]);
+}
+
+// As many values read it: its own noise is a cause for them.
+inline Noisy shared(Noisy value) {
+  if (value.source == 0 || value.variance == 0 || !std::isfinite(value.variance)) return value;
+  const double own = std::sqrt(value.variance);
+  value.variance = 0;
+  follow(value, own, value.source);
+  return value;
+}
+
 // Adds to `result` what f makes of the noise of x; result.exact must be f(x.exact).
 template <class F>
 void hand_on(Noisy& result, const Noisy& x, F f) {
   result.fragile |= x.fragile;
-  if (x.variance == 0 && !x.fragile) return;
+  if (!x.has_noise() && !x.fragile) return;
   double deviation = 0;
   const bool finite = std::isfinite(result.exact);
   auto look_at = [&](double at) {
@@ -81,7 +131,7 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
   // Where f leaves its domain, or the range of its result, nearer values tell how steep it is.
   auto look_along = [&](double reach) {
     const double last = look_at(x.exact + reach);
-    if (std::isfinite(last) || !finite) return;
+    if (std::isfinite(last) || !finite) return last;
     double within = 0, beyond = 1;  // of reach
     for (int step = 0; step < kLooks && (within == 0 || std::isinf(last)); ++step) {
       const double share = (within + beyond) / 2, value = f(x.exact + share * reach);
@@ -89,14 +139,21 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
       if (std::isfinite(value)) deviation = std::max(deviation, std::fabs(value - result.exact) / share);
     }
     if (within == 0) deviation = std::numeric_limits<double>::infinity();
+    return last;
   };
-  look_along(x.reach());
-  look_along(-x.reach());
+  const double above = look_along(x.reach()), below = look_along(-x.reach());
   if (x.fragile) {
     look_at(std::numeric_limits<double>::infinity());
     look_at(-std::numeric_limits<double>::infinity());
   }
-  result.variance += squared(deviation / kReach);
+  deviation /= kReach;
+  const double noise = x.noise();
+  if (!(noise > 0) || !std::isfinite(noise) || !std::isfinite(deviation)) {
+    result.variance += squared(deviation);
+    return;
+  }
+  result.variance += squared(deviation) * (x.variance / noise);
+  follow_causes(result, x, (above < below ? -deviation : deviation) / std::sqrt(noise));
 }
 
 // Whether all sums of such terms are exact, in whatever order they are taken; that one order is may be luck.
@@ -113,10 +170,7 @@ inline Noisy step(double exact, double unfused) {
   return result;
 }
 inline void round(Noisy& result, double relative) {
-  if (!std::isfinite(result.exact)) {
-    result.variance = 0;
-    return;
-  }
+  if (!std::isfinite(result.exact)) return set_noise(result, 0);
   if (result.exact != 0) {
     result.variance += relative * squared(result.exact);
     if (std::fabs(result.exact) < kSmallest) result.variance += squared(kSmallest);
@@ -136,7 +190,10 @@ Noisy function(const Noisy& x, F f, Single single, double argument = 0) {
 // Whether a and b may come out in the other order.
 inline bool may_cross(const Noisy& a, const Noisy& b) {
   if (a.source != 0 && a.source == b.source) return false;
-  const double variance = a.variance + b.variance;
+  double variance = a.noise() + b.noise();
+  for (int i = 0; i < Noisy::kCauses; ++i)
+    for (int j = 0; j < Noisy::kCauses; ++j)
+      if (a.causes[i] == b.causes[j]) variance -= 2 * a.moves[i] * b.moves[j];
   return a.fragile || b.fragile ||
          (variance > 0 && !(std::fabs(a.exact - b.exact) > kReach * std::sqrt(variance)));
 }
@@ -159,7 +216,7 @@ Noisy choose(const Noisy& a, const Noisy& b, Better better) {
   result.fragile = a.fragile || b.fragile;
   result.overflowed = a.overflowed || b.overflowed;
   if (crossing && std::isfinite(result.exact)) {
-    result.variance = std::max(a.variance, b.variance);
+    set_noise(result, std::max(a.noise(), b.noise()));
     result.source = 0;
   }
   return result;
@@ -167,18 +224,21 @@ Noisy choose(const Noisy& a, const Noisy& b, Better better) {
 
 }  // namespace noise
 
-inline double Noisy::reach() const { return noise::kReach * std::sqrt(variance); }
+inline double Noisy::reach() const { return noise::kReach * std::sqrt(noise()); }
 
 inline Noisy operator-(Noisy a) {
   a.exact = -a.exact, a.unfused = -a.unfused, a.source = 0;
+  for (double& move : a.moves) move = -move;
   return a;
 }
 inline Noisy sum(const Noisy& a, const Noisy& b, double sign) {
   Noisy result = noise::step(a.exact + sign * b.exact, a.unfused + sign * b.unfused);
   const bool same = a.source != 0 && a.source == b.source;
   result.variance = same ? noise::squared(1 + sign) * a.variance : a.variance + b.variance;
+  noise::follow_causes(result, a, same ? 1 + sign : 1);
+  if (!same) noise::follow_causes(result, b, sign);
   result.fragile = a.fragile || b.fragile;
-  const bool rounds = result.variance > 0 || result.unfused != a.unfused + sign * b.unfused;
+  const bool rounds = result.has_noise() || result.unfused != a.unfused + sign * b.unfused;
   noise::round(result, rounds ? noise::kRounding : 0);
   return result;
 }
@@ -188,10 +248,13 @@ inline Noisy operator*(const Noisy& a, const Noisy& b) {
   using noise::squared;
   Noisy result = noise::step(a.exact * b.exact, a.unfused * b.unfused);
   const bool same = a.source != 0 && a.source == b.source;
-  if (a.variance > 0) result.variance += a.variance * (squared(b.exact) * (same ? 4 : 1) + b.variance);
+  if (a.variance > 0) result.variance += a.variance * squared(b.exact) * (same ? 4 : 1);
   if (b.variance > 0 && !same) result.variance += b.variance * squared(a.exact);
+  if (a.has_noise() && b.has_noise()) result.variance += a.noise() * b.noise();
+  noise::follow_causes(result, a, same ? 2 * b.exact : b.exact);
+  if (!same) noise::follow_causes(result, b, a.exact);
   result.fragile = a.fragile || b.fragile;
-  const bool rounds = result.variance > 0 || result.unfused != a.unfused * b.unfused;
+  const bool rounds = result.has_noise() || result.unfused != a.unfused * b.unfused;
   noise::round(result, rounds ? noise::kRounding : 0);
   return result;
 }
@@ -240,7 +303,8 @@ inline Noisy pow(const Noisy& x, const Noisy& y) {
   return result;
 }
 inline Noisy abs(Noisy x) {
-  x.exact = std::fabs(x.exact), x.unfused = std::fabs(x.unfused), x.source = 0;
+  if (x.exact < 0) x = -x;
+  x.unfused = std::fabs(x.unfused), x.source = 0;
   return x;
 }
 inline Noisy max(const Noisy& a, const Noisy& b) {
@@ -268,256 +332,10 @@ inline Noisy select(const Noisy& condition, const Noisy& a, const Noisy& b) {
     result.fragile |= std::isfinite(result.exact) != std::isfinite(other.exact);
     return result;
   }
-  result.variance = std::max(result.variance, other.variance) +
-                    noise::squared((result.exact - other.exact) / noise::kReach);
+  noise::set_noise(result, std::max(result.noise(), other.noise()) +
+                               noise::squared((result.exact - other.exact) / noise::kReach));
   result.fragile |= other.fragile;
   return result;
 }
-
-// ---- the steps of a program ----
-
-namespace noise {
-
-// A number that every program has exactly.
-inline Noisy known(double value) {
-  Noisy result;
-  result.exact = result.unfused = value;
-  return result;
-}
-
-// What is handed on by sums, products and integers, whatever they make of the values.
-inline Noisy both(const Noisy& a, const Noisy& b, double variance) {
-  Noisy result;
-  result.variance = variance;
-  result.fragile = a.fragile | b.fragile;
-  result.overflowed = a.overflowed | b.overflowed;
-  return result;
-}
-inline Noisy whole(Noisy result, Int exact, Int unfused) {
-  result.exact = exact.v, result.unfused = unfused.v;
-  return result;
-}
-
-// Variances that a step of a sum adds, relative to the square of its term and of the sum so far.
-struct SumRates {
-  double terms = 0, partial = 0;
-};
-inline SumRates sum_rates(double terms, bool of_products) {
-  SumRates rates;
-  rates.terms = kRounding * terms;
-  rates.partial = kRounding + (of_products ? kTruncation * terms : 0);
-  return rates;
-}
-
-// A sum may be taken in any order, so every step may round what the terms so far make in random order: the
-// partial sum of this order, and each term again in all later steps.
-inline Noisy add_term(const Noisy& a, const Noisy& b, DType dtype, const SumRates& rates) {
-  Noisy result = both(a, b, a.variance + b.variance);
-  if (!is_float(dtype)) return whole(result, Int(a.exact) + Int(b.exact), Int(a.unfused) + Int(b.unfused));
-  const double sum = a.unfused + b.unfused;
-  result.exact = a.exact + b.exact;
-  result.unfused = static_cast<float>(sum);
-  // In another order the sum of some terms may overflow, to an infinity that one of the others may oppose.
-  result.reached = a.reached + (std::isfinite(b.exact) ? std::fabs(b.exact) : 0);
-  result.fragile |= result.reached > std::numeric_limits<float>::max();
-  if (result.variance > 0 || !is_exact_sum(a.exact, b.exact))
-    result.variance += rates.partial * result.exact * result.exact + rates.terms * b.exact * b.exact;
-  return result;
-}
-
-// What a reduction that is no sum makes of two integers: `meaning` makes an Int of two.
-template <class Meaning>
-Noisy combine_integers(const Noisy& a, const Noisy& b, Meaning meaning) {
-  const Int exact[2] = {Int(a.exact), Int(b.exact)}, unfused[2] = {Int(a.unfused), Int(b.unfused)};
-  return whole(both(a, b, 0), meaning(exact), meaning(unfused));
-}
-
-// A product of a matmul. `tf32`: operands of f32 products are rounded to 10 bits of mantissa.
-inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf32) {
-  const double a2 = a.exact * a.exact, b2 = b.exact * b.exact;
-  Noisy result = both(a, b, a.variance * (b2 + b.variance) + b.variance * a2);
-  if (!is_float(dtype)) return whole(result, Int(a.exact) * Int(b.exact), Int(a.unfused) * Int(b.unfused));
-  result.exact = a.exact * b.exact;
-  result.unfused = static_cast<float>(a.unfused * b.unfused);
-  if (tf32 && dtype == DType::f32) result.variance += 2 * (0x1p-22 / 3) * a2 * b2;
-  return result;
-}
-
-// A meaning over floats: `meaning` makes a V of Vs, for Noisy and Real. That of one operand is looked at as a
-// whole, however often it names it. Poles: what is infinite at 0 is so in real arithmetic, not because f64
-// ends.
-template <class Meaning>
-Noisy apply_to_floats(Meaning meaning, const Noisy* operands, int arity, bool has_poles) {
-  Noisy first = operands[0];
-  if (arity == 1) first.variance = 0, first.fragile = false;
-  Noisy result = meaning(arity == 1 ? &first : operands);
-  if (arity == 1) {
-    hand_on(result, operands[0], [&](double at) {
-      const Real moved(at);
-      return meaning(&moved).v;
-    });
-    result.source = 0;
-  }
-  bool leaves_f64 = std::isinf(result.exact);
-  for (int i = 0; i < arity; ++i)
-    if (!std::isfinite(operands[i].exact) || (has_poles && operands[i].exact == 0)) leaves_f64 = false;
-  result.overflowed = leaves_f64;
-  if (!std::isfinite(result.exact))
-    for (int i = 0; i < arity; ++i) result.overflowed |= operands[i].overflowed;
-  return result;
-}
-
-// A meaning over integers: `meaning` makes an Int of three.
-template <class Meaning>
-Noisy apply_to_integers(Meaning meaning, const Noisy* operands, int arity) {
-  auto evaluate = [&](bool exact, int moved, double at) {
-    Int values[3] = {0, 0, 0};
-    for (int i = 0; i < arity; ++i)
-      values[i] = Int(i == moved ? round_to(DType::i32, at)
-                      : exact    ? operands[i].exact
-                                 : operands[i].unfused);
-    return static_cast<double>(meaning(values).v);
-  };
-  Noisy result;
-  result.exact = evaluate(true, arity, 0);
-  result.unfused = evaluate(false, arity, 0);
-  for (int i = 0; i < arity; ++i)
-    hand_on(result, operands[i], [&](double at) { return evaluate(true, i, at); });
-  return result;
-}
-
-// Between the dtypes that values are computed in (f32, i32, bool).
-inline Noisy convert_class(const Noisy& x, DType to) {
-  if (to == DType::boolean) return truth(x.exact != 0, x.unfused != 0, may_cross(x, known(0)));
-  if (!is_float(to)) return x;
-  Noisy result = x;  // integers above 2^24 are rounded
-  result.unfused = static_cast<float>(x.unfused);
-  if (result.unfused != x.unfused) round(result, kRounding);
-  return result;
-}
-
-// The operator `cast`.
-inline Noisy cast(const Noisy& x, DType to) {
-  if (to == DType::boolean) return convert_class(x, to);
-  Noisy result;
-  result.exact = round_to(to, x.exact);
-  result.unfused = round_to(to, x.unfused);
-  hand_on(result, x, [&](double at) { return round_to(to, at); });
-  if (!is_float(to)) result.fragile = false;
-  if (!std::isfinite(result.exact)) result.overflowed = x.overflowed;
-  if (result.unfused == x.unfused) result.source = x.source;
-  return result;
-}
-
-// What an operator that computes gives, in the dtype of its result. `source`: a number that no other value
-// has.
-inline Noisy finish(Noisy value, DType dtype, uint32_t source) {
-  value.reached = 0;
-  if (!std::isfinite(value.exact)) {
-    value.variance = 0;
-  } else {
-    value.overflowed = false;
-    if (std::isnan(value.variance)) value.variance = std::numeric_limits<double>::infinity();
-  }
-  if (is_float(dtype)) {
-    const double rounded = round_to(dtype, value.unfused);
-    // What is not exact may fall on a number of the dtype by luck.
-    const bool narrow = dtype != DType::f32;
-    if (rounded != value.unfused || (narrow && value.variance > 0)) {
-      if (rounded != value.unfused) value.source = 0;
-      value.unfused = rounded;
-      if (std::isfinite(value.exact)) value.variance += rounding_variance(dtype, value.exact);
-    }
-    // The program that overflows here knows nothing of the real number.
-    if (std::isfinite(round_to(dtype, value.exact)) && !std::isfinite(value.unfused)) {
-      value.variance = std::numeric_limits<double>::infinity();
-      value.fragile = true;
-    }
-    if (value.variance > 0)
-      value.fragile |= std::isfinite(round_to(dtype, value.exact + value.reach())) !=
-                       std::isfinite(round_to(dtype, value.exact - value.reach()));
-  }
-  if (value.variance > 0 && value.source == 0) value.source = source;
-  return value;
-}
-
-}  // namespace noise
-
-// ---- outputs ----
-
-// What an element of an output must be.
-enum class Demand : uint8_t {
-  close,            // finite, and within the element's own bound
-  close_if_finite,  // the same, but rounding decides whether the unfused program is finite
-  infinity,         // that of the reference
-  nan,
-  not_finite,
-  anything,
-};
-
-namespace noise {
-
-// Of the noise of the unfused program.
-constexpr double kDeviations = 4;
-
-// What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
-// flushed to zero.
-inline double output_rounding(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16:
-      return std::fabs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bf16:
-      return std::fabs(value) * 0x1p-8 + 0x1p-126;
-    case DType::f32:
-      return std::fabs(value) * 0x1p-24 + 0x1p-126;
-    default:
-      return 0;
-  }
-}
-
-// The rounding of the output itself is no noise: it is counted at its largest, and twice like all error of
-// the unfused program.
-inline double own_bound(DType dtype, const Noisy& value) {
-  const double rounding = is_float(dtype) ? rounding_variance(dtype, value.exact) : 0;
-  const double variance = value.variance >= rounding ? value.variance - rounding : value.variance;
-  const double one_run = std::fabs(value.unfused - value.exact);
-  const double error = std::max(std::isfinite(one_run) ? one_run : 0, kDeviations * std::sqrt(variance));
-  return 2 * (error + output_rounding(dtype, value.exact));
-}
-
-// `special`: an input or a written number is not finite.
-inline Demand demand_of(DType dtype, const Noisy& value, bool special) {
-  const double rounded = round_to(dtype, value.exact);
-  if (std::isfinite(value.exact)) {
-    const bool overflows = value.unfused == rounded && std::isinf(rounded);
-    if (!std::isfinite(value.unfused) && !overflows) return Demand::anything;
-    return value.fragile || std::isinf(value.variance) ? Demand::close_if_finite : Demand::close;
-  }
-  if (std::isfinite(value.unfused) || value.fragile || value.overflowed) return Demand::anything;
-  return special ? Demand::not_finite : std::isnan(value.exact) ? Demand::nan : Demand::infinity;
-}
-
-inline bool meets(Demand demand, DType dtype, double actual, double exact, double bound) {
-  switch (demand) {
-    case Demand::close_if_finite:
-      if (!std::isfinite(actual)) return true;
-      [[fallthrough]];
-    case Demand::close:
-      if (std::isfinite(actual)) return std::fabs(actual - exact) <= bound;
-      // An infinity stands for what is too large for the dtype.
-      return actual == round_to(dtype, exact + std::copysign(bound, actual));
-    case Demand::infinity:
-      return actual == exact;
-    case Demand::nan:
-      return std::isnan(actual);
-    case Demand::not_finite:
-      return !std::isfinite(actual);
-    case Demand::anything:
-      return true;
-  }
-  return false;
-}
-
-}  // namespace noise
 
 }  // namespace quern

@@ -176,6 +176,13 @@ class PullEvaluator {
     return domain_.convert(element(node.operands[i], at), plan.from[i], plan.to[i]);
   }
 
+  // Of operand i, whose elements several of the result may read.
+  Value shared(const Node& node, size_t i, const Value& value) {
+    if constexpr (requires { domain_.shared(value); })
+      if (operand(node, i).type.element_count() < node.type.element_count()) return domain_.shared(value);
+    return value;
+  }
+
   // The coordinates at `at` in node `id`, weighted.
   int64_t mapped(size_t id, int64_t at, const Ints& strides) const {
     int64_t offset = 0;
@@ -314,7 +321,7 @@ class PullEvaluator {
       case OpCode::broadcast:
       case OpCode::transpose:
       case OpCode::slice:
-        return element(node.operands[0], plan.start + mapped(id, at, plan.strides[0]));
+        return shared(node, 0, element(node.operands[0], plan.start + mapped(id, at, plan.strides[0])));
       default:
         fatal(__FILE__, __LINE__, "the evaluator takes decomposed graphs");
     }
@@ -323,7 +330,7 @@ class PullEvaluator {
   Value elementwise(const Node& node, const Plan& plan, size_t id, int64_t at) {
     Value operands[3] = {domain_.zero(plan.compute), domain_.zero(plan.compute), domain_.zero(plan.compute)};
     for (size_t i = 0; i < node.operands.size(); ++i)
-      operands[i] = read(node, plan, i, place(plan, id, i, at));
+      operands[i] = shared(node, i, read(node, plan, i, place(plan, id, i, at)));
     return domain_.apply(node.code, plan.compute, operands);
   }
 

@@ -12,7 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/verify/evaluate.h"
-#include "core/verify/noisy.h"
+#include "core/verify/demand.h"
 
 namespace quern {
 
