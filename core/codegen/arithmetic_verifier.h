@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/codegen/interpreter.h"
+#include "core/codegen/short_iotas.h"
 #include "core/schedule/schedule.h"
 #include "core/verify/arithmetic_verdict.h"
 #include "core/verify/reference.h"
@@ -23,7 +24,7 @@ namespace quern {
 
 struct ArithmeticOptions {
   uint64_t seed = 1;
-  int draws = 8;  // of the inputs of each class; fewer where the instance is large
+  int draws = 16;  // of the inputs of each class; fewer where the instance is large
   // Asked in front of every draw. Once true, the verdict is undecided.
   std::function<bool()> stop = [] { return false; };
 };
@@ -46,9 +47,9 @@ class ArithmeticVerifier {
   using Draw = std::pair<std::string, int>;  // class and number
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
-  bool run_trials(const Interpreter& program, const std::vector<RealTensor>& iotas, Trials& trials,
+  bool run_trials(const Interpreter& program, const ShortIotas& iotas, Trials& trials,
                   ArithmeticVerdict& out);
-  bool run_trial(const Interpreter& program, const std::vector<RealTensor>& iotas, const Trials& trials,
+  bool run_trial(const Interpreter& program, const ShortIotas& iotas, const Trials& trials,
                  const Trial& trial, const std::string& cls, ArithmeticVerdict& out) const;
 
   const Graph& graph_;

@@ -8,39 +8,41 @@ namespace {
 
 bool is_shorter(const Attrs& whole, const Attrs& small) { return *whole.shape != *small.shape; }
 
-RealTensor strided(const Attrs& whole, const Attrs& small) {
+void add_positions(const Attrs& whole, const Attrs& small, ShortIotas& to) {
   const size_t axis = small.axis ? static_cast<size_t>((*small.axis)[0]) : 0;
   Ints strides(small.shape->size(), 0);
   strides[axis] = 1;
-  const double from = static_cast<double>((*whole.shape)[axis]),
-               to = static_cast<double>((*small.shape)[axis]);
-  RealTensor elements;
+  const double before = static_cast<double>((*whole.shape)[axis]),
+               now = static_cast<double>((*small.shape)[axis]);
+  RealTensor in_strides, by_one;
   for_each_offset(*small.shape, strides, 0, [&](int64_t index) {
-    elements.push_back(std::floor(static_cast<double>(index) * from / to));
+    by_one.push_back(static_cast<double>(index));
+    in_strides.push_back(std::floor(by_one.back() * before / now));
   });
-  return elements;
+  to.in_strides.push_back(std::move(in_strides));
+  to.by_one.push_back(std::move(by_one));
 }
 
 }  // namespace
 
-std::vector<RealTensor> iotas_to_inputs(const Graph& whole, Graph& small) {
-  std::vector<RealTensor> elements;
+ShortIotas iotas_to_inputs(const Graph& whole, Graph& small) {
+  ShortIotas positions;
   for (size_t id = 0; id < small.nodes.size(); ++id) {
     Node& node = small.nodes[id];
     if (node.code != OpCode::iota || !is_shorter(whole.nodes[id].attrs, node.attrs)) continue;
-    elements.push_back(strided(whole.nodes[id].attrs, node.attrs));
+    add_positions(whole.nodes[id].attrs, node.attrs, positions);
     node.code = OpCode::input;
     node.attrs = {};
     node.strides = dense_strides(node.type.shape);
     small.inputs.push_back(static_cast<ValueId>(id));
   }
-  return elements;
+  return positions;
 }
 
-std::vector<RealTensor> iotas_to_inputs(const MuGraph& whole, MuGraph& small) {
-  std::vector<RealTensor> elements;
+ShortIotas iotas_to_inputs(const MuGraph& whole, MuGraph& small) {
+  ShortIotas positions;
   auto add_input = [&](const Attrs& before, const Attrs& now, const TensorType& type) {
-    elements.push_back(strided(before, now));
+    add_positions(before, now, positions);
     const int32_t tensor = static_cast<int32_t>(small.tensors.size());
     small.tensors.push_back({"iota" + std::to_string(tensor), type});
     small.inputs.push_back(tensor);
@@ -65,7 +67,7 @@ std::vector<RealTensor> iotas_to_inputs(const MuGraph& whole, MuGraph& small) {
       op.kind = BlockOp::Kind::load;
     }
   }
-  return elements;
+  return positions;
 }
 
 }  // namespace quern

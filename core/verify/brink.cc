@@ -28,6 +28,8 @@ class RangeDomain {
  public:
   using Value = Ranged;
 
+  // The values of `spared` may leave the range.
+  explicit RangeDomain(const std::vector<const Node*>& spared) : spared_(spared) {}
   // Of the fullest value, its share of the range; infinite once one has left it.
   double fullest() const { return fullest_; }
   void note(double value, DType dtype) {
@@ -61,12 +63,13 @@ class RangeDomain {
   Ranged multiply(const Ranged& a, const Ranged& b, DType dtype) { return {real_.multiply(a.v, b.v, dtype)}; }
   Ranged finish(const Ranged& x, const Node& node) {
     if (!is_float(node.type.dtype)) return {x.v};
-    note(x.v, node.type.dtype);
+    if (std::find(spared_.begin(), spared_.end(), &node) == spared_.end()) note(x.v, node.type.dtype);
     note(x.reached, DType::f32);
     return {x.v};
   }
 
  private:
+  const std::vector<const Node*>& spared_;
   RealDomain real_;
   double fullest_ = 0;
 };
@@ -83,8 +86,10 @@ class Brink {
     for (size_t i = 0; i < count; ++i)
       if (is_float(dtype(i)) && !inputs[i].empty()) scaled.push_back(i);
     constexpr Follows kChoices[] = {Follows::grows, Follows::grows, Follows::stays, Follows::shrinks};
+    if (draw % 2 == 1)
+      for (ValueId id : primitive.outputs) spared_.push_back(&primitive.node(id));
     for (size_t i : scaled)
-      follows_[i] = draw == 0 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
+      follows_[i] = draw < 2 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
     if (!scaled.empty() && std::find(follows_.begin(), follows_.end(), Follows::grows) == follows_.end())
       follows_[scaled[random.below(scaled.size())]] = Follows::grows;
   }
@@ -138,7 +143,7 @@ class Brink {
   double most_shrunk(size_t i) const { return dtype(i) == DType::f16 ? 8 : 100; }
 
   double level(double power) const {
-    RangeDomain domain;
+    RangeDomain domain(spared_);
     std::vector<Elements<Ranged>> inputs(inputs_.size());
     const std::vector<RealTensor> elements = scaled(power);
     for (size_t i = 0; i < elements.size(); ++i)
@@ -155,6 +160,7 @@ class Brink {
   const Graph& graph_;
   const std::vector<RealTensor>& inputs_;
   std::vector<Follows> follows_;
+  std::vector<const Node*> spared_;
 };
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace quern {
 
 // Scales the float inputs of a decomposed graph among the first `count`, which are of moderate size, by powers of one
-// number; empty inputs stay. Draw 0 has them all grow, for others the seed says what each does. False, and the inputs
-// are as they were, if no scale comes near an end.
+// number; empty inputs stay. Draws 0 and 1 have them all grow, for others the seed says what each does. In odd draws
+// outputs may overflow. False, and the inputs are as they were, if no scale comes near an end.
 bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
                     int draw);
 

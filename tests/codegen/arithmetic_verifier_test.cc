@@ -42,7 +42,7 @@ constexpr WrongFile kWrong[] = {
     {"conj-6", By::field},
     {"eq-const-dropped", By::arithmetic},
     {"exp-half-mod-p", By::arithmetic},
-    {"factor-behind-product-bf16", By::arithmetic},
+    {"factor-behind-product-bf16", By::arithmetic},    {"factor-in-front-of-product-f32", By::arithmetic},
     {"i32-mul-overflow-via-f32", By::arithmetic},
     {"intermediate-tensor-bf16", By::arithmetic},
     {"intermediate-tensor-i32", By::arithmetic},

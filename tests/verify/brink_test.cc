@@ -76,6 +76,12 @@ void what_is_no_input_stays(void**) {
   assert_true(inputs[1][0] == 3 && inputs[2][0] == 5);
 }
 
+// So that what in front of an output overflows shows where only the output should.
+void outputs_overflow_in_odd_draws(void**) {
+  const double most = at_brink("graph g\nin x: f32[4]\na = mul(x, x)\ny = mul(a, 64)\nout y\n", 1);
+  assert_between(most, 32 * 0x1p128, 64 * 0x1p128);
+}
+
 // Integers have no end, and what is beyond one already has no way back.
 void some_graphs_have_no_brink(void**) {
   assert_true(at_brink("graph g\nin x: i32[4]\ny = mul(x, x)\nout y\n", 0) == 0);
@@ -88,6 +94,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(the_fullest_value_is_just_below_the_end),
       cmocka_unit_test(inputs_shrink_in_some_draws),
+      cmocka_unit_test(outputs_overflow_in_odd_draws),
       cmocka_unit_test(what_is_no_input_stays),
       cmocka_unit_test(some_graphs_have_no_brink),
   };
