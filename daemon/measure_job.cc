@@ -92,6 +92,7 @@ Result<wire::JobDone> run_measure(Compiler* compiler, const OpenGraphBench& open
   options.budget = std::chrono::milliseconds(job.budget_ms);
   options.jobs = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostCompilers);
   options.allow_tf32 = (job.numerics & kAllowTf32) != 0;
+  options.make_solver = make_z3_solver;
   options.standing = job.standing;
   if (job.any_load) options.most_disturbance = 1;
   auto bench = open(*graph, options.allow_tf32);

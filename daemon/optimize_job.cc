@@ -46,6 +46,8 @@ Result<wire::JobDone> run_optimize(Compiler& compiler, PieceMemo& memo, const wi
   OptimizeOptions options;
   const auto optimizer = make_z3_optimizer(kQuestionLimit);
   options.optimizer = optimizer.get();
+  const auto solver = make_z3_solver();
+  options.solver = solver.get();
   options.limit = std::chrono::milliseconds(job.budget_ms);
   options.keep = std::max(job.keep, 1u);
   options.allow_tf32 = (job.numerics & kAllowTf32) != 0;

@@ -2,6 +2,7 @@
 #include "core/base/target.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/prove_program.h"
 #include "tools/plan_output.h"
 #include "tools/session.h"
 
@@ -27,9 +28,44 @@ Result<EmittedMuGraph> emit_files(const Arguments& arguments) {
   return emit_mugraph(graph->graph, *mugraph, *schedule, **target);
 }
 
+// What is proved of each kernel, and what is not.
+std::string proofs_text(const std::vector<KernelProof>& proofs) {
+  std::string out;
+  for (const KernelProof& each : proofs) {
+    const Proof& proof = each.proof;
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.3f", proof.seconds);
+    out += each.kernel + ": " +
+           (proof.proved()     ? "proved"
+            : proof.disproof() ? "disproved"
+                               : "unproved") +
+           " in " + seconds + " s, " + std::to_string(proof.by_intervals) + " questions by intervals, " +
+           std::to_string(proof.by_solver) + " by Z3\n";
+    for (const ProofFinding& finding : proof.findings)
+      out += std::string("  ") + (finding.kind == ProofFinding::Kind::disproved ? "disproved" : "unproved") +
+             ", " + finding.rule + ": " + finding.access + "\n    " + finding.reason + "\n";
+  }
+  return out;
+}
+
+int prove(const Arguments& arguments, const EmittedMuGraph& emitted) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  const std::vector<KernelProof> proofs = prove_program(emitted, solver.get());
+  Json json = Json::array();
+  for (const KernelProof& each : proofs)
+    json.push_back(
+        {{"kernel", each.kernel}, {"proof", each.proof.summary()}, {"seconds", each.proof.seconds}});
+  if (arguments.json())
+    print_json({{"proofs", json}});
+  else
+    print_text(proofs_text(proofs));
+  return find_disproof(proofs) ? kExitNo : kExitOk;
+}
+
 int run_emit(const Arguments& arguments) {
   Result<EmittedMuGraph> emitted = emit_files(arguments);
   if (!emitted) return fail(arguments, emitted.status());
+  if (arguments.has("prove")) return prove(arguments, *emitted);
   if (arguments.json())
     print_json({{"cuda", emitted->source}, {"plan", plan_json(emitted->plan)}});
   else
@@ -48,11 +84,16 @@ const Command kEmitCommand = {
     "the CUDA text of a muGraph with a schedule",
     "Prints the program that the muGraph in FILE (.qmu) becomes for GRAPH (.qg) with a schedule. From what\n"
     "\"quern show KEY\" prints with --graph, --mugraph and --schedule, for the same target, it is the text\n"
-    "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say.\n",
+    "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say.\n"
+    "With --prove what is proved of each kernel for its full extents: accesses in bounds and aligned, one "
+    "writer\n"
+    "an element, no races in shared memory, phases of mbarriers; or the thread that breaks it, with exit "
+    "code 1.\n",
     false,
     {{"schedule", 's', "FILE", "how it is cut up (as the muGraph says)"},
      {"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
-     {"launches", 0, nullptr, "print buffers and kernels instead"}},
+     {"launches", 0, nullptr, "print buffers and kernels instead"},
+     {"prove", 0, nullptr, "print what is proved of each kernel instead"}},
     run_emit,
 };
 

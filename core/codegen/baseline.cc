@@ -16,7 +16,8 @@ namespace {
 // Equal kernels have one text and several launches.
 class ProgramText {
  public:
-  Launch add(BaselineKernel kernel, const std::string& makes) {
+  Launch add(const BaselineKernel& made, const std::string& makes) {
+    BaselineKernel kernel = made;
     Launch launch;
     const auto [at, fresh] = names_.try_emplace(print_cuda(kernel.kernel));
     if (fresh) {
@@ -48,6 +49,31 @@ std::string describe(const Graph& graph, const Kernel& kernel) {
     out += (out.empty() ? "" : ", ") + (node.name.empty() ? std::string(op_info(node.code).text) : node.name);
   }
   return out;
+}
+
+// What the parameters of launch number `launch` point to. Places of the workspace are used again: the one that is
+// meant is in use.
+ir::LaunchFacts launch_facts(const BaselineKernel& code, const Plan& plan, const Storage& storage,
+                             int launch) {
+  ir::LaunchFacts facts;
+  facts.grid = code.grid;
+  for (size_t i = 0; i < code.args.size(); ++i) {
+    const LaunchArg& arg = code.args[i];
+    const size_t at = static_cast<size_t>(arg.value);
+    ir::ParameterFacts parameter;
+    if (arg.kind == LaunchArg::Kind::input)
+      parameter.elements = plan.inputs[at].span();
+    else if (arg.kind == LaunchArg::Kind::output)
+      parameter.elements = plan.outputs[at].span();
+    else
+      for (size_t b = 0; b < storage.buffers().size(); ++b) {
+        const MemoryBuffer& buffer = storage.buffers()[b];
+        if (storage.offsets()[b] == arg.value && buffer.first <= launch && launch <= buffer.last)
+          parameter.elements = buffer.bytes / ir::bytes_of(code.kernel.parameters[i].symbol->type);
+      }
+    facts.parameters.push_back(parameter);
+  }
+  return facts;
 }
 
 std::string certificate(const Graph& graph, const Partition& partition, size_t kernels) {
@@ -91,7 +117,9 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
                                              : emit_rows(prepared, kernel, parts, storage);
     if (Status status = verify_kernel(code.kernel); !status.ok()) return status;
     emitted.work.push_back(std::move(code.work));
-    plan.launches.push_back(program.add(std::move(code), describe(prepared, kernel)));
+    plan.launches.push_back(program.add(code, describe(prepared, kernel)));
+    ir::LaunchFacts facts = launch_facts(code, plan, storage, static_cast<int>(plan.launches.size()) - 1);
+    emitted.code.push_back({std::move(code.kernel), std::move(facts)});
   }
   plan.certificate = certificate(prepared, parts, program.kernels());
   emitted.kernels = program.take();

@@ -12,14 +12,23 @@
 #include "core/base/target.h"
 #include "core/codegen/launch_work.h"
 #include "core/graph/graph.h"
+#include "core/kernel/ir.h"
+#include "core/kernel/launch_facts.h"
 
 namespace quern {
+
+// The kernel of a launch, and what is known of what it is launched on.
+struct LaunchedKernel {
+  ir::Kernel kernel;
+  ir::LaunchFacts facts;
+};
 
 struct Emitted {
   std::string source;            // prelude_text() and the kernels: a complete program for NVRTC
   std::string kernels;           // the kernels alone, for whoever brings another prelude
   Plan plan;                     // tier baseline, with everything but the cubin
   std::vector<LaunchWork> work;  // of each launch; of a program of muGraphs empty
+  std::vector<LaunchedKernel> code;  // of each launch
 };
 
 // Deterministic: the same graph and target give the same bytes. No valid graph is refused.

@@ -401,14 +401,22 @@ Body BlockEmitter::setup(const BlockPlan& plan, int64_t barriers_at) {
 }
 
 void BlockEmitter::add_parameters(BlockKernel& out) {
+  auto elements = [&](int32_t tensor) {
+    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+    return TensorDesc{"", place.dtype, place.shape, place.strides}.span();
+  };
+  out.facts.grid = out.grid;
+  out.facts.cluster = out.cluster;
   for (const TensorParameter& parameter : parameters_) {
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
     out.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
     out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
+    out.facts.parameters.push_back({elements(parameter.tensor), kTensorMapAlignment, std::nullopt});
   }
   for (size_t i = 0; i < map_symbols_.size(); ++i) {
     out.kernel.parameters.push_back({map_symbols_[i], true});
     out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
+    out.facts.parameters.push_back({elements(map_tensors_[i]), kTensorMapAlignment, tensor_maps_[i]});
   }
 }
 

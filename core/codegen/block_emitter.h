@@ -20,6 +20,7 @@
 #include "core/codegen/trace.h"
 #include "core/codegen/wgmma_text.h"
 #include "core/kernel/builder.h"
+#include "core/kernel/launch_facts.h"
 #include "core/kernel/value.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
@@ -50,6 +51,7 @@ struct BlockKernel {
   Dim3 grid, cluster;
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
+  ir::LaunchFacts facts;
   std::set<WgmmaShape> shapes;  // that it uses
   bool tf32 = false;            // a product of f32 operands is computed in it
 };
@@ -403,6 +405,7 @@ class BlockEmitter {
   std::vector<TensorParameter> parameters_;
   std::vector<TensorMap> tensor_maps_;
   std::vector<Symbol> map_symbols_;
+  std::vector<int32_t> map_tensors_;
   std::map<BlockValue, Ints> panels_;  // operands in shared memory, with the least extents of their tiles
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;

@@ -62,7 +62,8 @@ int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner)
       return part % number == 0;
     };
     for (int axis = 0; axis < kGridAxes; ++axis)
-      if (op.map[static_cast<size_t>(axis)] == inner && !cut_by(kernel_.grid[static_cast<size_t>(axis)])) return false;
+      if (op.map[static_cast<size_t>(axis)] == inner && !cut_by(kernel_.grid[static_cast<size_t>(axis)]))
+        return false;
     if (op.loop_dim == inner && !cut_by(kernel_.trip_count)) return false;
     for (size_t d = 0; d < place.shape.size(); ++d)
       if (static_cast<int>(d) != inner && place.shape[d] > 1 && place.strides[d] % number != 0) return false;

@@ -154,6 +154,7 @@ bool BlockEmitter::bring_by_tma(StagedTile& tile) {
   }
   tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
   tensor_maps_.push_back(std::move(*map));
+  map_tensors_.push_back(op.tensor);
   return true;
 }
 

@@ -145,6 +145,7 @@ class MuEmitter {
     if (Status status = verify_kernel(code); !status.ok()) return status;
     out_.kernels += print_cuda(code) + "\n";
     out_.plan.launches.push_back(std::move(launch));
+    out_.code.push_back({std::move(code), std::move(block->facts)});
     return {};
   }
 
@@ -199,6 +200,7 @@ class MuEmitter {
       out_.plan.workspace_bytes =
           std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(behind) + emitted->plan.workspace_bytes);
     out_.kernels += emitted->kernels;
+    std::move(emitted->code.begin(), emitted->code.end(), std::back_inserter(out_.code));
     return {};
   }
 

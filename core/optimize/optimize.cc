@@ -18,6 +18,7 @@
 #include "core/optimize/certify.h"
 #include "core/optimize/explain.h"
 #include "core/optimize/program_model.h"
+#include "core/optimize/prove_program.h"
 #include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
 #include "core/verify/rounded_values.h"
@@ -33,6 +34,7 @@ uint64_t ns_since(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
+constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a kernel of the baseline
 constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
@@ -76,6 +78,7 @@ class OptimizeRun {
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
         fate = "not tried, " + by_model(best.us);
     try_all();
+    prove_baseline();
     write_report();
     const auto start = Clock::now();
     list_programs();
@@ -84,6 +87,15 @@ class OptimizeRun {
   }
 
  private:
+  // It is out already, and nobody waits for this: what is wrong with it goes into the report.
+  void prove_baseline() {
+    const auto emitted = emit_baseline(graph_, target_);
+    if (!emitted) return;
+    const auto start = Clock::now();
+    baseline_proof_ = proof_fact(prove_program(*emitted, options_.solver, kBaselineLimit));
+    prove_ns_ += ns_since(start);
+  }
+
   struct Compiled {
     size_t rank = 0;
     EmittedMuGraph emitted;
@@ -253,6 +265,11 @@ class OptimizeRun {
     const Certificate& verdict = verdict_on(from.candidate);
     if (verdict.verdict == Verdict::rejected)
       return refuse(program.rank, "as a whole it is wrong: " + verdict.reason);
+    const auto start = Clock::now();
+    const std::vector<KernelProof> proofs = prove_program(program.emitted, options_.solver);
+    prove_ns_ += ns_since(start);
+    if (const KernelProof* wrong = find_disproof(proofs))
+      return refuse(program.rank, "a bug of the emitter: " + wrong->kernel + " is " + wrong->proof.summary());
     Program kept;
     kept.mugraph = print_mugraph(candidate.mugraph);
     kept.schedule = print_schedule(with_choices(from.schedule, program.emitted));
@@ -262,7 +279,8 @@ class OptimizeRun {
     plan.certificate +=
         source_facts({print_graph(graph_), kept.mugraph, kept.schedule, program.emitted.source}, plan.cubin,
                      compiler_.fingerprint()) +
-        verdict.print() + program.arithmetic.print() + print_fact("modelled", number(from.us) + " us") +
+        proof_fact(proofs) + verdict.print() + program.arithmetic.print() +
+        print_fact("modelled", number(from.us) + " us") +
         print_fact("candidate",
                    std::to_string(from.candidate) + " of " + std::to_string(search_.candidates.size()));
     // What carries a verdict that is undecided.
@@ -337,6 +355,8 @@ class OptimizeRun {
       out_.report += "programs judged: " + std::to_string(judge_ms_.size()) + ", median " +
                      number(median(judge_ms_)) + " ms, at most " +
                      number(*std::max_element(judge_ms_.begin(), judge_ms_.end())) + " ms\n";
+    out_.report +=
+        "baseline's " + baseline_proof_ + "proofs: " + number(static_cast<double>(prove_ns_) / 1e6) + " ms\n";
     if (!stopped_.empty()) out_.report += "stopped: " + stopped_ + "\n";
     out_.report += choices_;
     if (!out_.found()) out_.reason = why_nothing();
@@ -379,6 +399,8 @@ class OptimizeRun {
   ArithmeticVerifier verifier_{graph_, {.stop = [this] { return over(); }}};
   ArithmeticVerdict arithmetic_;  // of what is tried
   std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;
+  uint64_t prove_ns_ = 0;
+  std::string baseline_proof_;
   std::string stopped_;
   std::optional<size_t> taken_;  // the candidate of the result's plan
   std::string choices_;          // of that program

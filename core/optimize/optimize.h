@@ -9,6 +9,7 @@
 #include "core/base/plan.h"
 #include "core/jit/compiler.h"
 #include "core/optimize/program.h"
+#include "core/prove/solver.h"
 #include "core/schedule/optimizer.h"
 #include "core/schedule/schedule.h"
 #include "core/search/search.h"
@@ -45,6 +46,7 @@ struct OptimizeOptions {
   size_t compiles = 12;                    // programs for the compiler at most, beyond those that are kept
   bool allow_tf32 = false;                 // f32 products may be computed from operands rounded to tf32
   Optimizer* optimizer = nullptr;          // of the choices of their blocks; without it they are greedy
+  Solver* solver = nullptr;  // for the proofs of what is kept; without it they are by intervals alone
   // Judges the arithmetic of every program before it is emitted; empty: an ArithmeticVerifier of the graph.
   std::function<ArithmeticVerdict(const MuGraph&, const Schedule&)> judge;
   // Told after the search, and when there is a plan, what the result would be if all ended there: what has

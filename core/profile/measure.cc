@@ -37,7 +37,8 @@ class Race {
         bench_(bench),
         programs_(std::move(programs)),
         timings_(programs_.size()),
-        workshop_(graph, target, programs_, compiler, {options.jobs, options.allow_tf32}) {
+        workshop_(graph, target, programs_, compiler,
+                  {options.jobs, options.allow_tf32, options.make_solver}) {
     for (size_t i = 0; i < programs_.size(); ++i) timings_[i].program = programs_[i].name();
   }
 

@@ -14,6 +14,7 @@
 #include "core/jit/compiler.h"
 #include "core/optimize/program.h"
 #include "core/profile/bench.h"
+#include "core/prove/solver.h"
 
 namespace quern {
 
@@ -30,6 +31,7 @@ struct MeasureOptions {
   unsigned jobs = 4;  // compilers at once
   size_t keep = 8;    // programs whose code is handed back
   bool allow_tf32 = false;
+  MakeSolver* make_solver = nullptr;  // for the proofs of what is compiled here
   // The program that stands: one of the list. By default the baseline's.
   Hash128 standing = Program{}.name();
   // Measures nothing while others use more than this share of the GPU; 1: whatever they do.

@@ -7,6 +7,7 @@
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/certify.h"
+#include "core/optimize/prove_program.h"
 #include "core/optimize/registers.h"
 #include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
@@ -128,6 +129,11 @@ Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier&
                        arithmetic.reason);
   auto verdict = verdict_on(program.mugraph, *mugraph);
   if (!verdict) return verdict.status();
+  const std::unique_ptr<Solver> solver = options_.make_solver ? options_.make_solver() : nullptr;
+  const std::vector<KernelProof> proofs = prove_program(*emitted, solver.get());
+  if (const KernelProof* wrong = find_disproof(proofs))
+    return refused(ErrorCode::INTERNAL,
+                   "a bug of the emitter: " + wrong->kernel + " is " + wrong->proof.summary());
   auto output = compiler_->compile({emitted->source, target_.name, {"--ptxas-options=-v"}});
   if (!output) return refused(ErrorCode::COMPILE, "the compiler refused it: " + output.status().message());
   if (const std::string kernel = spilling_warpgroups(*schedule, emitted->blocks, output->log);
@@ -138,7 +144,7 @@ Result<Plan> Workshop::make_searched(const Program& program, ArithmeticVerifier&
   plan.cubin = std::move(output->cubin);
   plan.certificate += source_facts({graph_text_, program.mugraph, program.schedule, emitted->source},
                                    plan.cubin, compiler_->fingerprint()) +
-                      *verdict + arithmetic.print() +
+                      proof_fact(proofs) + *verdict + arithmetic.print() +
                       print_fact("modelled", std::to_string(program.modelled_ns) + " ns");
   return plan;
 }

@@ -15,6 +15,7 @@
 #include "core/graph/graph.h"
 #include "core/jit/compiler.h"
 #include "core/optimize/program.h"
+#include "core/prove/solver.h"
 
 namespace quern {
 
@@ -27,6 +28,7 @@ struct MadeProgram {
 struct WorkshopOptions {
   unsigned jobs = 4;
   bool allow_tf32 = false;
+  MakeSolver* make_solver = nullptr;  // for proofs; without it they are by intervals alone
 };
 
 class Workshop {

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(os.environ.get("QUERN_SOURCE_ROOT", pathlib.Path(__file__).r
 
 GRAPH = ["core/base", "core/lang", "core/graph"]
 MUGRAPH = GRAPH + ["core/mugraph"]
-MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel", "core/codegen", "core/jit"]
+MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel", "core/prove", "core/codegen", "core/jit"]
 CORE = MAKERS + ["core/optimize", "core/profile"]
 ARROWS = {
     "core/base": [],
@@ -24,6 +24,7 @@ ARROWS = {
     "core/verify": MUGRAPH,
     "core/schedule": MUGRAPH,
     "core/kernel": ["core/base", "core/lang"],
+    "core/prove": ["core/base", "core/lang", "core/kernel"],
     "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel"],
     "core/jit": ["core/base"],
     "core/optimize": MAKERS,

@@ -119,6 +119,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("__global__", emitted["cuda"])
         self.assertEqual(emitted["plan"]["launches"][0]["block"], [64, 1, 1])
         self.assertIn("BLOCK", self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--launches").stdout)
+        self.assertRegex(self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--prove").stdout, r"q0_block: proved in [0-9.]+ s")
         wrong = self.box.write("wrong.sched", "kernel tile=[3, 1, 16] tile_k=x\n")
         self.assertRegex(self.box.run("emit", graph, mugraph, "-t", "sm_90a", "-s", wrong, code=2).stderr, r"wrong\.sched:.*1")
         self.assertIn("gqa_b1.qg:2:1: ", self.box.run("emit", graph, graph, "-t", "sm_90a", code=4).stderr)

@@ -206,7 +206,8 @@ out z
 void parts_of_no_whole_vectors_are_right(void**) {
   std::vector<MuGraphCase> cases;
   for (const Sizes& sizes : {Sizes{"f32", "16", "44", "32", "1", "3"}, {"f16", "16", "88", "32", "1", "3"}})
-    for (const KernelSchedule& way : {KernelSchedule{{}, 0, {1, 1, 2}, 0, true}, {{}, 0, {1, 1, 2}, 2, true}}) {
+    for (const KernelSchedule& way :
+         {KernelSchedule{{}, 0, {1, 1, 2}, 0, true}, {{}, 0, {1, 1, 2}, 2, true}}) {
       cases.push_back(sized_case("parts", kPartsGraph, kParts, sizes, way));
       cases.back().target = "sm_90a";
     }

@@ -56,12 +56,14 @@ int main(int argc, char** argv) {
   const Target& target = *need(find_target(target_name));
   const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
   const std::unique_ptr<Optimizer> optimizer = make_z3_optimizer(kChoiceLimit);
+  const std::unique_ptr<Solver> solver = make_z3_solver();
   std::printf("%-28s %8s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "judge s", "emit s",
               "nvrtc s", "all s", "found", "model us", "launches", "cubin B");
   for (const std::string& file : files) {
     const Graph graph = read_graph(file);
     OptimizeOptions options;
     options.optimizer = optimizer.get();
+    options.solver = solver.get();
     options.search.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     const auto start = std::chrono::steady_clock::now();
     const OptimizeResult result = need(optimize(graph, target, *compiler, options));

@@ -1,0 +1,24 @@
+// What is proved of the kernels of a program.
+#pragma once
+
+#include "core/codegen/baseline.h"
+#include "core/prove/prove_kernel.h"
+
+namespace quern {
+
+struct KernelProof {
+  std::string kernel;  // its name
+  int launches = 1;    // that have this proof
+  Proof proof;
+};
+
+// Each kernel once, unless launches differ in what they are launched on. `limit` is for one kernel.
+std::vector<KernelProof> prove_program(const Emitted& program, Solver* solver,
+                                       std::chrono::milliseconds limit = ProveOptions{}.limit);
+
+// A line for the certificate: "proof: q0_block proved, q1_block unproved: ...".
+std::string proof_fact(const std::vector<KernelProof>& proofs);
+// The first kernel that is disproved, null if none is.
+const KernelProof* find_disproof(const std::vector<KernelProof>& proofs);
+
+}  // namespace quern

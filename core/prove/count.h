@@ -1,0 +1,15 @@
+// How many values of variables meet conditions: intervals are halved until each condition holds in all of one, or in none.
+#pragma once
+
+#include <optional>
+
+#include "core/kernel/ranges.h"
+
+namespace quern::proof {
+
+// Nothing if it takes more than `limit` intervals, or if the conditions depend on what is no variable.
+std::optional<int64_t> count_values(const std::vector<ir::Symbol>& variables,
+                                    const std::vector<ir::Expr>& conditions, const ir::Ranges& ranges,
+                                    int64_t limit);
+
+}  // namespace quern::proof

@@ -1,0 +1,406 @@
+#include "core/prove/order.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/prove/arithmetic.h"
+
+namespace quern::proof {
+
+using ir::Expr;
+using ir::Instr;
+using Agent = Access::Agent;
+
+void Clock::join(const Clock& other) {
+  done.resize(std::max(done.size(), other.done.size()), -1);
+  for (size_t i = 0; i < other.done.size(); ++i) done[i] = std::max(done[i], other.done[i]);
+  for (const auto& [barrier, phase] : other.phases) phases[barrier] = std::max(phases[barrier], phase);
+}
+
+namespace {
+
+constexpr int kForever = 1 << 30;
+
+class Simulation {
+ public:
+  Simulation(const Trace& trace, int threads) : trace_(trace), threads_(threads) {
+    for (int t = 0; t < threads; ++t) all_.set(static_cast<size_t>(t));
+    roles_ = static_cast<int>(trace.roles.size()) + 1;
+    lists_.resize(static_cast<size_t>(roles_));
+    for (size_t i = 0; i < trace.events.size(); ++i)
+      lists_[static_cast<size_t>(trace.events[i].role)].push_back(static_cast<int>(i));
+  }
+
+  Ordered run() {
+    run_with_slow(0, true);
+    for (int slow = 1; slow < roles_ && !out_.fault; ++slow) run_with_slow(slow, false);
+    return std::move(out_);
+  }
+
+ private:
+  struct Known {
+    Threads threads;
+    Clock clock;
+  };
+  struct Role {
+    size_t next = 0;
+    bool begun = false;
+    std::vector<Known> known;        // for the first: of all its threads
+    Clock cluster, cluster_arrived;  // of role 0
+    int warp_barrier = -1;
+  };
+  struct Barrier {
+    int64_t arrivals = 0, missing = 0, bytes = 0;
+    int phase = 0, event = -1;
+    Clock coming;
+    std::vector<Clock> ended;  // what the end of each phase tells
+  };
+  // Copies by cp.async, products by wgmma: those of a role that are not waited for.
+  struct Groups {
+    std::vector<size_t> open;  // moments
+    std::vector<std::vector<size_t>> closed;
+  };
+
+  std::shared_ptr<const Threads> threads_of(const Event& event) {
+    std::string key;
+    std::vector<Expr> conditions;
+    for (const Expr& condition : event.where)
+      if (!condition.is_number()) key += ir::print(condition) + ";";
+    std::shared_ptr<const Threads>& known = known_threads_[key];
+    if (known) return known;
+    Threads threads;
+    for (int t = 0; t < threads_; ++t) {
+      const Values values{{trace_.places.thread.get(), t}};
+      const bool here = std::none_of(event.where.begin(), event.where.end(), [&](const Expr& condition) {
+        const auto value = evaluate(condition, values);
+        return value && !*value;
+      });
+      if (here) threads.set(static_cast<size_t>(t));
+    }
+    known = std::make_shared<Threads>(threads);
+    return known;
+  }
+  // Whether it depends on the thread alone who comes.
+  bool is_certain(const Event& event) const {
+    const Values values{{trace_.places.thread.get(), 0}};
+    return std::all_of(event.where.begin(), event.where.end(),
+                       [&](const Expr& condition) { return evaluate(condition, values).has_value(); });
+  }
+
+  void fail(const std::string& what, int event, bool surely = true) {
+    if (!out_.fault) out_.fault = Ordered::Fault{what, event, surely};
+  }
+
+  void run_with_slow(int slow, bool first) {
+    record_ = first;
+    state_.assign(static_cast<size_t>(roles_), {});
+    barriers_.clear();
+    copies_ = products_ = {};
+    state_[0].begun = true;
+    state_[0].known = {{all_, Clock{std::vector<int>(static_cast<size_t>(roles_), -1), {}}}};
+    state_[0].cluster = state_[0].known[0].clock;
+    std::vector<int> order;
+    for (int role = 0; role < roles_; ++role)
+      if (role != slow) order.push_back(role);
+    order.push_back(slow);
+    for (bool moved = true; moved && !out_.fault;) {
+      moved = false;
+      for (int role : order) {
+        while (!out_.fault && step(role)) {
+          moved = true;
+          if (role == slow) break;
+        }
+        if (moved && role == slow) break;
+      }
+    }
+    if (!out_.fault) finish();
+  }
+
+  void begin_roles(int event) {
+    for (size_t i = 0; i < trace_.roles.size(); ++i) {
+      Role& role = state_[i + 1];
+      if (role.begun || event < trace_.roles[i].begins) continue;
+      role.begun = true;
+      role.known = {{all_, everything(state_[0])}};
+    }
+  }
+  static Clock everything(const Role& role) {
+    Clock out;
+    for (const Known& known : role.known) out.join(known.clock);
+    return out;
+  }
+
+  Clock clock_of(const Role& role, const Threads& threads) const {
+    Clock out;
+    out.done.assign(static_cast<size_t>(roles_), -1);
+    for (const Known& known : role.known)
+      if ((threads & ~known.threads).none()) out.join(known.clock);
+    return out;
+  }
+  static void learn(Role& role, const Threads& threads, const Clock& clock) {
+    for (Known& known : role.known)
+      if (known.threads == threads) return known.clock.join(clock);
+    role.known.push_back({threads, clock});
+  }
+
+  // Whether the role went on.
+  bool step(int number) {
+    Role& role = state_[static_cast<size_t>(number)];
+    const auto& list = lists_[static_cast<size_t>(number)];
+    if (number == 0) begin_roles(role.next < list.size() ? list[role.next] : kForever);
+    if (!role.begun || role.next >= list.size()) return false;
+    const int at = list[role.next];
+    const Event& event = trace_.events[static_cast<size_t>(at)];
+    const std::shared_ptr<const Threads> threads = threads_of(event);
+    if (event.access) {
+      if (record_) note(role, event, at, threads);
+    } else if (threads->any()) {
+      if (!is_certain(event)) {
+        fail("who comes to it depends on the block", at, false);
+        return false;
+      }
+      if (!signal(role, number, event, at, *threads)) return false;
+    }
+    ++role.next;
+    return true;
+  }
+
+  void note(const Role& role, const Event& event, int at, const std::shared_ptr<const Threads>& threads) {
+    Ordered::Moment moment;
+    moment.event = moment.end = at;
+    moment.threads = threads;
+    moment.clock = std::make_shared<Clock>(clock_of(role, *threads));
+    moment.cluster = std::make_shared<Clock>(role.cluster);
+    if (event.access->agent != Agent::thread) moment.end = kForever;
+    if (event.access->agent == Agent::cp_async) copies_.open.push_back(out_.moments.size());
+    if (event.access->agent == Agent::wgmma) products_.open.push_back(out_.moments.size());
+    if (event.access->agent == Agent::tma) box_ = out_.moments.size();
+    out_.moments.push_back(std::move(moment));
+  }
+
+  // The threads that a role has; the first one has what the others leave.
+  Threads of_role(int number) const {
+    Threads out = number == 0 ? all_ : Threads();
+    for (size_t i = 0; i < trace_.roles.size(); ++i)
+      for (int t = trace_.roles[i].first_warp * 32, end = std::min(threads_, t + 32); t < end; ++t)
+        if (number == 0 || number == static_cast<int>(i) + 1) out.set(static_cast<size_t>(t), number != 0);
+    return out;
+  }
+
+  bool signal(Role& role, int number, const Event& event, int at, const Threads& threads) {
+    const Signal& signal = *event.signal;
+    switch (signal.code) {
+      case Instr::block_barrier:
+      case Instr::named_barrier:
+        return block_barrier(role, number, at, threads);
+      case Instr::warp_barrier:
+        if (threads == present(number)) {
+          role.warp_barrier = at;
+          if (record_) out_.warp_barriers.push_back(at);
+        }
+        return true;
+      case Instr::cluster_barrier:
+        block_barrier(role, number, at, threads);
+        role.cluster = everything(role);
+        return true;
+      case Instr::cluster_arrive:
+        role.cluster_arrived = everything(role);
+        role.cluster_arrived.done[0] = at;
+        return true;
+      case Instr::cluster_wait:
+        role.cluster.join(role.cluster_arrived);
+        return true;
+      case Instr::cp_async_commit:
+        return close(copies_);
+      case Instr::wgmma_commit:
+        return close(products_);
+      case Instr::cp_async_wait:
+        return retire(copies_, signal.number, at);
+      case Instr::wgmma_wait:
+        return retire(products_, signal.number, at);
+      case Instr::mbarrier_init:
+      case Instr::mbarrier_arrive:
+      case Instr::mbarrier_arrive_expect:
+      case Instr::mbarrier_wait:
+      case Instr::tma_load:
+        return mbarrier(role, number, signal, at, threads);
+      default:
+        return true;
+    }
+  }
+
+  Threads present(int number) const {
+    const bool split = state_.size() > 1 && state_[1].begun;
+    return split ? of_role(number) : all_;
+  }
+
+  bool block_barrier(Role& role, int number, int at, const Threads& threads) {
+    if (threads != present(number)) {
+      fail("not all threads come to a barrier", at);
+      return false;
+    }
+    Clock clock = everything(role);
+    clock.done[static_cast<size_t>(number)] = at;
+    role.known = {{all_, clock}};
+    return true;
+  }
+
+  static bool close(Groups& groups) {
+    groups.closed.push_back(std::move(groups.open));
+    groups.open.clear();
+    return true;
+  }
+  bool retire(Groups& groups, const Expr& pending, int at) {
+    const size_t left = static_cast<size_t>(pending->number);
+    while (groups.closed.size() > left) {
+      if (record_)
+        for (size_t moment : groups.closed.front()) out_.moments[moment].end = at;
+      groups.closed.erase(groups.closed.begin());
+    }
+    return true;
+  }
+
+  // What those who arrive tell: all they know, and what their warps did before the last barrier of the warp.
+  Clock told_by(const Role& role, int number, int at, const Threads& threads) const {
+    Clock out = clock_of(role, threads);
+    const Threads all = present(number);
+    bool every_warp = true;
+    for (int warp = 0; warp * 32 < threads_; ++warp) {
+      bool here = false, comes = false;
+      for (int t = warp * 32; t < std::min(threads_, warp * 32 + 32); ++t) {
+        here |= all.test(static_cast<size_t>(t));
+        comes |= threads.test(static_cast<size_t>(t));
+      }
+      every_warp &= comes || !here;
+    }
+    const int own = threads == all ? at : every_warp ? role.warp_barrier : -1;
+    out.done[static_cast<size_t>(number)] = std::max(out.done[static_cast<size_t>(number)], own);
+    return out;
+  }
+
+  void end_phase(Barrier& barrier) {
+    if (barrier.missing > 0 || barrier.bytes != 0) return;
+    ++barrier.phase;
+    barrier.missing = barrier.arrivals;
+    barrier.ended.push_back(std::move(barrier.coming));
+    barrier.coming = {};
+  }
+
+  bool mbarrier(Role& role, int number, const Signal& signal, int at, const Threads& threads) {
+    if (!signal.at.is_number() || !signal.number.is_number()) {
+      fail("which mbarrier it is, or its number, depends on more than the iteration", at, false);
+      return false;
+    }
+    const int64_t place = signal.at->number, count = static_cast<int64_t>(threads.count());
+    Barrier& barrier = barriers_[place];
+    if (signal.code == Instr::mbarrier_init) {
+      if (barrier.arrivals != 0 || count != 1) fail("an mbarrier is initialised twice", at);
+      barrier.arrivals = barrier.missing = signal.number->number;
+      barrier.event = at;
+      return !out_.fault;
+    }
+    if (barrier.arrivals == 0) {
+      fail("an mbarrier that nobody has initialised", at);
+      return false;
+    }
+    if (signal.code == Instr::mbarrier_wait)
+      return wait(role, barrier, place, signal.number->number & 1, threads);
+    if (signal.code == Instr::tma_load) {
+      if (count != 1) fail("a box is asked for by " + std::to_string(count) + " threads", at);
+      if (record_) {
+        out_.moments[box_].barrier = place;
+        out_.moments[box_].phase = barrier.phase;
+      }
+      barrier.bytes -= signal.number->number;
+      if (barrier.bytes < 0) fail("more bytes are asked for than the phase announces", at);
+    } else {
+      if (count > barrier.missing)
+        fail(std::to_string(count) + " arrivals, and the phase lacks " + std::to_string(barrier.missing), at);
+      barrier.missing -= count;
+      if (signal.code == Instr::mbarrier_arrive_expect) barrier.bytes += count * signal.number->number;
+      barrier.coming.join(told_by(role, number, at, threads));
+    }
+    end_phase(barrier);
+    return !out_.fault;
+  }
+
+  // By the parity of the phase. What it tells is the first phase that may have ended, as far as the threads knew.
+  bool wait(Role& role, const Barrier& barrier, int64_t place, int64_t parity, const Threads& threads) {
+    if ((barrier.phase & 1) == parity) return false;
+    Clock clock = clock_of(role, threads);
+    int& known = clock.phases[place];
+    int ended = known;
+    if ((ended & 1) == parity) ++ended;
+    for (int phase = known; phase < ended; ++phase) {
+      const Clock told = barrier.ended[static_cast<size_t>(phase)];
+      clock.join(told);
+    }
+    clock.phases[place] = std::max(clock.phases[place], ended);
+    learn(role, threads, clock);
+    return true;
+  }
+
+  void finish() {
+    for (int number = 0; number < roles_ && !out_.fault; ++number) {
+      const Role& role = state_[static_cast<size_t>(number)];
+      const auto& list = lists_[static_cast<size_t>(number)];
+      if (role.next >= list.size()) continue;
+      const int at = list[role.next];
+      const Event& event = trace_.events[static_cast<size_t>(at)];
+      const Barrier& barrier =
+          barriers_[event.signal && event.signal->at.is_number() ? event.signal->at->number : -1];
+      fail("it waits forever: phase " + std::to_string(barrier.phase) + " lacks " +
+               std::to_string(barrier.missing) + " arrivals and " + std::to_string(barrier.bytes) + " bytes",
+           at);
+    }
+    for (const auto& [place, barrier] : barriers_) {
+      if (barrier.bytes != 0)
+        fail("its last phase announces " + std::to_string(barrier.bytes) + " bytes too many", barrier.event);
+      if (barrier.missing != barrier.arrivals)
+        fail("its last phase lacks " + std::to_string(barrier.missing) + " arrivals", barrier.event);
+    }
+    if (!record_) return;
+    out_.end = everything(state_[0]);
+    out_.cluster_end = state_[0].cluster;
+    for (const Ordered::Moment& moment : out_.moments) {
+      const auto known = out_.end.phases.find(moment.barrier);
+      if (moment.barrier >= 0 && (known == out_.end.phases.end() || known->second <= moment.phase))
+        fail("nobody waits for the copy", moment.event);
+    }
+  }
+
+  const Trace& trace_;
+  const int threads_;
+  int roles_ = 1;
+  Threads all_;
+  std::vector<std::vector<int>> lists_;  // events, by role
+  std::map<std::string, std::shared_ptr<const Threads>> known_threads_;
+  std::vector<Role> state_;
+  std::map<int64_t, Barrier> barriers_;
+  Groups copies_, products_;
+  size_t box_ = 0;
+  bool record_ = true;
+  Ordered out_;
+};
+
+}  // namespace
+
+bool Ordered::before(const Trace& trace, const Moment& a, const Moment& b) const {
+  const Event &first = trace.events[static_cast<size_t>(a.event)],
+              &second = trace.events[static_cast<size_t>(b.event)];
+  if (a.barrier >= 0) {
+    const auto at = b.clock->phases.find(a.barrier);
+    return at != b.clock->phases.end() && at->second > a.phase;
+  }
+  const bool of_cluster = first.access->of_cluster || second.access->of_cluster;
+  const Clock& clock = of_cluster ? *b.cluster : *b.clock;
+  return static_cast<size_t>(first.role) < clock.done.size() &&
+         clock.done[static_cast<size_t>(first.role)] >= a.end;
+}
+
+Ordered order_events(const Trace& trace, int threads) {
+  Simulation simulation(trace, threads);
+  return simulation.run();
+}
+
+}  // namespace quern::proof

@@ -1,0 +1,51 @@
+// Which events of a block happen before which: barriers, mbarriers with their phases and bytes, groups of copies
+// and of products, gone through one by one. Nothing is sampled: threads that come to an event are counted, each
+// role is held up in turn while the others run on.
+#pragma once
+
+#include <bitset>
+#include <map>
+#include <memory>
+
+#include "core/prove/trace.h"
+
+namespace quern::proof {
+
+using Threads = std::bitset<1024>;
+
+// What a thread knows to have happened, of all threads of each role: events up to a number, and phases of mbarriers
+// that have ended.
+struct Clock {
+  std::vector<int> done;          // by role
+  std::map<int64_t, int> phases;  // by the mbarrier's place
+  void join(const Clock& other);
+};
+
+struct Ordered {
+  // Of an event with an access.
+  struct Moment {
+    int event = 0,
+        end = 0;  // numbers of the event, and of the one with which the access is over for its thread
+    std::shared_ptr<const Clock> clock, cluster;  // known to all threads that come to it
+    int64_t barrier = -1;                         // of a copy by TMA: where it counts,
+    int phase = 0;                                // and the phase that ends with it
+    std::shared_ptr<const Threads> threads;       // that come to it
+  };
+  std::vector<Moment> moments;
+  std::vector<int> warp_barriers;  // numbers of events
+  Clock end, cluster_end;          // what all threads of role 0 know when it ends
+
+  struct Fault {
+    std::string what;
+    int event = -1;
+    bool surely = true;  // else: not understood
+  };
+  std::optional<Fault> fault;
+
+  // Whether `a` is over before `b` begins, whichever two threads of the block do them.
+  bool before(const Trace& trace, const Moment& a, const Moment& b) const;
+};
+
+Ordered order_events(const Trace& trace, int threads);
+
+}  // namespace quern::proof

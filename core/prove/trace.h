@@ -1,0 +1,71 @@
+// What the threads of a block do to memory and to each other, one event after the other, as expressions of the
+// thread, the block and the counters of loops.
+#pragma once
+
+#include "core/kernel/ir.h"
+#include "core/kernel/launch_facts.h"
+#include "core/kernel/ranges.h"
+
+namespace quern::proof {
+
+// Names that stand for the thread and the block in expressions of a trace.
+struct Places {
+  ir::Symbol thread;
+  std::array<ir::Symbol, 3> block;
+};
+
+// A range of bytes that one thread touches, or that something else touches for it.
+struct Access {
+  enum class Kind : uint8_t { read, write, signal };            // signal: an operation on an mbarrier
+  enum class Agent : uint8_t { thread, cp_async, tma, wgmma };  // but for threads: until a wait for it
+  const ir::SymbolData* memory = nullptr;                       // the parameter, or the shared memory
+  ir::Space space = ir::Space::global;
+  ir::Expr at = 0;  // bytes from its beginning
+  int64_t bytes = 0, alignment = 1;
+  Kind kind = Kind::read;
+  Agent agent = Agent::thread;
+  bool of_cluster = false;  // shared memory of any block of the cluster
+};
+
+// An instruction with an order, or a copy by TMA; operands are evaluated, pointers are bytes from the memory's
+// beginning.
+struct Signal {
+  ir::Instr code;
+  ir::Expr at = 0;      // of the mbarrier
+  ir::Expr number = 0;  // its number operand, or bytes of the box
+};
+
+struct Event {
+  const ir::Stmt* stmt = nullptr;
+  std::optional<Access> access;
+  std::optional<Signal> signal;
+  std::vector<ir::Expr> where;  // all hold
+  std::string iteration;        // of the loops that are gone through one by one: "step 3"
+  int role = 0;                 // 0: all threads, and later those that have no role
+};
+
+struct Memory {
+  const ir::SymbolData* symbol;
+  int64_t bytes, alignment;
+};
+
+struct Trace {
+  Places places;
+  ir::Ranges ranges{ir::LaunchShape{}};  // of places and counters
+  std::vector<Event> events;
+  struct Role {
+    int first_warp = 0, begins = 0;  // the number of its first event
+  };
+  std::vector<Role> roles;  // 1, 2, ...
+  std::map<const ir::SymbolData*, Memory> memories;
+  std::string problem;  // what could not be followed; events are then not complete
+};
+
+enum class Follow : uint8_t {
+  accesses,  // loops stay loops: their counters are variables
+  order,     // those that synchronise are gone through iteration by iteration
+};
+
+Trace trace_kernel(const ir::Kernel& kernel, const ir::LaunchFacts& facts, Follow follow);
+
+}  // namespace quern::proof

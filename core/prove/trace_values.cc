@@ -1,0 +1,102 @@
+#include "core/prove/trace_values.h"
+
+#include <algorithm>
+
+namespace quern::proof {
+
+using namespace ir;
+
+Expr ThreadValues::of(const Expr& expr) const {
+  const ExprNode& node = expr.node();
+  switch (node.kind) {
+    case ExprKind::symbol: {
+      const auto at = values_.find(node.symbol.get());
+      return at == values_.end() ? expr : cast(at->second, node.type);
+    }
+    case ExprKind::thread_index:
+      return cast(Expr(places_.thread), node.type);
+    case ExprKind::block_index:
+      return cast(Expr(places_.block[static_cast<size_t>(node.number)]), node.type);
+    case ExprKind::cast:
+      return cast(of(node.operands[0]), node.type);
+    case ExprKind::select: {
+      const Expr condition = of(node.operands[0]);
+      return select(condition, of(node.operands[1]), of(node.operands[2]));
+    }
+    case ExprKind::operation:
+      if (node.operands.size() == 2) return operation(node.op, of(node.operands[0]), of(node.operands[1]));
+      return expr;
+    case ExprKind::call:
+      return called(expr);
+    default:
+      return expr;
+  }
+}
+
+Expr ThreadValues::called(const Expr& expr) const {
+  const ExprNode& node = expr.node();
+  auto mask = [&] { return Expr(node.templates[0].number); };
+  auto swizzled = [&](const Expr& at) { return at ^ (at >> 3 & mask()); };
+  switch (node.function) {
+    case Function::lane_index:
+      return Expr(places_.thread) % 32;
+    case Function::cluster_rank:
+      return Expr(places_.block[0]) % int64_t{cluster_.x};
+    case Function::swizzled:
+      return swizzled(of(node.operands[0]));
+    case Function::swizzled_sum: {
+      const Expr at = swizzled(of(node.operands[1]));
+      const int64_t others = ~node.templates[0].number & 0x7fffffff;
+      return (of(node.operands[0]) ^ (at & mask())) + (at & others);
+    }
+    case Function::tile_pitch:
+      return Expr(tile_pitch(node.templates[0]));
+    case Function::tile_bytes:
+      return Expr(tile_bytes(node.templates[0]));
+    case Function::min_index: {
+      const Expr a = of(node.operands[0]), b = of(node.operands[1]);
+      return a.is_number() && b.is_number() ? Expr(std::min(a->number, b->number))
+                                            : call(node.function, node.type, {a, b});
+    }
+    default:
+      return expr;
+  }
+}
+
+namespace {
+
+bool synchronises(const Expr& expr) {
+  bool found = false;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    found |= node.kind == ExprKind::call &&
+             (node.function == Function::block_reduce || node.function == Function::multiply_tile);
+  });
+  return found;
+}
+bool synchronises(const Stmt& stmt) {
+  if (const auto* loop = stmt.as<For>()) return proof::synchronises(loop->body);
+  if (const auto* branch = stmt.as<If>()) return proof::synchronises(branch->then);
+  if (const auto* scope = stmt.as<ir::Scope>()) return proof::synchronises(scope->body);
+  if (const auto* role = stmt.as<WarpRole>()) return proof::synchronises(role->body);
+  if (const auto* assign = stmt.as<Assign>()) return synchronises(assign->value);
+  if (const auto* let = stmt.as<Let>()) return synchronises(let->value);
+  const auto* instruction = stmt.as<Instruction>();
+  if (!instruction) return false;
+  switch (instruction->code) {
+    case Instr::cp_async_commit:
+    case Instr::wgmma_commit:
+    case Instr::tma_load:
+    case Instr::mbarrier_init:
+      return true;
+    default:
+      return instr_info(instruction->code).ordering != Ordering::none;
+  }
+}
+
+}  // namespace
+
+bool synchronises(const Body& body) {
+  return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) { return synchronises(stmt); });
+}
+
+}  // namespace quern::proof

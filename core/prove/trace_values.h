@@ -1,0 +1,31 @@
+// What expressions of a kernel come to for a thread, as expressions of the thread, its block and the counters of loops.
+#pragma once
+
+#include <map>
+
+#include "core/kernel/ir.h"
+#include "core/prove/trace.h"
+
+namespace quern::proof {
+
+class ThreadValues {
+ public:
+  ThreadValues(const Places& places, const Dim3& cluster) : places_(places), cluster_(cluster) {}
+
+  // Names that have no value stay what they are.
+  ir::Expr of(const ir::Expr& expr) const;
+  void set(const ir::SymbolData& name, const ir::Expr& value) { values_.insert_or_assign(&name, value); }
+  void forget(const ir::SymbolData& name) { values_.erase(&name); }
+
+ private:
+  ir::Expr called(const ir::Expr& expr) const;
+
+  const Places& places_;
+  const Dim3 cluster_;
+  std::map<const ir::SymbolData*, ir::Expr> values_;
+};
+
+// Whether threads wait for each other in it, or for copies.
+bool synchronises(const ir::Body& body);
+
+}  // namespace quern::proof

@@ -1,0 +1,311 @@
+// prove_kernel: small kernels that keep each rule are proved, and the same with one thing wrong are disproved by a
+// thread that breaks it.
+#include "core/prove/prove_kernel.h"
+
+#include <functional>
+
+#include "core/kernel/builder.h"
+#include "core/kernel/verify_kernel.h"
+#include "tests/support/test.h"
+
+namespace quern {
+namespace {
+
+using namespace ir;
+
+// 4 blocks of 64 threads; x and y have 1000 elements, a box of the map 32.
+struct Names {
+  Symbol in = make_memory("x", Space::global, Scalar::f32),
+         out = make_memory("y", Space::global, Scalar::f32, true), lane = make_variable("lane", Scalar::i32),
+         warp = make_variable("warp", Scalar::i32), index = make_variable("i", Scalar::i32),
+         memory = make_memory("shared", Space::shared, Scalar::byte),
+         tile = make_memory("tile", Space::shared, Scalar::f32), values = make_registers("v", Scalar::f32, 4),
+         full = make_memory("full", Space::shared, Scalar::mbarrier),
+         empty = make_memory("empty", Space::shared, Scalar::mbarrier),
+         map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
+  Expr thread = thread_index();
+};
+
+using Write = std::function<void(Builder&, const Names&)>;
+
+struct Launched {
+  Kernel kernel;
+  LaunchFacts facts;
+};
+
+Launched launched(const Write& write, bool stores, int threads = 64, uint32_t cluster = 1) {
+  const Names names;
+  Launched out;
+  Kernel& kernel = out.kernel;
+  kernel.name = "small";
+  kernel.threads = threads;
+  kernel.shared_bytes = 1024;
+  kernel.parameters = {{names.in}, {names.map}};
+  if (stores) kernel.parameters.push_back({names.out});
+  Builder to(kernel.setup);
+  to.let(names.lane, call(Function::lane_index, Scalar::i32, {}));
+  to.let(names.warp, thread_index() / 32);
+  to.let(names.memory, call(Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
+  to.let(names.tile, address(names.memory, 0));
+  to.let(names.full, address(names.memory, 768));
+  to.let(names.empty, address(names.full, 2));
+  to.let(names.index, block_index(0) * threads + thread_index());
+  Builder body(kernel.body);
+  body.declare(names.values);
+  write(body, names);
+  out.facts.grid.x = 4;
+  out.facts.cluster.x = cluster;
+  TensorMap map;
+  map.dtype = DType::f32;
+  map.shape = {64, 32};
+  map.strides = {32, 1};
+  map.box = {1, 32};
+  out.facts.parameters = {{1000, 16, {}}, {2048, 16, map}};
+  if (stores) out.facts.parameters.push_back({256, 16, {}});
+  return out;
+}
+
+Proof proof_of(const Launched& launched) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  ProveOptions options;
+  options.solver = solver.get();
+  return prove_kernel(launched.kernel, launched.facts, options);
+}
+
+void proves(const Launched& launched) {
+  const Proof proof = proof_of(launched);
+  if (!proof.proved()) fail_test(proof.summary());
+}
+void disproves(const Launched& launched, const std::string& rule, const std::string& reason) {
+  const Proof proof = proof_of(launched);
+  const ProofFinding* found = proof.disproof();
+  if (!found) fail_test("not disproved: " + proof.summary());
+  assert_text_equal(found->rule, rule);
+  assert_contains(found->reason, reason);
+}
+
+Expr loaded(const Names& names, const Expr& at) { return element(names.in, at); }
+
+void accesses_lie_in_their_memory(void**) {
+  auto reads = [](const Expr& guard, const Expr& at) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.when(guard, [&](Builder& some) { some.assign(element(names.values, 0), loaded(names, at)); });
+        },
+        false);
+  };
+  const Expr number = block_index(0) * 64 + thread_index();
+  proves(reads(truth(true), number));
+  proves(reads(less(number, 250), number * 4));
+  disproves(reads(less(number, 251), number * 4), "bounds",
+            "block (3, 0, 0), thread 58: 4 bytes of x, which has 4000");
+  disproves(reads(truth(true), number - 1), "bounds",
+            "block (0, 0, 0), thread 0: 4 bytes of x, which has 4000, before its beginning");
+  // The guard of a selection guards what it selects.
+  auto selects = [](int64_t below) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.unrolled("r", 4, [&](Builder& each, const Expr& r) {
+            const Expr at = Expr(names.index) * 4 + r * 2;
+            each.assign(element(names.values, r),
+                        select(less(at, below), loaded(names, at), literal(0, Scalar::f32)));
+          });
+        },
+        false);
+  };
+  proves(selects(1000));
+  disproves(selects(1002), "bounds", "4 bytes of x, which has 4000");
+}
+
+void vectors_are_aligned(void**) {
+  auto loads = [](int64_t first) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.emit(Instr::load_global,
+                  {names.values, address(names.in, Expr(names.thread) * 4 + first), truth(true)},
+                  {Scalar::f32, 4, false});
+        },
+        false);
+  };
+  proves(loads(8));
+  disproves(loads(2), "alignment", "not at a multiple of 16 bytes");
+}
+
+void every_element_has_one_writer(void**) {
+  auto stores = [](const Expr& guard, const Expr& at) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.when(guard,
+                  [&](Builder& some) { some.assign(element(names.out, at), literal(1, Scalar::f32)); });
+        },
+        true);
+  };
+  const Expr number = block_index(0) * 64 + thread_index();
+  proves(stores(truth(true), number));
+  proves(stores(truth(true), number ^ 5));
+  // Reversed, in rows of 37 with a ragged end.
+  const Expr row = number / 37, column = number % 37;
+  proves(stores(truth(true), row * 37 + column));
+  disproves(stores(truth(true), number / 2), "writers", "another thread writes the same element");
+  disproves(stores(less(number, 255), number), "writers", "255 of 256 elements of y are written");
+  disproves(stores(truth(true), row * 36 + column), "writers", "another thread writes the same element");
+}
+
+// tile[thread] is written, and tile[number] read behind `between`.
+Write exchanges(const Expr& read, const Write& between) {
+  return [=](Builder& to, const Names& names) {
+    to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+    between(to, names);
+    to.assign(element(names.values, 0), element(names.tile, read));
+  };
+}
+Write emits(Instr code, std::vector<Expr> operands = {}, TemplateArgs templates = {}) {
+  return [=](Builder& to, const Names&) { to.emit(code, operands, templates); };
+}
+const Write kNothing = [](Builder&, const Names&) {};
+
+void shared_memory_is_ordered_by_barriers(void**) {
+  const Expr thread = thread_index();
+  proves(launched(exchanges(thread, kNothing), false));
+  disproves(launched(exchanges(thread ^ 1, kNothing), false), "races", "with nothing that orders them");
+  proves(launched(exchanges(thread ^ 1, emits(Instr::block_barrier)), false));
+  // A barrier of the warp is enough within it.
+  proves(launched(exchanges(thread ^ 1, emits(Instr::warp_barrier)), false));
+  disproves(launched(exchanges(thread ^ 33, emits(Instr::warp_barrier)), false), "races", "thread");
+  // Two that write the same.
+  disproves(launched(
+                [](Builder& to, const Names& names) {
+                  to.assign(element(names.tile, thread_index() / 2), literal(1, Scalar::f32));
+                },
+                false),
+            "races", "the same bytes as another thread's");
+}
+
+void iterations_meet(void**) {
+  auto loop = [](bool twice) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.rolled(make_variable("step", Scalar::i32), 0, 5, [&](Builder& each) {
+            exchanges(thread_index() ^ 1, emits(Instr::block_barrier))(each, names);
+            if (twice) each.emit(Instr::block_barrier);
+          });
+        },
+        false);
+  };
+  proves(loop(true));
+  disproves(loop(false), "races", "step 1");
+}
+
+void copies_are_waited_for(void**) {
+  auto copies = [](const Write& between, const Expr& read) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.emit(Instr::cp_async, {address(names.tile, thread_index()), address(names.in, thread_index())},
+                  {4});
+          to.emit(Instr::cp_async_commit);
+          between(to, names);
+          to.assign(element(names.values, 0), element(names.tile, read));
+          to.emit(Instr::cp_async_wait, {}, {0});
+        },
+        false);
+  };
+  const Expr thread = thread_index();
+  const Write wait = emits(Instr::cp_async_wait, {}, {0}), barrier = emits(Instr::block_barrier);
+  auto both = [](const Write& a, const Write& b) {
+    return Write([=](Builder& to, const Names& names) { a(to, names), b(to, names); });
+  };
+  proves(copies(wait, thread));
+  disproves(copies(kNothing, thread), "races", "thread 0");
+  disproves(copies(wait, thread ^ 1), "races", "with nothing that orders them");
+  disproves(copies(both(barrier, wait), thread ^ 1), "races", "with nothing that orders them");
+  proves(copies(both(wait, barrier), thread ^ 1));
+  // All but the last group: this one is it.
+  disproves(copies(both(emits(Instr::cp_async_wait, {}, {1}), barrier), thread ^ 1), "races", "with nothing");
+}
+
+// A ring of two stages of 128 bytes that a producer warp fills; each of two warps reads its stage.
+struct Ring {
+  int64_t bytes = 128, arrivals = 2, phase = 0;
+  bool waits_for_empty = true, joins_warp = true;
+};
+Launched ring(const Ring& how) {
+  return launched(
+      [=](Builder& to, const Names& names) {
+        to.when(equal(thread_index(), 0), [&](Builder& first) {
+          for (int stage : {0, 1}) {
+            first.emit(Instr::mbarrier_init, {address(names.full, stage), 1});
+            first.emit(Instr::mbarrier_init, {address(names.empty, stage), how.arrivals});
+          }
+          first.emit(Instr::mbarrier_init_fence);
+        });
+        to.emit(Instr::block_barrier);
+        const Symbol step = make_variable("step", Scalar::i32);
+        const Expr stage = Expr(step) % 2, phase = Expr(step) / 2 & 1;
+        WarpRole producer{"producer", 2, {}};
+        Builder(producer.body).when(equal(names.lane, 0), [&](Builder& one) {
+          one.rolled(step, 0, 6, [&](Builder& each) {
+            if (how.waits_for_empty)
+              each.emit(Instr::mbarrier_wait, {address(names.empty, stage), phase ^ 1});
+            each.emit(Instr::mbarrier_arrive_expect, {address(names.full, stage), how.bytes});
+            each.emit(Instr::tma_load,
+                      {address(names.tile, stage * 32), names.map, address(names.full, stage), 0, step},
+                      {2, false});
+          });
+        });
+        to.add(std::move(producer));
+        to.rolled(step, 0, 6, [&](Builder& each) {
+          each.emit(Instr::mbarrier_wait, {address(names.full, stage), phase ^ how.phase});
+          each.assign(element(names.values, 0), element(names.tile, stage * 32 + Expr(names.lane)));
+          if (how.joins_warp) each.emit(Instr::warp_barrier);
+          each.when(equal(names.lane, 0),
+                    [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {address(names.empty, stage)}); });
+        });
+      },
+      false, 96);
+}
+
+void phases_and_bytes_match(void**) {
+  proves(ring({}));
+  disproves(ring({.bytes = 132}), "phases", "it waits forever: phase 0 lacks 0 arrivals and 4 bytes");
+  disproves(ring({.bytes = 64}), "phases", "more bytes are asked for than the phase announces");
+  disproves(ring({.arrivals = 3}), "phases", "it waits forever");
+  disproves(ring({.arrivals = 1}), "phases", "2 arrivals, and the phase lacks 1");
+  disproves(ring({.phase = 1}), "phases", "");
+  disproves(ring({.waits_for_empty = false}), "phases", "");
+  // Lane 0 gives the stage back while others may still read.
+  disproves(ring({.joins_warp = false}), "races", "step 2");
+}
+
+void clusters_end_together(void**) {
+  auto cluster = [](bool begins, bool ends) {
+    return launched(
+        [=](Builder& to, const Names& names) {
+          to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+          to.emit(begins ? Instr::cluster_barrier : Instr::block_barrier);
+          to.emit(Instr::load_cluster, {names.values, address(names.tile, thread_index()), 1},
+                  {Scalar::f32, 1});
+          if (ends) to.emit(Instr::cluster_barrier);
+        },
+        false, 64, 2);
+  };
+  proves(cluster(true, true));
+  disproves(cluster(false, true), "races", "with nothing that orders them");
+  disproves(cluster(true, false), "races", "a block may end while another reads its shared memory");
+}
+
+}  // namespace
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {cmocka_unit_test(accesses_lie_in_their_memory),
+                              cmocka_unit_test(vectors_are_aligned),
+                              cmocka_unit_test(every_element_has_one_writer),
+                              cmocka_unit_test(shared_memory_is_ordered_by_barriers),
+                              cmocka_unit_test(iterations_meet),
+                              cmocka_unit_test(copies_are_waited_for),
+                              cmocka_unit_test(phases_and_bytes_match),
+                              cmocka_unit_test(clusters_end_together)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
