@@ -1,4 +1,4 @@
-// Keeps the store within its size: the plans used longest ago go first.
+// Keeps the store within its size: the least recently used plans are evicted first.
 #pragma once
 
 #include <cstdint>

@@ -224,8 +224,8 @@ QUERN_API quern_status quern_graph_input(quern_graph* graph, const char* name, q
                                          int32_t rank, const int64_t* shape, const int64_t* strides,
                                          uint32_t flags, quern_value* value, quern_error* error);
 
-/* A number written in the program. It takes the dtype of what it is combined with; `dtype`, QUERN_F32 or
- * QUERN_I32, says what it is where nothing else decides. INVALID_GRAPH when an I32 is not an integer of 32
+/* A number written in the program. It takes the dtype of the tensors that it is combined with. Where
+ * there is none, as in sums of numbers, `dtype` decides: QUERN_F32 or QUERN_I32. INVALID_GRAPH when an I32 is not an integer of 32
  * bits. */
 QUERN_API quern_status quern_graph_constant(quern_graph* graph, double number, quern_dtype dtype,
                                             quern_value* value, quern_error* error);
@@ -341,10 +341,10 @@ typedef struct quern_get_options {
  * returned, which is as right as it ever was.
  *
  * Otherwise blocks up to timeout_ms for the daemon, less than a millisecond if the plan is in its cache.
- * After TIMEOUT and CANCELLED the daemon goes on with its work: ask again; with a lower min_tier, or none, for what there
- * is. If the connection is lost, it is made again once, as by quern_open; then DISCONNECTED or NO_DAEMON.
+ * After TIMEOUT and CANCELLED the daemon goes on with its work: ask again, or ask with a lower min_tier for the plan that
+ * is there. If the connection is lost, it is made again once, as by quern_open; then DISCONNECTED or NO_DAEMON.
  * PENDING, NOT_FOUND: see the flags. UNSUPPORTED for an unknown target, INVALID_ARGUMENT for constraints that
- * are none. INVALID_GRAPH for a graph without outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there
+ * cannot be parsed. INVALID_GRAPH for a graph without outputs. NO_COMPILER, COMPILE, WORKER, QUARANTINED when there
  * is no plan and none could be made. LIMIT, BUSY, FORKED, and with a NULL target NO_DEVICE. */
 QUERN_API quern_status quern_get(quern_client* client, const quern_graph* graph, const char* target,
                                  const quern_get_options* options, quern_plan** plan, quern_error* error);

@@ -309,7 +309,7 @@ bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_
 
 Status Planner::may_start(const Hash128& key, uint32_t flags) {
   if (flags & wire::kGetNoStart)
-    return Status(ErrorCode::NOT_FOUND, "not in the cache, and nothing was to be started");
+    return Status(ErrorCode::NOT_FOUND, "not in the cache, and the request says not to compile it");
   if (jobs_.state(key) != wire::JobState::none) return {};
   if (auto reason = setbacks_.quarantine(key)) return Status(ErrorCode::QUARANTINED, *reason);
   if (draining_) return Status(ErrorCode::BUSY, "the daemon is about to exit; connect again to a new one");
@@ -421,6 +421,18 @@ void Planner::compiler_changed() {
                        : "event=no_compiler reason=\"" + compiler_.reason + "\"");
   for (const Deferred& each : std::exchange(deferred_, {}))
     if (!each.interest.expired()) each.run();
+}
+
+void Planner::import(PlanPut put, std::function<void(const Result<PutOutcome>&)> done) {
+  hooks_.store->put(std::move(put), [this, done = std::move(done)](Result<PutOutcome> outcome) {
+    hooks_.post([this, done, outcome = std::move(outcome)] {
+      if (outcome.ok() && outcome.value().published) {
+        setbacks_.succeeded(outcome.value().key);
+        hooks_.better(outcome.value().key, outcome.value().generation, outcome.value().tier);
+      }
+      done(outcome);
+    });
+  });
 }
 
 size_t Planner::drop_queued(const std::vector<Hash128>& keys) {

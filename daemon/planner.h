@@ -101,6 +101,10 @@ class Planner {
   // Forgets failures and quarantine of a key.
   void forgive(const Hash128& key);
 
+  // Stores a plan that was made elsewhere, unless one as good is there, and tells who has subscribed.
+  void import(PlanPut put, std::function<void(const Result<PutOutcome>&)> done);
+  // The key of a request in the front index.
+  static KeyMaterial request_material(const PlanRequest& request, const std::string& toolchain);
   // Drops the queued jobs of these keys, searches included, that nobody waits for. The number of keys.
   size_t drop_queued(const std::vector<Hash128>& keys);
 
@@ -151,7 +155,6 @@ class Planner {
   };
 
   static Status check_request(const PlanRequest& request);
-  static KeyMaterial request_material(const PlanRequest& request, const std::string& toolchain);
   // On any thread.
   static Result<Canonical> canonicalise(const PlanRequest& request);
   static std::string nearest_plan(Store& store, const KeyMaterial& material);

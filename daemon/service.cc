@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "daemon/catalog.h"
+#include "daemon/import.h"
 
 namespace quern {
 
@@ -87,7 +88,8 @@ Status Service::check_rights(const Client& client, uint16_t type) const {
   using enum wire::MessageType;
   const auto message = static_cast<wire::MessageType>(type);
   if (client.user == geteuid() || client.user == 0) return {};
-  if (message != Remove && message != Verify && message != Tune && message != Shutdown) return {};
+  if (message != Remove && message != Verify && message != Tune && message != Shutdown && message != Import)
+    return {};
   return Status(ErrorCode::PERMISSION, std::string(wire::message_name(type)) +
                                            " is for the user that runs the daemon; others may ask for plans");
 }
@@ -170,6 +172,8 @@ void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& fra
       return decode_and<wire::Verify>(open, frame);
     case Remove:
       return decode_and<wire::Remove>(open, frame);
+    case Import:
+      return decode_and<wire::Import>(open, frame);
     case Ping:
       return decode_and<wire::Ping>(open, frame);
     case Shutdown:
@@ -404,6 +408,25 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Remove message) {
         const auto still = weak.lock();
         if (!still || !is_open(still)) return;
         keys->ok() ? remove(still, keys->value()) : reply_error(still, keys->status());
+      });
+}
+
+void Service::on(const std::shared_ptr<Open>& open, wire::Import message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  const auto put = std::make_shared<Result<PlanPut>>(PlanPut());
+  aside_.ask(
+      caller(open), [put, message = std::move(message)] { *put = put_of_import(message); },
+      [this, put, weak = std::weak_ptr(open)] {
+        const auto still = weak.lock();
+        if (!still || !is_open(still)) return;
+        if (!put->ok()) return reply_error(still, put->status());
+        planner_.import(std::move(put->value()), [this, weak](const Result<PutOutcome>& outcome) {
+          const auto waits = weak.lock();
+          if (!waits || !is_open(waits)) return;
+          if (!outcome.ok()) return reply_error(waits, outcome.status());
+          reply(waits,
+                wire::Imported{outcome.value().generation, outcome.value().tier, outcome.value().published});
+        });
       });
 }
 

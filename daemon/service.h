@@ -130,6 +130,7 @@ class Service {
   wire::StatsReply stats();
   void on(const std::shared_ptr<Open>& open, wire::Verify message);
   void on(const std::shared_ptr<Open>& open, wire::Remove message);
+  void on(const std::shared_ptr<Open>& open, wire::Import message);
   void on(const std::shared_ptr<Open>& open, wire::Ping message);
   void on(const std::shared_ptr<Open>& open, wire::Shutdown message);
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);

@@ -91,7 +91,8 @@ Result<Arguments> Arguments::parse(const Command& command, int argc, char** argv
   if (count < command.min_operands)
     return usage(command, std::string("\"quern ") + command.name + "\" needs " + command.operands);
   if (count > command.max_operands)
-    return usage(command, "there is no place for \"" + arguments.operands_[command.max_operands] + "\"");
+    return usage(command, "\"quern " + std::string(command.name) + "\" takes no operand \"" +
+                              arguments.operands_[command.max_operands] + "\" here");
   return arguments;
 }
 

@@ -42,6 +42,6 @@ std::vector<Option> options_of(const Command& command);
 extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kTuneCommand, kListCommand, kShowCommand,
     kExplainCommand, kReportCommand, kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand,
     kSearchCommand, kEmitCommand, kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand, kGcCommand,
-    kTopCommand;
+    kTopCommand, kExportCommand, kImportCommand;
 
 }  // namespace quern

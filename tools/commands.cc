@@ -6,10 +6,11 @@ namespace quern {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kGetCommand,   &kRunCommand,     &kPrewarmCommand, &kTuneCommand,          &kListCommand,
-    &kShowCommand,  &kExplainCommand, &kReportCommand,  &kRemoveCommand,        &kGcCommand,
-    &kStatsCommand, &kTopCommand,     &kVerifyCommand,  &kVerifyMuGraphCommand, &kSearchCommand,
-    &kEmitCommand,  &kDoctorCommand,  &kStopCommand,    &kVersionCommand,       &kHelpCommand,
+    &kGetCommand,           &kRunCommand,     &kPrewarmCommand, &kTuneCommand,   &kListCommand,
+    &kShowCommand,          &kExplainCommand, &kReportCommand,  &kRemoveCommand, &kGcCommand,
+    &kExportCommand,        &kImportCommand,  &kStatsCommand,   &kTopCommand,    &kVerifyCommand,
+    &kVerifyMuGraphCommand, &kSearchCommand,  &kEmitCommand,    &kDoctorCommand, &kStopCommand,
+    &kVersionCommand,       &kHelpCommand,
 };
 
 constexpr Option kCommon[] = {

@@ -1,4 +1,4 @@
-// quern doctor: looks at everything Quern needs, and says how to mend what is missing.
+// quern doctor: looks at everything Quern needs, and says how to fix what is missing.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -27,7 +27,7 @@ struct Finding {
   std::string name;
   Verdict verdict;
   std::string what;
-  std::string mend;  // "" = nothing to do
+  std::string fix;  // "" = nothing to do
 };
 
 const char* verdict_name(Verdict verdict) {
@@ -52,8 +52,8 @@ class Doctor {
   }
 
  private:
-  void add(std::string name, Verdict verdict, std::string what, std::string mend = "") {
-    findings_.push_back({std::move(name), verdict, std::move(what), std::move(mend)});
+  void add(std::string name, Verdict verdict, std::string what, std::string fix = "") {
+    findings_.push_back({std::move(name), verdict, std::move(what), std::move(fix)});
   }
 
   std::string socket() const {
@@ -143,7 +143,7 @@ class Doctor {
   void store_write(const std::string& text) {
     const bool ok = text == "ok";
     add("store write", ok ? Verdict::ok : Verdict::fail, ok ? "a record was written and read back" : text,
-        ok ? "" : "hits work, new plans are not kept; mend that, then: quern stop");
+        ok ? "" : "hits work, new plans are not kept; fix that, then: quern stop");
   }
 
   // What was set aside stays until somebody has taken note of it.
@@ -161,14 +161,14 @@ class Doctor {
     if (store_writes_) return add("store", Verdict::ok, text);
     const bool none = text.rfind("none", 0) == 0;
     add("store", none ? Verdict::fail : Verdict::warn, text,
-        none ? "plans are compiled anew for each daemon; mend the cache directory, then: quern stop"
+        none ? "plans are compiled anew for each daemon; fix the cache directory, then: quern stop"
              : "hits work, new plans are not kept; make the cache directory writable, then: quern stop");
   }
 
   void compiler(const std::string& text) {
     if (text == "ready" || text == "starting") return add("daemon's compiler", Verdict::ok, text);
     add("daemon's compiler", Verdict::fail, text,
-        "hits work, misses do not; mend NVRTC (below), then: quern stop");
+        "hits work, misses do not; fix NVRTC (below), then: quern stop");
   }
 
   void measuring(const std::string& name, const std::string& text) {
@@ -295,7 +295,7 @@ int run_doctor(const Arguments& arguments) {
     rows.push_back({{"name", finding.name},
                     {"verdict", verdict_name(finding.verdict)},
                     {"what", finding.what},
-                    {"mend", finding.mend}});
+                    {"fix", finding.fix}});
   }
   if (arguments.json()) {
     print_json({{"healthy", healthy}, {"findings", rows}});
@@ -305,7 +305,7 @@ int run_doctor(const Arguments& arguments) {
   for (const Finding& finding : findings) {
     const std::string name = std::string(verdict_name(finding.verdict)) +
                              std::string(6 - std::strlen(verdict_name(finding.verdict)), ' ') + finding.name;
-    lines.emplace_back(name, finding.what + (finding.mend.empty() ? "" : "\n-> " + finding.mend));
+    lines.emplace_back(name, finding.what + (finding.fix.empty() ? "" : "\n-> " + finding.fix));
   }
   print_text(facts_text(lines));
   return healthy ? kExitOk : kExitNo;
@@ -320,7 +320,7 @@ const Command kDoctorCommand = {
     0,
     "check socket, daemon, cache, compiler, driver and limits",
     "Looks at everything Quern needs and prints a line each: ok, warn (something is missing that not\n"
-    "everybody needs) or fail, and below it how to mend it. It starts the daemon as any request would.\n"
+    "everybody needs) or fail, and below it how to fix it. It starts the daemon as any request would.\n"
     "Exit code 1 means that something fails.\n",
     true,
     {},

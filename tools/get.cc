@@ -147,14 +147,15 @@ const Command kGetCommand = {
     "means pending (--no-wait). Constraints (--griddims to --franges) say what the search for a better\n"
     "plan may find, and are part of the key.\n",
     true,
-    with_constraints({{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
-                      {"output", 'o', "FILE", "write the cubin"},
-                      {"launches", 'l', "FILE", "write launch list and buffers as JSON"},
-                      {"no-wait", 0, nullptr, "on a miss let it be made in the background"},
-                      {"no-compile", 0, nullptr, "on a miss make nothing; exit code 1"},
-                      {"wait-tier", 0, "TIER", "wait for a plan of this tier: baseline, modelled, measured"},
-                      {"tf32", 0, nullptr, "f32 products may be computed from operands rounded to tf32"},
-                      {"priority", 0, "N", "among waiting jobs, higher goes first: 0 to 255 (0)"}}),
+    with_constraints(
+        {{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
+         {"output", 'o', "FILE", "write the cubin"},
+         {"launches", 'l', "FILE", "write launch list and buffers as JSON"},
+         {"no-wait", 0, nullptr, "on a miss return at once, and compile in the background; exit code 6"},
+         {"no-compile", 0, nullptr, "on a miss do not compile; exit code 1"},
+         {"wait-tier", 0, "TIER", "wait for a plan of this tier: baseline, modelled, measured"},
+         {"tf32", 0, nullptr, "f32 products may be computed from operands rounded to tf32"},
+         {"priority", 0, "N", "among waiting jobs, higher goes first: 0 to 255 (0)"}}),
     run_get,
 };
 

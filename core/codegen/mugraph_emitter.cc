@@ -220,7 +220,8 @@ class MuEmitter {
 };
 
 std::string barriers_text(int once, int iteration) {
-  return std::to_string(once) + " once and " + std::to_string(iteration) + " an iteration";
+  return std::to_string(once) + " outside of the loop and " + std::to_string(iteration) +
+         " in each iteration";
 }
 
 }  // namespace
@@ -228,8 +229,8 @@ std::string barriers_text(int once, int iteration) {
 std::string explain(const EmittedBlock& block) {
   const BlockCosts& costs = block.costs;
   return "block " + std::to_string(block.kernel) + ": " +
-         barriers_text(costs.barriers_once, costs.barriers_per_iteration) +
-         " barriers (in the order of the muGraph " + barriers_text(costs.listed_once, costs.listed_per_iteration) +
+         "barriers: " + barriers_text(costs.barriers_once, costs.barriers_per_iteration) +
+         " (in the order of the muGraph " + barriers_text(costs.listed_once, costs.listed_per_iteration) +
          "), " + std::to_string(costs.shared_bytes) + " bytes of shared memory, " +
          std::to_string(costs.conversion_cycles) + " cycles of conversions a warp\n";
 }
@@ -248,8 +249,8 @@ std::string explain_choices(const EmittedMuGraph& greedy, const EmittedMuGraph& 
     line("layouts", std::to_string(own.layout_cycles), std::to_string(best.layout_cycles),
          " cycles a warp, of which conversions " + std::to_string(best.conversion_cycles),
          block.proven.layouts);
-    line("order", barriers_text(own.barriers_once, own.barriers_per_iteration),
-         barriers_text(best.barriers_once, best.barriers_per_iteration), " barriers", block.proven.levels);
+    line("barriers", barriers_text(own.barriers_once, own.barriers_per_iteration),
+         barriers_text(best.barriers_once, best.barriers_per_iteration), "", block.proven.levels);
     line("shared memory", std::to_string(own.shared_bytes), std::to_string(best.shared_bytes), " bytes",
          block.proven.offsets);
   }

@@ -9,7 +9,7 @@
 
 namespace quern {
 
-// For one thread at a time. Beyond `most` results the one used longest ago goes.
+// For one thread at a time. Beyond `most` results the least recently used one is dropped.
 class PieceMemo {
  public:
   explicit PieceMemo(size_t most = 256) : most_(most) {}

@@ -30,7 +30,7 @@ class CommandLine(unittest.TestCase):
         cls.box.close()
 
     def test_the_overview_names_every_command(self):
-        expected = "get run prewarm tune ls show explain report rm gc stats top verify verify-mugraph search emit doctor stop version help".split()
+        expected = "get run prewarm tune ls show explain report rm gc export import stats top verify verify-mugraph search emit doctor stop version help".split()
         self.assertEqual(self.commands, expected)
 
     def test_every_command_explains_itself(self):
@@ -68,7 +68,7 @@ class CommandLine(unittest.TestCase):
     def test_slips_get_suggestions(self):
         for words, hint in [(["gte"], "did you mean get?"), (["prewram"], "did you mean prewarm?"), (["sho", "x"], "did you mean show?"),
                             (["get", "--targte", "x"], "did you mean --target?"), (["get", "x", "--target"], "needs a value"),
-                            (["ls", "--json=1"], "takes no value"), (["get"], 'needs FILE'), (["ls", "x"], 'no place for "x"'),
+                            (["ls", "--json=1"], "takes no value"), (["get"], 'needs FILE'), (["ls", "x"], 'takes no operand "x"'),
                             (["get", "-x", "f"], "has no option -x"), (["--json", "ls"], "options stand behind the command")]:
             done = self.box.run(*words, code=2)
             self.assertIn(hint, done.stderr, words)
@@ -371,7 +371,7 @@ class Cached(unittest.TestCase):
         for name in ["socket", "daemon program", "daemon", "store", "store write", "cache", "NVRTC", "open files"]:
             self.assertEqual(findings[name]["verdict"], "ok", findings[name])
         self.assertEqual(findings["GPU"]["verdict"], "warn")
-        self.assertTrue(findings["GPU"]["mend"])
+        self.assertTrue(findings["GPU"]["fix"])
         self.assertRegex(self.box.run("doctor").stdout, r"(?m)^ok +cache ")
 
 
@@ -428,7 +428,7 @@ class Sick(unittest.TestCase):
         report = self.box.json("doctor", code=1)
         findings = {finding["name"]: finding for finding in report["findings"]}
         self.assertEqual(findings["NVRTC"]["verdict"], "fail")
-        self.assertIn("QUERN_NVRTC", findings["NVRTC"]["mend"])
+        self.assertIn("QUERN_NVRTC", findings["NVRTC"]["fix"])
         small = self.box.write("small.qg", SMALL)
         self.assertEqual(self.box.json("get", small, "-t", "sm_90a", code=5)["error"]["code"], "NO_COMPILER")
 

@@ -50,7 +50,7 @@ void choices_are_explained_greedy_and_optimal(void**) {
   const auto optimizer = make_z3_optimizer(kChoiceLimit);
   if (optimizer)
     for (const char* line :
-         {"block 0, layouts: greedy ", "block 0, order: greedy ", "block 0, shared memory: greedy "})
+         {"block 0, layouts: greedy ", "block 0, barriers: greedy ", "block 0, shared memory: greedy "})
       assert_contains(optimized(*graph, optimizer.get()).report, line);
   assert_contains(optimized(*graph, nullptr).report, "choices are greedy: this build has no libz3");
 }

@@ -37,7 +37,7 @@ class Search(unittest.TestCase):
         self.assertIn("kernel grid=", done.stdout)
         if "this build has no libz3" in done.stdout:
             self.skipTest("without libz3 choices are greedy")
-        for choice in ("layouts", "order", "shared memory"):
+        for choice in ("layouts", "barriers", "shared memory"):
             self.assertRegex(done.stdout, f"block 0, {choice}: greedy .*, optimal ")
 
     def test_names_the_oracles(self):

@@ -46,7 +46,7 @@ void library_kernels_compute_the_graph(void**) {
   assert_true(compared > 50);
 }
 
-// Ten layers of a norm and a linear map: cut where least is handed on, and every cut is the same.
+// Ten layers of a norm and a linear map: the minimum-traffic cut is between layers, and every cut is the same.
 void a_long_chain_is_cut_at_the_narrow_places(void**) {
   std::string text = "graph deep\nin x0: f16[16, 64]\n";
   for (int i = 0; i < 10; ++i)

@@ -67,10 +67,11 @@ std::string payload_of(const std::string& frame) {
   return frame.substr(kHeaderBytes);
 }
 
-// A default Tier or Origin is no valid value, so these three cannot be decoded unless they are filled.
+// A default Tier or Origin is no valid value, so these five cannot be decoded unless they are filled.
 template <class M>
 bool decodable(const M& message) {
-  if (!std::is_same_v<M, PlanReply> && !std::is_same_v<M, Better> && !std::is_same_v<M, ShowReply>)
+  if (!std::is_same_v<M, PlanReply> && !std::is_same_v<M, Better> && !std::is_same_v<M, ShowReply> &&
+      !std::is_same_v<M, Import> && !std::is_same_v<M, Imported>)
     return true;
   return !(message == M{});
 }

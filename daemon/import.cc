@@ -1,0 +1,78 @@
+#include "daemon/import.h"
+
+#include "core/base/target.h"
+#include "core/graph/builder.h"
+#include "core/graph/canon.h"
+#include "core/graph/text.h"
+#include "daemon/planner.h"
+
+namespace quern {
+
+namespace {
+
+Status corrupt(const std::string& what) {
+  return Status(ErrorCode::CORRUPT, "the plan cannot be imported: " + what);
+}
+
+bool same_buffers(const std::vector<TensorDesc>& buffers, const Graph& graph,
+                  const std::vector<ValueId>& values) {
+  if (buffers.size() != values.size()) return false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Node& node = graph.node(values[i]);
+    if (buffers[i].dtype != node.type.dtype || buffers[i].shape != node.type.shape) return false;
+  }
+  return true;
+}
+
+// A graph that is not in canonical form would lie under a key that no request leads to.
+Result<Graph> check_graph(const std::string& text) {
+  Result<Graph> graph = parse_graph(text);
+  if (!graph) return corrupt(graph.status().message());
+  if (canonical_text(*graph) != text) return corrupt("its graph is not in canonical form");
+  return graph;
+}
+
+Status check_plan(const wire::Import& message, const Graph& graph) {
+  const Result<Plan> plan = decode_plan(message.plan);
+  if (!plan) return corrupt(plan.status().message());
+  if (plan->target != message.target || plan->tier != message.tier || plan->cubin.empty())
+    return corrupt("it is for another target, of another tier, or has no code");
+  if (!same_buffers(plan->inputs, graph, graph.inputs) || !same_buffers(plan->outputs, graph, graph.outputs))
+    return corrupt("its buffers are not those of the graph");
+  return {};
+}
+
+}  // namespace
+
+Result<PlanPut> put_of_import(const wire::Import& message) {
+  if (Result<const Target*> target = find_target(message.target); !target) return target.status();
+  PlanPut put;
+  put.material =
+      plan_key(message.graph, message.target, message.numerics, message.toolchain, message.constraints);
+  if (put.material.key() != message.key)
+    return corrupt("its key is not that of its parts; another version of Quern made it");
+  const Result<Graph> graph = check_graph(message.graph);
+  if (!graph) return graph.status();
+  if (Status status = check_plan(message, *graph); !status.ok()) return status;
+  put.tier = message.tier;
+  put.plan = message.plan;
+  if (is_valid_name(message.name)) {
+    // The same graph under its own name, as a request for it would have it.
+    PlanRequest request;
+    request.graph = "graph " + message.name + message.graph.substr(message.graph.find('\n'));
+    request.target = message.target;
+    request.numerics = message.numerics;
+    request.constraints = message.constraints;
+    put.request = Planner::request_material(request, message.toolchain);
+  }
+  if (!message.mugraph.empty() || !message.report.empty()) {
+    put.findings.emplace();
+    put.findings->report = message.report;
+    put.findings->mugraph = message.mugraph;
+    put.findings->schedule = message.schedule;
+    put.findings->cuda = message.cuda;
+  }
+  return put;
+}
+
+}  // namespace quern
