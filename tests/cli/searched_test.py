@@ -95,7 +95,7 @@ class Searched(unittest.TestCase):
             self.box.write("tools/cuobjdump", '#!/bin/sh\necho "$1"\nhead -c 4 "$2"\n')
             (tools / "cuobjdump").chmod(0o755)
             self.box.env = dict(box_env, PATH=f"{tools}:/usr/bin:/bin")
-            self.assertEqual(self.box.run("show", self.key, "--sass").stdout, "-sass\n\x7fELF\n")
+            self.assertEqual(self.box.run("show", self.key, "--sass").stdout, "-sass\n\\x7fELF\n")  # shown, not sent to the terminal
             self.box.write("tools/nvdisasm", "#!/bin/sh\necho no such architecture >&2\nexit 1\n")
             (tools / "nvdisasm").chmod(0o755)
             self.assertIn("nvdisasm refused the cubin: no such architecture", self.box.run("show", self.key, "--sass", code=5).stderr)
