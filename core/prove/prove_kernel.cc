@@ -165,7 +165,8 @@ class Prover {
   // The same expression for another thread, maybe of another block.
   class Other {
    public:
-    Other(Trace& trace, bool other_block) : trace_(trace), other_block_(other_block) {}
+    Other(Prover& prover, bool other_block)
+        : trace_(prover.trace_), twins_(prover.twins_), other_block_(other_block) {}
     Expr operator()(const Expr& expr) {
       std::set<Symbol> symbols;
       ir::visit_nodes(expr, [&](const ir::ExprNode& node) {
@@ -190,8 +191,8 @@ class Prover {
 
    private:
     Trace& trace_;
+    std::map<const ir::SymbolData*, Symbol>& twins_;
     const bool other_block_;
-    std::map<const ir::SymbolData*, Symbol> twins_;
   };
 
   static Expr overlap(const Access& a, const Expr& at, const Access& b, const Expr& other) {
@@ -294,7 +295,7 @@ class Prover {
 
   // Whether no element is written by both, or twice by one.
   bool distinct(const Event& a, const Event& b, bool same) {
-    Other other(trace_, true);
+    Other other(*this, true);
     std::vector<Expr> conditions = a.where;
     for (const Expr& each : b.where) conditions.push_back(other(each));
     for (const Expr& each : same_element(a, b, other)) conditions.push_back(each);
@@ -337,6 +338,7 @@ class Prover {
   void order() {
     trace_ = trace_kernel(kernel_, facts_, Follow::order);
     answers_.clear();
+    twins_.clear();
     if (!trace_.problem.empty()) return find(ProofFinding::Kind::unproved, "races", "", trace_.problem);
     std::erase_if(trace_.events, [](const Event& event) {
       return event.access && (event.access->space != ir::Space::shared || event.access->bytes == 0);
@@ -413,7 +415,7 @@ class Prover {
     const auto [seen, fresh] = pairs_.insert({cached_shape(first), cached_shape(second),
                                               (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0)});
     if (!fresh) return;
-    Other other(trace_, of_cluster);
+    Other other(*this, of_cluster);
     std::vector<Expr> conditions = a.where;
     for (const Expr& each : b.where) conditions.push_back(other(each));
     const Expr thread(trace_.places.thread), twin(other.twin(trace_.places.thread));
@@ -432,6 +434,7 @@ class Prover {
   const ProveOptions& options_;
   const Time::time_point start_;
   Trace trace_;
+  std::map<const ir::SymbolData*, Symbol> twins_;  // what stands for the other thread's
   std::map<std::string, SolverAnswer> answers_;
   std::map<const Event*, std::vector<int64_t>> radices_;
   std::map<std::string, int> shapes_;

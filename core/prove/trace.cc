@@ -195,6 +195,7 @@ class Tracer {
     if (!symbol) {
       symbol = variable(name + (depth_ ? std::to_string(depth_) : "") + " of " + std::to_string(trips));
       out_.ranges.set(*symbol, {0, trips - 1});
+      out_.counters.push_back(symbol);
     }
     return Expr(symbol);
   }

@@ -51,6 +51,7 @@ struct Memory {
 
 struct Trace {
   Places places;
+  std::vector<ir::Symbol> counters;
   ir::Ranges ranges{ir::LaunchShape{}};  // of places and counters
   std::vector<Event> events;
   struct Role {
