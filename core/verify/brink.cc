@@ -74,41 +74,58 @@ class RangeDomain {
   double fullest_ = 0;
 };
 
+// What is wanted of the fullest value: its power of two over the largest number.
+struct Levels {
+  double low, wanted, high;
+};
+// Near enough to the end that what is larger by a half leaves it, far enough that rounding does not decide.
+constexpr Levels kBefore = {-0.3, -0.15, -0.05};
+// Far beyond, where infinities go on to outputs.
+constexpr Levels kBeyond = {4, 16, 64};
+
 // How an input follows the scale.
 enum class Follows : int8_t { grows = 1, stays = 0, shrinks = -1 };
 
 class Brink {
  public:
   Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, uint64_t seed, int draw)
-      : graph_(primitive), inputs_(inputs), follows_(inputs.size(), Follows::stays) {
+      : graph_(primitive),
+        inputs_(inputs),
+        levels_(draw % 4 == 3 ? kBeyond : kBefore),
+        follows_(inputs.size(), Follows::stays) {
     Random random(seed);
     std::vector<size_t> scaled;
     for (size_t i = 0; i < count; ++i)
       if (is_float(dtype(i)) && !inputs[i].empty()) scaled.push_back(i);
     constexpr Follows kChoices[] = {Follows::grows, Follows::grows, Follows::stays, Follows::shrinks};
-    if (draw % 2 == 1)
+    if (draw % 4 == 1)
       for (ValueId id : primitive.outputs) spared_.push_back(&primitive.node(id));
     for (size_t i : scaled)
-      follows_[i] = draw < 2 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
+      follows_[i] = draw < 4 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
     if (!scaled.empty() && std::find(follows_.begin(), follows_.end(), Follows::grows) == follows_.end())
       follows_[scaled[random.below(scaled.size())]] = Follows::grows;
   }
 
-  // The power of two of the scale at which the fullest value fills between kLow and kHigh of its range, or the nearest
-  // one below that was met. By straight lines through logarithms, which is what products are.
+  // The power of two of the scale at which the fullest value is between the levels, or the nearest one below that was
+  // met. By straight lines through logarithms, which is what products are.
   bool find(double& power) const {
     double below = 0, above = kMostPower, level_below = level(below), level_above = kInfinity, slope = 0;
-    if (!(level_below < kHigh) || !std::isfinite(level_below)) return false;
-    for (int step = 0; step < kMostSteps && level_below < kLow; ++step) {
+    // Some graphs are beyond it on inputs of moderate size.
+    while (!(level_below < levels_.high) && below > kLeastPower) {
+      above = below, level_above = level_below;
+      below = below * 2 - 1, level_below = level(below);
+    }
+    if (!(level_below < levels_.high) || !std::isfinite(level_below)) return false;
+    for (int step = 0; step < kMostSteps && level_below < levels_.low; ++step) {
       const double width = above - below;
       double next = step == 0 ? 1 : below + width / 2;
       if (std::isfinite(level_above))
-        next = std::clamp(below + width * (kWanted - level_below) / (level_above - level_below),
+        next = std::clamp(below + width * (levels_.wanted - level_below) / (level_above - level_below),
                           below + width / 16, above - width / 16);
       else if (slope > 0)
-        next = std::min(next, below + (kWanted - level_below) / slope);
+        next = std::min(next, below + (levels_.wanted - level_below) / slope);
       const double at = level(next);
-      if (at < kHigh) {
+      if (at < levels_.high) {
         slope = (at - level_below) / (next - below);
         below = next, level_below = at;
       } else {
@@ -116,7 +133,7 @@ class Brink {
       }
     }
     power = below;
-    return level_below > kUseful;
+    return level_below > levels_.low - kUseful;
   }
 
   std::vector<RealTensor> scaled(double power) const {
@@ -131,11 +148,8 @@ class Brink {
   }
 
  private:
-  // Powers of two of what is filled of the range: near enough to its end that what is larger by a half leaves it, far
-  // enough that rounding does not decide.
-  static constexpr double kLow = -0.3, kWanted = -0.15, kHigh = -0.05;
-  static constexpr double kUseful = -2;
-  static constexpr double kMostPower = 144;
+  static constexpr double kUseful = 2;  // as far below is better than nothing
+  static constexpr double kLeastPower = -15, kMostPower = 144;
   static constexpr int kMostSteps = 14;
 
   DType dtype(size_t i) const { return graph_.node(graph_.inputs[i]).type.dtype; }
@@ -159,6 +173,7 @@ class Brink {
 
   const Graph& graph_;
   const std::vector<RealTensor>& inputs_;
+  const Levels levels_;
   std::vector<Follows> follows_;
   std::vector<const Node*> spared_;
 };

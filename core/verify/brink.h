@@ -3,7 +3,7 @@
 // A program that computes its values in another order, or scales them elsewhere, may leave the range of a dtype where
 // the unfused program does not, and random inputs of any fixed size do not show it. So inputs are scaled until the
 // largest value that the unfused program rounds to a dtype, its sums in any order among them, is just below the end of
-// that dtype. Each input grows, shrinks or stays: a product of two large inputs shows only where a third one is small.
+// that dtype; sometimes beyond, because infinities have their places, too. Each input grows, shrinks or stays: a product of two large inputs shows only where a third one is small.
 #pragma once
 
 #include "core/verify/reference.h"
@@ -11,8 +11,8 @@
 namespace quern {
 
 // Scales the float inputs of a decomposed graph among the first `count`, which are of moderate size, by powers of one
-// number; empty inputs stay. Draws 0 and 1 have them all grow, for others the seed says what each does. In odd draws
-// outputs may overflow. False, and the inputs are as they were, if no scale comes near an end.
+// number; empty inputs stay. The first four draws have them all grow, for others the seed says what each does. In draws
+// 1, 5, ... outputs may overflow, in draws 3, 7, ... everything does that comes near the end first. False, and the inputs are as they were, if no scale comes near an end.
 bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
                     int draw);
 
