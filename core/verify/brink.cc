@@ -28,8 +28,8 @@ class RangeDomain {
  public:
   using Value = Ranged;
 
-  // The values of `spared` may leave the range.
-  explicit RangeDomain(const std::vector<const Node*>& spared) : spared_(spared) {}
+  // The values of `spared`, if it is a node, may leave the range.
+  explicit RangeDomain(const Node* spared) : spared_(spared) {}
   // Of the fullest value, its share of the range; infinite once one has left it.
   double fullest() const { return fullest_; }
   void note(double value, DType dtype) {
@@ -63,13 +63,13 @@ class RangeDomain {
   Ranged multiply(const Ranged& a, const Ranged& b, DType dtype) { return {real_.multiply(a.v, b.v, dtype)}; }
   Ranged finish(const Ranged& x, const Node& node) {
     if (!is_float(node.type.dtype)) return {x.v};
-    if (std::find(spared_.begin(), spared_.end(), &node) == spared_.end()) note(x.v, node.type.dtype);
+    if (&node != spared_) note(x.v, node.type.dtype);
     note(x.reached, DType::f32);
     return {x.v};
   }
 
  private:
-  const std::vector<const Node*>& spared_;
+  const Node* spared_;
   RealDomain real_;
   double fullest_ = 0;
 };
@@ -98,10 +98,11 @@ class Brink {
     for (size_t i = 0; i < count; ++i)
       if (is_float(dtype(i)) && !inputs[i].empty()) scaled.push_back(i);
     constexpr Follows kChoices[] = {Follows::grows, Follows::grows, Follows::stays, Follows::shrinks};
-    if (draw % 4 == 1)
-      for (ValueId id : primitive.outputs) spared_.push_back(&primitive.node(id));
+    const int outputs = static_cast<int>(primitive.outputs.size());
+    graph_.outputs = {primitive.outputs[static_cast<size_t>(draw / 4 % outputs)]};
+    if (draw % 4 == 1) spared_ = &graph_.node(graph_.outputs[0]);
     for (size_t i : scaled)
-      follows_[i] = draw < 4 ? Follows::grows : kChoices[random.below(std::size(kChoices))];
+      follows_[i] = draw < 4 * outputs ? Follows::grows : kChoices[random.below(std::size(kChoices))];
     if (!scaled.empty() && std::find(follows_.begin(), follows_.end(), Follows::grows) == follows_.end())
       follows_[scaled[random.below(scaled.size())]] = Follows::grows;
   }
@@ -171,11 +172,11 @@ class Brink {
     return std::log2(domain.fullest());
   }
 
-  const Graph& graph_;
+  Graph graph_;  // of one output
   const std::vector<RealTensor>& inputs_;
   const Levels levels_;
   std::vector<Follows> follows_;
-  std::vector<const Node*> spared_;
+  const Node* spared_ = nullptr;
 };
 
 }  // namespace

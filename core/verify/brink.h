@@ -11,8 +11,10 @@
 namespace quern {
 
 // Scales the float inputs of a decomposed graph among the first `count`, which are of moderate size, by powers of one
-// number; empty inputs stay. The first four draws have them all grow, for others the seed says what each does. In draws
-// 1, 5, ... outputs may overflow, in draws 3, 7, ... everything does that comes near the end first. False, and the inputs are as they were, if no scale comes near an end.
+// number; empty inputs stay. Outputs take turns of four draws; what the others are made of may overflow. In the first
+// turn of each all inputs grow, later the seed says what each does. The second draw of a turn lets the output overflow
+// itself, the fourth lets everything overflow that comes near the end first. False, and the inputs are as they were, if
+// no scale comes near an end.
 bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
                     int draw);
 

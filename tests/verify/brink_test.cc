@@ -93,6 +93,16 @@ void inputs_may_shrink_to_the_brink(void**) {
   assert_between(most, 0.75 * 0x1p128, 0x1p128);
 }
 
+// An output that is far from its end is not hidden by one that is near.
+void outputs_take_turns(void**) {
+  const Graph graph = primitive_of("graph g\nin x: f32[1]\na = mul(x, 1e30)\nb = mul(x, 0.5)\nout a, b\n");
+  for (int draw : {0, 4}) {
+    std::vector<RealTensor> inputs = {{1.0}};
+    assert_true(scale_to_brink(graph, inputs, 1, 1, draw));
+    assert_true(inputs[0][0] > (draw == 0 ? 1e8 : 1e38) && inputs[0][0] < (draw == 0 ? 1e9 : 1e39));
+  }
+}
+
 // Integers have no end.
 void some_graphs_have_no_brink(void**) {
   assert_true(at_brink("graph g\nin x: i32[4]\ny = mul(x, x)\nout y\n", 0) == 0);
@@ -107,6 +117,7 @@ int main() {
       cmocka_unit_test(outputs_overflow_in_some_draws),
       cmocka_unit_test(all_overflows_in_every_fourth_draw),
       cmocka_unit_test(inputs_may_shrink_to_the_brink),
+      cmocka_unit_test(outputs_take_turns),
       cmocka_unit_test(what_is_no_input_stays),
       cmocka_unit_test(some_graphs_have_no_brink),
   };
