@@ -1,4 +1,5 @@
 // The C functions that build and read graphs.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -195,6 +196,29 @@ quern_status quern_graph_value(const quern_graph* graph, quern_value value, quer
                         (value == QUERN_NO_VALUE ? ", which a call that failed hands out," : "") +
                         " of a graph of " + std::to_string(count));
     return write_struct(public_tensor(graph->desc(value)), tensor, "tensor");
+  });
+}
+
+quern_status quern_graph_buffer(const quern_graph* graph, const char* name, size_t* index, int32_t* is_output,
+                                quern_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (index) *index = 0;
+    if (is_output) *is_output = 0;
+    if (Status status = require(graph, "graph"); !status.ok()) return status;
+    if (Status status = require(name, "name"); !status.ok()) return status;
+    const Graph& built = graph->graph();
+    int32_t output = 0;
+    for (const std::vector<ValueId>* list : {&built.inputs, &built.outputs}) {
+      const auto found =
+          std::find_if(list->begin(), list->end(), [&](ValueId id) { return built.node(id).name == name; });
+      if (found != list->end()) {
+        if (index) *index = static_cast<size_t>(found - list->begin());
+        if (is_output) *is_output = output;
+        return {};
+      }
+      ++output;
+    }
+    return Status(ErrorCode::NOT_FOUND, std::string("the graph has no input or output \"") + name + "\"");
   });
 }
 

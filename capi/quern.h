@@ -245,6 +245,13 @@ QUERN_API quern_status quern_graph_output(quern_graph* graph, quern_value value,
 QUERN_API quern_status quern_graph_value(const quern_graph* graph, quern_value value, quern_tensor* tensor,
                                          quern_error* error);
 
+/* Where the input or output called `name` stands in the lists that quern_launch takes, for callers who bind buffers
+ * by name: `index` (may be NULL) gets its place among the inputs, and `is_output` (may be NULL) 0; or its place
+ * among the outputs, and 1. An output that is an input counts as the input. Of plans the names are those of
+ * whoever asked first, so ask the graph. NOT_FOUND. */
+QUERN_API quern_status quern_graph_buffer(const quern_graph* graph, const char* name, size_t* index,
+                                          int32_t* is_output, quern_error* error);
+
 /* The text form of the graph, which parses to the same graph. It belongs to the graph and lives until the
  * graph is changed. */
 QUERN_API quern_status quern_graph_text(const quern_graph* graph, const char** text, size_t* size,

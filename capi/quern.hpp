@@ -148,6 +148,18 @@ class Graph {
     detail::call(quern_graph_value, get(), id(value), &tensor);
     return tensor;
   }
+  // See quern_graph_buffer.
+  struct Buffer {
+    size_t index;
+    bool is_output;
+  };
+  Buffer buffer(const char* name) const {
+    size_t index;
+    int32_t is_output;
+    detail::call(quern_graph_buffer, get(), name, &index, &is_output);
+    return {index, is_output != 0};
+  }
+
   std::string_view text() const {
     const char* text;
     size_t size;

@@ -93,6 +93,21 @@ static void builds_a_graph(void** state) {
   must(quern_graph_output(graph, z, &failure));
   must(quern_graph_output(graph, flat, &failure));
 
+  {
+    size_t index = 99;
+    int32_t is_output = 99;
+    must(quern_graph_buffer(graph, "w", &index, &is_output, &failure));
+    assert_int_equal(index, 1);
+    assert_int_equal(is_output, 0);
+    must(quern_graph_buffer(graph, "flat", &index, &is_output, &failure));
+    assert_int_equal(index, 1);
+    assert_int_equal(is_output, 1);
+    must(quern_graph_buffer(graph, "z", NULL, NULL, &failure));
+    fails(quern_graph_buffer(graph, "n", &index, &is_output, &failure), QUERN_NOT_FOUND, "\"n\"");
+    assert_int_equal(index, 0);
+    fails(quern_graph_buffer(graph, NULL, &index, NULL, &failure), QUERN_INVALID_ARGUMENT, "name");
+  }
+
   memset(&tensor, 0, sizeof tensor);
   tensor.struct_size = sizeof tensor;
   must(quern_graph_value(graph, z, &tensor, &failure));
