@@ -83,6 +83,23 @@ class Installed(unittest.TestCase):
         output = run(project / "build/hello", ROOT / "examples/ntrans_b1.qg", "sm_90a", env=self.environment)
         self.assertRegex(output, "^(hit|miss): key [0-9a-f]{32}, [1-9]")
 
+    def test_debian_packages_hold_all_of_it(self):
+        out = self.root / "packages"
+        run(ROOT / "tools/build/deb.sh", self.root / "stage", "0.1.0", out)
+        programs, development = sorted(out.glob("*.deb"), key=lambda path: not path.name.startswith("quern_"))
+        depends = run("dpkg-deb", "-f", programs, "Depends")
+        for library in ("libuv1", "liblmdb0", "libz3-4", "libsodium23", "libc6"):
+            self.assertIn(library, depends)
+        self.assertEqual(run("dpkg-deb", "-f", development, "Depends"), "quern (= 0.1.0)\n")
+        for package in (programs, development):
+            run("dpkg-deb", "-x", package, self.root / "unpacked")
+        staged, unpacked = ({str(path.relative_to(self.root / folder)) for path in (self.root / folder).rglob("*") if not path.is_dir()}
+                            for folder in ("stage", "unpacked"))
+        self.assertEqual(staged - unpacked, set())
+        self.assertEqual({path for path in unpacked - staged if not path.startswith("usr/share/doc/")}, set())
+        quern = next((self.root / "unpacked").rglob("bin/quern"))
+        self.assertIn("quern 0.1.0", run(quern, "version"))
+
     def test_programs_are_stripped(self):
         """Unless this build folder was told otherwise; what holds without a word is what meson.build says."""
         def strip(place):
