@@ -4,8 +4,6 @@
 #include <functional>
 #include <map>
 
-#include "core/prove/arithmetic.h"
-
 namespace quern::proof {
 
 namespace {
@@ -218,6 +216,33 @@ std::optional<int64_t> count_values(const std::vector<Symbol>& variables, const 
     product *= *found;
   }
   return product;
+}
+
+bool for_each_value(const std::vector<Symbol>& variables, const std::vector<Expr>& conditions,
+                    const ir::Ranges& ranges, int64_t limit,
+                    const std::function<void(const Values&)>& visit) {
+  Values values;
+  __int128 points = 1;
+  for (const Symbol& variable : variables) {
+    const Interval range = ranges.of(Expr(variable));
+    values[variable.get()] = range.low;
+    points *= range.high - range.low + 1;
+  }
+  if (points > limit) return false;
+  auto next = [&] {
+    for (const Symbol& variable : variables) {
+      const Interval range = ranges.of(Expr(variable));
+      if (++values[variable.get()] <= range.high) return true;
+      values[variable.get()] = range.low;
+    }
+    return false;
+  };
+  do {
+    if (std::all_of(conditions.begin(), conditions.end(),
+                    [&](const Expr& each) { return evaluate(each, values).value_or(0) != 0; }))
+      visit(values);
+  } while (next());
+  return true;
 }
 
 }  // namespace quern::proof

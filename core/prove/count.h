@@ -1,9 +1,10 @@
 // How many values of variables meet conditions: intervals are halved until each condition holds in all of one, or in none.
 #pragma once
 
+#include <functional>
 #include <optional>
 
-#include "core/kernel/ranges.h"
+#include "core/prove/arithmetic.h"
 
 namespace quern::proof {
 
@@ -11,5 +12,9 @@ namespace quern::proof {
 std::optional<int64_t> count_values(const std::vector<ir::Symbol>& variables,
                                     const std::vector<ir::Expr>& conditions, const ir::Ranges& ranges,
                                     int64_t limit);
+
+// Calls `visit` for each of them, one by one; false, and for none, if there are more than `limit` to look at.
+bool for_each_value(const std::vector<ir::Symbol>& variables, const std::vector<ir::Expr>& conditions,
+                    const ir::Ranges& ranges, int64_t limit, const std::function<void(const Values&)>& visit);
 
 }  // namespace quern::proof

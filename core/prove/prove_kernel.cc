@@ -22,6 +22,7 @@ using Time = std::chrono::steady_clock;
 using Kind = Access::Kind;
 
 constexpr int64_t kMostIntervals = 100000;  // of a count
+constexpr int64_t kMostTried = 1 << 20;     // values, to name an element that nobody writes
 
 class Prover {
  public:
@@ -329,10 +330,30 @@ class Prover {
                     "too much to count whether every element is written");
       written += *count * store->access->bytes / ir::bytes_of(symbol.type);
     }
-    if (written != elements)
-      find(ProofFinding::Kind::disproved, "writers", stores.empty() ? symbol.name : text(*stores[0]),
-           std::to_string(written) + " of " + std::to_string(elements) + " elements of " + symbol.name +
-               " are written");
+    if (written == elements) return;
+    find(ProofFinding::Kind::disproved, "writers", stores.empty() ? symbol.name : text(*stores[0]),
+         std::to_string(written) + " of " + std::to_string(elements) + " elements of " + symbol.name +
+             " are written" + missing_element(symbol, elements, stores));
+  }
+
+  // ", not number 255": found by trying, if that does not take long.
+  std::string missing_element(const ir::SymbolData& symbol, int64_t elements,
+                              const std::vector<const Event*>& stores) const {
+    if (elements > kMostTried) return "";
+    std::vector<bool> written(static_cast<size_t>(elements), false);
+    const int64_t size = ir::bytes_of(symbol.type);
+    for (const Event* store : stores) {
+      const Access& access = *store->access;
+      const bool all = for_each_value(
+          variables_of(*store), store->where, trace_.ranges, kMostTried, [&](const Values& values) {
+            const int64_t first = evaluate(access.at, values).value_or(0) / size;
+            for (int64_t i = first; i < std::min(elements, first + access.bytes / size); ++i)
+              if (i >= 0) written[static_cast<size_t>(i)] = true;
+          });
+      if (!all) return "";
+    }
+    const auto at = std::find(written.begin(), written.end(), false);
+    return at == written.end() ? "" : ", not number " + std::to_string(at - written.begin());
   }
 
   void order() {

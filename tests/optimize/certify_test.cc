@@ -76,6 +76,7 @@ void what_is_stored_fits(void**) {
   }
   const auto certificate = parse_certificate(searched().plan.certificate);
   assert_ok(certificate);
+  assert_contains(searched().plan.certificate, "\nproof: q0_");
   assert_int_equal(certificate->verdict, Verdict::accepted);
 }
 

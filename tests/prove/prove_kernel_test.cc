@@ -148,7 +148,7 @@ void every_element_has_one_writer(void**) {
   const Expr row = number / 37, column = number % 37;
   proves(stores(truth(true), row * 37 + column));
   disproves(stores(truth(true), number / 2), "writers", "another thread writes the same element");
-  disproves(stores(less(number, 255), number), "writers", "255 of 256 elements of y are written");
+  disproves(stores(less(number, 255), number), "writers", "255 of 256 elements of y are written, not number 255");
   disproves(stores(truth(true), row * 36 + column), "writers", "another thread writes the same element");
 }
 

@@ -1,0 +1,64 @@
+// prove_program: each kernel once, and a kernel that is changed for the worse is found.
+#include "core/optimize/prove_program.h"
+
+#include "core/graph/text.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+Emitted emitted() {
+  // Two products of the same shapes, and two kernels of their own.
+  const auto graph = parse_graph(
+      "graph g\nin x: f16[40, 64]\nin w: f16[64, 48]\nin v: f16[64, 48]\n"
+      "a = matmul(x, w)\nb = matmul(x, v)\ns = softmax(a, axis=-1)\nout s\nout b\n");
+  assert_ok(graph);
+  auto program = emit_baseline(*graph, **find_target("sm_90a"));
+  assert_ok(program);
+  return std::move(*program);
+}
+
+void every_kernel_is_proved_once(void**) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  const Emitted program = emitted();
+  assert_int_equal(program.code.size(), program.plan.launches.size());
+  const std::vector<KernelProof> proofs = prove_program(program, solver.get());
+  int launches = 0;
+  std::string fact = "proof: ";
+  for (const KernelProof& each : proofs) {
+    launches += each.launches;
+    assert_text_equal(each.proof.summary(), "proved");
+    fact += (&each == &proofs[0] ? "" : ", ") + each.kernel + " proved";
+  }
+  assert_int_equal(launches, program.plan.launches.size());
+  assert_null(find_disproof(proofs));
+  assert_text_equal(proof_fact(proofs), fact + "\n");
+}
+
+void a_wrong_launch_is_disproved(void**) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  Emitted program = emitted();
+  program.code.back().facts.grid.x -= 1;
+  const std::vector<KernelProof> proofs = prove_program(program, solver.get());
+  const KernelProof* wrong = find_disproof(proofs);
+  assert_non_null(wrong);
+  assert_text_equal(wrong->kernel, program.plan.launches.back().kernel);
+  assert_contains(proof_fact(proofs), wrong->kernel + " disproved: writers: ");
+}
+
+// Without Z3 intervals decide what they can, and nothing is called wrong.
+void intervals_alone_disprove_nothing(void**) {
+  for (const KernelProof& each : prove_program(emitted(), nullptr)) assert_null(each.proof.disproof());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(every_kernel_is_proved_once),
+                              cmocka_unit_test(a_wrong_launch_is_disproved),
+                              cmocka_unit_test(intervals_alone_disprove_nothing)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
