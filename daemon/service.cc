@@ -289,6 +289,9 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.unstored = !answer.stored.ok();
   if (plan.unstored) plan.warning = "the plan was not stored: " + answer.stored.message();
   plan.total_ns = hooks_.now_ns() - open->arrived_ns;
+  // Who waits for a better tier says nothing about how quick an answer is.
+  if (!open->waits_for_tier)
+    (answer.origin == wire::Origin::hit ? hit_latency_ : miss_latency_).add(plan.total_ns);
   plan.queue_ns = answer.queue_ns;
   plan.emit_ns = answer.emit_ns;
   plan.compile_ns = answer.compile_ns;
@@ -301,6 +304,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
         open, Status(ErrorCode::PROTOCOL, "Get with unknown flags " + std::to_string(message.flags)));
   // The planner and its jobs do not own the request: it is theirs to answer only as long as its client wants
   // it.
+  open->waits_for_tier = message.tier > 0;
   auto ask = std::make_shared<PlanAsk>();
   ask->request = {std::move(message.graph), std::move(message.target), message.numerics,
                   std::move(message.constraints)};
@@ -317,6 +321,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Wait message) {
   open->key = message.key;
+  open->waits_for_tier = message.tier > 0;
   planner_.wait(message.key, message.tier, caller(open), plan_replier(open));
   if (is_open(open)) set_deadline(open, message.timeout_ms);
 }
@@ -500,6 +505,8 @@ wire::StatsReply Service::stats() {
   count("misses", plans.misses);
   count("shared", plans.shared);
   count("errors", plans.errors);
+  hit_latency_.report("hit", stats);
+  miss_latency_.report("miss", stats);
   const Jobs::Counts jobs = planner_.job_counts();
   count("jobs_done", jobs.done);
   count("jobs_failed", jobs.failed);

@@ -17,6 +17,7 @@
 #include "cache/store.h"
 #include "capi/wire/messages.h"
 #include "daemon/log.h"
+#include "daemon/latency.h"
 #include "daemon/planner.h"
 
 namespace quern {
@@ -87,6 +88,7 @@ class Service {
     uint64_t request = 0;
     uint64_t arrived_ns = 0;
     uint64_t deadline_ns = 0;  // 0: none
+    bool waits_for_tier = false;
     std::optional<Hash128> key;
   };
   struct Client {
@@ -146,6 +148,7 @@ class Service {
   Planner planner_;
   const uint64_t started_ns_;
   uint64_t requests_ = 0;
+  Latency hit_latency_, miss_latency_;  // of Get and Wait, without those that wait for a tier
   std::unordered_map<ClientId, Client> clients_;
   std::unordered_map<Hash128, std::unordered_set<ClientId>> subscribers_;
   std::set<std::pair<uint64_t, std::shared_ptr<Open>>> deadlines_;  // of open requests that have one

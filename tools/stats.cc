@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
+#include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "tools/output.h"
@@ -33,6 +35,35 @@ std::string quality_text(const ModelQuality& quality) {
   return text;
 }
 
+// A counter NAME_us_le_LIMIT: answers that took up to LIMIT microseconds.
+struct Bucket {
+  std::string name;
+  double limit_us;
+};
+std::optional<Bucket> bucket_of(const std::string& counter) {
+  constexpr std::string_view kBetween = "_us_le_";
+  const size_t at = counter.find(kBetween);
+  if (at == std::string::npos) return std::nullopt;
+  return Bucket{counter.substr(0, at), std::strtod(counter.c_str() + at + kBetween.size(), nullptr)};
+}
+
+// "p50 up to 50.0 us, p99 up to 200 us" of a histogram; "" when it is empty.
+std::string percentiles_text(const wire::StatsReply& stats, const std::string& name) {
+  uint64_t count = 0;
+  for (const wire::Counter& counter : stats.counters)
+    if (counter.name == name + "_us_count") count = counter.value;
+  std::string text;
+  for (const int percent : {50, 99}) {
+    std::string limit = "longer";
+    for (auto counter = stats.counters.rbegin(); counter != stats.counters.rend(); ++counter)
+      if (const auto bucket = bucket_of(counter->name);
+          bucket && bucket->name == name && counter->value * 100 >= count * static_cast<uint64_t>(percent))
+        limit = "up to " + human_duration(static_cast<uint64_t>(bucket->limit_us * 1000));
+    text += (text.empty() ? "p" : ", p") + std::to_string(percent) + " " + limit;
+  }
+  return count ? text : "";
+}
+
 // Text of the Prometheus exposition format, version 0.0.4: the counters under their names, and the facts as labels.
 std::string prometheus_text(const wire::StatsReply& stats) {
   const auto escaped = [](const std::string& value) {
@@ -50,9 +81,29 @@ std::string prometheus_text(const wire::StatsReply& stats) {
     comma = ",";
   }
   text += "} 1\n";
+  for (const std::string name : {"hit", "miss"}) {
+    text += "# TYPE quern_" + name + "_seconds histogram\n";
+    std::string tail;
+    for (const wire::Counter& counter : stats.counters) {
+      char limit[32];
+      if (const auto bucket = bucket_of(counter.name); bucket && bucket->name == name) {
+        std::snprintf(limit, sizeof limit, "%g", bucket->limit_us / 1e6);
+        text +=
+            "quern_" + name + "_seconds_bucket{le=\"" + limit + "\"} " + std::to_string(counter.value) + "\n";
+      } else if (counter.name == name + "_us_count") {
+        text += "quern_" + name + "_seconds_bucket{le=\"+Inf\"} " + std::to_string(counter.value) + "\n";
+        tail += "quern_" + name + "_seconds_count " + std::to_string(counter.value) + "\n";
+      } else if (counter.name == name + "_sum_ns") {
+        std::snprintf(limit, sizeof limit, "%.9f", static_cast<double>(counter.value) / 1e9);
+        tail += "quern_" + name + "_seconds_sum " + limit + "\n";
+      }
+    }
+    text += tail;
+  }
   for (const wire::Counter& counter : stats.counters)
-    text += "# TYPE quern_" + counter.name + " untyped\nquern_" + counter.name + " " +
-            std::to_string(counter.value) + "\n";
+    if (!bucket_of(counter.name))
+      text += "# TYPE quern_" + counter.name + " untyped\nquern_" + counter.name + " " +
+              std::to_string(counter.value) + "\n";
   return text;
 }
 
@@ -92,12 +143,16 @@ int run_stats(const Arguments& arguments) {
   uint64_t hits = 0, answers = 0;
   for (const wire::Fact& fact : stats->facts) lines.emplace_back(fact.name, fact.text);
   for (const wire::Counter& counter : stats->counters) {
+    if (bucket_of(counter.name)) continue;
     lines.emplace_back(counter.name, counter_text(counter));
     if (counter.name == "hits") hits = counter.value;
     if (counter.name == "hits" || counter.name == "misses" || counter.name == "shared")
       answers += counter.value;
   }
   if (answers) lines.emplace_back("hit rate", std::to_string(hits * 100 / answers) + " %");
+  for (const std::string name : {"hit", "miss"})
+    if (const std::string text = percentiles_text(*stats, name); !text.empty())
+      lines.emplace_back(name + " latency", text);
   for (const ModelQuality& one : *model) lines.emplace_back("model on " + one.device, quality_text(one));
   print_text(facts_text(lines));
   return kExitOk;

@@ -135,11 +135,21 @@ class Warm(unittest.TestCase):
         self.assertEqual(row["name"], "chain3")
 
     def test_metrics_are_the_statistics(self):
+        for _ in range(4):
+            self.box.run("get", self.box.write("a.qg", CHAIN.format(3)), "-t", "sm_90a")
         text = self.box.run("stats", "--prometheus").stdout
         metrics = dict(re.findall(r"^quern_(\w+) (\d+)$", text, re.MULTILINE))
-        self.assertEqual(set(metrics), set(self.box.json("stats")["counters"]))
+        counters = self.box.json("stats")["counters"]
+        self.assertEqual(set(metrics) - {"hit_seconds_count", "miss_seconds_count"}, {name for name in counters if "_us_le_" not in name})
         self.assertIn('store="read-write"', text)
         self.assertRegex(text, r"(?m)^# TYPE quern_hits untyped$")
+        for name, count in (("hit", 3), ("miss", 1)):
+            buckets = [int(n) for n in re.findall(rf'(?m)^quern_{name}_seconds_bucket{{le="[^"]+"}} (\d+)$', text)]
+            self.assertEqual(buckets, sorted(buckets))
+            self.assertEqual((len(buckets), buckets[-1]), (12, count))
+            self.assertRegex(text, rf"(?m)^quern_{name}_seconds_count {count}$")
+            self.assertRegex(text, rf"(?m)^quern_{name}_seconds_sum 0\.\d*[1-9]\d*$")
+        self.assertRegex(self.box.run("stats").stdout, r"(?m)^hit latency +p50 up to \S+ \ws, p99 up to \S+ \ws$")
         self.box.run("stats", "--prometheus", "--json", code=2)
 
     def test_top(self):
