@@ -51,7 +51,8 @@ class Input {
     const int64_t columns = type_.shape.empty() ? 1 : type_.shape.back();
     Ints position(type_.shape.size(), 0);
     for (int64_t e = 0; e < type_.element_count(); ++e) {
-      if (e % columns == 0) row_ = random_.below(8);
+      if (e % columns == 0) begin_row(static_cast<uint64_t>(columns));
+      column_ = static_cast<uint64_t>(e % columns);
       values.push_back(type_.dtype == DType::boolean ? truth()
                        : is_float(type_.dtype)       ? number(position)
                                                      : integer(position));
@@ -61,7 +62,13 @@ class Input {
   }
 
  private:
-  double truth() { return row_ == 0 ? 0 : row_ == 1 ? 1 : random_.below(8) < ones_; }
+  void begin_row(uint64_t columns) {
+    row_ = random_.below(8);
+    for (uint64_t& column : seen_) column = random_.below(columns);
+  }
+  // Of rows 2: two elements at most are not masked.
+  bool is_seen() const { return column_ == seen_[0] || column_ == seen_[1]; }
+  double truth() { return row_ == 0 ? 0 : row_ == 1 ? 1 : row_ == 2 ? is_seen() : random_.below(8) < ones_; }
 
   double along(const Ints& position) const {
     double sum = base_;
@@ -80,7 +87,8 @@ class Input {
         return literals_.empty() || random_.one_in(4) ? random_.of(kTies)
                                                       : random_.of(literals_) + random_.of(kNextTo);
       case TrialKind::masked:
-        return holds_lowest_ && (row_ == 0 || random_.one_in(4)) ? -kInfinity : random_.wide(2);
+        return holds_lowest_ && (row_ == 0 || (row_ == 2 ? !is_seen() : random_.one_in(4))) ? -kInfinity
+                                                                                            : random_.wide(2);
       default:
         return random_.wide(2);
     }
@@ -113,7 +121,7 @@ class Input {
   std::vector<double> slope_;
   uint64_t ones_ = 4;  // of eight truth values
   bool holds_lowest_ = false;
-  uint64_t row_ = 0;
+  uint64_t row_ = 0, column_ = 0, seen_[2] = {0, 0};
 };
 
 // An element of one input of a floating dtype, of another input in the next trial, becomes NaN or infinite.

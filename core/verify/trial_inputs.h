@@ -10,14 +10,15 @@
 
 namespace quern {
 
-// How a trial draws its inputs. Truth values are drawn one by one, with rows that are all true or all false.
+// How a trial draws its inputs. Truth values are drawn one by one, with rows that are all true or all false, or false but
+// for two.
 enum class TrialKind : uint8_t {
   wide,         // numbers between -2 and 2, hardly ever equal; integers of all 32 bits
   ties,         // few different numbers, many of them 0
   by_input,     // every input above, or below, those in front of it
   by_position,  // rising or falling along every dimension
   literals,     // the numbers that are written in the programs, and next to them
-  masked,       // wide, with -inf; the largest and the smallest integers
+  masked,       // wide, with -inf, in some rows all but two; the largest and the smallest integers
   special,      // wide, with one element that is NaN or infinite, of each input in turn; extreme integers
 };
 const char* trial_kind_name(TrialKind kind);

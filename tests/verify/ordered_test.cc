@@ -132,7 +132,7 @@ void inputs_are_of_their_kind(void**) {
       const double a = inputs[0][e].real, b = inputs[1][e].real, i = inputs[3][e].real;
       zeros += a == 0 && a == b;
       ++(inputs[2][e].real != 0 ? trues : falses);
-      below += a < b, above += a > b;
+      below += a<b, above += a> b;
       lowest += a == -kInfinity;
       specials += std::isnan(a) || std::isinf(b);
       wide += std::fabs(i) > 1e9;
@@ -143,14 +143,46 @@ void inputs_are_of_their_kind(void**) {
   for (int count : {zeros, trues, falses, below, above, lowest, specials, wide}) assert_true(count > 0);
 }
 
+// Of two finite scores among masked ones which is the larger matters, and nothing else in the row does.
+void some_masked_rows_have_two_scores(void**) {
+  Graph graph;
+  for (DType dtype : {DType::f32, DType::boolean}) {
+    Node node;
+    node.code = OpCode::input;
+    node.type = {dtype, {8, 32}};
+    graph.inputs.push_back(static_cast<ValueId>(graph.nodes.size()));
+    graph.nodes.push_back(node);
+  }
+  int masked = 0;
+  while (trial_kind(masked) != TrialKind::masked) ++masked;
+  int pairs[2] = {0, 0};
+  for (uint64_t seed = 1; seed < 30; ++seed) {
+    const auto inputs = trial_inputs(graph, {true, true}, masked, seed, {}, OrderedDomain(seed));
+    for (size_t row = 0; row < 8; ++row)
+      for (size_t i = 0; i < 2; ++i) {
+        int seen = 0;
+        for (size_t column = 0; column < 32; ++column) {
+          const double value = inputs[i][row * 32 + column].real;
+          seen += i == 0 ? std::isfinite(value) : value != 0;
+        }
+        pairs[i] += seen == 2;
+      }
+  }
+  assert_true(pairs[0] > 8 && pairs[1] > 8);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(order_is_that_of_real_numbers), cmocka_unit_test(specials_are_those_of_ieee),
-      cmocka_unit_test(integers_wrap),                 cmocka_unit_test(ties_within_rounding),
-      cmocka_unit_test(numbers_modulo_p_differ),       cmocka_unit_test(specials_agree_with_their_like),
+      cmocka_unit_test(order_is_that_of_real_numbers),
+      cmocka_unit_test(specials_are_those_of_ieee),
+      cmocka_unit_test(integers_wrap),
+      cmocka_unit_test(ties_within_rounding),
+      cmocka_unit_test(numbers_modulo_p_differ),
+      cmocka_unit_test(specials_agree_with_their_like),
       cmocka_unit_test(inputs_are_of_their_kind),
+      cmocka_unit_test(some_masked_rows_have_two_scores),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
