@@ -75,7 +75,12 @@ inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf
   if (!is_float(dtype)) return whole(result, Int(a.exact) * Int(b.exact), Int(a.unfused) * Int(b.unfused));
   result.exact = a.exact * b.exact;
   result.unfused = static_cast<float>(a.unfused * b.unfused);
-  if (tf32 && dtype == DType::f32) result.variance += 2 * (0x1p-22 / 3) * a2 * b2;
+  if (tf32 && dtype == DType::f32) {
+    result.variance += 2 * (0x1p-22 / 3) * a2 * b2;
+    constexpr double kRoundsToInfinity = 0x1.ffep127;
+    const double larger = std::max(std::fabs(a.exact), std::fabs(b.exact));
+    result.fragile |= larger >= kRoundsToInfinity && std::isfinite(larger);
+  }
   return result;
 }
 

@@ -181,6 +181,12 @@ static void bounds_allow_tf32_where_it_is_allowed(void**) {
   assert_false(is_right(10, false));
   assert_true(is_right(10, true));
   assert_false(is_right(6, true));
+  // The largest f32 is infinite in tf32.
+  std::vector<RealTensor> large = inputs;
+  large[1][0] = 0x1.fffffep127;
+  for (int64_t row = 0; row < 8; ++row) large[0][static_cast<size_t>(row * 64)] = 0.25;
+  assert_true(expect_outputs(*graph, large, false)[0].demand[0] == Demand::close);
+  assert_true(expect_outputs(*graph, large, true)[0].demand[0] == Demand::close_if_finite);
 }
 
 // What a kernel that writes `actual` is told about one output of a graph.
