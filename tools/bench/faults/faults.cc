@@ -121,6 +121,10 @@ std::optional<Expr> stride_off(const Expr& expr, int64_t by) {
 }
 std::optional<Expr> stride_above(const Expr& expr) { return stride_off(expr, 1); }
 std::optional<Expr> stride_below(const Expr& expr) { return stride_off(expr, -1); }
+std::optional<Expr> stride_halved(const Expr& expr) {
+  if (expr->kind != ExprKind::operation || !expr->operands.back().is_number() || expr->operands.back()->number % 2 != 0) return {};
+  return stride_off(expr, -expr->operands.back()->number / 2);
+}
 
 // Places of shared and global memory that are written, and the names that they are made of.
 bool is_written_place(const Stmt& stmt, size_t number) {
@@ -179,6 +183,8 @@ const Kind kKinds[] = {
                         int& place) { return in_expressions(stmt, stride_above, place, is_written_place); }},
     {"wrong stride", [](const Stmt& stmt,
                         int& place) { return in_expressions(stmt, stride_below, place, is_written_place); }},
+    {"halved stride",
+     [](const Stmt& stmt, int& place) { return in_expressions(stmt, stride_halved, place, is_written_place); }},
     {"missing barrier",
      [](const Stmt& stmt, int& place) -> std::optional<Stmt> {
        const auto* instruction = stmt.as<Instruction>();
