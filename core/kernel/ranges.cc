@@ -169,6 +169,15 @@ Interval Ranges::of_call(const ExprNode& node) const {
 void Ranges::bound(const Expr& value, Interval range) {
   if (value->kind == ExprKind::cast && is_index(value->operands[0].type()))
     return bound(value->operands[0], range);
+  // A number that is added; signed sums do not wrap.
+  const bool sum = value->kind == ExprKind::operation && value->op == Operator::add &&
+                   (value->type == Scalar::i32 || value->type == Scalar::i64);
+  for (size_t i = 0; sum && i < 2; ++i)
+    if (value->operands[i].is_number()) {
+      const int64_t by = value->operands[i]->number;
+      return bound(value->operands[1 - i], {clamped(static_cast<__int128>(range.low) - by),
+                                            clamped(static_cast<__int128>(range.high) - by)});
+    }
   if (value->kind != ExprKind::symbol || value->symbol->space != Space::variable) return;
   const Interval now = of(value);
   set(*value->symbol, {std::max(now.low, range.low), std::min(now.high, range.high)});

@@ -25,6 +25,9 @@ bool never_wraps(const ir::Expr& expr, const ir::Ranges& ranges);
 ir::Expr opposite(const ir::Expr& condition);
 ir::Expr add(const ir::Expr& a, const ir::Expr& b);
 
+// In the names of variables that stand for what is not known.
+inline constexpr char kUnknown[] = "?";
+
 // The same with other operands; what is neutral in them disappears.
 ir::Expr with_operands(const ir::Expr& expr, std::vector<ir::Expr> operands);
 

@@ -121,7 +121,7 @@ class Simulation {
       Role& role = state_[i + 1];
       if (role.begun || event < trace_.roles[i].begins) continue;
       role.begun = true;
-      role.known = {{all_, everything(state_[0])}};
+      role.known = {{all_, clock_of(state_[0], all_)}};
     }
   }
   static Clock everything(const Role& role) {
@@ -211,13 +211,10 @@ class Simulation {
         role.cluster.join(role.cluster_arrived);
         return true;
       case Instr::cp_async_commit:
-        return close(copies_);
       case Instr::wgmma_commit:
-        return close(products_);
       case Instr::cp_async_wait:
-        return retire(copies_, signal.number, at);
       case Instr::wgmma_wait:
-        return retire(products_, signal.number, at);
+        return group(number, signal, at, threads);
       case Instr::mbarrier_init:
       case Instr::mbarrier_arrive:
       case Instr::mbarrier_arrive_expect:
@@ -243,6 +240,18 @@ class Simulation {
     clock.done[static_cast<size_t>(number)] = at;
     role.known = {{all_, clock}};
     return true;
+  }
+
+  // Groups are those of all threads of the role alike.
+  bool group(int number, const Signal& signal, int at, const Threads& threads) {
+    if (threads != present(number)) {
+      fail("only some threads put copies or products in groups, or wait for them", at, false);
+      return false;
+    }
+    const bool copies = signal.code == Instr::cp_async_commit || signal.code == Instr::cp_async_wait;
+    Groups& groups = copies ? copies_ : products_;
+    const bool closes = signal.code == Instr::cp_async_commit || signal.code == Instr::wgmma_commit;
+    return closes ? close(groups) : retire(groups, signal.number, at);
   }
 
   static bool close(Groups& groups) {

@@ -77,7 +77,8 @@ class Prover {
         options_.limit - std::chrono::duration_cast<std::chrono::milliseconds>(Time::now() - start_);
     SolverAnswer answer;
     if (options_.solver && left.count() > 0) {
-      answer = options_.solver->ask(conditions, trace_.ranges, left);
+      // One that is hard leaves time for the others.
+      answer = options_.solver->ask(conditions, trace_.ranges, left / 2);
       ++out_.by_solver;
     }
     return answers_.emplace(std::move(key), std::move(answer)).first->second;

@@ -324,8 +324,10 @@ class Tracer {
     for (int i : {0, 1}) {
       const ExprNode& matrix = node.operands[static_cast<size_t>(1 + i)].node();
       const OperandShape shape = operand_shape(tile, i, matrix);
-      depth_ += 2;
-      const Expr outer = counter("row", shape.outer), inner = counter("chunk", shape.chunks);
+      ++depth_;
+      const Expr outer = counter("row", shape.outer);
+      ++depth_;
+      const Expr inner = counter("chunk", shape.chunks);
       depth_ -= 2;
       const int64_t size = bytes_of(matrix.templates[0].type);
       access(pointer_of(matrix.operands[0]), shape.vector * size, Kind::read, Agent::thread,

@@ -2,35 +2,55 @@
 
 #include <algorithm>
 
+#include "core/prove/arithmetic.h"
+
 namespace quern::proof {
 
 using namespace ir;
 
 Expr ThreadValues::of(const Expr& expr) const {
   const ExprNode& node = expr.node();
+  if (!is_integer(node.type)) return expr;
   switch (node.kind) {
+    case ExprKind::number:
+      return expr;
+    case ExprKind::literal:
+      return node.type == Scalar::boolean ? truth(node.value != 0)
+                                          : cast(Expr(static_cast<int64_t>(node.value)), node.type);
+    case ExprKind::zero:
+      return node.type == Scalar::boolean ? truth(false) : cast(Expr(0), node.type);
     case ExprKind::symbol: {
       const auto at = values_.find(node.symbol.get());
-      return at == values_.end() ? expr : cast(at->second, node.type);
+      return at == values_.end() ? unknown(expr) : cast(at->second, node.type);
     }
     case ExprKind::thread_index:
       return cast(Expr(places_.thread), node.type);
     case ExprKind::block_index:
       return cast(Expr(places_.block[static_cast<size_t>(node.number)]), node.type);
     case ExprKind::cast:
-      return cast(of(node.operands[0]), node.type);
+      return has_index_operands(node) && is_index(node.type) ? cast(of(node.operands[0]), node.type)
+                                                             : unknown(expr);
     case ExprKind::select: {
       const Expr condition = of(node.operands[0]);
       return select(condition, of(node.operands[1]), of(node.operands[2]));
     }
     case ExprKind::operation:
-      if (node.operands.size() == 2) return operation(node.op, of(node.operands[0]), of(node.operands[1]));
-      return expr;
+      if (node.operands.size() != 2 || !has_index_operands(node)) return unknown(expr);
+      return operation(node.op, of(node.operands[0]), of(node.operands[1]));
     case ExprKind::call:
       return called(expr);
     default:
-      return expr;
+      return unknown(expr);
   }
+}
+
+// What comes from memory or from numbers that are no integers: another value for every thread.
+Expr ThreadValues::unknown(const Expr& expr) const {
+  Symbol& symbol = unknown_[print(expr)];
+  if (!symbol)
+    symbol = std::make_shared<const SymbolData>(
+        SymbolData{kUnknown + print(expr), Space::variable, expr.type(), 1, false, false, nullptr});
+  return Expr(symbol);
 }
 
 Expr ThreadValues::called(const Expr& expr) const {
@@ -59,7 +79,7 @@ Expr ThreadValues::called(const Expr& expr) const {
                                             : call(node.function, node.type, {a, b});
     }
     default:
-      return expr;
+      return unknown(expr);
   }
 }
 

@@ -68,10 +68,8 @@ class Question {
       uint64_t bits = 0;
       if (!term.is_numeral_u64(bits)) continue;
       const unsigned unused = 64 - width_;
-      if (variable.symbol)
-        answer.values[variable.symbol] = static_cast<int64_t>(bits << unused) >> unused;
-      else
-        answer.certain = false;
+      if (variable.symbol) answer.values[variable.symbol] = static_cast<int64_t>(bits << unused) >> unused;
+      answer.certain &= variable.symbol && variable.symbol->name.find(kUnknown) == std::string::npos;
     }
   }
 
@@ -109,7 +107,7 @@ class Question {
       case ExprKind::number:
         return value(node.number);
       case ExprKind::symbol:
-        if (node.symbol->space == ir::Space::variable && ir::is_index(node.type))
+        if (node.symbol->space == ir::Space::variable && is_integer(node.type))
           return variable(
               node.symbol->name + "@" + std::to_string(reinterpret_cast<uintptr_t>(node.symbol.get())),
               node.symbol.get(), ranges_.of(expr));

@@ -148,7 +148,8 @@ void every_element_has_one_writer(void**) {
   const Expr row = number / 37, column = number % 37;
   proves(stores(truth(true), row * 37 + column));
   disproves(stores(truth(true), number / 2), "writers", "another thread writes the same element");
-  disproves(stores(less(number, 255), number), "writers", "255 of 256 elements of y are written, not number 255");
+  disproves(stores(less(number, 255), number), "writers",
+            "255 of 256 elements of y are written, not number 255");
   disproves(stores(truth(true), row * 36 + column), "writers", "another thread writes the same element");
 }
 
@@ -180,6 +181,20 @@ void shared_memory_is_ordered_by_barriers(void**) {
                 },
                 false),
             "races", "the same bytes as another thread's");
+}
+
+// What a condition reads from memory may hold for any threads: neither proved nor called wrong.
+void data_decides_nothing(void**) {
+  const auto by_data = [](Builder& to, const Names& names) {
+    to.assign(element(names.values, 0), element(names.in, thread_index()));
+    to.when(less(element(names.values, 0), literal(1, Scalar::f32)),
+            [&](Builder& some) { some.assign(element(names.tile, 0), literal(1, Scalar::f32)); });
+  };
+  const Proof proof = proof_of(launched(by_data, false));
+  assert_null(proof.disproof());
+  assert_int_equal(proof.findings.size(), 1);
+  assert_text_equal(proof.findings[0].rule, "races");
+  assert_contains(proof.findings[0].reason, "depends on what memory holds");
 }
 
 void iterations_meet(void**) {
@@ -299,13 +314,11 @@ void clusters_end_together(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {cmocka_unit_test(accesses_lie_in_their_memory),
-                              cmocka_unit_test(vectors_are_aligned),
-                              cmocka_unit_test(every_element_has_one_writer),
-                              cmocka_unit_test(shared_memory_is_ordered_by_barriers),
-                              cmocka_unit_test(iterations_meet),
-                              cmocka_unit_test(copies_are_waited_for),
-                              cmocka_unit_test(phases_and_bytes_match),
-                              cmocka_unit_test(clusters_end_together)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(accesses_lie_in_their_memory), cmocka_unit_test(vectors_are_aligned),
+      cmocka_unit_test(every_element_has_one_writer), cmocka_unit_test(shared_memory_is_ordered_by_barriers),
+      cmocka_unit_test(data_decides_nothing),         cmocka_unit_test(iterations_meet),
+      cmocka_unit_test(copies_are_waited_for),        cmocka_unit_test(phases_and_bytes_match),
+      cmocka_unit_test(clusters_end_together)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

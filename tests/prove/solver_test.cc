@@ -113,6 +113,31 @@ void solver_agrees_with_trying(void**) {
   assert_true(met > 30 && never > 30);
 }
 
+// What is known once conditions hold is true wherever they do.
+void assumed_ranges_hold(void**) {
+  const Variables variables;
+  Random random(3);
+  int narrower = 0;
+  for (int i = 0; i < 1500; ++i) {
+    const Expr condition = random_condition(random, variables);
+    if (!never_wraps(condition, variables.ranges)) continue;
+    const bool holds = random.one_in(2);
+    Ranges known = variables.ranges;
+    known.assume(condition, holds);
+    variables.for_each([&](const Values& values) {
+      if ((*evaluate(condition, values) != 0) != holds) return;
+      for (const Symbol& symbol : variables.symbols) {
+        const Interval range = known.of(Expr(symbol));
+        const int64_t value = values.at(symbol.get());
+        if (value < range.low || value > range.high) fail_test(print(condition));
+      }
+    });
+    for (const Symbol& symbol : variables.symbols)
+      narrower += !(known.of(Expr(symbol)) == variables.ranges.of(Expr(symbol)));
+  }
+  assert_true(narrower > 50);
+}
+
 void linear_forms_and_multiples_are_right(void**) {
   const Variables variables;
   Random random(2);
@@ -140,6 +165,7 @@ void linear_forms_and_multiples_are_right(void**) {
 int main() {
   using namespace quern::proof;
   const CMUnitTest tests[] = {cmocka_unit_test(solver_agrees_with_trying),
+                              cmocka_unit_test(assumed_ranges_hold),
                               cmocka_unit_test(linear_forms_and_multiples_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
