@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""docs/walk.sh: every step works, and the page that shows its output has the same steps."""
+import os
+import re
+import subprocess
+import unittest
+
+from box import BUILD, SOURCE, needs_compiler
+
+
+@needs_compiler
+class Walk(unittest.TestCase):
+    def test_every_step_works(self):
+        done = subprocess.run([SOURCE / "docs/walk.sh", BUILD], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        page = (SOURCE / "docs/results/walk.md").read_text()
+        titles = re.findall("^## (.*)$", done.stdout, re.MULTILINE)
+        self.assertEqual(titles, re.findall("^## (.*)$", page, re.MULTILINE))
+        self.assertEqual(len(re.findall(r"(?m)^\d+\.\d{3} s$", done.stdout)), len(titles))
+        for line in ("miss: key ", "hit: key ", "<quern.Plan ", "2 stored, 0 were there", "answer     hit: it was in the cache"):
+            self.assertIn(line, done.stdout)
+        if os.geteuid() == 0:
+            self.assertIn("Shutdown is for the user that runs the daemon", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
