@@ -34,9 +34,17 @@ bool is_of_narrow(const Ops& ops, BlockValue value) {
   return true;
 }
 
+// Whether the result of a reduction broadcasts to its operand: it has all dimensions, or the first are reduced.
+bool broadcasts_back(const BlockOp& op) {
+  if (op.attrs.keepdims.value_or(false)) return true;
+  for (size_t i = 0; op.attrs.axis && i < op.attrs.axis->size(); ++i)
+    if ((*op.attrs.axis)[i] != static_cast<int64_t>(i)) return false;
+  return op.attrs.axis.has_value();
+}
+
 // Accumulators and clusters, as reductions, take the largest element.
 bool takes_maximum(const BlockOp& op) {
-  return (is(op, OpCode::reduce_max) && op.attrs.keepdims.value_or(false)) ||
+  return (is(op, OpCode::reduce_max) && broadcasts_back(op)) ||
          ((op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) &&
           op.combine == Combine::max);
 }

@@ -299,6 +299,56 @@ void numerators_are_scaled_where_sums_overflow(void**) {
   assert_true(downs("f16", "[16, 8]", normed, "y = div(n, l)") == std::vector<int>{0});
 }
 
+// Splits of the keys add up once more, behind their own maximum, which has one dimension less.
+void sums_of_splits_are_scaled_again(void**) {
+  MuGraph mugraph = mugraph_of(R"(mugraph g
+in s: bf16[16, 64]
+in v: bf16[64, 8]
+tensor m: f32[8, 16, 1]
+tensor l: f32[8, 16, 1]
+tensor n: f32[8, 16, 8]
+tensor o: bf16[16, 8]
+kernel grid=[8] threads=128 {
+  s0 = load(s, x=1)
+  v0 = load(v, x=0)
+  m0 = max(s0, axis=[1], keepdims=true)
+  d = sub(s0, m0)
+  e = exp(d)
+  l0 = sum(e, axis=[1], keepdims=true)
+  n0 = matmul(e, v0)
+  m1 = reshape(m0, shape=[1, 16, 1])
+  store(m1, m, x=0)
+  l1 = reshape(l0, shape=[1, 16, 1])
+  store(l1, l, x=0)
+  n1 = reshape(n0, shape=[1, 16, 8])
+  store(n1, n, x=0)
+}
+kernel grid=[1] threads=128 {
+  m0 = load(m)
+  l0 = load(l)
+  n0 = load(n)
+  top = max(m0, axis=[0], keepdims=false)
+  d = sub(m0, top)
+  e = exp(d)
+  le = mul(l0, e)
+  ls = sum(le, axis=[0], keepdims=false)
+  ne = mul(n0, e)
+  ns = sum(ne, axis=[0], keepdims=false)
+  y = div(ns, ls)
+  store(y, o)
+}
+out o
+)");
+  note_rounded_values(
+      graph_of("graph g\nin s: bf16[16, 64]\nin v: bf16[64, 8]\np = softmax(s)\no = matmul(p, v)\nout o\n"),
+      mugraph);
+  std::vector<int> downs;
+  for (const MuKernel& kernel : mugraph.kernels)
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::exp) downs.push_back(op.down);
+  assert_true((downs == std::vector<int>{4, 4}));  // 8 keys of a split, and 8 splits
+}
+
 }  // namespace
 
 int main() {
@@ -309,6 +359,7 @@ int main() {
                               cmocka_unit_test(numbers_must_be_representable),
                               cmocka_unit_test(products_in_f32_round_nothing),
                               cmocka_unit_test(numerators_of_f32_quotients_are_not_rounded),
-                              cmocka_unit_test(numerators_are_scaled_where_sums_overflow)};
+                              cmocka_unit_test(numerators_are_scaled_where_sums_overflow),
+                              cmocka_unit_test(sums_of_splits_are_scaled_again)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
