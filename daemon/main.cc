@@ -43,19 +43,26 @@ class Background {
     setsid();
     if (fork() != 0) _exit(0);  // no terminal can be acquired any more
     if (chdir("/") != 0) std::exit(complain(Status(ErrorCode::IO, "cannot enter /"), kCannotStart));
+    leave_terminal();
   }
-  void leave_terminal() {
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd : {0, 1, 2}) dup2(null, fd);
-    close(null);
-  }
-  void report(int exit_status) {
-    const char status = static_cast<char>(exit_status);
-    [[maybe_unused]] const ssize_t size = write(pipe_, &status, 1);
+  void report(const Status& status, int exit_status) {
+    if (!status.ok()) dprintf(errors_, "quernd: %s\n", status.message().c_str());
+    close(errors_);
+    const char byte = static_cast<char>(exit_status);
+    [[maybe_unused]] const ssize_t size = write(pipe_, &byte, 1);
     close(pipe_);
   }
 
  private:
+  // Before anything is started: a process that inherited them would keep whoever reads them waiting.
+  void leave_terminal() {
+    errors_ = fcntl(2, F_DUPFD_CLOEXEC, 3);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd : {0, 1, 2}) dup2(null, fd);
+    close(null);
+  }
+
+  int errors_ = -1;  // the caller's standard error, for why the daemon could not start
   int pipe_ = -1;
 };
 
@@ -86,11 +93,10 @@ int serve(const Options& options, Log& log, Background* background) {
   Server server(options, &log);
   const Status status = server.start();
   const int exit_status = status.ok() ? 0 : status.code() == ErrorCode::BUSY ? kAnotherDaemon : kCannotStart;
-  if (!status.ok()) complain(status, exit_status);
-  if (background) {
-    background->leave_terminal();
-    background->report(exit_status);
-  }
+  if (background)
+    background->report(status, exit_status);
+  else if (!status.ok())
+    complain(status, exit_status);
   if (status.ok()) server.run();
   return exit_status;
 }

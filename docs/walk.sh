@@ -71,7 +71,7 @@ service() {
   mkdir -m 755 "$work/service"
   printf '[quernd]\nallow-uids = 65534\n' > "$work/quern.conf"
   local quern=("$work"/venv/lib/python*/site-packages/quern/bin/quern)
-  at service env QUERN_CONFIG="$work/quern.conf" "${quern[0]}d" >/dev/null 2>&1 </dev/null # its processes hold what it was started with
+  at service env QUERN_CONFIG="$work/quern.conf" "${quern[0]}d"
   as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env QUERN_SOCKET="$work/service/s" "$@"; }
   cp "$source/examples/ntrans_b1.qg" "$work/graph.qg"
   as_nobody QUERN_TRUST_UIDS=0 "${quern[0]}" get "$work/graph.qg" -t sm_90a --no-start | head -3

@@ -62,6 +62,19 @@ class Activated(unittest.TestCase):
         self.assertEqual(daemon.returncode, 1)
 
 
+class Background(unittest.TestCase):
+    def test_whoever_starts_it_is_let_go(self):
+        """Its output ends when it has gone into the background: a pipe would stay open as long as anything that was started holds it."""
+        box = Box(QUERN_SEARCHERS="0")
+        self.addCleanup(box.close)
+        started = subprocess.run([BUILD / "daemon/quernd"], env=box.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True, timeout=20)
+        self.assertEqual((started.returncode, started.stdout, started.stderr), (0, "", ""))
+        again = subprocess.run([BUILD / "daemon/quernd"], env=box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+        self.assertEqual(again.returncode, 3)
+        self.assertIn("quernd: another daemon (process ", again.stderr)
+
+
 class Units(unittest.TestCase):
     def test_they_name_settings_that_exist(self):
         text = subprocess.run([BUILD / "daemon/quernd", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
