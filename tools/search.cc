@@ -6,6 +6,7 @@
 #include "core/base/target.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/explain.h"
+#include "core/optimize/program_model.h"
 #include "core/schedule/z3_optimizer.h"
 #include "core/search/z3_oracle_maker.h"
 #include "tools/constraints.h"
@@ -152,6 +153,9 @@ int run_search(const Arguments& arguments) {
   if (!target) return fail(arguments, target.status());
   Result<SearchOptions> options = read_options(arguments);
   if (!options) return fail(arguments, options.status());
+  if (!options->oracle) options->time_of = [&](const Graph& part, const MuGraph* mugraph) {
+    return modelled_subgraph(part, mugraph, **target, arguments.has("tf32"));
+  };
   // Interrupted once, the search ends with what it has.
   options->cancel = &interrupted;
   std::signal(SIGINT, [](int) { interrupted = true; });

@@ -79,8 +79,18 @@ Result<LibraryStep> library_step(const MuGraph& mugraph, const Step& step,
     const MuKernel& kernel = mugraph.kernels[k];
     std::vector<ValueId> operands;
     for (int32_t operand : kernel.operands) {
+      const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(operand)];
+      const TensorType& type = tensor.type;
+      if (type.literal) {
+        Node number;
+        number.code = OpCode::constant;
+        number.type = type;
+        number.number = tensor.number;
+        out.graph.nodes.push_back(std::move(number));
+        operands.push_back(last_of(out.graph));
+        continue;
+      }
       if (!made.count(operand)) {
-        const TensorType& type = mugraph.tensors[static_cast<size_t>(operand)].type;
         made[operand] = add_input(out.graph, type.dtype, type.shape, strides[static_cast<size_t>(operand)],
                                   "t" + std::to_string(operand));
         out.inputs.push_back(operand);

@@ -70,6 +70,12 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
+std::string print_literal(double number, DType dtype) {
+  if (!is_float(dtype)) return std::to_string(static_cast<int64_t>(number));
+  const std::string text = print_number(number);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
 bool is_number(const Token& token) {
   return token.kind == Token::Kind::number || token.text == "inf" || token.text == "nan";
 }

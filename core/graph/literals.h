@@ -14,6 +14,8 @@ struct Number {
 };
 // Nothing unless the whole text is a number that f64 can hold.
 std::optional<Number> parse_number(std::string_view text);
+// Reads back as a number of that kind.
+std::string print_literal(double number, DType dtype);
 // Whether the token begins a number: digits, a sign, inf, nan.
 bool is_number(const Token& token);
 

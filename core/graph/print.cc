@@ -1,21 +1,14 @@
 // print_graph and print_dot of text.h.
+#include "core/graph/literals.h"
 #include "core/graph/text.h"
 
 namespace quern {
 
 namespace {
 
-std::string print_constant(const Node& node) {
-  if (!is_float(node.type.dtype)) return std::to_string(static_cast<int64_t>(node.number));
-  std::string text = print_number(node.number);
-  // A fraction must not read back as an integer.
-  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
-  return text;
-}
-
 std::string print_operand(const Graph& graph, ValueId id) {
   const Node& node = graph.node(id);
-  return node.code == OpCode::constant ? print_constant(node) : node.name;
+  return node.code == OpCode::constant ? print_literal(node.number, node.type.dtype) : node.name;
 }
 
 std::string print_call(const Graph& graph, const Node& node) {

@@ -40,11 +40,17 @@ Graph operator_graph(const MuGraph& mugraph, const MuKernel& kernel) {
   node.attrs = kernel.attrs;
   node.type = mugraph.tensors[static_cast<size_t>(kernel.result)].type;
   for (int32_t operand : kernel.operands) {
-    Node input;
-    input.type = mugraph.tensors[static_cast<size_t>(operand)].type;
+    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(operand)];
+    Node value;
+    value.type = tensor.type;
     node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
-    graph.inputs.push_back(node.operands.back());
-    graph.nodes.push_back(std::move(input));
+    if (tensor.type.literal) {
+      value.code = OpCode::constant;
+      value.number = tensor.number;
+    } else {
+      graph.inputs.push_back(node.operands.back());
+    }
+    graph.nodes.push_back(std::move(value));
   }
   graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
   graph.nodes.push_back(std::move(node));

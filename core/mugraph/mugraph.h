@@ -116,6 +116,7 @@ struct MuKernel {
 struct MuTensor {
   std::string name;
   TensorType type;
+  double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the

@@ -132,7 +132,7 @@ class Parser {
     auto op = read_operator(lexer_);
     if (!op) return op.status();
     Status status = arguments(kernel.attrs, [&](const Token& token) -> Status {
-      if (is_number(token)) return lexer_.expected("the name of a tensor: numbers are for block graphs");
+      if (is_number(token)) return literal(kernel.operands);
       auto tensor = known_tensor();
       if (tensor) kernel.operands.push_back(*tensor);
       return tensor.status();
@@ -142,6 +142,17 @@ class Parser {
     if (!info) return info.status();
     kernel.code = (*info)->code;
     mugraph_.kernels.push_back(std::move(kernel));
+    return {};
+  }
+
+  // A number becomes a tensor of its own.
+  Status literal(std::vector<int32_t>& operands) {
+    const auto number = parse_number(lexer_.peek().text);
+    if (!number) return lexer_.expected("a number that f64 can hold");
+    lexer_.take();
+    operands.push_back(static_cast<int32_t>(mugraph_.tensors.size()));
+    mugraph_.tensors.push_back(
+        {"", {number->integral ? DType::i32 : DType::f32, {}, true}, number->value});
     return {};
   }
 

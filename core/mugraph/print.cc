@@ -1,5 +1,6 @@
 // print_mugraph and print_dot of text.h.
 #include "core/graph/text.h"
+#include "core/graph/literals.h"
 #include "core/mugraph/text.h"
 
 namespace quern {
@@ -88,7 +89,10 @@ class BlockPrinter {
 };
 
 std::string print_library_operator(const MuGraph& mugraph, const MuKernel& kernel) {
-  auto name = [&](int32_t tensor) { return mugraph.tensors[static_cast<size_t>(tensor)].name; };
+  auto name = [&](int32_t id) {
+    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(id)];
+    return tensor.type.literal ? print_literal(tensor.number, tensor.type.dtype) : tensor.name;
+  };
   std::string arguments;
   for (int32_t operand : kernel.operands) arguments += (arguments.empty() ? "" : ", ") + name(operand);
   const std::string attrs = print_attrs(kernel.attrs);
@@ -156,7 +160,7 @@ std::string print_mugraph(const MuGraph& mugraph) {
     declare("in", mugraph.tensors[static_cast<size_t>(input)]);
   }
   for (size_t i = 0; i < mugraph.tensors.size(); ++i)
-    if (!is_input[i]) declare("tensor", mugraph.tensors[i]);
+    if (!is_input[i] && !mugraph.tensors[i].type.literal) declare("tensor", mugraph.tensors[i]);
   for (const MuKernel& kernel : mugraph.kernels)
     text +=
         kernel.custom ? print_block_graph(mugraph, kernel) : print_library_operator(mugraph, kernel) + "\n";

@@ -1,10 +1,12 @@
 #include "core/optimize/program_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/codegen/baseline.h"
 #include "core/codegen/library_step.h"
+#include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
 
 namespace quern {
@@ -126,6 +128,19 @@ Result<double> ProgramModel::us(const Schedule& schedule) const {
   auto custom = modelled_time(mugraph_, schedule, target_);
   if (!custom) return custom;
   return *custom + modelled_launches(library_, target_);
+}
+
+double modelled_subgraph(const Graph& graph, const MuGraph* mugraph, const Target& target, bool allow_tf32) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (!mugraph) {
+    const auto work = baseline_work(graph, target);
+    return work ? modelled_launches(*work, target) : kNever;
+  }
+  const auto model = ProgramModel::make(graph, *mugraph, target);
+  const std::vector<Schedule> schedules = enumerate_schedules(*mugraph, target, allow_tf32);
+  if (!model || schedules.empty()) return kNever;
+  const auto us = model->us(schedules[0]);
+  return us ? *us : kNever;
 }
 
 }  // namespace quern

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "core/base/integers.h"
 #include "core/schedule/block_work.h"
@@ -129,20 +131,43 @@ std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape, 
   return tiles;
 }
 
-std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, const Schedule& own,
+// The kernel on its own: what others write is given.
+MuGraph alone(const MuGraph& mugraph, const MuKernel& kernel) {
+  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted};
+  std::vector<bool> written(mugraph.tensors.size());
+  for (const BlockOp& op : kernel.ops)
+    if (op.kind == BlockOp::Kind::store) written[static_cast<size_t>(op.tensor)] = true;
+  for (size_t t = 0; t < written.size(); ++t)
+    if (!mugraph.tensors[t].type.literal)
+      (written[t] ? out.outputs : out.inputs).push_back(static_cast<int32_t>(t));
+  return out;
+}
+
+std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const KernelSchedule& own,
                                              const Target& target, bool allow_tf32) {
   struct Ranked {
     double time;
     KernelSchedule schedule;
   };
   std::vector<Ranked> ranked;
-  const MuKernel& kernel = mugraph.kernels[k];
+  const MuKernel& kernel = mugraph.kernels[0];
+  // By their tiles; null where they do not fit.
+  std::map<std::pair<TileExtents, int64_t>, std::optional<MuGraph>> known;
+  auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
+    const auto [at, fresh] = known.try_emplace({schedule.tile, schedule.tile_k});
+    if (fresh) {
+      KernelSchedule tiles = own;
+      tiles.tile = schedule.tile;
+      tiles.tile_k = schedule.tile_k;
+      tiles.pdl = false;  // this one depends on none
+      if (auto applied = apply_schedule(mugraph, {{tiles}})) at->second = std::move(*applied);
+    }
+    return at->second ? &*at->second : nullptr;
+  };
   auto consider_as_is = [&](const KernelSchedule& schedule) {
-    Schedule all = own;
-    all.kernels[k] = schedule;
-    auto applied = apply_schedule(mugraph, all);
+    const MuGraph* applied = applied_to(schedule);
     if (!applied) return;
-    const MuKernel& cut = applied->kernels[k];
+    const MuKernel& cut = applied->kernels[0];
     auto rank = [&](const KernelSchedule& each) {
       const KernelTime time = modelled_kernel(*applied, cut, each, target);
       if (!std::isfinite(time.us)) return time.us;
@@ -169,13 +194,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
     if (schedule.tf32) consider_as_is(schedule);
   };
   for (const TileExtents& tile : tile_choices(mugraph, kernel)) {
-    KernelSchedule base = own.kernels[k];
+    KernelSchedule base = own;
     base.tile = tile;
-    Schedule all = own;
-    all.kernels[k] = base;
-    auto applied = apply_schedule(mugraph, all);
+    base.tile_k = 0;
+    const MuGraph* applied = applied_to(base);
     if (!applied) continue;
-    const MuKernel& cut = applied->kernels[k];
+    const MuKernel& cut = applied->kernels[0];
     const Shape shape = shape_of(cut);
     const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
     for (const auto& warps : warp_choices(shape)) {
@@ -200,8 +224,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, size_t k, c
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked& a, const Ranked& b) { return a.time < b.time; });
   std::vector<KernelSchedule> out;
-  for (const Ranked& each : ranked)
-    if (std::find(out.begin(), out.end(), each.schedule) == out.end()) out.push_back(each.schedule);
+  auto same_time = ranked.begin();  // equal schedules take equally long
+  for (auto each = ranked.begin(); each != ranked.end(); ++each) {
+    if (each->time != same_time->time) same_time = each;
+    if (std::none_of(same_time, each, [&](const Ranked& other) { return other.schedule == each->schedule; }))
+      out.push_back(each->schedule);
+  }
   return out;
 }
 
@@ -216,7 +244,7 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
   size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
     if (mugraph.kernels[k].custom)
-      choices.push_back(kernel_schedules(mugraph, k, own, target, allow_tf32));
+      choices.push_back(kernel_schedules(alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
     else
       choices.push_back({own.kernels[k]});
     if (choices.back().empty()) return {};

@@ -6,40 +6,6 @@
 
 namespace quern {
 
-namespace {
-
-// A block graph of one block that applies one operator to whole tensors: for operators with constants, which
-// are no tensors.
-MuKernel one_block(const Graph& graph, const Node& node, const std::vector<int32_t>& tensor_of,
-                   int32_t result) {
-  MuKernel kernel;
-  kernel.custom = true;
-  BlockOp apply;
-  apply.kind = BlockOp::Kind::compute;
-  apply.code = node.code;
-  apply.attrs = node.attrs;
-  for (ValueId operand : node.operands) {
-    BlockOp op;
-    if (graph.node(operand).code == OpCode::constant) {
-      op.kind = BlockOp::Kind::compute;
-      op.number = graph.node(operand).number;
-    } else {
-      op.tensor = tensor_of[operand];
-    }
-    apply.operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
-    kernel.ops.push_back(std::move(op));
-  }
-  kernel.ops.push_back(std::move(apply));
-  BlockOp store;
-  store.kind = BlockOp::Kind::store;
-  store.operands = {static_cast<BlockValue>(kernel.ops.size()) - 1};
-  store.tensor = result;
-  kernel.ops.push_back(std::move(store));
-  return kernel;
-}
-
-}  // namespace
-
 MuGraph as_library_kernels(const Piece& piece) {
   const Graph& graph = piece.graph;
   MuGraph mugraph;
@@ -47,9 +13,9 @@ MuGraph as_library_kernels(const Piece& piece) {
   std::vector<int32_t> tensor_of(graph.nodes.size(), -1);
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
-    if (node.code == OpCode::constant) continue;
     tensor_of[id] = static_cast<int32_t>(mugraph.tensors.size());
-    mugraph.tensors.push_back({node.name, node.type});
+    mugraph.tensors.push_back({node.name, node.type, node.number});
+    if (node.code == OpCode::constant) continue;
     if (node.code == OpCode::input) {
       mugraph.inputs.push_back(tensor_of[id]);
       continue;
@@ -59,9 +25,7 @@ MuGraph as_library_kernels(const Piece& piece) {
     kernel.attrs = node.attrs;
     kernel.result = tensor_of[id];
     for (ValueId operand : node.operands) kernel.operands.push_back(tensor_of[operand]);
-    const bool constants = std::count(kernel.operands.begin(), kernel.operands.end(), -1) > 0;
-    mugraph.kernels.push_back(constants ? one_block(graph, node, tensor_of, tensor_of[id])
-                                        : std::move(kernel));
+    mugraph.kernels.push_back(std::move(kernel));
   }
   for (ValueId output : graph.outputs) mugraph.outputs.push_back(tensor_of[output]);
   return mugraph;
@@ -75,7 +39,7 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
   std::set<std::string> names;
   auto add_tensor = [&](MuTensor tensor) {
     const std::string name = tensor.name;
-    for (int number = 2; !names.insert(tensor.name).second; ++number)
+    for (int number = 2; !tensor.type.literal && !names.insert(tensor.name).second; ++number)
       tensor.name = name + "_" + std::to_string(number);
     whole.tensors.push_back(std::move(tensor));
     return static_cast<int32_t>(whole.tensors.size()) - 1;

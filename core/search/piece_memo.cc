@@ -7,7 +7,7 @@ namespace quern {
 std::string PieceMemo::key(const std::string& canonical, const Target& target, const SearchOptions& options) {
   std::string key = target.name;
   for (uint64_t number : {uint64_t(options.bound), uint64_t(options.kernels), uint64_t(options.results),
-                          options.seed, uint64_t(options.max_dags)})
+                          options.seed, uint64_t(options.max_dags), uint64_t(options.time_of ? 1 : 0)})
     key += " " + std::to_string(number);
   return key + "\n" + print_constraints(options.constraints) + "\n" + canonical;
 }

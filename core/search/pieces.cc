@@ -41,6 +41,15 @@ class Cutter {
     return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1);
   }
 
+  std::vector<Piece> pieces_of(const std::vector<ValueId>& nodes) const {
+    std::vector<Piece> pieces;
+    for (std::vector<ValueId>& group : components(nodes)) {
+      std::vector<ValueId> outputs = outputs_of(group);
+      pieces.push_back(make_piece(std::move(group), std::move(outputs)));
+    }
+    return pieces;
+  }
+
   // Each output from what is given outside and from the outputs before it.
   std::vector<Piece> cut_by_output(const Piece& piece) const {
     std::vector<Piece> pieces;
@@ -113,10 +122,7 @@ class Cutter {
     choose_segments(bound);
     std::vector<Piece> pieces;
     for (const auto& [first, last] : segments_)
-      for (std::vector<ValueId>& nodes : components(first, last)) {
-        std::vector<ValueId> outputs = outputs_of(nodes);
-        pieces.push_back(make_piece(std::move(nodes), std::move(outputs)));
-      }
+      for (Piece& piece : pieces_of(segment(first, last))) pieces.push_back(std::move(piece));
     return pieces;
   }
 
@@ -185,9 +191,8 @@ class Cutter {
     return outputs;
   }
 
-  // Nodes of a segment that do not depend on each other are different pieces.
-  std::vector<std::vector<ValueId>> components(size_t first, size_t last) const {
-    const std::vector<ValueId> nodes = segment(first, last);
+  // Nodes that do not depend on each other are different pieces.
+  std::vector<std::vector<ValueId>> components(const std::vector<ValueId>& nodes) const {
     std::map<ValueId, ValueId> parent;
     for (ValueId id : nodes) parent[id] = id;
     auto find = [&](ValueId id) {
@@ -286,6 +291,32 @@ std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece) {
 
 std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece) {
   return Cutter(graph).cut(piece.nodes);
+}
+
+std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece) {
+  std::vector<std::vector<ValueId>> runs;
+  std::vector<ValueId> views;  // of what earlier runs or nobody made: with the first one that comes behind
+  for (ValueId id : piece.nodes) {
+    const Node& node = graph.node(id);
+    const OpKind kind = op_info(node.code).kind;
+    const bool first = runs.empty();
+    if (kind == OpKind::movement &&
+        (first || std::find(runs.back().begin(), runs.back().end(), node.operands[0]) == runs.back().end())) {
+      views.push_back(id);
+      continue;
+    }
+    if (first || kind == OpKind::contraction || kind == OpKind::reduction || kind == OpKind::composite)
+      runs.emplace_back();
+    runs.back().insert(runs.back().end(), views.begin(), views.end());
+    runs.back().push_back(id);
+    views.clear();
+  }
+  if (!views.empty()) runs.push_back(std::move(views));
+  return runs;
+}
+
+std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nodes) {
+  return Cutter(graph).pieces_of(nodes);
 }
 
 }  // namespace quern

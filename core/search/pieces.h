@@ -26,4 +26,10 @@ std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece);
 // The minimum-traffic cut: into subgraphs that exchange as few bytes as possible. Empty for a single operator.
 std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece);
 
+// The nodes of a piece in runs that a kernel can begin with: each product, reduction, norm or softmax begins one, with the
+// elementwise operators behind it.
+std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece);
+// Some nodes of the graph, operands before users, as pieces: those that do not depend on each other are different ones.
+std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nodes);
+
 }  // namespace quern

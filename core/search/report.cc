@@ -62,8 +62,12 @@ std::string print_piece(const PieceReport& piece) {
   if (piece.refused_maps) line("", count(piece.refused_maps, "refused by the constraints"));
   for (const std::string& reason : piece.reasons) line("", reason);
   for (const std::string& failure : piece.failures) line("FAILED", failure);
+  const char* instead = piece.apart ? ": it is taken apart" : ": it is left to the baseline";
   if (piece.verified == 0)
-    line("", why_nothing(piece) + (piece.apart ? ": it is taken apart" : ": it is left to the baseline"));
+    line("", why_nothing(piece) + instead);
+  else if (piece.baseline_us > 0)
+    line("modelled", fixed(piece.us) + " us, the baseline " + fixed(piece.baseline_us) + " us" +
+                         (piece.apart || piece.us >= piece.baseline_us ? instead : ""));
   if (piece.timed_out) line("", "the time limit has cut this short");
   if (piece.cancelled) line("", "cancelled");
   if (piece.out_of_memory) line("", "there was not enough memory for all of it");

@@ -1,6 +1,8 @@
 #include "core/search/search.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/graph/canon.h"
@@ -15,6 +17,11 @@ namespace quern {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kLeastUs = 1;       // of a kernel
+constexpr double kNearFloor = 1.25;  // of a subgraph that is not looked at in parts
+constexpr int64_t kMostProducts = 2;     // of a part
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -65,9 +72,13 @@ class Search {
     if (!resumed) return resumed.status();
     resumed_ = std::move(*resumed);
     std::vector<Piece> cut = cut_into_pieces(graph_, options_.bound);
-    if (Status status = search_all(cut); !status.ok()) return status;
-    for (Piece& piece : cut)
-      if (Status status = settle(std::move(piece)); !status.ok()) return status;
+    if (!options_.time_of)
+      if (Status status = search_all(cut); !status.ok()) return status;
+    for (pieces_left_ = cut.size(); Piece & piece : cut) {
+      --pieces_left_;
+      Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
+      if (!status.ok()) return status;
+    }
     for (const Piece& piece : pieces_) libraries_.push_back(as_library_kernels(piece));
     combine();
     result_.state = print_states(unfinished_);
@@ -91,10 +102,15 @@ class Search {
     return {};
   }
 
+  bool is_known(const Piece& piece) const {
+    return !piece.outside.empty() || found_.count(canonical_text(piece.graph)) > 0;
+  }
+  const PieceResult& found(const Piece& piece) const { return found_.at(canonical_text(piece.graph)); }
+
   // More time would not help it.
   bool fits_no_kernel(const Piece& piece) const {
     if (!piece.outside.empty()) return false;
-    const PieceResult& result = found_.at(canonical_text(piece.graph));
+    const PieceResult& result = found(piece);
     const PieceReport& report = result.report;
     return result.candidates.empty() && result.finished && !report.timed_out && !report.cancelled &&
            !report.out_of_memory;
@@ -119,11 +135,110 @@ class Search {
     return {};
   }
 
+  // ---- by time ----
+
+  // Becomes one of the pieces of the graph, or several that are faster.
+  Status settle_by_time(const Piece& piece) {
+    Result<Partition> best = best_partition(piece);
+    if (!best) return best.status();
+    const bool whole = best->pieces.size() == 1 && best->pieces[0].nodes.size() == piece.nodes.size();
+    if (!whole && is_known(piece)) report_one(piece, true);
+    for (Piece& part : best->pieces) {
+      report_one(part, false);
+      pieces_.push_back(std::move(part));
+    }
+    return {};
+  }
+
+  struct Partition {
+    double us = 0;
+    std::vector<Piece> pieces;
+    void add(Partition other) {
+      us += other.us;
+      for (Piece& piece : other.pieces) pieces.push_back(std::move(piece));
+    }
+  };
+
+  // The faster of its best candidate and the baseline.
+  double us_of(const Piece& piece) const {
+    return piece.outside.empty() ? choices_of(canonical_text(piece.graph))[0].us
+                                 : options_.time_of(piece.graph, nullptr);
+  }
+
+  // Bytes that it reads and writes at least.
+  double floor_us(const Piece& piece) const {
+    double bytes = 0;
+    for (const auto* values : {&piece.inputs, &piece.outputs})
+      for (ValueId id : *values)
+        bytes += static_cast<double>(graph_.node(id).type.element_count()) *
+                 static_cast<double>(dtype_size(graph_.node(id).type.dtype));
+    return kLeastUs + bytes / (target_.dram_gbps * 1e3);
+  }
+
+  // In one piece, or one for each output.
+  Result<Partition> in_one(const std::vector<Piece>& pieces) {
+    if (Status status = search_all(pieces); !status.ok()) return status;
+    Partition out;
+    for (const Piece& piece : pieces) {
+      Partition best{us_of(piece), {piece}};
+      if (piece.outputs.size() > 1 && best.us > kNearFloor * floor_us(piece)) {
+        Partition apart{0, one_piece_an_output(graph_, piece)};
+        if (Status status = search_all(apart.pieces); !status.ok()) return status;
+        for (const Piece& part : apart.pieces) apart.us += us_of(part);
+        if (!apart.pieces.empty() && apart.us < best.us) best = std::move(apart);
+      }
+      out.add(std::move(best));
+    }
+    return out;
+  }
+
+  int64_t products(const std::vector<ValueId>& nodes) const {
+    return std::count_if(nodes.begin(), nodes.end(), [&](ValueId id) {
+      return op_info(graph_.node(id).code).kind == OpKind::contraction;
+    });
+  }
+
+  // Dynamic programming over where its runs are parted. What is near the floor already stays whole.
+  Result<Partition> best_partition(const Piece& piece) {
+    const std::vector<std::vector<ValueId>> runs = runs_of(graph_, piece);
+    const size_t count = runs.size();
+    Result<Partition> whole = Partition{kNever, {}};
+    if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
+    if (!whole || count == 1 || whole->us < kNearFloor * floor_us(piece)) return whole;
+    std::vector<std::optional<Partition>> best(count + 1);
+    best[0] = Partition{};
+    for (size_t last = 1; last <= count; ++last)
+      for (size_t first = last; first-- > 0;) {
+        if (last - first == count || (Clock::now() - start_ > options_.limit / 2 && last - first > 1)) break;
+        std::vector<ValueId> nodes;
+        for (size_t run = first; run < last; ++run) nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
+        if (products(nodes) > kMostProducts) break;
+        Result<Partition> segment = in_one(pieces_of(graph_, nodes));
+        if (!segment) return segment;
+        if (best[last] && best[first]->us + segment->us >= best[last]->us) continue;
+        Partition sum = *best[first];
+        sum.add(std::move(*segment));
+        best[last] = std::move(sum);
+      }
+    return best[count] && best[count]->us < whole->us ? std::move(*best[count]) : std::move(whole);
+  }
+
+  // Candidates by the time of their best schedules.
+  void time_candidates(const Piece& piece, PieceResult& result) const {
+    if (!options_.time_of) return;
+    for (Candidate& candidate : result.candidates) candidate.us = options_.time_of(piece.graph, &candidate.mugraph);
+    std::erase_if(result.candidates, [](const Candidate& candidate) { return !std::isfinite(candidate.us); });
+    std::stable_sort(result.candidates.begin(), result.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
+    result.report.baseline_us = options_.time_of(piece.graph, nullptr);
+    result.report.us = result.candidates.empty() ? kNever : result.candidates[0].us;
+  }
+
   // What is left of the time is divided among the pieces that are left: large ones come last and get what
   // small ones did not need.
   Status search_one(const Piece& piece, size_t left) {
     const auto deadline = start_ + options_.limit, now = Clock::now();
-    const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left);
+    const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
     const std::string text = canonical_text(piece.graph);
     First& first = first_.at(text);
     const std::string key = PieceMemo::key(text, target_, options_);
@@ -135,6 +250,7 @@ class Search {
     Result<PieceResult> found =
         search_piece(piece.graph, target_, options_, now + share, std::move(resumed_[first.number]));
     if (!found) return found.status();
+    time_candidates(piece, *found);
     if (!found->finished) unfinished_[first.number] = found->state;
     if (memo()) memo()->put(key, *found);
     found_.emplace(text, std::move(*found));
@@ -161,39 +277,77 @@ class Search {
 
   PieceMemo* memo() const { return options_.oracle ? nullptr : options_.memo; }
 
-  // The i-th candidate of the graph has the i-th best of every piece, or the last there is.
-  void combine() {
-    size_t most = 0;
-    for (const auto& [text, piece] : found_) most = std::max(most, piece.candidates.size());
-    double best = 1e300;
-    for (size_t i = 0; i < most; ++i) {
-      Candidate candidate;
-      std::vector<const MuGraph*> parts;
-      for (size_t p = 0; p < pieces_.size(); ++p) {
-        const auto found = found_.find(canonical_text(pieces_[p].graph));
-        if (found == found_.end() || found->second.candidates.empty()) {
-          parts.push_back(&libraries_[p]);
-          continue;
-        }
-        const std::vector<Candidate>& own = found->second.candidates;
-        const Candidate& part = own[std::min(i, own.size() - 1)];
-        parts.push_back(&part.mugraph);
-        candidate.us += part.us;
-        candidate.structure += part.structure;
-        candidate.operators += part.operators;
-        candidate.costs.insert(candidate.costs.end(), part.costs.begin(), part.costs.end());
-        candidate.certificates.insert(candidate.certificates.end(), part.certificates.begin(),
-                                      part.certificates.end());
-      }
-      Result<MuGraph> whole = assemble(graph_, pieces_, parts);
-      if (!whole) continue;  // an output that no kernel computes
-      candidate.mugraph = std::move(*whole);
-      // Values that are unknown when the time is up count as invented, until someone looks again.
-      note_rounded_values(graph_, candidate.mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
-      if (candidate.us < best && options_.on_better) options_.on_better(candidate);
-      best = std::min(best, candidate.us);
-      result_.candidates.push_back(std::move(candidate));
+  // What a piece may be computed by, best first: null is the baseline.
+  struct Choice {
+    double us;
+    const Candidate* candidate;
+  };
+  std::vector<Choice> choices_of(const std::string& text) const {
+    std::vector<Choice> choices;
+    if (const auto found = found_.find(text); found != found_.end()) {
+      for (const Candidate& candidate : found->second.candidates) choices.push_back({candidate.us, &candidate});
+      if (options_.time_of) choices.push_back({found->second.report.baseline_us, nullptr});
     }
+    if (choices.empty()) choices.push_back({0, nullptr});
+    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.us < b.us; });
+    return choices;
+  }
+
+  // The first candidate of the graph has the best of every piece; in each of the others one piece, and all that
+  // are equal to it, has another choice: those that cost least come first.
+  void combine() {
+    std::vector<std::string> texts;  // of pieces_
+    std::map<std::string, std::vector<Choice>> choices;
+    for (const Piece& piece : pieces_) {
+      texts.push_back(canonical_text(piece.graph));
+      choices.try_emplace(texts.back(), choices_of(texts.back()));
+    }
+    struct Change {
+      double us;
+      std::string text;
+      size_t choice;
+    };
+    std::vector<Change> changes = {{0, "", 0}};
+    for (const auto& [text, own] : choices)
+      for (size_t i = 1; i < own.size(); ++i) {
+        const auto times = std::count(texts.begin(), texts.end(), text);
+        changes.push_back({(own[i].us - own[0].us) * static_cast<double>(times), text, i});
+      }
+    std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.us < b.us; });
+    double best = kNever;
+    for (const Change& change : changes) {
+      if (result_.candidates.size() == options_.results) break;
+      std::vector<Choice> taken;
+      for (const std::string& text : texts) taken.push_back(choices.at(text)[text == change.text ? change.choice : 0]);
+      std::optional<Candidate> candidate = combined(taken);
+      if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
+      if (candidate->us < best && options_.on_better) options_.on_better(*candidate);
+      best = std::min(best, candidate->us);
+      result_.candidates.push_back(std::move(*candidate));
+    }
+  }
+
+  std::optional<Candidate> combined(const std::vector<Choice>& taken) const {
+    Candidate whole;
+    std::vector<const MuGraph*> parts;
+    bool searched = false;
+    for (size_t p = 0; p < taken.size(); ++p) {
+      whole.us += taken[p].us;
+      const Candidate* part = taken[p].candidate;
+      parts.push_back(part ? &part->mugraph : &libraries_[p]);
+      if (!part) continue;
+      searched = true;
+      whole.structure += part->structure;
+      whole.operators += part->operators;
+      whole.costs.insert(whole.costs.end(), part->costs.begin(), part->costs.end());
+      whole.certificates.insert(whole.certificates.end(), part->certificates.begin(), part->certificates.end());
+    }
+    Result<MuGraph> mugraph = assemble(graph_, pieces_, parts);
+    if (!searched || !mugraph) return std::nullopt;
+    whole.mugraph = std::move(*mugraph);
+    // Values that are unknown when the time is up count as invented, until someone looks again.
+    note_rounded_values(graph_, whole.mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
+    return whole;
   }
 
   const Graph& graph_;
@@ -210,6 +364,7 @@ class Search {
   std::map<std::string, First> first_;
   std::map<std::string, PieceResult> found_;
   std::vector<MuGraph> libraries_;
+  size_t pieces_left_ = 0;  // to be settled behind this one
   SearchResult result_;
 };
 

@@ -50,6 +50,10 @@ struct SearchOptions {
   PieceMemo* memo = nullptr;
   // The state of an interrupted search for the same graph, target and bound, to go on from.
   std::string resume;
+  // Microseconds of a subgraph: computed by this muGraph with the best of its schedules, or, for nullptr, as the baseline
+  // has it; infinite if it cannot be. Decides where graphs are cut and what becomes of each subgraph. Without it
+  // that is the least traffic, and the cost of roles and sizes alone.
+  std::function<double(const Graph&, const MuGraph*)> time_of;
   // Called for every candidate of the graph that is better than those before, from the thread of the caller.
   std::function<void(const Candidate&)> on_better;
 };
@@ -60,7 +64,8 @@ struct PieceReport {
   size_t operators = 0;  // as written
   std::string outside;   // why it was not searched; the rest is empty then
   bool shared = false;   // found with an equal piece, of this graph or another, whose report this is
-  bool apart = false;    // nothing was found for it: smaller pieces of it follow
+  bool apart = false;    // smaller pieces of it follow: nothing was found for it, or they are faster
+  double us = 0, baseline_us = 0;  // by `time_of`, if there is one: of the best candidate, and as the baseline has it
   SaturationReport saturation;
   size_t nodes = 0, classes = 0;
   std::optional<Prefixes> prefixes;  // when another oracle was asked

@@ -54,6 +54,9 @@ class MuEvaluator {
 
   Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs) {
     for (size_t i = 0; i < mugraph_.inputs.size(); ++i) tensors_[mugraph_.inputs[i]] = inputs[i];
+    for (size_t t = 0; t < mugraph_.tensors.size(); ++t)
+      if (const MuTensor& tensor = mugraph_.tensors[t]; tensor.type.literal)
+        tensors_[t] = {domain_.number(tensor.number, tensor.type.dtype)};
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
       const MuKernel& kernel = mugraph_.kernels[k];
       if constexpr (kKnowsKernels) domain_.enter(k);

@@ -69,7 +69,6 @@ void errors_say_where_and_what(void**) {
       {"kernel {\n  a = load(x)\n  b = accumulate_concat(a)\n}\nout z\n", "needs one axis"},
       {"kernel {\n  a = extent(x[9])\n}\nout z\n", "expected one dimension"},
       {"q = matmul(x, w)\nout q\n", "5:1: \"q\" is no tensor"},
-      {"z = matmul(x, 2)\nout z\n", "numbers are for block graphs"},
       {"z = matmul(x)\nout z\n", "takes 2 operands, not 1"},
       {"z = matmul(x, w)\n", "no output"},
       {"tensor x: f16[1]\nout x\n", "5:8: \"x\" is defined already"},
