@@ -28,7 +28,9 @@ class ProgramText {
     }
     launch.kernel = at->second;
     launch.grid = kernel.grid;
+    launch.cluster.x = kernel.cluster;
     launch.block.x = static_cast<uint32_t>(kernel.kernel.threads);
+    launch.shared_bytes = static_cast<uint32_t>(kernel.kernel.shared_bytes);
     launch.args = std::move(kernel.args);
     return launch;
   }
@@ -100,8 +102,8 @@ BlockGrid block_grid(int64_t blocks) {
 }
 
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
-  const Graph prepared = prepare(decompose(graph));
-  const Partition parts = partition(prepared);
+  const Graph prepared = prepare(decompose(graph), target);
+  const Partition parts = partition(prepared, target);
   const Storage storage(prepared, parts);
 
   Emitted emitted;
@@ -111,18 +113,27 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
   plan.inputs = graph.input_descs();
   plan.outputs = graph.output_descs();
   plan.workspace_bytes = static_cast<uint64_t>(storage.workspace_bytes());
-  ProgramText program;
+  ProgramText text;
+  // Of several kernels each begins while the one in front of it ends (programmatic dependent launch): it waits before it
+  // touches memory. A block lets the next kernel begin when its own work is done: blocks that came sooner would wait where
+  // they found room, not where the GPU would put them.
+  const BaselineProgram program{prepared, parts, storage, target, target.tma && parts.kernels.size() > 1};
   for (const Kernel& kernel : parts.kernels) {
-    BaselineKernel code = kernel.is_matmul() ? emit_matmul(prepared, kernel, parts, storage)
-                                             : emit_rows(prepared, kernel, parts, storage);
+    BaselineKernel code = kernel.is_matmul() ? emit_matmul(program, kernel) : emit_rows(program, kernel);
+    if (program.overlapped) {
+      ir::Builder(code.kernel.setup).emit(ir::Instr::grid_wait);
+      ir::Builder(code.kernel.body).emit(ir::Instr::grid_launch_dependents);
+    }
     if (Status status = verify_kernel(code.kernel); !status.ok()) return status;
     emitted.work.push_back(std::move(code.work));
-    plan.launches.push_back(program.add(code, describe(prepared, kernel)));
+    const bool first = plan.launches.empty();
+    plan.launches.push_back(text.add(code, describe(prepared, kernel)));
+    plan.launches.back().overlaps = program.overlapped && !first;
     ir::LaunchFacts facts = launch_facts(code, plan, storage, static_cast<int>(plan.launches.size()) - 1);
     emitted.code.push_back({std::move(code.kernel), std::move(facts)});
   }
-  plan.certificate = certificate(prepared, parts, program.kernels());
-  emitted.kernels = program.take();
+  plan.certificate = certificate(prepared, parts, text.kernels());
+  emitted.kernels = text.take();
   emitted.source = std::string(prelude_text()) + "\n" + emitted.kernels;
   return emitted;
 }

@@ -1,6 +1,7 @@
 // One kernel of a baseline program and how it is launched; what the emitters of the kinds of kernels give.
 #pragma once
 
+#include "core/base/target.h"
 #include "core/codegen/kernel_writer.h"
 
 namespace quern {
@@ -9,6 +10,7 @@ struct BaselineKernel {
   const char* kind = "";  // "points", "rows", "matmul": part of the kernel's name
   ir::Kernel kernel;      // without a name
   Dim3 grid;
+  uint32_t cluster = 1;  // blocks
   std::vector<LaunchArg> args;
   LaunchWork work;
 };
@@ -22,9 +24,16 @@ struct BlockGrid {
 };
 BlockGrid block_grid(int64_t blocks);
 
-BaselineKernel emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                         const Storage& storage);
-BaselineKernel emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                           const Storage& storage);
+// What the kernels of a program have in common. `overlapped`: each begins while the one in front of it ends.
+struct BaselineProgram {
+  const Graph& graph;
+  const Partition& partition;
+  const Storage& storage;
+  const Target& target;
+  bool overlapped = false;
+};
+
+BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel);
+BaselineKernel emit_matmul(const BaselineProgram& program, const Kernel& kernel);
 
 }  // namespace quern

@@ -103,10 +103,10 @@ const ir::Symbol& KernelWriter::pointer(const Slot& slot, bool written) {
   return parameters_.back().symbol;
 }
 
-std::vector<ir::Parameter> KernelWriter::parameters() const {
+std::vector<ir::Parameter> KernelWriter::parameters(bool overlapped) const {
   std::vector<ir::Parameter> out;
   for (const Parameter& parameter : parameters_)
-    out.push_back({parameter.symbol, true});
+    out.push_back({parameter.symbol, !overlapped || parameter.slot.arg.kind == LaunchArg::Kind::input});
   return out;
 }
 
@@ -145,7 +145,7 @@ Expr KernelWriter::make(int i) {
   const Scope scope = scope_of(item.uses);
   switch (item.kind) {
     case Item::Kind::load:
-      return load(item);
+      return load(i);
     case Item::Kind::iota: {
       const Expr number = index(item.index);
       return item.type == DType::boolean ? operation(ir::Operator::not_equal, number, 0)
@@ -171,11 +171,43 @@ Expr KernelWriter::make(int i) {
   }
 }
 
-Expr KernelWriter::load(const Item& item) {
+bool KernelWriter::loads_vectors(int i) const {
+  const Item& item = item_at(i);
+  return item.kind == Item::Kind::load && item.guard < 0 && scope_of(item.uses) != Scope::kernel &&
+         (vector_ == 1 || fits_vector(item.index, storage_.source(item.value, Width::wide).dtype));
+}
+
+void KernelWriter::copy(int i, const ir::Symbol& shared, const Expr& at) {
+  const Item& item = item_at(i);
   const Slot& slot = storage_.source(item.value, Width::wide);
+  const Index base = vector_ == 1 ? item.index : vector_base(item.index);
+  count_access(Scope::loop, slot, base, vector_, false);
+  const ir::Symbol& memory = pointer(slot, false);
+  const Expr from = index(base);
+  ir::Builder(body(Scope::loop))
+      .emit(ir::Instr::cp_async, {ir::address(shared, at), ir::address(memory, from)},
+            {vector_ * static_cast<int64_t>(dtype_size(slot.dtype))});
+}
+
+Expr KernelWriter::load(int i) {
+  const Item& item = item_at(i);
+  const Slot& slot = storage_.source(item.value, Width::wide);
+  Expr element = 0;
+  if (const auto kept = kept_.find(i); kept != kept_.end()) {
+    const auto& [shared, at] = kept->second;
+    works_[static_cast<size_t>(Scope::loop)].shared_bytes +=
+        vector_ * static_cast<double>(dtype_size(slot.dtype));
+    count(Scope::loop, 1 + (dtype_size(slot.dtype) == 2 ? vector_ * kRoundIssue : 0));
+    const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), shared->type, vector_);
+    ir::Builder(body(Scope::loop))
+        .let(vector, ir::call(ir::Function::load_vector, shared->type, {ir::address(shared, at)},
+                              {shared->type, vector_}));
+    element = ir::element(vector, vector_ == 1 ? Expr(0) : Expr(variable("v")));
+    if (dtype_size(slot.dtype) == 2) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
+    return let('x', element, scope_of(item.uses));
+  }
   const ir::Symbol& memory = pointer(slot, false);
   const Scalar type = memory->type;
-  Expr element = 0;
   if (item.guard < 0 && fits_vector(item.index, slot.dtype)) {
     const Index base = vector_base(item.index);
     const Scope scope = scope_of(space_.uses(base));

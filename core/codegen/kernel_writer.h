@@ -30,6 +30,15 @@ class KernelWriter {
   // A variable of the index space.
   const ir::Symbol& variable(const std::string& name);
 
+  // From now on this item, a load of a vector, is found at element `at` of shared memory, a vector at a time.
+  void keep(int item, const ir::Symbol& shared, const ir::Expr& at) {
+    kept_.insert_or_assign(item, Kept{shared, at});
+  }
+  // Whether the item is a load of whole vectors that the loop goes through.
+  bool loads_vectors(int item) const;
+  // Writes the copy of the vector of such an item to shared memory.
+  void copy(int item, const ir::Symbol& shared, const ir::Expr& at);
+
   // Forgets what stands in the loop and in the elements, and the statements of all scopes.
   void begin_pass();
   // The item as an expression of this register type; writes the statements it needs.
@@ -48,7 +57,9 @@ class KernelWriter {
 
   // The kernel's parameters, in the order of their first use.
   const ir::Symbol& pointer(const Slot& slot, bool written);
-  std::vector<ir::Parameter> parameters() const;
+  // What an earlier kernel of the program wrote is not restricted if `overlapped`: this one may have begun before that
+  // one ended.
+  std::vector<ir::Parameter> parameters(bool overlapped) const;
   std::vector<LaunchArg> arguments() const;
 
   ir::Scalar index_type() const { return wide_ ? ir::Scalar::u64 : ir::Scalar::u32; }
@@ -62,7 +73,7 @@ class KernelWriter {
   const Item& item_at(int i) const { return (*items_)[static_cast<size_t>(i)]; }
   ir::Expr made(int item);
   ir::Expr make(int item);
-  ir::Expr load(const Item& item);
+  ir::Expr load(int item);
   ir::Expr compute(const Item& item);
   ir::Expr cast(const Item& item);
   ir::Expr choose(const Item& item);
@@ -89,6 +100,11 @@ class KernelWriter {
   std::array<std::map<AtomId, ir::Expr>, 3> atoms_;
   std::map<std::string, ir::Symbol> variables_;
   std::map<ValueId, ir::Expr> held_;
+  struct Kept {
+    ir::Symbol shared;
+    ir::Expr at;
+  };
+  std::map<int, Kept> kept_;  // by item
   std::vector<Parameter> parameters_;
   std::map<char, int> counters_;
 };

@@ -87,6 +87,7 @@ void WorkCounter::add(const ScopeWork& scope, double times, bool by_element, dou
   Work& work = block_.once;
   work.slots += scope.issue * times * elements * warps;
   work.special += scope.special * times * elements * warps;
+  work.shared_bytes += scope.shared_bytes * kWarp * times * warps;
   for (const ScopeWork::Access& access : scope.accesses) {
     const double bytes = sectors(access, elements) * kSectorBytes;
     const double width = access.width * static_cast<double>(dtype_size(access.slot.dtype));

@@ -29,6 +29,7 @@ struct ScopeWork {
     bool written = false;
   };
   double issue = 0, special = 0;  // instructions of all kinds; those of the special function unit
+  double shared_bytes = 0;        // of shared memory, read or written
   std::vector<Access> accesses;
 };
 

@@ -14,6 +14,8 @@ using ir::Scalar;
 
 namespace {
 
+constexpr int kFmaWarps = 16;  // of an SM, so that there are registers for the sums and warps to switch to
+
 // For the model. Cycles at a barrier; instructions for a chunk of a tile that is copied; copies under way
 // that go through registers; columns of sums that a thread of a SimtTile has; registers of a thread besides
 // its sums.
@@ -32,24 +34,24 @@ struct Operand {
 
 class MatmulEmitter {
  public:
-  MatmulEmitter(const Graph& graph, const Kernel& kernel, const KernelTrace& trace,
-                const Partition& partition, const Storage& storage, bool wide)
-      : graph_(graph),
+  MatmulEmitter(const BaselineProgram& program, const Kernel& kernel, const KernelTrace& trace, bool wide)
+      : program_(program),
+        graph_(program.graph),
         kernel_(kernel),
         trace_(trace),
-        storage_(storage),
-        writer_(graph, space_, storage, wide) {
-    const Node& product = graph.node(kernel.product);
+        storage_(program.storage),
+        writer_(graph_, space_, storage_, wide) {
+    const Node& product = graph_.node(kernel.product);
     rows_ = kernel.domain[kernel.domain.size() - 2];
     columns_ = kernel.domain.back();
     batch_ = kernel.points() / (rows_ * columns_);
-    tensor_cores_ = uses_tensor_cores(graph.node(product.operands[0]).type.dtype,
-                                      graph.node(product.operands[1]).type.dtype);
-    tile_ = choose_tile(rows_, columns_, tensor_cores_);
+    unit_ = product_unit(graph_.node(product.operands[0]).type.dtype,
+                         graph_.node(product.operands[1]).type.dtype);
+    tile_ = choose_tile(rows_, columns_, unit_);
     vector_ = choose_vector();
     matrix_ = space_.variable("z", batch_);
-    a_ = operand(partition, product.operands[0]);
-    b_ = operand(partition, product.operands[1]);
+    a_ = operand(product.operands[0]);
+    b_ = operand(product.operands[1]);
     place_epilogue();
   }
 
@@ -59,6 +61,7 @@ class MatmulEmitter {
     BaselineKernel out;
     out.kind = "matmul";
     out.kernel.threads = tile_.threads();
+    if (unit_ == ProductUnit::fma) out.kernel.min_blocks = kFmaWarps / (tile_.threads() / 32);
     writer_.begin_pass();
     writer_.measure(epilogue_.position);
     const Expr a = operand_expr(a_), b = operand_expr(b_);
@@ -70,13 +73,15 @@ class MatmulEmitter {
     to.let(sums_, ir::call(ir::Function::multiply_tile, sums_->type,
                            {ir::address(shared, 0), a, b, row_name_, column_name_}, {tile_type()}));
     epilogue(to);
-    out.kernel.parameters = writer_.parameters();
+    out.kernel.parameters = writer_.parameters(program_.overlapped);
     out.args = writer_.arguments();
     out.work = work();
     return out;
   }
 
  private:
+  bool uses_mma() const { return unit_ == ProductUnit::mma; }
+
   void place_epilogue() {
     row_ = space_.variable("m", rows_);
     column_index_ = space_.variable("n", columns_ / vector_);
@@ -95,8 +100,8 @@ class MatmulEmitter {
                  ir::element(product_, vector_ == 1 ? Expr(0) : Expr(writer_.variable("v"))));
   }
 
-  Operand operand(const Partition& partition, ValueId value) {
-    const auto view = view_matrix(graph_, partition.is_root, value, kernel_.domain);
+  Operand operand(ValueId value) {
+    const auto view = view_matrix(graph_, program_.partition.is_root, value, kernel_.domain);
     check(view.has_value(), "an operand of a matrix product is no matrix");
     Operand out;
     out.view = *view;
@@ -106,8 +111,8 @@ class MatmulEmitter {
     const Ints& shape = graph_.node(value).type.shape;
     out.rows = shape[shape.size() - 2];
     out.columns = shape.back();
-    out.slot = storage_.source(view->source, tensor_cores_ ? Width::narrow : Width::wide);
-    if (!tensor_cores_) return out;
+    out.slot = storage_.source(view->source, uses_mma() ? Width::narrow : Width::wide);
+    if (unit_ == ProductUnit::simt) return out;
     const int by_column =
         vector_along(out, out.view.column_stride, out.columns, out.view.row_stride, out.rows);
     const int by_row = vector_along(out, out.view.row_stride, out.rows, out.view.column_stride, out.columns);
@@ -121,7 +126,7 @@ class MatmulEmitter {
   int vector_along(const Operand& operand, int64_t stride, int64_t extent, int64_t other_stride,
                    int64_t other_extent) {
     if (stride != 1) return 1;
-    int vector = 8;
+    int vector = static_cast<int>(16 / dtype_size(operand.slot.dtype));
     while (vector > 1 && (extent % vector != 0 || (other_extent > 1 && other_stride % vector != 0) ||
                           !space_.is_multiple(operand.base, vector)))
       vector /= 2;
@@ -137,7 +142,11 @@ class MatmulEmitter {
   }
 
   ir::TemplateArg tile_type() const {
-    if (!tensor_cores_)
+    if (unit_ == ProductUnit::fma)
+      return {"FmaTile",
+              {tile_.rows, tile_.columns, tile_.depth, tile_.threads(), tile_.down, tile_.across,
+               tile_.stages, a_.vector, a_.columns_inner, b_.vector, b_.columns_inner}};
+    if (unit_ == ProductUnit::simt)
       return {"SimtTile", {sums_->type, tile_.rows, tile_.columns, tile_.depth, tile_.threads()}};
     return {"MmaTile",
             {ir::scalar_of(a_.slot.dtype), tile_.rows, tile_.columns, tile_.depth, tile_.warp_rows,
@@ -218,8 +227,9 @@ class MatmulEmitter {
   LaunchWork work() {
     KernelSchedule schedule;
     schedule.warps = {1, 1, tile_.threads() / 32};
-    schedule.stages = tensor_cores_ ? tile_.stages : 0;
+    schedule.stages = unit_ == ProductUnit::simt ? 0 : tile_.stages;
     schedule.prefetch = false;
+    schedule.pdl = program_.overlapped;
     WorkCounter counter(space_, column_index_, element_, vector_);
     const double steps = static_cast<double>(tile_.rows * tile_.columns / vector_ / tile_.threads());
     for (Scope scope : {Scope::kernel, Scope::loop, Scope::element})
@@ -230,7 +240,8 @@ class MatmulEmitter {
                     matrices * static_cast<double>(operand->rows * operand->columns));
     }
     BlockWork& block = counter.block();
-    block.blocks = static_cast<double>(batch_ * divide_up(rows_, tile_.rows) * divide_up(columns_, tile_.columns));
+    block.blocks =
+        static_cast<double>(batch_ * divide_up(rows_, tile_.rows) * divide_up(columns_, tile_.columns));
     block.trip_count = divide_up(a_.columns, tile_.depth);
     count_tile(block);
     return counter.take(schedule);
@@ -251,13 +262,23 @@ class MatmulEmitter {
     block.once.shared_bytes += sums * 4 * 2;
     block.once.chain += 2 * kTileBarrierCycles;
     block.registers = kMatmulRegisters + sums / tile_.threads();
-    if (tensor_cores_) {
+    if (uses_mma()) {
       const double height = tile_.rows / tile_.warp_rows, width = tile_.columns / tile_.warp_columns;
       block.loop.mma = products / (16 * 8 * 16);
       block.loop.shared_bytes += warps * (height + width) * tile_.depth * 2;
       block.loop.slots += block.loop.mma + warps * (height + width) * tile_.depth / 256;
       block.loop_room = (tile_.rows * (tile_.depth + 8) + tile_.depth * (tile_.columns + 8)) * 2;
       block.exchange_bytes = tile_.rows * (tile_.columns + 8) * 4;
+      return;
+    }
+    if (unit_ == ProductUnit::fma) {
+      // Of one step along the inner dimension, every warp: few rows, which its threads share, and the columns.
+      const double steps = tile_.depth * warps, rows = tile_.down / 4.0, columns = tile_.across / 4.0;
+      block.loop.slots += steps * (tile_.down * tile_.across + rows + columns);
+      block.loop.shared_bytes +=
+          steps * (rows * 128 + columns * std::min(512, tile_.columns / tile_.across * 16));
+      block.loop_room = (tile_.rows + tile_.columns + 8) * tile_.depth * 4;
+      block.exchange_bytes = tile_.rows * (tile_.columns + 4) * 4;
       return;
     }
     // Of one step along the inner dimension, every thread: its rows one by one, its columns at once.
@@ -273,7 +294,7 @@ class MatmulEmitter {
   // address of its own.
   void count_copy(BlockWork& block, const Operand& operand, int64_t rows, int64_t columns) const {
     const double size = static_cast<double>(dtype_size(operand.slot.dtype));
-    const bool by_columns = tensor_cores_ ? operand.columns_inner : operand.view.row_stride != 1;
+    const bool by_columns = unit_ != ProductUnit::simt ? operand.columns_inner : operand.view.row_stride != 1;
     const double outer = static_cast<double>(by_columns ? rows : columns),
                  inner = static_cast<double>(by_columns ? columns : rows);
     const bool neighbours = (by_columns ? operand.view.column_stride : operand.view.row_stride) == 1;
@@ -284,9 +305,11 @@ class MatmulEmitter {
     block.loop.slots += chunks / 32 * kChunkIssue;
     block.loop.shared_bytes += std::max(bytes, chunks * 4) + outer * inner * 4;
     // Single elements go through registers, a few at a time.
-    if (operand.vector == 1) block.loop.round_trips += chunks / tile_.threads() / kUnrolled;
+    if (operand.vector == 1 && unit_ != ProductUnit::fma)
+      block.loop.round_trips += chunks / tile_.threads() / kUnrolled;
   }
 
+  const BaselineProgram& program_;
   const Graph& graph_;
   const Kernel& kernel_;
   const KernelTrace& trace_;
@@ -294,7 +317,7 @@ class MatmulEmitter {
   IndexSpace space_;
   KernelWriter writer_;
   int64_t rows_ = 0, columns_ = 0, batch_ = 0;
-  bool tensor_cores_ = false;
+  ProductUnit unit_ = ProductUnit::mma;
   Tile tile_;
   int vector_ = 1;  // neighbouring columns stored at once
   ir::Symbol sums_, product_, row_name_, column_name_;
@@ -305,11 +328,10 @@ class MatmulEmitter {
 
 }  // namespace
 
-BaselineKernel emit_matmul(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                           const Storage& storage) {
-  const KernelTrace trace(graph, kernel, partition.is_root);
+BaselineKernel emit_matmul(const BaselineProgram& program, const Kernel& kernel) {
+  const KernelTrace trace(program.graph, kernel, program.partition.is_root);
   for (bool wide : {false, true}) {
-    MatmulEmitter emitter(graph, kernel, trace, partition, storage, wide);
+    MatmulEmitter emitter(program, kernel, trace, wide);
     BaselineKernel code = emitter.run();
     if (!emitter.needs_wide()) return code;
   }

@@ -42,9 +42,7 @@ class MuEmitter {
     if (tf32_) plan.certificate += "products of f32: operands rounded to tf32\n";
     for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
-    const bool waits = std::any_of(plan.launches.begin(), plan.launches.end(),
-                                   [](const Launch& launch) { return launch.overlaps; });
-    if (!plan.tensor_maps.empty() || !shapes_.empty() || waits)
+    if (!plan.tensor_maps.empty() || !shapes_.empty())
       out_.source += std::string(prelude_hopper_text()) + "\n";
     if (!shapes_.empty()) out_.source += std::string(prelude_wgmma_text()) + "\n";
     for (const WgmmaShape& shape : shapes_) out_.source += wgmma_text(shape);

@@ -16,13 +16,10 @@ constexpr size_t kMaxMakes = 32;
 constexpr int kMaxLevels = 8;
 constexpr int kLookBack = 8;  // kernels that a root without a reason to be in one of them tries to join
 
-// A long row is read again from cache for every level; with few rows it is better read by a whole GPU.
-bool worth_fusing(const Kernel& kernel) { return kernel.row_length() <= 16384 || kernel.rows() >= 128; }
-
 class Partitioner {
  public:
-  explicit Partitioner(const Graph& graph)
-      : graph_(graph), reads_(graph.nodes.size()), kernel_of_(graph.nodes.size(), -1) {}
+  Partitioner(const Graph& graph, const Target& target)
+      : graph_(graph), target_(target), reads_(graph.nodes.size()), kernel_of_(graph.nodes.size(), -1) {}
 
   Partition run() {
     result_.is_root = choose_roots(graph_);
@@ -140,6 +137,13 @@ class Partitioner {
     return true;
   }
 
+  // A row that does not stay on the chip is read again from cache for every level; with few rows it is better read
+  // by a whole GPU.
+  bool worth_fusing(const Kernel& kernel) const {
+    return kernel.row_length() <= 16384 || kernel.rows() >= 128 ||
+           keeps_row(target_, kernel.domain, kernel.axes);
+  }
+
   // Gives `root` a role in the kernel, if the points it is made at are those of the kernel.
   bool admit(Kernel& kernel, ValueId root, bool depends) const {
     const int64_t count = node(root).type.element_count();
@@ -217,6 +221,7 @@ class Partitioner {
   }
 
   const Graph& graph_;
+  const Target& target_;
   Partition result_;
   std::vector<std::vector<ValueId>> reads_;
   std::vector<int> kernel_of_;
@@ -224,7 +229,7 @@ class Partitioner {
 
 }  // namespace
 
-Partition partition(const Graph& graph) { return Partitioner(graph).run(); }
+Partition partition(const Graph& graph, const Target& target) { return Partitioner(graph, target).run(); }
 
 std::optional<MatrixView> view_matrix(const Graph& graph, const std::vector<bool>& is_root, ValueId operand,
                                       const Ints& product) {

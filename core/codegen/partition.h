@@ -6,6 +6,7 @@
 // the graph.
 #pragma once
 
+#include "core/base/target.h"
 #include "core/codegen/kernel.h"
 
 namespace quern {
@@ -29,6 +30,6 @@ struct Partition {
 };
 
 // `graph` as prepare() makes it.
-Partition partition(const Graph& graph);
+Partition partition(const Graph& graph, const Target& target);
 
 }  // namespace quern

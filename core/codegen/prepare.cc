@@ -11,7 +11,7 @@ namespace {
 
 class Preparer {
  public:
-  explicit Preparer(const Graph& from) : from_(from) {}
+  Preparer(const Graph& from, const Target& target) : from_(from), target_(target) {}
 
   Graph run() {
     to_.name = from_.name;
@@ -117,8 +117,10 @@ class Preparer {
     });
     const size_t axis = static_cast<size_t>(*longest);
     const int64_t parts =
-        reduction_parts(node.type.element_count(), x.element_count() / node.type.element_count());
-    if (parts < 2 || x.shape[axis] < 2 * parts) return append(std::move(node));
+        reduction_parts(node.type.element_count(), x.element_count() / node.type.element_count(),
+                        reduces_neighbours(x.shape, axes));
+    if (parts < 2 || keeps_row(target_, x.shape, axes) || x.shape[axis] < 2 * parts)
+      return append(std::move(node));
     return split_reduction(std::move(node), axis, parts);
   }
 
@@ -199,8 +201,8 @@ class Preparer {
     const int64_t k = type(a).shape.back(), m = type(a).shape[type(a).shape.size() - 2],
                   n = type(b).shape.back();
     int64_t batch = std::max(type(a).element_count() / (m * k), type(b).element_count() / (k * n));
-    const bool tensor_cores = uses_tensor_cores(type(a).dtype, type(b).dtype);
-    const int64_t parts = matmul_parts(choose_tile(m, n, tensor_cores), batch, m, n, k);
+    const ProductUnit unit = product_unit(type(a).dtype, type(b).dtype);
+    const int64_t parts = matmul_parts(choose_tile(m, n, unit), unit, batch, m, n, k);
     if (parts < 2) return matmul(a, b, dtype);
     const size_t rank = std::max(type(a).shape.size(), type(b).shape.size());
     const ValueId split_a = split_k(with_rank(a, rank), true, parts),
@@ -228,12 +230,13 @@ class Preparer {
   }
 
   const Graph& from_;
+  const Target& target_;
   Graph to_;
   std::vector<ValueId> renumbered_;
 };
 
 }  // namespace
 
-Graph prepare(const Graph& graph) { return Preparer(graph).run(); }
+Graph prepare(const Graph& graph, const Target& target) { return Preparer(graph, target).run(); }
 
 }  // namespace quern

@@ -2,6 +2,7 @@
 // again.
 #pragma once
 
+#include "core/base/target.h"
 #include "core/graph/graph.h"
 
 namespace quern {
@@ -12,8 +13,9 @@ namespace quern {
 //   - no reduction or matrix product over nothing, unless its result is empty: those are numbers;
 //   - matrix products of rank 2 or more, and batches that share the right operand folded into its rows;
 //   - a matrix product with too few tiles to fill a GPU is a batch of products over parts of k, and a sum;
-//   - a reduction with few long rows is one over parts of the rows, and one over these.
+//   - a reduction with few rows that are too long for the shared memory of a cluster is one over parts of the
+//     rows, and one over these.
 // Shapes inside may have one dimension more than kMaxRank allows.
-Graph prepare(const Graph& graph);
+Graph prepare(const Graph& graph, const Target& target);
 
 }  // namespace quern

@@ -1,13 +1,17 @@
 // Kernels of points and of rows: elementwise programs, reductions, and what is fused around them.
 //
-// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team of 32 or 256
-// threads shares a row and each takes every team-th vector of it. Reductions of one level share a loop over
-// the row; later levels and the values made at every point read the row again, from cache.
+// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and each
+// thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a part of the row each.
+// Reductions of one level share a loop over the row; later levels and the values made at every point go through it
+// again. What is read in several of these loops is copied to shared memory first, if there is room for the row.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include "core/base/integers.h"
 #include "core/codegen/baseline_kernel.h"
+#include "core/codegen/tiles.h"
 
 namespace quern {
 
@@ -16,29 +20,39 @@ using ir::Scalar;
 
 namespace {
 
-constexpr int kRowThreads = 256;    // of a block whose rows have teams
-constexpr int kPointThreads = 128;  // of a block where every thread has a row
+constexpr int kWarp = 32;
+constexpr int kRowThreads = 256;       // of a block whose rows have teams, at least
+constexpr int kMostRowThreads = 1024;  // and at most, for few or long rows
+constexpr int kPointThreads = 128;     // of a block where every thread has a row
+constexpr int kMostRowBlocks = 8;      // of a cluster that every device allows
+constexpr int kClusterSteps = 1024;  // of a block, vectors of a row, that are worth a barrier of the cluster
+constexpr int kMostSteps = 8;        // of a thread, before a block gets more threads
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
 constexpr int64_t kUnrolled = 16;
 constexpr double kCacheTrip = 0.3, kRegisters = 40, kTeamIssue = 20, kTeamCycles = 300;
+constexpr double kClusterCycles = 1500;  // of a sum over a cluster
 
 struct Shape {
-  int team = 1;    // threads a row
-  int vector = 1;  // elements a thread does at once: of a row if it has a team, else neighbouring rows
+  int team = 1;     // threads of a block that share a row
+  int cluster = 1;  // blocks that do
+  int vector = 1;   // elements a thread does at once: of a row if it has a team, else neighbouring rows
+  int threads = kPointThreads;
+  bool keeps = false;  // the row, in shared memory
 };
 
 class RowsEmitter {
  public:
-  RowsEmitter(const Graph& graph, const Kernel& kernel, const KernelTrace& trace, const Storage& storage,
-              Shape shape, bool wide)
-      : graph_(graph),
+  RowsEmitter(const BaselineProgram& program, const Kernel& kernel, const KernelTrace& trace, Shape shape,
+              bool wide)
+      : program_(program),
+        graph_(program.graph),
         kernel_(kernel),
         trace_(trace),
-        storage_(storage),
+        storage_(program.storage),
         shape_(shape),
-        writer_(graph, space_, storage, wide) {
+        writer_(graph_, space_, storage_, wide) {
     const bool by_team = shape.team > 1;
     const int64_t row_step = by_team ? 1 : shape.vector, inner_step = by_team ? shape.vector : 1;
     thread_row_ = space_.variable(by_team ? "row" : "t", kernel.rows() / row_step);
@@ -60,22 +74,31 @@ class RowsEmitter {
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
 
+  // Bytes of a row that more than one loop reads.
+  int64_t repeated_bytes() const {
+    int64_t bytes = 0;
+    for (int item : repeated_loads()) bytes += kernel_.row_length() * bytes_of(item);
+    return bytes;
+  }
+
   BaselineKernel run() {
     BaselineKernel out;
     out.kind = kernel_.axes.empty() ? "points" : "rows";
-    out.kernel.threads = threads();
+    out.kernel.threads = shape_.threads;
+    out.cluster = static_cast<uint32_t>(shape_.cluster);
     writer_.measure(placed_.position);
     ir::Body body;
     ir::Builder to(body);
-    int level_count = 0;
-    for (const auto& [value, level] : kernel_.levels) level_count = std::max(level_count, level + 1);
-    for (int level = 0; level < level_count; ++level) reductions(to, level);
+    if (shape_.keeps) out.kernel.shared_bytes = keep_rows(to);
+    for (int level = 0; level < level_count(); ++level) reductions(to, level);
     row_values(to);
     point_values(to);
+    // A block must not end while others read its shared memory.
+    if (shape_.cluster > 1) to.emit(ir::Instr::cluster_barrier);
     ir::Builder whole(out.kernel.body);
     prologue(whole, out);
     whole.add(std::move(body));
-    out.kernel.parameters = writer_.parameters();
+    out.kernel.parameters = writer_.parameters(program_.overlapped);
     out.args = writer_.arguments();
     out.work = work(out);
     return out;
@@ -85,43 +108,111 @@ class RowsEmitter {
   LaunchWork work(const BaselineKernel& kernel) {
     KernelSchedule schedule;
     schedule.warps = {1, 1, warps()};
+    schedule.cluster = shape_.cluster;
+    schedule.pdl = program_.overlapped;
     BlockWork& block = counter_->block();
     block.once.round_trips = std::max(0.0, round_trips_ - 1);
     block.registers = kRegisters;
+    block.cluster = shape_.cluster;
+    block.exchange_bytes = static_cast<double>(kernel.kernel.shared_bytes);
     block.blocks = static_cast<double>(kernel.grid.count());
     return counter_->take(schedule);
   }
 
-  int threads() const { return shape_.team > 1 ? kRowThreads : kPointThreads; }
-  int warps() const { return threads() / 32; }
+  int warps() const { return shape_.threads / kWarp; }
+  int rows_a_block() const { return shape_.threads / shape_.team; }
+  // Of a row: vectors, or elements where one thread has it; and a block's part of them.
+  int64_t steps() const { return kernel_.row_length() / (shape_.team > 1 ? shape_.vector : 1); }
+  int64_t part() const { return divide_up(steps(), shape_.cluster); }
+
+  int level_count() const {
+    int count = 0;
+    for (const auto& [value, level] : kernel_.levels) count = std::max(count, level + 1);
+    return count;
+  }
+
+  int64_t bytes_of(int item) const {
+    return static_cast<int64_t>(
+        dtype_size(storage_.source(placed_.items[static_cast<size_t>(item)].value, Width::wide).dtype));
+  }
+
+  // The loads that more than one loop over the row needs, of vectors that can be copied.
+  std::vector<int> repeated_loads() const {
+    std::vector<std::set<int>> loops(placed_.items.size());  // that need an item
+    const std::function<void(int, int)> need = [&](int item, int loop) {
+      if (!loops[static_cast<size_t>(item)].insert(loop).second) return;
+      for (int operand : placed_.items[static_cast<size_t>(item)].operands) need(operand, loop);
+    };
+    for (const auto& [value, level] : kernel_.levels) need(trace_.computed(value), level);
+    for (const auto& [value, role] : kernel_.makes)
+      if (role == Role::element) need(trace_.stored(value), -1);
+    std::vector<int> out;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      const int item = static_cast<int>(i);
+      if (loops[i].size() > 1 && writer_.loads_vectors(item) && shape_.vector * bytes_of(item) >= 4)
+        out.push_back(item);
+    }
+    return out;
+  }
+
+  // Copies the block's rows, or its part of one, to shared memory; how much of it that takes.
+  int64_t keep_rows(ir::Builder& to) {
+    int64_t bytes = 0;
+    writer_.begin_pass();
+    std::vector<std::pair<int, ir::Symbol>> kept;
+    const ir::Symbol memory = ir::make_memory("kept", ir::Space::shared, Scalar::byte);
+    to.let(memory, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
+    const Expr at = (Expr(row_in_block_) * part() + (Expr(writer_.variable("j")) - first_)) * shape_.vector;
+    for (int item : repeated_loads()) {
+      const Scalar type =
+          ir::scalar_of(storage_.source(placed_.items[static_cast<size_t>(item)].value, Width::wide).dtype);
+      const ir::Symbol row = ir::make_pointer("kept" + std::to_string(kept.size()), memory, type);
+      to.let(row, ir::address(memory, bytes));
+      writer_.copy(item, row, at);
+      kept.emplace_back(item, row);
+      bytes += round_up(rows_a_block() * part() * shape_.vector * ir::bytes_of(type), kAlignment);
+    }
+    pass(to, true);
+    to.emit(ir::Instr::cp_async_commit);
+    to.emit(ir::Instr::cp_async_wait, {}, {0});
+    to.emit(shape_.team == kWarp ? ir::Instr::warp_barrier : ir::Instr::block_barrier);
+    for (const auto& [item, row] : kept) writer_.keep(item, row, at);
+    return bytes;
+  }
 
   void count_pass(bool with_loop) {
-    const int64_t points = kernel_.row_length(), team = shape_.team;
+    const int64_t team = shape_.team;
     const double steps =
-        with_loop ? static_cast<double>(team > 1 ? divide_up(points / shape_.vector, team) : points) : 1;
+        with_loop ? static_cast<double>(team > 1 ? divide_up(part(), team) : this->steps()) : 1;
     counter_->add(writer_.work(Scope::kernel), 1, false, warps());
     counter_->add(writer_.work(Scope::loop), steps, false, warps());
     counter_->add(writer_.work(Scope::element), steps, true, warps());
-    const double in_turn = team > 1 ? 1 : kUnrolled;
-    if (with_loop) round_trips_ += std::ceil(steps / in_turn) * (round_trips_ > 0 ? kCacheTrip : 1);
+    const double in_turn = shape_.keeps ? steps : team > 1 ? 1 : kUnrolled;
+    if (with_loop && !(shape_.keeps && round_trips_ > 0))
+      round_trips_ += std::ceil(steps / in_turn) * (round_trips_ > 0 ? kCacheTrip : 1);
   }
 
   bool many() const { return shape_.vector > 1; }
 
   void prologue(ir::Builder& to, BaselineKernel& out) {
-    const int64_t rows_a_block = shape_.team > 1 ? threads() / shape_.team : threads();
-    const int64_t steps = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
-    const BlockGrid blocks = block_grid(divide_up(steps, rows_a_block));
+    const int64_t rows = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
+    const BlockGrid blocks = block_grid(divide_up(rows, rows_a_block()) * shape_.cluster);
     out.grid = blocks.grid;
     const Expr thread = ir::thread_index(Scalar::u32), number = ir::cast(blocks.number, writer_.index_type());
     auto leave_beyond = [&](const Expr& row) {
-      to.when(less_equal(steps, row), [](ir::Builder& out_of_it) { out_of_it.add(ir::Return{}); });
+      to.when(less_equal(rows, row), [](ir::Builder& out_of_it) { out_of_it.add(ir::Return{}); });
     };
-    if (shape_.team == 1) return leave_beyond(to.let(writer_.variable("t"), number * threads() + thread));
+    if (shape_.team == 1)
+      return leave_beyond(to.let(writer_.variable("t"), number * shape_.threads + thread));
     to.let(lane_, thread % shape_.team);
-    const Expr first = number * rows_a_block,
-               row = to.let(writer_.variable("row"), rows_a_block > 1 ? first + thread / shape_.team : first);
-    if (rows_a_block > 1 || !blocks.exact) leave_beyond(row);
+    if (rows_a_block() > 1) {
+      to.let(row_name_, thread / shape_.team);
+      leave_beyond(to.let(writer_.variable("row"), number * rows_a_block() + Expr(row_name_)));
+      return;
+    }
+    const Expr row = to.let(writer_.variable("row"), number / shape_.cluster);
+    if (shape_.cluster > 1) to.let(first_name_, number % shape_.cluster * part());
+    if (!blocks.exact) leave_beyond(row);
   }
 
   DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
@@ -159,12 +250,35 @@ class RowsEmitter {
     counter_->block().once.chain += kTeamCycles;
     const Scalar type = sums->type;
     const Expr sum = ir::element(sums, 0), combiner = ir::combiner(code_of(value), type);
-    if (shape_.team == 32) return to.assign(sum, ir::call(ir::Function::warp_reduce, type, {sum, combiner}));
-    const int team_warps = shape_.team / 32;
+    if (shape_.team == kWarp)
+      return to.assign(sum, ir::call(ir::Function::warp_reduce, type, {sum, combiner}));
+    const int team_warps = shape_.team / kWarp;
     const ir::Symbol scratch = ir::make_shared("scratch_" + sums->name, type, team_warps);
     to.declare(scratch);
     to.assign(sum, ir::call(ir::Function::block_reduce, type, {sum, ir::address(scratch, 0), combiner},
                             {team_warps}));
+    if (shape_.cluster > 1) combine_cluster(to, value, sums);
+  }
+
+  // Every block leaves its sum and takes those of all, in the same order.
+  void combine_cluster(ir::Builder& to, ValueId value, const ir::Symbol& sums) {
+    counter_->block().once.slots += shape_.cluster * warps();
+    counter_->block().once.chain += kClusterCycles;
+    const Scalar type = sums->type;
+    const Expr sum = ir::element(sums, 0);
+    const ir::Symbol part = ir::make_shared("part_" + sums->name, type, 1),
+                     other = ir::make_vector("other_" + sums->name, type, 1);
+    to.declare(part);
+    to.when(equal(Expr(lane_), 0), [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
+    to.emit(ir::Instr::cluster_barrier);
+    to.declare(other);
+    for (int block = 0; block < shape_.cluster; ++block) {
+      to.emit(ir::Instr::load_cluster, {other, ir::address(part, 0), block}, {type, 1});
+      if (block == 0)
+        to.assign(sum, ir::element(other, 0));
+      else
+        to.combine(code_of(value), sum, ir::element(other, 0));
+    }
   }
 
   void row_values(ir::Builder& to) {
@@ -172,10 +286,15 @@ class RowsEmitter {
     for (const auto& [value, role] : kernel_.makes) {
       if (role != Role::row && role != Role::reduction) continue;
       for (const Slot& slot : storage_.targets(value))
-        writer_.store(trace_.stored(value), slot, row_,
-                      shape_.team > 1 ? equal(Expr(lane_), 0) : ir::truth(true));
+        writer_.store(trace_.stored(value), slot, row_, stores_row());
     }
     pass(to, false);
+  }
+
+  Expr stores_row() const {
+    if (shape_.team == 1) return ir::truth(true);
+    const Expr first = equal(Expr(lane_), 0);
+    return shape_.cluster > 1 ? both(equal(Expr(first_name_), 0), first) : first;
   }
 
   void point_values(ir::Builder& to) {
@@ -206,14 +325,23 @@ class RowsEmitter {
     inner.add(writer_.after());
     to.add(std::move(writer_.body(Scope::kernel)));
     const bool team = shape_.team > 1;
-    const int64_t steps = kernel_.row_length() / (team ? shape_.vector : 1);
-    if (body.empty() || !with_loop || (!team && steps == 1)) return to.add(std::move(body));
+    if (body.empty() || !with_loop || (!team && steps() == 1)) return to.add(std::move(body));
     // A team's step has a vector of work for every thread; unrolling it further costs more time to compile
     // than it saves.
-    to.add(ir::For{writer_.variable("j"), team ? Expr(lane_) : Expr(0), steps,
+    Expr end = steps();
+    if (shape_.cluster > 1) {
+      end = first_ + part();
+      if (steps() % shape_.cluster != 0)
+        end = ir::call(ir::Function::min_index, writer_.index_type(),
+                       {end, ir::cast(steps(), writer_.index_type())});
+    }
+    to.add(ir::For{writer_.variable("j"), team ? first_ + Expr(lane_) : Expr(0), end,
                    team ? ir::Unroll::none : ir::Unroll::automatic, std::move(body), team ? shape_.team : 1});
   }
 
+  static constexpr int64_t kAlignment = 16;
+
+  const BaselineProgram& program_;
   const Graph& graph_;
   const Kernel& kernel_;
   const KernelTrace& trace_;
@@ -222,6 +350,10 @@ class RowsEmitter {
   IndexSpace space_;
   KernelWriter writer_;
   const ir::Symbol lane_ = ir::make_variable("lane", Scalar::u32);
+  const ir::Symbol row_name_ = ir::make_variable("row_in_block", Scalar::u32);
+  const ir::Symbol first_name_ = ir::make_variable("first", Scalar::u32);  // of the block's part of its row
+  const Expr row_in_block_ = rows_a_block() > 1 ? Expr(row_name_) : Expr(0);
+  const Expr first_ = shape_.cluster > 1 ? Expr(first_name_) : Expr(0);
   Index thread_row_, row_, loop_, element_;
   KernelTrace::Placed placed_;
   int reductions_ = 0;
@@ -230,12 +362,8 @@ class RowsEmitter {
 };
 
 int choose_team(const Kernel& kernel) {
-  size_t inner = kernel.domain.size();
-  while (inner > 0 && kernel.domain[inner - 1] == 1) --inner;
-  const bool contiguous = inner > 0 && std::binary_search(kernel.axes.begin(), kernel.axes.end(),
-                                                          static_cast<int64_t>(inner) - 1);
-  if (!contiguous || kernel.row_length() < 32) return 1;
-  return kernel.row_length() < 1024 ? 32 : 256;
+  if (!reduces_neighbours(kernel.domain, kernel.axes) || kernel.row_length() < 32) return 1;
+  return kernel.row_length() < 1024 ? kWarp : kRowThreads;
 }
 
 // The widest vector that accesses of 16 bytes allow, that divides what it runs along, and that leaves enough
@@ -261,17 +389,51 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
   return largest;
 }
 
+// Of rows that are read by teams: by how many threads and blocks, and whether they stay on the chip, `repeated` bytes of
+// each.
+Shape share_rows(const BaselineProgram& program, const Kernel& kernel, Shape shape, int64_t repeated) {
+  const Target& target = program.target;
+  const int64_t rows = kernel.rows();
+  if (shape.team == kWarp) {
+    while (shape.threads > 2 * kWarp && divide_up(rows, shape.threads / kWarp) < target.sms)
+      shape.threads /= 2;
+    shape.keeps = repeated > 0 && row_cluster(target, repeated * (shape.threads / kWarp)) == 1;
+    return shape;
+  }
+  const bool words = std::all_of(kernel.levels.begin(), kernel.levels.end(), [&](const auto& each) {
+    return ir::bytes_of(ir::scalar_of(register_type(program.graph.node(each.first).type.dtype))) == 4;
+  });
+  const int most = words ? std::min(target.max_cluster, kMostRowBlocks) : 1;
+  shape.cluster = repeated > 0 ? row_cluster(target, repeated) : 1;
+  shape.keeps = repeated > 0 && shape.cluster > 0 && shape.cluster <= most;
+  if (!shape.keeps) shape.cluster = 1;
+  const int64_t steps = kernel.row_length() / shape.vector;
+  while (shape.cluster < most && rows * shape.cluster * 2 <= target.sms &&
+         steps / (shape.cluster * 2) >= kClusterSteps)
+    shape.cluster *= 2;
+  auto steps_of_thread = [&] { return steps / shape.cluster / shape.threads; };
+  while (shape.threads < kMostRowThreads &&
+         (steps_of_thread() > kMostSteps || (rows * shape.cluster < target.sms && steps_of_thread() > 1)))
+    shape.threads *= 2;
+  shape.team = shape.threads;
+  return shape;
+}
+
 }  // namespace
 
-BaselineKernel emit_rows(const Graph& graph, const Kernel& kernel, const Partition& partition,
-                         const Storage& storage) {
-  const KernelTrace trace(graph, kernel, partition.is_root);
+BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
+  const KernelTrace trace(program.graph, kernel, program.partition.is_root);
   Shape shape;
   shape.team = choose_team(kernel);
-  RowsEmitter scalar(graph, kernel, trace, storage, shape, false);
-  shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, storage));
+  shape.threads = shape.team > 1 ? kRowThreads : kPointThreads;
+  RowsEmitter scalar(program, kernel, trace, shape, false);
+  shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, program.storage));
+  if (shape.team > 1) {
+    const RowsEmitter streaming(program, kernel, trace, shape, false);
+    shape = share_rows(program, kernel, shape, streaming.repeated_bytes());
+  }
   for (bool wide : {false, true}) {
-    RowsEmitter emitter(graph, kernel, trace, storage, shape, wide);
+    RowsEmitter emitter(program, kernel, trace, shape, wide);
     BaselineKernel code = emitter.run();
     if (!emitter.needs_wide()) return code;
   }

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "core/base/dtype.h"
+#include "core/base/target.h"
+#include "core/lang/type.h"
 
 namespace quern {
 
@@ -13,17 +15,32 @@ namespace quern {
 struct Tile {
   int rows, columns, depth;
   int warp_rows, warp_columns;
-  int stages;  // tiles of operands in shared memory at a time
+  int stages;                // tiles of operands in shared memory at a time
+  int down = 0, across = 0;  // sums of a thread, for FMAs
   int threads() const { return 32 * warp_rows * warp_columns; }
 };
 
-// mma.sync multiplies two operands of the same 16-bit type; everything else is done in f32 or i32.
-inline bool uses_tensor_cores(DType a, DType b) { return a == b && dtype_size(a) == 2; }
+// The units that multiply two operands: mma.sync those of the same 16-bit type, the FMA pipe two of f32 in tiles of
+// registers; everything else is converted to f32 or i32 first.
+enum class ProductUnit : uint8_t { mma, fma, simt };
+inline ProductUnit product_unit(DType a, DType b) {
+  if (a != b) return ProductUnit::simt;
+  return a == DType::f32 ? ProductUnit::fma : dtype_size(a) == 2 ? ProductUnit::mma : ProductUnit::simt;
+}
+inline bool uses_tensor_cores(DType a, DType b) { return product_unit(a, b) == ProductUnit::mma; }
 
-Tile choose_tile(int64_t m, int64_t n, bool tensor_cores);
+Tile choose_tile(int64_t m, int64_t n, ProductUnit unit);
 
-// Into how many equal parts to split k, or the rows of a reduction; 1: not at all.
-int64_t matmul_parts(const Tile& tile, int64_t batch, int64_t m, int64_t n, int64_t k);
-int64_t reduction_parts(int64_t rows, int64_t length);
+// Into how many equal parts to split k, or the rows of a reduction (whose elements are neighbours, or else whose rows
+// are); 1: not at all.
+int64_t matmul_parts(const Tile& tile, ProductUnit unit, int64_t batch, int64_t m, int64_t n, int64_t k);
+int64_t reduction_parts(int64_t rows, int64_t length, bool neighbours);
+
+// Blocks whose shared memory holds so many bytes of a row together; 0: it is too long for that.
+int row_cluster(const Target& target, int64_t bytes);
+// Whether the elements of a reduction over `axes` (ascending) are neighbours in row-major order.
+bool reduces_neighbours(const Ints& shape, const Ints& axes);
+// Whether a kernel that reads the rows of such a reduction several times keeps them there.
+bool keeps_row(const Target& target, const Ints& shape, const Ints& axes);
 
 }  // namespace quern

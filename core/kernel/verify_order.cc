@@ -158,7 +158,8 @@ class OrderChecker {
         move(copied_, Copied::waited, Copied::landed);
         return move(mbarriers_, Started::fenced, Started::seen);
       case Instr::warp_barrier:
-        return written_.clear();
+        written_.clear();
+        return move(copied_, Copied::waited, Copied::landed);
       case Instr::mbarrier_wait:
         move(copied_, Copied::asked, Copied::landed);
         return move(copied_, Copied::waited, Copied::landed);

@@ -108,7 +108,7 @@ struct MuKernel {
   int32_t result = -1;            // tensor
   // custom
   std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
-  int64_t trip_count = 1;                                   // of the loop
+  int64_t trip_count = 1;                              // of the loop
   int threads = 128;
   std::vector<BlockOp> ops;  // operands before users
 };

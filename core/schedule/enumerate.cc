@@ -118,8 +118,8 @@ std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& ke
 
 // The muGraph's own tile of an iteration, and those of some sizes that tensor cores like. `kernel` is cut
 // already; `cut_by_loop`: the block's extent of what the loop cuts, 0 if nothing.
-std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape, const KernelSchedule& schedule,
-                                    int64_t cut_by_loop) {
+std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
+                                    const KernelSchedule& schedule, int64_t cut_by_loop) {
   std::vector<int64_t> counts = {kernel.trip_count}, tiles;
   if (cut_by_loop > 0 && shape.product)
     for (int64_t tile : {32, 64, 128})
@@ -244,7 +244,8 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
   size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
     if (mugraph.kernels[k].custom)
-      choices.push_back(kernel_schedules(alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
+      choices.push_back(
+          kernel_schedules(alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
     else
       choices.push_back({own.kernels[k]});
     if (choices.back().empty()) return {};

@@ -78,7 +78,8 @@ class Fields {
     const std::vector<int64_t>* given = find(name);
     if (!given) return;
     if (given->size() != count)
-      return refuse(std::string(name) + " takes " + std::to_string(count) + (count > 1 ? " numbers" : " number"));
+      return refuse(std::string(name) + " takes " + std::to_string(count) +
+                    (count > 1 ? " numbers" : " number"));
     for (size_t i = 0; i < count; ++i) out[i] = static_cast<Number>(in_range(name, (*given)[i], least, most));
   }
 
@@ -131,7 +132,8 @@ std::string parse_line(std::string_view line, KernelSchedule& kernel) {
   if (!line.starts_with(kWord) || (line.size() > kWord.size() && line[kWord.size()] != ' '))
     return "expected \"kernel\" and its fields";
   Fields fields(line.substr(kWord.size()));
-#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, ...) fields.take(#name, kernel.name, least, most);
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, ...) \
+  fields.take(#name, kernel.name, least, most);
 #include "core/schedule/schedule.def"
   fields.take_list("layouts", kernel.choices.layouts);
   fields.take_list("levels", kernel.choices.levels);
@@ -161,7 +163,8 @@ std::string schedule_field_table() {
     for (char c : needs == "true" ? "" : "`" + needs + "`") condition += c == '|' ? "\\|" : std::string(1, c);
     out += "| `" + std::string(name) + "` | " + value + " | " + condition + " | " + doc + " |\n";
   };
-#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, doc) row(#name, text_of(defaults.name), #needs, doc);
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, doc) \
+  row(#name, text_of(defaults.name), #needs, doc);
 #include "core/schedule/schedule.def"
   return out;
 }

@@ -19,9 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kLeastUs = 1;       // of a kernel
-constexpr double kNearFloor = 1.25;  // of a subgraph that is not looked at in parts
-constexpr int64_t kMostProducts = 2;     // of a part
+constexpr double kLeastUs = 1;        // of a kernel
+constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
+constexpr int64_t kMostProducts = 2;  // of a part
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -211,7 +211,8 @@ class Search {
       for (size_t first = last; first-- > 0;) {
         if (last - first == count || (Clock::now() - start_ > options_.limit / 2 && last - first > 1)) break;
         std::vector<ValueId> nodes;
-        for (size_t run = first; run < last; ++run) nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
+        for (size_t run = first; run < last; ++run)
+          nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
         if (products(nodes) > kMostProducts) break;
         Result<Partition> segment = in_one(pieces_of(graph_, nodes));
         if (!segment) return segment;
@@ -226,7 +227,8 @@ class Search {
   // Candidates by the time of their best schedules.
   void time_candidates(const Piece& piece, PieceResult& result) const {
     if (!options_.time_of) return;
-    for (Candidate& candidate : result.candidates) candidate.us = options_.time_of(piece.graph, &candidate.mugraph);
+    for (Candidate& candidate : result.candidates)
+      candidate.us = options_.time_of(piece.graph, &candidate.mugraph);
     std::erase_if(result.candidates, [](const Candidate& candidate) { return !std::isfinite(candidate.us); });
     std::stable_sort(result.candidates.begin(), result.candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
@@ -238,7 +240,8 @@ class Search {
   // small ones did not need.
   Status search_one(const Piece& piece, size_t left) {
     const auto deadline = start_ + options_.limit, now = Clock::now();
-    const auto share = now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
+    const auto share =
+        now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
     const std::string text = canonical_text(piece.graph);
     First& first = first_.at(text);
     const std::string key = PieceMemo::key(text, target_, options_);
@@ -285,11 +288,13 @@ class Search {
   std::vector<Choice> choices_of(const std::string& text) const {
     std::vector<Choice> choices;
     if (const auto found = found_.find(text); found != found_.end()) {
-      for (const Candidate& candidate : found->second.candidates) choices.push_back({candidate.us, &candidate});
+      for (const Candidate& candidate : found->second.candidates)
+        choices.push_back({candidate.us, &candidate});
       if (options_.time_of) choices.push_back({found->second.report.baseline_us, nullptr});
     }
     if (choices.empty()) choices.push_back({0, nullptr});
-    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.us < b.us; });
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const Choice& a, const Choice& b) { return a.us < b.us; });
     return choices;
   }
 
@@ -313,12 +318,14 @@ class Search {
         const auto times = std::count(texts.begin(), texts.end(), text);
         changes.push_back({(own[i].us - own[0].us) * static_cast<double>(times), text, i});
       }
-    std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.us < b.us; });
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const Change& a, const Change& b) { return a.us < b.us; });
     double best = kNever;
     for (const Change& change : changes) {
       if (result_.candidates.size() == options_.results) break;
       std::vector<Choice> taken;
-      for (const std::string& text : texts) taken.push_back(choices.at(text)[text == change.text ? change.choice : 0]);
+      for (const std::string& text : texts)
+        taken.push_back(choices.at(text)[text == change.text ? change.choice : 0]);
       std::optional<Candidate> candidate = combined(taken);
       if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
       if (candidate->us < best && options_.on_better) options_.on_better(*candidate);
@@ -340,7 +347,8 @@ class Search {
       whole.structure += part->structure;
       whole.operators += part->operators;
       whole.costs.insert(whole.costs.end(), part->costs.begin(), part->costs.end());
-      whole.certificates.insert(whole.certificates.end(), part->certificates.begin(), part->certificates.end());
+      whole.certificates.insert(whole.certificates.end(), part->certificates.begin(),
+                                part->certificates.end());
     }
     Result<MuGraph> mugraph = assemble(graph_, pieces_, parts);
     if (!searched || !mugraph) return std::nullopt;

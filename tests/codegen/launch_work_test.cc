@@ -7,10 +7,10 @@ namespace {
 
 using namespace quern;
 
-std::vector<LaunchWork> work_of(const std::string& text) {
+std::vector<LaunchWork> work_of(const std::string& text, const char* target = "sm_90a") {
   const auto graph = parse_graph("graph g\n" + text);
   assert_ok(graph);
-  auto emitted = emit_baseline(*graph, **find_target("sm_90a"));
+  auto emitted = emit_baseline(*graph, **find_target(target));
   assert_ok(emitted);
   assert_int_equal(emitted->work.size(), emitted->plan.launches.size());
   return std::move(emitted->work);
@@ -44,14 +44,27 @@ void transposed_reads_take_whole_sectors(void**) {
   assert_float_equal(bytes_of(transposed[0], LaunchArg::Kind::input, false), 1024 * 512 * 2, 0.5);
 }
 
-void rows_are_read_again_for_every_level(void**) {
-  const auto one = work_of("in x: f32[512, 2048]\nm = sum(x, axis=1)\nout m\n");
-  const auto two = work_of(
-      "in x: f32[512, 2048]\nm = max(x, axis=1, keepdims=true)\nd = sub(x, m)\ns = sum(d, axis=1)\nout s\n");
-  assert_int_equal(two.size(), 1);
-  assert_true(two[0].block.once_l2 > 1.9 * one[0].block.once_l2);
-  assert_true(two[0].block.once.round_trips > one[0].block.once.round_trips);
-  assert_float_equal(bytes_of(two[0], LaunchArg::Kind::input, false), 512 * 2048 * 4, 0.5);
+// Rows that fit the chip are read once and kept in shared memory; others are read again for every level.
+void rows_are_read_once_where_they_fit(void**) {
+  const auto levels = [](int columns, const char* target) {
+    const std::string x = "in x: f32[512, " + std::to_string(columns) + "]\n";
+    const auto one = work_of(x + "m = sum(x, axis=1)\nout m\n", target);
+    const auto two =
+        work_of(x + "m = max(x, axis=1, keepdims=true)\nd = sub(x, m)\ns = sum(d, axis=1)\nout s\n", target);
+    assert_int_equal(two.size(), 1);
+    assert_float_equal(bytes_of(two[0], LaunchArg::Kind::input, false), 512.0 * columns * 4, 0.5);
+    const double blocks = blocks_of(two[0]) / blocks_of(one[0]);
+    return std::pair(two[0].block.once_l2 * blocks / one[0].block.once_l2, two[0].block.exchange_bytes);
+  };
+  const auto [kept, shared] = levels(2048, "sm_90a");
+  assert_true(kept < 1.1);
+  assert_float_equal(shared, 2048 * 4, 0.5);
+  const auto [by_cluster, part] = levels(65536, "sm_90a");
+  assert_true(by_cluster < 1.1);
+  assert_float_equal(part, 65536 / 4 * 4, 0.5);
+  const auto [again, none] = levels(65536, "sm_80");
+  assert_true(again > 1.9);
+  assert_float_equal(none, 0, 0.5);
 }
 
 void products_count_their_tiles(void**) {
@@ -74,6 +87,6 @@ void products_count_their_tiles(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(points_move_every_byte_once), cmocka_unit_test(transposed_reads_take_whole_sectors),
-      cmocka_unit_test(rows_are_read_again_for_every_level), cmocka_unit_test(products_count_their_tiles)};
+      cmocka_unit_test(rows_are_read_once_where_they_fit), cmocka_unit_test(products_count_their_tiles)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

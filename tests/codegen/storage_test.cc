@@ -15,8 +15,8 @@ using namespace quern;
 
 // Each kernel reads only what an earlier one has stored, where it has stored it.
 void check_graph(const Graph& graph) {
-  const Graph prepared = prepare(decompose(graph));
-  const Partition parts = partition(prepared);
+  const Graph prepared = prepare(decompose(graph), **find_target("sm_90a"));
+  const Partition parts = partition(prepared, **find_target("sm_90a"));
   const Storage storage(prepared, parts);
   const auto peak = memory_peak(storage.buffers(), storage.offsets());
   assert_ok(peak);

@@ -1,5 +1,5 @@
-// Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, SimtTile in f32 or i32 for
-// everything else. Both have multiply(shared, a, b, row, column), which all threads of the block call once
+// Block tiles of matrix products: MmaTile on tensor cores for f16 and bf16, FmaTile for f32, SimtTile in f32 or
+// i32 for everything else. Each has multiply(shared, a, b, row, column), which all threads of the block call once
 // with kSharedBytes of shared memory, and which returns the sums of the tile at (row, column) there: kRows
 // rows that are kPitch apart. Every thread may read all of them. (From registers the rest of the kernel would
 // be unrolled over what a thread holds, and slow to compile.) This file is also compiled by the emulator's
@@ -13,7 +13,7 @@ struct StridedMatrix {
 };
 
 // Copies kOuter x kInner elements from `source` to shared memory, in chunks of kVector along the inner
-// dimension, by cp.async if kVector > 1; zeros beyond outer_left and inner_left, which are multiples of
+// dimension, by cp.async if these have 4 bytes or more; zeros beyond outer_left and inner_left, which are multiples of
 // kVector like all offsets.
 template <int kOuter, int kInner, int kPitch, int kThreads, int kVector, class T>
 __device__ __forceinline__ void copy_tile(T* tile, const T* source, long long outer_stride,
@@ -22,12 +22,12 @@ __device__ __forceinline__ void copy_tile(T* tile, const T* source, long long ou
   constexpr int kChunks = kInner / kVector;
   static_assert(kThreads % kChunks == 0, "every thread keeps to its chunk of the rows");
   const int inner = int(threadIdx.x) % kChunks * kVector;
-#pragma unroll kVector> 1 ? 1 : 4
+#pragma unroll kVector * sizeof(T) >= 4 ? 1 : 4
   for (int outer = int(threadIdx.x) / kChunks; outer < kOuter; outer += kThreads / kChunks) {
     const bool inside = outer < outer_left && inner < inner_left;
     const T* from = inside ? source + outer * outer_stride + inner * inner_stride : source;
     T* to = tile + outer * kPitch + inner;
-    if constexpr (kVector > 1) {
+    if constexpr (kVector * sizeof(T) >= 4) {
       cp_async<kVector * sizeof(T)>(to, from, inside ? int(kVector * sizeof(T)) : 0);
     } else {
       *to = inside ? *from : T{};
@@ -242,6 +242,101 @@ struct SimtTile {
 #pragma unroll
         for (int j = 0; j < kAcross; ++j) sums[i][j] = multiply_add(a[i], b[j], sums[i][j]);
     }
+  }
+};
+
+// f32 by f32 at the rate of the FMA pipe: a thread has kDown x kAcross sums. Of an operand whose rows in shared memory run
+// along the inner dimension it reads four steps at once, of another one four neighbouring rows or columns.
+template <int kRows, int kColumns, int kDepth, int kThreads, int kDown, int kAcross, int kStages, int kVectorA,
+          bool kInnerA, int kVectorB, bool kInnerB>
+struct FmaTile {
+  using A = OperandTile<float, kRows, kDepth, kThreads, kVectorA, kInnerA>;
+  using B = OperandTile<float, kDepth, kColumns, kThreads, kVectorB, kInnerB>;
+  static constexpr int kThreadColumns = kColumns / kAcross, kThreadRows = kRows / kDown;
+  static_assert(kThreadRows * kThreadColumns == kThreads, "every sum has one thread");
+  static constexpr int kPitch = kColumns + 4;
+  static constexpr int kStage = A::kElements + B::kElements;
+  static constexpr int kOperands = kStages * kStage, kSums = kRows * kPitch;
+  static constexpr int kSharedBytes = (kOperands > kSums ? kOperands : kSums) * int(sizeof(float));
+  float sums[kDown][kAcross] = {};
+
+  // Of sum number i of a thread.
+  static __device__ __forceinline__ int row_of(int i) {
+    const int thread = int(threadIdx.x) / kThreadColumns;
+    return kInnerA ? thread + i * kThreadRows : thread * 4 + i / 4 * (4 * kThreadRows) + i % 4;
+  }
+  static __device__ __forceinline__ int column_of(int j) {
+    const int thread = int(threadIdx.x) % kThreadColumns;
+    return kInnerB ? thread * 4 + j / 4 * (4 * kThreadColumns) + j % 4 : thread + j * kThreadColumns;
+  }
+
+  static __device__ __forceinline__ float* multiply(void* shared, const StridedMatrix<float>& a,
+                                                    const StridedMatrix<float>& b, long long row, long long column) {
+    FmaTile tile;
+    float* const to = static_cast<float*>(shared);
+    tile.run(to, a, b, row, column);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kDown; ++i)
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j) to[row_of(i) * kPitch + column_of(j)] = tile.sums[i][j];
+    __syncthreads();
+    return to;
+  }
+
+  __device__ __forceinline__ void run(float* shared, const StridedMatrix<float>& a, const StridedMatrix<float>& b,
+                                      long long row, long long column) {
+    const int steps = int((a.columns + kDepth - 1) / kDepth);
+    constexpr int kAhead = kStages - 1;
+#pragma unroll 1
+    for (int step = -kAhead; step < steps; ++step) {
+      cp_async_wait<kAhead - 1>();
+      __syncthreads();
+      if (const int next = step + kAhead; next < steps) {
+        float* stage = shared + next % kStages * kStage;
+        A::copy(stage, a, row, static_cast<long long>(next) * kDepth);
+        B::copy(stage + A::kElements, b, static_cast<long long>(next) * kDepth, column);
+      }
+      cp_async_commit();
+      if (step >= 0) accumulate(shared + step % kStages * kStage);
+    }
+    cp_async_wait<0>();
+  }
+
+  __device__ __forceinline__ void accumulate(const float* stage) {
+    const float *a = stage, *b = stage + A::kElements;
+#pragma unroll
+    for (int four = 0; four < kDepth; four += 4) {
+      float left[kDown][4], right[kAcross][4];  // by sum, then step; of four steps, or of one at a time
+#pragma unroll
+      for (int i = 0; kInnerA && i < kDown; ++i) get_four(left[i], a + row_of(i) * A::kPitch + four);
+#pragma unroll
+      for (int j = 0; !kInnerB && j < kAcross; ++j) get_four(right[j], b + column_of(j) * B::kPitch + four);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float part[4];
+#pragma unroll
+        for (int i = 0; !kInnerA && i < kDown; ++i) {
+          if (i % 4 == 0) get_four(part, a + (four + k) * A::kPitch + row_of(i));
+          left[i][k] = part[i % 4];
+        }
+#pragma unroll
+        for (int j = 0; kInnerB && j < kAcross; ++j) {
+          if (j % 4 == 0) get_four(part, b + (four + k) * B::kPitch + column_of(j));
+          right[j][k] = part[j % 4];
+        }
+#pragma unroll
+        for (int i = 0; i < kDown; ++i)
+#pragma unroll
+          for (int j = 0; j < kAcross; ++j) sums[i][j] = multiply_add(left[i][k], right[j][k], sums[i][j]);
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void get_four(float* to, const float* from) {
+    const Vector<float, 4> part = load_vector<float, 4>(from);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = part[i];
   }
 };
 

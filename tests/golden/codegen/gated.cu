@@ -4,7 +4,8 @@
 // q1_rows<<<32, 128>>>(workspace 0, workspace 65536, output 0)
 
 // matmul
-extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restrict__ p0, const f16* __restrict__ p1, float* __restrict__ p2) {
+extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restrict__ p0, const f16* __restrict__ p1, float* p2) {
+  grid_wait();
   const unsigned block = blockIdx.x;
   const unsigned column = block % 4 * 128;
   const unsigned row = 0;
@@ -26,10 +27,12 @@ extern "C" __global__ void __launch_bounds__(128) q0_matmul(const f16* __restric
     }
     store_vector<float, 4>(p2 + z * 4096 + m * 512 + n * 4, y0);
   }
+  grid_launch_dependents();
 }
 
 // g, u, o
-extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restrict__ p0, const float* __restrict__ p1, f16* __restrict__ p2) {
+extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* p0, const float* p1, f16* p2) {
+  grid_wait();
   const unsigned t = blockIdx.x * 128 + threadIdx.x;
   if (4096 <= t) {
     return;
@@ -47,5 +50,6 @@ extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* __restric
   const float x2 = r0[0] / __fadd_rn(1.000000000e+00f, expf(-r0[0]));
   const float x3 = x2 * r1[0];
   p2[t] = from_float<f16>(x3);
+  grid_launch_dependents();
 }
 
