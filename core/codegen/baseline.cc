@@ -59,6 +59,7 @@ ir::LaunchFacts launch_facts(const BaselineKernel& code, const Plan& plan, const
                              int launch) {
   ir::LaunchFacts facts;
   facts.grid = code.grid;
+  facts.cluster.x = code.cluster;
   for (size_t i = 0; i < code.args.size(); ++i) {
     const LaunchArg& arg = code.args[i];
     const size_t at = static_cast<size_t>(arg.value);

@@ -207,7 +207,8 @@ class RowsEmitter {
     to.let(lane_, thread % shape_.team);
     if (rows_a_block() > 1) {
       to.let(row_name_, thread / shape_.team);
-      leave_beyond(to.let(writer_.variable("row"), number * rows_a_block() + Expr(row_name_)));
+      const Expr row = to.let(writer_.variable("row"), number * rows_a_block() + Expr(row_name_));
+      if (kernel_.rows() % rows_a_block() != 0 || !blocks.exact) leave_beyond(row);
       return;
     }
     const Expr row = to.let(writer_.variable("row"), number / shape_.cluster);
@@ -397,6 +398,8 @@ Shape share_rows(const BaselineProgram& program, const Kernel& kernel, Shape sha
   if (shape.team == kWarp) {
     while (shape.threads > 2 * kWarp && divide_up(rows, shape.threads / kWarp) < target.sms)
       shape.threads /= 2;
+    // All threads copy and wait together.
+    while (repeated > 0 && rows % (shape.threads / kWarp) != 0) shape.threads /= 2;
     shape.keeps = repeated > 0 && row_cluster(target, repeated * (shape.threads / kWarp)) == 1;
     return shape;
   }

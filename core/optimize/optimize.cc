@@ -35,7 +35,7 @@ uint64_t ns_since(Clock::time_point start) {
 }
 
 constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a kernel of the baseline
-constexpr double kSpillCost = 1.5;  // what a suspect is expected to lose
+constexpr double kSpillCost = 1.5;                        // what a suspect is expected to lose
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
@@ -315,12 +315,23 @@ class OptimizeRun {
     tell_progress();
   }
 
+  // Ranks, but the best schedule of every candidate comes before the others of any: the model may be wrong about one of
+  // them.
+  std::vector<size_t> best_of_each_first() const {
+    std::vector<size_t> first, rest;
+    std::set<size_t> seen;
+    for (size_t rank = 0; rank < ranked_.size(); ++rank)
+      (seen.insert(ranked_[rank].candidate).second ? first : rest).push_back(rank);
+    first.insert(first.end(), rest.begin(), rest.end());
+    return first;
+  }
+
   // Schedules may differ in what the emitter makes nothing of: what is listed has a text of its own.
   void list_programs() {
     out_.programs.push_back({"", "", in_ns(baseline_us_), ""});
     std::map<size_t, std::string> mugraphs;
     size_t left = options_.list - std::min(options_.list, kept_.size());
-    for (size_t rank = 0; rank < ranked_.size(); ++rank) {
+    for (size_t rank : best_of_each_first()) {
       if (const auto kept = kept_.find(rank); kept != kept_.end()) {
         out_.programs.push_back(std::move(kept->second));
         continue;

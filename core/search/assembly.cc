@@ -31,7 +31,7 @@ MuGraph as_library_kernels(const Piece& piece) {
   return mugraph;
 }
 
-Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
+Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts) {
   MuGraph whole;
   whole.name = graph.name;
@@ -50,14 +50,14 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
     return at->second;
   };
   for (ValueId input : graph.inputs) whole.inputs.push_back(tensor_for(input));
-  for (const Piece& piece : pieces)
-    for (ValueId output : piece.outputs) tensor_for(output);
+  for (const Piece* piece : pieces)
+    for (ValueId output : piece->outputs) tensor_for(output);
   for (size_t p = 0; p < pieces.size(); ++p) {
     const MuGraph& part = *parts[p];
     std::vector<int32_t> became(part.tensors.size(), -1);
-    for (size_t i = 0; i < part.inputs.size(); ++i) became[part.inputs[i]] = tensor_for(pieces[p].inputs[i]);
+    for (size_t i = 0; i < part.inputs.size(); ++i) became[part.inputs[i]] = tensor_for(pieces[p]->inputs[i]);
     for (size_t i = 0; i < part.outputs.size(); ++i)
-      became[part.outputs[i]] = tensor_for(pieces[p].outputs[i]);
+      became[part.outputs[i]] = tensor_for(pieces[p]->outputs[i]);
     for (size_t t = 0; t < part.tensors.size(); ++t)
       if (became[t] < 0) became[t] = add_tensor(part.tensors[t]);
     for (MuKernel kernel : part.kernels) {

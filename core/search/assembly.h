@@ -12,7 +12,7 @@ namespace quern {
 MuGraph as_library_kernels(const Piece& piece);
 
 // One muGraph for the graph from one for each piece.
-Result<MuGraph> assemble(const Graph& graph, const std::vector<Piece>& pieces,
+Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts);
 
 }  // namespace quern

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 
@@ -21,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastUs = 1;        // of a kernel
 constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
-constexpr int64_t kMostProducts = 2;  // of a part
+constexpr int64_t kMostProducts = 3;  // of a part
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -79,7 +80,6 @@ class Search {
       Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
       if (!status.ok()) return status;
     }
-    for (const Piece& piece : pieces_) libraries_.push_back(as_library_kernels(piece));
     combine();
     result_.state = print_states(unfinished_);
     result_.report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -142,7 +142,10 @@ class Search {
     Result<Partition> best = best_partition(piece);
     if (!best) return best.status();
     const bool whole = best->pieces.size() == 1 && best->pieces[0].nodes.size() == piece.nodes.size();
-    if (!whole && is_known(piece)) report_one(piece, true);
+    if (!whole && is_known(piece)) {
+      report_one(piece, true);
+      wholes_.push_back({piece, pieces_.size(), pieces_.size() + best->pieces.size(), best->us});
+    }
     for (Piece& part : best->pieces) {
       report_one(part, false);
       pieces_.push_back(std::move(part));
@@ -298,35 +301,96 @@ class Search {
     return choices;
   }
 
-  // The first candidate of the graph has the best of every piece; in each of the others one piece, and all that
-  // are equal to it, has another choice: those that cost least come first.
-  void combine() {
-    std::vector<std::string> texts;  // of pieces_
-    std::map<std::string, std::vector<Choice>> choices;
+  // A way to compute the graph, by how much slower it is than the best one.
+  struct Way {
+    double slower;
+    std::vector<const Piece*> pieces;
+    std::vector<Choice> choices;
+  };
+
+  // The best choice of every piece.
+  Way best_way() const {
+    Way way{0, {}, {}};
     for (const Piece& piece : pieces_) {
-      texts.push_back(canonical_text(piece.graph));
-      choices.try_emplace(texts.back(), choices_of(texts.back()));
+      way.pieces.push_back(&piece);
+      way.choices.push_back(choices_of(canonical_text(piece.graph))[0]);
     }
-    struct Change {
-      double us;
-      std::string text;
-      size_t choice;
-    };
-    std::vector<Change> changes = {{0, "", 0}};
-    for (const auto& [text, own] : choices)
-      for (size_t i = 1; i < own.size(); ++i) {
-        const auto times = std::count(texts.begin(), texts.end(), text);
-        changes.push_back({(own[i].us - own[0].us) * static_cast<double>(times), text, i});
+    return way;
+  }
+
+  // One piece, and all that are equal to it, has another choice.
+  std::vector<Way> with_other_choices(const Way& best) const {
+    std::vector<Way> ways;
+    std::map<std::string, std::vector<size_t>> equal;
+    for (size_t p = 0; p < pieces_.size(); ++p) equal[canonical_text(pieces_[p].graph)].push_back(p);
+    for (const auto& [text, places] : equal) {
+      const std::vector<Choice> choices = choices_of(text);
+      for (size_t i = 1; i < choices.size(); ++i) {
+        Way& way = ways.emplace_back(best);
+        way.slower = (choices[i].us - choices[0].us) * static_cast<double>(places.size());
+        for (size_t place : places) way.choices[place] = choices[i];
       }
-    std::stable_sort(changes.begin(), changes.end(),
-                     [](const Change& a, const Change& b) { return a.us < b.us; });
+    }
+    return ways;
+  }
+
+  // One piece that was parted is whole: the model that parted it may be wrong.
+  std::vector<Way> with_wholes(const Way& best) const {
+    std::vector<Way> ways;
+    for (const Whole& whole : wholes_)
+      for (const Choice& choice : choices_of(canonical_text(whole.piece.graph))) {
+        if (!choice.candidate) continue;
+        Way way{choice.us - whole.parts_us, {}, {}};
+        for (size_t p = 0; p < pieces_.size(); ++p) {
+          if (p == whole.first) {
+            way.pieces.push_back(&whole.piece);
+            way.choices.push_back(choice);
+          }
+          if (p >= whole.first && p < whole.last) continue;
+          way.pieces.push_back(best.pieces[p]);
+          way.choices.push_back(best.choices[p]);
+        }
+        ways.push_back(std::move(way));
+      }
+    return ways;
+  }
+
+  // Without times that could be compared: the i-th choice of every piece, or the last there is.
+  std::vector<Way> by_rank() const {
+    std::vector<Way> ways;
+    size_t most = 1;
+    for (size_t i = 0; i < most; ++i) {
+      Way& way = ways.emplace_back(Way{0, {}, {}});
+      for (const Piece& piece : pieces_) {
+        const std::vector<Choice> choices = choices_of(canonical_text(piece.graph));
+        most = std::max(most, choices.size());
+        way.pieces.push_back(&piece);
+        way.choices.push_back(choices[std::min(i, choices.size() - 1)]);
+      }
+    }
+    return ways;
+  }
+
+  // The best choice of every piece, then ways with one change.
+  std::vector<Way> by_time() const {
+    const Way best_choices = best_way();
+    std::vector<Way> others = with_other_choices(best_choices), wholes = with_wholes(best_choices);
+    auto faster = [](const Way& a, const Way& b) { return a.slower < b.slower; };
+    std::stable_sort(others.begin(), others.end(), faster);
+    std::stable_sort(wholes.begin(), wholes.end(), faster);
+    // Both kinds in turn.
+    std::vector<Way> ways = {best_choices};
+    for (size_t i = 0; i < std::max(others.size(), wholes.size()); ++i)
+      for (std::vector<Way>* kind : {&others, &wholes})
+        if (i < kind->size()) ways.push_back(std::move((*kind)[i]));
+    return ways;
+  }
+
+  void combine() {
     double best = kNever;
-    for (const Change& change : changes) {
+    for (const Way& way : options_.time_of ? by_time() : by_rank()) {
       if (result_.candidates.size() == options_.results) break;
-      std::vector<Choice> taken;
-      for (const std::string& text : texts)
-        taken.push_back(choices.at(text)[text == change.text ? change.choice : 0]);
-      std::optional<Candidate> candidate = combined(taken);
+      std::optional<Candidate> candidate = combined(way);
       if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
       if (candidate->us < best && options_.on_better) options_.on_better(*candidate);
       best = std::min(best, candidate->us);
@@ -334,14 +398,15 @@ class Search {
     }
   }
 
-  std::optional<Candidate> combined(const std::vector<Choice>& taken) const {
+  std::optional<Candidate> combined(const Way& way) const {
     Candidate whole;
     std::vector<const MuGraph*> parts;
+    std::deque<MuGraph> libraries;
     bool searched = false;
-    for (size_t p = 0; p < taken.size(); ++p) {
-      whole.us += taken[p].us;
-      const Candidate* part = taken[p].candidate;
-      parts.push_back(part ? &part->mugraph : &libraries_[p]);
+    for (size_t p = 0; p < way.pieces.size(); ++p) {
+      whole.us += way.choices[p].us;
+      const Candidate* part = way.choices[p].candidate;
+      parts.push_back(part ? &part->mugraph : &libraries.emplace_back(as_library_kernels(*way.pieces[p])));
       if (!part) continue;
       searched = true;
       whole.structure += part->structure;
@@ -350,7 +415,7 @@ class Search {
       whole.certificates.insert(whole.certificates.end(), part->certificates.begin(),
                                 part->certificates.end());
     }
-    Result<MuGraph> mugraph = assemble(graph_, pieces_, parts);
+    Result<MuGraph> mugraph = assemble(graph_, way.pieces, parts);
     if (!searched || !mugraph) return std::nullopt;
     whole.mugraph = std::move(*mugraph);
     // Values that are unknown when the time is up count as invented, until someone looks again.
@@ -371,7 +436,13 @@ class Search {
   };
   std::map<std::string, First> first_;
   std::map<std::string, PieceResult> found_;
-  std::vector<MuGraph> libraries_;
+  // A piece that was parted, pieces_[first, last), and what these take.
+  struct Whole {
+    Piece piece;
+    size_t first, last;
+    double parts_us;
+  };
+  std::vector<Whole> wholes_;
   size_t pieces_left_ = 0;  // to be settled behind this one
   SearchResult result_;
 };
