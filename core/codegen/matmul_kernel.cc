@@ -144,8 +144,8 @@ class MatmulEmitter {
   ir::TemplateArg tile_type() const {
     if (unit_ == ProductUnit::fma)
       return {"FmaTile",
-              {tile_.rows, tile_.columns, tile_.depth, tile_.threads(), tile_.down, tile_.across,
-               tile_.stages, a_.vector, a_.columns_inner, b_.vector, b_.columns_inner}};
+              {ir::Scalar::f32, tile_.rows, tile_.columns, tile_.depth, tile_.threads(), tile_.down,
+               tile_.across, tile_.stages, a_.vector, a_.columns_inner, b_.vector, b_.columns_inner}};
     if (unit_ == ProductUnit::simt)
       return {"SimtTile", {sums_->type, tile_.rows, tile_.columns, tile_.depth, tile_.threads()}};
     return {"MmaTile",

@@ -209,19 +209,23 @@ void Ranges::assume(const Expr& condition, bool holds) {
   }
 }
 
+size_t tile_stages_at(const TemplateArg& tile) {
+  return tile.name == "MmaTile" ? 6 : tile.name == "FmaTile" ? 7 : 0;
+}
+
 int64_t tile_pitch(const TemplateArg& tile) { return number_in(tile, 2) + (tile.name == "MmaTile" ? 8 : 4); }
 
 int64_t tile_bytes(const TemplateArg& tile) {
   const int64_t rows = number_in(tile, 1), columns = number_in(tile, 2), depth = number_in(tile, 3);
   const int64_t sums = rows * tile_pitch(tile) * 4;
-  if (tile.name != "MmaTile")
-    return std::max(depth * (rows + 1 + columns + 4) * bytes_of(tile.of[0].type), sums);
+  const size_t stages = tile_stages_at(tile);
+  if (stages == 0) return std::max(depth * (rows + 1 + columns + 4) * bytes_of(tile.of[0].type), sums);
   auto elements = [&](int64_t down, int64_t across, bool columns_inner) {
     return columns_inner ? down * (across + 8) : across * (down + 8);
   };
-  const int64_t operands =
-      elements(rows, depth, number_in(tile, 8)) + elements(depth, columns, number_in(tile, 10));
-  return std::max(number_in(tile, 6) * operands * bytes_of(tile.of[0].type), sums);
+  const int64_t operands = elements(rows, depth, number_in(tile, stages + 2)) +
+                           elements(depth, columns, number_in(tile, stages + 4));
+  return std::max(number_in(tile, stages) * operands * bytes_of(tile.of[0].type), sums);
 }
 
 }  // namespace quern::ir

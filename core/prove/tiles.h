@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kernel/expr.h"
+#include "core/kernel/ranges.h"
 
 namespace quern::proof {
 
@@ -25,11 +26,10 @@ struct OperandShape {
 // Of operand 0 or 1, a StridedMatrix.
 inline OperandShape operand_shape(const ir::TemplateArg& tile, int operand, const ir::ExprNode& matrix) {
   auto number = [&](size_t i) { return matrix.operands[i]->number; };
-  const bool mma = tile.name == "MmaTile";
-  const size_t at = static_cast<size_t>(7 + 2 * operand);
-  const bool columns_inner = !mma || tile.of[at + 1].number;
+  const size_t stages = ir::tile_stages_at(tile), at = stages + 1 + 2 * static_cast<size_t>(operand);
+  const bool columns_inner = stages == 0 || tile.of[at + 1].number;
   OperandShape out;
-  out.vector = mma ? tile.of[at].number : 1;
+  out.vector = stages > 0 ? tile.of[at].number : 1;
   out.outer = number(columns_inner ? 1 : 2);
   out.chunks = (number(columns_inner ? 2 : 1) + out.vector - 1) / out.vector;
   out.outer_stride = number(columns_inner ? 3 : 4);

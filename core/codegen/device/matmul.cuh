@@ -247,9 +247,10 @@ struct SimtTile {
 
 // f32 by f32 at the rate of the FMA pipe: a thread has kDown x kAcross sums. Of an operand whose rows in shared memory run
 // along the inner dimension it reads four steps at once, of another one four neighbouring rows or columns.
-template <int kRows, int kColumns, int kDepth, int kThreads, int kDown, int kAcross, int kStages, int kVectorA,
-          bool kInnerA, int kVectorB, bool kInnerB>
+template <class T, int kRows, int kColumns, int kDepth, int kThreads, int kDown, int kAcross, int kStages,
+          int kVectorA, bool kInnerA, int kVectorB, bool kInnerB>
 struct FmaTile {
+  static_assert(sizeof(T) == 4, "products of f32");
   using A = OperandTile<float, kRows, kDepth, kThreads, kVectorA, kInnerA>;
   using B = OperandTile<float, kDepth, kColumns, kThreads, kVectorB, kInnerB>;
   static constexpr int kThreadColumns = kColumns / kAcross, kThreadRows = kRows / kDown;
