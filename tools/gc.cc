@@ -17,17 +17,12 @@ constexpr size_t kKeysAtOnce = 1000;
 Result<std::vector<wire::ListRow>> candidates(const Arguments& arguments, Session& session) {
   const std::string target = arguments.value("target"), tier = arguments.value("tier");
   std::vector<wire::ListRow> rows;
-  Hash128 after;
-  for (bool more = true; more;) {
-    Result<wire::ListReply> reply = session.ask<wire::ListReply>(wire::List{after, 0});
-    if (!reply) return reply.status();
-    more = reply->more && !reply->rows.empty();
-    for (wire::ListRow& row : reply->rows) {
-      after = row.key;
-      if ((target.empty() || row.target == target) && (tier.empty() || tier == tier_name(row.tier)))
-        rows.push_back(std::move(row));
-    }
-  }
+  Status status = each_row(session, {}, [&](wire::ListRow& row) {
+    if ((target.empty() || row.target == target) && (tier.empty() || tier == tier_name(row.tier)))
+      rows.push_back(std::move(row));
+    return true;
+  });
+  if (!status.ok()) return status;
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.used_ms < b.used_ms; });
   return rows;

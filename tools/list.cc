@@ -37,21 +37,15 @@ struct Page {
 Result<Page> collect(const Arguments& arguments, Session& session, size_t limit, Hash128 after) {
   const std::string target = arguments.value("target"), tier = arguments.value("tier");
   Page page;
-  for (;;) {
-    Result<wire::ListReply> reply = session.ask<wire::ListReply>(wire::List{after, 0});
-    if (!reply) return reply.status();
-    for (wire::ListRow& row : reply->rows) {
-      after = row.key;
-      if (!target.empty() && row.target != target) continue;
-      if (!tier.empty() && tier != tier_name(row.tier)) continue;
-      if (page.rows.size() == limit) {
-        page.more = true;
-        return page;
-      }
-      page.rows.push_back(std::move(row));
-    }
-    if (!reply->more || reply->rows.empty()) return page;
-  }
+  Status status = each_row(session, after, [&](wire::ListRow& row) {
+    if (!target.empty() && row.target != target) return true;
+    if (!tier.empty() && tier != tier_name(row.tier)) return true;
+    page.more = page.rows.size() == limit;
+    if (!page.more) page.rows.push_back(std::move(row));
+    return !page.more;
+  });
+  if (!status.ok()) return status;
+  return page;
 }
 
 int run_list(const Arguments& arguments) {

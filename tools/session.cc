@@ -124,6 +124,18 @@ Result<Tier> tier_named(const std::string& name, const std::string& option) {
                 option + " takes baseline, modelled or measured, not \"" + name + "\"");
 }
 
+Status each_row(Session& session, Hash128 after, const std::function<bool(wire::ListRow&)>& visit) {
+  for (;;) {
+    Result<wire::ListReply> reply = session.ask<wire::ListReply>(wire::List{after, 0});
+    if (!reply) return reply.status();
+    for (wire::ListRow& row : reply->rows) {
+      after = row.key;
+      if (!visit(row)) return {};
+    }
+    if (!reply->more || reply->rows.empty()) return {};
+  }
+}
+
 Result<Hash128> find_key(Session& session, const std::string& digits) {
   if (std::optional<Hash128> key = parse_hash(digits)) return *key;
   if (digits.size() < 4 || digits.size() > 31 ||

@@ -1,6 +1,7 @@
 // What most subcommands begin with: a connection to the daemon, the graph of a file, and a target.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -53,6 +54,9 @@ uint32_t numerics_of(const Arguments& arguments);
 Result<Tier> tier_of(const Arguments& arguments);
 // The tier of that name, which `option` gave. INVALID_ARGUMENT.
 Result<Tier> tier_named(const std::string& name, const std::string& option);
+
+// Calls `visit` with every stored plan's row behind the key `after`, in the order of keys, until it says false.
+Status each_row(Session& session, Hash128 after, const std::function<bool(wire::ListRow&)>& visit);
 
 // A key from its 32 digits or the first few of them. NOT_FOUND, INVALID_ARGUMENT.
 Result<Hash128> find_key(Session& session, const std::string& digits);

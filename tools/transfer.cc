@@ -65,16 +65,11 @@ Result<Filter> filter_of(const Arguments& arguments) {
 
 Result<std::vector<wire::Show>> chosen(Session& session, const Filter& filter) {
   std::vector<wire::Show> shows;
-  Hash128 after;
-  for (bool more = true; more;) {
-    Result<wire::ListReply> reply = session.ask<wire::ListReply>(wire::List{after, 0});
-    if (!reply) return reply.status();
-    more = reply->more && !reply->rows.empty();
-    for (const wire::ListRow& row : reply->rows) {
-      after = row.key;
-      if (filter.takes(row)) shows.push_back({row.key});
-    }
-  }
+  Status status = each_row(session, {}, [&](const wire::ListRow& row) {
+    if (filter.takes(row)) shows.push_back({row.key});
+    return true;
+  });
+  if (!status.ok()) return status;
   return shows;
 }
 

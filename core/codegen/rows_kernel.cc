@@ -24,7 +24,6 @@ constexpr int kWarp = 32;
 constexpr int kRowThreads = 256;       // of a block whose rows have teams, at least
 constexpr int kMostRowThreads = 1024;  // and at most, for few or long rows
 constexpr int kPointThreads = 128;     // of a block where every thread has a row
-constexpr int kMostRowBlocks = 8;      // of a cluster that every device allows
 constexpr int kClusterSteps = 1024;  // of a block, vectors of a row, that are worth a barrier of the cluster
 constexpr int kMostSteps = 8;        // of a thread, before a block gets more threads
 
@@ -406,7 +405,7 @@ Shape share_rows(const BaselineProgram& program, const Kernel& kernel, Shape sha
   const bool words = std::all_of(kernel.levels.begin(), kernel.levels.end(), [&](const auto& each) {
     return ir::bytes_of(ir::scalar_of(register_type(program.graph.node(each.first).type.dtype))) == 4;
   });
-  const int most = words ? std::min(target.max_cluster, kMostRowBlocks) : 1;
+  const int most = words ? most_row_blocks(target) : 1;
   shape.cluster = repeated > 0 ? row_cluster(target, repeated) : 1;
   shape.keeps = repeated > 0 && shape.cluster > 0 && shape.cluster <= most;
   if (!shape.keeps) shape.cluster = 1;

@@ -12,6 +12,7 @@ constexpr int64_t kWantedBlocks = 256;       // about two for each SM of a large
 constexpr int64_t kWantedThreads = 65536;    // that read columns
 constexpr int64_t kGoodRowBytes = 72 << 10;  // of a row in a block: three blocks an SM
 constexpr int64_t kScratchBytes = 4 << 10;   // what else such a block keeps there
+constexpr int kPortableCluster = 8;          // blocks that every device with clusters allows
 // Of k in one part, on tensor cores and without: below, the sum over the parts costs more than it saves.
 constexpr int64_t kMinDepth = 256, kMinFmaDepth = 192;
 
@@ -41,11 +42,13 @@ int64_t matmul_parts(const Tile& tile, ProductUnit unit, int64_t batch, int64_t 
   return parts;
 }
 
+int most_row_blocks(const Target& target) { return std::min(kPortableCluster, target.max_cluster); }
+
 int row_cluster(const Target& target, int64_t bytes) {
-  constexpr int kMost = 8;  // blocks of a cluster that every device allows
-  for (int blocks = 1; blocks <= std::min(kMost, target.max_cluster); blocks *= 2) {
+  const int most = most_row_blocks(target);
+  for (int blocks = 1; blocks <= most; blocks *= 2) {
     // Several blocks an SM, so that one loads while another computes, as long as more blocks can be had.
-    const bool last = blocks * 2 > std::min(kMost, target.max_cluster);
+    const bool last = blocks * 2 > most;
     const int64_t room = last ? target.shared_bytes_per_block - kScratchBytes : kGoodRowBytes;
     if (divide_up(bytes, blocks) <= room) return blocks;
   }

@@ -36,6 +36,8 @@ Tile choose_tile(int64_t m, int64_t n, ProductUnit unit);
 int64_t matmul_parts(const Tile& tile, ProductUnit unit, int64_t batch, int64_t m, int64_t n, int64_t k);
 int64_t reduction_parts(int64_t rows, int64_t length, bool neighbours);
 
+// Blocks of a cluster that may share a row.
+int most_row_blocks(const Target& target);
 // Blocks whose shared memory holds so many bytes of a row together; 0: it is too long for that.
 int row_cluster(const Target& target, int64_t bytes);
 // Whether the elements of a reduction over `axes` (ascending) are neighbours in row-major order.

@@ -57,47 +57,6 @@ Expr number_of(int64_t number, Scalar type) {
   return make(std::move(node));
 }
 
-int64_t apply(Operator op, int64_t a, int64_t b) {
-  switch (op) {
-    case Operator::multiply:
-      return a * b;
-    case Operator::divide:
-      return a / b;
-    case Operator::modulo:
-      return a % b;
-    case Operator::add:
-      return a + b;
-    case Operator::subtract:
-      return a - b;
-    case Operator::shift_left:
-      return a << b;
-    case Operator::shift_right:
-      return a >> b;
-    case Operator::less:
-      return a < b;
-    case Operator::less_equal:
-      return a <= b;
-    case Operator::equal:
-      return a == b;
-    case Operator::not_equal:
-      return a != b;
-    case Operator::bit_and:
-      return a & b;
-    case Operator::bit_xor:
-      return a ^ b;
-    case Operator::bit_or:
-      return a | b;
-    case Operator::both:
-      return a && b;
-    case Operator::either:
-      return a || b;
-    case Operator::negate:
-      break;
-  }
-  check(false, "an operator of two operands");
-  return 0;
-}
-
 // What is neutral disappears; null if nothing does.
 const Expr* neutral(Operator op, const Expr& a, const Expr& b) {
   switch (op) {
@@ -281,13 +240,57 @@ Expr combiner(OpCode reduction, Scalar type) {
   return make(std::move(node));
 }
 
+std::optional<int64_t> compute(Operator op, int64_t a, int64_t b) {
+  switch (op) {
+    case Operator::multiply:
+      return a * b;
+    case Operator::divide:
+      return b == 0 ? std::nullopt : std::optional(a / b);
+    case Operator::modulo:
+      return b == 0 ? std::nullopt : std::optional(a % b);
+    case Operator::add:
+      return a + b;
+    case Operator::subtract:
+      return a - b;
+    case Operator::shift_left:
+      return a << b;
+    case Operator::shift_right:
+      return a >> b;
+    case Operator::less:
+      return a < b;
+    case Operator::less_equal:
+      return a <= b;
+    case Operator::equal:
+      return a == b;
+    case Operator::not_equal:
+      return a != b;
+    case Operator::bit_and:
+      return a & b;
+    case Operator::bit_xor:
+      return a ^ b;
+    case Operator::bit_or:
+      return a | b;
+    case Operator::both:
+      return a && b;
+    case Operator::either:
+      return a || b;
+    case Operator::negate:
+      break;
+  }
+  return std::nullopt;
+}
+
 Expr operation(Operator op, const Expr& a, const Expr& b) {
   const bool indices = is_index(a.type()) && is_index(b.type());
   check(indices || a.type() == b.type() || is_truth(op), "an operator's operands have one type");
   const Scalar type = is_truth(op)                               ? Scalar::boolean
                       : bytes_of(a.type()) >= bytes_of(b.type()) ? a.type()
                                                                  : b.type();
-  if (a.is_number() && b.is_number()) return number_of(apply(op, a->number, b->number), type);
+  if (a.is_number() && b.is_number()) {
+    const auto value = compute(op, a->number, b->number);
+    check(value.has_value(), "an operator of two operands, and no division by zero");
+    return number_of(*value, type);
+  }
   if (indices || type == Scalar::boolean)
     if (const Expr* left = neutral(op, a, b)) return *left;
   ExprNode node;

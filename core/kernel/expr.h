@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,8 @@ Expr thread_index(Scalar type = Scalar::i32);
 Expr block_index(int axis, Scalar type = Scalar::i32);
 Expr combiner(OpCode reduction, Scalar type);
 Expr operation(Operator op, const Expr& a, const Expr& b);
+// What an operator makes of two numbers; nothing for one of a single operand, and for quotients and remainders by zero.
+std::optional<int64_t> compute(Operator op, int64_t a, int64_t b);
 
 inline Expr operator+(const Expr& a, const Expr& b) { return operation(Operator::add, a, b); }
 inline Expr operator-(const Expr& a, const Expr& b) { return operation(Operator::subtract, a, b); }

@@ -184,45 +184,6 @@ int64_t wrap(int64_t value, Scalar type) {
   }
 }
 
-std::optional<int64_t> compute(Operator op, int64_t a, int64_t b) {
-  switch (op) {
-    case Operator::multiply:
-      return a * b;
-    case Operator::divide:
-      return b == 0 ? std::nullopt : std::optional(a / b);
-    case Operator::modulo:
-      return b == 0 ? std::nullopt : std::optional(a % b);
-    case Operator::add:
-      return a + b;
-    case Operator::subtract:
-      return a - b;
-    case Operator::shift_left:
-      return a << b;
-    case Operator::shift_right:
-      return a >> b;
-    case Operator::less:
-      return a < b;
-    case Operator::less_equal:
-      return a <= b;
-    case Operator::equal:
-      return a == b;
-    case Operator::not_equal:
-      return a != b;
-    case Operator::bit_and:
-      return a & b;
-    case Operator::bit_xor:
-      return a ^ b;
-    case Operator::bit_or:
-      return a | b;
-    case Operator::both:
-      return a && b;
-    case Operator::either:
-      return a || b;
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
@@ -253,7 +214,7 @@ std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
       if (node.op == Operator::both && b && !*b) return 0;
       if (node.op == Operator::either && b && *b) return 1;
       if (!a || !b) return {};
-      const auto value = compute(node.op, *a, *b);
+      const auto value = ir::compute(node.op, *a, *b);
       return value ? std::optional(wrap(*value, node.type)) : std::nullopt;
     }
     case ExprKind::call: {
