@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "core/codegen/baseline.h"
+#include "core/emulator/emulator.h"
 #include "core/jit/device.h"
 #include "core/jit/launcher.h"
 #include "core/verify/hostile.h"
-#include "tests/emulator/emulator.h"
 
 namespace quern {
 

@@ -4,9 +4,9 @@
 #include <sstream>
 
 #include "core/codegen/baseline.h"
+#include "core/emulator/emulator.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/emulated.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/test.h"
 
 using namespace quern;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/codegen/baseline.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/text.h"
 #include "core/verify/reference.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/test.h"
 
 namespace quern {

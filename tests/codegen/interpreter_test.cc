@@ -1,16 +1,17 @@
 // The interpreter of kernel arithmetic against the emulator, which runs the emitted text: the same muGraph,
 // schedule and inputs, friendly and hostile, give the same elements as far as the order of sums lets them, and
 // the same verdict.
+#include "core/codegen/interpreter.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "core/codegen/interpreter.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/decompose.h"
 #include "core/verify/hostile.h"
 #include "core/verify/rounded_values.h"
 #include "tests/codegen/sized_cases.h"
-#include "tests/emulator/emulator.h"
 #include "tests/mugraph/files.h"
 #include "tests/support/test.h"
 
@@ -29,7 +30,8 @@ std::vector<Inputs> all_inputs(const Graph& graph, uint64_t seed) {
   out[0].name = "random";
   for (const TensorDesc& desc : graph.input_descs())
     out[0].buffers.push_back(random_buffer(desc, seed * 1000 + out[0].buffers.size()));
-  for (const HostileClass& cls : hostile_classes()) out.push_back({cls.name, hostile_inputs(graph, cls, seed)});
+  for (const HostileClass& cls : hostile_classes())
+    out.push_back({cls.name, hostile_inputs(graph, cls, seed)});
   return out;
 }
 
@@ -43,7 +45,9 @@ bool alike(double a, double b, DType dtype, const Expected& expected, size_t e) 
   using enum Expected::Demand;
   const bool finite = std::isfinite(a) && std::isfinite(b);
   if (!finite && expected.demand[e] != close)
-    return expected.demand[e] != nan && expected.demand[e] != infinity ? true : std::isnan(a) ? std::isnan(b) : a == b;
+    return expected.demand[e] != nan && expected.demand[e] != infinity ? true
+           : std::isnan(a)                                             ? std::isnan(b)
+                                                                       : a == b;
   if (!finite) return std::isnan(a) ? std::isnan(b) : a == b;
   return std::fabs(a - b) <= 2 * unit(dtype) * std::max(std::fabs(a), std::fabs(b)) + expected.bound[e] / 4;
 }
@@ -116,7 +120,8 @@ KernelSchedule way(std::array<int, 3> warps, int stages, bool tf32 = false) {
 void hand_written_mugraphs(void**) {
   std::vector<MuGraphCase> cases;
   for (const MuGraphFile& file : mugraph_files()) {
-    if (file.name.find("_small") == std::string::npos && file.name.find("_ragged") == std::string::npos) continue;
+    if (file.name.find("_small") == std::string::npos && file.name.find("_ragged") == std::string::npos)
+      continue;
     const bool cluster = file.name.find("cluster") != std::string::npos;
     cases.push_back({file.name, file.graph, file.mugraph, default_schedule(file.mugraph), 1.0,
                      cluster ? "sm_90a" : "sm_80"});
@@ -134,8 +139,8 @@ void every_operand_dtype(void**) {
       const std::string label = std::string(dtype) + (each.tf32 ? " tf32" : "");
       cases.push_back(
           sized_case("norm " + label, kNormGraph, kNorm, {dtype, "5", "67", "45", "2", "3"}, each));
-      cases.push_back(
-          sized_case("attention " + label, kAttentionGraph, kAttention, {dtype, "20", "24", "100", "2", "2"}, each));
+      cases.push_back(sized_case("attention " + label, kAttentionGraph, kAttention,
+                                 {dtype, "20", "24", "100", "2", "2"}, each));
     }
   agree(cases);
 }

@@ -4,10 +4,10 @@
 #include <cstdlib>
 
 #include "core/codegen/mugraph_emitter.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/verify/reference.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/test.h"
 
 namespace quern {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "core/codegen/mugraph_emitter.h"
+#include "core/emulator/emulator.h"
 #include "core/schedule/enumerate.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/test.h"
 
 namespace {

@@ -7,11 +7,11 @@
 
 #include "core/codegen/baseline.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/decompose.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/emulated.h"
-#include "tests/emulator/emulator.h"
 #include "tests/mugraph/reduction_forms.h"
 
 namespace {

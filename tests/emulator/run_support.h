@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/emulator.h"
+#include "core/emulator/emulator.h"
 
 namespace quern::emulated {
 

@@ -9,13 +9,13 @@
 
 #include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/decompose.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/ranking.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/hostile_graph.h"
 
 namespace quern {
@@ -193,7 +193,8 @@ class Attack {
     for (const PieceReport& piece : found->report.pieces)
       for (const std::string& failure : piece.failures)
         report_.find("search", text_of(subject, {name, "", "", {}, {}}, "", failure));
-    std::vector<Implementation> ranked = rank_implementations(subject.graph, found->candidates, target, {}, 64);
+    std::vector<Implementation> ranked =
+        rank_implementations(subject.graph, found->candidates, target, {}, 64);
     ArithmeticVerifier verifier(subject.graph);
     size_t taken = take(subject, name, found->candidates, ranked, options_.best, verifier);
     if (taken == 0) report_.count("graphs without a searched program, " + name);

@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "core/base/random.h"
+#include "core/emulator/emulator.h"
 #include "core/graph/text.h"
 #include "core/jit/compiler.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
-#include "tests/emulator/emulator.h"
 #include "tests/support/hostile_graph.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_workload.h"

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <map>
 
+#include "core/emulator/emulator.h"
 #include "core/optimize/prove_program.h"
 #include "core/verify/reference.h"
-#include "tests/emulator/emulator.h"
 #include "tools/bench/faults/faults.h"
 
 namespace {

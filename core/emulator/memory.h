@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/clock.h"
+#include "core/emulator/clock.h"
 
 namespace quern::emulated {
 

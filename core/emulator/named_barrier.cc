@@ -1,8 +1,8 @@
-#include "tests/emulator/named_barrier.h"
+#include "core/emulator/named_barrier.h"
 
 #include <algorithm>
 
-#include "tests/emulator/clock.h"
+#include "core/emulator/clock.h"
 
 namespace quern::emulated {
 

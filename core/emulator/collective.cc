@@ -1,4 +1,4 @@
-#include "tests/emulator/collective.h"
+#include "core/emulator/collective.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tests/emulator/memory.h"
+#include "core/emulator/memory.h"
 
 #include <algorithm>
 #include <cstring>

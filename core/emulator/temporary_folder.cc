@@ -1,4 +1,4 @@
-#include "tests/emulator/temporary_folder.h"
+#include "core/emulator/temporary_folder.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "tests/emulator/buffer.h"
+#include "core/emulator/buffer.h"
 
 #include <sys/mman.h>
 

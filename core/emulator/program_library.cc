@@ -1,4 +1,4 @@
-#include "tests/emulator/program_library.h"
+#include "core/emulator/program_library.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include <span>
 #include <sstream>
 
-#include "tests/emulator/temporary_folder.h"
+#include "core/emulator/temporary_folder.h"
 
 namespace quern::emulated {
 

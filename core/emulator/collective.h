@@ -4,9 +4,9 @@
 #include <array>
 #include <string>
 
-#include "tests/emulator/clock.h"
-#include "tests/emulator/memory.h"
-#include "tests/emulator/runtime.h"
+#include "core/emulator/clock.h"
+#include "core/emulator/memory.h"
+#include "core/emulator/runtime.h"
 
 namespace quern::emulated {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/clock.h"
-#include "tests/emulator/memory.h"
-#include "tests/emulator/tensor_map.h"
+#include "core/emulator/clock.h"
+#include "core/emulator/memory.h"
+#include "core/emulator/tensor_map.h"
 
 namespace quern::emulated {
 

@@ -1,4 +1,4 @@
-#include "tests/emulator/compile.h"
+#include "core/emulator/compile.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "core/codegen/prelude.h"
-#include "tests/emulator/host_prelude.h"
-#include "tests/emulator/temporary_folder.h"
+#include "core/emulator/host_prelude.h"
+#include "core/emulator/temporary_folder.h"
 
 namespace quern::emulated {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/collective.h"
-#include "tests/emulator/compile.h"
-#include "tests/emulator/mbarrier.h"
-#include "tests/emulator/memory.h"
-#include "tests/emulator/named_barrier.h"
-#include "tests/emulator/wgmma.h"
+#include "core/emulator/collective.h"
+#include "core/emulator/compile.h"
+#include "core/emulator/mbarrier.h"
+#include "core/emulator/memory.h"
+#include "core/emulator/named_barrier.h"
+#include "core/emulator/wgmma.h"
 
 namespace quern::emulated {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "tests/emulator/program_library.h"
+#include "core/emulator/program_library.h"
 
 namespace quern::emulated {
 

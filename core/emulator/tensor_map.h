@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/base/plan.h"
-#include "tests/emulator/memory.h"
+#include "core/emulator/memory.h"
 
 namespace quern::emulated {
 

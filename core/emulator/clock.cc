@@ -1,4 +1,4 @@
-#include "tests/emulator/clock.h"
+#include "core/emulator/clock.h"
 
 #include <algorithm>
 

@@ -19,7 +19,7 @@
 
 #include "core/base/plan.h"
 #include "core/base/status.h"
-#include "tests/emulator/compile.h"
+#include "core/emulator/compile.h"
 
 namespace quern::emulated {
 

@@ -1,4 +1,4 @@
-#include "tests/emulator/tensor_map.h"
+#include "core/emulator/tensor_map.h"
 
 #include <cstring>
 

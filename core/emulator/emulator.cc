@@ -1,4 +1,4 @@
-#include "tests/emulator/emulator.h"
+#include "core/emulator/emulator.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/base/target.h"
-#include "tests/emulator/block.h"
-#include "tests/emulator/buffer.h"
+#include "core/emulator/block.h"
+#include "core/emulator/buffer.h"
 
 namespace quern::emulated {
 

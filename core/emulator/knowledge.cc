@@ -1,4 +1,4 @@
-#include "tests/emulator/knowledge.h"
+#include "core/emulator/knowledge.h"
 
 #include <algorithm>
 

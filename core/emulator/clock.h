@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/plan.h"
-#include "tests/emulator/knowledge.h"
+#include "core/emulator/knowledge.h"
 
 namespace quern::emulated {
 

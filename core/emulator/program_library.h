@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "tests/emulator/runtime.h"
+#include "core/emulator/runtime.h"
 
 namespace quern::emulated {
 

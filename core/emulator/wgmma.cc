@@ -1,4 +1,4 @@
-#include "tests/emulator/wgmma.h"
+#include "core/emulator/wgmma.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tests/emulator/mbarrier.h"
+#include "core/emulator/mbarrier.h"
 
 #include <algorithm>
 
@@ -84,8 +84,7 @@ std::string Mbarriers::load_box(uintptr_t to, const BoundTensorMap& map, uintptr
   std::string violation;
   Barrier* barrier = find(address, thread, violation);
   if (!barrier) return violation;
-  if (!barrier->shown)
-    return "TMA cannot know of this mbarrier: no mbarrier_init_fence behind it";
+  if (!barrier->shown) return "TMA cannot know of this mbarrier: no mbarrier_init_fence behind it";
   Copy copy{map, at, to, barrier->phase, address};
   if (to % 128 != 0) return "tma_load to " + memory_.locate(to) + ", which is not aligned to 128 bytes";
   if (!map.read_box(at, memory_, thread) || !memory_.begin_engine_copy(to, copy.bytes(), thread))

@@ -1,4 +1,4 @@
-#include "tests/emulator/block.h"
+#include "core/emulator/block.h"
 
 #include <sys/mman.h>
 

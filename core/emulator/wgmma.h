@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/collective.h"
-#include "tests/emulator/memory.h"
+#include "core/emulator/collective.h"
+#include "core/emulator/memory.h"
 
 namespace quern::emulated {
 
