@@ -193,21 +193,7 @@ Status Client::dispatch(const wire::Frame& frame) {
     return error ? wire::to_status(*error) : error.status();
   }
   if (!welcomed_) return greet(frame);
-  if (frame.request == 0) {
-    if (frame.type == static_cast<uint16_t>(wire::MessageType::Failed)) {
-      const Result<wire::Failed> failed = wire::decode_as<wire::Failed>(frame);
-      if (!failed) return failed.status();
-      if (options_.on_failed && subscribed_.count(failed->key)) options_.on_failed(failed->key);
-      return {};
-    }
-    // Pushed messages that this version does not know are skipped.
-    if (frame.type != static_cast<uint16_t>(wire::MessageType::Better)) return {};
-    const Result<wire::Better> better = wire::decode_as<wire::Better>(frame);
-    if (!better) return better.status();
-    if (options_.on_generation && subscribed_.count(better->key))
-      options_.on_generation(better->key, better->generation);
-    return {};
-  }
+  if (frame.request == 0) return take_pushed(frame);
   const auto found = open_.find(frame.request);
   if (frame.type == static_cast<uint16_t>(wire::MessageType::Progress)) {
     const Result<wire::Progress> progress = wire::decode_as<wire::Progress>(frame);
@@ -223,6 +209,28 @@ Status Client::dispatch(const wire::Frame& frame) {
     post_subscriptions();
   }
   return {};
+}
+
+// Pushed messages that this version does not know are skipped.
+Status Client::take_pushed(const wire::Frame& frame) {
+  Status status;
+  wire::visit_message(frame.type, [&]<class M>() {
+    if constexpr (M::kKind == wire::MessageKind::pushed) {
+      M message;
+      status = wire::decode(frame.payload, message);
+      if (status.ok()) on(message);
+    }
+  });
+  return status;
+}
+
+void Client::on(const wire::Better& better) {
+  if (options_.on_generation && subscribed_.count(better.key))
+    options_.on_generation(better.key, better.generation);
+}
+
+void Client::on(const wire::Failed& failed) {
+  if (options_.on_failed && subscribed_.count(failed.key)) options_.on_failed(failed.key);
 }
 
 void Client::finish(const wire::Frame& frame, Open open) {

@@ -143,6 +143,9 @@ class Client {
   Status receive();
   Status dispatch(const wire::Frame& frame);
   Status greet(const wire::Frame& frame);
+  Status take_pushed(const wire::Frame& frame);
+  void on(const wire::Better& better);
+  void on(const wire::Failed& failed);
   void finish(const wire::Frame& frame, Open open);
   void post_subscriptions();
   bool may_send() const { return open_.size() < max_open_; }

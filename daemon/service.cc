@@ -84,13 +84,12 @@ Caller Service::caller(const std::shared_ptr<Open>& open, uint8_t priority) cons
   return {{client.user, open->client, client.account, priority}, open};
 }
 
-Status Service::check_rights(const Client& client, uint16_t type) const {
-  using enum wire::MessageType;
-  const auto message = static_cast<wire::MessageType>(type);
+Status Service::check_rights(const Client& client, const wire::Frame& frame) const {
   if (client.user == geteuid() || client.user == 0) return {};
-  if (message != Remove && message != Verify && message != Tune && message != Shutdown && message != Import)
-    return {};
-  return Status(ErrorCode::PERMISSION, std::string(wire::message_name(type)) +
+  bool for_owner = false;
+  wire::visit_message(frame.type, [&]<class M>() { for_owner = M::kKind == wire::MessageKind::owner; });
+  if (!for_owner) return {};
+  return Status(ErrorCode::PERMISSION, std::string(wire::message_name(frame.type)) +
                                            " is for the user that runs the daemon; others may ask for plans");
 }
 
@@ -128,7 +127,7 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
   if (others >= options_.max_open_requests)
     return reply_error(
         open, Status(ErrorCode::BUSY, std::to_string(others) + " requests of this client wait already"));
-  if (Status status = check_rights(client, frame.type); !status.ok()) return reply_error(open, status);
+  if (Status status = check_rights(client, frame); !status.ok()) return reply_error(open, status);
   // The message itself, and what is made of it: the canonical text and the key.
   open->charge = Charge(client.account, kRequestBytes + 3 * frame.payload.size());
   if (!open->charge.ok())
@@ -138,51 +137,23 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
   dispatch(open, frame);
 }
 
-template <class M>
-void Service::decode_and(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
-  M message;
-  if (Status status = wire::decode(frame.payload, message); !status.ok()) return reply_error(open, status);
-  on(open, std::move(message));
-}
-
 void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
-  using enum wire::MessageType;
-  switch (static_cast<wire::MessageType>(frame.type)) {
-    case Get:
-      return decode_and<wire::Get>(open, frame);
-    case Wait:
-      return decode_and<wire::Wait>(open, frame);
-    case JobStatus:
-      return decode_and<wire::JobStatus>(open, frame);
-    case Subscribe:
-      return decode_and<wire::Subscribe>(open, frame);
-    case Unsubscribe:
-      return decode_and<wire::Unsubscribe>(open, frame);
-    case Tune:
-      return decode_and<wire::Tune>(open, frame);
-    case List:
-      return decode_and<wire::List>(open, frame);
-    case Show:
-      return decode_and<wire::Show>(open, frame);
-    case Explain:
-      return decode_and<wire::Explain>(open, frame);
-    case Stats:
-      return decode_and<wire::Stats>(open, frame);
-    case Verify:
-      return decode_and<wire::Verify>(open, frame);
-    case Remove:
-      return decode_and<wire::Remove>(open, frame);
-    case Import:
-      return decode_and<wire::Import>(open, frame);
-    case Ping:
-      return decode_and<wire::Ping>(open, frame);
-    case Shutdown:
-      return decode_and<wire::Shutdown>(open, frame);
-    default:
-      return reply_error(open, Status(ErrorCode::PROTOCOL, "message " + std::to_string(frame.type) + " (" +
-                                                               wire::message_name(frame.type) +
-                                                               ") is not one that a client sends"));
-  }
+  auto refuse = [&] {
+    reply_error(open, Status(ErrorCode::PROTOCOL, "message " + std::to_string(frame.type) + " (" +
+                                                      wire::message_name(frame.type) +
+                                                      ") is not one that a client sends"));
+  };
+  const bool known = wire::visit_message(frame.type, [&]<class M>() {
+    if constexpr (M::kKind == wire::MessageKind::request || M::kKind == wire::MessageKind::owner) {
+      M message;
+      if (Status status = wire::decode(frame.payload, message); !status.ok())
+        return reply_error(open, status);
+      on(open, std::move(message));
+    } else {
+      refuse();
+    }
+  });
+  if (!known) refuse();
 }
 
 template <class M>

@@ -16,8 +16,8 @@
 
 #include "cache/store.h"
 #include "capi/wire/messages.h"
-#include "daemon/log.h"
 #include "daemon/latency.h"
+#include "daemon/log.h"
 #include "daemon/planner.h"
 
 namespace quern {
@@ -100,8 +100,6 @@ class Service {
 
   template <class M>
   void reply(const std::shared_ptr<Open>& open, const M& message);
-  template <class M>
-  void decode_and(const std::shared_ptr<Open>& open, const wire::Frame& frame);
   void dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame);
   void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
   template <class M>
@@ -112,29 +110,23 @@ class Service {
   void reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer);
   Caller caller(const std::shared_ptr<Open>& open, uint8_t priority = 0) const;
   // PERMISSION for users who may ask for plans and no more.
-  Status check_rights(const Client& client, uint16_t type) const;
+  Status check_rights(const Client& client, const wire::Frame& frame) const;
   void set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms);
   bool is_open(const std::shared_ptr<Open>& open) const;
   void close_request(const std::shared_ptr<Open>& open);
   // To all who have subscribed to the key.
   void push(const Hash128& key, const std::string& frame);
 
-  void on(const std::shared_ptr<Open>& open, wire::Get message);
-  void on(const std::shared_ptr<Open>& open, wire::Wait message);
-  void on(const std::shared_ptr<Open>& open, wire::JobStatus message);
-  void on(const std::shared_ptr<Open>& open, wire::Subscribe message);
-  void on(const std::shared_ptr<Open>& open, wire::Unsubscribe message);
-  void on(const std::shared_ptr<Open>& open, wire::Tune message);
-  void on(const std::shared_ptr<Open>& open, wire::List message);
-  void on(const std::shared_ptr<Open>& open, wire::Show message);
-  void on(const std::shared_ptr<Open>& open, wire::Explain message);
-  void on(const std::shared_ptr<Open>& open, wire::Stats message);
+  // What is done on each request of messages.def.
+#define QUERN_ON_request(name) void on(const std::shared_ptr<Open>& open, wire::name message);
+#define QUERN_ON_owner(name) QUERN_ON_request(name)
+#define QUERN_ON_greeting(name)
+#define QUERN_ON_answer(name)
+#define QUERN_ON_pushed(name)
+#define QUERN_ON_worker(name)
+#define QUERN_MESSAGE(name, number, kind, meaning) QUERN_ON_##kind(name)
+#include "capi/wire/messages.def"
   wire::StatsReply stats();
-  void on(const std::shared_ptr<Open>& open, wire::Verify message);
-  void on(const std::shared_ptr<Open>& open, wire::Remove message);
-  void on(const std::shared_ptr<Open>& open, wire::Import message);
-  void on(const std::shared_ptr<Open>& open, wire::Ping message);
-  void on(const std::shared_ptr<Open>& open, wire::Shutdown message);
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
   void remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys);
   void drop_subscriber(const Hash128& key, ClientId client);

@@ -14,7 +14,7 @@ constexpr uint16_t kCriticalBit = 0x8000;
 enum class Need { required, critical, optional };
 
 // Calls visit(field, tag, need, name) for every field of a message or record, in the order of messages.def.
-#define QUERN_MESSAGE(name, number, sender, meaning)    \
+#define QUERN_MESSAGE(name, number, kind, meaning)    \
   template <class M, class Visit>                       \
   requires std::is_same_v<std::remove_const_t<M>, name> \
   constexpr void for_each_field([[maybe_unused]] M& message, [[maybe_unused]] Visit&& visit) {
@@ -22,10 +22,6 @@ enum class Need { required, critical, optional };
 #define QUERN_FIELD(type, name, tag, need, meaning) visit(message.name, uint16_t{tag}, Need::need, #name);
 #define QUERN_END(name) }
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 
 template <class T>
 constexpr bool is_repeated = false;
@@ -175,7 +171,7 @@ constexpr bool tags_hold() {
 
 }  // namespace
 
-#define QUERN_MESSAGE(name, number, sender, meaning)                     \
+#define QUERN_MESSAGE(name, number, kind, meaning)                     \
   std::string encode(uint64_t request, const name& message) {            \
     ByteWriter out;                                                      \
     out.reserve(text_bytes(message));                                    \
@@ -188,38 +184,18 @@ constexpr bool tags_hold() {
     Status status = get_fields(payload, message);                        \
     return status.ok() ? status : status.with_context("message " #name); \
   }
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 
-#define QUERN_MESSAGE(name, number, sender, meaning) static_assert(tags_hold<name>());
+#define QUERN_MESSAGE(name, number, kind, meaning) static_assert(tags_hold<name>());
 #define QUERN_RECORD(name, meaning) static_assert(tags_hold<name>());
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 
 const char* message_name(uint16_t type) {
   switch (static_cast<MessageType>(type)) {
-#define QUERN_MESSAGE(name, number, sender, meaning) \
-  case MessageType::name:                            \
+#define QUERN_MESSAGE(name, number, kind, meaning) \
+  case MessageType::name:                          \
     return #name;
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
   }
   return "unknown";
 }

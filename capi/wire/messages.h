@@ -39,22 +39,19 @@ const char* origin_name(Origin origin);
 const char* job_state_name(JobState state);
 
 enum class MessageType : uint16_t {
-#define QUERN_MESSAGE(name, number, sender, meaning) name = number,
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
+#define QUERN_MESSAGE(name, number, kind, meaning) name = number,
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 };
+// Who sends a message, and who takes it: messages.def says what they are.
+enum class MessageKind : uint8_t { greeting, request, owner, answer, pushed, worker };
+
 // "Get"; "unknown" for a number that is not in messages.def.
 const char* message_name(uint16_t type);
 
-#define QUERN_MESSAGE(name, number, sender, meaning) \
-  struct name {                                      \
-    static constexpr MessageType kType = MessageType::name;
+#define QUERN_MESSAGE(name, number, kind, meaning)          \
+  struct name {                                             \
+    static constexpr MessageType kType = MessageType::name; \
+    static constexpr MessageKind kKind = MessageKind::kind;
 #define QUERN_RECORD(name, meaning) struct name {
 #define QUERN_FIELD(type, name, tag, need, meaning) type name{};
 #define QUERN_END(name)                         \
@@ -62,25 +59,27 @@ const char* message_name(uint16_t type);
   }                                             \
   ;
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 
 // encode: a whole frame, header included. The caller keeps it below kMaxFrameBytes (fits() tells).
 // decode: the payload of a frame of that type; PROTOCOL, naming message and field, when it does not follow
 // the rules.
-#define QUERN_MESSAGE(name, number, sender, meaning)         \
+#define QUERN_MESSAGE(name, number, kind, meaning)           \
   std::string encode(uint64_t request, const name& message); \
   Status decode(std::string_view payload, name& message);
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
+
+// Calls `visit.operator()<M>()` for the message M that has this number; false if none has.
+template <class Visit>
+bool visit_message(uint16_t type, const Visit& visit) {
+  switch (static_cast<MessageType>(type)) {
+#define QUERN_MESSAGE(name, number, kind, meaning) \
+  case MessageType::name:                          \
+    visit.template operator()<name>();             \
+    return true;
+#include "capi/wire/messages.def"
+  }
+  return false;
+}
 
 // The message in `frame`, which must be of type M: PROTOCOL if it is another one.
 template <class M>

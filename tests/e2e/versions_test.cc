@@ -99,17 +99,10 @@ std::vector<Line> golden() {
 
 void assert_can_be_read(const wire::Frame& frame) {
   switch (static_cast<wire::MessageType>(frame.type)) {
-#define QUERN_MESSAGE(name, number, sender, meaning) \
+#define QUERN_MESSAGE(name, number, kind, meaning) \
   case wire::MessageType::name:                      \
     return assert_ok(wire::decode_as<wire::name>(frame));
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
   }
   fail_test("no message has this number");
 }

@@ -17,17 +17,10 @@ void try_message(std::string_view payload) {
 
 void try_frame(const wire::Frame& frame) {
   switch (static_cast<wire::MessageType>(frame.type)) {
-#define QUERN_MESSAGE(name, number, sender, meaning) \
+#define QUERN_MESSAGE(name, number, kind, meaning) \
   case wire::MessageType::name:                      \
     return try_message<wire::name>(frame.payload);
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
   }
 }
 

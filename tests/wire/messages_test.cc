@@ -24,17 +24,13 @@ void fill(JobKind& value, int) { value = JobKind::measure; }
 template <class T>
 void fill(std::vector<T>& value, int n);
 
-#define QUERN_MESSAGE(name, number, sender, meaning) \
+#define QUERN_MESSAGE(name, number, kind, meaning) \
   void fill([[maybe_unused]] name& message, int n) { \
     (void)n;
 #define QUERN_RECORD(name, meaning) QUERN_MESSAGE(name, 0, none, meaning)
 #define QUERN_FIELD(type, name, tag, need, meaning) fill(message.name, n + tag);
 #define QUERN_END(name) }
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 
 template <class T>
 void fill(std::vector<T>& value, int n) {
@@ -46,21 +42,14 @@ void fill(std::vector<T>& value, int n) {
 // Calls visit(message, name) with a default and then with a filled message of every type.
 template <class Visit>
 void for_each_message(Visit visit){
-#define QUERN_MESSAGE(name, number, sender, meaning) \
+#define QUERN_MESSAGE(name, number, kind, meaning) \
   {                                                  \
     name message;                                    \
     visit(message, #name);                           \
     fill(message, 0);                                \
     visit(message, #name);                           \
   }
-#define QUERN_RECORD(name, meaning)
-#define QUERN_FIELD(type, name, tag, need, meaning)
-#define QUERN_END(name)
 #include "capi/wire/messages.def"
-#undef QUERN_MESSAGE
-#undef QUERN_RECORD
-#undef QUERN_FIELD
-#undef QUERN_END
 }
 
 std::string payload_of(const std::string& frame) {
