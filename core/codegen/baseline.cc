@@ -102,7 +102,7 @@ BlockGrid block_grid(int64_t blocks) {
   return out;
 }
 
-Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
+Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer) {
   const Graph prepared = prepare(decompose(graph), target);
   const Partition parts = partition(prepared, target);
   const Storage storage(prepared, parts);
@@ -121,10 +121,13 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target) {
   const BaselineProgram program{prepared, parts, storage, target, target.tma && parts.kernels.size() > 1};
   for (const Kernel& kernel : parts.kernels) {
     BaselineKernel code = kernel.is_matmul() ? emit_matmul(program, kernel) : emit_rows(program, kernel);
-    if (program.overlapped) {
-      ir::Builder(code.kernel.setup).emit(ir::Instr::grid_wait);
-      ir::Builder(code.kernel.body).emit(ir::Instr::grid_launch_dependents);
-    }
+    ir::Draft draft;
+    draft.kernel = std::move(code.kernel);
+    draft.waits_for_previous = program.overlapped;
+    if (program.overlapped) draft.launches_dependents = ir::LaunchesDependents::at_end;
+    Chooser chooser({}, nullptr);
+    if (Status status = run_passes(draft, {target, chooser}, observer); !status.ok()) return status;
+    code.kernel = std::move(draft.kernel);
     if (Status status = verify_kernel(code.kernel); !status.ok()) return status;
     emitted.work.push_back(std::move(code.work));
     const bool first = plan.launches.empty();

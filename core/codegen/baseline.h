@@ -14,6 +14,7 @@
 #include "core/graph/graph.h"
 #include "core/kernel/ir.h"
 #include "core/kernel/launch_facts.h"
+#include "core/kernel/passes/passes.h"
 
 namespace quern {
 
@@ -31,7 +32,9 @@ struct Emitted {
   std::vector<LaunchedKernel> code;  // of each launch
 };
 
-// Deterministic: the same graph and target give the same bytes. No valid graph is refused.
-Result<Emitted> emit_baseline(const Graph& graph, const Target& target);
+// Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees every
+// kernel after each pass.
+Result<Emitted> emit_baseline(const Graph& graph, const Target& target,
+                              const ir::PassObserver& observer = {});
 
 }  // namespace quern

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/kernel/passes/tile_loop.h"
+
 namespace quern {
 
 namespace {
@@ -199,7 +201,7 @@ void BlockEmitter::emit(BlockValue value) {
     Body body;
     Builder to(body);
     if (pipelined) to.add(pipelined_group());
-    to.add(wgmma_wait({array.registers}, pipelined ? 1 : 0));
+    to.add(ir::wait_for_products({array.registers}, pipelined ? 1 : 0));
     text(now_) += std::move(body);
   }
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
@@ -210,194 +212,92 @@ Symbol BlockEmitter::shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use
   return shared_.back().symbol;
 }
 
-int64_t BlockEmitter::stage_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [value, tile] : staged_) bytes += tile.bytes;
-  return bytes;
-}
-
-// Of the threads that compute.
-ir::Stmt BlockEmitter::barrier() const {
-  if (!schedule_.producer) return ir::Instruction{Instr::block_barrier, {}, {}};
-  return ir::Instruction{Instr::named_barrier, {}, {schedule_.workers()}};
-}
-
-// A stage that writes to shared memory waits until what was there before is no longer needed: in the loop at
-// the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what stays
-// within warps need not.
-bool BlockEmitter::begins_with_barrier(Stage stage) const {
-  auto writes = [&](Stage each) { return steps_[static_cast<size_t>(each)].writes_shared(shared_); };
-  if (stage == Stage::loop)
-    return (!staged_.empty() && !schedule_.producer) ||
-           steps_[static_cast<size_t>(stage)].has_exchanges(shared_);
-  if (stage == Stage::after && std::any_of(shared_.begin(), shared_.end(), [](const SharedBuffer& buffer) {
-        return buffer.use == SharedBuffer::Use::loop_carried;
-      }))
-    return true;
-  return stage == Stage::after && writes(Stage::after) &&
-         (!staged_.empty() || writes(Stage::before) || writes(Stage::loop));
-}
-
-// Time passes with barriers: each level of a stage is a moment, and goes on in the next stage unless that
-// begins with a barrier. The moments of the loop come again and again. Staged tiles are needed all through
-// it; a producer begins with them at once.
-Result<BlockEmitter::BlockPlan> BlockEmitter::plan_block() {
-  auto needed = [&](int buffer, int first, int last) {
-    const SharedBuffer& own = shared_[static_cast<size_t>(buffer)];
-    return MemoryBuffer{own.bytes, first, last, own.alignment};
-  };
-  BlockPlan plan;
-  std::vector<MemoryBuffer> buffers(shared_.size() + 1);
-  int now = 0;
-  for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
-    const StepList& steps = text(stage);
-    const int first = begins_with_barrier(stage) ? 1 : 0;
-    now += first;
-    const OrderProblem problem = steps.order_problem(shared_);
-    auto order = chooser_.order(problem);
-    if (!order) return order.status();
-    for (const StepList::Span& span : steps.spans(shared_, *order))
-      buffers[static_cast<size_t>(span.buffer)] = needed(span.buffer, now + span.first, now + span.last);
-    const int barriers = order->cost.barriers;
-    const int listed = order_as_listed(problem).cost.barriers;
-    const bool loop = stage == Stage::loop;
-    (loop ? plan.costs.barriers_per_iteration : plan.costs.barriers_once) += first + barriers;
-    (loop ? plan.costs.listed_per_iteration : plan.costs.listed_once) += first + listed;
-    if (loop)
-      buffers.back() = {stage_bytes() * schedule_.stages, schedule_.producer ? 0 : now, now + barriers,
-                        stage_alignment()};
-    now += barriers;
-    plan.orders[static_cast<size_t>(stage)] = std::move(*order);
-  }
-  for (size_t i = 0; i < shared_.size(); ++i)
-    if (shared_[i].use == SharedBuffer::Use::loop_carried) buffers[i] = needed(static_cast<int>(i), 0, now);
-  auto memory = chooser_.memory(buffers);
-  if (!memory) return memory.status();
-  plan.ring = memory->offsets.back();
-  memory->offsets.pop_back();
-  plan.offsets = std::move(memory->offsets);
-  plan.costs.shared_bytes = memory->peak;
-  plan.costs.conversion_cycles = conversion_cycles_;
-  plan.costs.layout_cycles = layout_cycles_;
-  plan.costs.planned_conversion_cycles = planned_conversion_cycles_;
-  return plan;
-}
-
-// Where the tiles of an iteration lie.
-Body BlockEmitter::stage_tiles(const BlockPlan& plan) const {
-  Body body;
-  Builder to(body);
-  to.let(ring_,
-         ir::address(shared_memory_, stage_number(Expr(iteration_number_)) * stage_bytes() + plan.ring));
-  int64_t offset = 0;
-  for (const auto& [value, tile] : staged_) {
-    to.let(tile.memory, ir::address(ring_, offset));
-    offset += tile.bytes;
-  }
-  return body;
-}
-
-// What brings the tiles of an iteration into its stage.
-Body BlockEmitter::fetch_tiles(const BlockPlan& plan) const {
-  Body body;
-  Builder to(body);
-  for (const Body& part : {stage_tiles(plan), iteration_, staged_fetch_, tma_refill()}) to.add(part);
-  return body;
-}
-
-// All but the last `pending` iterations that were asked for are there for all threads.
-void BlockEmitter::wait_for_copies(Builder& to, int pending) const {
-  if (!staged_fetch_.empty()) to.emit(Instr::cp_async_wait, {}, {pending});
-  if (copies_panels_) to.emit(Instr::fence_async);
-  to.emit(Instr::block_barrier);
-}
-
-void BlockEmitter::commit_copies(Builder& to) const {
-  if (!staged_fetch_.empty()) to.emit(Instr::cp_async_commit);
-}
-
-// The loop of threads that all do the same. Each fetch stands once in it, which begins before the first
-// iteration or goes on after the last: compilers do not inline what stands twice, and what is not inlined lives
-// in memory.
-Body BlockEmitter::loop_body(const BlockPlan& plan) {
-  Body out = declared_;
-  Builder to(out);
-  Body work = text(Stage::loop).body(plan.orders[static_cast<size_t>(Stage::loop)], barrier());
-  if (schedule_.producer) {
-    to.add(consumer_loop(plan, std::move(work)));
-    return out;
-  }
-  Builder(work).add(wgmma_wait(outstanding_));
-  // TMA may get memory that was written before the loop.
-  if (!tensor_maps_.empty() && !shared_.empty()) to.emit(Instr::fence_async);
-  if (pipelined_.value >= 0) {
-    to.add(pipelined_loop(plan, std::move(work)));
-    return out;
-  }
-  if (!staged_.empty()) {
-    to.add(staged_loop(plan, std::move(work)));
-    return out;
-  }
-  if (begins_with_barrier(Stage::loop)) work.insert(work.begin(), barrier());
-  if (!prefetches() || direct_fetch_.empty()) {
-    to.rolled(iteration_number_, 0, kernel_.trip_count, [&](Builder& each) {
-      for (const Body& part : {iteration_, direct_fetch_, work}) each.add(part);
-    });
-    return out;
-  }
-  const Symbol step = ir::make_variable("step", Scalar::i32);
-  to.rolled(step, 0, kernel_.trip_count + 1, [&](Builder& each) {
-    each.when(less(step, kernel_.trip_count), [&](Builder& fetch) {
-      fetch.let(iteration_number_, step);
-      fetch.add(iteration_);
-      fetch.add(direct_fetch_);
-    });
-    each.when(less(0, step), [&](Builder& now) {
-      now.let(iteration_number_, Expr(step) - 1);
-      now.add(iteration_);
-      now.add(std::move(work));
-    });
-    each.add(take_);
+// Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.
+Status BlockEmitter::check_producer() const {
+  if (!schedule_.producer) return {};
+  const auto loads = std::count_if(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::load && program_.stage(&op - &program_.ops[0]) == Stage::loop;
   });
-  return out;
+  if (tensor_maps_.empty() || !staged_fetch_.empty() || !direct_fetch_.empty())
+    return Status(ErrorCode::UNSUPPORTED,
+                  std::string("a producer warp brings all tiles of a loop by TMA, which on ") + target_.name +
+                      " can bring " + std::to_string(tensor_maps_.size()) + " of these " +
+                      std::to_string(loads) +
+                      " (tma=1; rows dense and of whole 16 bytes, edges only where the tensor ends)");
+  return {};
 }
 
-// Tiles come into a ring of stages, as many iterations ahead as there are stages but one.
-Body BlockEmitter::staged_loop(const BlockPlan& plan, Body work) const {
-  const int ahead = schedule_.stages - 1;
-  const Symbol step = ir::make_variable("step", Scalar::i32);
-  Body out;
-  Builder(out).rolled(step, -ahead, kernel_.trip_count, [&](Builder& to) {
-    wait_for_copies(to, ahead - 1);
-    to.when(less(Expr(step) + ahead, kernel_.trip_count), [&](Builder& fetch) {
-      fetch.let(iteration_number_, Expr(step) + ahead);
-      fetch.add(fetch_tiles(plan));
-    });
-    commit_copies(to);
-    to.when(less(step, 0), [](Builder& early) { early.add(ir::Continue{}); });
-    to.let(iteration_number_, step);
-    for (const Body& part : {stage_tiles(plan), iteration_, direct_fetch_, tma_wait(), work}) to.add(part);
-  });
-  if (!staged_fetch_.empty()) Builder(out).emit(Instr::cp_async_wait, {}, {0});
-  return out;
+// Whether wgmma groups of an iteration may be outstanding when the next one begins: they read nothing but the
+// ring, and nobody looks at what they sum before the end.
+bool BlockEmitter::keeps_groups_outstanding() const {
+  return schedule_.producer && !outstanding_.empty() &&
+         std::all_of(plans_.begin(), plans_.end(), [&](const auto& each) {
+           const auto& [value, plan] = each;
+           if (!plan.wgmma || program_.stage(value) != Stage::loop) return true;
+           const BlockOp& user = program_.op(program_.users[static_cast<size_t>(value)][0]);
+           return plan.shared[0] && plan.shared[1] && !plan.cooperative[0] && !plan.cooperative[1] &&
+                  user.kind == BlockOp::Kind::accumulate && user.combine == Combine::sum;
+         });
 }
 
-// What touches no memory but the block's own: names of threads and of shared memory, and mbarriers.
-Body BlockEmitter::setup(const BlockPlan& plan, int64_t barriers_at) {
-  Body body;
-  Builder to(body);
-  to.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
-  to.let(warp(), ir::thread_index() / 32);
-  if (barriers_at > 0 || !tensor_maps_.empty())
-    to.let(shared_memory_, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
-  for (size_t i = 0; i < shared_.size(); ++i)
-    to.let(shared_[i].symbol, ir::address(shared_memory_, plan.offsets[i]));
+ir::TileRing BlockEmitter::draft_ring() {
+  ir::TileRing ring;
+  ring.stage = ring_;
+  ring.stages = schedule_.stages;
+  for (const auto& [value, tile] : staged_) ring.tiles.push_back({tile.memory, tile.bytes});
+  ring.cp_async = std::move(staged_fetch_);
+  ring.cp_async_for_wgmma = copies_panels_;
+  ring.tma = std::move(tma_fetch_);
+  ring.tma_bytes = tma_bytes_;
+  ring.maps = map_symbols_;
+  ring.full = full_;
+  ring.empty = empty_;
+  ring.arriving = arrived_;
+  ring.alignment = stage_alignment();
+  return ring;
+}
+
+ir::TileLoop BlockEmitter::draft_loop() {
+  ir::TileLoop loop;
+  loop.iteration = iteration_number_;
+  loop.trip_count = kernel_.trip_count;
+  loop.declared = std::move(declared_);
+  loop.names = std::move(iteration_);
+  loop.loads = std::move(direct_fetch_);
+  loop.take = std::move(take_);
+  loop.prefetch = prefetches();
+  loop.outstanding = outstanding_;
+  loop.groups_stay_outstanding = keeps_groups_outstanding();
+  if (pipelined_.value >= 0) loop.pipelined = draft_pipelined();
+  return loop;
+}
+
+ir::Draft BlockEmitter::draft(bool loops) {
+  ir::Draft draft;
+  draft.kernel.threads = schedule_.threads();
+  draft.kernel.min_blocks = schedule_.min_blocks;
+  draft.lane = lane();
+  draft.memory = shared_memory_;
+  draft.workers = schedule_.workers();
+  draft.producer = schedule_.producer;
+  Builder thread(draft.thread_names), block(draft.block_names);
+  thread.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
+  thread.let(warp(), ir::thread_index() / 32);
   if (cluster_blocks() > 1) {
-    to.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
-    to.let(block_x_, ir::block_index(0) / cluster_blocks());
+    block.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
+    block.let(block_x_, ir::block_index(0) / cluster_blocks());
   }
-  if (!tensor_maps_.empty()) to.add(barrier_setup(barriers_at));
-  return body;
+  // No block ends while others read what it has.
+  if (last_gather_ > 0) {
+    text(Stage::after).insert(last_gather_, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
+    Builder(draft.end).emit(Instr::cluster_wait);
+  }
+  draft.prologue = std::move(prologue_);
+  draft.buffers = std::move(shared_);
+  if (loops) draft.loop = draft_loop();
+  draft.ring = draft_ring();
+  for (size_t i = 0; i < steps_.size(); ++i) draft.sections[i].steps = std::move(steps_[i]);
+  return draft;
 }
 
 void BlockEmitter::add_parameters(BlockKernel& out) {
@@ -409,12 +309,12 @@ void BlockEmitter::add_parameters(BlockKernel& out) {
   out.facts.cluster = out.cluster;
   for (const TensorParameter& parameter : parameters_) {
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
-    out.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
+    out.draft.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
     out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
     out.facts.parameters.push_back({elements(parameter.tensor), kTensorMapAlignment, std::nullopt});
   }
   for (size_t i = 0; i < map_symbols_.size(); ++i) {
-    out.kernel.parameters.push_back({map_symbols_[i], true});
+    out.draft.kernel.parameters.push_back({map_symbols_[i], true});
     out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
     out.facts.parameters.push_back({elements(map_tensors_[i]), kTensorMapAlignment, tensor_maps_[i]});
   }
@@ -453,37 +353,16 @@ Result<BlockKernel> BlockEmitter::run() {
       if (array.spread.count() > kMostRegisters)
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
-  // No block ends while others read what it has.
-  if (last_gather_ > 0)
-    text(Stage::after).insert(last_gather_, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
-  BlockKernel out;
-  const auto plan = plan_block();
-  if (!plan) return plan.status();
-  out.costs = plan->costs;
   if (Status status = check_producer(); !status.ok()) return status;
-  int64_t bytes = plan->costs.shared_bytes;
-  const int64_t barriers_at = (bytes + 7) / 8 * 8;
-  if (!tensor_maps_.empty()) bytes = barriers_at + schedule_.stages * (schedule_.producer ? 16 : 8);
-  if (bytes > target_.shared_bytes_per_block)
-    return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
-                                              " bytes of shared memory, " + target_.name + " has " +
-                                              std::to_string(target_.shared_bytes_per_block));
-  out.kernel.shared_bytes = bytes;
-  out.kernel.threads = schedule_.threads();
-  out.kernel.min_blocks = schedule_.min_blocks;
+  BlockKernel out;
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
   out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
               static_cast<uint32_t>(kernel_.grid[1]), static_cast<uint32_t>(kernel_.grid[2])};
-  out.kernel.setup = setup(*plan, barriers_at);
-  Builder to(out.kernel.body);
-  to.add(prologue_);
-  to.add(producer_body(*plan));
-  to.add(text(Stage::before).body(plan->orders[0], barrier()));
-  if (loops) to.add(loop_body(*plan));
-  if (begins_with_barrier(Stage::after)) to.add(barrier());
-  to.add(text(Stage::after).body(plan->orders[2], barrier()));
-  if (last_gather_ > 0) to.emit(Instr::cluster_wait);
+  out.draft = draft(loops);
+  out.costs.conversion_cycles = conversion_cycles_;
+  out.costs.layout_cycles = layout_cycles_;
+  out.costs.planned_conversion_cycles = planned_conversion_cycles_;
   add_parameters(out);
   out.tensor_maps = std::move(tensor_maps_);
   out.shapes = std::move(shapes_);

@@ -15,12 +15,12 @@
 #include "core/base/target.h"
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/block_program.h"
-#include "core/codegen/block_steps.h"
 #include "core/codegen/spread.h"
 #include "core/codegen/trace.h"
 #include "core/codegen/wgmma_text.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/launch_facts.h"
+#include "core/kernel/passes/draft.h"
 #include "core/kernel/value.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
@@ -28,10 +28,7 @@
 namespace quern {
 
 // What the choices of a block come to.
-struct BlockCosts {
-  int barriers_once = 0, barriers_per_iteration = 0;
-  int listed_once = 0, listed_per_iteration = 0;  // barriers if steps stayed in the order of the muGraph
-  int64_t shared_bytes = 0;
+struct BlockCosts : ir::DraftCosts {
   // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, of the conversions among
   // it, and of the conversions that were emitted.
   int64_t layout_cycles = 0, planned_conversion_cycles = 0, conversion_cycles = 0;
@@ -42,12 +39,14 @@ using ir::Builder;
 using ir::Expr;
 using ir::Instr;
 using ir::Scalar;
+using ir::SharedBuffer;
+using ir::StepList;
 using ir::Symbol;
 using ir::Value;
 
 struct BlockKernel {
-  ir::Kernel kernel;  // without a name
-  BlockCosts costs;
+  ir::Draft draft;   // of a kernel without a name
+  BlockCosts costs;  // but for those that passes decide
   Dim3 grid, cluster;
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
@@ -122,13 +121,6 @@ class BlockEmitter {
     Symbol sums, words;
     Body group, rest;
   };
-  // Shared memory and barriers, decided when all steps are known.
-  struct BlockPlan {
-    std::array<OrderPlan, 3> orders;
-    int64_t ring = 0;              // offset of the staged tiles
-    std::vector<int64_t> offsets;  // of `shared_`
-    BlockCosts costs;
-  };
   // A tile in shared memory that other blocks read.
   struct SharedTile {
     Symbol memory;
@@ -165,18 +157,13 @@ class BlockEmitter {
   void emit(BlockValue value);
   Symbol shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use = SharedBuffer::Use::exchange,
                        int64_t alignment = 16);
-  int64_t stage_bytes() const;
-  Result<BlockPlan> plan_block();
-  bool begins_with_barrier(Stage stage) const;
-  ir::Stmt barrier() const;
-  Body stage_tiles(const BlockPlan& plan) const;
   bool is_summed(BlockValue value) const;
-  Body fetch_tiles(const BlockPlan& plan) const;
-  void wait_for_copies(Builder& to, int pending) const;
-  void commit_copies(Builder& to) const;
-  Body loop_body(const BlockPlan& plan);
-  Body staged_loop(const BlockPlan& plan, Body work) const;
-  Body setup(const BlockPlan& plan, int64_t barriers_at);
+  Status check_producer() const;
+  bool keeps_groups_outstanding() const;
+  // What passes get (core/kernel/passes); to be called last.
+  ir::TileRing draft_ring();
+  ir::TileLoop draft_loop();
+  ir::Draft draft(bool loops);
   void add_parameters(BlockKernel& out);
   void fail(BlockValue value, const std::string& what);
   StepList& text(Stage stage) { return steps_[static_cast<size_t>(stage)]; }
@@ -280,19 +267,6 @@ class BlockEmitter {
   bool bring_by_tma(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;
   Expr place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
-  // Iterations take the stages in turn; the phase of a stage's mbarriers changes with every round.
-  Expr stage_number(const Expr& iteration) const { return iteration % schedule_.stages; }
-  Expr phase(const Expr& iteration) const { return iteration / schedule_.stages & 1; }
-  Body tma_request() const;
-  Body tma_refill() const;
-  Body tma_wait() const;
-  Body barrier_setup(int64_t at) const;
-
-  // block_producer.cc
-  Status check_producer() const;
-  Body producer_body(const BlockPlan& plan) const;
-  bool keeps_groups_outstanding() const;
-  Body consumer_loop(const BlockPlan& plan, Body work) const;
 
   // block_matmul.cc
   void plan_matmuls();
@@ -319,15 +293,13 @@ class BlockEmitter {
   Expr panel_operand(BlockValue value, const MatmulPlan& plan, int side, const Expr& index, bool previous);
   void wgmma(BlockValue value, const Symbol& sums, Stage stage);
   Body wgmma_group(BlockValue value, const Symbol& sums, const Symbol& words, bool previous);
-  static Body wgmma_wait(const std::vector<Symbol>& sums, int pending = 0);
 
-  // block_late.cc
+  // block_pipelined.cc
   void find_pipelined_product();
   Body pipelined_group();
   void finish_pipelined_iteration(BlockValue accumulator, const Array& sums);
   BlockValue pipelined_n_operand() const;
-  Body pipelined_tiles() const;
-  Body pipelined_loop(const BlockPlan& plan, Body work) const;
+  ir::PipelinedProduct draft_pipelined();
 
   // block_fragments.cc
   // False, and nothing is written, if rows of the tile are not rows of matrices.

@@ -185,49 +185,4 @@ Expr BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const 
   return ir::call(ir::Function::swizzled_sum, Scalar::i32, {define("i", own), mine}, {tile.swizzle});
 }
 
-// What asks for the tiles of an iteration into the stage that is free for them.
-Body BlockEmitter::tma_request() const {
-  Body body;
-  Builder to(body);
-  to.let(arrived_, ir::address(full_, stage_number(Expr(iteration_number_))));
-  to.emit(Instr::mbarrier_arrive_expect, {Expr(arrived_), tma_bytes_});
-  to.add(tma_fetch_);
-  return body;
-}
-
-Body BlockEmitter::tma_refill() const {
-  Body body;
-  if (!tensor_maps_.empty())
-    Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& first) { first.add(tma_request()); });
-  return body;
-}
-
-Body BlockEmitter::tma_wait() const {
-  Body body;
-  if (!tensor_maps_.empty())
-    Builder(body).emit(Instr::mbarrier_wait, {ir::address(full_, stage_number(Expr(iteration_number_))),
-                                              phase(Expr(iteration_number_))});
-  return body;
-}
-
-// The mbarriers of the stages, `at` bytes into the block's shared memory: full when the bytes of an iteration are
-// there, empty when every warp has read them.
-Body BlockEmitter::barrier_setup(int64_t at) const {
-  Body body;
-  Builder to(body);
-  to.let(full_, ir::address(shared_memory_, at));
-  if (schedule_.producer) to.let(empty_, ir::address(full_, schedule_.stages));
-  to.when(equal(ir::thread_index(), 0), [&](Builder& first) {
-    for (const Symbol& map : map_symbols_) first.emit(Instr::tma_prefetch, {map});
-    for (int i = 0; i < schedule_.stages; ++i) {
-      first.emit(Instr::mbarrier_init, {ir::address(full_, i), 1});
-      if (schedule_.producer)
-        first.emit(Instr::mbarrier_init, {ir::address(empty_, i), schedule_.workers() / 32});
-    }
-    first.emit(Instr::mbarrier_init_fence);
-  });
-  to.emit(Instr::block_barrier);
-  return body;
-}
-
 }  // namespace quern

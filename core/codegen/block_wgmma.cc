@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/codegen/block_emitter.h"
+#include "core/kernel/passes/tile_loop.h"
 
 namespace quern {
 
@@ -180,7 +181,7 @@ void BlockEmitter::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   if (const int n_side = 1 - plan.m_side; plan.cooperative[static_cast<size_t>(n_side)]) {
     const BlockValue made = program_.op(value).operands[static_cast<size_t>(n_side)];
     make_cooperatively(made, plan, summed_dim(n_side, program_.op(made).type.rank()));
-    to.add(wgmma_wait({sums}));
+    to.add(ir::wait_for_products({sums}));
   }
   text(stage) += std::move(body);
 }
@@ -211,15 +212,6 @@ Body BlockEmitter::wgmma_group(BlockValue value, const Symbol& sums, const Symbo
                   {type, plan.columns});
       });
   to.emit(Instr::wgmma_commit);
-  return body;
-}
-
-// Until no more than `pending` of the latest groups are outstanding.
-Body BlockEmitter::wgmma_wait(const std::vector<Symbol>& sums, int pending) {
-  Body body;
-  Builder to(body);
-  if (!sums.empty()) to.emit(Instr::wgmma_wait, {}, {pending});
-  for (const Symbol& each : sums) to.emit(Instr::wgmma_landed, {each});
   return body;
 }
 

@@ -18,8 +18,13 @@ namespace {
 class MuEmitter {
  public:
   MuEmitter(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule, const Target& target,
-            Optimizer* optimizer)
-      : graph_(graph), mugraph_(mugraph), schedule_(schedule), target_(target), optimizer_(optimizer) {}
+            Optimizer* optimizer, const ir::PassObserver& observer)
+      : graph_(graph),
+        mugraph_(mugraph),
+        schedule_(schedule),
+        target_(target),
+        optimizer_(optimizer),
+        observer_(observer) {}
 
   Result<EmittedMuGraph> run() {
     Plan& plan = out_.plan;
@@ -116,8 +121,13 @@ class MuEmitter {
                          approximate_functions(out_.plan.outputs), chooser);
     auto block = emitter.run();
     if (!block) return block.status();
-    ir::Kernel& code = block->kernel;
+    ir::Draft& draft = block->draft;
+    ir::Kernel& code = draft.kernel;
     code.name = "q" + std::to_string(out_.plan.launches.size()) + "_block";
+    draft.waits_for_previous = uses_pdl(k);
+    if (uses_pdl(k + 1)) draft.launches_dependents = ir::LaunchesDependents::at_once;
+    if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
+    static_cast<ir::DraftCosts&>(block->costs) = draft.costs;
     out_.blocks.push_back(
         {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, code.name});
     Launch launch;
@@ -138,8 +148,6 @@ class MuEmitter {
     // before that have ended too: kernels see all that came before them, never more than two run at a time,
     // and the end of the last one is the end of the plan.
     launch.overlaps = uses_pdl(k) && !out_.plan.launches.empty();
-    if (uses_pdl(k)) ir::Builder(code.setup).emit(ir::Instr::grid_wait);
-    if (uses_pdl(k + 1)) ir::Builder(code.setup).emit(ir::Instr::grid_launch_dependents);
     if (Status status = verify_kernel(code); !status.ok()) return status;
     out_.kernels += print_cuda(code) + "\n";
     out_.plan.launches.push_back(std::move(launch));
@@ -171,7 +179,7 @@ class MuEmitter {
   // A program of the baseline emitter becomes part of this one.
   Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs,
                           const std::vector<LaunchArg>& outputs) {
-    auto emitted = emit_baseline(graph, target_);
+    auto emitted = emit_baseline(graph, target_, observer_);
     if (!emitted) return emitted.status();
     const int64_t behind = round_up(workspace_, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
@@ -214,6 +222,7 @@ class MuEmitter {
   std::set<WgmmaShape> shapes_;
   bool tf32_ = false;
   Optimizer* const optimizer_;
+  const ir::PassObserver& observer_;
   EmittedMuGraph out_;
 };
 
@@ -262,12 +271,13 @@ Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
 }
 
 Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
-                                    const Target& target, Optimizer* optimizer) {
+                                    const Target& target, Optimizer* optimizer,
+                                    const ir::PassObserver& observer) {
   MuGraph noted = mugraph;
   note_rounded_values(graph, noted);
   auto applied = apply_schedule(noted, schedule);
   if (!applied) return applied.status();
-  return MuEmitter(graph, *applied, schedule, target, optimizer).run();
+  return MuEmitter(graph, *applied, schedule, target, optimizer, observer).run();
 }
 
 }  // namespace quern

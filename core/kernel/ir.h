@@ -11,11 +11,8 @@
 //
 // A lowering writes bodies through Builder (builder.h); what it can still choose stays out of them:
 //
-//   core/codegen/block_emitter   the kernels of a muGraph: bodies for what is done once, in an iteration of the loop
-//                                and at the end
-//   core/codegen/block_steps     orders their statements by effects and puts a barrier between writers and readers of
-//                                shared memory
-//   core/codegen/block_producer  a producer warp brings the tiles; full and empty mbarriers replace block barriers
+//   core/codegen/block_emitter   the kernels of a muGraph, as drafts: sections of statements
+//   core/kernel/passes           order the statements of a draft, place barriers and shared memory, build the loop
 //   core/codegen/rows_kernel,    the baseline's kernels, elementwise and row by row, and
 //   core/codegen/matmul_kernel   matrix products
 #pragma once

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(os.environ.get("QUERN_SOURCE_ROOT", pathlib.Path(__file__).r
 
 GRAPH = ["core/base", "core/lang", "core/graph"]
 MUGRAPH = GRAPH + ["core/mugraph"]
-MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel", "core/prove", "core/codegen", "core/jit"]
+MAKERS = MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel", "core/kernel/passes", "core/prove", "core/codegen", "core/jit"]
 CORE = MAKERS + ["core/optimize", "core/profile"]
 ARROWS = {
     "core/base": [],
@@ -24,8 +24,9 @@ ARROWS = {
     "core/verify": MUGRAPH,
     "core/schedule": MUGRAPH,
     "core/kernel": ["core/base", "core/lang"],
+    "core/kernel/passes": MUGRAPH + ["core/schedule", "core/kernel"],
     "core/prove": ["core/base", "core/lang", "core/kernel"],
-    "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel"],
+    "core/codegen": MUGRAPH + ["core/search", "core/verify", "core/schedule", "core/kernel", "core/kernel/passes"],
     # Of core/codegen only the text of the prelude.
     "core/emulator": ["core/base", "core/codegen/prelude.h"],
     "core/jit": ["core/base"],

@@ -1,30 +1,30 @@
-#include "core/codegen/block_steps.h"
+#include "core/kernel/passes/steps.h"
 
 #include <algorithm>
 
 #include "core/base/status.h"
 #include "core/kernel/effects.h"
 
-namespace quern {
+namespace quern::ir {
 
-StepList& StepList::operator+=(ir::Body body) {
+StepList& StepList::operator+=(Body body) {
   steps_.push_back({std::move(body)});
   return *this;
 }
 
 std::vector<StepList::Touched> StepList::touched(const std::vector<SharedBuffer>& buffers) const {
-  std::map<const ir::SymbolData*, int> numbers;
+  std::map<const SymbolData*, int> numbers;
   for (size_t i = 0; i < buffers.size(); ++i) numbers[buffers[i].symbol.get()] = static_cast<int>(i);
   std::vector<Touched> out;
-  for (const BlockStep& step : steps_) {
+  for (const Step& step : steps_) {
     Touched& each = out.emplace_back();
-    ir::visit_effects(step.body, [&](const ir::Effect& effect) {
+    visit_effects(step.body, [&](const Effect& effect) {
       const auto at = numbers.find(effect.symbol);
       if (at == numbers.end()) return;
       const bool published = buffers[static_cast<size_t>(at->second)].use == SharedBuffer::Use::published;
       const bool exchanged = buffers[static_cast<size_t>(at->second)].use == SharedBuffer::Use::exchange;
-      if (effect.access != ir::Access::read) (published ? each.publishes : each.writes).insert(at->second);
-      if (effect.access != ir::Access::write && exchanged) each.reads.insert(at->second);
+      if (effect.access != Access::read) (published ? each.publishes : each.writes).insert(at->second);
+      if (effect.access != Access::write && exchanged) each.reads.insert(at->second);
     });
   }
   return out;
@@ -45,15 +45,15 @@ bool StepList::has_exchanges(const std::vector<SharedBuffer>& buffers) const {
 OrderProblem StepList::order_problem(const std::vector<SharedBuffer>& buffers) const {
   OrderProblem problem;
   problem.steps = static_cast<int>(steps_.size());
-  std::map<const ir::SymbolData*, int> named;  // by which step last
+  std::map<const SymbolData*, int> named;  // by which step last
   std::map<int, int> writers;
   const auto all = touched(buffers);
   int fixed = -1;
   for (int i = 0; i < problem.steps; ++i) {
-    const BlockStep& step = steps_[static_cast<size_t>(i)];
+    const Step& step = steps_[static_cast<size_t>(i)];
     const Touched& shared = all[static_cast<size_t>(i)];
     std::set<int> earlier;
-    for (const ir::SymbolData* registers : ir::named_registers(step.body)) {
+    for (const SymbolData* registers : named_registers(step.body)) {
       const auto [at, first] = named.try_emplace(registers, i);
       if (!first) earlier.insert(at->second);
       at->second = i;
@@ -88,15 +88,15 @@ std::vector<StepList::Span> StepList::spans(const std::vector<SharedBuffer>& buf
   return out;
 }
 
-ir::Body StepList::body(const OrderPlan& plan, const ir::Stmt& barrier) const {
-  ir::Body out;
+Body StepList::body(const OrderPlan& plan, const Stmt& barrier) const {
+  Body out;
   int level = 0;
   for (int step : plan.order()) {
     for (; level < plan.levels[static_cast<size_t>(step)]; ++level) out.push_back(barrier);
-    const ir::Body& body = steps_[static_cast<size_t>(step)].body;
+    const Body& body = steps_[static_cast<size_t>(step)].body;
     out.insert(out.end(), body.begin(), body.end());
   }
   return out;
 }
 
-}  // namespace quern
+}  // namespace quern::ir

@@ -1,6 +1,6 @@
-// What a stage of a block does, as a list of steps, and the shared memory that some steps write for others to
-// read. How steps depend on each other is seen from their effects (core/kernel/effects.h). Barriers and the
-// places of shared memory are no part of the steps: core/schedule's plans decide on them.
+// What a block does before its loop, in an iteration or after the loop, as a list of steps, and the shared memory
+// that some steps write for others to read. How steps depend on each other is seen from their effects
+// (core/kernel/effects.h). Barriers and the places of shared memory are no part of the steps: passes decide on them.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 #include "core/kernel/ir.h"
 #include "core/schedule/operator_order.h"
 
-namespace quern {
+namespace quern::ir {
 
 // Shared memory that some step writes for others.
 struct SharedBuffer {
@@ -19,13 +19,16 @@ struct SharedBuffer {
     published,     // for other blocks of the cluster, theirs to read until the end
     loop_carried,  // one iteration writes what a later one, or the end, reads
   };
-  ir::Symbol symbol;
+  Symbol symbol;
   int64_t bytes = 0, alignment = 16;
   Use use = Use::exchange;
+  // When it is needed (moments of order_steps; -1: never) and where it lies (plan_shared_memory).
+  int first = -1, last = -1;
+  int64_t offset = -1;
 };
 
-struct BlockStep {
-  ir::Body body;
+struct Step {
+  Body body;
   // Keeps its place among all steps, for an order that registers do not show.
   bool in_place = false;
 };
@@ -33,9 +36,9 @@ struct BlockStep {
 class StepList {
  public:
   // A step that no other thread takes part in, or one with barriers of its own.
-  StepList& operator+=(ir::Body body);
-  void add(BlockStep step) { steps_.push_back(std::move(step)); }
-  void insert(size_t at, BlockStep step) {
+  StepList& operator+=(Body body);
+  void add(Step step) { steps_.push_back(std::move(step)); }
+  void insert(size_t at, Step step) {
     steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(at), std::move(step));
   }
   size_t size() const { return steps_.size(); }
@@ -53,7 +56,7 @@ class StepList {
   };
   std::vector<Span> spans(const std::vector<SharedBuffer>& buffers, const OrderPlan& plan) const;
   // Steps in this order, the barrier where a level begins.
-  ir::Body body(const OrderPlan& plan, const ir::Stmt& barrier) const;
+  Body body(const OrderPlan& plan, const Stmt& barrier) const;
 
  private:
   // Numbers of buffers. A step that both reads and writes one keeps to the warp and waits for it by itself.
@@ -62,7 +65,7 @@ class StepList {
   };
   std::vector<Touched> touched(const std::vector<SharedBuffer>& buffers) const;
 
-  std::vector<BlockStep> steps_;
+  std::vector<Step> steps_;
 };
 
-}  // namespace quern
+}  // namespace quern::ir

@@ -1,0 +1,16 @@
+#include "core/kernel/passes/draft.h"
+
+namespace quern::ir {
+
+int64_t TileRing::stage_bytes() const {
+  int64_t bytes = 0;
+  for (const Tile& tile : tiles) bytes += tile.bytes;
+  return bytes;
+}
+
+Stmt Draft::barrier() const {
+  if (!producer) return Instruction{Instr::block_barrier, {}, {}};
+  return Instruction{Instr::named_barrier, {}, {workers}};
+}
+
+}  // namespace quern::ir

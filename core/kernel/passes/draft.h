@@ -1,0 +1,102 @@
+// A kernel between lowering and its final form: what lowering has decided, in sections. Passes (passes.def) order
+// and complete the sections one by one; the last but one joins them to the body of a kernel.
+#pragma once
+
+#include <array>
+
+#include "core/kernel/passes/steps.h"
+#include "core/mugraph/mugraph.h"
+
+namespace quern::ir {
+
+// Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but one.
+struct TileRing {
+  struct Tile {
+    Symbol memory;  // where it lies in this iteration
+    int64_t bytes = 0;
+  };
+  Symbol stage;  // that of this iteration
+  int stages = 0;
+  std::vector<Tile> tiles;
+  Body cp_async;  // what all threads copy in an iteration
+  bool cp_async_for_wgmma = false;
+  // What one thread asks TMA for, and how many bytes that is. `full` are the mbarriers of stages whose bytes are there,
+  // `arriving` that of this iteration, `empty` those that the producer waits for.
+  Body tma;
+  int64_t tma_bytes = 0;
+  std::vector<Symbol> maps;
+  Symbol full, empty, arriving;
+  // As of SharedBuffer; `barriers_at` is the offset of the mbarriers.
+  int64_t alignment = 128;
+  int first = 0, last = 0;
+  int64_t offset = -1, barriers_at = -1;
+
+  int64_t stage_bytes() const;
+};
+
+// A product that the next iteration issues: a cooperatively produced tile in one of `copies` buffers, and registers.
+struct PipelinedProduct {
+  Body group, rest;  // its instructions; what an iteration does when it has landed
+  std::vector<Symbol> sums;
+  Symbol tile, previous_tile, buffer;
+  int copies = 1;
+  int64_t tile_bytes = 0;
+};
+
+struct TileLoop {
+  Symbol iteration;
+  Expr trip_count = 1;
+  Body declared;  // in front of it
+  Body names;     // of an iteration, wherever its tiles are named
+  // Loads into registers; with `prefetch` those of the next iteration, which `take` makes those of this one.
+  Body loads, take;
+  bool prefetch = false;
+  // Sums of wgmma groups that are outstanding when an iteration has issued all. With `groups_stay_outstanding` the next
+  // iteration may begin before they have landed.
+  std::vector<Symbol> outstanding;
+  bool groups_stay_outstanding = false;
+  std::optional<PipelinedProduct> pipelined;
+};
+
+// Programmatic dependent launch: when the next kernel may begin.
+enum class LaunchesDependents : uint8_t { never, at_once, at_end };
+
+struct DraftCosts {
+  int barriers_once = 0, barriers_per_iteration = 0;
+  int listed_once = 0, listed_per_iteration = 0;  // barriers if steps stayed in the order of the muGraph
+  int64_t shared_bytes = 0;
+};
+
+struct Draft {
+  // What all passes leave as it is. `workers`: threads that compute; a producer warp follows them.
+  Kernel kernel;
+  Symbol lane, memory;  // the thread's number in its warp; the block's shared memory
+  int workers = 0;
+  bool producer = false;
+  bool waits_for_previous = false;  // for the kernel before it, which may still run
+  LaunchesDependents launches_dependents = LaunchesDependents::never;
+
+  // Names of the thread, and of the block's place: they touch no memory.
+  Body thread_names, block_names;
+  Body prologue, end;
+  std::vector<SharedBuffer> buffers;
+  TileRing ring;
+  struct Section {
+    StepList steps;  // until order_steps makes `body` of them
+    Body body;
+    bool begins_with_barrier = false;
+  };
+  std::array<Section, 3> sections;  // before, in and after the loop
+  std::optional<TileLoop> loop;     // until a pass makes `loop_body` of it and of its section
+
+  // Made by passes.
+  Body memory_names, barrier_setup, roles, loop_body;
+  DraftCosts costs;
+
+  Section& section(Stage stage) { return sections[static_cast<size_t>(stage)]; }
+  const Section& section(Stage stage) const { return sections[static_cast<size_t>(stage)]; }
+  // Of the threads that compute.
+  Stmt barrier() const;
+};
+
+}  // namespace quern::ir

@@ -1,0 +1,26 @@
+// The mbarriers of a ring that TMA fills: `full`, when the bytes of an iteration are there, and with a producer warp
+// `empty`, when every warp has read them. One thread initialises them before any other may use them.
+#include "core/kernel/builder.h"
+#include "core/kernel/passes/passes.h"
+
+namespace quern::ir {
+
+Status init_mbarriers(Draft& draft, const PassContext&) {
+  const TileRing& ring = draft.ring;
+  if (ring.maps.empty()) return {};
+  Builder to(draft.barrier_setup);
+  to.let(ring.full, address(draft.memory, ring.barriers_at));
+  if (draft.producer) to.let(ring.empty, address(ring.full, ring.stages));
+  to.when(equal(thread_index(), 0), [&](Builder& first) {
+    for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
+    for (int i = 0; i < ring.stages; ++i) {
+      first.emit(Instr::mbarrier_init, {address(ring.full, i), 1});
+      if (draft.producer) first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32});
+    }
+    first.emit(Instr::mbarrier_init_fence);
+  });
+  to.emit(Instr::block_barrier);
+  return {};
+}
+
+}  // namespace quern::ir

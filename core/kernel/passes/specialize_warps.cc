@@ -1,0 +1,67 @@
+// A producer warp: one thread asks TMA for the tiles of all iterations, while the other warps compute. Two
+// mbarriers guard each stage: `full`, when the bytes of an iteration are there, and `empty`, when every warp
+// has read them. So no iteration has a barrier of all threads, and a slow warp stops the others only when it
+// is behind by the whole ring.
+#include "core/base/status.h"
+#include "core/kernel/passes/passes.h"
+#include "core/kernel/passes/tile_loop.h"
+
+namespace quern::ir {
+
+namespace {
+
+// The whole life of the producer. It may end before what it asked for has landed, and before the others: the
+// block, whose memory TMA writes, ends with the last of them.
+WarpRole producer_role(const Draft& draft) {
+  const TileRing& ring = draft.ring;
+  const Expr iteration(draft.loop->iteration);
+  WarpRole producer{"producer", draft.workers / 32, {}};
+  Builder(producer.body).when(equal(draft.lane, 0), [&](Builder& one) {
+    one.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+      // Before its first phase has ended an mbarrier takes a wait for the phase before that.
+      each.emit(Instr::mbarrier_wait,
+                {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
+      for (const Body& part : {stage_tiles(draft), draft.loop->names, tma_request(draft)}) each.add(part);
+    });
+  });
+  return producer;
+}
+
+// The loop of those that compute. A stage is given back when the iteration has read it; where products are
+// outstanding, an iteration later.
+Body consumer_loop(const Draft& draft) {
+  const TileLoop& loop = *draft.loop;
+  const Draft::Section& section = draft.section(Stage::loop);
+  const bool go_on = loop.groups_stay_outstanding;
+  const Expr iteration(loop.iteration);
+  Body out = loop.declared;
+  Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
+    to.add(stage_tiles(draft));
+    to.add(loop.names);
+    if (section.begins_with_barrier) to.add(draft.barrier());
+    to.add(tma_wait(draft));
+    to.add(section.body);
+    to.emit(Instr::warp_barrier);
+    const Expr done = go_on ? iteration - 1 : iteration, one_lane = equal(draft.lane, 0);
+    to.when(go_on ? both(less(0, iteration), one_lane) : one_lane, [&](Builder& one) {
+      one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, done))});
+    });
+  });
+  if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
+  return out;
+}
+
+}  // namespace
+
+Status specialize_warps(Draft& draft, const PassContext&) {
+  if (!draft.producer || !draft.loop) return {};
+  check(!draft.ring.maps.empty() && draft.ring.cp_async.empty() && draft.loop->loads.empty(),
+        "a producer warp brings all tiles of a loop by TMA");
+  draft.roles = {producer_role(draft)};
+  draft.loop_body = consumer_loop(draft);
+  draft.loop.reset();
+  draft.section(Stage::loop).body.clear();
+  return {};
+}
+
+}  // namespace quern::ir

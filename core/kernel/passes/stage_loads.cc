@@ -1,0 +1,78 @@
+// The loop of threads that all do the same, with loads ahead of their use: tiles come into the stages of a ring, or into
+// registers for the next iteration. Each fetch stands once in the loop, which begins before the first iteration or goes
+// on after the last: compilers do not inline what stands twice, and what is not inlined lives in memory.
+#include "core/kernel/passes/passes.h"
+#include "core/kernel/passes/tile_loop.h"
+
+namespace quern::ir {
+
+namespace {
+
+// As many iterations ahead as there are stages but one.
+void staged(const Draft& draft, Builder& out) {
+  const TileLoop& loop = *draft.loop;
+  const int ahead = draft.ring.stages - 1;
+  const Symbol step = make_variable("step", Scalar::i32);
+  out.rolled(step, -ahead, loop.trip_count, [&](Builder& to) {
+    wait_for_copies(draft, to, ahead - 1);
+    to.when(less(Expr(step) + ahead, loop.trip_count), [&](Builder& fetch) {
+      fetch.let(loop.iteration, Expr(step) + ahead);
+      fetch.add(fetch_tiles(draft));
+    });
+    commit_copies(draft, to);
+    to.when(less(step, 0), [](Builder& early) { early.add(Continue{}); });
+    to.let(loop.iteration, step);
+    for (const Body& part :
+         {stage_tiles(draft), loop.names, loop.loads, tma_wait(draft), draft.section(Stage::loop).body})
+      to.add(part);
+  });
+  if (!draft.ring.cp_async.empty()) out.emit(Instr::cp_async_wait, {}, {0});
+}
+
+void prefetched(const TileLoop& loop, const Body& work, Builder& out) {
+  const Symbol step = make_variable("step", Scalar::i32);
+  out.rolled(step, 0, loop.trip_count + 1, [&](Builder& each) {
+    each.when(less(step, loop.trip_count), [&](Builder& fetch) {
+      fetch.let(loop.iteration, step);
+      fetch.add(loop.names);
+      fetch.add(loop.loads);
+    });
+    each.when(less(0, step), [&](Builder& now) {
+      now.let(loop.iteration, Expr(step) - 1);
+      now.add(loop.names);
+      now.add(work);
+    });
+    each.add(loop.take);
+  });
+}
+
+void plain(const TileLoop& loop, const Body& work, Builder& out) {
+  out.rolled(loop.iteration, 0, loop.trip_count, [&](Builder& each) {
+    for (const Body& part : {loop.names, loop.loads, work}) each.add(part);
+  });
+}
+
+}  // namespace
+
+Status stage_loads(Draft& draft, const PassContext&) {
+  if (!draft.loop) return {};
+  const TileLoop& loop = *draft.loop;
+  Draft::Section& section = draft.section(Stage::loop);
+  Body out = in_front_of_loop(draft);
+  Builder to(out);
+  if (!draft.ring.tiles.empty()) {
+    staged(draft, to);
+  } else {
+    if (section.begins_with_barrier) section.body.insert(section.body.begin(), draft.barrier());
+    if (loop.prefetch && !loop.loads.empty())
+      prefetched(loop, section.body, to);
+    else
+      plain(loop, section.body, to);
+  }
+  draft.loop_body = std::move(out);
+  draft.loop.reset();
+  section.body.clear();
+  return {};
+}
+
+}  // namespace quern::ir

@@ -1,0 +1,29 @@
+// Parts of an iteration that more than one pass puts into a loop.
+#pragma once
+
+#include "core/kernel/builder.h"
+#include "core/kernel/passes/draft.h"
+
+namespace quern::ir {
+
+// Iterations take the stages of a ring in turn; the phase of a stage's mbarriers changes with every round.
+inline Expr stage_number(const TileRing& ring, const Expr& iteration) { return iteration % ring.stages; }
+inline Expr phase(const TileRing& ring, const Expr& iteration) { return iteration / ring.stages & 1; }
+
+// Waits until at most `pending` wgmma groups are outstanding; the registers may be read then.
+Body wait_for_products(const std::vector<Symbol>& sums, int pending = 0);
+
+// Where the tiles of an iteration lie.
+Body stage_tiles(const Draft& draft);
+// What brings them there: all of it, by all threads; and what one thread asks TMA for.
+Body fetch_tiles(const Draft& draft);
+Body tma_request(const Draft& draft);
+// Waits until TMA has brought those of this iteration.
+Body tma_wait(const Draft& draft);
+void commit_copies(const Draft& draft, Builder& to);
+// All but the last `pending` iterations that were asked for are there for all threads.
+void wait_for_copies(const Draft& draft, Builder& to, int pending);
+// What stands in front of a loop in which all threads do the same.
+Body in_front_of_loop(const Draft& draft);
+
+}  // namespace quern::ir
