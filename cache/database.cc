@@ -112,8 +112,8 @@ void Database::stop_engine() {
   engine_process_ = 0;
 }
 
-// Takes the newest head as what is read from now on.
-Status Database::load() {
+// Takes the newest head as what is read from now on: with what was committed, if that is all that is new.
+Status Database::load(const Batch* committed) {
   const uint64_t bytes = bytes_in(fd_);
   if (!file_ || file_->bytes() < bytes) {
     auto file = FileMap::map(fd_, std::max(kSmallestView, bytes * 2));
@@ -123,10 +123,13 @@ Status Database::load() {
   }
   auto snapshot = read_snapshot(file_);
   if (!snapshot) return snapshot.status();
-  std::lock_guard lock(mutex_);
-  if (current_) older_.push_back(current_);
-  current_ = std::move(*snapshot);
-  stale_ = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (current_) older_.push_back(current_);
+    current_ = std::move(*snapshot);
+    stale_ = false;
+  }
+  if (changed_) changed_(committed);
   return {};
 }
 
@@ -279,7 +282,7 @@ Status Database::commit(const Snapshot& base, Batch batch) {
   const bool died = status.code() == ErrorCode::WORKER || status.code() == ErrorCode::CANCELLED;
   if (died) stop_engine();
   if (!status.ok() && !died) return status;
-  if (Status loaded = load(); !loaded.ok()) return loaded;
+  if (Status loaded = load(&batch); !loaded.ok()) return loaded;
   if (current_->head.txn != batch.base_txn + 1)
     return !status.ok() ? status
                         : Status(ErrorCode::CORRUPT, "a commit to " + options_.path + " has left no trace");

@@ -50,6 +50,10 @@ class Database {
   ~Database();
   Database(const Database&) = delete;
 
+  // To be called on the thread that writes whenever readers find something else in the file than before: what
+  // this batch has changed, or, if it is null, anything. Before the first transaction.
+  void on_change(std::function<void(const Batch*)> changed) { changed_ = std::move(changed); }
+
   // The rest is for the one thread that writes.
 
   // Before the first transaction and after a suspicion: whether the pages hold together; a file whose pages
@@ -82,7 +86,7 @@ class Database {
   Status open_file(bool create);
   Status start_engine();
   void stop_engine();
-  Status load();
+  Status load(const Batch* committed = nullptr);
   Status start_anew();
   Status rescue(const Status& why);
   Status commit(const Snapshot& base, Batch batch);
@@ -91,6 +95,7 @@ class Database {
   std::shared_ptr<const Snapshot> current() const;
 
   const DatabaseOptions options_;
+  std::function<void(const Batch*)> changed_;
   std::atomic<uint64_t> map_bytes_ = 0, rescues_ = 0;
   std::atomic<pid_t> engine_process_ = 0;
   std::atomic<bool> suspected_ = true;  // until make_sound() has looked at it once

@@ -34,10 +34,10 @@ void append_indented(std::string& out, std::string_view bytes) {
 
 KeyMaterial& KeyMaterial::add(std::string_view tag, std::string_view bytes) {
   check(bytes.size() <= UINT32_MAX, "a key part has a 32-bit length");
-  ByteWriter out;
-  out.string(tag);
-  out.string(bytes);
-  bytes_ += out.view();
+  for (const std::string_view text : {tag, bytes}) {
+    const auto size = static_cast<uint32_t>(text.size());
+    bytes_.append(reinterpret_cast<const char*>(&size), sizeof size).append(text);
+  }
   return *this;
 }
 
@@ -55,7 +55,7 @@ KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, 
 }
 
 KeyMaterial request_key(std::string_view request, std::string_view toolchain, std::string_view constraints) {
-  KeyMaterial material;
+  KeyMaterial material(request.size() + toolchain.size() + constraints.size());
   material.add("toolchain", toolchain).add("request", request);
   if (!constraints.empty()) material.add("constraints", constraints);
   return material;

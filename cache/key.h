@@ -26,7 +26,11 @@ struct KeyPart {
 // into the next.
 class KeyMaterial {
  public:
-  KeyMaterial() { add("epoch", kKeyEpoch); }
+  // With room for parts of so many bytes.
+  explicit KeyMaterial(size_t bytes = 0) {
+    if (bytes > 0) bytes_.reserve(bytes + 128);
+    add("epoch", kKeyEpoch);
+  }
   KeyMaterial& add(std::string_view tag, std::string_view bytes);
 
   const std::string& bytes() const { return bytes_; }

@@ -44,24 +44,15 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
 
 Result<StoredPlan> Store::get(const KeyMaterial& material) {
   const Hash128 key = material.key();
-  return impl_->count_lookup(
-      impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load(txn, key, &material.bytes()); }), key);
+  auto found = impl_->read<StoredPlan>([&](Txn& txn) { return impl_->load(txn, key, &material.bytes()); });
+  impl_->count_lookup(found.ok() ? &key : nullptr);
+  return found;
 }
 
-Result<StoredPlan> Store::find_request(const KeyMaterial& request) {
-  Hash128 key;
-  return impl_->count_lookup(impl_->read<StoredPlan>([&](Txn& txn) -> Result<StoredPlan> {
-    const Hash128 hash = request.key();
-    const auto record = read_request(txn, hash);
-    if (record.status().code() == ErrorCode::CORRUPT)
-      impl_->damaged(txn, Table::requests, table_key(hash), record.status());
-    if (!record.ok() || record->material != request.bytes())
-      return Status(ErrorCode::NOT_FOUND, "this request was not seen before");
-    key = record->key;
-    // Only a plan whose material was compared is ever listed with a request, and both go together.
-    return impl_->load(txn, key, nullptr);
-  }),
-                             key);
+Result<std::shared_ptr<const StoredPlan>> Store::find_request(const KeyMaterial& request) {
+  auto found = impl_->load_by_request(request);
+  impl_->count_lookup(found.ok() ? &(*found)->key : nullptr);
+  return found;
 }
 
 Result<std::string> Store::request_of(const Hash128& key) {

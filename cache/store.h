@@ -39,8 +39,9 @@ struct StoreOptions {
   uint64_t map_bytes = uint64_t{1} << 40;  // virtual, sparse; halved as long as the address space refuses it
   uint64_t max_bytes = uint64_t{5} << 30;  // above this the plans used longest ago are evicted
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // writes beyond this are refused with BUSY
-  int64_t touch_interval_ms = 60000;                // how long uses may wait for a commit to travel with
-  std::string engine;                               // path of quern-store; empty: where it is installed
+  size_t recent_bytes = 16 << 20;     // plans that find_request() keeps in memory, read and checked
+  int64_t touch_interval_ms = 60000;  // how long uses may wait for a commit to travel with
+  std::string engine;                 // path of quern-store; empty: where it is installed
 
   // The outside world; empty members mean the real one.
   std::function<int64_t()> now_ms;  // wall clock, since 1970; may jump
@@ -155,8 +156,9 @@ class Store {
 
   // NOT_FOUND on a miss. A hit counts as a use.
   Result<StoredPlan> get(const KeyMaterial& material);
-  // Through the front index: the plan that this exact request got before.
-  Result<StoredPlan> find_request(const KeyMaterial& request);
+  // Through the front index: the plan that this exact request got before. What was found not long ago, and still
+  // stands, is not read again.
+  Result<std::shared_ptr<const StoredPlan>> find_request(const KeyMaterial& request);
   // The bytes of one of the requests that got the plan; NOT_FOUND when none is known.
   Result<std::string> request_of(const Hash128& key);
   // By key alone, for tools that print; no use, no hit, no miss.

@@ -20,7 +20,7 @@ int64_t system_now_ms() {
 
 }  // namespace
 
-Store::Impl::Impl(const StoreOptions& given) : options(given) {
+Store::Impl::Impl(const StoreOptions& given) : options(given), recent(given.recent_bytes) {
   if (!options.now_ms) options.now_ms = system_now_ms;
   if (!options.report)
     options.report = [](const std::string& message) {
@@ -59,6 +59,7 @@ void Store::Impl::start_writer() {
   };
   to.before = [this](WriteTxn& write) { return note_uses(write); };
   to.after = [this](WriteTxn& write) { return make_room(write); };
+  home.database->on_change([this](const Batch* batch) { recent.forget(batch); });
   writer = std::make_unique<Writer>(*home.database, std::move(to));
   // So that the file is looked at now, and not when the first plan is waited for.
   submit([](WriteTxn&) { return Status(); }, {}, 0);
@@ -160,15 +161,34 @@ Result<StoredPlan> Store::Impl::load_with_use(Txn& txn, const Hash128& key) {
   return plan;
 }
 
-Result<StoredPlan> Store::Impl::count_lookup(Result<StoredPlan> found, const Hash128& key) {
-  ++(found.ok() ? hits : misses);
-  if (found.ok() && writer) try {
+Result<std::shared_ptr<const StoredPlan>> Store::Impl::load_by_request(const KeyMaterial& request) {
+  using Found = std::shared_ptr<const StoredPlan>;
+  const Hash128 hash = request.key();
+  if (auto known = recent.find(hash, request)) return known;
+  const uint64_t age = recent.age();
+  return read<Found>([&](Txn& txn) -> Result<Found> {
+    const auto record = read_request(txn, hash);
+    if (record.status().code() == ErrorCode::CORRUPT)
+      damaged(txn, Table::requests, table_key(hash), record.status());
+    if (!record.ok() || record->material != request.bytes())
+      return Status(ErrorCode::NOT_FOUND, "this request was not seen before");
+    // Only a plan whose material was compared is ever listed with a request, and both go together.
+    auto plan = load(txn, record->key, nullptr);
+    if (!plan) return plan.status();
+    auto found = std::make_shared<const StoredPlan>(std::move(*plan));
+    recent.add(age, hash, request, found);
+    return found;
+  });
+}
+
+void Store::Impl::count_lookup(const Hash128* found) {
+  ++(found ? hits : misses);
+  if (found && writer) try {
       std::lock_guard guard(mutex);
-      uses[key] = {++use_order, options.now_ms()};
+      uses[*found] = {++use_order, options.now_ms()};
     } catch (const std::bad_alloc&) {
       // The plan looks older than it is.
     }
-  return found;
 }
 
 void Store::Impl::damaged(Txn& txn, Table table, std::string key, const Status& why) {

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "cache/home.h"
+#include "cache/recent_plans.h"
 #include "cache/store.h"
 #include "cache/tables.h"
 #include "cache/writer.h"
@@ -32,7 +33,8 @@ class Store::Impl {
   void submit(Writer::Apply apply, Done done, uint64_t bytes);
   Result<StoredPlan> load(Txn& txn, const Hash128& key, const std::string* material);
   Result<StoredPlan> load_with_use(Txn& txn, const Hash128& key);
-  Result<StoredPlan> count_lookup(Result<StoredPlan> found, const Hash128& key);
+  Result<std::shared_ptr<const StoredPlan>> load_by_request(const KeyMaterial& request);
+  void count_lookup(const Hash128* found);
   template <class T, class Look>
   Result<T> read(Look look);
   void damaged(Txn& txn, Table table, std::string key, const Status& why);
@@ -40,6 +42,7 @@ class Store::Impl {
 
   StoreOptions options;
   StoreHome home;
+  RecentPlans recent;
   uint64_t budget = 0;
 
   std::mutex mutex;                                                // of the next three

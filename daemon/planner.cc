@@ -19,6 +19,13 @@ Status no_compiler(const CompilerState& state) {
                 "this graph is not in the cache and there is no compiler: " + state.reason);
 }
 
+bool waits_for(uint8_t tier) { return tier > static_cast<uint8_t>(Tier::baseline); }
+
+Result<std::shared_ptr<const StoredPlan>> shared(Result<StoredPlan> found) {
+  if (!found) return found.status();
+  return std::make_shared<const StoredPlan>(std::move(*found));
+}
+
 }  // namespace
 
 Planner::Planner(Hooks hooks)
@@ -45,17 +52,22 @@ Planner::Planner(Hooks hooks)
   compiler_changed();
 }
 
-void Planner::get(Ask ask) { find_or_make(ask, until(ask->wanted, ask->caller, ask->reply)); }
+void Planner::get(const Ask& ask) {
+  if (waits_for(ask->wanted)) return find_or_make(ask, until(ask->wanted, ask->caller, ask->reply));
+  find_or_make(ask, ask->reply);
+}
 
 void Planner::find_or_make(const Ask& ask, const Reply& reply) {
   const PlanRequest& request = ask->request;
   if (Status status = check_request(request); !status.ok()) return fail(reply, status);
   Store* const indexed = toolchain_.empty() ? nullptr : hooks_.store;
-  const auto looked = std::make_shared<Looked>();
   // To copy, hash and compare a long text takes longer than others should wait.
   const bool later = request.graph.size() > kLongText;
-  if (!later) looked->request = request_material(request, toolchain_);
-  if (indexed && !later && answer_front(ask, indexed->find_request(looked->request), reply)) return;
+  std::optional<KeyMaterial> material;
+  if (!later) material = request_material(request, toolchain_);
+  if (indexed && material && answer_front(ask, indexed->find_request(*material), reply)) return;
+  const auto looked = std::make_shared<Looked>();
+  if (material) looked->request = std::move(*material);
   hooks_.aside->ask(
       ask->caller,
       [ask, looked, later, store = later ? indexed : nullptr, toolchain = toolchain_] {
@@ -64,14 +76,14 @@ void Planner::find_or_make(const Ask& ask, const Reply& reply) {
         if (!looked->front || !looked->front->ok()) looked->canonical = canonicalise(ask->request);
       },
       [this, ask, looked, reply] {
-        if (looked->front && answer_front(ask, std::move(*looked->front), reply)) return;
+        if (looked->front && answer_front(ask, *looked->front, reply)) return;
         if (!looked->canonical.ok()) return fail(reply, looked->canonical.status());
         make(ask, looked, reply);
       });
 }
 
-bool Planner::answer_front(const Ask& ask, Result<StoredPlan> found, const Reply& reply) {
-  if (!answer_from_store(std::move(found), ask->flags, ask->wanted, ask->caller.asker, reply)) return false;
+bool Planner::answer_front(const Ask& ask, const Found& found, const Reply& reply) {
+  if (!answer_from_store(found, ask->flags, ask->wanted, ask->caller.asker, reply)) return false;
   ++counts_.front_hits;
   return true;
 }
@@ -81,7 +93,8 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
   Keyed keyed = make_key(ask->request, looked->canonical.value());
   const Hash128 key = keyed.material.key();
   if (hooks_.store && !toolchain_.empty() &&
-      answer_from_store(hooks_.store->get(keyed.material), flags, ask->wanted, ask->caller.asker, reply)) {
+      answer_from_store(shared(hooks_.store->get(keyed.material)), flags, ask->wanted, ask->caller.asker,
+                        reply)) {
     hooks_.store->put_request(std::move(looked->request), keyed.material);
     return;
   }
@@ -98,7 +111,7 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
     hooks_.workers->look_again();
     return fail(reply, no_compiler(compiler_));
   }
-  if (ask->keyed) ask->keyed(key);
+  if (const auto wanted = ask->key.lock()) *wanted = key;
   if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
   start_job(ask, std::move(keyed), std::move(looked->request), reply);
 }
@@ -156,7 +169,7 @@ void Planner::leave(const Asker& asker, const std::shared_ptr<Account>& heir) {
 
 // A search or a measuring that fails leaves what stands as the answer.
 Planner::Reply Planner::until(uint8_t wanted, const Caller& caller, Reply reply) {
-  if (wanted <= static_cast<uint8_t>(Tier::baseline)) return reply;
+  if (!waits_for(wanted)) return reply;
   return [=, this](PlanAnswer answer) {
     if (!answer.status.ok()) return reply(std::move(answer));
     hold(wanted, caller, reply, std::make_shared<PlanAnswer>(std::move(answer)));
@@ -167,7 +180,7 @@ Planner::Reply Planner::until(uint8_t wanted, const Caller& caller, Reply reply)
 void Planner::hold(uint8_t wanted, const Caller& caller, Reply reply, std::shared_ptr<PlanAnswer> answer) {
   const auto again = [=, this](const JobResult& result) {
     if (auto stands = hooks_.store->peek(result.key); stands.ok()) {
-      answer->plan = std::move(stands->plan);
+      answer->plan = std::make_shared<const std::string>(std::move(stands->plan));
       answer->generation = stands->generation;
       answer->tier = stands->tier;
     }
@@ -240,7 +253,8 @@ wire::TuneReply Planner::tune_reply(const JobResult& result) const {
 
 void Planner::wait(const Hash128& key, uint8_t wanted, const Caller& caller, Reply reply) {
   reply = until(wanted, caller, std::move(reply));
-  if (hooks_.store && answer_from_store(hooks_.store->peek(key), 0, wanted, caller.asker, reply)) return;
+  if (hooks_.store && answer_from_store(shared(hooks_.store->peek(key)), 0, wanted, caller.asker, reply))
+    return;
   auto done = [this, reply](const JobResult& result) { reply(from_job(result, wire::Origin::shared)); };
   if (jobs_.join(key, {caller, std::move(done)})) return;
   Status why(ErrorCode::NOT_FOUND, "no plan and no job for key " + to_hex(key));
@@ -265,6 +279,7 @@ Status Planner::check_request(const PlanRequest& request) {
 
 KeyMaterial Planner::request_material(const PlanRequest& request, const std::string& toolchain) {
   ByteWriter bytes;
+  bytes.reserve(2 * sizeof(uint32_t) + request.target.size() + request.graph.size());
   bytes.put(request.numerics);
   bytes.string(request.target);
   bytes.raw(request.graph);
@@ -284,7 +299,7 @@ Planner::Keyed Planner::make_key(const PlanRequest& request, const Canonical& ca
           plan_key(canonical.graph, request.target, request.numerics, toolchain_, canonical.constraints)};
 }
 
-bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Asker& asker,
+bool Planner::answer_from_store(const Found& found, uint32_t flags, uint8_t wanted, const Asker& asker,
                                 const Reply& reply) {
   if (!found) {
     if (found.status().code() != ErrorCode::NOT_FOUND)
@@ -292,17 +307,18 @@ bool Planner::answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_
     return false;
   }
   ++counts_.hits;
+  const StoredPlan& stored = **found;
   if (!(flags & wire::kGetNoStart)) {
     searches_.consider(
-        found->key, found->material, found->tier, asker,
-        static_cast<uint8_t>(found->tier) < wanted ? Searches::Wish::better : Searches::Wish::use);
-    measures_.consider(found->key, found->material, asker);
+        stored.key, stored.material, stored.tier, asker,
+        static_cast<uint8_t>(stored.tier) < wanted ? Searches::Wish::better : Searches::Wish::use);
+    measures_.consider(stored.key, stored.material, asker);
   }
   PlanAnswer answer;
-  answer.key = found->key;
-  answer.plan = std::move(found->plan);
-  answer.generation = found->generation;
-  answer.tier = found->tier;
+  answer.key = stored.key;
+  answer.plan = {*found, &stored.plan};
+  answer.generation = stored.generation;
+  answer.tier = stored.tier;
   reply(std::move(answer));
   return true;
 }
@@ -330,7 +346,7 @@ PlanAnswer Planner::from_job(const JobResult& result, wire::Origin origin) const
   PlanAnswer answer;
   answer.status = result.status;
   answer.key = result.key;
-  answer.plan = result.plan;
+  answer.plan = std::make_shared<const std::string>(result.plan);
   answer.generation = result.generation;
   answer.tier = result.tier;
   answer.origin = origin;

@@ -34,7 +34,7 @@ struct PlanAsk {
   uint32_t flags = 0;  // kGet bits
   uint8_t wanted = 0;  // tier: a plan below it is held back while a search for a better one is under way
   Caller caller;
-  std::function<void(const Hash128&)> keyed;  // may be empty: the key, as soon as it is known
+  std::weak_ptr<std::optional<Hash128>> key;  // filled in as soon as it is known, if it is still there
   std::function<void(PlanAnswer)> reply;
 };
 
@@ -42,7 +42,7 @@ struct PlanAnswer {
   Status status;  // PENDING: a job is queued or running, `state` says which
   std::optional<Hash128> key;
   wire::JobState state = wire::JobState::none;
-  std::string plan;
+  std::shared_ptr<const std::string> plan;
   uint64_t generation = 0;
   Tier tier = Tier::baseline;
   wire::Origin origin = wire::Origin::hit;
@@ -84,7 +84,7 @@ class Planner {
   explicit Planner(Hooks hooks);
 
   // Each replies at once or later; not at all if the caller's interest has left by then.
-  void get(std::shared_ptr<const PlanAsk> ask);
+  void get(const std::shared_ptr<const PlanAsk>& ask);
   // The plan of a key: at once if it is stored, else when its job ends.
   void wait(const Hash128& key, uint8_t wanted, const Caller& caller, Reply reply);
   // Measures the programs of a stored plan now, after the search for them if there was none that came to its
@@ -146,10 +146,11 @@ class Planner {
     std::function<void()> run;
   };
   using Ask = std::shared_ptr<const PlanAsk>;
+  using Found = Result<std::shared_ptr<const StoredPlan>>;
 
   // A request that is not in the front index, or was not looked for there yet.
   struct Looked {
-    std::optional<Result<StoredPlan>> front;
+    std::optional<Found> front;
     KeyMaterial request;
     Result<Canonical> canonical = Status(ErrorCode::INTERNAL, "not parsed");
   };
@@ -159,7 +160,7 @@ class Planner {
   static Result<Canonical> canonicalise(const PlanRequest& request);
   static std::string nearest_plan(Store& store, const KeyMaterial& material);
   Keyed make_key(const PlanRequest& request, const Canonical& canonical) const;
-  bool answer_from_store(Result<StoredPlan> found, uint32_t flags, uint8_t wanted, const Asker& asker,
+  bool answer_from_store(const Found& found, uint32_t flags, uint8_t wanted, const Asker& asker,
                          const Reply& reply);
   void hold(uint8_t wanted, const Caller& caller, Reply reply, std::shared_ptr<PlanAnswer> answer);
   void measure(const TuneRequest& request, const Caller& caller, OnProgress on_progress, TuneReply reply);
@@ -167,7 +168,7 @@ class Planner {
   void search_ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
   Reply until(uint8_t wanted, const Caller& caller, Reply reply);
   void find_or_make(const Ask& ask, const Reply& reply);
-  bool answer_front(const Ask& ask, Result<StoredPlan> found, const Reply& reply);
+  bool answer_front(const Ask& ask, const Found& found, const Reply& reply);
   void make(const Ask& ask, const std::shared_ptr<Looked>& looked, const Reply& reply);
   wire::ExplainReply explain_key(const PlanRequest& request, const Keyed& keyed, const std::string& nearest);
   void explain_search(wire::ExplainReply& reply) const;

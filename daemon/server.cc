@@ -45,12 +45,14 @@ Server::Server(Options options, Log* log) : options_(std::move(options)), log_(l
     log_->write(client_fault ? LogLevel::warning : LogLevel::debug,
                 "event=client_closed client=" + std::to_string(session.id()) + " reason=\"" + why + "\"");
   };
+  session_hooks_.ready = [this](Session& session) { make_ready(session); };
   session_hooks_.watch = [this] { watch(); };
   session_hooks_.make_room = [this](Session& session) { return make_room(session); };
   session_hooks_.closed = [this](Session& session) {
     const uint64_t id = session.id();
     if (service_) service_->disconnect(id);
     users_.erase(id);
+    std::erase(ready_, &session);
     sessions_.erase(id);
   };
 }
@@ -141,11 +143,14 @@ Status Server::start_loop() {
     return Status(ErrorCode::IO, std::string("no event loop: ") + uv_strerror(code));
   loop_open_ = true;
   uv_async_init(&loop_, &async_, [](uv_async_t* any) { server_of(handle(any))->run_posted(); });
+  uv_prepare_init(&loop_, &prepare_);
   uv_timer_init(&loop_, &timer_);
   uv_timer_init(&loop_, &watch_);
   uv_timer_init(&loop_, &idle_);
-  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&watch_), handle(&idle_)})
+  for (uv_handle_t* any :
+       {handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_), handle(&idle_)})
     any->data = this;
+  uv_prepare_start(&prepare_, [](uv_prepare_t* any) { server_of(handle(any))->flush_ready(); });
   const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
   for (size_t i = 0; i < std::size(numbers); ++i) {
     uv_signal_init(&loop_, &signals_[i]);
@@ -222,7 +227,7 @@ void Server::start_workers() {
   hooks.log = log_;
   hooks.aside = [this](Aside::Task work, Aside::Task done) { run_aside(std::move(work), std::move(done)); };
   hooks.now_ns = uv_hrtime;
-  hooks.send = [this](ClientId client, std::string frame) {
+  hooks.send = [this](ClientId client, wire::OutFrame frame) {
     if (const auto found = sessions_.find(client); found != sessions_.end())
       found->second->send(std::move(frame));
   };
@@ -339,6 +344,16 @@ void Server::watch() {
       kWatchMs, kWatchMs);
 }
 
+// Not all of them at once, so that what they hold until then stays little.
+void Server::make_ready(Session& session) {
+  if (ready_.size() >= kTogether) flush_ready();
+  ready_.push_back(&session);
+}
+
+void Server::flush_ready() {
+  for (Session* session : std::exchange(ready_, {})) session->flush();
+}
+
 bool Server::make_room(Session& session) {
   Session* most = &session;
   for (auto& [id, other] : sessions_)
@@ -449,8 +464,9 @@ void Server::stop() {
     take_posts_ = false;
   }
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
-  for (uv_handle_t* any : {handle(&listening_), handle(&async_), handle(&timer_), handle(&watch_),
-                           handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
+  for (uv_handle_t* any :
+       {handle(&listening_), handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_),
+        handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
     uv_close(any, nullptr);
 }
 

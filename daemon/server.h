@@ -34,6 +34,7 @@ class Server {
 
  private:
   static constexpr uint64_t kGreetingLimitNs = 10'000'000'000, kFarewellLimitNs = 2'000'000'000;
+  static constexpr size_t kTogether = 64;    // sessions that are written to at the end of an iteration
   static constexpr int kAcceptsAtOnce = 16;  // then whoever is connected has its turn
 
   Status open_store();
@@ -49,6 +50,8 @@ class Server {
   void take_in(int socket);
   Status admit(const Peer& peer) const;
   void watch();
+  void make_ready(Session& session);
+  void flush_ready();
   bool make_room(Session& session);
   void on_frame(Session& session, const wire::Frame& frame);
   void on_signal(int number);
@@ -72,6 +75,7 @@ class Server {
   bool loop_open_ = false;
   uv_poll_t listening_;
   uv_async_t async_;
+  uv_prepare_t prepare_;
   uv_timer_t timer_, watch_, idle_;
   uv_signal_t signals_[3];
 
@@ -82,6 +86,7 @@ class Server {
   SessionLimits session_limits_;
   Session::Hooks session_hooks_;
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
+  std::vector<Session*> ready_;                // that have something to send
   std::unordered_map<uint64_t, uid_t> users_;  // of sessions, as long as they are open
   std::multimap<uint64_t, uint64_t> limits_;   // time -> session that must have greeted, or gone, by then
   uint64_t max_clients_ = 1, next_session_ = 1, total_ = 0, refused_ = 0, dropped_ = 0;

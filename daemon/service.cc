@@ -158,8 +158,11 @@ void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& fra
 
 template <class M>
 void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
-  std::string frame = wire::encode(open->request, message);
-  if (!wire::fits(frame))
+  reply_frame(open, wire::encode(open->request, message));
+}
+
+void Service::reply_frame(const std::shared_ptr<Open>& open, wire::OutFrame frame) {
+  if (frame.size() > wire::kMaxFrameBytes)
     frame = wire::encode(
         open->request,
         wire::to_error(Status(ErrorCode::LIMIT, "the answer has " + std::to_string(frame.size()) +
@@ -256,7 +259,6 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.generation = answer.generation;
   plan.tier = answer.tier;
   plan.origin = answer.origin;
-  plan.plan = std::move(answer.plan);
   plan.unstored = !answer.stored.ok();
   if (plan.unstored) plan.warning = "the plan was not stored: " + answer.stored.message();
   plan.total_ns = hooks_.now_ns() - open->arrived_ns;
@@ -266,7 +268,7 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.queue_ns = answer.queue_ns;
   plan.emit_ns = answer.emit_ns;
   plan.compile_ns = answer.compile_ns;
-  reply(open, plan);
+  reply_frame(open, wire::encode(open->request, plan, std::move(answer.plan)));
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
@@ -282,9 +284,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
   ask->flags = message.flags;
   ask->wanted = message.tier;
   ask->caller = caller(open, message.priority);
-  ask->keyed = [weak = std::weak_ptr(open)](const Hash128& key) {
-    if (const auto still = weak.lock()) still->key = key;
-  };
+  ask->key = std::shared_ptr<std::optional<Hash128>>(open, &open->key);
   ask->reply = plan_replier(open);
   planner_.get(std::move(ask));
   if (is_open(open)) set_deadline(open, message.timeout_ms);

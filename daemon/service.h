@@ -47,7 +47,7 @@ class Service {
     Aside::Run aside;
     Log* log = nullptr;
     std::function<uint64_t()> now_ns;  // steady
-    std::function<void(ClientId, std::string frame)> send;
+    std::function<void(ClientId, wire::OutFrame frame)> send;
     std::function<void()> shutdown;
     std::function<void(wire::StatsReply&)> add_stats;  // the server's own
   };
@@ -100,6 +100,7 @@ class Service {
 
   template <class M>
   void reply(const std::shared_ptr<Open>& open, const M& message);
+  void reply_frame(const std::shared_ptr<Open>& open, wire::OutFrame frame);
   void dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame);
   void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
   template <class M>

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "capi/wire/messages.h"
@@ -17,6 +19,24 @@ constexpr size_t kPauseOutput = 256 << 10;
 
 Session& session_of(void* handle) { return *static_cast<Session*>(static_cast<uv_handle_t*>(handle)->data); }
 
+// What is left of the frames behind the first `skip` bytes; until the next call.
+std::span<const uv_buf_t> buffers_of(std::span<const wire::OutFrame> frames, size_t skip) {
+  static std::vector<uv_buf_t> buffers;
+  buffers.clear();
+  const auto add = [&](const std::string& bytes) {
+    const size_t gone = std::min(skip, bytes.size());
+    skip -= gone;
+    if (gone == bytes.size()) return;
+    buffers.push_back(
+        uv_buf_init(const_cast<char*>(bytes.data()) + gone, static_cast<unsigned>(bytes.size() - gone)));
+  };
+  for (const wire::OutFrame& frame : frames) {
+    add(frame.head);
+    if (frame.body) add(*frame.body);
+  }
+  return buffers;
+}
+
 // libuv reads into it and hands it over before it reads again, and there is one thread: one buffer serves all
 // sessions.
 char read_buffer[1 << 15];
@@ -25,7 +45,7 @@ char read_buffer[1 << 15];
 
 struct Session::Write {
   uv_write_t request;
-  std::string bytes;
+  std::vector<wire::OutFrame> frames;
   Charge charge;
   uint64_t queued_ns = uv_hrtime();
 };
@@ -47,7 +67,8 @@ Status Session::start(int socket, std::shared_ptr<Account> account) {
 }
 
 size_t Session::output() const {
-  return closing_ ? 0 : uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&pipe_));
+  if (closing_) return 0;
+  return outbox_bytes_ + uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&pipe_));
 }
 
 // ---- reading
@@ -136,31 +157,40 @@ bool Session::look() {
 // ---- writing
 // --------------------------------------------------------------------------------------------------
 
-void Session::send(std::string bytes) {
-  if (!closing_ && !refused_) write(std::move(bytes));
+void Session::send(wire::OutFrame frame) {
+  if (closing_ || refused_) return;
+  if (outbox_.empty()) hooks_->ready(*this);
+  outbox_bytes_ += frame.size();
+  outbox_.push_back(std::move(frame));
+  // What the socket does not take is queued; on_written() then goes on with requests that wait for that.
+  if (output() > kPauseOutput) flush();
 }
 
-void Session::write(std::string bytes) {
-  uv_buf_t buffer = uv_buf_init(bytes.data(), static_cast<unsigned>(bytes.size()));
-  const int sent = uv_try_write(stream(), &buffer, 1);
-  if (sent == static_cast<int>(bytes.size())) return;
+void Session::flush() {
+  if (closing_ || outbox_.empty()) return;
+  const size_t size = std::exchange(outbox_bytes_, 0);
+  const auto buffers = buffers_of(outbox_, 0);
+  const int sent = uv_try_write(stream(), buffers.data(), static_cast<unsigned>(buffers.size()));
+  if (sent == static_cast<int>(size)) return outbox_.clear();
+  auto frames = std::exchange(outbox_, {});
   if (sent < 0 && sent != UV_EAGAIN) return close(uv_strerror(sent));
-  queue(std::move(bytes), sent < 0 ? 0 : static_cast<size_t>(sent));
+  const size_t gone = sent < 0 ? 0 : static_cast<size_t>(sent);
+  queue(std::move(frames), gone, size - gone);
 }
 
-// What the socket does not take now.
-void Session::queue(std::string bytes, size_t sent) {
-  const size_t size = bytes.size() - sent;
+// What the socket does not take now: `size` bytes, behind the first `sent`.
+void Session::queue(std::vector<wire::OutFrame> frames, size_t sent, size_t size) {
   if (output() > limits_->output_bytes)
     return close("left " + std::to_string(output()) + " bytes of answers unread", true);
   auto write = std::make_unique<Write>();
   write->charge = charge_output(size);
   if (!write->charge.ok())
     return close("left " + std::to_string(output()) + " bytes of answers unread, and memory is short", true);
-  write->bytes = std::move(bytes);
+  write->frames = std::move(frames);
   write->request.data = write.get();
-  uv_buf_t buffer = uv_buf_init(write->bytes.data() + sent, static_cast<unsigned>(size));
-  const int code = uv_write(&write->request, stream(), &buffer, 1, on_written);
+  const auto buffers = buffers_of(write->frames, sent);
+  const int code =
+      uv_write(&write->request, stream(), buffers.data(), static_cast<unsigned>(buffers.size()), on_written);
   if (code != 0) return close(uv_strerror(code));
   writes_.push_back(write.release());
   pause_or_resume();
@@ -183,9 +213,9 @@ void Session::on_written(uv_write_t* request, int) {
 }
 
 void Session::refuse(const Status& status) {
+  send(wire::encode(0, wire::to_error(status)));
+  flush();
   if (closing_ || refused_) return;
-  write(wire::encode(0, wire::to_error(status)));
-  if (closing_) return;
   refused_ = true;
   // What is queued goes out first; then the end of the stream tells the client, which closes its side or is
   // closed by the server's clock.
@@ -197,6 +227,7 @@ void Session::refuse(const Status& status) {
 }
 
 void Session::close(const std::string& why, bool client_fault) {
+  if (!client_fault) flush();
   if (closing_) return;
   closing_ = true;
   // libuv gives them back in a moment; others may have the room at once.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "capi/wire/frame.h"
 #include "core/base/status.h"
@@ -28,6 +29,7 @@ class Session {
     std::function<void(Session&, const std::string& why, bool client_fault)>
         closing;                           // once, when it is decided
     std::function<void(Session&)> closed;  // libuv has let go of it: delete it now
+    std::function<void(Session&)> ready;   // something is to be sent: call flush() before the loop waits
     std::function<void()> watch;           // look() is to be called now and then from here on
     // No memory is left for an answer: drop somebody who makes the daemon hold more than this one. False when
     // there is nobody.
@@ -40,8 +42,10 @@ class Session {
   Status start(int socket, std::shared_ptr<Account> account);
   uint64_t id() const { return id_; }
 
-  // Never blocks. A client that has left too much unread is dropped.
-  void send(std::string bytes);
+  // Never blocks. A client that has left too much unread is dropped. What is sent in one iteration of the loop
+  // goes out together at its end: a client that waits is woken once, and not in the midst of others' answers.
+  void send(wire::OutFrame frame);
+  void flush();
   // Sends an error about the connection, then closes it. The caller closes it for good if the client does not
   // read.
   void refuse(const Status& status);
@@ -52,7 +56,7 @@ class Session {
 
   bool greeted = false;
   bool refused() const { return refused_; }
-  size_t output() const;  // bytes that wait to be read
+  size_t output() const;  // bytes that are not in the client's socket yet
 
  private:
   struct Write;
@@ -64,8 +68,7 @@ class Session {
   void take_frames(bool first_part);
   void hold_frame(bool first_part);
   void pause_or_resume();
-  void write(std::string bytes);
-  void queue(std::string bytes, size_t sent);
+  void queue(std::vector<wire::OutFrame> frames, size_t sent, size_t size);
   Charge charge_output(size_t bytes);
   uv_stream_t* stream() { return reinterpret_cast<uv_stream_t*>(&pipe_); }
 
@@ -75,9 +78,11 @@ class Session {
   uv_pipe_t pipe_;
   std::shared_ptr<Account> account_;
   wire::FrameReader reader_{wire::kMaxRequestBytes};
-  Charge input_;                   // for a large frame that is not complete
-  uint64_t incomplete_since_ = 0;  // the first byte of the frame that is not complete; 0: there is none
-  std::deque<Write*> writes_;      // answers that libuv has not written yet
+  Charge input_;                        // for a large frame that is not complete
+  uint64_t incomplete_since_ = 0;       // the first byte of the frame that is not complete; 0: there is none
+  std::vector<wire::OutFrame> outbox_;  // until flush()
+  size_t outbox_bytes_ = 0;
+  std::deque<Write*> writes_;  // what the socket did not take; libuv goes on with it
   bool reading_ = false;
   bool filled_ = false;   // the last read took as much as one may
   bool starved_ = false;  // there is no memory for the frame that the client has begun

@@ -18,9 +18,9 @@ void put_header(ByteWriter& out, uint16_t type, uint64_t request) {
   out.put(request);
 }
 
-std::string finish_frame(ByteWriter& out) {
+std::string finish_frame(ByteWriter& out, size_t more) {
   std::string frame = out.take();
-  const auto length = static_cast<uint32_t>(frame.size() - kHeaderBytes);
+  const auto length = static_cast<uint32_t>(frame.size() - kHeaderBytes + more);
   std::memcpy(frame.data(), &length, sizeof length);
   return frame;
 }

@@ -23,10 +23,20 @@ struct Frame {
   std::string_view payload;  // lies in the reader's buffer: valid until its next call
 };
 
+// A frame on its way out. What many are sent is its end, and is not copied into each.
+struct OutFrame {
+  std::string head;
+  std::shared_ptr<const std::string> body;  // may be null: there is none
+
+  OutFrame(std::string frame = {}, std::shared_ptr<const std::string> end = {})
+      : head(std::move(frame)), body(std::move(end)) {}
+  size_t size() const { return head.size() + (body ? body->size() : 0); }
+};
+
 std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload);
-// The same in one buffer: put_header(), then the payload, then finish_frame().
+// The same in one buffer: put_header(), then the payload, but for `more` bytes that follow, then finish_frame().
 void put_header(ByteWriter& out, uint16_t type, uint64_t request);
-std::string finish_frame(ByteWriter& out);
+std::string finish_frame(ByteWriter& out, size_t more = 0);
 inline bool fits(std::string_view encoded_frame, size_t limit = kMaxFrameBytes) {
   return encoded_frame.size() <= limit;
 }

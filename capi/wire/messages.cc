@@ -34,33 +34,33 @@ bool is_known(JobKind kind) { return kind <= JobKind::measure; }
 bool is_known(JobState state) { return state <= JobState::quarantined; }
 
 template <class M>
-void put_fields(ByteWriter& out, const M& message);
+void put_fields(ByteWriter& out, const M& message, const std::string* left_out = nullptr);
 template <class M>
 Status get_fields(std::string_view payload, M& message);
 
+// The size of a value, then its bytes.
 template <class T>
-std::string value_bytes(const T& value) {
-  ByteWriter out;
+void put_value(ByteWriter& out, const T& value) {
   if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    out.put(uint32_t{sizeof value});
     out.put(value);
   } else if constexpr (std::is_same_v<T, Hash128>) {
+    out.put(uint32_t{sizeof value.high + sizeof value.low});
     out.put(value.high);
     out.put(value.low);
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return value;
+    out.string(value);
   } else {
-    put_fields(out, value);
+    ByteWriter record;
+    put_fields(record, value);
+    out.string(record.view());
   }
-  return out.take();
 }
 
 template <class T>
 void put_field(ByteWriter& out, uint16_t tag, const T& value) {
   out.put(tag);
-  if constexpr (std::is_same_v<T, std::string>)
-    out.string(value);
-  else
-    out.string(value_bytes(value));
+  put_value(out, value);
 }
 
 // About what the long texts of a message take, so that they are copied once.
@@ -75,10 +75,11 @@ size_t text_bytes(const M& message) {
 }
 
 template <class M>
-void put_fields(ByteWriter& out, const M& message) {
+void put_fields(ByteWriter& out, const M& message, const std::string* left_out) {
   for_each_field(message, [&](const auto& value, uint16_t tag, Need need, const char*) {
     using T = std::remove_cvref_t<decltype(value)>;
     if (need != Need::optional) tag |= kCriticalBit;
+    if (static_cast<const void*>(&value) == left_out) return;
     if constexpr (is_repeated<T>) {
       for (const auto& item : value) put_field(out, tag, item);
     } else {
@@ -189,6 +190,18 @@ constexpr bool tags_hold() {
 #define QUERN_MESSAGE(name, number, kind, meaning) static_assert(tags_hold<name>());
 #define QUERN_RECORD(name, meaning) static_assert(tags_hold<name>());
 #include "capi/wire/messages.def"
+
+OutFrame encode(uint64_t request, const PlanReply& message, std::shared_ptr<const std::string> plan) {
+  ByteWriter out;
+  out.reserve(text_bytes(message));
+  put_header(out, static_cast<uint16_t>(PlanReply::kType), request);
+  put_fields(out, message, &message.plan);
+  for_each_field(message, [&](const auto& value, uint16_t tag, Need, const char*) {
+    if (static_cast<const void*>(&value) == &message.plan) out.put(static_cast<uint16_t>(tag | kCriticalBit));
+  });
+  out.put(static_cast<uint32_t>(plan->size()));
+  return {finish_frame(out, plan->size()), std::move(plan)};
+}
 
 const char* message_name(uint16_t type) {
   switch (static_cast<MessageType>(type)) {

@@ -81,6 +81,9 @@ bool visit_message(uint16_t type, const Visit& visit) {
   return false;
 }
 
+// The frame of an answer with a plan that is not copied into it: `message.plan` is empty.
+OutFrame encode(uint64_t request, const PlanReply& message, std::shared_ptr<const std::string> plan);
+
 // The message in `frame`, which must be of type M: PROTOCOL if it is another one.
 template <class M>
 Result<M> decode_as(const Frame& frame) {

@@ -57,7 +57,7 @@ int count_plans(Store& store) {
   int found = 0;
   for (int i = 0; i < kSmall + kLarge; ++i) {
     const auto got = i % 2 ? store.get(test_key(i))
-                           : store.find_request(request_key("request " + std::to_string(i), "nvrtc"));
+                           : get_by_request(store, request_key("request " + std::to_string(i), "nvrtc"));
     if (!got.ok()) continue;
     if (got->plan != plan_of(i)) return -1;
     ++found;

@@ -40,7 +40,7 @@ void every_flipped_byte_of_a_plan_is_a_reported_miss(void**) {
     Store& store = test.open();
     // Through the front index or the key, in turns; twice, and reported once.
     for (int n = 0; n < 2; ++n)
-      assert_error(i % 2 ? store.find_request(request) : store.get(test_key(1)), ErrorCode::NOT_FOUND);
+      assert_error(i % 2 ? get_by_request(store, request) : store.get(test_key(1)), ErrorCode::NOT_FOUND);
     const auto reports = test.reports->take();
     assert_int_equal(reports.size(), 1);
     assert_contains(reports[0], "damaged record in the table plans under " + to_hex(test_key(1).key()));

@@ -42,6 +42,7 @@ struct TestStore {
 
   explicit TestStore(const std::string& directory) {
     options.directory = directory;
+    options.recent_bytes = 0;  // what is read is in the file
     options.report = [reports = reports](const std::string& message) { reports->add(message); };
   }
   // Closes and opens again; fails the test if that fails.
@@ -57,6 +58,12 @@ struct TestStore {
 
 inline KeyMaterial test_key(int number) {
   return plan_key("graph number " + std::to_string(number), "sm_90a", 0, "nvrtc 13.0");
+}
+
+inline Result<StoredPlan> get_by_request(Store& store, const KeyMaterial& request) {
+  auto found = store.find_request(request);
+  if (!found) return found.status();
+  return **found;
 }
 
 // Bytes that follow from `seed`, so that whoever knows it can tell whether all of them came back.

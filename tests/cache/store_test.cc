@@ -145,30 +145,89 @@ void the_front_index_leads_to_the_plan(void**) {
   what.request = request(1);
   assert_error(store.find_request(request(1)), ErrorCode::NOT_FOUND);
   put(store, std::move(what));
-  assert_text_equal(store.find_request(request(1))->plan, "plan");
+  assert_text_equal(get_by_request(store, request(1))->plan, "plan");
 
   // A request enters also with a plan that is outdone.
   what = test_put(1, "other");
   what.request = request(2);
   assert_false(put(store, std::move(what)).published);
-  assert_text_equal(store.find_request(request(2))->plan, "plan");
+  assert_text_equal(get_by_request(store, request(2))->plan, "plan");
 
   const auto add = [&](KeyMaterial of, KeyMaterial plan) {
     return wait_for([&](Store::Done done) { store.put_request(of, plan, done); });
   };
   assert_ok(add(request(3), test_key(1)));
-  assert_text_equal(store.find_request(request(3))->plan, "plan");
+  assert_text_equal(get_by_request(store, request(3))->plan, "plan");
   assert_error(add(request(4), test_key(2)), ErrorCode::NOT_FOUND);
 
   // One that comes to mean another plan leaves the first one's list.
   put(store, test_put(2, "second"));
   assert_ok(add(request(3), test_key(2)));
-  assert_text_equal(store.find_request(request(3))->plan, "second");
+  assert_text_equal(get_by_request(store, request(3))->plan, "second");
   assert_ok(wait_for([&](Store::Done done) { store.remove(test_key(1).key(), done); }));
   assert_error(store.find_request(request(1)), ErrorCode::NOT_FOUND);
-  assert_text_equal(store.find_request(request(3))->plan, "second");
+  assert_text_equal(get_by_request(store, request(3))->plan, "second");
   assert_int_equal(store.stats()->requests, 1);
   assert_int_equal(store.verify_all()->damage.size(), 0);
+}
+
+PlanPut requested(int number, std::string plan) {
+  PlanPut what = test_put(number, std::move(plan));
+  what.request = request_key("request " + std::to_string(number), "nvrtc");
+  what.force = true;
+  return what;
+}
+
+void what_was_asked_for_lately_is_read_once_until_it_changes(void**) {
+  TestStore test(temp_dir());
+  test.options.recent_bytes = 1 << 20;
+  Store& store = test.open();
+  for (int i = 0; i < 20; ++i) put(store, requested(i, test_bytes(i, 100000)));
+  put(store, requested(20, test_bytes(20, 300000)));
+  const auto find = [&](int i) { return store.find_request(*requested(i, "").request); };
+  const auto first = find(0), second = find(1), large = find(20);
+  assert_true(first.ok() && *find(0) == *first && *find(1) == *second);
+  assert_true(*find(20) != *large);  // one plan does not push out all the others
+
+  assert_int_equal(put(store, requested(0, "better")).generation, 2);
+  assert_text_equal((*find(0))->plan, "better");
+  assert_true(*find(1) == *second && (*first)->plan == test_bytes(0, 100000));
+  assert_ok(wait_for([&](Store::Done done) { store.remove((*second)->key, done); }));
+  assert_error(find(1), ErrorCode::NOT_FOUND);
+
+  // What was used longest ago goes.
+  const auto kept = *find(2);
+  for (int i = 3; i < 20; ++i) {
+    assert_ok(find(i));
+    assert_true(*find(2) == kept);
+  }
+  const auto gone = *find(3);
+  for (int i = 4; i < 20; ++i) assert_ok(find(i));
+  assert_true(*find(3) != gone && (*find(3))->plan == gone->plan);
+  assert_int_equal(store.stats()->misses, 1);
+}
+
+void nobody_finds_what_was_replaced(void**) {
+  TestStore test(temp_dir());
+  test.options.recent_bytes = 1 << 20;
+  Store& store = test.open();
+  put(store, requested(1, "plan"));
+  std::atomic<uint64_t> acknowledged = 1;
+  std::atomic<bool> stale = false, done = false;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i)
+    readers.emplace_back([&] {
+      while (!done) {
+        const uint64_t least = acknowledged;
+        const auto found = store.find_request(*requested(1, "").request);
+        if (!found.ok() || (*found)->generation < least) stale = true;
+      }
+    });
+  for (int i = 0; i < 200; ++i) acknowledged = put(store, requested(1, "plan")).generation;
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  assert_false(stale);
+  assert_int_equal(acknowledged, 201);
 }
 
 void a_plan_has_only_so_many_requests(void**) {
@@ -221,7 +280,7 @@ void equal_hashes_are_not_taken_for_equal_keys(void**) {
   assert_error(wait_for([&](Store::Done done) { store.put_request(request_key("r", ""), two, done); }),
                ErrorCode::INTERNAL);
   assert_text_equal(store.get(one)->plan, "one");
-  assert_text_equal(store.find_request(twin("request", 1))->plan, "one");
+  assert_text_equal(get_by_request(store, twin("request", 1))->plan, "one");
   assert_int_equal(test.reports->take().size(), 0);
 }
 
@@ -431,6 +490,8 @@ int main() {
       cmocka_unit_test(timings_are_of_programs_and_outlive_generations),
       cmocka_unit_test(programs_go_with_their_plan),
       cmocka_unit_test(the_front_index_leads_to_the_plan),
+      cmocka_unit_test(what_was_asked_for_lately_is_read_once_until_it_changes),
+      cmocka_unit_test(nobody_finds_what_was_replaced),
       cmocka_unit_test(a_plan_has_only_so_many_requests),
       cmocka_unit_test(equal_hashes_are_not_taken_for_equal_keys),
       cmocka_unit_test(a_generation_never_falls),

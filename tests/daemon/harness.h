@@ -140,7 +140,10 @@ class Harness {
     };
     hooks.log = &log;
     hooks.now_ns = [this] { return now; };
-    hooks.send = [this](ClientId client, std::string frame) { readers_[client].append(frame); };
+    hooks.send = [this](ClientId client, const wire::OutFrame& frame) {
+      readers_[client].append(frame.head);
+      if (frame.body) readers_[client].append(*frame.body);
+    };
     hooks.shutdown = [this] { shut_down = true; };
     service = std::make_unique<Service>(options, hooks);
     service->connect(1, geteuid());

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <random>
+#include <thread>
 
 #include "core/base/bytes.h"
 #include "tests/e2e/fixture.h"
@@ -96,6 +97,30 @@ void a_slow_client_is_dropped_and_others_do_not_notice(void**) {
   assert_true(slow.closed_by_daemon());
 }
 
+// The daemon stops reading such a client's requests, and goes on when it reads.
+void a_client_that_reads_late_gets_every_answer(void**) {
+  TestDaemon daemon;
+  daemon.start();
+  TestClient client(daemon.socket());
+  const wire::PlanReply plan = client.ask<wire::PlanReply>(test_get(1));
+  for (int round = 0; round < 20; ++round) {
+    std::string requests;
+    uint64_t id = 1;
+    for (int i = 0; i < 300; ++i) {
+      requests += wire::encode(++id, wire::Ping{std::string(100 + 37 * i % 5000, 'x')});
+      requests += wire::encode(++id, test_get(1));
+    }
+    std::thread sender([&] { client.send_raw(requests); });
+    for (uint64_t next = 2; next <= id; ++next) {
+      if (next % 50 == 0) usleep(100 * round);
+      const auto frame = client.receive();
+      if (!frame || frame->request != next) fail_test("an answer is missing");
+      if (next % 2) assert_true(wire::decode_as<wire::PlanReply>(*frame)->plan == plan.plan);
+    }
+    sender.join();
+  }
+}
+
 void clients_have_a_number(void**) {
   TestDaemon daemon;
   daemon.arguments = {"--max-clients=3"};
@@ -176,6 +201,7 @@ int main() {
       cmocka_unit_test(broken_frames_end_their_connection),
       cmocka_unit_test(other_versions_are_refused_with_an_explanation),
       cmocka_unit_test(a_slow_client_is_dropped_and_others_do_not_notice),
+      cmocka_unit_test(a_client_that_reads_late_gets_every_answer),
       cmocka_unit_test(clients_have_a_number),
       cmocka_unit_test(other_users_are_refused),
       cmocka_unit_test(open_files_run_out_without_harm),

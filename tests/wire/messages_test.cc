@@ -105,6 +105,31 @@ void frames_equal_the_golden_ones(void**) {
   assert_text_equal(text, read_test_file(path));
 }
 
+// A plan that is sent from where it lies makes a frame that says the same.
+void a_plan_behind_its_frame_is_the_same_message(void**) {
+  PlanReply reply;
+  reply.key = {1, 2};
+  reply.generation = 3;
+  reply.tier = Tier::measured;
+  reply.origin = Origin::hit;
+  reply.warning = "warning";
+  reply.total_ns = 4;
+  for (const size_t size : {0, 100000}) {
+    const OutFrame frame = encode(42, reply, std::make_shared<const std::string>(size, 'x'));
+    PlanReply whole = reply;
+    whole.plan.assign(size, 'x');
+    assert_int_equal(frame.size(), encode(42, whole).size());
+    FrameReader reader;
+    reader.append(frame.head);
+    reader.append(*frame.body);
+    const auto read = reader.next();
+    assert_true(read.ok() && read->has_value() && (*read)->request == 42);
+    const auto copy = decode_as<PlanReply>(**read);
+    assert_ok(copy);
+    assert_true(*copy == whole);
+  }
+}
+
 void every_truncation_is_refused_or_lacks_whole_fields(void**) {
   for_each_message([&](const auto& message, const char*) {
     using M = std::remove_cvref_t<decltype(message)>;
@@ -225,6 +250,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(messages_survive_the_wire),
       cmocka_unit_test(frames_equal_the_golden_ones),
+      cmocka_unit_test(a_plan_behind_its_frame_is_the_same_message),
       cmocka_unit_test(every_truncation_is_refused_or_lacks_whole_fields),
       cmocka_unit_test(mutations_are_refused_or_mean_something),
       cmocka_unit_test(noise_is_refused),

@@ -22,7 +22,7 @@ struct Load {
 };
 
 struct Measured {
-  double p50_us = 0, p99_us = 0, per_second = 0;
+  double p50_us = 0, p99_us = 0, per_second = 0, answers = 0;
 };
 
 // Ends the program, saying why, when the server does not answer as it should.

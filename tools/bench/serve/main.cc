@@ -26,12 +26,13 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "usage: serve [--quernd PATH] [--redis PATH] [--parts round,in-process,start,puts] [--seconds S] "
     "[--rounds N]\n"
-    "             [--entries N] [--puts N]\n"
+    "             [--kib 8,32,128] [--entries N] [--puts N]\n"
     "  --quernd PATH    default: quernd in $PATH\n"
     "  --redis PATH     default: redis-server in $PATH\n"
     "  --parts LIST     what is measured; default all but puts, which takes minutes\n"
     "  --seconds S      of one round of one server; default 0.5\n"
     "  --rounds N       of each server for each row, in iterations; default 5\n"
+    "  --kib LIST       sizes of plans\n"
     "  --entries N      of the cold start; default 100000\n"
     "  --puts N         then the rows once more; default 1000000\n";
 
@@ -41,6 +42,7 @@ struct Settings {
   std::string quernd = "quernd", redis = "redis-server", parts = "round,in-process,start", dir;
   double seconds = 0.5;
   int rounds = 5;
+  std::vector<size_t> kib = {8, 32, 128};
   uint64_t entries = 100000, puts = 1000000;
   std::vector<int> server_cores, own_cores;
 
@@ -66,43 +68,72 @@ std::unique_ptr<Server> start_redis(const Settings& settings) {
       socket, settings.server_cores);
 }
 
-Measured median(std::vector<Measured> rounds) {
-  const auto middle = [&](double Measured::*field) {
-    std::sort(rounds.begin(), rounds.end(),
-              [=](const Measured& a, const Measured& b) { return a.*field < b.*field; });
-    return rounds[rounds.size() / 2].*field;
-  };
-  return {middle(&Measured::p50_us), middle(&Measured::p99_us), middle(&Measured::per_second)};
+// One round of one server.
+struct Round {
+  Measured load;
+  double cpu_us = 0;  // of the server, an answer
+};
+
+Round run_round(const Load& load, const Server& server) {
+  const double before = server.cpu_us();
+  Round round{run_load(load), 0};
+  round.cpu_us = (server.cpu_us() - before) / round.load.answers;
+  return round;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Both medians, and the median of the ratios of rounds that ran one right after the other.
+void compare(const std::vector<Round> (&rounds)[2], double (*field)(const Round&), const char* format) {
+  std::vector<double> both[2], ratios;
+  for (size_t i = 0; i < rounds[0].size(); ++i) {
+    for (int server = 0; server < 2; ++server) both[server].push_back(field(rounds[server][i]));
+    ratios.push_back(both[0].back() / both[1].back());
+  }
+  std::printf(format, median(both[0]));
+  std::printf(format, median(both[1]));
+  std::printf(" %.2f |", median(ratios));
 }
 
 void row(const Settings& settings, const Server& quern, const Server& redis, size_t kib, int clients,
          uint64_t first) {
+  const Server* const servers[2] = {&quern, &redis};
   Load loads[2];
   loads[0].protocol = Protocol::quern;
-  loads[0].socket = quern.socket();
   loads[1].protocol = Protocol::redis;
-  loads[1].socket = redis.socket();
+  for (int i = 0; i < 2; ++i) {
+    loads[i].socket = servers[i]->socket();
+    loads[i].clients = clients;
+    loads[i].seconds = settings.seconds;
+    loads[i].least_bytes = kib << 10;
+  }
   for (uint64_t number = first; number < first + kPlans; ++number) {
     loads[0].requests.push_back(quern_request(number));
     loads[1].requests.push_back(redis_request(number));
   }
-  std::vector<Measured> measured[2];
+  std::vector<Round> rounds[2];
   for (int round = 0; round < settings.rounds; ++round)
-    for (int i = 0; i < 2; ++i) {
-      loads[i].clients = clients;
-      loads[i].seconds = settings.seconds;
-      loads[i].least_bytes = kib << 10;
-      measured[i].push_back(run_load(loads[i]));
+    for (int turn = 0; turn < 2; ++turn) {
+      const int i = (round + turn) % 2;
+      rounds[i].push_back(run_round(loads[i], *servers[i]));
     }
-  const Measured q = median(measured[0]), r = median(measured[1]);
-  std::printf("| %zu | %d | %.1f | %.1f | %.2f | %.1f | %.1f | %.0f | %.0f | %.2f |\n", kib, clients,
-              q.p50_us, r.p50_us, q.p50_us / r.p50_us, q.p99_us, r.p99_us, q.per_second, r.per_second,
-              q.per_second / r.per_second);
+  std::printf("| %zu | %d |", kib, clients);
+  compare(
+      rounds, [](const Round& round) { return round.load.p50_us; }, " %.1f |");
+  compare(
+      rounds, [](const Round& round) { return round.load.p99_us; }, " %.0f |");
+  compare(
+      rounds, [](const Round& round) { return round.load.per_second; }, " %.0f |");
+  compare(
+      rounds, [](const Round& round) { return round.cpu_us; }, " %.1f |");
+  std::printf("\n");
   std::fflush(stdout);
 }
 
 // Plans of each size have numbers of their own.
-constexpr size_t kSizesKib[] = {8, 32, 128};
 uint64_t first_of(size_t size) { return 10'000'000 + size * 1000; }
 
 void fill_or_die(const Fill& what) {
@@ -111,16 +142,16 @@ void fill_or_die(const Fill& what) {
 
 void round_trips(const Settings& settings, const std::string& cache, const char* title) {
   std::printf(
-      "\n%s\n\n| KiB | clients | p50 us | Redis | ratio | p99 us | Redis | hits/s | Redis | ratio |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n",
+      "\n%s\n\n| KiB | clients | p50 us | Redis | ratio | p99 us | Redis | ratio | hits/s | Redis | ratio | "
+      "CPU us a hit | Redis | ratio |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
       title);
-  for (const size_t size : kSizesKib) fill_or_die({cache, first_of(size), kPlans, size << 10});
+  for (const size_t size : settings.kib) fill_or_die({cache, first_of(size), kPlans, size << 10});
   const auto quern = start_quern(settings, cache);
   const auto redis = start_redis(settings);
-  for (const size_t size : kSizesKib)
+  for (const size_t size : settings.kib)
     for (uint64_t number = first_of(size); number < first_of(size) + kPlans; ++number)
       redis_set(redis->socket(), number, plan_bytes(number, size << 10));
-  for (const size_t size : kSizesKib)
+  for (const size_t size : settings.kib)
     for (const int clients : {1, 16, 200}) row(settings, *quern, *redis, size, clients, first_of(size));
   const Memory q = quern->memory(), r = redis->memory();
   std::printf("\nResident: quernd %.1f MiB, %.1f beyond mapped pages; Redis %.1f MiB.\n", q.resident_mib,
@@ -196,13 +227,26 @@ void after_puts(const Settings& settings) {
   round_trips(settings, cache, title.c_str());
 }
 
+std::vector<size_t> numbers(const char* list) {
+  std::vector<size_t> found;
+  for (char* end = nullptr; *list; list = *end ? end + 1 : end) {
+    found.push_back(std::strtoull(list, &end, 10));
+    if (end == list || found.back() == 0) die("--kib takes numbers with commas between them");
+  }
+  return found;
+}
+
 int run(int argc, char** argv) {
   Settings settings;
-  const option options[] = {
-      {"quernd", required_argument, nullptr, 'q'}, {"redis", required_argument, nullptr, 'r'},
-      {"parts", required_argument, nullptr, 'p'},  {"seconds", required_argument, nullptr, 's'},
-      {"rounds", required_argument, nullptr, 'n'}, {"entries", required_argument, nullptr, 'e'},
-      {"puts", required_argument, nullptr, 'u'},   {nullptr, 0, nullptr, 0}};
+  const option options[] = {{"quernd", required_argument, nullptr, 'q'},
+                            {"redis", required_argument, nullptr, 'r'},
+                            {"parts", required_argument, nullptr, 'p'},
+                            {"seconds", required_argument, nullptr, 's'},
+                            {"rounds", required_argument, nullptr, 'n'},
+                            {"kib", required_argument, nullptr, 'k'},
+                            {"entries", required_argument, nullptr, 'e'},
+                            {"puts", required_argument, nullptr, 'u'},
+                            {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
     if (option == 'q')
       settings.quernd = fs::absolute(optarg);
@@ -214,6 +258,8 @@ int run(int argc, char** argv) {
       settings.seconds = std::atof(optarg);
     else if (option == 'n')
       settings.rounds = std::max(std::atoi(optarg), 1);
+    else if (option == 'k')
+      settings.kib = numbers(optarg);
     else if (option == 'e')
       settings.entries = std::strtoull(optarg, nullptr, 10);
     else if (option == 'u')

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 
 #include "tools/bench/serve/load.h"
@@ -62,6 +63,16 @@ Memory Server::memory() const {
     if (word == "RssAnon:" && in >> kib) memory.beyond_maps_mib = kib / 1024;
   }
   return memory;
+}
+
+double Server::cpu_us() const {
+  double us = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task")) {
+    double ns = 0;
+    std::ifstream(task.path() / "schedstat") >> ns;
+    us += ns / 1000;
+  }
+  return us;
 }
 
 }  // namespace quern::serve

@@ -20,6 +20,7 @@ class Server {
   Server(const Server&) = delete;
 
   Memory memory() const;
+  double cpu_us() const;  // that its threads have run
   double start_ms() const { return start_ms_; }  // until it accepted a connection
   const std::string& socket() const { return socket_; }
 
