@@ -14,6 +14,7 @@
 #include <new>
 
 #include "cache/engine.h"
+#include "cache/isolate_engine.h"
 
 namespace quern {
 
@@ -28,9 +29,9 @@ constexpr rlim_t kMaxDataBytes = rlim_t{2} << 30;
 
 MDB_val val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
 
-bool disk_is_full(const std::string& path) {
+bool disk_is_full(int fd) {
   struct statvfs disk;
-  return statvfs(path.c_str(), &disk) == 0 && uint64_t{disk.f_bavail} * disk.f_frsize < kFullDisk;
+  return fstatvfs(fd, &disk) == 0 && uint64_t{disk.f_bavail} * disk.f_frsize < kFullDisk;
 }
 
 void set_limit(decltype(RLIMIT_CPU) resource, rlim_t soft) {
@@ -81,6 +82,8 @@ class Server {
     for (uint64_t size = options_.map_bytes; code == ENOMEM && size >= kSmallestMap; size /= 2)
       code = map(size);
     if (code != 0) return failed(code, "cannot open");
+    code = isolate_engine();
+    if (code != 0) return failed(code, "there is no isolation for the writer of");
     code = open_tables();
     if (code != 0) return failed(code, "cannot open the tables of");
     reserve();
@@ -116,7 +119,7 @@ class Server {
     }
     code = mdb_txn_commit(txn);
     // LMDB says EIO for a write that came out short, which is how most full disks show.
-    if (code == EIO && disk_is_full(options_.file)) code = ENOSPC;
+    if (code == EIO && disk_is_full(fd_)) code = ENOSPC;
     if (code != 0) return failed(code, "cannot commit to");
     reserve();
     return 0;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
-#include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -10,9 +9,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
+
+#include "core/base/call_filter.h"
 
 namespace quern {
 
@@ -45,32 +45,8 @@ constexpr int kChangesFiles[] = {
     SCMP_SYS(renameat2), SCMP_SYS(link),   SCMP_SYS(linkat),   SCMP_SYS(symlink),   SCMP_SYS(symlinkat),
     SCMP_SYS(truncate),  SCMP_SYS(utime),  SCMP_SYS(utimes),   SCMP_SYS(utimensat), SCMP_SYS(futimesat)};
 
-class Filter {
- public:
-  Filter() : context_(seccomp_init(SCMP_ACT_ALLOW)), failed_(context_ ? 0 : -ENOMEM) {}
-  ~Filter() {
-    if (context_) seccomp_release(context_);
-  }
-
-  void forbid(int call) { add(call, EPERM, {}); }
-  void forbid(int call, scmp_arg_cmp when) { add(call, EPERM, when); }
-  // Callers fall back to an older call, which can be looked into.
-  void deny_knowledge_of(int call) { add(call, ENOSYS, {}); }
-  int load() { return failed_ != 0 ? failed_ : seccomp_load(context_); }
-
- private:
-  void add(int call, int error, std::optional<scmp_arg_cmp> when) {
-    if (failed_ != 0) return;
-    failed_ = seccomp_rule_add_array(context_, SCMP_ACT_ERRNO(static_cast<uint16_t>(error)), call,
-                                     when ? 1 : 0, when ? &*when : nullptr);
-  }
-
-  const scmp_filter_ctx context_;
-  int failed_;
-};
-
-void forbid_writing(Filter& filter) {
-  for (const int call : kChangesFiles) filter.forbid(call);
+void forbid_writing(CallFilter& filter) {
+  for (const int call : kChangesFiles) filter.refuse(call);
   filter.deny_knowledge_of(SCMP_SYS(openat2));
   for (const auto& [mask, flag] : {std::pair{O_ACCMODE, O_WRONLY},
                                    {O_ACCMODE, O_RDWR},
@@ -78,28 +54,28 @@ void forbid_writing(Filter& filter) {
                                    {O_TRUNC, O_TRUNC},
                                    {__O_TMPFILE, __O_TMPFILE}}) {
     const auto bits = static_cast<scmp_datum_t>(mask), value = static_cast<scmp_datum_t>(flag);
-    filter.forbid(SCMP_SYS(open), SCMP_A1(SCMP_CMP_MASKED_EQ, bits, value));
-    filter.forbid(SCMP_SYS(openat), SCMP_A2(SCMP_CMP_MASKED_EQ, bits, value));
+    filter.refuse(SCMP_SYS(open), SCMP_A1(SCMP_CMP_MASKED_EQ, bits, value));
+    filter.refuse(SCMP_SYS(openat), SCMP_A2(SCMP_CMP_MASKED_EQ, bits, value));
   }
 }
 
 int filter_calls(Confinement confinement) {
-  Filter filter;
-  for (const int call : kForbidden) filter.forbid(call);
+  CallFilter filter(CallFilter::Others::allowed);
+  for (const int call : kForbidden) filter.refuse(call);
   // A driver talks to its daemons over Unix and netlink sockets.
   if (confinement == Confinement::compiles) {
-    filter.forbid(SCMP_SYS(socket));
+    filter.refuse(SCMP_SYS(socket));
     forbid_writing(filter);
   } else {
     for (const int family : {AF_INET, AF_INET6, AF_PACKET, AF_VSOCK, AF_BLUETOOTH, AF_ALG})
-      filter.forbid(SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
+      filter.refuse(SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
   }
   if (confinement != Confinement::measures) {
-    filter.forbid(SCMP_SYS(execve));
-    filter.forbid(SCMP_SYS(execveat));
-    filter.forbid(SCMP_SYS(kill));
+    filter.refuse(SCMP_SYS(execve));
+    filter.refuse(SCMP_SYS(execveat));
+    filter.refuse(SCMP_SYS(kill));
     // abort() sends itself one.
-    filter.forbid(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid())));
+    filter.refuse(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid())));
   }
   return filter.load();
 }
@@ -150,7 +126,7 @@ Status isolate(Confinement confinement) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("no_new_privs", errno);
   if (confinement != Confinement::compiles)
     if (const int error = confine_writes(); error != 0) return failed("Landlock", error);
-  if (const int error = filter_calls(confinement); error != 0) return failed("seccomp", -error);
+  if (const int error = filter_calls(confinement); error != 0) return failed("seccomp", error);
   return {};
 }
 

@@ -2,17 +2,23 @@
 //   QUERN_STORE_RECORD   a file that every write and sync of the store's file is appended to
 //   (recorded_writes.h) QUERN_STORE_EIO      the number of the write that fails with EIO, and all after it
 //   QUERN_STORE_NOMEM    the number of the allocation, after the start, that fails
+//   QUERN_STORE_TRIES    a file that says of each thing that quern-store has no business to do how it went
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "cache/engine_server.h"
 #include "tests/cache/recorded_writes.h"
@@ -36,8 +42,31 @@ struct Faults {
   long eio = number_of("QUERN_STORE_EIO"), no_memory = number_of("QUERN_STORE_NOMEM");
   long writes = 0, allocations = 0;
   bool started = false;
-  int record = -1;
+  int record = -1, tries = -1;
 } faults;
+
+// As somebody would who has taken the process over, when it has been told to write.
+void try_everything() {
+  const int file = std::exchange(faults.tries, -1);
+  if (file < 0) return;
+  const auto tried = [file](const char* what, long result) {
+    dprintf(file, "%s: %s\n", what, result >= 0 ? "worked" : strerrorname_np(errno));
+  };
+  tried("open", syscall(SYS_openat, AT_FDCWD, "/etc/passwd", O_RDONLY));
+  tried("open to write", syscall(SYS_openat, AT_FDCWD, "/tmp", O_TMPFILE | O_RDWR, 0600));
+  tried("unlink", syscall(SYS_unlink, "/tmp/quern-nothing"));
+  tried("rename", syscall(SYS_rename, "/tmp/quern-nothing", "/tmp/quern-other"));
+  tried("network socket", syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
+  tried("unix socket", syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0));
+  tried("fork", syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  char* const arguments[] = {nullptr};
+  tried("exec", syscall(SYS_execve, "/bin/true", arguments, arguments));
+  tried("signal to the parent", syscall(SYS_kill, getppid(), 0));
+  tried("trace the parent", syscall(SYS_ptrace, PTRACE_ATTACH, getppid(), nullptr, nullptr));
+  tried("limits of the parent", syscall(SYS_prlimit64, getppid(), RLIMIT_CPU, nullptr, nullptr));
+  tried("io_uring", syscall(SYS_io_uring_setup, 1, nullptr));
+  close(file);
+}
 
 // Pipes and sockets are none of it.
 bool is_file(int fd) {
@@ -98,6 +127,7 @@ ssize_t writev(int fd, const struct iovec* pieces, int count) {
   return size;
 }
 int fdatasync(int fd) {
+  try_everything();
   const int failed = static_cast<int>(syscall(SYS_fdatasync, fd));
   if (!failed && is_file(fd)) record(RecordedWrite::sync, 0, nullptr, 0);
   return failed;
@@ -122,6 +152,8 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   if (const char* file = std::getenv("QUERN_STORE_RECORD"))
     faults.record = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (const char* file = std::getenv("QUERN_STORE_TRIES"))
+    faults.tries = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   faults.started = true;
   return quern::serve_engine(
       {argv[1], std::strtoull(argv[2], nullptr, 10), std::strcmp(argv[3], "durable") == 0}, 0);
