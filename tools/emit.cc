@@ -1,6 +1,7 @@
 // quern emit: the CUDA text of a muGraph with a schedule, without a daemon.
 #include "core/base/target.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/kernel/print_ir.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/prove_program.h"
 #include "tools/plan_output.h"
@@ -10,13 +11,19 @@ namespace quern {
 
 namespace {
 
-Result<EmittedMuGraph> emit_files(const Arguments& arguments) {
+// The program of GRAPH's muGraph, or without one its baseline.
+Result<Emitted> emit_files(const Arguments& arguments, const ir::PassObserver& observer) {
   Result<std::string> name = choose_target(arguments);
   if (!name) return name.status();
   Result<const Target*> target = find_target(*name);
   if (!target) return target.status();
   Result<GraphFile> graph = read_graph(arguments.operands()[0]);
   if (!graph) return graph.status();
+  if (arguments.operands().size() == 1) {
+    if (arguments.has("schedule"))
+      return Status(ErrorCode::INVALID_ARGUMENT, "a schedule is for a muGraph: name its file, too");
+    return emit_baseline(graph->graph, **target, observer);
+  }
   const std::string path = arguments.operands()[1];
   Result<std::string> text = read_file(path);
   if (!text) return text.status();
@@ -25,8 +32,34 @@ Result<EmittedMuGraph> emit_files(const Arguments& arguments) {
   Result<Schedule> schedule = arguments.has("schedule") ? read_schedule(arguments.value("schedule"))
                                                         : Result<Schedule>(default_schedule(*mugraph));
   if (!schedule) return schedule.status();
-  return emit_mugraph(graph->graph, *mugraph, *schedule, **target);
+  auto emitted = emit_mugraph(graph->graph, *mugraph, *schedule, **target, nullptr, observer);
+  if (!emitted) return emitted.status();
+  return Emitted(std::move(*emitted));
 }
+
+// The kernel of each launch.
+std::string ir_text(const Emitted& emitted) {
+  std::string out;
+  for (const LaunchedKernel& each : emitted.code) out += (out.empty() ? "" : "\n") + print_ir(each.kernel);
+  return out;
+}
+
+// Writes down what each pass does.
+class PassLog {
+ public:
+  void see(const ir::Draft& draft, const ir::Pass* pass) {
+    std::string text = print_ir(draft);
+    const std::string head =
+        pass ? std::string("---- ") + pass->name + ": " + pass->ensures : std::string("==== lowered");
+    if (!text_.empty() && !pass) text_ += "\n";
+    text_ += pass && text == last_ ? head + "\n(nothing to do)\n" : head + "\n" + text;
+    last_ = std::move(text);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_, last_;
+};
 
 // What is proved of each kernel, and what is not.
 std::string proofs_text(const std::vector<KernelProof>& proofs) {
@@ -48,7 +81,7 @@ std::string proofs_text(const std::vector<KernelProof>& proofs) {
   return out;
 }
 
-int prove(const Arguments& arguments, const EmittedMuGraph& emitted) {
+int prove(const Arguments& arguments, const Emitted& emitted) {
   const std::unique_ptr<Solver> solver = make_z3_solver();
   const std::vector<KernelProof> proofs = prove_program(emitted, solver.get());
   Json json = Json::array();
@@ -63,14 +96,29 @@ int prove(const Arguments& arguments, const EmittedMuGraph& emitted) {
 }
 
 int run_emit(const Arguments& arguments) {
-  Result<EmittedMuGraph> emitted = emit_files(arguments);
+  PassLog log;
+  ir::PassObserver observer;
+  if (arguments.has("passes"))
+    observer = [&](const ir::Draft& draft, const ir::Pass* pass) { log.see(draft, pass); };
+  Result<Emitted> emitted = emit_files(arguments, observer);
   if (!emitted) return fail(arguments, emitted.status());
   if (arguments.has("prove")) return prove(arguments, *emitted);
-  if (arguments.json())
-    print_json({{"cuda", emitted->source}, {"plan", plan_json(emitted->plan)}});
+  const bool passes = arguments.has("passes"), ir = arguments.has("ir");
+  if (arguments.json()) {
+    Json json = {{"cuda", emitted->source}, {"plan", plan_json(emitted->plan)}};
+    if (ir) json["ir"] = ir_text(*emitted);
+    if (passes) json["passes"] = log.text();
+    print_json(json);
+    return kExitOk;
+  }
+  if (passes)
+    print_text(log.text());
+  else if (ir)
+    print_text(ir_text(*emitted));
+  else if (arguments.has("launches"))
+    print_text(tensors_text(emitted->plan) + "\n" + launches_text(emitted->plan));
   else
-    print_text(arguments.has("launches") ? tensors_text(emitted->plan) + "\n" + launches_text(emitted->plan)
-                                         : emitted->source);
+    print_text(emitted->source);
   return kExitOk;
 }
 
@@ -78,13 +126,18 @@ int run_emit(const Arguments& arguments) {
 
 const Command kEmitCommand = {
     "emit",
-    "GRAPH FILE",
-    2,
+    "GRAPH [FILE]",
+    1,
     2,
     "the CUDA text of a muGraph with a schedule",
     "Prints the program that the muGraph in FILE (.qmu) becomes for GRAPH (.qg) with a schedule. From what\n"
     "\"quern show KEY\" prints with --graph, --mugraph and --schedule, for the same target, it is the text\n"
-    "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say.\n"
+    "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say. "
+    "Without\n"
+    "FILE the baseline's program. With --ir the kernel IR that the text is made of; with --passes the draft "
+    "of "
+    "each\n"
+    "kernel as it was lowered and after each pass.\n"
     "With --prove what is proved of each kernel for its full extents: accesses in bounds and aligned, one "
     "writer\n"
     "an element, no races in shared memory, phases of mbarriers; or the thread that breaks it, with exit "
@@ -92,6 +145,8 @@ const Command kEmitCommand = {
     false,
     {{"schedule", 's', "FILE", "how it is cut up (as the muGraph says)"},
      {"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
+     {"ir", 0, nullptr, "print the kernel IR instead"},
+     {"passes", 0, nullptr, "print what each pass makes of each kernel instead"},
      {"launches", 0, nullptr, "print buffers and kernels instead"},
      {"prove", 0, nullptr, "print what is proved of each kernel instead"}},
     run_emit,

@@ -123,17 +123,20 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
     BaselineKernel code = kernel.is_matmul() ? emit_matmul(program, kernel) : emit_rows(program, kernel);
     ir::Draft draft;
     draft.kernel = std::move(code.kernel);
+    draft.kernel.name = code.kind;
     draft.waits_for_previous = program.overlapped;
     if (program.overlapped) draft.launches_dependents = ir::LaunchesDependents::at_end;
     Chooser chooser({}, nullptr);
     if (Status status = run_passes(draft, {target, chooser}, observer); !status.ok()) return status;
     code.kernel = std::move(draft.kernel);
+    code.kernel.name.clear();  // until it is known whether it is like another
     if (Status status = verify_kernel(code.kernel); !status.ok()) return status;
     emitted.work.push_back(std::move(code.work));
     const bool first = plan.launches.empty();
     plan.launches.push_back(text.add(code, describe(prepared, kernel)));
     plan.launches.back().overlaps = program.overlapped && !first;
     ir::LaunchFacts facts = launch_facts(code, plan, storage, static_cast<int>(plan.launches.size()) - 1);
+    code.kernel.name = plan.launches.back().kernel;
     emitted.code.push_back({std::move(code.kernel), std::move(facts)});
   }
   plan.certificate = certificate(prepared, parts, text.kernels());

@@ -206,6 +206,7 @@ class MuEmitter {
       out_.plan.workspace_bytes =
           std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(behind) + emitted->plan.workspace_bytes);
     out_.kernels += emitted->kernels;
+    for (LaunchedKernel& each : emitted->code) each.kernel.name.insert(0, prefix);
     std::move(emitted->code.begin(), emitted->code.end(), std::back_inserter(out_.code));
     return {};
   }

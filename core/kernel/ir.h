@@ -9,12 +9,80 @@
 //     arithmetic   sums[r] = sums[r] + x[r]           Assign, of an Expr
 //   }
 //
-// A lowering writes bodies through Builder (builder.h); what it can still choose stays out of them:
+// A lowering writes bodies through Builder (builder.h) into a draft (passes/draft.h): sections of statements, and what is
+// still to be decided about them. Passes (passes/passes.def) decide it one after the other; `quern emit --passes` prints
+// the draft after each.
 //
-//   core/codegen/block_emitter   the kernels of a muGraph, as drafts: sections of statements
-//   core/kernel/passes           order the statements of a draft, place barriers and shared memory, build the loop
-//   core/codegen/rows_kernel,    the baseline's kernels, elementwise and row by row, and
+//   core/codegen/block_emitter   lowers the kernels of a muGraph
+//   core/codegen/rows_kernel,    lower the baseline's kernels, elementwise and row by row, and
 //   core/codegen/matmul_kernel   matrix products
+//
+// One kernel through the passes (tests/kernel/passes_test.cc has it whole): 64 threads, of which each sums what eight
+// tiles have for another thread, and hands its sum to its neighbour. Lowered:
+//
+//   buffer s0: 256 bytes, exchanged
+//   ring of 2 stages
+//     tile tile: shared f32*, 256 bytes
+//   copies of an iteration, by all threads
+//     cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+//   loop of i, trip count 8
+//   in front of it
+//     declare sum: f32[1] = 0
+//   an iteration, step 0
+//     sum[0] = sum[0] + tile[63 - int(threadIdx.x)]
+//   after the loop, step 0
+//     s0[int(threadIdx.x)] = sum[0]
+//   after the loop, step 1
+//     sum[0] = s0[int(threadIdx.x) ^ 1]
+//   after the loop, step 2
+//     y[int(threadIdx.x)] = sum[0]
+//
+// order_steps sees from the effects of the steps after the loop that one reads what another thread has written, and that
+// the first may write where a slow thread still reads a tile:
+//
+//   buffer s0: 256 bytes, exchanged, moments 2 to 3
+//   after the loop, behind a barrier
+//     s0[int(threadIdx.x)] = sum[0]
+//     block_barrier  # block, orders memory
+//     sum[0] = s0[int(threadIdx.x) ^ 1]
+//     y[int(threadIdx.x)] = sum[0]
+//
+// plan_shared_memory: the tiles are not needed any more at moment 2, so that s0 lies where they were:
+//
+//   buffer s0: 256 bytes, exchanged, moments 2 to 3, at 0
+//   ring of 2 stages, at 0
+//   names of shared memory
+//     shared: shared byte* = dynamic_shared<unsigned char>()
+//     s0: shared f32* = shared
+//
+// init_mbarriers, await_products, specialize_warps and pipeline_products have nothing to do: TMA brings no tile, and
+// there is no wgmma. stage_loads makes the loop, an iteration ahead of itself:
+//
+//   the loop
+//     declare sum: f32[1] = 0
+//     for step in -1 .. 8, rolled
+//       cp_async_wait<0>  # orders copies
+//       block_barrier  # block, orders memory
+//       if step + 1 < 8
+//         i: i32 = step + 1
+//         stage: shared byte* = shared + i % 2 * 256
+//         tile: shared f32* = stage
+//         cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+//       cp_async_commit
+//       if step < 0
+//         continue
+//       i: i32 = step
+//       stage: shared byte* = shared + i % 2 * 256
+//       tile: shared f32* = stage
+//       sum[0] = sum[0] + tile[63 - int(threadIdx.x)]
+//     cp_async_wait<0>  # orders copies
+//
+// join_sections puts the loop between the sections before and after it, and overlap_kernels would add
+//
+//   grid_wait  # grid, orders memory
+//
+// to a kernel that begins while the one before it ends. What there is now, verify_kernel checks, core/prove proves, and
+// print_cuda prints: `for (int step = -1; step < 8; ++step) {`.
 #pragma once
 
 #include <optional>

@@ -120,6 +120,14 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(emitted["plan"]["launches"][0]["block"], [64, 1, 1])
         self.assertIn("BLOCK", self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--launches").stdout)
         self.assertRegex(self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--prove").stdout, r"q0_block: proved in [0-9.]+ s")
+        ir = self.box.run("emit", graph, mugraph, "-t", "sm_90a", "--ir").stdout
+        self.assertRegex(ir, r"(?m)^kernel q0_block: \d+ threads")
+        self.assertNotIn("__global__", ir)
+        passes = self.box.run("emit", graph, mugraph, "-t", "sm_90a", "-s", schedule, "--passes").stdout
+        for mark in ["==== lowered", "---- order_steps", "---- stage_loads", "ring of 2 stages", "the loop"]:
+            self.assertIn(mark, passes)
+        self.assertRegex(self.box.run("emit", graph, "-t", "sm_90a", "--ir").stdout, r"(?m)^kernel q0_\w+: ")  # the baseline
+        self.assertIn("schedule", self.box.run("emit", graph, "-t", "sm_90a", "-s", schedule, code=2).stderr)
         wrong = self.box.write("wrong.sched", "kernel tile=[3, 1, 16] tile_k=x\n")
         self.assertRegex(self.box.run("emit", graph, mugraph, "-t", "sm_90a", "-s", wrong, code=2).stderr, r"wrong\.sched:.*1")
         self.assertIn("gqa_b1.qg:2:1: ", self.box.run("emit", graph, graph, "-t", "sm_90a", code=4).stderr)

@@ -7,6 +7,7 @@
 
 #include "core/graph/builder.h"
 #include "core/graph/text.h"
+#include "core/kernel/print_ir.h"
 #include "tests/codegen/emulated.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/test.h"
@@ -38,12 +39,18 @@ std::string describe(const Emitted& emitted) {
   return text + "\n" + emitted.kernels;
 }
 
-void check_golden(const std::string& name) {
-  const auto folder = test_root() / "tests/golden/codegen";
-  const std::string text = describe(emit(test_graph(read_test_file(folder / (name + ".qg")))));
-  const auto golden = folder / (name + ".cu");
+void check_text(const std::filesystem::path& golden, const std::string& text) {
   if (std::getenv("QUERN_UPDATE_GOLDEN")) write_test_file(golden, text);
   assert_text_equal(text, read_test_file(golden));
+}
+
+void check_golden(const std::string& name) {
+  const auto folder = test_root() / "tests/golden/codegen";
+  const Emitted emitted = emit(test_graph(read_test_file(folder / (name + ".qg"))));
+  std::string ir;
+  for (const LaunchedKernel& each : emitted.code) ir += (ir.empty() ? "" : "\n") + print_ir(each.kernel);
+  check_text(folder / (name + ".cu"), describe(emitted));
+  check_text(folder / (name + ".ir"), ir);
 }
 
 void texts_are_golden(void**) {

@@ -99,4 +99,7 @@ struct Draft {
   Stmt barrier() const;
 };
 
+// As far as it is filled, for readers (print_ir.h).
+std::string print_ir(const Draft& draft);
+
 }  // namespace quern::ir

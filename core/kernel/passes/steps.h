@@ -42,6 +42,7 @@ class StepList {
     steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(at), std::move(step));
   }
   size_t size() const { return steps_.size(); }
+  const std::vector<Step>& all() const { return steps_; }
 
   bool writes_shared(const std::vector<SharedBuffer>& buffers) const;
   // Some step reads what another has written.

@@ -1,0 +1,166 @@
+extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restrict__ t0, const bf16* __restrict__ t1, const bf16* __restrict__ t2, bf16* __restrict__ t3) {
+  const int lane = lane_index();
+  const int warp = int(threadIdx.x) / 32;
+  unsigned char* const shared = dynamic_shared<unsigned char>();
+  const int first0 = int(blockIdx.x);
+  const int i6 = (lane >> 2 & 7) + (warp & 1) * 32 + (warp >> 1 & 1) * 16;
+  const int i7 = (lane & 3) * 2;
+  const int i10 = (lane >> 3 & 3) + (warp & 3) * 4;
+  const int i11 = (lane & 7) * 8;
+  const int i12 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
+  const int i14 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
+  unsigned q0_4[16];
+  const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
+#pragma unroll
+  for (int r = 0; r < 16; ++r) {
+    load_elements<bf16, 2, true>(&q0_4[r], at5 + (i6 + (r & 1) * 8) * 64 + i7 + (r >> 1 & 7) * 8, true);
+  }
+  unsigned q0__pairs3[16];
+#pragma unroll
+  for (int w = 0; w < 16; ++w) {
+    q0__pairs3[w] = q0_4[w];
+  }
+  float m_16[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    m_16[r] = (-infinity());
+  }
+  float l_19[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    l_19[r] = 0.000000000e+00f;
+  }
+  float n_22[32];
+#pragma unroll
+  for (int r = 0; r < 32; ++r) {
+    n_22[r] = 0.000000000e+00f;
+  }
+#pragma unroll 1
+  for (int step = -1; step < 4; ++step) {
+    cp_async_wait<0>();
+    __syncthreads();
+    if (step + 1 < 4) {
+      const int iteration = step + 1;
+      unsigned char* const stage = shared + iteration % 2 * 16384;
+      bf16* const tile_k0_8 = reinterpret_cast<bf16*>(stage);
+      bf16* const tile_v0_24 = reinterpret_cast<bf16*>(stage + 8192);
+      const int first1 = iteration * 64;
+      const bf16* const at9 = t1 + static_cast<long long>(first0) * 16384 + static_cast<long long>(first1);
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        cp_async<16>(tile_k0_8 + swizzled_sum<56>(i12, (r & 3) * 1024), at9 + (i10 + (r & 3) * 16) * 256 + i11);
+      }
+      const bf16* const at25 = t2 + static_cast<long long>(first0) * 16384 + static_cast<long long>(first1) * 64;
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        cp_async<16>(tile_v0_24 + swizzled_sum<56>(i12, (r & 3) * 1024), at25 + (i10 + (r & 3) * 16) * 64 + i11);
+      }
+    }
+    cp_async_commit();
+    if (step < 0) {
+      continue;
+    }
+    const int iteration = step;
+    unsigned char* const stage = shared + iteration % 2 * 16384;
+    bf16* const tile_k0_8 = reinterpret_cast<bf16*>(stage);
+    bf16* const tile_v0_24 = reinterpret_cast<bf16*>(stage + 8192);
+    const int first1 = iteration * 64;
+    float s_2[32] = {};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      unsigned k0__step13[16];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        ldmatrix_trans_at<4>(&k0__step13[r * 4], tile_k0_8 + swizzled_sum<56>(i14, (k * 4 + r & 3) * 16 + (k * 4 + r >> 2 & 3) * 1024));
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        mma_fragment<bf16, false>(&s_2[n * 4], &q0__pairs3[k * 4], &k0__step13[n * 2]);
+      }
+    }
+    float top_15[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top_15[r] = (-infinity());
+    }
+#pragma unroll
+    for (int r = 0; r < 32; ++r) {
+      top_15[r >> 1 & 1] = max_nan(top_15[r >> 1 & 1], s_2[r]);
+    }
+    float top_18[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top_18[r] = top_15[r];
+      top_18[r] = max_nan(top_18[r], shuffle_xor(top_18[r], 1));
+      top_18[r] = max_nan(top_18[r], shuffle_xor(top_18[r], 2));
+    }
+    float m__factor17[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float old = m_16[r];
+      m_16[r] = max_nan(m_16[r], top_18[r]);
+      m__factor17[r] = shift_factor(old, m_16[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      l_19[r] = l_19[r] * m__factor17[r];
+    }
+    float m_frame_21[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      m_frame_21[r] = m_16[r] == (-infinity()) ? 0.000000000e+00f : m_16[r];
+    }
+    float e_20[32];
+#pragma unroll
+    for (int r = 0; r < 32; ++r) {
+      e_20[r] = exp_shifted_bounded(s_2[r], 1.000000000e+00f, m_frame_21[r >> 1 & 1], 9.000000000e+00f);
+    }
+#pragma unroll
+    for (int r = 0; r < 32; ++r) {
+      l_19[r >> 1 & 1] = l_19[r >> 1 & 1] + e_20[r];
+    }
+#pragma unroll
+    for (int r = 0; r < 32; ++r) {
+      n_22[r] = n_22[r] * m__factor17[r >> 1 & 1];
+    }
+    unsigned e__pairs23[16];
+#pragma unroll
+    for (int w = 0; w < 16; ++w) {
+      e__pairs23[w] = pack<bf16>(e_20[w * 2], e_20[w * 2 + 1]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      unsigned v0__step26[16];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        ldmatrix_trans_at<4>(&v0__step26[r * 4], tile_v0_24 + swizzled_sum<56>(i14, (k * 4 + r & 3) * 16 + (k * 4 + r >> 2 & 3) * 1024));
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        mma_fragment<bf16, false>(&n_22[n * 4], &e__pairs23[k * 4], &v0__step26[n * 2]);
+      }
+    }
+  }
+  cp_async_wait<0>();
+  float l_28[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    l_28[r] = l_19[r];
+    l_28[r] = l_28[r] + shuffle_xor(l_28[r], 1);
+    l_28[r] = l_28[r] + shuffle_xor(l_28[r], 2);
+  }
+  bf16* const to27 = t3 + static_cast<long long>(first0) * 4096;
+#pragma unroll
+  for (int c = 0; c < 16; ++c) {
+    {
+      Vector<bf16, 2> v;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int r = c * 2 + j;
+        v[j] = from_float<bf16>(divide_fast(n_22[r], l_28[r >> 1 & 1]));
+      }
+      store_vector<bf16, 2>(to27 + (i6 + (c & 1) * 8) * 64 + i7 + (c >> 1 & 7) * 8, v);
+    }
+  }
+}
+
