@@ -1,6 +1,7 @@
 #include "capi/wire/messages.h"
 
 #include <array>
+#include <span>
 #include <type_traits>
 
 #include "core/base/bytes.h"
@@ -14,7 +15,7 @@ constexpr uint16_t kCriticalBit = 0x8000;
 enum class Need { required, critical, optional };
 
 // Calls visit(field, tag, need, name) for every field of a message or record, in the order of messages.def.
-#define QUERN_MESSAGE(name, number, kind, meaning)    \
+#define QUERN_MESSAGE(name, number, kind, meaning)      \
   template <class M, class Visit>                       \
   requires std::is_same_v<std::remove_const_t<M>, name> \
   constexpr void for_each_field([[maybe_unused]] M& message, [[maybe_unused]] Visit&& visit) {
@@ -157,22 +158,19 @@ Status get_fields(std::string_view payload, M& message) {
   return {};
 }
 
-// Tags index bits of a u64 in get_fields, and two fields of one message never share one.
-template <class M>
-constexpr bool tags_hold() {
-  M message{};
+// Tags index bits of a u64 in get_fields, and two fields of one message never share one. A 0 ends the list.
+constexpr bool tags_hold(std::span<const uint16_t> tags) {
   uint64_t seen = 0;
-  bool hold = true;
-  for_each_field(message, [&](auto&, uint16_t tag, Need, const char*) {
-    hold = hold && tag > 0 && tag < 64 && !(seen & uint64_t{1} << tag);
+  for (const uint16_t tag : tags.first(tags.size() - 1)) {
+    if (tag == 0 || tag >= 64 || seen & uint64_t{1} << tag) return false;
     seen |= uint64_t{1} << tag;
-  });
-  return hold;
+  }
+  return tags.back() == 0;
 }
 
 }  // namespace
 
-#define QUERN_MESSAGE(name, number, kind, meaning)                     \
+#define QUERN_MESSAGE(name, number, kind, meaning)                       \
   std::string encode(uint64_t request, const name& message) {            \
     ByteWriter out;                                                      \
     out.reserve(text_bytes(message));                                    \
@@ -187,8 +185,12 @@ constexpr bool tags_hold() {
   }
 #include "capi/wire/messages.def"
 
-#define QUERN_MESSAGE(name, number, kind, meaning) static_assert(tags_hold<name>());
-#define QUERN_RECORD(name, meaning) static_assert(tags_hold<name>());
+#define QUERN_MESSAGE(name, number, kind, meaning) static_assert(tags_hold(std::array{
+#define QUERN_RECORD(name, meaning) QUERN_MESSAGE(name, 0, none, meaning)
+#define QUERN_FIELD(type, name, tag, need, meaning) uint16_t{tag},
+#define QUERN_END(name) \
+  uint16_t { 0 }        \
+  }));
 #include "capi/wire/messages.def"
 
 OutFrame encode(uint64_t request, const PlanReply& message, std::shared_ptr<const std::string> plan) {
