@@ -1,6 +1,7 @@
 #include "core/codegen/arithmetic_verifier.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/codegen/interpreter.h"
 #include "core/codegen/short_iotas.h"
@@ -23,9 +24,12 @@ constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it 
 // Of the bound of an element. What comes nearer on an instance of few elements exceeds it on a million; what is
 // published stays below a third.
 constexpr double kMostOfBound = 0.75;
-constexpr double kDrawnWork = 1e6;       // of all draws of a class
-constexpr const char* kBrink = "brink";  // the class of core/verify/brink.h
+constexpr double kDrawnWork = 1e6;  // of all draws of a class
+// The classes of core/verify/brink.h.
+constexpr const char *kBrink = "brink", *kOverflow = "overflow";
 constexpr int kBrinkDraws = 2;  // for each draw of another class: inputs grow and shrink in many combinations
+constexpr int kOverflowDraws = 3;  // signs of the terms of a sum
+constexpr int64_t kTerms = 8;  // of a tile's part of a sum there: some may overflow, and others oppose them
 
 double work_of(const Instance& instance) { return work(instance.graph) + work(instance.mugraph); }
 
@@ -46,11 +50,24 @@ std::vector<std::string> input_classes() {
   std::vector<std::string> classes = {"random"};
   for (const HostileClass& cls : hostile_classes()) classes.push_back(cls.name);
   classes.push_back(kBrink);
+  classes.push_back(kOverflow);
   return classes;
 }
 
 // Where other classes have `draws`.
-int draws_of(const std::string& cls, int draws) { return cls == kBrink ? kBrinkDraws * draws : draws; }
+int draws_of(const std::string& cls, int draws) {
+  return draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
+}
+
+// Whether what is not finite is where it belongs. Of what is finite other classes say more: here one rounding counts as
+// much as the few terms of a sum.
+bool infinities_fit(DType dtype, const RealTensor& actual, const Expected& expected) {
+  for (size_t e = 0; e < actual.size(); ++e)
+    if (!std::isfinite(actual[e]) &&
+        !noise::meets(expected.demand[e], dtype, actual[e], expected.exact[e], expected.bound[e]))
+      return false;
+  return true;
+}
 
 std::vector<RealTensor> joined(std::vector<RealTensor> inputs, const std::vector<RealTensor>& more) {
   inputs.insert(inputs.end(), more.begin(), more.end());
@@ -104,9 +121,13 @@ class ArithmeticVerifier::Trials {
       trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
     trial.by_one = number % 4 >= 2;
     std::vector<RealTensor> all = joined(trial.inputs, trial.positions(iotas_));
-    const bool brink = cls == kBrink && scale_to_brink(primitive_, all, trial.inputs.size(), seed, number);
-    if (brink) std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
-    if (brink || cls != kBrink) trial.expected = expect_outputs(primitive_, all, tf32_);
+    if (cls == kBrink || cls == kOverflow) {
+      const bool scaled = cls == kBrink ? scale_to_brink(primitive_, all, trial.inputs.size(), seed, number)
+                                        : scale_to_overflow(primitive_, all, trial.inputs.size(), number);
+      if (!scaled) return trial;
+      std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
+    }
+    trial.expected = expect_outputs(primitive_, all, tf32_);
     return trial;
   }
 
@@ -146,7 +167,7 @@ ArithmeticVerdict ArithmeticVerifier::judge(const MuGraph& mugraph) {
 // `schedule` is that of `mugraph`, or null.
 ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Schedule* schedule) {
   ArithmeticVerdict out;
-  Instance instance{mugraph, graph_};
+  Instance instance{mugraph, graph_}, sums = instance;
   if (work_of(instance) > kWholeWork) {
     auto small = shrink(mugraph, graph_, true);
     if (small && work_of(*small) < work_of(instance)) {
@@ -157,6 +178,8 @@ ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Sc
       out.reason = small ? "the smallest instance is too large to be interpreted" : small.status().message();
       return out;
     }
+    auto terms = shrink(mugraph, graph_, true, kTerms);
+    sums = terms && work_of(*terms) <= kDrawnWork ? std::move(*terms) : instance;
   }
   for (ValueId id : instance.graph.inputs) {
     const Node& node = instance.graph.node(id);
@@ -164,33 +187,42 @@ ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Sc
   }
   out.elements = element_count(instance.graph.output_descs());
   out.seed = options_.seed;
-  out.draws = std::clamp(static_cast<int>(kDrawnWork / work_of(instance)), 1, options_.draws);
+  const Run usual = prepare(mugraph, std::move(instance), schedule);
+  const Run of_sums = prepare(mugraph, std::move(sums), schedule);
+  out.draws = usual.draws;
+  const std::string text = usual.program.text() + of_sums.program.text();
+  if (const auto known = known_.find(text); known != known_.end()) return known->second;
+  if (!run_trials(usual, of_sums, out)) return out;
+  return known_[text] = out;
+}
 
+ArithmeticVerifier::Run ArithmeticVerifier::prepare(const MuGraph& whole, Instance instance,
+                                                    const Schedule* schedule) {
+  const int draws = std::clamp(static_cast<int>(kDrawnWork / work_of(instance)), 1, options_.draws);
   std::vector<bool> read = read_inputs(instance.graph, instance.mugraph);
   ShortIotas iotas = iotas_to_inputs(graph_, instance.graph);
-  const ShortIotas own_iotas = iotas_to_inputs(mugraph, instance.mugraph);
+  ShortIotas own_iotas = iotas_to_inputs(whole, instance.mugraph);
   const bool tf32 = schedule && std::any_of(schedule->kernels.begin(), schedule->kernels.end(),
                                             [](const KernelSchedule& kernel) { return kernel.tf32; });
-  const Interpreter program(instance.mugraph, schedule);
-  const std::string text = program.text();
-  if (const auto known = known_.find(text); known != known_.end()) return known->second;
-  std::string key = print_graph(instance.graph) + std::to_string(out.draws) + (tf32 ? "tf32" : "");
+  std::string key = print_graph(instance.graph) + std::to_string(draws) + (tf32 ? "tf32" : "");
   for (bool one : read) key += one ? "r" : "-";
   std::unique_ptr<Trials>& trials = trials_[key];
   if (!trials) trials = std::make_unique<Trials>(instance.graph, std::move(iotas), std::move(read), tf32);
-  if (!run_trials(program, own_iotas, *trials, out)) return out;
-  return known_[text] = out;
+  return {Interpreter(instance.mugraph, schedule), std::move(own_iotas), *trials, draws};
 }
 
 // All draws of a class one after the other; in front of them the one that refused a program last, which is likely to
 // refuse its likes. False when that was stopped.
-bool ArithmeticVerifier::run_trials(const Interpreter& program, const ShortIotas& iotas, Trials& trials,
-                                    ArithmeticVerdict& out) {
+bool ArithmeticVerifier::run_trials(const Run& usual, const Run& of_sums, ArithmeticVerdict& out) {
+  const auto run_of = [&](const std::string& cls) -> const Run& {
+    return cls == kOverflow ? of_sums : usual;
+  };
   std::vector<Draw> order;
-  if (last_refusal_ && last_refusal_->second < draws_of(last_refusal_->first, out.draws))
+  if (last_refusal_ &&
+      last_refusal_->second < draws_of(last_refusal_->first, run_of(last_refusal_->first).draws))
     order.push_back(*last_refusal_);
   for (const std::string& cls : input_classes())
-    for (int draw = 0; draw < draws_of(cls, out.draws); ++draw)
+    for (int draw = 0; draw < draws_of(cls, run_of(cls).draws); ++draw)
       if (order.empty() || order[0] != Draw(cls, draw)) order.emplace_back(cls, draw);
   for (const Draw& draw : order) {
     const auto& [cls, number] = draw;
@@ -201,7 +233,8 @@ bool ArithmeticVerifier::run_trials(const Interpreter& program, const ShortIotas
       out.reason = "stopped before all inputs were run";
       return false;
     }
-    if (run_trial(program, iotas, trials, trials.get(draw, seed), cls, out)) continue;
+    const Run& run = run_of(cls);
+    if (run_trial(run, run.trials.get(draw, seed), cls, out)) continue;
     out.reason = "class " + cls + ", seed " + std::to_string(seed) + ": " + out.reason;
     last_refusal_ = draw;
     return true;
@@ -212,17 +245,19 @@ bool ArithmeticVerifier::run_trials(const Interpreter& program, const ShortIotas
 }
 
 // Whether it is right; `out` says what is wrong.
-bool ArithmeticVerifier::run_trial(const Interpreter& program, const ShortIotas& iotas, const Trials& trials,
-                                   const Trial& trial, const std::string& cls, ArithmeticVerdict& out) const {
+bool ArithmeticVerifier::run_trial(const Run& run, const Trial& trial, const std::string& cls,
+                                   ArithmeticVerdict& out) {
   if (trial.expected.empty()) return true;
-  const auto actual = program.run(joined(trial.inputs, trial.positions(iotas)));
+  const auto actual = run.program.run(joined(trial.inputs, trial.positions(run.iotas)), SumOrder::worst);
   if (!actual) {
     out.verdict = Verdict::rejected;
     out.reason = actual.status().message();
     return false;
   }
   for (size_t i = 0; i < actual->size(); ++i) {
-    const Comparison found = compare(trials.outputs[i], (*actual)[i], trial.expected[i]);
+    if (cls == kOverflow && infinities_fit(run.trials.outputs[i].dtype, (*actual)[i], trial.expected[i]))
+      continue;
+    const Comparison found = compare(run.trials.outputs[i], (*actual)[i], trial.expected[i]);
     if (found.worst > out.largest) {
       out.largest = found.worst;
       out.largest_class = cls;

@@ -2,7 +2,8 @@
 // arithmetic of its kernels, for friendly and for hostile inputs.
 //
 // The muGraph, cut as its schedule says, is interpreted (core/codegen/interpreter.h) on a small instance:
-// every grid, cluster and loop extent at least 2, ragged edges ragged. All elements are compared with the f64
+// every grid, cluster and loop extent at least 2, ragged edges ragged; where sums overflow is asked of another one, whose
+// sums are longer. All elements are compared with the f64
 // reference, each within its own bound (core/verify/reference.h). Needs neither a GPU nor a compiler.
 #pragma once
 
@@ -45,12 +46,18 @@ class ArithmeticVerifier {
   struct Trial;
   class Trials;
   using Draw = std::pair<std::string, int>;  // class and number
+  // A program on an instance.
+  struct Run {
+    Interpreter program;
+    ShortIotas iotas;
+    Trials& trials;
+    int draws;
+  };
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
-  bool run_trials(const Interpreter& program, const ShortIotas& iotas, Trials& trials,
-                  ArithmeticVerdict& out);
-  bool run_trial(const Interpreter& program, const ShortIotas& iotas, const Trials& trials,
-                 const Trial& trial, const std::string& cls, ArithmeticVerdict& out) const;
+  Run prepare(const MuGraph& whole, Instance instance, const Schedule* schedule);
+  bool run_trials(const Run& usual, const Run& of_sums, ArithmeticVerdict& out);
+  static bool run_trial(const Run& run, const Trial& trial, const std::string& cls, ArithmeticVerdict& out);
 
   const Graph& graph_;
   const ArithmeticOptions options_;

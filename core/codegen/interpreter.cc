@@ -34,9 +34,19 @@ void Interpreter::lower(size_t k, const KernelSchedule* schedule, bool approxima
   mugraph_.kernels[k].ops = std::move(program.ops);
 }
 
-Result<std::vector<RealTensor>> Interpreter::run(const std::vector<RealTensor>& inputs) const {
-  KernelDomain domain(mugraph_, forms_);
-  return evaluate_mugraph(mugraph_, domain, inputs);
+Result<std::vector<RealTensor>> Interpreter::run(const std::vector<RealTensor>& inputs,
+                                                 SumOrder order) const {
+  KernelDomain domain(mugraph_, forms_, order);
+  std::vector<Elements<KernelValue>> values;
+  for (const RealTensor& input : inputs) values.emplace_back(input.begin(), input.end());
+  auto computed = evaluate_mugraph(mugraph_, domain, values);
+  if (!computed) return computed.status();
+  std::vector<RealTensor> outputs;
+  for (const Elements<KernelValue>& output : *computed) {
+    outputs.emplace_back();
+    for (const KernelValue& value : output) outputs.back().push_back(domain.read(value));
+  }
+  return outputs;
 }
 
 std::string Interpreter::text() const {

@@ -16,7 +16,8 @@ class Interpreter {
   Interpreter(const MuGraph& mugraph, const Schedule* schedule);
 
   // INVALID_GRAPH as evaluate_mugraph.
-  Result<std::vector<RealTensor>> run(const std::vector<RealTensor>& inputs) const;
+  Result<std::vector<RealTensor>> run(const std::vector<RealTensor>& inputs,
+                                      SumOrder order = SumOrder::elements) const;
   // Programs of the same text compute the same.
   std::string text() const;
 

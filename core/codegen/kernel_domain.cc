@@ -62,8 +62,8 @@ struct DeviceFloat {
 };
 
 template <class V>
-double meaning(OpCode code, const double* operands) {
-  const V values[3] = {operands[0], operands[1], operands[2]};
+double meaning(OpCode code, const KernelValue* operands) {
+  const V values[3] = {operands[0].v, operands[1].v, operands[2].v};
   return apply_meaning<V>(code, values).v;
 }
 
@@ -73,7 +73,21 @@ double operand_value(double value, DType dtype) {
                              : round_to(dtype, value);
 }
 
+// The terms of `value`, or it as a term, beside those of `sum`.
+void add_terms(KernelValue& sum, const KernelValue& value) {
+  sum.above += value.above;
+  sum.below += value.below;
+  if (value.above != 0 || value.below != 0 || !std::isfinite(value.v)) return;
+  (value.v > 0 ? sum.above : sum.below) += static_cast<float>(value.v);
+}
+
 }  // namespace
+
+double KernelDomain::read(const Value& value) const {
+  if (order_ == SumOrder::elements || (std::isfinite(value.above) && std::isfinite(value.below)))
+    return value.v;
+  return value.v + (std::isinf(value.above) ? value.above : 0) + (std::isinf(value.below) ? value.below : 0);
+}
 
 std::optional<KernelDomain::Tile> KernelDomain::compute(
     size_t i, const std::vector<std::optional<Tile>>& values) const {
@@ -92,13 +106,14 @@ std::optional<KernelDomain::Tile> KernelDomain::compute(
 }
 
 // Matrices of at least rank 2, as lower_block leaves them.
-KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b, DType operands) {
+KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b,
+                                         DType operands) const {
   Attrs attrs = op.attrs;
   const auto type = infer_type(op.code, std::vector<TensorType>{a.type, b.type}, attrs);
   check(type.ok(), "a product of tiles that do not fit together");
   Elements<double> left, right;
-  for (double value : a.elements) left.push_back(operand_value(value, operands));
-  for (double value : b.elements) right.push_back(operand_value(value, operands));
+  for (const Value& value : a.elements) left.push_back(operand_value(read(value), operands));
+  for (const Value& value : b.elements) right.push_back(operand_value(read(value), operands));
   const Ints& shape = type->shape;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back(), inner = a.type.shape.back(),
                 step = operands == DType::f32 ? 8 : 16;
@@ -111,37 +126,39 @@ KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const
   };
   const std::vector<int64_t> at_a = matrices(a.type.shape, rows * inner),
                              at_b = matrices(b.type.shape, inner * columns);
-  Tile out{*type, Elements<double>(static_cast<size_t>(type->element_count()), 0.0)};
+  Tile out{*type, Elements<Value>(static_cast<size_t>(type->element_count()))};
   size_t next = 0;
   for (size_t z = 0; z < at_a.size(); ++z)
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < columns; ++column) {
         const double* x = &left[static_cast<size_t>(at_a[z] + row * inner)];
         const double* y = &right[static_cast<size_t>(at_b[z] + column)];
-        double sum = 0, part = 0;
+        Value& sum = out.elements[next++];
+        double part = 0;
         for (int64_t k = 0; k < inner; ++k) {
-          part += x[k] * y[k * columns];
+          const double term = x[k] * y[k * columns];
+          add_terms(sum, term);
+          part += term;
           if ((k + 1) % step != 0 && k + 1 != inner) continue;
-          sum = single(sum + part);
+          sum.v = single(sum.v + part);
           part = 0;
         }
-        out.elements[next++] = sum;
       }
   return out;
 }
 
-KernelDomain::Tile KernelDomain::scaled_exp(const ExpArithmetic& exp, const Tile& x) {
+KernelDomain::Tile KernelDomain::scaled_exp(const ExpArithmetic& exp, const Tile& x) const {
   Tile out{x.type, {}};
   const float down = static_cast<float>(exp.down), factor = std::ldexp(1.0f, -exp.down);
-  for (double element : x.elements) {
-    const float value = static_cast<float>(element);
+  for (const Value& element : x.elements) {
+    const float value = static_cast<float>(read(element));
     out.elements.push_back(exp.form == ExpForm::fast ? exp_fast(value, down) : std::exp(value) * factor);
   }
   return out;
 }
 
 KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const TensorType& type, const Tile& x,
-                                             const Tile& shift) {
+                                             const Tile& shift) const {
   Tile out{type, {}};
   out.elements.reserve(static_cast<size_t>(type.element_count()));
   std::vector<int64_t> at_shift;
@@ -150,41 +167,50 @@ KernelDomain::Tile KernelDomain::shifted_exp(const ExpArithmetic& exp, const Ten
   const auto function = exp.form == ExpForm::shifted ? exp_shifted : exp_shifted_bounded;
   size_t next = 0;
   for_each_offset(type.shape, internal::broadcast_strides(x.type.shape, type.shape), 0, [&](int64_t at) {
-    const double top = shift.elements[static_cast<size_t>(at_shift[next++])];
-    out.elements.push_back(function(static_cast<float>(x.elements[static_cast<size_t>(at)]),
+    const double top = read(shift.elements[static_cast<size_t>(at_shift[next++])]);
+    out.elements.push_back(function(static_cast<float>(read(x.elements[static_cast<size_t>(at)])),
                                     static_cast<float>(exp.scale), static_cast<float>(top),
                                     static_cast<float>(exp.down)));
   });
   return out;
 }
 
-double KernelDomain::combine(OpCode reduction, double a, double b, DType dtype) const {
-  return is_float(dtype) ? single(apply_combine(reduction, Real(a), Real(b)).v)
-                         : static_cast<double>(apply_combine(reduction, Int(a), Int(b)).v);
+KernelValue KernelDomain::combine(OpCode reduction, Value a, Value b, DType dtype) const {
+  if (is_float(dtype) && (op_info(reduction).laws & kLinear)) return add(a, b, dtype);
+  const double x = read(a), y = read(b);
+  return is_float(dtype) ? single(apply_combine(reduction, Real(x), Real(y)).v)
+                         : static_cast<double>(apply_combine(reduction, Int(x), Int(y)).v);
 }
 
-double KernelDomain::apply(OpCode code, DType compute, const double* operands) const {
+KernelValue KernelDomain::apply(OpCode code, DType compute, const Value* operands) const {
   if (!is_float(compute)) return meaning<Int>(code, operands);
   return form().approximate ? meaning<DeviceFloat<true>>(code, operands)
                             : meaning<DeviceFloat<false>>(code, operands);
 }
 
-double KernelDomain::convert(double value, DType, DType to) const {
-  if (to == DType::boolean) return value != 0;
-  return is_float(to) ? single(value) : value;
+KernelValue KernelDomain::convert(Value value, DType, DType to) const {
+  if (to == DType::boolean) return read(value) != 0;
+  return is_float(to) ? single(read(value)) : value;
 }
 
-double KernelDomain::add(double a, double b, DType dtype) const {
-  return is_float(dtype) ? single(a + b) : static_cast<double>((Int(a) + Int(b)).v);
+KernelValue KernelDomain::add(Value a, Value b, DType dtype) const {
+  if (!is_float(dtype)) return static_cast<double>((Int(a.v) + Int(b.v)).v);
+  Value sum = single(a.v + b.v);
+  add_terms(sum, a);
+  add_terms(sum, b);
+  return sum;
 }
 
-double KernelDomain::multiply(double a, double b, DType dtype) const {
-  return is_float(dtype) ? a * b : static_cast<double>((Int(a) * Int(b)).v);
+KernelValue KernelDomain::multiply(Value a, Value b, DType dtype) const {
+  return is_float(dtype) ? a.v * b.v : static_cast<double>((Int(a.v) * Int(b.v)).v);
 }
 
-double KernelDomain::rescale(double sum, double old_shift, double new_shift) const {
-  return single(
-      sum * static_cast<double>(shift_factor(static_cast<float>(old_shift), static_cast<float>(new_shift))));
+KernelValue KernelDomain::rescale(Value sum, Value old_shift, Value new_shift) const {
+  const float factor = shift_factor(static_cast<float>(read(old_shift)), static_cast<float>(read(new_shift)));
+  Value scaled = single(sum.v * static_cast<double>(factor));
+  scaled.above = sum.above * factor;
+  scaled.below = sum.below * factor;
+  return scaled;
 }
 
 }  // namespace quern

@@ -286,6 +286,11 @@ std::vector<std::vector<Extents::Var>> Extents::components() {
   return result;
 }
 
+void Extents::prefer(Var var, int64_t extent) {
+  Variable& variable = variables_[static_cast<size_t>(root(var))];
+  variable.preferred = std::min({extent, variable.original, kLargestChoice});
+}
+
 void Extents::solve() {
   for (Constraint& constraint : constraints_)
     for (auto* side : {&constraint.left, &constraint.right})
@@ -301,12 +306,16 @@ void Extents::solve() {
     bool solved = std::none_of(members.begin(), members.end(),
                                [&](Var var) { return variables_[static_cast<size_t>(var)].kept; });
     bool matters = false;
-    for (Var var : members)
-      if (variables_[static_cast<size_t>(var)].original < 2)
-        solved = solved && set(var, variables_[static_cast<size_t>(var)].original);
+    int64_t preferred = 0;
+    for (Var var : members) {
+      const Variable& variable = variables_[static_cast<size_t>(var)];
+      preferred = std::max(preferred, variable.preferred);
+      if (variable.original < 2)
+        solved = solved && set(var, variable.original);
       else
         matters = true;
-    solved = solved && search(members, first);
+    }
+    solved = solved && search(members, preferred > 0 ? static_cast<int>(preferred) : first);
     if (!solved)
       for (Var var : members)
         variables_[static_cast<size_t>(var)].value = variables_[static_cast<size_t>(var)].original;

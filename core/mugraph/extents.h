@@ -36,6 +36,8 @@ class Extents {
   void cut(Var whole, std::vector<Var> axes, Var tile);
   // Keeps its extent, and so does everything that is connected with it.
   void keep(Var var);
+  // Gets about this extent, or its own if that is smaller, in place of the smallest.
+  void prefer(Var var, int64_t extent);
 
   // What is connected gets small values; unconnected parts get different ones as far as that is cheap. What
   // has no small solution keeps its extents.
@@ -50,6 +52,7 @@ class Extents {
     int64_t original, value;
     Role role;
     bool kept;
+    int64_t preferred = 0;
   };
   struct Constraint {
     enum class Kind : uint8_t { product, sum, ragged } kind;

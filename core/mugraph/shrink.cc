@@ -4,7 +4,6 @@
 #include "core/mugraph/shrink.h"
 
 #include <algorithm>
-
 #include <map>
 #include <set>
 
@@ -37,6 +36,17 @@ class GraphExtents {
     for (size_t d = 0; d < graph_.node(id).type.shape.size(); ++d)
       shape.push_back(extents_.value(var(id, d)));
     return shape;
+  }
+
+  // Where operators sum.
+  void prefer_sums(int64_t terms) const {
+    for (const Node& node : graph_.nodes) {
+      const OpKind kind = op_info(node.code).kind;
+      if (kind != OpKind::contraction && kind != OpKind::reduction) continue;
+      const int64_t last = static_cast<int64_t>(graph_.node(node.operands[0]).type.shape.size()) - 1;
+      const Ints axes = kind == OpKind::contraction ? Ints{last} : *node.attrs.axis;
+      for (int64_t axis : axes) extents_.prefer(var(node.operands[0], static_cast<size_t>(axis)), terms);
+    }
   }
 
   // Positions at which slices cut a variable. Along the axis of an iota the extent is in the values.
@@ -91,7 +101,7 @@ class GraphExtents {
 
 class Shrinker {
  public:
-  Shrinker(const MuGraph& mugraph, const Graph& graph, bool short_iotas)
+  Shrinker(const MuGraph& mugraph, const Graph& graph, bool short_iotas, int64_t terms)
       : mugraph_(mugraph),
         graph_(graph),
         target_(graph_, Dimensions(graph_), Extents::Role::whole, extents_) {
@@ -110,6 +120,7 @@ class Shrinker {
     target_.collect_cuts(cuts_, short_iotas);
     for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_, short_iotas);
     add_pieces();
+    if (terms > 0) target_.prefer_sums(terms);
     extents_.solve();
   }
 
@@ -311,18 +322,17 @@ double elements(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas) {
+Result<Instance> shrink(const MuGraph& mugraph, const Graph& graph, bool short_iotas, int64_t terms) {
   auto shapes_agree = [&](const std::vector<ValueId>& values, const std::vector<int32_t>& tensors) {
-    return std::equal(values.begin(), values.end(), tensors.begin(), tensors.end(),
-                      [&](ValueId value, int32_t tensor) {
-                        return graph.node(value).type.shape ==
-                               mugraph.tensors[static_cast<size_t>(tensor)].type.shape;
-                      });
+    return std::equal(
+        values.begin(), values.end(), tensors.begin(), tensors.end(), [&](ValueId value, int32_t tensor) {
+          return graph.node(value).type.shape == mugraph.tensors[static_cast<size_t>(tensor)].type.shape;
+        });
   };
   if (!shapes_agree(graph.inputs, mugraph.inputs) || !shapes_agree(graph.outputs, mugraph.outputs))
     return Status(ErrorCode::UNSUPPORTED,
                   "no small instance: inputs or outputs of graph and muGraph have different shapes");
-  return Shrinker(mugraph, graph, short_iotas).run();
+  return Shrinker(mugraph, graph, short_iotas, terms).run();
 }
 
 double work(const MuGraph& mugraph) {
@@ -335,8 +345,8 @@ double work(const MuGraph& mugraph) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const bool every_turn =
           kernel.custom && (stages[i] == Stage::loop || kernel.ops[i].kind == BlockOp::Kind::accumulate);
-      total +=
-          elements(graph, graph.nodes[i]) * blocks * (every_turn ? static_cast<double>(kernel.trip_count) : 1);
+      total += elements(graph, graph.nodes[i]) * blocks *
+               (every_turn ? static_cast<double>(kernel.trip_count) : 1);
     }
   }
   return total;

@@ -83,6 +83,16 @@ constexpr Levels kBefore = {-0.3, -0.15, -0.05};
 // Far beyond, where infinities go on to outputs.
 constexpr Levels kBeyond = {4, 16, 64};
 
+// Nodes that outputs are made of.
+std::vector<bool> needed(const Graph& graph) {
+  std::vector<bool> is(graph.nodes.size(), false);
+  for (ValueId id : graph.outputs) is[id] = true;
+  for (size_t id = graph.nodes.size(); id-- > 0;)
+    if (is[id])
+      for (ValueId operand : graph.nodes[id].operands) is[operand] = true;
+  return is;
+}
+
 // How an input follows the scale.
 enum class Follows : int8_t { grows = 1, stays = 0, shrinks = -1 };
 
@@ -105,6 +115,19 @@ class Brink {
       follows_[i] = draw < 4 * outputs ? Follows::grows : kChoices[random.below(std::size(kChoices))];
     if (!scaled.empty() && std::find(follows_.begin(), follows_.end(), Follows::grows) == follows_.end())
       follows_[scaled[random.below(scaled.size())]] = Follows::grows;
+  }
+
+  // All inputs of one output grow, of elements of nearly one size, and the output may overflow.
+  Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, size_t output)
+      : graph_(primitive), inputs_(inputs), levels_(kBefore), follows_(inputs.size(), Follows::stays) {
+    graph_.outputs = {primitive.outputs[output]};
+    spared_ = &graph_.node(graph_.outputs[0]);
+    const std::vector<bool> is_needed = needed(graph_);
+    for (size_t i = 0; i < count; ++i) {
+      if (!is_float(dtype(i)) || !is_needed[graph_.inputs[i]]) continue;
+      follows_[i] = Follows::grows;
+      for (double& element : inputs_[i]) element = std::copysign(0.5 + std::fabs(element) / 2, element);
+    }
   }
 
   // The power of two of the scale at which the fullest value is between the levels, or the nearest one below that was
@@ -173,21 +196,28 @@ class Brink {
   }
 
   Graph graph_;  // of one output
-  const std::vector<RealTensor>& inputs_;
+  std::vector<RealTensor> inputs_;
   const Levels levels_;
   std::vector<Follows> follows_;
   const Node* spared_ = nullptr;
 };
 
-}  // namespace
-
-bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
-                    int draw) {
-  const Brink brink(primitive, inputs, count, seed, draw);
+bool scale(const Brink& brink, std::vector<RealTensor>& inputs) {
   double power = 0;
   if (!brink.find(power)) return false;
   inputs = brink.scaled(power);
   return true;
+}
+
+}  // namespace
+
+bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
+                    int draw) {
+  return scale(Brink(primitive, inputs, count, seed, draw), inputs);
+}
+
+bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, int draw) {
+  return scale(Brink(primitive, inputs, count, static_cast<size_t>(draw) % primitive.outputs.size()), inputs);
 }
 
 }  // namespace quern

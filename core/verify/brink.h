@@ -18,4 +18,8 @@ namespace quern {
 bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
                     int draw);
 
+// The same for the infinities of an output, outputs by turns: what it is made of is finite, in sums of terms of nearly one
+// size and of either sign, and the output itself may overflow. All inputs that it is made of grow.
+bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, int draw);
+
 }  // namespace quern
