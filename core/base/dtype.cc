@@ -6,11 +6,20 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/dtype_info.h"
 #include "core/base/status.h"
 
 namespace quern {
 
 namespace {
+
+// The rows are in the order of the numbers, so that numbers find them.
+constexpr bool rows_have_their_numbers() {
+  for (size_t i = 0; i < std::size(kDTypes); ++i)
+    if (kDTypes[i].dtype != kAllDTypes[i] || static_cast<size_t>(kAllDTypes[i]) != i + 1) return false;
+  return std::size(kDTypes) == std::size(kAllDTypes);
+}
+static_assert(rows_have_their_numbers());
 
 // Rounds to a binary float of `mantissa` stored bits and exponent range [min_exponent, max_exponent] (of the
 // leading bit), to nearest even, and returns its bits without the sign.
@@ -41,40 +50,17 @@ uint16_t round_half(double value, int mantissa, int min_exponent, int max_expone
 
 }  // namespace
 
-const char* dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::f32:
-      return "f32";
-    case DType::i32:
-      return "i32";
-    case DType::boolean:
-      return "bool";
-  }
-  return "?";
-}
+const char* dtype_name(DType dtype) { return is_valid(dtype) ? dtype_info(dtype).name : "?"; }
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (DType dtype : kAllDTypes)
-    if (name == dtype_name(dtype)) return dtype;
+  for (const DTypeInfo& row : kDTypes)
+    if (name == row.name) return row.dtype;
   return std::nullopt;
 }
 
 size_t dtype_size(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::boolean:
-      return 1;
-  }
-  fatal(__FILE__, __LINE__, "no such dtype");
+  check(is_valid(dtype), "no such dtype");
+  return dtype_info(dtype).bytes;
 }
 
 uint16_t f16_from_double(double value) { return round_half(value, 10, -14, 15, 0x7e00); }
@@ -97,22 +83,44 @@ float f16_to_float(uint16_t bits) {
 
 float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
+namespace {
+
+// One of each class of dtype: `at` is where the element is.
+template <class Bits>
+Bits load_bits(const char* at) {
+  Bits bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+template <class Bits>
+void store_bits(char* at, Bits bits) {
+  std::memcpy(at, &bits, sizeof bits);
+}
+
+int32_t to_integer(double value) {
+  constexpr double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
+  if (std::isnan(value)) return 0;
+  return static_cast<int32_t>(std::clamp(value, low, high));
+}
+
+#define QUERN_LOAD_narrow(id) id##_to_float(load_bits<decltype(id##_from_double(0))>(at))
+#define QUERN_LOAD_wide(id) load_bits<float>(at)
+#define QUERN_LOAD_integer(id) load_bits<int32_t>(at)
+#define QUERN_LOAD_boolean(id) *at != 0
+#define QUERN_STORE_narrow(id) store_bits(at, id##_from_double(value))
+#define QUERN_STORE_wide(id) store_bits(at, static_cast<float>(value))
+#define QUERN_STORE_integer(id) store_bits(at, to_integer(value))
+#define QUERN_STORE_boolean(id) store_bits<char>(at, value != 0)
+
+}  // namespace
+
 double load_element(const void* data, DType dtype, int64_t index) {
   const char* at = static_cast<const char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
-  uint16_t half;
-  float single;
-  int32_t integer;
   switch (dtype) {
-    case DType::f16:
-      return std::memcpy(&half, at, 2), f16_to_float(half);
-    case DType::bf16:
-      return std::memcpy(&half, at, 2), bf16_to_float(half);
-    case DType::f32:
-      return std::memcpy(&single, at, 4), single;
-    case DType::i32:
-      return std::memcpy(&integer, at, 4), integer;
-    case DType::boolean:
-      return *at != 0;
+#define QUERN_DTYPE(id, name, bytes, kind, ...) \
+  case DType::id:                               \
+    return QUERN_LOAD_##kind(id);
+#include "core/base/dtype.def"
   }
   fatal(__FILE__, __LINE__, "no such dtype");
 }
@@ -120,29 +128,10 @@ double load_element(const void* data, DType dtype, int64_t index) {
 void store_element(void* data, DType dtype, int64_t index, double value) {
   char* at = static_cast<char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
   switch (dtype) {
-    case DType::f16:
-    case DType::bf16: {
-      const uint16_t half = dtype == DType::f16 ? f16_from_double(value) : bf16_from_double(value);
-      std::memcpy(at, &half, 2);
-      return;
-    }
-    case DType::f32: {
-      const float single = static_cast<float>(value);
-      std::memcpy(at, &single, 4);
-      return;
-    }
-    case DType::i32: {
-      constexpr double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
-      const int32_t integer = std::isnan(value) ? 0
-                                                : static_cast<int32_t>(value <= low    ? low
-                                                                       : value >= high ? high
-                                                                                       : value);
-      std::memcpy(at, &integer, 4);
-      return;
-    }
-    case DType::boolean:
-      *at = value != 0;
-      return;
+#define QUERN_DTYPE(id, name, bytes, kind, ...) \
+  case DType::id:                               \
+    return QUERN_STORE_##kind(id);
+#include "core/base/dtype.def"
   }
 }
 

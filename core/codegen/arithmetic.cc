@@ -1,5 +1,7 @@
 #include "core/codegen/arithmetic.h"
 
+#include "core/base/dtype_info.h"
+
 namespace quern {
 
 ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool approximate) {
@@ -30,7 +32,7 @@ ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool
 
 bool approximate_functions(const std::vector<TensorDesc>& outputs) {
   return std::all_of(outputs.begin(), outputs.end(),
-                     [](const TensorDesc& output) { return dtype_size(output.dtype) == 2; });
+                     [](const TensorDesc& output) { return is_narrow(output.dtype); });
 }
 
 }  // namespace quern

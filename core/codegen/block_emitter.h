@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 
+#include "core/base/dtype_info.h"
 #include "core/base/plan.h"
 #include "core/base/target.h"
 #include "core/codegen/arithmetic.h"
@@ -133,7 +134,7 @@ class BlockEmitter {
     bool tensor_cores = false;
     DType dtype = DType::f16;  // f32: tf32
     // Register bits within a word.
-    int pair_bits() const { return dtype_size(dtype) == 2 ? 1 : 0; }
+    int pair_bits() const { return is_packed_in_pairs(dtype) ? 1 : 0; }
     Spread a, b, d;
     bool low_rows = false;  // at most 8 rows: registers of the upper rows are not there in `a`
     int down = 1, across = 1, steps = 1, batch = 1;

@@ -2,6 +2,7 @@
 // all warps of a block make together because several of them need the same.
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/codegen/block_emitter.h"
 
 namespace quern {
@@ -31,7 +32,7 @@ std::string text_of(const Spread& spread) {
 bool BlockEmitter::read_matrices(Builder& out, const StagedTile& tile, DType dtype, const Spread& spread,
                                  const Symbol& to, int words, const Expr& skipped) {
   if (spread.registers.empty() || !beyond_tile(tile, spread).empty()) return false;
-  const bool pairs = dtype_size(dtype) == 2;
+  const bool pairs = is_packed_in_pairs(dtype);
   const CoordBit pair = spread.registers[0];
   auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
   const bool plain = pairs ? is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2)
@@ -76,7 +77,7 @@ bool BlockEmitter::is_cooperative(BlockValue value, DType dtype, const Spread& f
   const Ints& shape = program_.shape(value);
   const int rank = static_cast<int>(shape.size()), inner = inner_dim(program_.op(load).tensor, shape);
   if (inner < rank - 2 || shape[static_cast<size_t>(inner)] % 8 != 0) return false;
-  int bits = -kLaneBits - (dtype_size(dtype) == 2 ? 1 : 0);
+  int bits = -kLaneBits - (is_packed_in_pairs(dtype) ? 1 : 0);
   for (int64_t extent : shape) bits += bits_for(extent);
   for (const CoordBit& bit : fragments.warps) bits -= bit.dim >= 0;
   return bits >= bits_for(kLeastSharedWords) && std::any_of(fragments.warps.begin(), fragments.warps.end(),
@@ -177,7 +178,7 @@ Expr BlockEmitter::word_of(BlockValue value, const Spread& spread, DType dtype, 
     return is_load ? number
                    : ir::select(inside(value, spread, at, true, {summed_dim}), number, ir::zero(Scalar::f32));
   };
-  if (dtype_size(dtype) != 2) return ir::call(ir::Function::to_tf32, Scalar::u32, {one(index)});
+  if (!is_packed_in_pairs(dtype)) return ir::call(ir::Function::to_tf32, Scalar::u32, {one(index)});
   const Expr first = one(index), second = one(index + 1);
   return ir::call(ir::Function::pack, Scalar::u32, {first, second}, {ir::scalar_of(dtype)});
 }
@@ -188,7 +189,7 @@ Symbol BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype,
   const std::string key = std::to_string(value) + " " + std::to_string(static_cast<int>(place)) + " " +
                           std::to_string(summed_dim) + " " + text_of(spread);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
-  const bool pairs = dtype_size(dtype) == 2;
+  const bool pairs = is_packed_in_pairs(dtype);
   const int words = spread.count() / (pairs ? 2 : 1);
   const Symbol registers =
       fresh_registers(base_name(value) + (pairs ? "_pairs" : "_tf32"), Scalar::u32, words);

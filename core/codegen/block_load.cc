@@ -2,6 +2,7 @@
 // cp.async fills ahead of time.
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/codegen/block_emitter.h"
 
 namespace quern {
@@ -91,7 +92,7 @@ void BlockEmitter::load_direct(BlockValue value, const Spread& spread) {
   Array array;
   array.dtype = place.dtype;
   array.spread = spread;
-  array.words = vector > 0 && dtype_size(place.dtype) == 2;
+  array.words = vector > 0 && is_packed_in_pairs(place.dtype);
   auto& registers = array.spread.registers;
   for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
     const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
@@ -230,19 +231,19 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
     std::rotate(registers.begin() + vector, at, at + 1);  // the vector's bits go first
     ++vector;
   }
-  const bool is_16_bit = dtype_size(place.dtype) == 2;
+  const bool pairs = is_packed_in_pairs(place.dtype);
   const Scalar element = ir::scalar_of(place.dtype);
   const std::string name = fresh(base_name(value));
   Body body;
   Builder to(body);
-  if (is_16_bit) {
+  if (pairs) {
     array.registers = ir::make_registers(name, Scalar::u32, spread.count() / 2);
     array.words = read_matrices(to, tile, place.dtype, spread, array.registers, spread.count() / 2, 0);
   }
   if (array.words) {
     array.spread = spread;
   } else {
-    array.words = vector > 0 && is_16_bit;
+    array.words = vector > 0 && pairs;
     array.registers = ir::make_registers(name, array.words ? Scalar::u32 : element,
                                          spread.count() >> (array.words ? 1 : 0));
     const Spread chunks = chunks_of(array.spread, vector);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/dtype_info.h"
 #include "core/codegen/block_emitter.h"
 #include "core/lang/meaning.h"
 
@@ -43,7 +44,7 @@ Value BlockEmitter::read(const Array& array, const Spread& want, const Expr& ind
   };
   if (array.words) return to_float(ir::call(ir::Function::half_at, memory, {array.registers, at}, {memory}));
   const Expr element = ir::element(array.registers, at);
-  return dtype_size(array.dtype) == 2 ? to_float(element) : element;
+  return is_narrow(array.dtype) ? to_float(element) : element;
 }
 
 Value BlockEmitter::element(BlockValue value, const Spread& spread, const Expr& index) {
@@ -122,7 +123,7 @@ Value BlockEmitter::compute(BlockValue value, const Spread& spread, const Expr& 
     const DType dtype = *op.attrs.dtype, to = register_type(dtype);
     if (operands[0].is_number()) return operands[0].as(to);
     const Expr number = ir::converted(operands[0], to);
-    if (dtype_size(dtype) != 2) return number;
+    if (!is_narrow(dtype)) return number;
     return ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(number, dtype)});
   }
   if (approximate_)

@@ -7,6 +7,7 @@
 // registers.
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/codegen/block_emitter.h"
 #include "core/kernel/passes/tile_loop.h"
 
@@ -14,8 +15,9 @@ namespace quern {
 
 namespace {
 
-constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;  // of one instruction: 64 rows, of 8 each; k
-constexpr int kPanelBits = 6;                                    // elements of a row of 128 bytes
+// Of one instruction: 64 rows, of 8 each; k.
+constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;
+constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
 
 int free_dim(int side, int rank) { return side == 0 ? rank - 2 : rank - 1; }
 int summed_dim(int side, int rank) { return side == 0 ? rank - 1 : rank - 2; }
@@ -52,7 +54,7 @@ bool BlockEmitter::is_cooperative_panel(BlockValue value, DType dtype) const {
 }
 
 bool BlockEmitter::plan_wgmma(BlockValue value, MatmulPlan& plan) const {
-  if (!schedule_.wgmma || !target_.wgmma || dtype_size(plan.dtype) != 2) return false;
+  if (!schedule_.wgmma || !target_.wgmma || !dtype_info(plan.dtype).wgmma) return false;
   const BlockOp& op = program_.op(value);
   const int m_side = schedule_.warps[0] >= 4 ? 0 : 1, n_side = 1 - m_side;
   const Ints* const shapes[2] = {&program_.shape(op.operands[0]), &program_.shape(op.operands[1])};

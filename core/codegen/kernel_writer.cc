@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/lang/meaning.h"
 #include "core/schedule/block_costs.h"
 
@@ -49,7 +50,7 @@ void KernelWriter::count(Scope scope, double issue, double special) {
 }
 
 void KernelWriter::count_access(Scope scope, const Slot& slot, const Index& index, int width, bool written) {
-  count(scope, 1 + kAddressIssue + (dtype_size(slot.dtype) == 2 ? width * kRoundIssue : 0));
+  count(scope, 1 + kAddressIssue + (is_narrow(slot.dtype) ? width * kRoundIssue : 0));
   works_[static_cast<size_t>(scope)].accesses.push_back({slot, index, width, written});
 }
 
@@ -197,13 +198,13 @@ Expr KernelWriter::load(int i) {
     const auto& [shared, at] = kept->second;
     works_[static_cast<size_t>(Scope::loop)].shared_bytes +=
         vector_ * static_cast<double>(dtype_size(slot.dtype));
-    count(Scope::loop, 1 + (dtype_size(slot.dtype) == 2 ? vector_ * kRoundIssue : 0));
+    count(Scope::loop, 1 + (is_narrow(slot.dtype) ? vector_ * kRoundIssue : 0));
     const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), shared->type, vector_);
     ir::Builder(body(Scope::loop))
         .let(vector, ir::call(ir::Function::load_vector, shared->type, {ir::address(shared, at)},
                               {shared->type, vector_}));
     element = ir::element(vector, vector_ == 1 ? Expr(0) : Expr(variable("v")));
-    if (dtype_size(slot.dtype) == 2) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
+    if (is_narrow(slot.dtype)) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
     return let('x', element, scope_of(item.uses));
   }
   const ir::Symbol& memory = pointer(slot, false);
@@ -221,7 +222,7 @@ Expr KernelWriter::load(int i) {
     count_access(scope_of(item.uses), slot, item.index, 1, false);
     element = ir::element(memory, index(item.index));
   }
-  if (dtype_size(slot.dtype) == 2) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
+  if (is_narrow(slot.dtype)) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
   if (item.guard >= 0) element = ir::select(made(item.guard), element, ir::literal(0, element.type()));
   return let('x', element, scope_of(item.uses));
 }
@@ -242,7 +243,7 @@ Expr KernelWriter::cast(const Item& item) {
   const Expr operand = value(item.operands[0], item.type);
   const Scope scope = scope_of(item.uses);
   count(scope, 2 * kRoundIssue);
-  if (dtype_size(dtype) != 2) return let('x', operand, scope);
+  if (!is_narrow(dtype)) return let('x', operand, scope);
   return let('x', ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(operand, dtype)}), scope);
 }
 

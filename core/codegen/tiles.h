@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/base/dtype.h"
+#include "core/base/dtype_info.h"
 #include "core/base/target.h"
 #include "core/lang/type.h"
 
@@ -20,12 +21,14 @@ struct Tile {
   int threads() const { return 32 * warp_rows * warp_columns; }
 };
 
-// The units that multiply two operands: mma.sync those of the same 16-bit type, the FMA pipe two of f32 in tiles of
+// The units that multiply two operands: mma.sync those of the same narrow type that they take, the FMA pipe two of f32 in tiles of
 // registers; everything else is converted to f32 or i32 first.
 enum class ProductUnit : uint8_t { mma, fma, simt };
 inline ProductUnit product_unit(DType a, DType b) {
   if (a != b) return ProductUnit::simt;
-  return a == DType::f32 ? ProductUnit::fma : dtype_size(a) == 2 ? ProductUnit::mma : ProductUnit::simt;
+  return a == DType::f32              ? ProductUnit::fma
+         : dtype_info(a).tensor_cores ? ProductUnit::mma
+                                      : ProductUnit::simt;
 }
 inline bool uses_tensor_cores(DType a, DType b) { return product_unit(a, b) == ProductUnit::mma; }
 

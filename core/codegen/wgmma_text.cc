@@ -1,5 +1,7 @@
 #include "core/codegen/wgmma_text.h"
 
+#include "core/base/dtype_info.h"
+
 namespace quern {
 
 namespace {
@@ -37,7 +39,7 @@ std::string multiply(const WgmmaShape& shape, const std::string& name, bool regi
 }  // namespace
 
 std::string wgmma_text(const WgmmaShape& shape) {
-  const std::string name = shape.dtype == DType::f16 ? "f16" : "bf16";
+  const std::string name = dtype_info(shape.dtype).tensor_cores;
   return "template <>\nstruct WgmmaShape<" + name + ", " + std::to_string(shape.columns) + "> {\n" +
          multiply(shape, name, false) + multiply(shape, name, true) + "};\n";
 }

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "core/base/dtype_info.h"
+
 namespace quern {
 
 namespace {
@@ -127,7 +129,7 @@ void GraphBuilder::round_numbers(Node& node, std::span<const TensorType> types) 
   const OpInfo& info = op_info(node.code);
   if (info.kind != OpKind::elementwise) return;
   const DType dtype = promote(info.result == ResultRule::select ? types.subspan(1) : types);
-  if (dtype_size(dtype) != 2) return;
+  if (!is_narrow(dtype)) return;
   for (ValueId& operand : node.operands) {
     const Node& old = graph_.node(operand);
     if (old.code != OpCode::constant || round_to(dtype, old.number) == old.number || std::isnan(old.number)) continue;

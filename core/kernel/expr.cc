@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "core/base/dtype_info.h"
 #include "core/base/status.h"
 #include "core/kernel/value.h"
 
@@ -91,16 +92,10 @@ bool is_index(Scalar type) {
 
 Scalar scalar_of(DType dtype) {
   switch (dtype) {
-    case DType::f16:
-      return Scalar::f16;
-    case DType::bf16:
-      return Scalar::bf16;
-    case DType::f32:
-      return Scalar::f32;
-    case DType::i32:
-      return Scalar::i32;
-    case DType::boolean:
-      return Scalar::boolean;
+#define QUERN_DTYPE(id, ...) \
+  case DType::id:            \
+    return Scalar::id;
+#include "core/base/dtype.def"
   }
   check(false, "a valid dtype");
   return Scalar::none;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/base/dtype_info.h"
 #include "core/base/status.h"
 #include "core/lang/meaning.h"
 
@@ -140,7 +141,7 @@ Expr converted(const Value& value, DType to) {
 }
 
 Expr rounded(const Expr& value, DType dtype) {
-  if (dtype_size(dtype) != 2) return value;
+  if (!is_narrow(dtype)) return value;
   return call(Function::from_float, scalar_for(dtype), {value}, {scalar_for(dtype)});
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/dtype_info.h"
+
 namespace quern {
 
 namespace {
@@ -24,11 +26,11 @@ bool is_fixed(const Ops& ops, BlockValue value) {
                                        [&](BlockValue operand) { return is_fixed(ops, operand); }));
 }
 
-// Whether all loads behind a value, but for those of conditions, have 16 bits.
+// Whether all loads behind a value, but for those of conditions, are of narrow floats.
 bool is_of_narrow(const Ops& ops, BlockValue value) {
   const BlockOp& op = at(ops, value);
   if (op.kind == BlockOp::Kind::load) return op.of_narrow;
-  if (is(op, OpCode::cast)) return dtype_size(*op.attrs.dtype) == 2;
+  if (is(op, OpCode::cast)) return is_narrow(*op.attrs.dtype);
   for (size_t i = 0; i < op.operands.size(); ++i)
     if (!(is(op, OpCode::where) && i == 0) && !is_of_narrow(ops, op.operands[i])) return false;
   return true;
@@ -157,7 +159,7 @@ void note_in_f32(MuGraph& mugraph) {
 std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value, bool exactly) {
   const BlockOp& op = at(ops, value);
   if (op.rounds_to) return exactly && op.in_f32 ? std::nullopt : op.rounds_to;
-  if (is(op, OpCode::cast)) return dtype_size(*op.attrs.dtype) == 2 ? op.attrs.dtype : std::nullopt;
+  if (is(op, OpCode::cast)) return is_narrow(*op.attrs.dtype) ? op.attrs.dtype : std::nullopt;
   if (is_numerator(ops, op))
     return exactly ? std::nullopt : narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
   if (!selects(op)) return std::nullopt;
@@ -178,7 +180,7 @@ std::optional<DType> tensor_core_dtype(const Ops& ops, BlockValue product, bool 
   const BlockOp& op = at(ops, product);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const std::optional<DType> narrow = narrow_dtype(ops, left, op.in_f32);
-  if (narrow && narrow == narrow_dtype(ops, right, op.in_f32)) return narrow;
+  if (narrow && narrow == narrow_dtype(ops, right, op.in_f32) && dtype_info(*narrow).tensor_cores) return narrow;
   if (!is_float(at(ops, left).type.dtype) || !is_float(at(ops, right).type.dtype)) return std::nullopt;
   const bool are_narrow = !op.in_f32 && is_of_narrow(ops, left) && is_of_narrow(ops, right);
   return tf32 || are_narrow ? std::optional(DType::f32) : std::nullopt;

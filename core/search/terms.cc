@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/dtype_info.h"
 #include "core/graph/decompose.h"
 #include "core/graph/dims.h"
 
@@ -40,7 +41,7 @@ class TermBuilder {
     }
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       terms_.of_value.push_back(of_[became_[id]]);
-      terms_.is_narrow.push_back(dtype_size(graph_.nodes[id].type.dtype) == 2 && !graph_.nodes[id].type.literal);
+      terms_.is_narrow.push_back(is_narrow(graph_.nodes[id].type.dtype) && !graph_.nodes[id].type.literal);
       if (op_info(graph_.nodes[id].code).kind == OpKind::composite) add_composite(static_cast<ValueId>(id));
     }
     terms_.egraph.rebuild();

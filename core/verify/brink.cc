@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/base/dtype_info.h"
 #include "core/base/random.h"
 #include "core/verify/real_domains.h"
 
@@ -14,9 +15,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double largest_of(DType dtype) {
-  return dtype == DType::f16 ? 65504 : dtype == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
-}
+double largest_of(DType dtype) { return dtype_info(is_float(dtype) ? dtype : DType::f32).largest; }
 
 struct Ranged {
   double v = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
 #include "core/mugraph/narrow.h"
@@ -143,7 +144,7 @@ void copy_notes(const MuGraph& from, MuGraph& to) {
 
 bool has_rounded_tensors(const MuGraph& mugraph) {
   return std::any_of(mugraph.tensors.begin(), mugraph.tensors.end(), [](const MuTensor& tensor) {
-    return tensor.type.dtype == DType::f16 || tensor.type.dtype == DType::bf16;
+    return is_narrow(tensor.type.dtype);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/base/dtype_info.h"
 #include "core/mugraph/mugraph.h"
 #include "core/verify/evaluate.h"
 #include "core/verify/field.h"
@@ -57,7 +58,7 @@ class RoundedValues : public FieldDomain {
   bool known_in_f32(const BlockOp& op) const;
 
  private:
-  static constexpr std::array kNarrow = {DType::f16, DType::bf16};
+  static constexpr const auto& kNarrow = kNarrowDTypes;
   static constexpr size_t kF32 = kNarrow.size();
   void note(const Value& value, DType dtype);
 
