@@ -103,7 +103,8 @@ const Command kVerifyCommand = {
     "Reads every record of the cache and checks it. Damaged ones are listed and removed: the next\n"
     "request for them is a miss. Then it checks the certificate of every plan against what is stored: the\n"
     "hashes of graph, muGraph, schedule, CUDA text and cubin; the program, emitted again; the verdict on\n"
-    "the muGraph, made again with the seed in the certificate (some 0.1 s a plan). Plans of another\n"
+    "the muGraph, made again with the seed in the certificate (some 0.1 s a plan), and where the whole\n"
+    "is too large to be decided, that on each of its parts. Plans of another\n"
     "version of quern are judged by their hashes. Exit code 1 means that there was damage or a\n"
     "disagreement (\"quern rm KEY\" forgets the plan), 6 that --timeout ended it.\n",
     true,

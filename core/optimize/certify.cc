@@ -6,6 +6,7 @@
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/parts.h"
 #include "core/verify/verifier.h"
 
 namespace quern {
@@ -99,7 +100,9 @@ class CertificateCheck {
     if (!stored) return fault(stored.status().message());
     VerifyOptions options;
     options.seed = stored->seed;
-    expect(verify(graph, mugraph, options).print());
+    const Certificate verdict = verify(graph, mugraph, options);
+    expect(verdict.print());
+    if (verdict.verdict == Verdict::undecided) expect(part_facts(verify_parts(graph, mugraph, stored->seed)));
   }
 
   void compare_arithmetic(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule) {

@@ -17,6 +17,7 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/certify.h"
 #include "core/optimize/explain.h"
+#include "core/optimize/parts.h"
 #include "core/optimize/program_model.h"
 #include "core/optimize/prove_program.h"
 #include "core/optimize/ranking.h"
@@ -268,6 +269,14 @@ class OptimizeRun {
     const Certificate& verdict = verdict_on(from.candidate);
     if (verdict.verdict == Verdict::rejected)
       return refuse(program.rank, "as a whole it is wrong: " + verdict.reason);
+    std::string parts;  // what carries a verdict that is undecided
+    if (verdict.verdict == Verdict::undecided) {
+      const auto verdicts = verify_parts(graph_, candidate.mugraph, verdict.seed);
+      for (size_t i = 0; verdicts && i < verdicts->size(); ++i)
+        if ((*verdicts)[i].verdict == Verdict::rejected)
+          return refuse(program.rank, "part " + std::to_string(i) + " is wrong: " + (*verdicts)[i].reason);
+      parts = part_facts(verdicts);
+    }
     const auto start = Clock::now();
     const std::vector<KernelProof> proofs = prove_program(program.emitted, options_.solver);
     prove_ns_ += ns_since(start);
@@ -282,14 +291,10 @@ class OptimizeRun {
     plan.certificate +=
         source_facts({print_graph(graph_), kept.mugraph, kept.schedule, program.emitted.source}, plan.cubin,
                      compiler_.fingerprint()) +
-        proof_fact(proofs) + verdict.print() + program.arithmetic.print() +
+        proof_fact(proofs) + verdict.print() + parts + program.arithmetic.print() +
         print_fact("modelled", number(from.us) + " us") +
         print_fact("candidate",
                    std::to_string(from.candidate) + " of " + std::to_string(search_.candidates.size()));
-    // What carries a verdict that is undecided.
-    if (verdict.verdict == Verdict::undecided)
-      for (size_t i = 0; i < candidate.certificates.size(); ++i)
-        plan.certificate += candidate.certificates[i].print("piece " + std::to_string(i) + " ");
     kept.plan = encode_plan(plan);
     if (!out_.found() && replaces_baseline(from.us))
       take(program, kept, std::move(plan));

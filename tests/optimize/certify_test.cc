@@ -1,12 +1,17 @@
 // Certificates of plans: what is stored fits them, and whatever is changed is found.
 #include "core/optimize/certify.h"
 
+#include <algorithm>
+
 #include "core/base/facts.h"
 #include "core/base/hash.h"
 #include "core/codegen/baseline.h"
+#include "core/codegen/mugraph_emitter.h"
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "core/optimize/optimize.h"
+#include "core/optimize/parts.h"
 #include "core/schedule/z3_optimizer.h"
 #include "tests/support/fake_compiler.h"
 #include "tests/support/test.h"
@@ -167,6 +172,89 @@ void baselines_have_certificates_too(void**) {
   assert_fault(changed, "graph hash is ", Depth::hashes);
 }
 
+// The keys of the mask are as many as they are, so that the whole is too large to be decided.
+constexpr const char* kUndecided = R"(graph causal
+in q: f16[1, 1024, 16]
+in k: f16[1, 16, 1024]
+in v: f16[1, 1024, 16]
+in w: f16[16, 64]
+i = iota(shape=[1024, 1], axis=0)
+j = iota(shape=[1, 1024], axis=1)
+s = matmul(q, k)
+c = le(j, i)
+m = where(c, s, -inf)
+p = softmax(m)
+o = matmul(p, v)
+y = matmul(o, w)
+out y
+)";
+
+void what_is_undecided_is_verified_in_parts(void**) {
+  const auto written = parse_graph(kUndecided);
+  assert_ok(written);
+  const auto graph = parse_graph(canonical_text(*written));
+  assert_ok(graph);
+  FakeCompiler compiler;
+  const auto result = optimize(*graph, **find_target("sm_90a"), compiler, {});
+  assert_ok(result);
+  assert_true(!result->programs.empty());
+  const auto program = std::find_if(result->programs.begin(), result->programs.end(),
+                                    [](const Program& each) { return !each.plan.empty(); });
+  assert_true(program != result->programs.end());
+  const auto plan = decode_plan(program->plan);
+  assert_ok(plan);
+  const auto target = find_target("sm_90a");
+  const auto emitted =
+      emit_mugraph(*graph, *parse_mugraph(program->mugraph), *parse_schedule(program->schedule), **target);
+  assert_ok(emitted);
+  Stored stored{*plan, {print_graph(*graph), program->mugraph, program->schedule, emitted->source}};
+  assert_contains(stored.plan.certificate, "\nverdict: undecided\n");
+  assert_contains(stored.plan.certificate, "\npart 0: accepted; error bound ");
+  const auto found = faults(stored);
+  for (const std::string& fault : found) print_error("%s\n", fault.c_str());
+  assert_int_equal(found.size(), 0);
+  replace(stored.plan.certificate, "part 0: accepted", "part 0: undecided");
+  assert_fault(stored, "part 0 is accepted; ");
+}
+
+void a_wrong_part_is_found(void**) {
+  const Graph graph = *parse_graph(R"(graph g
+in x: f16[8, 8]
+a = exp(x)
+b = mul(a, x)
+c = sub(b, a)
+out c
+)");
+  const std::string right = R"(mugraph g
+in x: f16[8, 8]
+tensor a: f16[8, 8]
+tensor t: f16[8, 8]
+tensor c: f16[8, 8]
+a = exp(x)
+t = mul(a, x)
+c = sub(t, a)
+out c
+)";
+  const auto verdicts = [&](const std::string& text) {
+    const auto mugraph = parse_mugraph(text);
+    assert_ok(mugraph);
+    return verify_parts(graph, *mugraph, 1);
+  };
+  const auto accepted = verdicts(right);
+  assert_ok(accepted);
+  assert_int_equal(accepted->size(), 2);  // "t" is no name of the graph's
+  for (const Certificate& part : *accepted) assert_int_equal(part.verdict, Verdict::accepted);
+  std::string wrong = right;
+  replace(wrong, "sub(t, a)", "sub(a, t)");
+  const auto rejected = verdicts(wrong);
+  assert_ok(rejected);
+  assert_int_equal((*rejected)[0].verdict, Verdict::accepted);
+  assert_int_equal((*rejected)[1].verdict, Verdict::rejected);
+  wrong = right;
+  replace(wrong, "a = exp(x)", "a = square(x)");
+  assert_int_equal((*verdicts(wrong))[0].verdict, Verdict::rejected);
+}
+
 }  // namespace
 
 int main() {
@@ -174,6 +262,8 @@ int main() {
                               cmocka_unit_test(every_changed_text_is_found),
                               cmocka_unit_test(what_is_made_again_differs),
                               cmocka_unit_test(what_another_version_made_is_judged_by_its_hashes),
-                              cmocka_unit_test(baselines_have_certificates_too)};
+                              cmocka_unit_test(baselines_have_certificates_too),
+                              cmocka_unit_test(what_is_undecided_is_verified_in_parts),
+                              cmocka_unit_test(a_wrong_part_is_found)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
