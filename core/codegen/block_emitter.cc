@@ -274,6 +274,7 @@ ir::TileLoop BlockEmitter::draft_loop() {
 
 ir::Draft BlockEmitter::draft(bool loops) {
   ir::Draft draft;
+  draft.schedule = schedule_;
   draft.kernel.threads = schedule_.threads();
   draft.kernel.min_blocks = schedule_.min_blocks;
   draft.lane = lane();

@@ -110,7 +110,7 @@ bool is_numerator(const Ops& ops, const BlockOp& op) {
 
 void note_narrow_loads(MuGraph& mugraph) {
   auto narrow = [&](int32_t tensor) {
-    return dtype_size(mugraph.tensors[static_cast<size_t>(tensor)].type.dtype) == 2;
+    return is_narrow(mugraph.tensors[static_cast<size_t>(tensor)].type.dtype);
   };
   std::vector<bool> of_narrow(mugraph.tensors.size(), true);
   for (int32_t input : mugraph.inputs)

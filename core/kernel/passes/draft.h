@@ -5,7 +5,7 @@
 #include <array>
 
 #include "core/kernel/passes/steps.h"
-#include "core/mugraph/mugraph.h"
+#include "core/schedule/schedule.h"
 
 namespace quern::ir {
 
@@ -68,8 +68,10 @@ struct DraftCosts {
 };
 
 struct Draft {
-  // What all passes leave as it is. `workers`: threads that compute; a producer warp follows them.
+  // What all passes leave as it is. `schedule`: what was asked for, of the baseline nothing; `workers`: threads that
+  // compute; a producer warp follows them.
   Kernel kernel;
+  KernelSchedule schedule = {};
   Symbol lane, memory;  // the thread's number in its warp; the block's shared memory
   int workers = 0;
   bool producer = false;
