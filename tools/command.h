@@ -1,4 +1,4 @@
-// What a subcommand is: one Command a subcommand, all of them in the table of commands.cc. Help, parsing and
+// What a subcommand is: one Command a subcommand, all of them in the table of commands.def. Help, parsing and
 // suggestions come from it.
 #pragma once
 
@@ -38,10 +38,10 @@ std::span<const Option> daemon_options();
 // All that `command` takes: its own first.
 std::vector<Option> options_of(const Command& command);
 
-// One a file of this folder.
-extern const Command kGetCommand, kRunCommand, kPrewarmCommand, kTuneCommand, kListCommand, kShowCommand,
-    kExplainCommand, kReportCommand, kRemoveCommand, kStatsCommand, kVerifyCommand, kVerifyMuGraphCommand,
-    kSearchCommand, kEmitCommand, kDoctorCommand, kStopCommand, kVersionCommand, kHelpCommand, kGcCommand,
-    kTopCommand, kExportCommand, kImportCommand;
+// The rows of commands.def.
+struct Commands {
+#define QUERN_COMMAND(definition) static const Command definition;
+#include "tools/commands.def"
+};
 
 }  // namespace quern

@@ -6,11 +6,8 @@ namespace quern {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kGetCommand,           &kRunCommand,     &kPrewarmCommand, &kTuneCommand,   &kListCommand,
-    &kShowCommand,          &kExplainCommand, &kReportCommand,  &kRemoveCommand, &kGcCommand,
-    &kExportCommand,        &kImportCommand,  &kStatsCommand,   &kTopCommand,    &kVerifyCommand,
-    &kVerifyMuGraphCommand, &kSearchCommand,  &kEmitCommand,    &kDoctorCommand, &kStopCommand,
-    &kVersionCommand,       &kHelpCommand,
+#define QUERN_COMMAND(definition) &Commands::definition,
+#include "tools/commands.def"
 };
 
 constexpr Option kCommon[] = {

@@ -313,7 +313,7 @@ int run_doctor(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kDoctorCommand = {
+const Command Commands::kDoctorCommand = {
     "doctor",
     "",
     0,

@@ -124,7 +124,7 @@ int run_emit(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kEmitCommand = {
+const Command Commands::kEmitCommand = {
     "emit",
     "GRAPH [FILE]",
     1,

@@ -150,7 +150,7 @@ int run_explain(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kExplainCommand = {
+const Command Commands::kExplainCommand = {
     "explain",
     "FILE",
     1,

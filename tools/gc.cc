@@ -94,7 +94,7 @@ int run_gc(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kGcCommand = {
+const Command Commands::kGcCommand = {
     "gc",
     "",
     0,

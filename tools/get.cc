@@ -136,7 +136,7 @@ int run_get(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kGetCommand = {
+const Command Commands::kGetCommand = {
     "get",
     "FILE",
     1,

@@ -233,7 +233,7 @@ int run_help(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kHelpCommand = {
+const Command Commands::kHelpCommand = {
     "help",
     "[COMMAND | TOPIC]",
     0,

@@ -103,7 +103,7 @@ int run_remove(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kListCommand = {
+const Command Commands::kListCommand = {
     "ls",
     "",
     0,
@@ -120,7 +120,7 @@ const Command kListCommand = {
     run_list,
 };
 
-const Command kRemoveCommand = {
+const Command Commands::kRemoveCommand = {
     "rm",
     "[KEY]...",
     0,

@@ -372,7 +372,7 @@ int run_prewarm(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kPrewarmCommand = {
+const Command Commands::kPrewarmCommand = {
     "prewarm",
     "[FILE | FOLDER]...",
     0,

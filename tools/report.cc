@@ -271,7 +271,7 @@ int run_report(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kReportCommand = {
+const Command Commands::kReportCommand = {
     "report",
     "[FILE]",
     0,

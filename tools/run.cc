@@ -159,7 +159,7 @@ int run_run(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kRunCommand = {
+const Command Commands::kRunCommand = {
     "run",
     "FILE",
     1,

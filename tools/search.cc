@@ -176,7 +176,7 @@ int run_search(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kSearchCommand = {
+const Command Commands::kSearchCommand = {
     "search",
     "FILE",
     1,

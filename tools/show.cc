@@ -156,7 +156,7 @@ int run_show(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kShowCommand = {
+const Command Commands::kShowCommand = {
     "show",
     "KEY",
     1,

@@ -221,7 +221,7 @@ int run_version(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kStatsCommand = {
+const Command Commands::kStatsCommand = {
     "stats",
     "",
     0,
@@ -237,7 +237,7 @@ const Command kStatsCommand = {
     run_stats,
 };
 
-const Command kStopCommand = {
+const Command Commands::kStopCommand = {
     "stop",
     "",
     0,
@@ -250,7 +250,7 @@ const Command kStopCommand = {
     run_stop,
 };
 
-const Command kVersionCommand = {
+const Command Commands::kVersionCommand = {
     "version",
     "",
     0,

@@ -88,7 +88,7 @@ int run_top(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kTopCommand = {
+const Command Commands::kTopCommand = {
     "top",
     "",
     0,

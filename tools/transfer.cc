@@ -214,7 +214,7 @@ int run_import(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kExportCommand = {
+const Command Commands::kExportCommand = {
     "export",
     "PACK [KEY]...",
     1,
@@ -234,7 +234,7 @@ const Command kExportCommand = {
     run_export,
 };
 
-const Command kImportCommand = {
+const Command Commands::kImportCommand = {
     "import",
     "PACK",
     1,

@@ -203,7 +203,7 @@ int run_tune(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kTuneCommand = {
+const Command Commands::kTuneCommand = {
     "tune",
     "[FILE|KEY]...",
     0,

@@ -94,7 +94,7 @@ int run_verify(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kVerifyCommand = {
+const Command Commands::kVerifyCommand = {
     "verify",
     "",
     0,

@@ -122,7 +122,7 @@ int run_verify_mugraph(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kVerifyMuGraphCommand = {
+const Command Commands::kVerifyMuGraphCommand = {
     "verify-mugraph",
     "GRAPH FILE",
     2,

@@ -11,23 +11,17 @@ int64_t number(const Instruction& instruction, size_t at) {
   return at < instruction.templates.size() ? instruction.templates[at].number : 0;
 }
 
-// Of <T, count, ...>.
+// Of <T, count, ...>; 0 if the instruction has other arguments.
 int64_t vector_bytes(const Instruction& instruction) {
-  return instruction.templates.empty() ? 0 : bytes_of(instruction.templates[0].type) * number(instruction, 1);
+  const bool typed =
+      !instruction.templates.empty() && instruction.templates[0].kind == TemplateArg::Kind::type;
+  return typed ? bytes_of(instruction.templates[0].type) * number(instruction, 1) : 0;
 }
 
 }  // namespace
 
 int64_t bytes_touched(const Instruction& instruction, size_t operand) {
   switch (instruction.code) {
-    case Instr::load_global:
-    case Instr::load_written:
-    case Instr::load_shared_or_zero:
-    case Instr::load_shared:
-    case Instr::load_cluster:
-    case Instr::store_global:
-    case Instr::store_shared:
-      return operand < 2 ? vector_bytes(instruction) : 0;
     case Instr::cluster_factors:
       return operand == 0 ? 4 * number(instruction, 0) : 4;
     case Instr::cp_async:
@@ -46,8 +40,8 @@ int64_t bytes_touched(const Instruction& instruction, size_t operand) {
     case Instr::mbarrier_arrive_expect:
     case Instr::mbarrier_wait:
       return operand == 0 ? 8 : 0;
-    default:
-      return 0;
+    default:  // loads and stores of vectors
+      return operand < 2 ? vector_bytes(instruction) : 0;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "core/prove/trace.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/kernel/footprint.h"
 #include "core/kernel/verify_kernel.h"
@@ -356,11 +357,6 @@ class Tracer {
         --depth_;
         return;
       }
-      case Instr::store_global:
-      case Instr::store_shared:
-        return access(at(0), bytes, Kind::write);
-      case Instr::load_cluster:
-        return access(at(1), bytes, Kind::read, Agent::thread, 0, {}, 0, true);
       case Instr::cluster_factors:
         return access(at(1), 4, Kind::read, Agent::thread, 0, {number(2)}, 0, true);
       case Instr::cp_async: {
@@ -383,7 +379,20 @@ class Tracer {
         operand_panels(instruction.operands[1], 64);
         return operand_panels(instruction.operands[2], instruction.templates[1].number);
       default:
-        return;
+        return touch_as_its_row_says(instruction);
+    }
+  }
+
+  // Every thread, without a condition.
+  void touch_as_its_row_says(const Instruction& instruction) {
+    for (size_t i = 0; i < instruction.operands.size(); ++i) {
+      const char role = role_of(instruction, i);
+      if (!std::strchr("SsGgc", role)) continue;
+      const int64_t bytes = bytes_touched(instruction, i);
+      if (bytes == 0)
+        return void(fail("how far " + std::string(instr_info(instruction.code).id) + " reaches is not known"));
+      const Kind kind = role == 'S' || role == 'G' ? Kind::write : Kind::read;
+      access(pointer_of(instruction.operands[i]), bytes, kind, Agent::thread, 0, {}, 0, role == 'c');
     }
   }
 
