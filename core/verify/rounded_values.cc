@@ -51,7 +51,9 @@ FieldValue RoundedValues::store(const Value& value, DType from, DType to) {
 }
 
 void RoundedValues::see(const BlockOp& op, const Elements<FieldValue>& elements) {
-  auto& known = known_.try_emplace(&op, std::array{true, true, true}).first->second;
+  const auto [at, fresh] = known_.try_emplace(&op);
+  Known& known = at->second;
+  if (fresh) known.fill(true);
   for (size_t i = 0; i < known.size(); ++i)
     for (size_t e = 0; e < elements.size() && known[i]; ++e)
       known[i] = values_[i].contains(key_of(elements[e]));

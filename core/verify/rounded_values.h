@@ -63,8 +63,9 @@ class RoundedValues : public FieldDomain {
   void note(const Value& value, DType dtype);
 
   bool mugraph_ = false;
+  using Known = std::array<bool, kNarrow.size() + 1>;
   std::array<std::unordered_set<uint64_t>, kNarrow.size() + 1> values_;
-  std::unordered_map<const BlockOp*, std::array<bool, kNarrow.size() + 1>> known_;
+  std::unordered_map<const BlockOp*, Known> known_;
   std::optional<DType> invented_;
 };
 
