@@ -120,6 +120,36 @@ class Arrows(unittest.TestCase):
         self.assertFalse(check("tools/run.cc", '"core/emulator/emulator.h"'))
         self.assertFalse(check("tests/e2e/a.cc", '"daemon/service.h"'))
 
+    def test_only_the_printer_writes_cuda(self):
+        words = re.compile(r'"[^"\n]*(__global__|threadIdx|blockIdx|__syncthreads|\basm\b|__device__|__shared__|#pragma|__restrict__)')
+        printers = ["core/kernel/print_cuda.cc", "core/kernel/expr.cc", "core/kernel/instructions.def", "core/kernel/functions.def",
+                    "core/codegen/wgmma_text.cc", "core/codegen/device/", "core/emulator/", "core/profile/"]
+        found, seen = [], set()
+        for path in source_files():
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith("core/"):
+                continue
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if not words.search(line) or line.lstrip().startswith("//") or "//" in line[:words.search(line).start()]:
+                    continue
+                printer = next((each for each in printers if name.startswith(each)), None)
+                seen.add(printer)
+                if printer is None:
+                    found.append(f"{name}: {line.strip()}")
+        self.assertFalse(found, "CUDA text outside of the printer:\n" + "\n".join(found))
+        self.assertIn("core/kernel/print_cuda.cc", seen)
+
+    def test_every_pass_is_a_file_with_a_test(self):
+        names = re.findall(r"QUERN_PASS\((\w+), \"", (ROOT / "core/kernel/passes/passes.def").read_text(encoding="utf-8"))
+        self.assertGreater(len(names), 5)
+        test = (ROOT / "tests/kernel/passes_test.cc").read_text(encoding="utf-8")
+        for name in names:
+            text = (ROOT / f"core/kernel/passes/{name}.cc").read_text(encoding="utf-8")
+            self.assertTrue(text.startswith("// "), f"{name}.cc begins with what it does")
+            others = [other for other in names if other != name and re.search(rf"\b{other}\(", text)]
+            self.assertFalse(others, f"{name}.cc calls other passes")
+            self.assertIn(f'"{name}"', test, "no test")
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], "-v"])
