@@ -1,5 +1,6 @@
-// Runs a fuzz target without libFuzzer: on every seed, then on seeded mutations of seeds, for a time or a
-// number of inputs. What was run when the process died, or when an input took too long, is left in a file.
+// Runs a fuzz target without libFuzzer: on every seed, then on seeded mutations of seeds, for a time (that of
+// QUERN_FUZZ_SECONDS, if it is set). What was run when the process died, or when an input took too long, is
+// left in a file.
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -180,6 +181,7 @@ int main(int argc, char** argv) {
                           argv[0]),
              2;
   }
+  if (const char* text = std::getenv("QUERN_FUZZ_SECONDS")) seconds = std::atof(text);
   for (std::string& each : read_seeds(argc - optind, argv + optind)) seeds.push_back(std::move(each));
   if (seeds.empty()) return std::fprintf(stderr, "there are no seeds\n"), 2;
   std::snprintf(left_behind, sizeof left_behind, "fuzz-%d.input", static_cast<int>(getpid()));
