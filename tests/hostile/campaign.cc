@@ -13,6 +13,7 @@
 #include "core/graph/decompose.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/program_model.h"
 #include "core/optimize/ranking.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
@@ -188,6 +189,9 @@ class Attack {
     SearchOptions how;
     how.limit = options_.search_limit;
     how.threads = 1;
+    how.time_of = [&](const Graph& graph, const MuGraph* mugraph) {
+      return modelled_subgraph(graph, mugraph, target, false);
+    };
     auto found = search(subject.graph, target, how);
     check(found.ok(), "the search refuses its options");
     for (const PieceReport& piece : found->report.pieces)
