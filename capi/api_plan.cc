@@ -1,6 +1,7 @@
 // The C functions about plans: what is in them, and launching them.
 #include "capi/api.h"
 #include "capi/plan_handle.h"
+#include "core/base/few.h"
 
 using namespace quern;
 using namespace quern::api;
@@ -53,13 +54,13 @@ quern_plan_info info_of(const quern_plan& handle) {
   return info;
 }
 
-// The addresses of `count` buffers.
-Result<std::vector<uint64_t>> addresses(void* const* buffers, size_t count, const char* name) {
+using Addresses = Few<uint64_t, 16>;
+
+Status read_addresses(void* const* buffers, size_t count, const char* name, Addresses& addresses) {
   if (count > 0)
     if (Status status = require(buffers, name); !status.ok()) return status;
-  std::vector<uint64_t> result(count);
-  for (size_t i = 0; i < count; ++i) result[i] = reinterpret_cast<uintptr_t>(buffers[i]);
-  return result;
+  for (size_t i = 0; i < count; ++i) addresses[i] = reinterpret_cast<uintptr_t>(buffers[i]);
+  return Status();
 }
 
 }  // namespace
@@ -140,12 +141,14 @@ quern_status quern_launch(quern_plan* plan, void* stream, void* const* inputs, v
                           void* workspace, quern_error* error) {
   return guarded(error, [&]() -> Status {
     if (Status status = require(plan, "plan"); !status.ok()) return status;
-    const Result<std::vector<uint64_t>> in = addresses(inputs, plan->plan().inputs.size(), "inputs");
-    if (!in) return in.status();
-    const Result<std::vector<uint64_t>> out = addresses(outputs, plan->plan().outputs.size(), "outputs");
-    if (!out) return out.status();
+    const size_t input_count = plan->plan().inputs.size(), output_count = plan->plan().outputs.size();
+    Addresses in(input_count), out(output_count);
+    if (Status status = read_addresses(inputs, input_count, "inputs", in); !status.ok()) return status;
+    if (Status status = read_addresses(outputs, output_count, "outputs", out); !status.ok()) return status;
     Result<Launcher*> launcher = plan->launcher();
     if (!launcher) return launcher.status();
-    return (*launcher)->launch({*in, *out, reinterpret_cast<uintptr_t>(workspace)}, stream);
+    return (*launcher)->launch(
+        {{in.data(), input_count}, {out.data(), output_count}, reinterpret_cast<uintptr_t>(workspace)},
+        stream);
   });
 }

@@ -30,7 +30,7 @@ struct CuLaunchConfig {
   uint32_t attribute_count;
 };
 struct alignas(64) CuTensorMap {
-  uint64_t words[16] = {};
+  uint64_t words[16];
 };
 static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/base/few.h"
+
 namespace quern {
 
 namespace {
@@ -25,10 +27,11 @@ class CurrentContext {
   CurrentContext(const Driver& driver, void* stream) : driver_(driver) {
     const DriverApi& api = driver.api();
     void* current = nullptr;
-    status_ = driver.check(api.context_current(&current), "cuCtxGetCurrent");
+    if (const int result = api.context_current(&current)) status_ = driver.check(result, "cuCtxGetCurrent");
     context_ = current;
     if (status_.ok() && !is_default_stream(stream))
-      status_ = driver.check(api.stream_context(stream, &context_), "cuStreamGetCtx");
+      if (const int result = api.stream_context(stream, &context_))
+        status_ = driver.check(result, "cuStreamGetCtx");
     if (status_.ok() && !context_)
       status_ =
           Status(ErrorCode::CUDA,
@@ -82,8 +85,27 @@ uint64_t value_of(const LaunchArg& arg, const LaunchBuffers& buffers) {
 
 }  // namespace
 
+Launcher::Prepared::Prepared(const Launch& launch) : attributes{} {
+  if (launch.cluster.count() > 1) {
+    CuLaunchAttribute& cluster = attributes[attribute_count++];
+    cluster.id = CuLaunchAttribute::kClusterDimension;
+    cluster.cluster[0] = launch.cluster.x;
+    cluster.cluster[1] = launch.cluster.y;
+    cluster.cluster[2] = launch.cluster.z;
+  }
+  if (launch.overlaps) {
+    CuLaunchAttribute& overlap = attributes[attribute_count++];
+    overlap.id = CuLaunchAttribute::kProgrammaticStreamSerialization;
+    overlap.programmatic_serialization = 1;
+  }
+  for (const LaunchArg& arg : launch.args) map_count += arg.kind == LaunchArg::Kind::tensor_map;
+}
+
 Launcher::Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const Plan> plan)
-    : driver_(std::move(driver)), plan_(std::move(plan)), tensor_maps_(driver_, plan_->tensor_maps) {}
+    : driver_(std::move(driver)),
+      plan_(std::move(plan)),
+      prepared_(plan_->launches.begin(), plan_->launches.end()),
+      tensor_maps_(driver_, plan_->tensor_maps) {}
 
 // A context that is gone took its module with it; pushing it then fails, and nothing is left to do.
 Launcher::~Launcher() {
@@ -112,7 +134,7 @@ Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
   const Result<const Loaded*> loaded = loaded_in(current.context());
   if (!loaded) return loaded.status();
   for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i)
-    status = enqueue(plan_->launches[i], (*loaded)->functions[i], buffers, stream);
+    status = enqueue(i, (*loaded)->functions[i], buffers, stream);
   return status;
 }
 
@@ -137,19 +159,23 @@ Status Launcher::check_buffers(const LaunchBuffers& buffers) const {
 
 Result<const Launcher::Loaded*> Launcher::loaded_in(void* context) {
   unsigned long long id = 0;
-  Status status = driver_->check(driver_->api().context_id(context, &id), "cuCtxGetId");
-  if (!status.ok()) return status;
+  if (const int result = driver_->api().context_id(context, &id)) return driver_->check(result, "cuCtxGetId");
+  if (const Loaded* last = last_.load(std::memory_order_acquire); last && last->id == id) return last;
   {
     const std::shared_lock lock(mutex_);
     const auto found = loaded_.find(id);
-    if (found != loaded_.end()) return &found->second;
+    if (found != loaded_.end()) {
+      last_.store(&found->second, std::memory_order_release);
+      return &found->second;
+    }
   }
   const std::unique_lock lock(mutex_);  // held while loading: a second thread waits and finds it there
   const auto found = loaded_.find(id);
   if (found != loaded_.end()) return &found->second;
   Loaded loaded;
+  loaded.id = id;
   loaded.context = context;
-  status = load_module(&loaded);
+  Status status = load_module(&loaded);
   if (!status.ok()) return status;
   return &loaded_.emplace(id, std::move(loaded)).first->second;
 }
@@ -196,48 +222,36 @@ Status Launcher::prepare_function(const Launch& launch, void* function) const {
   return status;
 }
 
-Status Launcher::enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream) {
+// Neither allocates nor makes text, unless something is wrong.
+Status Launcher::enqueue(size_t index, void* function, const LaunchBuffers& buffers, void* stream) {
+  const Launch& launch = plan_->launches[index];
+  const Prepared& prepared = prepared_[index];
   if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
-  std::vector<uint64_t> values;
-  std::vector<CuTensorMap> maps;
-  values.reserve(launch.args.size());
-  maps.reserve(launch.args.size());
-  std::vector<void*> arguments;
-  for (const LaunchArg& arg : launch.args) {
-    if (arg.kind == LaunchArg::Kind::tensor_map) {
-      const size_t index = static_cast<size_t>(arg.value);
-      maps.emplace_back();
-      const Status encoded =
-          tensor_maps_.encode(index, value_of(plan_->tensor_maps[index].buffer, buffers), maps.back());
-      if (!encoded.ok()) return encoded.with_context("launching " + launch.kernel);
-      arguments.push_back(&maps.back());
-    } else {
-      values.push_back(value_of(arg, buffers));
-      arguments.push_back(&values.back());
+  Few<uint64_t, 32> values(launch.args.size());
+  Few<void*, 32> arguments(launch.args.size());
+  Few<CuTensorMap, 4> maps(prepared.map_count);
+  size_t map = 0;
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const LaunchArg& arg = launch.args[i];
+    if (arg.kind != LaunchArg::Kind::tensor_map) {
+      values[i] = value_of(arg, buffers);
+      arguments[i] = &values[i];
+      continue;
     }
-  }
-  CuLaunchAttribute attributes[2];
-  uint32_t attribute_count = 0;
-  if (launch.cluster.count() > 1) {
-    CuLaunchAttribute& cluster = attributes[attribute_count++];
-    cluster.id = CuLaunchAttribute::kClusterDimension;
-    cluster.cluster[0] = launch.cluster.x;
-    cluster.cluster[1] = launch.cluster.y;
-    cluster.cluster[2] = launch.cluster.z;
-  }
-  if (launch.overlaps) {
-    CuLaunchAttribute& overlap = attributes[attribute_count++];
-    overlap.id = CuLaunchAttribute::kProgrammaticStreamSerialization;
-    overlap.programmatic_serialization = 1;
+    const size_t number = static_cast<size_t>(arg.value);
+    const uint64_t address = value_of(plan_->tensor_maps[number].buffer, buffers);
+    if (const Status encoded = tensor_maps_.encode(number, address, maps[map]); !encoded.ok())
+      return encoded.with_context("launching " + launch.kernel);
+    arguments[i] = &maps[map++];
   }
   const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
                                  {launch.block.x, launch.block.y, launch.block.z},
                                  launch.shared_bytes,
                                  stream,
-                                 attributes,
-                                 attribute_count};
-  return driver_->check(driver_->api().launch(&config, function, arguments.data(), nullptr),
-                        "launching " + launch.kernel);
+                                 prepared.attributes.data(),
+                                 prepared.attribute_count};
+  const int result = driver_->api().launch(&config, function, arguments.data(), nullptr);
+  return result == 0 ? Status() : driver_->check(result, "launching " + launch.kernel);
 }
 
 }  // namespace quern

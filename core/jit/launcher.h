@@ -2,6 +2,8 @@
 // tools.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,19 +45,28 @@ class Launcher {
 
  private:
   struct Loaded {
+    unsigned long long id = 0;  // of the context
     void* context = nullptr;
     void* module = nullptr;
     std::vector<void*> functions;  // one per launch of the plan
+  };
+  // What a launch asks of the driver whatever the buffers are.
+  struct Prepared {
+    explicit Prepared(const Launch& launch);
+    std::array<CuLaunchAttribute, 2> attributes;
+    uint32_t attribute_count = 0, map_count = 0;
   };
   Status check_buffers(const LaunchBuffers& buffers) const;
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
   Status prepare_function(const Launch& launch, void* function) const;
-  Status enqueue(const Launch& launch, void* function, const LaunchBuffers& buffers, void* stream);
+  Status enqueue(size_t index, void* function, const LaunchBuffers& buffers, void* stream);
 
   const std::shared_ptr<const Driver> driver_;
   const std::shared_ptr<const Plan> plan_;
+  std::vector<Prepared> prepared_;  // one per launch of the plan
   TensorMaps tensor_maps_;
+  std::atomic<const Loaded*> last_ = nullptr;  // of loaded_
   std::shared_mutex mutex_;
   // By the context's id, which is never reused; its address may be. Entries are never moved or removed.
   std::map<unsigned long long, Loaded> loaded_;
