@@ -27,8 +27,9 @@ float exp_shifted(float value, float scale, float shift, float down) {
   return exp2_fast(std::fma(value, scale * 1.44269504f, std::fma(shift, -1.44269504f, -down)));
 }
 float exp_shifted_bounded(float value, float scale, float shift, float down) {
-  const float most = 1048576.0f * 0.693147181f, size = std::fabs(shift);
-  const float bound = (size > most && std::isfinite(size) ? most / size : 1.0f) * 1.44269504f;
+  const uint32_t exponent = std::bit_cast<uint32_t>(shift) >> 23 & 255;
+  const float bound =
+      (exponent > 145 && exponent < 255 ? std::bit_cast<float>((272 - exponent) << 23) : 1.0f) * 1.44269504f;
   return exp2_fast(std::fma(value, scale * bound, std::fma(-shift, bound, -down)));
 }
 float shift_factor(float before, float now) { return before == now ? 1.0f : exp_fast(before - now); }

@@ -1,8 +1,12 @@
 #include "core/kernel/effects.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "core/base/status.h"
+#include "core/kernel/divergence.h"
+#include "core/kernel/footprint.h"
 
 namespace quern::ir {
 
@@ -107,6 +111,100 @@ void visit_effects(const Stmt& stmt, const Visit& visit) { std::visit(Visitor{vi
 
 void visit_effects(const Body& body, const Visit& visit) {
   for (const Stmt& stmt : body) visit_effects(stmt, visit);
+}
+
+namespace {
+
+bool meets(const Expr& expr) {
+  bool found = false;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    found |= node.kind == ExprKind::call && level_of(node.function) == Level::block;
+  });
+  return found;
+}
+
+bool calls(const Expr& expr) {
+  bool found = false;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    found |= (node.kind == ExprKind::operation && node.op == Operator::divide && node.type == Scalar::f32) ||
+             (node.kind == ExprKind::call &&
+              (node.function == Function::sqrtf || node.function == Function::powf));
+  });
+  return found;
+}
+
+constexpr int64_t kTileRegisters = 16;  // as many as a tile has at least; fewer are those of rows, or flags
+
+// Registers of a tile that live on behind the statements.
+bool writes_outer_tiles(const Body& body) {
+  std::set<const SymbolData*> own;
+  for (const Stmt& stmt : body)
+    if (const auto* declare = stmt.as<Declare>()) own.insert(declare->array.get());
+  const std::set<const SymbolData*> written = written_symbols(body, Space::registers);
+  return std::any_of(written.begin(), written.end(), [&](const SymbolData* each) {
+    return !own.contains(each) && each->count >= kTileRegisters;
+  });
+}
+
+struct Found {
+  std::set<const SymbolData*> left;  // operands of wgmma in registers
+  bool wgmma = false, disturbs = false, confused = false;
+};
+
+void look(const Body& body, Found& found) {
+  for (const Stmt& stmt : body) {
+    if (const auto* loop = stmt.as<For>()) {
+      Found within;
+      look(loop->body, within);
+      const std::set<const SymbolData*> written = written_symbols(loop->body, Space::registers);
+      const bool lives_through = std::any_of(within.left.begin(), within.left.end(),
+                                             [&](const SymbolData* each) { return !written.contains(each); });
+      found.confused |= within.confused || (loop->unroll != Unroll::full && lives_through && within.disturbs);
+      found.left.merge(within.left);
+      found.wgmma |= within.wgmma;
+      found.disturbs |= within.disturbs;
+    } else if (const auto* branch = stmt.as<If>()) {
+      Found within;
+      look(branch->then, within);
+      found.confused |= within.confused;
+      found.disturbs |= within.disturbs || (!within.wgmma && writes_outer_tiles(branch->then));
+      found.left.merge(within.left);
+      found.wgmma |= within.wgmma;
+    } else if (const auto* scope = stmt.as<Scope>()) {
+      look(scope->body, found);
+    } else if (const auto* role = stmt.as<WarpRole>()) {
+      look(role->body, found);
+    } else if (const auto* assign = stmt.as<Assign>()) {
+      found.disturbs |= assign->place->symbol->count >= kTileRegisters && calls(assign->value);
+    } else if (const auto* instruction = stmt.as<Instruction>()) {
+      found.wgmma |= instruction->code == Instr::wgmma || instruction->code == Instr::wgmma_shared;
+      if (instruction->code == Instr::wgmma) found.left.insert(pointer_of(instruction->operands[1])->symbol.get());
+    }
+  }
+}
+
+}  // namespace
+
+bool confuses_wgmma(const Body& body) {
+  Found found;
+  look(body, found);
+  return found.confused;
+}
+
+bool has_barriers(const Body& body) {
+  return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) {
+    if (const auto* loop = stmt.as<For>()) return has_barriers(loop->body);
+    if (const auto* branch = stmt.as<If>()) return has_barriers(branch->then);
+    if (const auto* scope = stmt.as<Scope>()) return has_barriers(scope->body);
+    if (const auto* role = stmt.as<WarpRole>()) return has_barriers(role->body);
+    if (const auto* assign = stmt.as<Assign>()) return meets(assign->value);
+    if (const auto* let = stmt.as<Let>()) return meets(let->value);
+    const auto* instruction = stmt.as<Instruction>();
+    if (!instruction) return false;
+    const InstrInfo& row = instr_info(instruction->code);
+    return row.level == Level::block || row.level == Level::cluster ||
+           std::string(row.operands).find('b') != std::string::npos;
+  });
 }
 
 std::set<const SymbolData*> read_symbols(const Body& body, Space space) {

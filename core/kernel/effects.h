@@ -21,6 +21,14 @@ struct Effect {
 void visit_effects(const Stmt& stmt, const std::function<void(const Effect&)>& visit);
 void visit_effects(const Body& body, const std::function<void(const Effect&)>& visit);
 
+// Whether it has barriers of the block or of a cluster, or mbarriers.
+bool has_barriers(const Body& body);
+
+// Whether a loop that stays one issues wgmma with a left operand in registers that lives through it, and beside that
+// computes the elements of a tile by what compilers call a subroutine for (exact division, square roots and powers of
+// f32), or assigns a tile in a branch. ptxas of CUDA 13.0 then gave these registers to another operand: seen on an H200.
+bool confuses_wgmma(const Body& body);
+
 // Roots in one space that a body reads or writes.
 std::set<const SymbolData*> read_symbols(const Body& body, Space space);
 std::set<const SymbolData*> written_symbols(const Body& body, Space space);

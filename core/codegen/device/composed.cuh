@@ -29,11 +29,12 @@ __device__ __forceinline__ float exp_fast(float value) { return exp2_fast(value 
 __device__ __forceinline__ float exp_shifted(float value, float scale, float shift) {
   return exp2_fast(fmaf(value, scale * 1.44269504f, shift * -1.44269504f));
 }
-// Where the shift is above 2^20, which would make that 2^-3, both are brought there. Made of the shift alone, so
-// once for a row. An infinite shift stays what it is.
+// Where the shift is 2^19 or more, which would make that 2^-3, both are brought below by a power of two. Made of the
+// shift alone, so once for a row, and without a branch or a division: what compilers call a function for in each element
+// is slow, and beside wgmma they lose registers by it. An infinite shift stays what it is.
 __device__ __forceinline__ float exp_bound(float shift) {
-  const float most = 1048576.0f * 0.693147181f, size = fabsf(shift);
-  return (size > most && size < infinity() ? most / size : 1.0f) * 1.44269504f;
+  const unsigned exponent = __float_as_uint(shift) >> 23 & 255;
+  return (exponent > 145 && exponent < 255 ? __uint_as_float((272 - exponent) << 23) : 1.0f) * 1.44269504f;
 }
 __device__ __forceinline__ float exp_shifted_bounded(float value, float scale, float shift) {
   const float bound = exp_bound(shift);
