@@ -23,15 +23,22 @@ std::string unique_word(const std::string& name) {
 
 BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
                            const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
-                           const Target& target, bool approximate, Chooser& chooser)
+                           const Target& target, bool approximate, Chooser& chooser, const BlockOrder& order)
     : kernel_(kernel),
       program_(std::move(program)),
       places_(places),
       schedule_(schedule),
       target_(target),
       chooser_(chooser),
+      order_(order),
       approximate_(approximate),
       warp_bits_(bits_for(schedule.workers() / 32)) {
+  for (BlockOp& op : program_.ops) {
+    if (op.kind != BlockOp::Kind::load || places_[static_cast<size_t>(op.tensor)].numbered < 0) continue;
+    op.kind = BlockOp::Kind::compute;  // from where its tile begins
+    op.code = OpCode::iota;
+    op.attrs.axis = Ints{places_[static_cast<size_t>(op.tensor)].numbered};
+  }
   // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
   for (BlockValue value = 0, count = static_cast<BlockValue>(program_.ops.size()); value < count; ++value) {
     const BlockOp op = program_.op(value);
@@ -71,10 +78,16 @@ std::string BlockEmitter::base_name(BlockValue value) const {
   return "v_";
 }
 
+Expr BlockEmitter::block_coordinate(int axis) const {
+  if (axis == 0 && cluster_blocks() > 1) return Expr(block_x_);
+  const auto at = std::find(order_.axes.begin(), order_.axes.end(), axis);
+  const Expr index = ir::block_index(static_cast<int>(at - order_.axes.begin()));
+  return axis == order_.backwards ? Expr(kernel_.grid[static_cast<size_t>(axis)] - 1) - index : index;
+}
+
 // Where the block's (and iteration's) part of a dimension begins, and what is left of it if it is ragged.
 BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
-  const Expr axes[] = {cluster_blocks() > 1 ? Expr(block_x_) : ir::block_index(0), ir::block_index(1),
-                       ir::block_index(2), Expr(rank())};
+  const Expr axes[] = {block_coordinate(0), block_coordinate(1), block_coordinate(2), Expr(rank())};
   const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   int64_t tile = extent;
   Expr first = 0, last = extent;
@@ -115,7 +128,7 @@ void BlockEmitter::find_extents() {
     const Ints& shape = op.type.shape;
     auto& dims = dims_[i];
     for (int64_t extent : shape) dims.push_back({extent, nullptr});
-    if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) {
+    if (op.tensor >= 0) {
       for (int d = 0; d < op.type.rank(); ++d) {
         const Interval at = interval(op, d);
         firsts_[i].push_back(at.first);
@@ -260,15 +273,18 @@ ir::TileRing BlockEmitter::draft_ring() {
 ir::TileLoop BlockEmitter::draft_loop() {
   ir::TileLoop loop;
   loop.iteration = iteration_number_;
+  loop.loads = std::move(direct_fetch_);
   loop.trip_count = kernel_.trip_count;
   loop.declared = std::move(declared_);
   loop.names = std::move(iteration_);
-  loop.loads = std::move(direct_fetch_);
   loop.take = std::move(take_);
   loop.prefetch = prefetches();
   loop.outstanding = outstanding_;
   loop.groups_stay_outstanding = keeps_groups_outstanding();
-  if (pipelined_.value >= 0) loop.pipelined = draft_pipelined();
+  if (pipelined_.value >= 0)
+    loop.pipelined = draft_pipelined();
+  else
+    loop.masked = draft_masked();
   return loop;
 }
 
@@ -358,8 +374,10 @@ Result<BlockKernel> BlockEmitter::run() {
   BlockKernel out;
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
-  out.grid = {static_cast<uint32_t>(kernel_.grid[0] * cluster_blocks()),
-              static_cast<uint32_t>(kernel_.grid[1]), static_cast<uint32_t>(kernel_.grid[2])};
+  auto blocks = [&](size_t axis) {
+    return static_cast<uint32_t>(kernel_.grid[static_cast<size_t>(order_.axes[axis])]);
+  };
+  out.grid = {blocks(0) * static_cast<uint32_t>(cluster_blocks()), blocks(1), blocks(2)};
   out.draft = draft(loops);
   out.costs.conversion_cycles = conversion_cycles_;
   out.costs.layout_cycles = layout_cycles_;

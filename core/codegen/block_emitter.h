@@ -45,6 +45,12 @@ using ir::StepList;
 using ir::Symbol;
 using ir::Value;
 
+// Which axis of a launch counts along which axis of the grid, and along which one backwards.
+struct BlockOrder {
+  std::array<int, 3> axes = {0, 1, 2};
+  int backwards = -1;
+};
+
 struct BlockKernel {
   ir::Draft draft;   // of a kernel without a name
   BlockCosts costs;  // but for those that passes decide
@@ -59,7 +65,8 @@ struct BlockKernel {
 class BlockEmitter {
  public:
   BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
-               const KernelSchedule& schedule, const Target& target, bool approximate, Chooser& chooser);
+               const KernelSchedule& schedule, const Target& target, bool approximate, Chooser& chooser,
+               const BlockOrder& order = {});
 
   // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices
   // are not for this block.
@@ -155,6 +162,7 @@ class BlockEmitter {
     Symbol left;  // null: the tile never reaches beyond the tensor
   };
   Interval interval(const BlockOp& op, int dim);
+  Expr block_coordinate(int axis) const;
   void emit(BlockValue value);
   Symbol shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use = SharedBuffer::Use::exchange,
                        int64_t alignment = 16);
@@ -213,6 +221,25 @@ class BlockEmitter {
   int shared_vector(BlockValue value, const SharedTile& tile, Spread& spread) const;
   // Appends nothing: gives what writes the tile.
   Body put_shared(BlockValue value, const Array& have, SharedTile& tile);
+
+  // block_masks.cc
+  struct MaskedScores {
+    BlockValue value = -1;
+    double masked = 0;  // the number in place of a score
+    Expr possible = 0;  // a score of the tile may be none that is masked
+  };
+  struct PassedOver {
+    MaskedScores scores;
+    BlockValue maximum = -1;
+    std::set<BlockValue> tiles;  // whose numbers must be finite
+  };
+  // Whether some element of a tile of a condition over positions may be true; nothing if that is not known.
+  std::optional<Expr> may_hold(BlockValue condition) const;
+  std::optional<MaskedScores> masked_scores(BlockValue value) const;
+  bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
+  std::optional<PassedOver> passed_over() const;
+  Expr finite_part(Builder& to, BlockValue value) const;
+  std::optional<ir::MaskedIterations> draft_masked() const;
 
   // block_convert.cc
   Result<Conversion> plan_move(const Array& from, const Spread& to, const Ints& shape) const;
@@ -341,6 +368,7 @@ class BlockEmitter {
   const KernelSchedule& schedule_;
   const Target& target_;
   Chooser& chooser_;
+  const BlockOrder order_;
   bool approximate_;  // functions exact to some 2^-21: what 16-bit outputs do not show
   int warp_bits_ = 0;
 

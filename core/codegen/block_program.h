@@ -15,6 +15,7 @@ struct TensorPlace {
   DType dtype = DType::f32;
   Ints shape, strides;
   LaunchArg arg;
+  int numbered = -1;  // nowhere: elements are their number along this dimension
 };
 
 inline bool is_cast(const BlockOp& op) {

@@ -99,9 +99,12 @@ Value BlockEmitter::compute(BlockValue value, const Spread& spread, const Expr& 
     const std::vector<int> dims = asked_dims(value, 0);
     return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
   }
-  if (op.code == OpCode::iota)
-    return ir::converted(coordinate(spread, static_cast<int>((*op.attrs.axis)[0]), index),
+  if (op.code == OpCode::iota) {
+    const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
+    const Expr at = coordinate(spread, static_cast<int>(axis), index);
+    return ir::converted(op.tensor < 0 ? at : firsts_[static_cast<size_t>(value)][axis] + at,
                          register_type(op.type.dtype));
+  }
   std::vector<TensorType> types;
   std::vector<Value> operands;
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);

@@ -20,17 +20,25 @@ Status add_node(Graph& graph, OpCode code, std::vector<ValueId> operands, Attrs 
 
 ValueId last_of(const Graph& graph) { return static_cast<ValueId>(graph.nodes.size()) - 1; }
 
+// In memory.
 template <class Visit>
-void visit_tensors(const MuKernel& kernel, Visit visit) {
+void visit_tensors(const MuGraph& mugraph, const MuKernel& kernel, Visit visit) {
   if (!kernel.custom) {
     for (int32_t operand : kernel.operands) visit(operand);
     visit(kernel.result);
   }
   for (const BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store) visit(op.tensor);
+    if (op.tensor >= 0)
+      if (const int32_t tensor = memory_of(mugraph, op.tensor); tensor >= 0) visit(tensor);
 }
 
 }  // namespace
+
+int32_t memory_of(const MuGraph& mugraph, int32_t tensor) {
+  const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
+  if (own.numbered >= 0) return -1;
+  return own.source < 0 ? tensor : memory_of(mugraph, own.source);
+}
 
 std::vector<Step> steps_of(const MuGraph& mugraph) {
   std::vector<Step> steps;
@@ -46,7 +54,7 @@ std::vector<TensorLife> tensor_lives(const MuGraph& mugraph, const std::vector<S
   std::vector<TensorLife> lives(mugraph.tensors.size());
   for (size_t s = 0; s < steps.size(); ++s)
     for (size_t k = steps[s].first; k < steps[s].end; ++k)
-      visit_tensors(mugraph.kernels[k], [&](int32_t tensor) {
+      visit_tensors(mugraph, mugraph.kernels[k], [&](int32_t tensor) {
         TensorLife& life = lives[static_cast<size_t>(tensor)];
         if (life.first < 0) life.first = static_cast<int>(s);
         life.last = static_cast<int>(s);

@@ -11,6 +11,9 @@ struct Step {
 };
 std::vector<Step> steps_of(const MuGraph& mugraph);
 
+// The tensor in whose memory block graphs find a tensor; -1: they compute it.
+int32_t memory_of(const MuGraph& mugraph, int32_t tensor);
+
 // The first and the last step that uses a tensor, or -1. `inner`: only one of library operators does, so that
 // the tensor has no place in memory.
 struct TensorLife {

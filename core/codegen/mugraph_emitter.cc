@@ -8,12 +8,17 @@
 #include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
+#include "core/kernel/effects.h"
 #include "core/kernel/verify_kernel.h"
+#include "core/mugraph/tile_masks.h"
+#include "core/schedule/block_work.h"
 #include "core/verify/rounded_values.h"
 
 namespace quern {
 
 namespace {
+
+constexpr int64_t kMostBlocksAcross = 65535;  // along y and z of a launch
 
 class MuEmitter {
  public:
@@ -107,7 +112,24 @@ class MuEmitter {
     for (size_t i = 0; i < owners.size(); ++i)
       places_[owners[i]].arg = {LaunchArg::Kind::workspace, plan.offsets[i]};
     out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
+    for (size_t t = 0; t < count; ++t) read_places_.push_back(read_place(static_cast<int32_t>(t)));
     return {};
+  }
+
+  // Where block graphs find a tensor.
+  TensorPlace read_place(int32_t tensor) const {
+    const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
+    TensorPlace place = places_[static_cast<size_t>(tensor)];
+    place.numbered = own.numbered;
+    if (own.source < 0) return place;
+    const TensorPlace source = read_place(own.source);
+    place.arg = source.arg;
+    place.numbered = -1;
+    for (size_t d = 0; d < own.perm.size(); ++d) {
+      place.strides[d] = source.strides[static_cast<size_t>(own.perm[d])];
+      if (source.numbered == own.perm[d]) place.numbered = static_cast<int>(d);
+    }
+    return place;
   }
 
   bool uses_pdl(size_t k) const {
@@ -115,10 +137,30 @@ class MuEmitter {
            target_.tma;
   }
 
+  // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like it, of other
+  // heads, are between it and the next, as long as the L2 cache holds what all of them read again and again.
+  BlockOrder block_order(const MuKernel& kernel) const {
+    BlockOrder order;
+    const UnevenAxis uneven = uneven_axis(mugraph_, kernel);
+    if (uneven.axis < 0 || kernel.grid[3] > 1) return order;
+    if (uneven.grows) order.backwards = uneven.axis;
+    double bytes = 0;
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::load && op.loop_dim >= 0 &&
+          mugraph_.tensors[static_cast<size_t>(op.tensor)].numbered < 0)
+        bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor)].type);
+    std::array<int, 3> axes = order.axes;
+    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
+    const bool possible = kernel.grid[static_cast<size_t>(axes[1])] <= kMostBlocksAcross &&
+                          kernel.grid[static_cast<size_t>(axes[2])] <= kMostBlocksAcross;
+    if (possible && bytes <= target_.l2_mib * (1 << 20) / 2) order.axes = axes;
+    return order;
+  }
+
   Status block_kernel(const MuKernel& kernel, size_t k) {
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), places_, schedule_.kernels[k], target_,
-                         approximate_functions(out_.plan.outputs), chooser);
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), read_places_, schedule_.kernels[k], target_,
+                         approximate_functions(out_.plan.outputs), chooser, block_order(kernel));
     auto block = emitter.run();
     if (!block) return block.status();
     ir::Draft& draft = block->draft;
@@ -127,6 +169,10 @@ class MuEmitter {
     draft.waits_for_previous = uses_pdl(k);
     if (uses_pdl(k + 1)) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
+    if (ir::confuses_wgmma(code.body))
+      return Status(ErrorCode::UNSUPPORTED,
+                    "beside a left operand of wgmma that lives through a loop it has exact quotients, roots or powers, or "
+                    "assigns tiles in branches");
     static_cast<ir::DraftCosts&>(block->costs) = draft.costs;
     out_.blocks.push_back(
         {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, code.name});
@@ -216,7 +262,7 @@ class MuEmitter {
   const Schedule& schedule_;
   const Target& target_;
   std::vector<Step> steps_;
-  std::vector<TensorPlace> places_;
+  std::vector<TensorPlace> places_, read_places_;     // of operators over whole tensors; of block graphs
   std::vector<TensorLife> lives_;                     // by tensor
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;

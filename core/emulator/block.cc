@@ -80,6 +80,8 @@ const Runtime& Block::runtime() {
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
       .named_barrier = [](int number, int threads,
                           const void* site) { running->arrive_at_named_barrier(number, threads, site); },
+      .vote = [](bool value) { running->vote(value); },
+      .voted = [] { return running->voted(); },
       .collective = [](Collective kind, unsigned mask, void* operands,
                        const void* site) { running->arrive_at_collective(kind, mask, operands, site); },
       .dynamic_shared = []() -> void* {
@@ -177,6 +179,7 @@ void Block::prepare(uint64_t cluster_number) {
   runnable_.clear();
   at_barrier_.assign(static_cast<size_t>(ranks_), 0);
   ended_ = at_barrier_;
+  votes_.assign(static_cast<size_t>(ranks_), {true, true, true});
   arrived_ = 0;
   named_barriers_.begin_cluster();
   mbarriers_.begin_cluster();
@@ -256,6 +259,20 @@ void Block::arrive_at_barrier(const void* site) {
     for (int i = first; i < first + block_threads_; ++i) make_runnable(i);
   }
   suspend();
+}
+
+void Block::vote(bool value) {
+  bool& all =
+      votes_[static_cast<size_t>(rank_of(current_))][static_cast<size_t>(threads_[current_].votes % 3)];
+  all = all && value;
+}
+
+// Who comes to the next vote has left the one before behind.
+bool Block::voted() {
+  const size_t now = static_cast<size_t>(threads_[current_].votes++ % 3);
+  std::array<bool, 3>& votes = votes_[static_cast<size_t>(rank_of(current_))];
+  votes[(now + 2) % 3] = true;
+  return votes[now];
 }
 
 void Block::arrive_at_named_barrier(int number, int threads, const void* site) {

@@ -3,6 +3,7 @@
 // the emulator (runtime.h) is answered here.
 #pragma once
 
+#include <array>
 #include <boost/context/detail/fcontext.hpp>
 #include <random>
 #include <string>
@@ -54,6 +55,7 @@ struct EmulatedThread {
   unsigned parity = 0;
   std::vector<AsyncCopy> copies;
   int committed_groups = 0;
+  int votes = 0;
   bool arrived_at_cluster = false, all_arrived = false;  // and has not waited yet
 };
 
@@ -81,6 +83,8 @@ class Block {
 
   void access(uintptr_t address, size_t size, bool aligned, bool is_write, const void* site);
   void arrive_at_barrier(const void* site);
+  void vote(bool value);
+  bool voted();
   void arrive_at_named_barrier(int number, int threads, const void* site);
   void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
   void check_warp(int first);
@@ -125,6 +129,8 @@ class Block {
   std::vector<int> runnable_;
   int current_ = 0;                      // the running thread
   std::vector<int> at_barrier_, ended_;  // threads of each block of the cluster
+  // Of each block of the cluster, whether all have voted for it: this time, next time, and last time, in turns.
+  std::vector<std::array<bool, 3>> votes_;
   int arrived_ = 0;                      // threads at the cluster's barrier
   std::vector<uint64_t> blocks_;         // the numbers of the cluster's blocks
   std::vector<Index> block_indices_;

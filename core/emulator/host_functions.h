@@ -81,6 +81,14 @@ __device__ __forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) {
   quern::emulated::collective(quern::emulated::Collective::sync_warp, mask, nullptr);
 }
 
+template <int kThreads>
+__device__ __forceinline__ bool all_agree(bool value) {
+  static_assert(kThreads % 32 == 0, "barriers count whole warps");
+  quern::emulated::vote(value);
+  quern::emulated::named_barrier(2, kThreads);
+  return quern::emulated::voted();
+}
+
 // convert.cuh
 __device__ __forceinline__ float to_float(f16 value) { return quern::emulated::f16_to_float(value.bits); }
 __device__ __forceinline__ float to_float(bf16 value) { return __uint_as_float(unsigned(value.bits) << 16); }

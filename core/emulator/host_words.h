@@ -39,6 +39,8 @@ QUERN_UNSEEN __attribute__((const)) static Index block_size() {
 QUERN_UNSEEN __attribute__((const)) static Index grid_size() { return quern_runtime->position()->grid_size; }
 QUERN_UNSEEN __attribute__((const)) static int lane() { return quern_runtime->position()->lane; }
 QUERN_UNSEEN static void barrier() { quern_runtime->barrier(__builtin_return_address(0)); }
+QUERN_UNSEEN static void vote(bool value) { quern_runtime->vote(value); }
+QUERN_UNSEEN static bool voted() { return quern_runtime->voted(); }
 QUERN_UNSEEN static void named_barrier(int number, int threads) {
   quern_runtime->named_barrier(number, threads, __builtin_return_address(0));
 }

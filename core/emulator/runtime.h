@@ -71,6 +71,8 @@ struct Runtime {
   void (*undefined)(const char* what, const void* site);
   void (*barrier)(const void* site);
   void (*named_barrier)(int number, int threads, const void* site);
+  void (*vote)(bool value);  // before a barrier, and what came of it behind
+  bool (*voted)();
   void (*collective)(Collective kind, unsigned mask, void* operands, const void* site);
   void* (*dynamic_shared)();
   int (*cluster_rank)();

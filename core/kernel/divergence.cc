@@ -17,6 +17,7 @@ Varies Divergence::of(const Expr& expr) const {
     }
     case ExprKind::call:
       if (node.function == Function::lane_index) return Varies::by_thread;
+      if (node.function == Function::all_agree) return Varies::by_block;
       break;
     case ExprKind::operation:
       if (node.op == Operator::divide && node.operands[1].is_number() && node.operands[1]->number % 32 == 0 &&
@@ -33,6 +34,7 @@ Varies Divergence::of(const Expr& expr) const {
 
 Level level_of(Function function) {
   switch (function) {
+    case Function::all_agree:
     case Function::block_reduce:
     case Function::multiply_tile:
       return Level::block;

@@ -151,7 +151,8 @@ class Checker {
       if (node.kind == ExprKind::element || node.kind == ExprKind::address)
         registers(*node.symbol, node.operands[0], node.kind == ExprKind::element ? bytes_of(node.type) : 0);
       if (node.kind == ExprKind::call)
-        meet(level_of(node.function), function_info(node.function).name, kernel_.threads);
+        meet(level_of(node.function), function_info(node.function).name,
+             node.function == Function::all_agree ? node.templates[0].number : kernel_.threads);
     });
   }
 

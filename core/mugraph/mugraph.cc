@@ -66,8 +66,16 @@ class Validator {
     auto type = infer_type(kernel.code, types, kernel.attrs);
     if (!type) return type.status();
     if (Status status = write(kernel.result); !status.ok()) return status;
-    if (type->shape != mugraph_.tensors[kernel.result].type.shape)
-      return invalid("the result has another shape");
+    MuTensor& result = mugraph_.tensors[kernel.result];
+    if (type->shape != result.type.shape) return invalid("the result has another shape");
+    result.numbered = result.source = -1;
+    if (kernel.code == OpCode::iota)
+      result.numbered = kernel.attrs.axis ? static_cast<int>((*kernel.attrs.axis)[0]) : 0;
+    if (kernel.code == OpCode::transpose &&
+        mugraph_.tensors[kernel.operands[0]].type.dtype == result.type.dtype) {
+      result.source = kernel.operands[0];
+      result.perm = *kernel.attrs.perm;
+    }
     return {};
   }
 

@@ -117,6 +117,12 @@ struct MuTensor {
   std::string name;
   TensorType type;
   double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
+  // Filled in by validate(). What an iota over whole tensors makes: the dimension along which elements are
+  // numbered. What a transpose makes: the tensor it is made of, and its `perm`. Block graphs read neither from
+  // memory of its own: they compute the one, and find the other where its source lies.
+  int numbered = -1;
+  int32_t source = -1;
+  Ints perm = {};
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the

@@ -102,8 +102,8 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
   for (const Step& step : steps) {
     if (mugraph.kernels[step.first].custom) {
       for (const BlockOp& op : mugraph.kernels[step.first].ops)
-        if (op.tensor >= 0)
-          cache.read(op.tensor, bytes_of(mugraph.tensors[static_cast<size_t>(op.tensor)].type));
+        if (const int32_t tensor = op.tensor < 0 ? -1 : memory_of(mugraph, op.tensor); tensor >= 0)
+          cache.read(tensor, bytes_of(mugraph.tensors[static_cast<size_t>(tensor)].type));
       continue;
     }
     auto library = library_step(mugraph, step, lives, strides);

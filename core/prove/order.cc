@@ -87,6 +87,19 @@ class Simulation {
                        [&](const Expr& condition) { return evaluate(condition, values).has_value(); });
   }
 
+  // Whether it depends on nothing but the block who comes.
+  bool concerns_all(const Event& event) const {
+    const Values values{{trace_.places.thread.get(), 0}};
+    return std::all_of(event.where.begin(), event.where.end(), [&](const Expr& condition) {
+      bool of_block = true;
+      visit_nodes(condition, [&](const ir::ExprNode& node) {
+        of_block &= !node.symbol || std::any_of(trace_.places.block.begin(), trace_.places.block.end(),
+                                                [&](const ir::Symbol& axis) { return axis == node.symbol; });
+      });
+      return of_block || evaluate(condition, values).has_value();
+    });
+  }
+
   void fail(const std::string& what, int event, bool surely = true) {
     if (!out_.fault) out_.fault = Ordered::Fault{what, event, surely};
   }
@@ -155,6 +168,12 @@ class Simulation {
     if (event.access) {
       if (record_) note(role, event, at, threads);
     } else if (threads->any()) {
+      const bool barrier =
+          event.signal->code == Instr::block_barrier || event.signal->code == Instr::named_barrier;
+      if (barrier && !is_certain(event) && concerns_all(event)) {
+        ++role.next;  // all come or none: nothing is known by it
+        return true;
+      }
       if (!is_certain(event)) {
         fail("who comes to it depends on the block", at, false);
         return false;

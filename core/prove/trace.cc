@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
+#include "core/kernel/effects.h"
 #include "core/kernel/footprint.h"
 #include "core/kernel/verify_kernel.h"
 #include "core/prove/arithmetic.h"
@@ -57,6 +59,9 @@ class Tracer {
   Flow operator()(const Let& let) {
     reads(let.value);
     const SymbolData& name = *let.name;
+    visit_nodes(let.value, [&](const ExprNode& node) {
+      if (node.kind == ExprKind::call && node.function == Function::all_agree) agreed_.insert(&name);
+    });
     if (name.space == Space::variable) {
       if (is_integer(name.type) && !reads_memory(let.value))
         values_.set(name, value(let.value));
@@ -82,6 +87,10 @@ class Tracer {
   }
   Flow operator()(const If& branch) {
     reads(branch.condition);
+    // All come or none: what races there is, is there if they come.
+    if (branch.condition->kind == ExprKind::symbol && agreed_.contains(branch.condition->symbol.get()) &&
+        !has_barriers(branch.then))
+      return body(branch.then);
     const Expr condition = value(branch.condition);
     if (condition.is_number()) return condition->number ? body(branch.then) : Flow::on;
     const size_t before = where_.size();
@@ -289,6 +298,10 @@ class Tracer {
     }
     if (node.kind == ExprKind::call && node.function == Function::multiply_tile) return tile_product(node);
     if (node.kind == ExprKind::call && node.function == Function::block_reduce) return block_reduction(node);
+    if (node.kind == ExprKind::call && node.function == Function::all_agree) {
+      reads(node.operands[0]);
+      return barrier();
+    }
     for (const Expr& operand : node.operands) reads(operand);
     if (node.kind == ExprKind::element) element(node, Kind::read);
     if (node.kind == ExprKind::call && node.function == Function::load_vector)
@@ -467,6 +480,7 @@ class Tracer {
   ThreadValues values_;
   std::map<const SymbolData*, Pointer> pointers_;
   std::map<std::pair<int, int64_t>, Symbol> counters_;
+  std::set<const SymbolData*> agreed_;  // variables that are the same for all threads, by all_agree
   std::vector<Expr> where_, ended_;
   std::string iteration_;
   int role_ = 0, depth_ = 0;

@@ -89,7 +89,8 @@ bool synchronises(const Expr& expr) {
   bool found = false;
   visit_nodes(expr, [&](const ExprNode& node) {
     found |= node.kind == ExprKind::call &&
-             (node.function == Function::block_reduce || node.function == Function::multiply_tile);
+             (node.function == Function::block_reduce || node.function == Function::multiply_tile ||
+              node.function == Function::all_agree);
   });
   return found;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_costs.h"
 #include "core/schedule/model_constants.h"
 #include "core/schedule/register_estimate.h"
@@ -48,12 +49,20 @@ class Counter {
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
       out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
+    pass_over(unmasked_share(mugraph_, kernel_));
     needs_.once_loaded = out_.once_bytes / 4 / schedule_.workers();
     out_.registers = estimate_registers(needs_, schedule_);
     return out_;
   }
 
  private:
+  // What an iteration brings it brings whether or not all of it is masked.
+  void pass_over(double share) {
+    for (double Work::*part : {&Work::mma, &Work::wgmma, &Work::issue, &Work::special, &Work::shared_bytes,
+                               &Work::slots, &Work::chain})
+      out_.loop.*part *= share;
+  }
+
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
   const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
   double warps() const { return schedule_.workers() / 32.0; }
@@ -175,6 +184,8 @@ class Counter {
 
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
   bool comes(int32_t tensor) const {
+    if (const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)]; own.source >= 0)
+      return comes(own.source);
     return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
   }
   bool leaves(int32_t tensor) const {
@@ -212,6 +223,7 @@ class Counter {
 
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
+    if (!is_from_memory(each)) return;
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
     const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
     const SectorWaste waste = sector_waste(each);
@@ -358,8 +370,11 @@ class Counter {
     return int64_t(dtype_size(mugraph_.tensors[static_cast<size_t>(op(load).tensor)].type.dtype));
   }
 
+  bool is_from_memory(const BlockOp& load) const {
+    return mugraph_.tensors[static_cast<size_t>(load.tensor)].numbered < 0;
+  }
   bool is_staged_load(BlockValue value) const {
-    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load &&
+    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load && is_from_memory(op(value)) &&
            stages_[static_cast<size_t>(value)] == Stage::loop;
   }
 

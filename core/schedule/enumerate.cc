@@ -96,9 +96,9 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::vector<Stage> stages = block_stages(kernel);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind == BlockOp::Kind::load && stages[i] == Stage::loop &&
-        !fits_tma(mugraph.tensors[static_cast<size_t>(op.tensor)].type, op.type))
-      return false;
+    if (op.kind != BlockOp::Kind::load || stages[i] != Stage::loop) continue;
+    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor)];
+    if (tensor.numbered < 0 && !fits_tma(tensor.type, op.type)) return false;
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/graph/canon.h"
+#include "core/mugraph/views.h"
 #include "core/search/assembly.h"
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
@@ -418,6 +419,7 @@ class Search {
     Result<MuGraph> mugraph = assemble(graph_, way.pieces, parts);
     if (!searched || !mugraph) return std::nullopt;
     whole.mugraph = std::move(*mugraph);
+    use_views(whole.mugraph);
     // Values that are unknown when the time is up count as invented, until someone looks again.
     note_rounded_values(graph_, whole.mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
     return whole;

@@ -75,7 +75,7 @@ namespace {
 
 std::optional<Instance> small_instance(const Graph& graph, const MuGraph& mugraph) {
   if (work(graph) + work(mugraph) <= kWholeWork) return Instance{mugraph, graph};
-  auto small = shrink(mugraph, graph);
+  auto small = shrink(mugraph, graph, true);  // both count alike
   if (!small || work(small->graph) + work(small->mugraph) > kMostWork) return std::nullopt;
   return std::move(*small);
 }

@@ -207,6 +207,36 @@ wgmma_wait<1>();
 )");
 }
 
+// All threads decide alike whether an iteration is worked through.
+void skip_masked_tiles_asks_all_threads(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.loop = loop_of(names);
+  MaskedIterations masked;
+  masked.possible = less(Expr(names.iteration), block_index(0));
+  masked.vanishes = make_registers("vanishes", Scalar::boolean, 1);
+  Builder(masked.look).assign(element(masked.vanishes, 0), truth(true));
+  draft.loop->masked = masked;
+  draft.section(Stage::loop).body = add_tile(names);
+  Draft exchanging = draft;
+  run(draft, "skip_masked_tiles");
+  assert_text_equal(print_cuda(draft.section(Stage::loop).body), R"(const bool possible = i < int(blockIdx.x);
+bool vanishes[1] = {};
+if (possible == false) {
+  vanishes[0] = true;
+}
+const bool busy = possible || all_agree<64>(vanishes[0]) == false;
+if (busy) {
+  sum[0] = sum[0] + tile[63 - int(threadIdx.x)];
+}
+)");
+  // Work with barriers stays as it is.
+  Builder(exchanging.section(Stage::loop).body).emit(Instr::block_barrier);
+  const std::string before = print_cuda(exchanging.section(Stage::loop).body);
+  run(exchanging, "skip_masked_tiles");
+  assert_text_equal(print_cuda(exchanging.section(Stage::loop).body), before);
+}
+
 void specialize_warps_makes_a_producer(void**) {
   const Names names;
   Draft draft = draft_of(names);
@@ -487,6 +517,7 @@ int main() {
                               cmocka_unit_test(plan_shared_memory_shares_places),
                               cmocka_unit_test(init_mbarriers_is_done_by_one_thread),
                               cmocka_unit_test(await_products_waits_at_the_end_of_an_iteration),
+                              cmocka_unit_test(skip_masked_tiles_asks_all_threads),
                               cmocka_unit_test(specialize_warps_makes_a_producer),
                               cmocka_unit_test(pipeline_products_overlaps_iterations),
                               cmocka_unit_test(stage_loads_fills_a_ring),

@@ -116,7 +116,8 @@ __device__ __forceinline__ void mma_fragment(float* sums, const unsigned* a, con
 // By how much sums relative to `before` shrink when they become relative to `now` >= before: nothing was
 // summed yet where both are -infinity.
 __device__ __forceinline__ float shift_factor(float before, float now) {
-  return before == now ? 1.0f : exp_fast(before - now);
+  const float power = exp_fast(before - now);
+  return before == now ? 1.0f : power;
 }
 
 // kCount elements of a tile in the shared memory of block `rank` of the cluster, where one's own begin at `own`.

@@ -37,3 +37,16 @@ __device__ __forceinline__ bool warp_any(bool predicate, unsigned mask = kFullWa
 __device__ __forceinline__ bool warp_all(bool predicate, unsigned mask = kFullWarp) {
   return __all_sync(mask, predicate);
 }
+
+// Whether `value` is true in all of the block's first kThreads threads, whole warps, that come here (PTX ISA, "bar").
+template <int kThreads>
+__device__ __forceinline__ bool all_agree(bool value) {
+  static_assert(kThreads % 32 == 0, "barriers count whole warps");
+  int all;
+  asm volatile(
+      "{\n.reg .pred own, all;\nsetp.ne.s32 own, %1, 0;\nbar.red.and.pred all, 2, %2, own;\nselp.s32 %0, 1, 0, all;\n}"
+      : "=r"(all)
+      : "r"(int(value)), "n"(kThreads)
+      : "memory");
+  return all;
+}

@@ -43,6 +43,13 @@ struct PipelinedProduct {
   int64_t tile_bytes = 0;
 };
 
+// Iterations that change nothing where all that they score is masked.
+struct MaskedIterations {
+  Expr possible = 1;  // the iteration may have a score that is not masked: the same for all threads
+  Body look;          // where it has none: sets `vanishes`, whether what this thread knows of vanishes
+  Symbol vanishes;
+};
+
 struct TileLoop {
   Symbol iteration;
   Expr trip_count = 1;
@@ -56,6 +63,7 @@ struct TileLoop {
   std::vector<Symbol> outstanding;
   bool groups_stay_outstanding = false;
   std::optional<PipelinedProduct> pipelined;
+  std::optional<MaskedIterations> masked;
 };
 
 // Programmatic dependent launch: when the next kernel may begin.

@@ -65,6 +65,10 @@ class DraftPrinter {
     section("names of an iteration", loop.names);
     section("loads of an iteration", loop.loads);
     section("what was prefetched becomes that of this iteration", loop.take);
+    if (loop.masked) {
+      line("has scores that are not masked if " + print(loop.masked->possible));
+      section("where it has none", loop.masked->look);
+    }
     for (const Symbol& sums : loop.outstanding) line("outstanding product: " + sums->name);
     if (!loop.pipelined) return;
     section("product of the iteration before", loop.pipelined->group);

@@ -1,0 +1,204 @@
+// Masks that positions decide (core/mugraph/tile_masks.h). An iteration of online softmax all of whose scores are masked
+// is passed over: its scores are one number, and where that lies so far below the maximum of every row that its
+// exponentials are 0, it changes nothing but what 0 times an infinity or NaN makes NaN; so the other operands of its
+// products are looked at first.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/integers.h"
+#include "core/codegen/block_emitter.h"
+#include "core/mugraph/tile_masks.h"
+
+namespace quern {
+
+namespace {
+
+constexpr double kVanishing = 128;  // e^-128 is 0 in f32
+
+// As TileMasks wants them.
+class Truth {
+ public:
+  Truth(bool value) : expr(ir::truth(value)) {}
+  explicit Truth(Expr value) : expr(std::move(value)) {}
+  Expr expr;
+};
+struct Position {
+  Position(int64_t value) : expr(value) {}
+  explicit Position(Expr value) : expr(std::move(value)) {}
+  Expr expr;
+};
+Position operator+(const Position& a, const Position& b) { return Position(a.expr + b.expr); }
+Position operator-(const Position& a, const Position& b) { return Position(a.expr - b.expr); }
+Truth less(const Position& a, const Position& b) { return Truth(ir::less(a.expr, b.expr)); }
+Truth less_equal(const Position& a, const Position& b) { return Truth(ir::less_equal(a.expr, b.expr)); }
+Truth both(const Truth& a, const Truth& b) { return Truth(ir::both(a.expr, b.expr)); }
+Truth either(const Truth& a, const Truth& b) { return Truth(ir::either(a.expr, b.expr)); }
+Truth negation(const Truth& a) { return Truth(ir::equal(a.expr, ir::truth(false))); }
+
+// What of words of two or one numbers of this type shows infinities and NaN: (word & exponents) + one, & carries.
+struct FiniteTest {
+  uint32_t exponents, one, carries;
+};
+FiniteTest finite_test(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return {0x7f807f80, 0x00800080, 0x80008000};
+    case DType::f16:
+      return {0x7c007c00, 0x04000400, 0x80008000};
+    default:
+      return {0x7f800000, 0x00800000, 0x80000000};
+  }
+}
+
+}  // namespace
+
+std::optional<Expr> BlockEmitter::may_hold(BlockValue condition) const {
+  const TileMasks<Position, Truth> masks(
+      program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Position>> {
+        const BlockOp& op = program_.op(value);
+        if (op.kind != BlockOp::Kind::compute || op.code != OpCode::iota) return std::nullopt;
+        const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
+        const Expr first = op.tensor < 0 ? Expr(0) : firsts_[static_cast<size_t>(value)][axis];
+        const int64_t extent = op.type.shape[axis],
+                      most = op.tensor < 0 ? extent : 2 * places_[static_cast<size_t>(op.tensor)].shape[axis];
+        return PositionRange<Position>{Position(first), Position(first + (extent - 1)), most};
+      });
+  const auto tile = masks.condition(condition);
+  if (!tile) return std::nullopt;
+  return tile->possible.expr;
+}
+
+// The scores of online softmax: a select by positions of a number for what is masked.
+std::optional<BlockEmitter::MaskedScores> BlockEmitter::masked_scores(BlockValue value) const {
+  const BlockOp& op = program_.op(value);
+  if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || !program_.is_number(op.operands[2]))
+    return std::nullopt;
+  const auto possible = may_hold(op.operands[0]);
+  if (!possible) return std::nullopt;
+  MaskedScores out{value, program_.op(op.operands[2]).number, *possible};
+  if (const auto inner = masked_scores(op.operands[1]); inner && inner->masked == out.masked)
+    out.possible = ir::both(out.possible, inner->possible);
+  return out;
+}
+
+// Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of which
+// `tiles` are the staged ones.
+bool BlockEmitter::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
+                            std::set<BlockValue>& tiles) const {
+  const BlockOp& op = program_.op(value);
+  if (op.kind != BlockOp::Kind::compute) return false;
+  auto from = [&](size_t i) { return vanishes(op.operands[i], scores, maximum, tiles); };
+  auto is_finite_number = [&](BlockValue operand) {
+    return program_.is_number(operand) && std::isfinite(program_.op(operand).number);
+  };
+  switch (op.code) {
+    case OpCode::exp: {
+      const BlockOp& difference = program_.op(op.operands[0]);
+      if (difference.kind != BlockOp::Kind::compute || difference.code != OpCode::sub ||
+          difference.operands[0] != scores)
+        return false;
+      const BlockOp& shift = program_.op(difference.operands[1]);
+      const bool frame = shift.kind == BlockOp::Kind::compute && shift.code == OpCode::where;
+      return difference.operands[1] == maximum || (frame && shift.operands[2] == maximum);
+    }
+    case OpCode::reduce_sum:
+    case OpCode::cast:
+    case OpCode::reshape:
+    case OpCode::transpose:
+    case OpCode::neg:
+      return from(0);
+    case OpCode::mul:
+      return (is_finite_number(op.operands[1]) && from(0)) || (is_finite_number(op.operands[0]) && from(1));
+    case OpCode::matmul:
+      for (size_t side : {size_t{0}, size_t{1}}) {
+        const BlockValue other = op.operands[1 - side];
+        if (!from(side) || program_.op(other).kind != BlockOp::Kind::load || !is_staged(other)) continue;
+        tiles.insert(other);
+        return true;
+      }
+      return false;
+    default:
+      return false;
+  }
+}
+
+// What there is to pass over, if the loop is online softmax over masked scores and nothing else.
+std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
+  if (schedule_.stages < 2) return std::nullopt;
+  std::vector<BlockValue> sums;
+  PassedOver out;
+  for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
+    const BlockOp& op = program_.op(value);
+    if (op.kind != BlockOp::Kind::accumulate || op.operands.empty()) continue;
+    if (op.combine == Combine::rescaled_sum) {
+      sums.push_back(value);
+      continue;
+    }
+    if (op.combine != Combine::max || out.maximum >= 0) return std::nullopt;
+    out.maximum = value;
+  }
+  if (out.maximum < 0) return std::nullopt;
+  const BlockOp& largest = program_.op(program_.op(out.maximum).operands[0]);
+  if (largest.kind != BlockOp::Kind::compute || largest.code != OpCode::reduce_max) return std::nullopt;
+  const auto scores = masked_scores(largest.operands[0]);
+  if (!scores || scores->possible.is_number()) return std::nullopt;
+  out.scores = *scores;
+  for (BlockValue sum : sums) {
+    const BlockOp& op = program_.op(sum);
+    if (op.operands[1] != out.maximum || !vanishes(op.operands[0], scores->value, out.maximum, out.tiles))
+      return std::nullopt;
+  }
+  const auto& arrays = arrays_[static_cast<size_t>(out.maximum)];
+  if (arrays.empty() || !arrays[0].whole() || arrays[0].dtype != DType::f32) return std::nullopt;
+  for (BlockValue tile : out.tiles)
+    if (!staged_.contains(tile)) return std::nullopt;
+  return out;
+}
+
+// Whether all numbers of what this thread looks at of a staged tile are finite, and those of the others theirs.
+Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
+  const StagedTile& tile = staged_.at(value);
+  const FiniteTest test = finite_test(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
+  const Symbol words = ir::make_pointer("words" + std::to_string(value), tile.memory, Scalar::u32),
+               found = ir::make_registers("found" + std::to_string(value), Scalar::u32, 1),
+               vector = ir::make_registers("vector" + std::to_string(value), Scalar::u32, 4);
+  auto number = [](uint32_t bits) { return ir::cast(Expr(int64_t{bits}), Scalar::u32); };
+  to.let(words, ir::address(tile.memory, 0));
+  to.declare(found, true);
+  const int64_t size = static_cast<int64_t>(
+                    dtype_size(places_[static_cast<size_t>(program_.op(value).tensor)].dtype)),
+                vectors = (size << tile.bits.size()) / 16, workers = schedule_.workers();
+  to.unrolled("c", divide_up(vectors, workers), [&](Builder& each, const Expr& c) {
+    const Expr at = ir::thread_index() + c * workers;
+    each.when(vectors % workers == 0 ? ir::truth(true) : less(at, vectors), [&](Builder& there) {
+      there.declare(vector);
+      there.emit(Instr::load_shared, {ir::address(vector, 0), ir::address(words, at * 4)}, {Scalar::u32, 4});
+      there.unrolled("w", 4, [&](Builder& one, const Expr& w) {
+        one.assign(ir::element(found, 0),
+                   ir::operation(ir::Operator::bit_or, ir::element(found, 0),
+                                 (ir::element(vector, w) & number(test.exponents)) + number(test.one)));
+      });
+    });
+  });
+  return equal(ir::element(found, 0) & number(test.carries), number(0));
+}
+
+std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() const {
+  const auto passed = passed_over();
+  if (!passed) return std::nullopt;
+  const Array& maximum = arrays_[static_cast<size_t>(passed->maximum)][0];
+  ir::MaskedIterations out;
+  out.possible = passed->scores.possible;
+  out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
+  Builder to(out.look);
+  Expr all = ir::truth(true);
+  for (BlockValue tile : passed->tiles) all = both(all, finite_part(to, tile));
+  for (int64_t r = 0; r < maximum.registers->count; ++r)
+    all = both(all, ir::less_equal(
+                        ir::literal(kVanishing, Scalar::f32),
+                        ir::element(maximum.registers, r) - ir::literal(passed->scores.masked, Scalar::f32)));
+  to.assign(ir::element(out.vanishes, 0), all);
+  return out;
+}
+
+}  // namespace quern

@@ -1,0 +1,128 @@
+// What conditions over positions say of a whole tile: that all its elements are true, or that none can be.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+// Positions of a tile lie between `low` and `high`, both of which occur or not; none is larger in size than `most`.
+template <class Number>
+struct PositionRange {
+  Number low, high;
+  int64_t most = 0;
+};
+
+template <class Truth>
+struct TileTruth {
+  Truth always, possible;  // every element is true; some element may be
+};
+
+// `Number` and `Truth` are numbers, or expressions of a kernel: + and - of them, less(), less_equal(), both(),
+// either() and negation() are found by their types. `leaf` gives the range of a load of numbered positions (MuTensor::numbered),
+// nothing for other values that it does not know.
+template <class Number, class Truth>
+class TileMasks {
+ public:
+  using Range = PositionRange<Number>;
+  using Tile = TileTruth<Truth>;
+  using Leaf = std::function<std::optional<Range>(BlockValue)>;
+
+  TileMasks(const std::vector<BlockOp>& ops, Leaf leaf) : ops_(ops), leaf_(std::move(leaf)) {}
+
+  // Nothing for conditions that are not decided by positions, or in a way that is not known.
+  std::optional<Tile> condition(BlockValue value) const {
+    const BlockOp& op = at(value);
+    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
+    switch (op.code) {
+      case OpCode::constant:
+        if (!op.extents.empty() || (op.number != 0 && op.number != 1)) return std::nullopt;
+        return Tile{Truth(op.number == 1), Truth(op.number == 1)};
+      case OpCode::transpose:
+      case OpCode::reshape:
+      case OpCode::cast:
+        return condition(op.operands[0]);
+      case OpCode::mul:  // of truths, none of which is negative
+      case OpCode::min:
+        return joined(op, true);
+      case OpCode::add:
+      case OpCode::max:
+        return joined(op, false);
+      case OpCode::where: {
+        const auto c = condition(op.operands[0]), a = condition(op.operands[1]),
+                   b = condition(op.operands[2]);
+        if (!c || !a || !b) return std::nullopt;
+        return Tile{both(either(negation(c->possible), a->always), either(c->always, b->always)),
+                    either(both(c->possible, a->possible), both(negation(c->always), b->possible))};
+      }
+      case OpCode::lt:
+      case OpCode::le:
+      case OpCode::eq:
+        return comparison(op);
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  static constexpr int64_t kMost = 0x7fffffff;
+
+  const BlockOp& at(BlockValue value) const { return ops_[static_cast<size_t>(value)]; }
+
+  std::optional<Tile> comparison(const BlockOp& op) const {
+    const auto a = range(op.operands[0]), b = range(op.operands[1]);
+    if (!a || !b) return std::nullopt;
+    if (op.code == OpCode::lt) return Tile{less(a->high, b->low), less(a->low, b->high)};
+    if (op.code == OpCode::le) return Tile{less_equal(a->high, b->low), less_equal(a->low, b->high)};
+    return Tile{both(less_equal(a->high, b->low), less_equal(b->high, a->low)),
+                both(less_equal(a->low, b->high), less_equal(b->low, a->high))};
+  }
+
+  std::optional<Tile> joined(const BlockOp& op, bool all) const {
+    const auto a = condition(op.operands[0]), b = condition(op.operands[1]);
+    if (!a || !b) return std::nullopt;
+    if (all) return Tile{both(a->always, b->always), both(a->possible, b->possible)};
+    return Tile{either(a->always, b->always), either(a->possible, b->possible)};
+  }
+
+  std::optional<Range> range(BlockValue value) const {
+    const BlockOp& op = at(value);
+    if (auto known = leaf_(value)) return known;
+    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
+    if (op.code == OpCode::constant) {
+      const auto number = static_cast<int64_t>(op.number);
+      if (!op.extents.empty() || static_cast<double>(number) != op.number || number > kMost ||
+          number < -kMost)
+        return std::nullopt;
+      return Range{Number(number), Number(number), number < 0 ? -number : number};
+    }
+    if (op.code == OpCode::transpose || op.code == OpCode::reshape) return range(op.operands[0]);
+    if (op.type.dtype != DType::i32 || (op.code != OpCode::add && op.code != OpCode::sub))
+      return std::nullopt;
+    const auto a = range(op.operands[0]), b = range(op.operands[1]);
+    if (!a || !b || a->most + b->most > kMost) return std::nullopt;
+    const int64_t most = a->most + b->most;
+    if (op.code == OpCode::add) return Range{a->low + b->low, a->high + b->high, most};
+    return Range{a->low - b->high, a->high - b->low, most};
+  }
+
+  const std::vector<BlockOp>& ops_;
+  const Leaf leaf_;
+};
+
+// The share of a kernel's tiles, of all its blocks and iterations, in which scores of online softmax are not all masked
+// by positions: about, of large grids.
+double unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
+
+// The axis of the grid along which that differs from block to block: those at its end have more to do, or less.
+struct UnevenAxis {
+  int axis = -1;  // none
+  bool grows = false;
+};
+UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel);
+
+}  // namespace quern

@@ -1,0 +1,299 @@
+#include "core/mugraph/views.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace quern {
+
+namespace {
+
+constexpr size_t kMostOperators = 24;  // that a load becomes: beyond, memory is cheaper
+
+// Where a load cuts its tensor.
+struct Cuts {
+  AxisMap map = kReplicated;
+  int loop_dim = -1;
+  bool operator<(const Cuts& other) const {
+    return std::tie(map, loop_dim) < std::tie(other.map, other.loop_dim);
+  }
+};
+
+// The same cuts of another tensor: `dims` gives for each dimension of the one its number in the other, or -1.
+Cuts renumbered(const Cuts& cuts, const std::vector<int>& dims) {
+  Cuts out;
+  auto to = [&](int dim) { return dim < 0 ? -1 : dims[static_cast<size_t>(dim)]; };
+  for (size_t axis = 0; axis < cuts.map.size(); ++axis) out.map[axis] = to(cuts.map[axis]);
+  out.loop_dim = to(cuts.loop_dim);
+  return out;
+}
+
+// What operators over whole tensors make of iotas and numbers.
+class Positions {
+ public:
+  explicit Positions(const MuGraph& mugraph) : mugraph_(mugraph), makers_(mugraph.tensors.size()) {
+    for (const MuKernel& kernel : mugraph.kernels)
+      if (!kernel.custom) makers_[static_cast<size_t>(kernel.result)] = &kernel;
+  }
+
+  const MuTensor& tensor(int32_t id) const { return mugraph_.tensors[static_cast<size_t>(id)]; }
+  const MuKernel* maker(int32_t id) const { return makers_[static_cast<size_t>(id)]; }
+
+  // Operators that compute a tile of the tensor; nothing if it is made of anything else.
+  std::optional<size_t> operators(int32_t id) const {
+    if (tensor(id).type.literal) return 0;
+    const MuKernel* kernel = maker(id);
+    if (!kernel) return std::nullopt;
+    const OpKind kind = op_info(kernel->code).kind;
+    if (kernel->code == OpCode::iota) return 1;
+    if (kind != OpKind::elementwise && kernel->code != OpCode::cast && kernel->code != OpCode::transpose)
+      return std::nullopt;
+    size_t sum = 1;
+    for (int32_t operand : kernel->operands) {
+      const auto own = operators(repeated(operand));
+      if (!own) return std::nullopt;
+      sum += *own;
+      if (sum > kMostOperators) return std::nullopt;
+    }
+    return sum;
+  }
+
+  // An operand of an elementwise operator without what only repeats its elements, which such operators do
+  // themselves.
+  int32_t repeated(int32_t id) const {
+    const MuKernel* kernel = tensor(id).type.literal ? nullptr : maker(id);
+    return kernel && kernel->code == OpCode::broadcast ? repeated(kernel->operands[0]) : id;
+  }
+
+ private:
+  const MuGraph& mugraph_;
+  std::vector<const MuKernel*> makers_;  // by tensor; null: a block graph, or the caller
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(MuGraph& mugraph) : mugraph_(mugraph), positions_(mugraph) {}
+
+  void run() {
+    std::vector<MuKernel> kernels;
+    for (const MuKernel& kernel : mugraph_.kernels) {
+      if (!kernel.custom) {
+        kernels.push_back(kernel);
+        continue;
+      }
+      MuKernel rewritten = rewrite(kernel);
+      std::move(transposes_.begin(), transposes_.end(), std::back_inserter(kernels));
+      transposes_.clear();
+      kernels.push_back(std::move(rewritten));
+    }
+    mugraph_.kernels = std::move(kernels);
+    drop_unused_operators();
+    drop_unused_tensors();
+  }
+
+ private:
+  MuKernel rewrite(const MuKernel& from) {
+    MuKernel to = from;
+    to.ops.clear();
+    expanded_.clear();
+    std::vector<BlockValue> became;
+    for (const BlockOp& op : from.ops) {
+      if (op.kind == BlockOp::Kind::load) {
+        const auto operators = positions_.operators(op.tensor);
+        became.push_back(operators && *operators > 1 ? expand(to, op.tensor, {op.map, op.loop_dim})
+                                                     : append(to, op));
+        continue;
+      }
+      BlockOp copy = op;
+      for (BlockValue& operand : copy.operands) operand = became[static_cast<size_t>(operand)];
+      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::transpose &&
+          from.ops[static_cast<size_t>(op.operands[0])].kind == BlockOp::Kind::load &&
+          to.ops[static_cast<size_t>(copy.operands[0])].kind == BlockOp::Kind::load)
+        copy = transposed(to.ops[static_cast<size_t>(copy.operands[0])], *op.attrs.perm);
+      became.push_back(append(to, std::move(copy)));
+    }
+    drop_unused(to);
+    return to;
+  }
+
+  static BlockValue append(MuKernel& to, BlockOp op) {
+    to.ops.push_back(std::move(op));
+    return static_cast<BlockValue>(to.ops.size()) - 1;
+  }
+
+  static BlockValue compute(MuKernel& to, OpCode code, std::vector<BlockValue> operands, Attrs attrs) {
+    BlockOp op;
+    op.kind = BlockOp::Kind::compute;
+    op.code = code;
+    op.operands = std::move(operands);
+    op.attrs = std::move(attrs);
+    return append(to, std::move(op));
+  }
+
+  // Operators of a block graph that compute a tile of what positions decide.
+  BlockValue expand(MuKernel& to, int32_t id, const Cuts& cuts) {
+    const auto [at, fresh] = expanded_.try_emplace({id, cuts}, -1);
+    if (!fresh) return at->second;
+    const MuTensor& tensor = positions_.tensor(id);
+    BlockOp op;
+    if (tensor.type.literal) {
+      op.kind = BlockOp::Kind::compute;
+      op.number = tensor.number;
+      return at->second = append(to, std::move(op));
+    }
+    const MuKernel& maker = *positions_.maker(id);
+    if (maker.code == OpCode::iota) {
+      op.tensor = id;
+      op.map = cuts.map;
+      op.loop_dim = cuts.loop_dim;
+      return at->second = append(to, std::move(op));
+    }
+    std::vector<BlockValue> operands;
+    for (int32_t operand : maker.operands) {
+      const int32_t source = maker.code == OpCode::transpose ? operand : positions_.repeated(operand);
+      operands.push_back(expand(to, source, renumbered(cuts, dims_in(maker, source))));
+    }
+    BlockValue value = compute(to, maker.code, std::move(operands), maker.attrs);
+    // Kernels compute in f32 what operators over whole tensors round.
+    if (dtype_size(tensor.type.dtype) == 2) {
+      Attrs attrs;
+      attrs.dtype = tensor.type.dtype;
+      value = compute(to, OpCode::cast, {value}, std::move(attrs));
+    }
+    return expanded_[{id, cuts}] = value;
+  }
+
+  // For each dimension of what an operator makes its number in an operand.
+  std::vector<int> dims_in(const MuKernel& maker, int32_t operand) const {
+    const Ints &whole = positions_.tensor(maker.result).type.shape,
+               &own = positions_.tensor(operand).type.shape;
+    std::vector<int> dims;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      if (maker.code == OpCode::transpose) {
+        dims.push_back(static_cast<int>((*maker.attrs.perm)[d]));
+        continue;
+      }
+      const auto at = static_cast<int64_t>(d + own.size()) - static_cast<int64_t>(whole.size());
+      dims.push_back(at >= 0 && own[static_cast<size_t>(at)] == whole[d] ? static_cast<int>(at) : -1);
+    }
+    return dims;
+  }
+
+  // A load of what a transpose of the load's tensor makes.
+  BlockOp transposed(const BlockOp& load, const Ints& perm) {
+    std::vector<int> dims(perm.size());
+    for (size_t d = 0; d < perm.size(); ++d) dims[static_cast<size_t>(perm[d])] = static_cast<int>(d);
+    const Cuts cuts = renumbered({load.map, load.loop_dim}, dims);
+    BlockOp out;
+    out.tensor = transposed_tensor(load.tensor, perm);
+    out.map = cuts.map;
+    out.loop_dim = cuts.loop_dim;
+    return out;
+  }
+
+  int32_t transposed_tensor(int32_t source, const Ints& perm) {
+    const auto [at, fresh] =
+        transposed_.try_emplace({source, perm}, static_cast<int32_t>(mugraph_.tensors.size()));
+    if (!fresh) return at->second;
+    MuTensor tensor{unique_name(positions_.tensor(source).name + "_transposed"),
+                    positions_.tensor(source).type};
+    for (size_t d = 0; d < perm.size(); ++d)
+      tensor.type.shape[d] = positions_.tensor(source).type.shape[static_cast<size_t>(perm[d])];
+    mugraph_.tensors.push_back(std::move(tensor));
+    MuKernel kernel;
+    kernel.code = OpCode::transpose;
+    kernel.attrs.perm = perm;
+    kernel.operands = {source};
+    kernel.result = at->second;
+    transposes_.push_back(std::move(kernel));
+    return at->second;
+  }
+
+  std::string unique_name(const std::string& name) const {
+    for (int number = 1;; ++number) {
+      const std::string out = number == 1 ? name : name + "_" + std::to_string(number);
+      if (std::none_of(mugraph_.tensors.begin(), mugraph_.tensors.end(),
+                       [&](const MuTensor& tensor) { return tensor.name == out; }))
+        return out;
+    }
+  }
+
+  // Block operators that no store needs.
+  static void drop_unused(MuKernel& kernel) {
+    std::vector<bool> used(kernel.ops.size());
+    for (size_t i = kernel.ops.size(); i-- > 0;) {
+      used[i] = used[i] || kernel.ops[i].kind == BlockOp::Kind::store;
+      if (used[i])
+        for (BlockValue operand : kernel.ops[i].operands) used[static_cast<size_t>(operand)] = true;
+    }
+    std::vector<BlockValue> became(kernel.ops.size(), -1);
+    std::vector<BlockOp> kept;
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      if (!used[i]) continue;
+      became[i] = static_cast<BlockValue>(kept.size());
+      kept.push_back(std::move(kernel.ops[i]));
+      for (BlockValue& operand : kept.back().operands) operand = became[static_cast<size_t>(operand)];
+    }
+    kernel.ops = std::move(kept);
+  }
+
+  template <class Visit>
+  static void visit_tensors(MuKernel& kernel, Visit visit) {
+    for (int32_t& operand : kernel.operands) visit(operand);
+    if (!kernel.custom) visit(kernel.result);
+    for (BlockOp& op : kernel.ops) {
+      if (op.tensor >= 0) visit(op.tensor);
+      for (TensorDim& dim : op.extents) visit(dim.tensor);
+    }
+  }
+
+  void drop_unused_operators() {
+    std::vector<bool> used(mugraph_.tensors.size());
+    for (int32_t output : mugraph_.outputs) used[static_cast<size_t>(output)] = true;
+    std::vector<MuKernel> kept;
+    for (size_t k = mugraph_.kernels.size(); k-- > 0;) {
+      MuKernel& kernel = mugraph_.kernels[k];
+      if (!kernel.custom && !used[static_cast<size_t>(kernel.result)]) continue;
+      visit_tensors(kernel, [&](int32_t tensor) { used[static_cast<size_t>(tensor)] = true; });
+      kept.push_back(std::move(kernel));
+    }
+    std::reverse(kept.begin(), kept.end());
+    mugraph_.kernels = std::move(kept);
+  }
+
+  void drop_unused_tensors() {
+    std::vector<bool> used(mugraph_.tensors.size());
+    for (const auto* given : {&mugraph_.inputs, &mugraph_.outputs})
+      for (int32_t tensor : *given) used[static_cast<size_t>(tensor)] = true;
+    for (MuKernel& kernel : mugraph_.kernels)
+      visit_tensors(kernel, [&](int32_t tensor) { used[static_cast<size_t>(tensor)] = true; });
+    std::vector<int32_t> became(mugraph_.tensors.size(), -1);
+    std::vector<MuTensor> kept;
+    for (size_t t = 0; t < used.size(); ++t) {
+      if (!used[t]) continue;
+      became[t] = static_cast<int32_t>(kept.size());
+      kept.push_back(std::move(mugraph_.tensors[t]));
+    }
+    mugraph_.tensors = std::move(kept);
+    auto renumber = [&](int32_t& tensor) { tensor = became[static_cast<size_t>(tensor)]; };
+    for (auto* given : {&mugraph_.inputs, &mugraph_.outputs})
+      for (int32_t& tensor : *given) renumber(tensor);
+    for (MuKernel& kernel : mugraph_.kernels) visit_tensors(kernel, renumber);
+  }
+
+  MuGraph& mugraph_;
+  const Positions positions_;
+  std::map<std::pair<int32_t, Cuts>, BlockValue> expanded_;  // of the kernel that is rewritten
+  std::map<std::pair<int32_t, Ints>, int32_t> transposed_;   // tensors, by source and perm
+  std::vector<MuKernel> transposes_;                         // that the kernel needs in front of it
+};
+
+}  // namespace
+
+void use_views(MuGraph& mugraph) {
+  MuGraph rewritten = mugraph;
+  Rewriter(rewritten).run();
+  if (validate(rewritten).ok()) mugraph = std::move(rewritten);
+}
+
+}  // namespace quern

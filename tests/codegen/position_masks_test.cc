@@ -1,0 +1,178 @@
+// Masks that positions decide, in the emulator: what blocks compute instead of loading it, and iterations that are
+// passed over because all their scores are masked, unless that would be seen.
+#include "core/codegen/mugraph_emitter.h"
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
+#include "core/mugraph/views.h"
+#include "core/verify/reference.h"
+#include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+struct Mask {
+  const char *name, *definition;  // of m, of the row i and the key j
+};
+constexpr Mask kMasks[] = {
+    {"causal", "m = le(j, i)"},
+    {"later keys", "m = lt(i, j)"},
+    {"window", "a = le(j, i)\nd = sub(i, j)\nb = lt(d, 40)\nm = mul(a, b)"},
+    {"either end", "a = lt(j, 20)\nb = lt(i, j)\nm = max(a, b)"},
+    {"offset", "d = add(i, 30)\nm = le(j, d)"},
+    {"no key for some rows", "d = sub(i, 70)\nm = lt(j, d)"},
+};
+
+const char kGraph[] = R"(graph masked
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, COLUMNS, INNER]
+in v: TYPE[2, COLUMNS, INNER]
+i = iota(shape=[ROWS, COLUMNS], axis=0, dtype=i32)
+j = iota(shape=[ROWS, COLUMNS], axis=1, dtype=i32)
+MASK
+kt = transpose(k, perm=[0, 2, 1])
+s = matmul(q, kt)
+t = where(m, s, NUMBER)
+p = softmax(t, axis=-1)
+o = matmul(p, v)
+out o
+)";
+const char kMuGraph[] = R"(mugraph masked
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, COLUMNS, INNER]
+in v: TYPE[2, COLUMNS, INNER]
+TENSORS
+tensor o: TYPE[2, ROWS, INNER]
+i = iota(shape=[ROWS, COLUMNS], axis=[0], dtype=i32)
+j = iota(shape=[ROWS, COLUMNS], axis=[1], dtype=i32)
+MASK
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  q0 = load(q, x=1, y=0)
+  k0 = load(k, y=0, loop=1)
+  v0 = load(v, y=0, loop=1)
+  m0 = load(m, x=0, loop=1)
+  kt = transpose(k0, perm=[0, 2, 1])
+  s = matmul(q0, kt)
+  t = where(m0, s, NUMBER)
+  top = max(t, axis=[2], keepdims=true)
+  h = accumulate_max(top)
+  d = sub(t, h)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, h)
+  ev = matmul(e, v0)
+  n = accumulate_rescaled(ev, h)
+  y = div(n, l)
+  store(y, o, x=1, y=0)
+}
+out o
+)";
+
+// "tensor a: bool[ROWS, COLUMNS]", for each name that a line of the definition gives.
+std::string tensors_of(const std::string& definition) {
+  std::string out = "tensor i: i32[ROWS, COLUMNS]\ntensor j: i32[ROWS, COLUMNS]\n";
+  for (size_t at = 0; at < definition.size();) {
+    const size_t end = std::min(definition.find('\n', at), definition.size());
+    const std::string line = definition.substr(at, end - at);
+    const bool truth = line.find("= le(") != line.npos || line.find("= lt(") != line.npos;
+    out += "tensor " + line.substr(0, 1) + ": " + (truth ? "bool" : "i32") + "[ROWS, COLUMNS]\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+// Friendly values; values some of which are infinite or undefined where most rows do not look; and scores below the
+// number of those that are masked, which then are what counts.
+std::vector<InputKind> inputs() {
+  auto random = [](const TensorDesc& desc, size_t input) { return random_buffer(desc, 31 + input, 1.0); };
+  auto special = [](const TensorDesc& desc, size_t input) {
+    if (input != 2) return random_buffer(desc, 41 + input, 1.0);
+    RealTensor elements;
+    const int64_t keys = desc.shape[1], inner = desc.shape[2];
+    for (int64_t e = 0; e < desc.span(); ++e) {
+      const int64_t key = e / inner % keys;
+      elements.push_back(key == keys - 3                 ? std::numeric_limits<double>::infinity()
+                         : key == keys / 2 && e % 5 == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                                         : static_cast<double>(e % 13) / 8 - 0.75);
+    }
+    return write_buffer(desc, elements);
+  };
+  auto low = [](const TensorDesc& desc, size_t input) {
+    RealTensor elements;
+    for (int64_t e = 0; e < desc.span(); ++e)
+      elements.push_back(input == 0   ? 16.0
+                         : input == 1 ? -4.0 - static_cast<double>(e % 3)
+                                      : static_cast<double>(e % 13) / 8 - 0.75);
+    return write_buffer(desc, elements);
+  };
+  return {{"random", random}, {"special", special}, {"low", low}};
+}
+
+struct Way {
+  const char *rows, *inner, *columns, *grid, *trip_count;
+  KernelSchedule schedule;
+};
+
+std::vector<Way> ways() {
+  KernelSchedule direct, staged, tma, warpgroup, producer;
+  direct.warps = {1, 1, 2};
+  staged.warps = {2, 1, 1};
+  staged.stages = 2;
+  tma = staged;
+  tma.tma = true;
+  warpgroup = tma;
+  warpgroup.warps = {4, 1, 1};
+  warpgroup.wgmma = true;
+  producer = warpgroup;
+  producer.producer = true;
+  return {{"96", "16", "96", "3", "6", direct},      {"96", "16", "96", "3", "6", staged},
+          {"80", "32", "100", "3", "4", staged},     {"96", "16", "96", "3", "3", tma},
+          {"128", "64", "192", "2", "3", warpgroup}, {"128", "64", "192", "2", "3", producer}};
+}
+
+std::vector<MuGraphCase> cases() {
+  std::vector<MuGraphCase> out;
+  for (const Way& way : ways())
+    for (const Mask& mask : kMasks)
+      for (const std::string dtype : {"f16", "bf16"})
+        for (const char* number : {"-inf", "-1000"}) {
+          auto fill = [&](const std::string& text) {
+            return with(with(with(text, "TENSORS", tensors_of(mask.definition)), "MASK", mask.definition),
+                        "NUMBER", number);
+          };
+          out.push_back(sized_case(
+              std::string(mask.name) + " " + number, fill(kGraph), fill(kMuGraph),
+              {dtype.c_str(), way.rows, way.inner, way.columns, way.grid, way.trip_count}, way.schedule));
+          MuGraphCase& own = out.back();
+          use_views(own.mugraph);
+          own.schedule = default_schedule(own.mugraph);
+          for (KernelSchedule& kernel : own.schedule.kernels) kernel = way.schedule;
+          own.inputs = inputs();
+        }
+  return out;
+}
+
+void masked_by_positions_is_right(void**) { all_are_right(cases()); }
+
+// The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is masked.
+void blocks_compute_masks(void**) {
+  for (const MuGraphCase& each : cases()) {
+    const auto emitted =
+        emit_mugraph(each.graph, each.mugraph, each.schedule, *find_target(each.target).value());
+    assert_ok(emitted);
+    assert_int_equal(emitted->plan.launches.size(), 1);
+    assert_int_equal(emitted->plan.workspace_bytes, 0);
+    const bool staged = each.schedule.kernels.back().stages > 0;
+    assert_int_equal(emitted->kernels.find("all_agree<") != std::string::npos, staged);
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(blocks_compute_masks),
+                              cmocka_unit_test(masked_by_positions_is_right)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

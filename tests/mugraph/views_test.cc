@@ -1,0 +1,127 @@
+// Loads that need no memory of their own, and what conditions over positions say of tiles.
+#include "core/mugraph/views.h"
+
+#include "core/mugraph/text.h"
+#include "core/mugraph/tile_masks.h"
+#include "tests/support/test.h"
+
+using namespace quern;
+
+namespace {
+
+MuGraph parsed(const std::string& text) {
+  auto mugraph = parse_mugraph(text);
+  assert_ok(mugraph);
+  return std::move(*mugraph);
+}
+
+void transposes_of_loads_are_loads(void**) {
+  MuGraph mugraph = parsed(R"(mugraph g
+in x: f16[4, 8]
+in w: f16[6, 8]
+tensor z: f16[4, 6]
+kernel grid=[2] loop=4 threads=128 {
+  a = load(x, loop=1)
+  b = load(w, x=0, loop=1)
+  t = transpose(b, perm=[1, 0])
+  p = matmul(a, t)
+  s = accumulate_sum(p)
+  store(s, z, x=1)
+}
+out z
+)");
+  use_views(mugraph);
+  assert_text_equal(print_mugraph(mugraph), R"(mugraph g
+in x: f16[4, 8]
+in w: f16[6, 8]
+tensor z: f16[4, 6]
+tensor w_transposed: f16[8, 6]
+w_transposed = transpose(w, perm=[1, 0])
+kernel grid=[2] loop=4 threads=128 {
+  a = load(x, loop=1)                         # [4, 2]
+  v1 = load(w_transposed, x=1, loop=0)        # [2, 3]
+  p = matmul(a, v1)                           # [4, 3]
+  s = accumulate_sum(p)                       # [4, 3]
+  store(s, z, x=1)                            # [4, 3]
+}
+out z
+)");
+  const MuTensor& view = mugraph.tensors[3];
+  assert_true(view.source == 1 && view.perm == (Ints{1, 0}) && view.numbered == -1);
+}
+
+const char kMasked[] = R"(mugraph g
+in x: f32[64, 64]
+tensor i: i32[64, 64]
+tensor j: i32[64, 64]
+tensor m: bool[64, 64]
+tensor z: f32[64, 1]
+i = iota(shape=[64, 64], axis=[0], dtype=i32)
+j = iota(shape=[64, 64], axis=[1], dtype=i32)
+MASK
+kernel grid=[4] loop=8 threads=128 {
+  x0 = load(x, x=0, loop=1)
+  m0 = load(m, x=0, loop=1)
+  t = where(m0, x0, -1000)
+  top = max(t, axis=[1], keepdims=true)
+  h = accumulate_max(top)
+  d = sub(t, h)
+  e = exp(d)
+  r = sum(e, axis=[1], keepdims=true)
+  l = accumulate_rescaled(r, h)
+  store(l, z, x=0)
+}
+out z
+)";
+
+MuGraph masked(const std::string& mask) {
+  std::string text = kMasked;
+  text.replace(text.find("MASK"), 4, mask);
+  MuGraph mugraph = parsed(text);
+  use_views(mugraph);
+  return mugraph;
+}
+
+void masks_are_computed_from_positions(void**) {
+  const MuGraph mugraph = masked("m = le(j, i)");
+  for (const MuTensor& tensor : mugraph.tensors) assert_string_not_equal(tensor.name.c_str(), "m");
+  const std::string text = print_mugraph(mugraph);
+  assert_true(text.find("load(j, x=0, loop=1)") != text.npos && text.find("load(m") == text.npos);
+  int numbered = 0;
+  for (const MuTensor& tensor : mugraph.tensors) numbered += tensor.numbered >= 0;
+  assert_int_equal(numbered, 2);
+}
+
+// What comes from memory stays there.
+void other_tensors_are_loaded(void**) {
+  const std::string before = print_mugraph(masked("m = le(x, 0.5)"));
+  assert_true(before.find("load(m, x=0, loop=1)") != before.npos);
+}
+
+void shares_of_masks(void**) {
+  struct Case {
+    const char* mask;
+    double share;  // of 4 blocks of 16 rows and 8 iterations of 8 keys
+    int axis;
+    bool grows;
+  };
+  for (const Case& each :
+       {Case{"m = le(j, i)", 20.0 / 32, 0, true}, Case{"m = lt(i, j)", 20.0 / 32, 0, false},
+        Case{"m = le(0, i)", 1, -1, false}, Case{"m = lt(j, 8)", 1.0 / 8, -1, false}}) {
+    const MuGraph mugraph = masked(each.mask);
+    const MuKernel& kernel = mugraph.kernels.back();
+    assert_true(unmasked_share(mugraph, kernel) == each.share);
+    const UnevenAxis uneven = uneven_axis(mugraph, kernel);
+    assert_int_equal(uneven.axis, each.axis);
+    if (each.axis >= 0) assert_int_equal(uneven.grows, each.grows);
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(transposes_of_loads_are_loads),
+                              cmocka_unit_test(masks_are_computed_from_positions),
+                              cmocka_unit_test(other_tensors_are_loaded), cmocka_unit_test(shares_of_masks)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
