@@ -68,10 +68,11 @@ void Planner::find_or_make(const Ask& ask, const Reply& reply) {
   if (indexed && material && answer_front(ask, indexed->find_request(*material), reply)) return;
   const auto looked = std::make_shared<Looked>();
   if (material) looked->request = std::move(*material);
+  looked->toolchain = toolchain_;
   hooks_.aside->ask(
       ask->caller,
-      [ask, looked, later, store = later ? indexed : nullptr, toolchain = toolchain_] {
-        if (later) looked->request = request_material(ask->request, toolchain);
+      [ask, looked, later, store = later ? indexed : nullptr] {
+        if (later) looked->request = request_material(ask->request, looked->toolchain);
         if (store) looked->front = store->find_request(looked->request);
         if (!looked->front || !looked->front->ok()) looked->canonical = canonicalise(ask->request);
       },
@@ -89,6 +90,11 @@ bool Planner::answer_front(const Ask& ask, const Found& found, const Reply& repl
 }
 
 void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const Reply& reply) {
+  // The compiler may have become known, or another, since the request came.
+  if (looked->toolchain != toolchain_) {
+    looked->toolchain = toolchain_;
+    looked->request = request_material(ask->request, toolchain_);
+  }
   const uint32_t flags = ask->flags;
   Keyed keyed = make_key(ask->request, looked->canonical.value());
   const Hash128 key = keyed.material.key();
@@ -100,10 +106,7 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
   }
   if (compiler_.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
     // What the key is made with is not known yet. It soon will be.
-    deferred_.push_back({ask->caller.interest, [this, ask, looked, reply] {
-                           looked->request = request_material(ask->request, toolchain_);
-                           make(ask, looked, reply);
-                         }});
+    deferred_.push_back({ask->caller.interest, [this, ask, looked, reply] { make(ask, looked, reply); }});
     return;
   }
   ++counts_.misses;

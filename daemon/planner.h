@@ -152,6 +152,7 @@ class Planner {
   struct Looked {
     std::optional<Found> front;
     KeyMaterial request;
+    std::string toolchain;  // that `request` is made with
     Result<Canonical> canonical = Status(ErrorCode::INTERNAL, "not parsed");
   };
 

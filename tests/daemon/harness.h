@@ -108,6 +108,7 @@ class Harness {
   uint64_t now = 1'000'000'000;
   int commit_error = 0;  // what every commit fails with
   bool shut_down = false;
+  std::function<void()> meanwhile;  // happens once, while something is done aside
 
   explicit Harness(bool with_store = true) : with_store_(with_store) {
     log.set_level(LogLevel::error);
@@ -134,8 +135,9 @@ class Harness {
       posted_.push_back(std::move(work));
       wake_.notify_all();
     };
-    hooks.aside = [](const Aside::Task& work, const Aside::Task& done) {
+    hooks.aside = [this](const Aside::Task& work, const Aside::Task& done) {
       work();
+      if (const auto meanwhile = std::exchange(this->meanwhile, {})) meanwhile();
       done();
     };
     hooks.log = &log;

@@ -288,6 +288,25 @@ void requests_wait_for_the_first_greeting(void**) {
   test.receive_as<wire::PlanReply>(1, 2);
 }
 
+// The front index has a request under the toolchain that its plan was made with.
+void a_compiler_may_become_known_while_a_graph_is_parsed(void**) {
+  Harness test;
+  test.workers.state = {CompilerState::Kind::starting, "", ""};
+  test.close();
+  test.dir = temp_dir();
+  test.open();
+  test.meanwhile = [&] {
+    test.workers.state = {CompilerState::Kind::ready, "fake 2.0", ""};
+    test.service->compiler_changed();
+  };
+  test.send(1, 1, Harness::get(test_graph(1)));
+  test.workers.finish();
+  test.receive_as<wire::PlanReply>(1, 1);
+  test.meanwhile = [] { fail_test("a graph is parsed again"); };
+  test.send(1, 2, Harness::get(test_graph(1)));
+  assert_true(test.receive_as<wire::PlanReply>(1, 2).origin == wire::Origin::hit);
+}
+
 void another_toolchain_is_another_key(void**) {
   Harness test;
   const Hash128 key = test.make(test_graph(1)).key;
@@ -530,6 +549,7 @@ int main() {
       cmocka_unit_test(what_a_worker_says_is_checked),
       cmocka_unit_test(without_a_compiler_hits_work_and_misses_say_why),
       cmocka_unit_test(requests_wait_for_the_first_greeting),
+      cmocka_unit_test(a_compiler_may_become_known_while_a_graph_is_parsed),
       cmocka_unit_test(another_toolchain_is_another_key),
       cmocka_unit_test(a_store_that_fails_still_gives_plans),
       cmocka_unit_test(without_a_store_plans_are_still_made),
