@@ -202,13 +202,15 @@ class Search {
     });
   }
 
-  // Dynamic programming over where its runs are parted. What is near the floor already stays whole.
+  // Dynamic programming over where its runs are parted. What is near the floor already stays whole, unless it has so
+  // many products that the search cannot have looked at all of its kernels.
   Result<Partition> best_partition(const Piece& piece) {
     const std::vector<std::vector<ValueId>> runs = runs_of(graph_, piece);
     const size_t count = runs.size();
     Result<Partition> whole = Partition{kNever, {}};
     if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
-    if (!whole || count == 1 || whole->us < kNearFloor * floor_us(piece)) return whole;
+    if (!whole || count == 1) return whole;
+    if (whole->us < kNearFloor * floor_us(piece) && products(piece.nodes) < kMostProducts) return whole;
     std::vector<std::optional<Partition>> best(count + 1);
     best[0] = Partition{};
     for (size_t last = 1; last <= count; ++last)
