@@ -35,7 +35,8 @@ Truth both(const Truth& a, const Truth& b) { return Truth(ir::both(a.expr, b.exp
 Truth either(const Truth& a, const Truth& b) { return Truth(ir::either(a.expr, b.expr)); }
 Truth negation(const Truth& a) { return Truth(ir::equal(a.expr, ir::truth(false))); }
 
-// What of words of two or one numbers of this type shows infinities and NaN: (word & exponents) + one, & carries.
+// Shows infinities and NaN among the two numbers of a word, or the one: adding one to the bits of an exponent carries out of
+// them if all are set, so that ((word & exponents) + one) & carries is 0 for finite numbers alone.
 struct FiniteTest {
   uint32_t exponents, one, carries;
 };
@@ -155,19 +156,20 @@ std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
   return out;
 }
 
-// Whether all numbers of what this thread looks at of a staged tile are finite, and those of the others theirs.
+// Reads this thread's part of a staged tile, and gives whether all numbers in it are finite. The threads that compute read
+// all of the tile between them.
 Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
   const StagedTile& tile = staged_.at(value);
-  const FiniteTest test = finite_test(places_[static_cast<size_t>(program_.op(value).tensor)].dtype);
+  const DType dtype = places_[static_cast<size_t>(program_.op(value).tensor)].dtype;
+  const FiniteTest test = finite_test(dtype);
   const Symbol words = ir::make_pointer("words" + std::to_string(value), tile.memory, Scalar::u32),
                found = ir::make_registers("found" + std::to_string(value), Scalar::u32, 1),
                vector = ir::make_registers("vector" + std::to_string(value), Scalar::u32, 4);
   auto number = [](uint32_t bits) { return ir::cast(Expr(int64_t{bits}), Scalar::u32); };
   to.let(words, ir::address(tile.memory, 0));
   to.declare(found, true);
-  const int64_t size = static_cast<int64_t>(
-                    dtype_size(places_[static_cast<size_t>(program_.op(value).tensor)].dtype)),
-                vectors = (size << tile.bits.size()) / 16, workers = schedule_.workers();
+  const int64_t size = static_cast<int64_t>(dtype_size(dtype)), vectors = (size << tile.bits.size()) / 16,
+                workers = schedule_.workers();
   to.unrolled("c", divide_up(vectors, workers), [&](Builder& each, const Expr& c) {
     const Expr at = ir::thread_index() + c * workers;
     each.when(vectors % workers == 0 ? ir::truth(true) : less(at, vectors), [&](Builder& there) {
@@ -183,6 +185,7 @@ Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
   return equal(ir::element(found, 0) & number(test.carries), number(0));
 }
 
+// What the pass skip_masked_tiles needs to know.
 std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() const {
   const auto passed = passed_over();
   if (!passed) return std::nullopt;

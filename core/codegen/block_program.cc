@@ -8,6 +8,7 @@
 #include "core/graph/decompose.h"
 #include "core/lang/meaning.h"
 #include "core/lang/value_real.h"
+#include "core/mugraph/edit.h"
 #include "core/mugraph/narrow.h"
 
 namespace quern {
@@ -84,21 +85,7 @@ class Lowering {
 
   // Only what a store needs.
   void keep_wanted() {
-    std::vector<bool> wanted(out_.ops.size(), false);
-    for (size_t i = out_.ops.size(); i-- > 0;) {
-      wanted[i] = wanted[i] || out_.ops[i].kind == BlockOp::Kind::store;
-      if (!wanted[i]) continue;
-      for (BlockValue operand : out_.ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
-    }
-    std::vector<BlockValue> numbers(out_.ops.size(), -1);
-    std::vector<BlockOp> kept;
-    for (size_t i = 0; i < out_.ops.size(); ++i) {
-      if (!wanted[i]) continue;
-      numbers[i] = static_cast<BlockValue>(kept.size());
-      kept.push_back(std::move(out_.ops[i]));
-      for (BlockValue& operand : kept.back().operands) operand = numbers[static_cast<size_t>(operand)];
-    }
-    out_.ops = std::move(kept);
+    const std::vector<BlockValue> numbers = keep_stored(out_.ops);
     std::erase_if(framing_, [&](BlockValue value) { return numbers[static_cast<size_t>(value)] < 0; });
     for (BlockValue& value : framing_) value = numbers[static_cast<size_t>(value)];
   }

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "core/mugraph/edit.h"
+
 namespace quern {
 
 namespace {
@@ -112,7 +114,7 @@ class Rewriter {
         copy = transposed(to.ops[static_cast<size_t>(copy.operands[0])], *op.attrs.perm);
       became.push_back(append(to, std::move(copy)));
     }
-    drop_unused(to);
+    keep_stored(to.ops);
     return to;
   }
 
@@ -195,7 +197,7 @@ class Rewriter {
     const auto [at, fresh] =
         transposed_.try_emplace({source, perm}, static_cast<int32_t>(mugraph_.tensors.size()));
     if (!fresh) return at->second;
-    MuTensor tensor{unique_name(positions_.tensor(source).name + "_transposed"),
+    MuTensor tensor{unique_tensor_name(mugraph_, positions_.tensor(source).name + "_transposed"),
                     positions_.tensor(source).type};
     for (size_t d = 0; d < perm.size(); ++d)
       tensor.type.shape[d] = positions_.tensor(source).type.shape[static_cast<size_t>(perm[d])];
@@ -207,34 +209,6 @@ class Rewriter {
     kernel.result = at->second;
     transposes_.push_back(std::move(kernel));
     return at->second;
-  }
-
-  std::string unique_name(const std::string& name) const {
-    for (int number = 1;; ++number) {
-      const std::string out = number == 1 ? name : name + "_" + std::to_string(number);
-      if (std::none_of(mugraph_.tensors.begin(), mugraph_.tensors.end(),
-                       [&](const MuTensor& tensor) { return tensor.name == out; }))
-        return out;
-    }
-  }
-
-  // Block operators that no store needs.
-  static void drop_unused(MuKernel& kernel) {
-    std::vector<bool> used(kernel.ops.size());
-    for (size_t i = kernel.ops.size(); i-- > 0;) {
-      used[i] = used[i] || kernel.ops[i].kind == BlockOp::Kind::store;
-      if (used[i])
-        for (BlockValue operand : kernel.ops[i].operands) used[static_cast<size_t>(operand)] = true;
-    }
-    std::vector<BlockValue> became(kernel.ops.size(), -1);
-    std::vector<BlockOp> kept;
-    for (size_t i = 0; i < kernel.ops.size(); ++i) {
-      if (!used[i]) continue;
-      became[i] = static_cast<BlockValue>(kept.size());
-      kept.push_back(std::move(kernel.ops[i]));
-      for (BlockValue& operand : kept.back().operands) operand = became[static_cast<size_t>(operand)];
-    }
-    kernel.ops = std::move(kept);
   }
 
   template <class Visit>

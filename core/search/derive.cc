@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/mugraph/edit.h"
 #include "core/search/tiles.h"
 
 namespace quern {
@@ -10,17 +11,6 @@ namespace {
 
 // The index of a workspace's dimension that has one partial result for each part of the looped index.
 constexpr Label kPartLabel = kMaxLabels - 1;
-
-std::string unique_name(const MuGraph& mugraph, std::string name) {
-  auto taken = [&](const std::string& candidate) {
-    return std::any_of(mugraph.tensors.begin(), mugraph.tensors.end(),
-                       [&](const MuTensor& tensor) { return tensor.name == candidate; });
-  };
-  if (!taken(name)) return name;
-  int number = 2;
-  while (taken(name + "_" + std::to_string(number))) ++number;
-  return name + "_" + std::to_string(number);
-}
 
 std::vector<Dims> stored_dims(const KernelDesign& design, const std::vector<Dims>& tensors) {
   std::vector<Dims> dims;
@@ -358,7 +348,7 @@ class KernelWriter {
     for (size_t at = 0; at < dag_.ops.size(); ++at) {
       if (!roles_.form.accumulates[at]) continue;
       const Dims dims = partial_dims(at);
-      MuTensor tensor{unique_name(mugraph_, "part"), {DType::f32, {sizes_.ranks}, false}};
+      MuTensor tensor{unique_tensor_name(mugraph_, "part"), {DType::f32, {sizes_.ranks}, false}};
       for (Label label : dims_[at].result)
         tensor.type.shape.push_back(label < 0 ? 1 : terms_.labels[label].extent);
       partial_[at] = static_cast<int32_t>(mugraph_.tensors.size());
@@ -432,7 +422,7 @@ Result<MuGraph> derive(const Graph& graph, const Terms& terms, const Design& des
   mugraph.name = graph.name;
   std::vector<int32_t> ids;
   auto add_tensor = [&](std::string name, const TensorType& type) {
-    name = unique_name(mugraph, std::move(name));
+    name = unique_tensor_name(mugraph, name);
     ids.push_back(static_cast<int32_t>(mugraph.tensors.size()));
     mugraph.tensors.push_back({std::move(name), type});
     return ids.back();

@@ -1,22 +1,15 @@
 // Loads that need no memory of their own, and what conditions over positions say of tiles.
 #include "core/mugraph/views.h"
 
-#include "core/mugraph/text.h"
 #include "core/mugraph/tile_masks.h"
-#include "tests/support/test.h"
+#include "tests/mugraph/texts.h"
 
 using namespace quern;
 
 namespace {
 
-MuGraph parsed(const std::string& text) {
-  auto mugraph = parse_mugraph(text);
-  assert_ok(mugraph);
-  return std::move(*mugraph);
-}
-
 void transposes_of_loads_are_loads(void**) {
-  MuGraph mugraph = parsed(R"(mugraph g
+  MuGraph mugraph = mugraph_of(R"(mugraph g
 in x: f16[4, 8]
 in w: f16[6, 8]
 tensor z: f16[4, 6]
@@ -75,9 +68,7 @@ out z
 )";
 
 MuGraph masked(const std::string& mask) {
-  std::string text = kMasked;
-  text.replace(text.find("MASK"), 4, mask);
-  MuGraph mugraph = parsed(text);
+  MuGraph mugraph = mugraph_of(with(kMasked, "MASK", mask));
   use_views(mugraph);
   return mugraph;
 }

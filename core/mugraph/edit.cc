@@ -1,0 +1,37 @@
+#include "core/mugraph/edit.h"
+
+#include <algorithm>
+
+namespace quern {
+
+std::string unique_tensor_name(const MuGraph& mugraph, const std::string& name) {
+  auto taken = [&](const std::string& candidate) {
+    return std::any_of(mugraph.tensors.begin(), mugraph.tensors.end(),
+                       [&](const MuTensor& tensor) { return tensor.name == candidate; });
+  };
+  if (!taken(name)) return name;
+  int number = 2;
+  while (taken(name + "_" + std::to_string(number))) ++number;
+  return name + "_" + std::to_string(number);
+}
+
+std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops) {
+  std::vector<bool> wanted(ops.size(), false);
+  for (size_t i = ops.size(); i-- > 0;) {
+    wanted[i] = wanted[i] || ops[i].kind == BlockOp::Kind::store;
+    if (!wanted[i]) continue;
+    for (BlockValue operand : ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
+  }
+  std::vector<BlockValue> numbers(ops.size(), -1);
+  std::vector<BlockOp> kept;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (!wanted[i]) continue;
+    numbers[i] = static_cast<BlockValue>(kept.size());
+    kept.push_back(std::move(ops[i]));
+    for (BlockValue& operand : kept.back().operands) operand = numbers[static_cast<size_t>(operand)];
+  }
+  ops = std::move(kept);
+  return numbers;
+}
+
+}  // namespace quern

@@ -1,0 +1,14 @@
+// What those who make or rewrite muGraphs need.
+#pragma once
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+// `name`, or with a number behind it where a tensor has that name already: "part", "part_2", ...
+std::string unique_tensor_name(const MuGraph& mugraph, const std::string& name);
+
+// Keeps the block operators that a store needs. For each of those before its number now, -1 for what is gone.
+std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops);
+
+}  // namespace quern
