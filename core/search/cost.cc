@@ -27,6 +27,8 @@ constexpr double kContention = 0.25;  // of what runs beside the slowest, the pa
 constexpr double kMmaEfficiency = 0.6;
 // Of the rate for 16-bit operands: tensor cores do half as much of tf32, and only by mma.sync.
 constexpr double kTf32Share = 0.35;
+constexpr double kMmaSyncShare = 0.6;  // of the rate of wgmma, which needs 64 rows or columns
+constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
@@ -87,12 +89,16 @@ bool is_contraction(const DagOp& op) {
   return op.term.kind == BlockKind::matmul || op.term.kind == BlockKind::concat_matmul;
 }
 
-// f32 operations a second that a contraction of operands of this precision can do, in TFLOP/s.
-double contraction_tflops(const DagOp& op, const std::vector<Precision>& precision, const Target& target) {
+Precision operand_precision(const DagOp& op, const std::vector<Precision>& precision) {
   Precision most = Precision::narrow;
   for (int operand : op.operands) most = std::max(most, precision[static_cast<size_t>(operand)]);
-  if (most == Precision::full) return target.fma_tflops;
-  return target.mma_tflops * kMmaEfficiency * (most == Precision::tf32 ? kTf32Share : 1);
+  return most;
+}
+
+// f32 operations a second that a contraction of operands of this precision can do, in TFLOP/s.
+double contraction_tflops(Precision precision, const Target& target) {
+  if (precision == Precision::full) return target.fma_tflops;
+  return target.mma_tflops * kMmaEfficiency * (precision == Precision::tf32 ? kTf32Share : 1);
 }
 
 LabelSet work_labels(const Dag& dag, const DagOp& op) {
@@ -134,7 +140,7 @@ double arithmetic_us(const Dag& dag, const Terms& terms, const Target& target) {
     if (op.term.label2 >= 0)
       elements *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /
                           static_cast<double>(terms.labels[op.term.label].extent);
-    const double rate = is_contraction(op) ? contraction_tflops(op, precision, target) : target.fma_tflops;
+    const double rate = is_contraction(op) ? contraction_tflops(operand_precision(op, precision), target) : target.fma_tflops;
     us += elements * operations(op) / rate * 1e-6;
   }
   return us;
@@ -175,7 +181,9 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
   const bool looped = roles.form.stages[at] == Stage::loop || accumulates;
   Work work{
       labels_of(work_labels(kernel.dag, op)), looped, 0, kNoLabel, kNoLabel, kNoLabel, is_contraction(op)};
-  const double rate = work.contraction ? contraction_tflops(op, precision, target_) : target_.fma_tflops;
+  const Precision of_operands = operand_precision(op, precision);
+  work.wgmma = work.contraction && of_operands == Precision::narrow && target_.wgmma;
+  const double rate = work.contraction ? contraction_tflops(of_operands, target_) : target_.fma_tflops;
   work.rate = operations(op) / (rate / target_.sms) * 1e-6;
   if (work.contraction) {
     const LabelSet a = kernel.dag.ops[op.operands[0]].labels, b = kernel.dag.ops[op.operands[1]].labels;
@@ -243,6 +251,7 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
       const double padded =
           std::min(rounded(row, 16) * rounded(column, 8), rounded(row, 8) * rounded(column, 16)) *
           rounded(inner, 16);
+      if (work.wgmma && std::max(row, column) < kWgmmaRows) elements /= kMmaSyncShare;
       elements *=
           padded / (static_cast<double>(row) * static_cast<double>(column) * static_cast<double>(inner));
     }

@@ -43,6 +43,7 @@ class KernelModel {
     double rate = 0;                                            // us for one element on one SM
     Label row = kNoLabel, column = kNoLabel, inner = kNoLabel;  // of a contraction
     bool contraction = false;
+    bool wgmma = false;  // the operands and the target allow it
   };
   struct Access {
     std::vector<Label> labels;

@@ -144,15 +144,19 @@ class KernelWriter {
       if (label >= 0) order.push_back(label);
     Dims now = have;
     if (order != wanted_order) {
+      // Dimensions of one element lie where they are wanted, the others in front.
+      now = want.size() <= have.size() ? want : wanted_order;
+      now.insert(now.begin(), have.size() - now.size(), kNoLabel);
       Attrs attrs;
       attrs.perm = Ints();
-      for (Label label : wanted_order)
-        attrs.perm->push_back(std::find(have.begin(), have.end(), label) - have.begin());
-      for (size_t d = 0; d < have.size(); ++d)
-        if (have[d] < 0) attrs.perm->insert(attrs.perm->begin(), static_cast<int64_t>(d));
+      auto unit = have.begin();  // from which on units are not placed
+      for (Label label : now) {
+        const auto at = label < 0 ? std::find_if(unit, have.end(), [](Label own) { return own < 0; })
+                                  : std::find(have.begin(), have.end(), label);
+        attrs.perm->push_back(at - have.begin());
+        if (label < 0) unit = at + 1;
+      }
       value = compute(OpCode::transpose, {value}, attrs);
-      now.assign(have.size() - wanted_order.size(), kNoLabel);
-      now.insert(now.end(), wanted_order.begin(), wanted_order.end());
     }
     if (fits(now, want, fit)) return value;
     Attrs attrs;
