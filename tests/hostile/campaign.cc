@@ -228,8 +228,8 @@ class Attack {
         taken += add_emitted(subject, target, *mugraph, each.schedule);
       else
         report_.count(std::string("refused: ") + verdict_name(verdict.verdict) + " by the second verdict" +
-                      (verdict.verdict == Verdict::rejected ? " on " + verdict.largest_class
-                                                            : ": " + kind_of(verdict.reason)));
+                      (verdict.largest_class.empty() ? ": " + kind_of(verdict.reason)
+                                                     : " on " + verdict.largest_class));
     }
     return taken;
   }

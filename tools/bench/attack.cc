@@ -42,7 +42,7 @@ constexpr double kReportSeconds = 5;
 struct Options {
   CampaignOptions campaign;
   std::string what = "all", report = "attack.md", case_file;
-  uint64_t first = 1, graphs = UINT64_MAX, mutants = 14;
+  uint64_t first = 1, graphs = UINT64_MAX, mutants = 18;
   size_t jobs = 1;
   double minutes = 1e18;
 };

@@ -15,6 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What a run that settles it counts (of programs that are wrong and the like: none).
+constexpr std::pair<const char*, uint64_t> kWanted[] = {{"graphs", 2000}, {"mutants", 20000}};
+
 // Causes of findings (tests/hostile/campaign.h, wrong_mugraphs.h), and what they mean.
 constexpr std::pair<const char*, const char*> kCauses[] = {
     {"wrong", "programs that are wrong"},
@@ -36,8 +39,10 @@ bool is_number(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-void row(std::string& text, const std::string& what, uint64_t count) {
-  text += "| " + what + " | " + std::to_string(count) + " |\n";
+void row(std::string& text, const std::string& what, std::initializer_list<uint64_t> counts) {
+  text += "| " + what + " |";
+  for (const uint64_t count : counts) text += " " + std::to_string(count) + " |";
+  text += "\n";
 }
 
 }  // namespace
@@ -83,20 +88,19 @@ std::string attack_table(const Tally& tally, double seconds, size_t jobs) {
   std::ostringstream head;
   head << "attack: " << static_cast<int64_t>(seconds) << " s, " << jobs << " jobs, " << tally.count("batches")
        << " batches in all\n\n";
-  std::string text = head.str() + "| what | count |\n|---|---|\n";
-  for (const char* what : {"graphs", "programs", "different programs", "mutants"})
-    row(text, what, tally.count(what));
+  std::string text = head.str() + "| what | wanted | reached |\n|---|---|---|\n";
+  for (const auto& [what, wanted] : kWanted) row(text, what, {wanted, tally.count(what)});
   for (const auto& [cause, meaning] : kCauses)
     row(text, meaning,
-        std::count_if(tally.findings.begin(), tally.findings.end(),
-                      [&](const Finding& finding) { return finding.cause == cause; }));
+        {0, static_cast<uint64_t>(
+                std::count_if(tally.findings.begin(), tally.findings.end(),
+                              [&](const Finding& finding) { return finding.cause == cause; }))});
   text += "\n| class of inputs | runs | wrong |\n|---|---|---|\n";
   for (const std::string& name : input_classes())
-    text += "| " + name + " | " + std::to_string(tally.count("runs on " + name)) + " | " +
-            std::to_string(tally.count("wrong on " + name)) + " |\n";
+    row(text, name, {tally.count("runs on " + name), tally.count("wrong on " + name)});
   text += "\n| also counted | count |\n|---|---|\n";
   for (const auto& [what, count] : tally.counts)
-    if (what.find(" on ") == std::string::npos || what.starts_with("refused")) row(text, what, count);
+    if (what.find(" on ") == std::string::npos || what.starts_with("refused")) row(text, what, {count});
   text += "\n";
   for (const Finding& finding : tally.findings) text += finding.cause + ": " + finding.text + "\n";
   return text;
