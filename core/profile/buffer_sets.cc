@@ -7,7 +7,8 @@ namespace quern {
 namespace {
 
 constexpr uint64_t kAlignment = 256;
-constexpr uint64_t kMostSets = 1000;  // a graph of so many launches is enough of a round
+constexpr uint64_t kMostSets = 1000;       // a graph of so many launches is enough of a round
+constexpr uint64_t kCopyBytes = 1u << 20;  // of several small sets: a copy takes longer than their bytes
 
 uint64_t aligned(uint64_t bytes) {
   return (std::max<uint64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
@@ -47,23 +48,40 @@ Result<BufferSets> BufferSets::make(const Device& device, const std::vector<Tens
   if (!swept) return swept.status();
   sets.memory_ = std::move(*memory);
   sets.sweep_ = std::move(*swept);
-  uint64_t at = sets.memory_.address();
+  const uint64_t start = sets.memory_.address();
   for (uint64_t i = 0; i < count; ++i) {
     Set& set = sets.sets_.emplace_back();
-    for (size_t input = 0; input < inputs.size(); ++input) {
-      set.inputs.push_back(at);
-      const std::string& from = bytes[input];
-      const Status status = copy_to_gpu(*device.driver(), at, from.data(), from.size());
-      if (!status.ok()) return status;
-      at += aligned(from.size());
-    }
-    for (const TensorDesc& desc : outputs) {
-      set.outputs.push_back(at);
-      at += aligned(buffer_bytes(desc));
-    }
-    at = sets.memory_.address() + (i + 1) * stride;
+    uint64_t at = start + i * stride;
+    for (const auto& [descs, addresses] : {std::pair(&inputs, &set.inputs), {&outputs, &set.outputs}})
+      for (const TensorDesc& desc : *descs) {
+        addresses->push_back(at);
+        at += aligned(buffer_bytes(desc));
+      }
   }
+  if (Status status = sets.fill(*device.driver(), bytes, stride); !status.ok()) return status;
   return sets;
+}
+
+Status BufferSets::fill(const Driver& driver, const std::vector<std::string>& bytes, uint64_t stride) {
+  std::string one;
+  for (const std::string& input : bytes) {
+    const size_t end = one.size() + aligned(input.size());
+    one += input;
+    one.resize(end);
+  }
+  std::string several = one;
+  uint64_t held = 1;
+  for (; held < sets_.size() && (held + 1) * stride <= kCopyBytes; ++held) {
+    several.resize(held * stride);
+    several += one;
+  }
+  for (uint64_t i = 0; i < sets_.size(); i += held) {
+    const uint64_t now = std::min(held, sets_.size() - i);
+    const Status status =
+        copy_to_gpu(driver, memory_.address() + i * stride, several.data(), (now - 1) * stride + one.size());
+    if (!status.ok()) return status;
+  }
+  return {};
 }
 
 }  // namespace quern

@@ -29,6 +29,9 @@ class BufferSets {
   Status sweep_l2(void* stream) const { return sweep_.fill(0, stream); }
 
  private:
+  // The same inputs for all sets, which lie `stride` bytes apart.
+  Status fill(const Driver& driver, const std::vector<std::string>& bytes, uint64_t stride);
+
   std::vector<Set> sets_;
   DeviceMemory memory_, sweep_;
   uint64_t set_bytes_ = 0, l2_bytes_ = 0;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "core/graph/text.h"
 #include "core/jit/library.h"
@@ -31,6 +32,7 @@ Graph test_graph(const char* text = kGraph) {
 }
 
 int launches = 0;  // of all kernels
+std::map<const float*, std::vector<float>> inputs_seen;  // by address
 
 // The kernels of a reference program, by the library: their text runs in the emulator in
 // reference_program_test.
@@ -73,6 +75,7 @@ int run_kernel(const char* kernel, const unsigned long long* arguments, int coun
   auto* x = reinterpret_cast<float*>(arguments[0]);
   auto* y = reinterpret_cast<float*>(arguments[1]);
   if (name == "faults") return kIllegalAddress;
+  inputs_seen[x].assign(x, x + kElements);
   for (int i = 0; i < kElements; ++i) {
     if (name == "leaves_one" && i == kElements - 1) continue;
     y[i] = x[i] > 0 || x[i] != x[i] ? x[i] : 0;
@@ -221,8 +224,13 @@ void times_are_of_one_launch(void**) {
     assert_true(std::fabs(time.cold[0] - 10.0 / 1000) < 1e-6);
   }
   launches = 0;
+  inputs_seen.clear();
   assert_ok(bench->time(ids, 2));
   assert_int_equal(launches, 2 * 3 * (40 + 1000));  // nothing is captured or warmed again
+  assert_int_equal(inputs_seen.size(), 1000);
+  for (const auto& [address, values] : inputs_seen)
+    assert_memory_equal(values.data(), inputs_seen.begin()->second.data(), kElements * sizeof(float));
+  assert_true(inputs_seen.begin()->second[0] != inputs_seen.begin()->second[1]);
 }
 
 void faults_and_a_lack_of_memory_are_errors(void**) {

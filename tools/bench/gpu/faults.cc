@@ -1,9 +1,12 @@
 #include "tools/bench/gpu/faults.h"
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <semaphore>
 #include <thread>
 
 #include "core/base/random.h"
@@ -18,6 +21,12 @@ namespace quern {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double minutes_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::ratio<60>>(Clock::now() - start).count();
+}
+
 struct Fault {
   const char* name;
   const char* body;  // of a kernel with one thread: T* out, long long elements, char* in
@@ -31,6 +40,14 @@ constexpr Fault kFaults[] = {
     {"gives NaN", "out[elements / 2] = not_a_number(out);"},
     {"is wrong in one element", "out[elements - 1] = another(out[elements - 1]);"},
 };
+
+constexpr size_t kHangs = 0;
+// Graphs are small, and what is slow here is that others use the GPU.
+constexpr std::chrono::milliseconds kLeast{700};
+constexpr double kTimes = 2;
+constexpr int kHangsAtOnce = 2;
+
+std::string planted(size_t fault) { return "planted" + std::to_string(fault); }
 
 constexpr const char* kValues = R"(
 __device__ f16 not_a_number(f16*) { return f16{0x7e00}; }
@@ -52,9 +69,8 @@ struct Subject {
 };
 
 std::string kernel_text(size_t fault, DType dtype) {
-  return "extern \"C\" __global__ void planted" + std::to_string(fault) + "(" +
-         ir::cuda_name(ir::scalar_of(dtype)) + "* out, long long elements, char* in) {\n" +
-         kFaults[fault].body + "\n}\n";
+  return "extern \"C\" __global__ void " + planted(fault) + "(" + ir::cuda_name(ir::scalar_of(dtype)) +
+         "* out, long long elements, char* in) {\n" + kFaults[fault].body + "\n}\n";
 }
 
 Result<Subject> make_subject(uint64_t seed, Compiler& compiler, const Target& target) {
@@ -75,11 +91,42 @@ Result<Subject> make_subject(uint64_t seed, Compiler& compiler, const Target& ta
   plan.launches.push_back(
       {"", {}, {}, {}, 0, {{Kind::output, 0}, {Kind::integer, output.element_count()}, {Kind::input, 0}}});
   for (size_t i = 0; i < std::size(kFaults); ++i) {
-    plan.launches.back().kernel = "planted" + std::to_string(i);
+    plan.launches.back().kernel = planted(i);
     subject.faulty.push_back({kFaults[i].name, "", 1000, encode_plan(plan)});
   }
   return subject;
 }
+
+// Kernels that run for ever halve what the GPU does for others, each anew: no more of them than `slots` at once.
+class FewHangs : public Bench {
+ public:
+  FewHangs(std::unique_ptr<Bench> bench, std::counting_semaphore<>& slots)
+      : bench_(std::move(bench)), slots_(slots) {}
+
+  const std::string& device() const override { return bench_->device(); }
+  Result<uint32_t> add(const Plan& plan, bool tf32) override {
+    auto id = bench_->add(plan, tf32);
+    if (id && plan.launches.back().kernel == planted(kHangs)) hangs_ = *id;
+    return id;
+  }
+  void remove(uint32_t plan) override { bench_->remove(plan); }
+  Result<Check> check(uint32_t plan) override {
+    if (plan != hangs_) return bench_->check(plan);
+    slots_.acquire();
+    auto check = bench_->check(plan);
+    slots_.release();
+    return check;
+  }
+  Result<std::vector<Time>> time(std::span<const uint32_t> plans, int rounds) override {
+    return bench_->time(plans, rounds);
+  }
+  Result<double> disturbance() override { return bench_->disturbance(); }
+
+ private:
+  const std::unique_ptr<Bench> bench_;
+  std::counting_semaphore<>& slots_;
+  uint32_t hangs_ = UINT32_MAX;
+};
 
 class Campaign {
  public:
@@ -97,13 +144,13 @@ class Campaign {
 
  private:
   struct Tally {
-    int jobs = 0, published = 0, baseline_refused = 0, otherwise = 0;
+    int jobs = 0, published = 0, refused = 0, baselines_right = 0, timed_after = 0;
     std::map<std::string, int> refusals;
   };
 
   void work() {
     constexpr int kKinds = static_cast<int>(std::size(kFaults));
-    for (int graph; (graph = next_++) * kKinds < options_.jobs;) {
+    for (int graph; (graph = next_++) * kKinds < options_.jobs && minutes_since(start_) < options_.minutes;) {
       const Subject subject = need(make_subject(static_cast<uint64_t>(graph) + 1, compiler_, target_));
       BenchProcessOptions process;
       process.command = {options_.worker, "--bench", std::to_string(options_.device)};
@@ -111,9 +158,11 @@ class Campaign {
       process.bench.threads = 1;
       process.compiler = &compiler_;
       process.target = &target_;
-      const auto bench = need(open_bench(subject.graph, process));
+      process.least = kLeast;
+      process.times = kTimes;
+      FewHangs bench(need(open_bench(subject.graph, process)), hangs_);
       for (int i = 0; i < kKinds && graph * kKinds + i < options_.jobs; ++i)
-        measure_one(subject, static_cast<size_t>(i), *bench);
+        measure_one(subject, static_cast<size_t>(i), bench);
     }
   }
 
@@ -127,35 +176,41 @@ class Campaign {
     const MeasureResult result =
         need(measure(subject.graph, target_, {subject.baseline, subject.faulty[fault]}, nullptr, bench, how));
     const std::lock_guard lock(mutex_);
-    Tally& tally = tallies_[kFaults[fault].name];
+    Tally& tally = tallies_[fault];
     ++tally.jobs;
     tally.published += early || (!result.plan.empty() && !result.winner.is_baseline());
-    bool refused = false;
-    for (const ProgramTiming& timing : result.timings) {
-      if (timing.refusal.empty()) continue;
-      if (timing.program == subject.baseline.name()) {
-        ++tally.baseline_refused;
-        std::printf("%s, the baseline: %s\n", subject.graph.name.c_str(), timing.refusal.c_str());
-      } else {
-        refused = true;
-        ++tally.refusals[timing.refusal.substr(0, timing.refusal.find_first_of(",;[0123456789"))];
-      }
-    }
-    if (refused) return;
-    ++tally.otherwise;
-    std::printf("%s, %s: not refused: %s\n", subject.graph.name.c_str(), kFaults[fault].name,
-                result.report.c_str());
+    // The last thing that is done is to time it.
+    tally.timed_after +=
+        result.end == MeasureEnd::finished && result.winner.is_baseline() && result.cold_us > 0;
+    std::string own = "not tried", faulty;
+    for (const ProgramTiming& timing : result.timings)
+      (timing.program == subject.baseline.name() ? own : faulty) = timing.refusal;
+    tally.baselines_right += own.empty();
+    tally.refused += !faulty.empty();
+    ++tally.refusals[faulty.substr(0, faulty.find_first_of(",;[0123456789"))];
+    if (own.empty() && !faulty.empty() && result.end == MeasureEnd::finished) return;
+    std::printf("%s, %s:\n%s", subject.graph.name.c_str(), kFaults[fault].name, result.report.c_str());
   }
 
   bool print() const {
+    int done = 0;
     bool good = true;
-    for (const auto& [fault, tally] : tallies_) {
-      std::printf("%s: %d jobs, %d published, %d not refused, %d baselines refused\n", fault.c_str(),
-                  tally.jobs, tally.published, tally.otherwise, tally.baseline_refused);
-      for (const auto& [refusal, times] : tally.refusals) std::printf("  %5d  %s\n", times, refusal.c_str());
-      good &= tally.published == 0 && tally.baseline_refused == 0;
+    std::printf(
+        "\n| planted | jobs | published | refused | baselines right | timed again behind it "
+        "|\n|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < std::size(kFaults); ++i) {
+      const Tally& tally = tallies_[i];
+      std::printf("| %s | %d | %d | %d | %d | %d |\n", kFaults[i].name, tally.jobs, tally.published,
+                  tally.refused, tally.baselines_right, tally.timed_after);
+      done += tally.jobs;
+      good &= tally.published == 0 && tally.refused == tally.jobs && tally.baselines_right == tally.jobs &&
+              tally.timed_after == tally.jobs;
     }
-    return good;
+    std::printf("\n%d of %d jobs in %.1f minutes\n", done, options_.jobs, minutes_since(start_));
+    for (size_t i = 0; i < std::size(kFaults); ++i)
+      for (const auto& [refusal, times] : tallies_[i].refusals)
+        std::printf("%s: %d times \"%s\"\n", kFaults[i].name, times, refusal.c_str());
+    return good && done == options_.jobs;
   }
 
   const FaultOptions& options_;
@@ -163,7 +218,9 @@ class Campaign {
   const Target& target_;
   std::atomic<int> next_ = 0;
   std::mutex mutex_;
-  std::map<std::string, Tally> tallies_;
+  std::array<Tally, std::size(kFaults)> tallies_;
+  std::counting_semaphore<> hangs_{kHangsAtOnce};
+  const Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

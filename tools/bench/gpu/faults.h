@@ -11,13 +11,14 @@
 namespace quern {
 
 struct FaultOptions {
-  int jobs = 100;
+  int jobs = 0;
   unsigned parallel = 1;
   std::string worker;
   int device = 0;
+  double minutes = 1e9;  // after these no graph is begun
 };
-// Measures that many jobs; prints what was refused, and why. Whether nothing faulty was published and each
-// baseline was found right.
+// Measures that many jobs; prints what was refused, and why. Whether all jobs were done, nothing faulty was published,
+// and each baseline was found right and timed once more behind the fault.
 bool run_faults(const FaultOptions& options, Compiler& compiler, const Target& target);
 
 }  // namespace quern

@@ -25,7 +25,7 @@ namespace {
 using namespace quern;
 
 constexpr const char* kUsage = R"(usage: measure_graphs [OPTIONS] GRAPH.qg...
-       measure_graphs --faults N [--parallel P]
+       measure_graphs --faults N [--parallel P] [--minutes M]
 
   --budget S      seconds of measuring, a graph (30)
   --search S      seconds of searching, a graph (10)
@@ -39,6 +39,7 @@ constexpr const char* kUsage = R"(usage: measure_graphs [OPTIONS] GRAPH.qg...
   --verbose       a line for every program
   --faults N      instead: N measuring jobs with a planted fault each; none may be published
   --parallel P    so many of these at once (1)
+  --minutes M     no graph of these is begun later
 )";
 
 struct Options {
@@ -48,7 +49,7 @@ struct Options {
   unsigned jobs = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
   bool tf32 = false, busy = false, verbose = false;
   std::string json;
-  FaultOptions faults{0, 1, "", 0};
+  FaultOptions faults;
 };
 
 // Where it is installed, in a bundle and in a build.
@@ -90,6 +91,7 @@ Options parse_options(int argc, char** argv) {
         {"--device", [&] { options.faults.device = std::atoi(value); }},
         {"--json", [&] { options.json = value; }},
         {"--faults", [&] { options.faults.jobs = std::atoi(value); }},
+        {"--minutes", [&] { options.faults.minutes = std::atof(value); }},
         {"--parallel", [&] { options.faults.parallel = static_cast<unsigned>(std::atoi(value)); }}};
     const auto found = with_value.find(argument);
     if (found == with_value.end())
