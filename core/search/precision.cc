@@ -1,6 +1,9 @@
 #include "core/search/precision.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "core/base/dtype_info.h"
 
 namespace quern {
 
@@ -8,26 +11,56 @@ namespace {
 
 class PrecisionPass {
  public:
-  PrecisionPass(const Dag& dag, const Terms& terms) : dag_(dag), terms_(terms) {}
+  PrecisionPass(const Dag& dag, const Terms& terms) : dag_(dag), terms_(terms) {
+    for (const DagOp& each : dag.ops) graph_has_.push_back(dtypes_of(each.id));
+  }
 
   std::vector<Precision> run() {
-    out_.assign(dag_.ops.size(), Precision::full);
-    for (size_t at = 0; at < dag_.ops.size(); ++at) out_[at] = of(dag_.ops[at]);
-    return std::move(out_);
+    const std::vector<char> in_f32 = computed_in_f32();
+    const std::vector<Precision> exact = values(true);
+    std::vector<Precision> out = values(false);
+    for (size_t at = 0; at < dag_.ops.size(); ++at) {
+      const DagOp& each = dag_.ops[at];
+      if (!in_f32[at] || (each.term.kind != BlockKind::matmul && each.term.kind != BlockKind::concat_matmul))
+        continue;
+      for (int operand : each.operands)
+        if (exact[static_cast<size_t>(operand)] != Precision::narrow)
+          out[static_cast<size_t>(operand)] = Precision::full;
+    }
+    return out;
   }
 
  private:
   const DagOp& op(int at) const { return dag_.ops[static_cast<size_t>(at)]; }
-  Precision known(int at) const { return out_[static_cast<size_t>(at)]; }
 
-  Precision of(const DagOp& each) const {
-    if (is_narrow_value(each.id) || is_constant(each)) return Precision::narrow;
+  // What the values are. `exactly`: for a product that the unfused program computes in f32.
+  std::vector<Precision> values(bool exactly) const {
+    std::vector<Precision> known;
+    for (const DagOp& each : dag_.ops) known.push_back(of(each, exactly, known));
+    return known;
+  }
+
+  Precision of(const DagOp& each, bool exactly, const std::vector<Precision>& known) const {
+    const Dtypes& own = graph_has_[known.size()];
+    if ((own.narrow && !(exactly && own.f32)) || is_constant(each)) return Precision::narrow;
     if (each.operands.empty())
       return is_handed_on(each) && inputs_are_narrow() ? Precision::tf32 : Precision::full;
-    if (is_numerator(each)) return known(op(each.operands[0]).operands[0]);
+    if (is_numerator(each) && !exactly) return known[static_cast<size_t>(op(each.operands[0]).operands[0])];
     Precision most = Precision::narrow;
-    for (int operand : each.operands) most = std::max(most, known(operand));
+    for (int operand : each.operands) most = std::max(most, known[static_cast<size_t>(operand)]);
     return most == Precision::narrow && !selects(each) ? Precision::tf32 : most;
+  }
+
+  // Values that the unfused program has in f32, and what they are made of, as far as it has no 16 bits there.
+  // A kernel's DAG does not say what its results go into.
+  std::vector<char> computed_in_f32() const {
+    std::vector<char> in_f32(dag_.ops.size());
+    for (size_t at = dag_.ops.size(); at-- > 0;) {
+      in_f32[at] = !graph_has_[at].narrow && (in_f32[at] || graph_has_[at].f32);
+      for (int operand : dag_.ops[at].operands)
+        if (in_f32[at]) in_f32[static_cast<size_t>(operand)] = true;
+    }
+    return in_f32;
   }
 
   // By another kernel, in f32.
@@ -37,20 +70,27 @@ class PrecisionPass {
 
   bool inputs_are_narrow() const {
     for (size_t i = 0; i < terms_.inputs.size(); ++i)
-      if (!is_narrow_value(terms_.egraph.lookup({OpCode::input, static_cast<int32_t>(i), 0, {}})))
+      if (!dtypes_of(terms_.egraph.lookup({OpCode::input, static_cast<int32_t>(i), 0, {}})).narrow)
         return false;
     return true;
   }
 
   static bool is_constant(const DagOp& each) { return each.term.kind == BlockKind::constant; }
 
-  bool is_narrow_value(ClassId id) const {
+  // In which dtypes the graph has a value.
+  struct Dtypes {
+    bool narrow = false, f32 = false;
+  };
+  Dtypes dtypes_of(ClassId id) const {
+    Dtypes out;
     const ClassId own = terms_.egraph.find(id);
-    for (size_t value = 0; value < terms_.of_value.size(); ++value)
-      if (terms_.is_narrow[value] && terms_.of_value[value] >= 0 &&
-          terms_.egraph.find(terms_.of_value[value]) == own)
-        return true;
-    return false;
+    for (size_t value = 0; value < terms_.of_value.size(); ++value) {
+      const std::optional<DType> dtype = terms_.dtype_of_value[value];
+      if (!dtype || terms_.of_value[value] < 0 || terms_.egraph.find(terms_.of_value[value]) != own) continue;
+      out.narrow |= is_narrow(*dtype);
+      out.f32 |= *dtype == DType::f32;
+    }
+    return out;
   }
 
   // e^(s - m), m a maximum of s.
@@ -75,7 +115,7 @@ class PrecisionPass {
 
   const Dag& dag_;
   const Terms& terms_;
-  std::vector<Precision> out_;
+  std::vector<Dtypes> graph_has_;
 };
 
 }  // namespace

@@ -14,8 +14,9 @@ enum class Precision : uint8_t {
   full,    // f32: no tensor cores
 };
 
-// Of every operator of `dag`. A value that the search invents, such as an input times a factor that was moved
-// in front of a product, has no place among the 16-bit values.
+// Of every operator of `dag`, as what it goes into takes it: operands of products that the unfused program computes in
+// f32 are rounded to nothing that they are not already. A value that the search invents, such as an input times a
+// factor that was moved in front of a product, has no place among the 16-bit values.
 std::vector<Precision> precisions(const Dag& dag, const Terms& terms);
 
 }  // namespace quern

@@ -41,7 +41,8 @@ class TermBuilder {
     }
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       terms_.of_value.push_back(of_[became_[id]]);
-      terms_.is_narrow.push_back(is_narrow(graph_.nodes[id].type.dtype) && !graph_.nodes[id].type.literal);
+      const TensorType& type = graph_.nodes[id].type;
+      terms_.dtype_of_value.push_back(type.literal ? std::nullopt : std::optional(type.dtype));
       if (op_info(graph_.nodes[id].code).kind == OpKind::composite) add_composite(static_cast<ValueId>(id));
     }
     terms_.egraph.rebuild();

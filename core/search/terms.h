@@ -5,6 +5,7 @@
 // operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,9 @@ struct Terms {
   // Constants that are products of extents (the count of a mean): ENode{constant, 1 + position}.
   std::vector<LabelSet> counts;
   std::vector<CompositeInfo> composites;
-  // Values of the graph (not decomposed), as classes, and whether they have 16 bits.
+  // Values of the graph (not decomposed), as classes, and their dtypes; nothing of literals.
   std::vector<ClassId> of_value;
-  std::vector<char> is_narrow;
+  std::vector<std::optional<DType>> dtype_of_value;
 };
 
 // UNSUPPORTED with the reason when the piece has an operator or dimension that terms cannot express.
