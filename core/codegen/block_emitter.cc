@@ -62,6 +62,8 @@ BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
   arrived_ = ir::make_pointer("arrived", full_, Scalar::mbarrier);
   iteration_number_ = ir::make_variable("iteration", Scalar::i32);
   block_x_ = ir::make_variable("block_x", Scalar::i32);
+  for (const char* name : {"tile_x", "tile_y", "tile_z"})
+    tile_axes_.push_back(ir::make_variable(name, Scalar::i32));
 }
 
 void BlockEmitter::fail(BlockValue value, const std::string& what) {
@@ -79,6 +81,7 @@ std::string BlockEmitter::base_name(BlockValue value) const {
 }
 
 Expr BlockEmitter::block_coordinate(int axis) const {
+  if (schedule_.persistent > 0) return Expr(tile_axes_[static_cast<size_t>(axis)]);
   if (axis == 0 && cluster_blocks() > 1) return Expr(block_x_);
   const auto at = std::find(order_.axes.begin(), order_.axes.end(), axis);
   const Expr index = ir::block_index(static_cast<int>(at - order_.axes.begin()));
@@ -288,6 +291,36 @@ ir::TileLoop BlockEmitter::draft_loop() {
   return loop;
 }
 
+int64_t BlockEmitter::tiles() const { return kernel_.grid[0] * kernel_.grid[1] * kernel_.grid[2]; }
+
+// Tiles in the order in which blocks would be launched.
+ir::TileTurns BlockEmitter::draft_turns() const {
+  const int64_t blocks = std::min(schedule_.persistent, tiles());
+  const Expr block = ir::block_index(0);
+  ir::TileTurns turns;
+  turns.turn = ir::make_variable("turn", Scalar::i32);
+  turns.count = tiles() % blocks == 0 ? Expr(tiles() / blocks) : (tiles() + blocks - 1 - block) / blocks;
+  Builder to(turns.names);
+  Expr rest = to.let(ir::make_variable("tile", Scalar::i32), block + Expr(turns.turn) * blocks);
+  for (const int axis : order_.axes) {
+    const size_t at = static_cast<size_t>(axis);
+    const Expr index = axis == order_.axes.back() ? rest : rest % kernel_.grid[at];
+    to.let(tile_axes_[at], axis == order_.backwards ? Expr(kernel_.grid[at] - 1) - index : index);
+    rest = rest / kernel_.grid[at];
+  }
+  return turns;
+}
+
+// Nothing but the ring is shared by tiles, one of which is loaded while another is stored.
+Status BlockEmitter::check_persistent() const {
+  if (schedule_.persistent == 0) return {};
+  const char* why = cluster_blocks() > 1 ? "blocks of a cluster"
+                    : !shared_.empty()   ? "shared memory beside the ring"
+                                         : nullptr;
+  if (!why) return {};
+  return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
+}
+
 ir::Draft BlockEmitter::draft(bool loops) {
   ir::Draft draft;
   draft.schedule = schedule_;
@@ -309,6 +342,7 @@ ir::Draft BlockEmitter::draft(bool loops) {
     text(Stage::after).insert(last_gather_, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
     Builder(draft.end).emit(Instr::cluster_wait);
   }
+  if (schedule_.persistent > 0) draft.turns = draft_turns();
   draft.prologue = std::move(prologue_);
   draft.buffers = std::move(shared_);
   if (loops) draft.loop = draft_loop();
@@ -371,6 +405,7 @@ Result<BlockKernel> BlockEmitter::run() {
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(array.spread.count()) +
                                                   " elements a thread: cut it smaller");
   if (Status status = check_producer(); !status.ok()) return status;
+  if (Status status = check_persistent(); !status.ok()) return status;
   BlockKernel out;
   // Blocks of a cluster are neighbours along x.
   out.cluster.x = static_cast<uint32_t>(cluster_blocks());
@@ -378,6 +413,8 @@ Result<BlockKernel> BlockEmitter::run() {
     return static_cast<uint32_t>(kernel_.grid[static_cast<size_t>(order_.axes[axis])]);
   };
   out.grid = {blocks(0) * static_cast<uint32_t>(cluster_blocks()), blocks(1), blocks(2)};
+  if (schedule_.persistent > 0)
+    out.grid = {static_cast<uint32_t>(std::min(schedule_.persistent, tiles())), 1, 1};
   out.draft = draft(loops);
   out.costs.conversion_cycles = conversion_cycles_;
   out.costs.layout_cycles = layout_cycles_;

@@ -168,6 +168,9 @@ class BlockEmitter {
                        int64_t alignment = 16);
   bool is_summed(BlockValue value) const;
   Status check_producer() const;
+  int64_t tiles() const;
+  ir::TileTurns draft_turns() const;
+  Status check_persistent() const;
   bool keeps_groups_outstanding() const;
   // What passes get (core/kernel/passes); to be called last.
   ir::TileRing draft_ring();
@@ -274,6 +277,14 @@ class BlockEmitter {
   static std::vector<int> beyond_tile(const StagedTile& tile, const Spread& spread);
   int vector_bits(BlockValue value, const Spread& spread, int inner) const;
   int inner_dim(int32_t tensor, const Ints& tile) const;
+  // The order in which registers are handed over, and what is stored once lanes have exchanged 2^`exchanged` words each;
+  // 2^`vector` elements in an access.
+  struct StoreForm {
+    Spread registers, stored;
+    int vector = 0, exchanged = 0;
+  };
+  static constexpr int kMostExchangedBits = 2;  // four words are one access
+  StoreForm store_form(BlockValue value, Spread spread) const;
   void store(BlockValue value);
   Symbol pointer(int32_t tensor);
   // A pointer to the tensor's first element of the tile, defined in `to`.
@@ -384,6 +395,7 @@ class BlockEmitter {
   std::map<std::string, Symbol> defined_;  // by the text of the expression
   std::map<std::string, Interval> intervals_;
   Symbol shared_memory_, ring_, full_, empty_, arrived_, iteration_number_, block_x_;
+  std::vector<Symbol> tile_axes_;  // places of the tile where blocks stay
   std::vector<std::vector<TileDim>> dims_;
   std::vector<std::vector<Expr>> firsts_;  // of loads and stores: where the tile begins
   std::vector<std::vector<Array>> arrays_;

@@ -260,18 +260,54 @@ void BlockEmitter::load_staged(BlockValue value, const Spread& spread) {
   arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
+// How registers of `spread` are stored. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes:
+// lanes exchange words until each has up to 16 bytes that lie together.
+BlockEmitter::StoreForm BlockEmitter::store_form(BlockValue value, Spread spread) const {
+  const BlockOp& op = program_.op(value);
+  const DType dtype = places_[static_cast<size_t>(op.tensor)].dtype;
+  const int inner = inner_dim(op.tensor, op.type.shape);
+  auto lowest_first = [&](Spread& to, int first, int last) {
+    for (int bit = last - 1; bit >= first; --bit) {
+      const auto at = std::find(to.registers.begin(), to.registers.end(), CoordBit{inner, bit});
+      std::rotate(to.registers.begin(), at, at + 1);
+    }
+  };
+  StoreForm form{std::move(spread), {}, 0, 0};
+  form.vector = vector_bits(value, form.registers, inner);
+  const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
+                                      [](const CoordBit& lane) { return lane.dim >= 0; });
+  if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane)
+    for (int words = kMostExchangedBits; words > 0; --words) {
+      Spread exchanged = form.registers;
+      bool there = true;
+      for (int bit = 0; bit < words && there; ++bit) {
+        CoordBit& lane = exchanged.lanes[static_cast<size_t>(bit)];
+        const auto at = std::find(exchanged.registers.begin(), exchanged.registers.end(),
+                                  CoordBit{inner, 1 + kMostExchangedBits + bit});
+        there = lane == CoordBit{inner, 1 + bit} && at != exchanged.registers.end();
+        if (there) std::swap(lane, *at);
+      }
+      if (!there || vector_bits(value, exchanged, inner) != 1 + words) continue;
+      lowest_first(form.registers, 1 + kMostExchangedBits, 1 + kMostExchangedBits + words);
+      lowest_first(form.registers, 0, 1);
+      lowest_first(exchanged, 0, 1 + words);
+      form.vector = 1 + words;
+      form.exchanged = words;
+      form.stored = std::move(exchanged);
+      return form;
+    }
+  lowest_first(form.registers, 0, form.vector);
+  form.stored = form.registers;
+  return form;
+}
+
 void BlockEmitter::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   const BlockValue source = op.operands[0];
-  const int inner = inner_dim(op.tensor, op.type.shape);
-  Spread spread = natural(value);
-  const int vector = vector_bits(value, spread, inner);
-  for (int bit = vector - 1; bit >= 0; --bit) {
-    const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bit});
-    std::rotate(spread.registers.begin(), at, at + 1);
-  }
-  const Spread chunks = chunks_of(spread, vector);
+  const StoreForm form = store_form(value, natural(value));
+  const Spread &spread = form.registers, chunks = chunks_of(form.stored, form.vector);
+  const int per = 1 << form.vector;
   const DType type = register_type(place.dtype);
   const Scalar element_type = ir::scalar_of(place.dtype);
   auto number = [&](const Expr& r) {
@@ -282,12 +318,20 @@ void BlockEmitter::store(BlockValue value) {
   const Symbol to = tile_pointer(out, "to", value);
   out.when(both(leaders(spread), storing_block(op, spread)), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      const Symbol v = ir::make_vector("v", element_type, per);
+      auto gather = [&](Builder& all) {
+        all.declare(v);
+        all.unrolled("j", per, [&](Builder& one, const Expr& j) {
+          one.assign(ir::element(v, j), number(one.named("r", c * per + j)));
+        });
+        if (form.exchanged > 0) all.emit(Instr::exchange_words, {v}, {element_type, per});
+      };
+      if (form.exchanged > 0) gather(each);  // by all lanes, whichever of them store
       each.when(inside(value, chunks, c), [&](Builder& there) {
         const Expr at = offset(chunks, place.strides, c);
-        if (vector == 0) return there.assign(ir::element(to, at), number(c));
-        there.store(
-            Instr::store_global, ir::address(to, at), element_type, 1 << vector,
-            [&](Builder& one, const Expr& j) { return number(one.named("r", c * (1 << vector) + j)); });
+        if (form.vector == 0) return there.assign(ir::element(to, at), number(c));
+        if (form.exchanged == 0) gather(there);
+        there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, per});
       });
     });
   });

@@ -40,15 +40,20 @@ int64_t BlockEmitter::LayoutQuestion::memory_cycles(BlockValue value, const Spre
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::reduce_cluster)
     return spread.count() * block_.cluster_blocks() * kSharedAccess;
-  const int inner = block_.inner_dim(op.tensor, op.type.shape),
-            vector = block_.vector_bits(value, spread, inner);
+  StoreForm form{spread, spread, 0, 0};
+  if (op.kind == BlockOp::Kind::store)
+    form = block_.store_form(value, spread);
+  else
+    form.vector = block_.vector_bits(value, spread, block_.inner_dim(op.tensor, op.type.shape));
+  const int inner = block_.inner_dim(op.tensor, op.type.shape), vector = form.vector;
   const int64_t accesses = (int64_t{spread.count()} >> vector) * times(program_.stage(value));
   if (op.kind == BlockOp::Kind::load && block_.is_staged(value)) return accesses * kSharedAccess;
   int run = vector;  // neighbours in memory that lanes have together
-  for (const CoordBit& lane : spread.lanes) run += lane == CoordBit{inner, run};
+  for (const CoordBit& lane : form.stored.lanes) run += lane == CoordBit{inner, run};
+  const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
   const int64_t size = static_cast<int64_t>(dtype_size(block_.places_[static_cast<size_t>(op.tensor)].dtype));
   const int64_t bytes = (size << vector) * 32;
-  return accesses * (kAccess + bytes / std::min<int64_t>(32, size << run) * kSector);
+  return accesses * (kAccess + shuffles * kShuffle + bytes / std::min<int64_t>(32, size << run) * kSector);
 }
 
 void BlockEmitter::LayoutQuestion::count_ask(const Ask& ask) {

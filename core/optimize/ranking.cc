@@ -34,6 +34,7 @@ std::string resemblance(const Implementation& implementation) {
     kernel.tile_k = 0;
     kernel.stages = 1;
     kernel.min_blocks = 0;
+    kernel.persistent = kernel.persistent > 0 ? 1 : 0;
     kernel.producer = false;
   }
   return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);

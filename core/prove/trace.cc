@@ -125,10 +125,12 @@ class Tracer {
     const size_t gone = ended_.size();
     const bool in_order = follow_ == Follow::order && synchronises(loop.body);
     if (in_order) {
-      if (!begin.is_number() || !end.is_number() || !step.is_number() || step->number <= 0)
+      // Where the block decides, all of its threads agree: those that end earlier do the beginning of the longest.
+      if (!begin.is_number() || !is_of_block(end) || !step.is_number() || step->number <= 0)
         return fail("a loop that synchronises has no fixed trip count");
       const std::string before = iteration_;
-      for (int64_t i = begin->number; i < end->number && out_.problem.empty(); i += step->number) {
+      const int64_t last = out_.ranges.of(end).high;
+      for (int64_t i = begin->number; i < last && out_.problem.empty(); i += step->number) {
         values_.set(*loop.counter, Expr(i));
         if (loop.unroll != Unroll::full)
           iteration_ = before + (before.empty() ? "" : ", ") + loop.counter->name + " " + std::to_string(i);
@@ -407,6 +409,16 @@ class Tracer {
       const Kind kind = role == 'S' || role == 'G' ? Kind::write : Kind::read;
       access(pointer_of(instruction.operands[i]), bytes, kind, Agent::thread, 0, {}, 0, role == 'c');
     }
+  }
+
+  bool is_of_block(const Expr& expr) const {
+    bool of_block = true;
+    visit_nodes(expr, [&](const ir::ExprNode& node) {
+      const auto& axes = out_.places.block;
+      of_block &= !node.symbol || std::any_of(axes.begin(), axes.end(),
+                                              [&](const ir::Symbol& axis) { return axis == node.symbol; });
+    });
+    return of_block;
   }
 
   const TensorMap* map_of(const Expr& operand) const {

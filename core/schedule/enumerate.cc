@@ -143,6 +143,18 @@ MuGraph alone(const MuGraph& mugraph, const MuKernel& kernel) {
   return out;
 }
 
+// As many blocks as fit, where these have several tiles each and share nothing but the ring.
+std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel& kernel,
+                                         const KernelSchedule& schedule, int64_t blocks_per_sm,
+                                         const Target& target) {
+  const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
+  if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
+  if (block_work(mugraph, kernel, schedule, target).exchange_bytes > 0) return std::nullopt;
+  KernelSchedule out = schedule;
+  out.persistent = blocks;
+  return out;
+}
+
 std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const KernelSchedule& own,
                                              const Target& target, bool allow_tf32) {
   struct Ranked {
@@ -172,6 +184,8 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
       const KernelTime time = modelled_kernel(*applied, cut, each, target);
       if (!std::isfinite(time.us)) return time.us;
       ranked.push_back({time.us, each});
+      if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target))
+        ranked.push_back({modelled_kernel(*applied, cut, *staying, target).us, *staying});
       // One block more at a time, at the price of registers.
       KernelSchedule denser = each;
       denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;

@@ -44,10 +44,12 @@ class KernelModel {
     const double blocks = work_.blocks;
     const double at_once = std::min(blocks, places(out.blocks_per_sm)), full = std::floor(blocks / at_once),
                  rest = blocks - full * at_once;
-    // Blocks of an SM drift apart, so that behind the first wave one loads while another computes.
+    // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block that stays loads
+    // its next tile while it stores one.
     const double first = wave(at_once, blocks, out);
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
-    const double next = at_once > target_.sms ? bound + constants_.wave_shadow * (first - bound) : first;
+    const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
+    const double next = beside_others ? bound + constants_.wave_shadow * (first - bound) : first;
     const double us = first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0);
     out.us =
         constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);

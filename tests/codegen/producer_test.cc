@@ -67,6 +67,39 @@ void clusters_are_right(void**) {
   all_are_right(cases);
 }
 
+// Blocks that stay for several tiles: as many as there are, fewer, one, and more than there are.
+const char kTiles[] = R"(mugraph parts
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1, y=0)
+}
+out z
+)";
+
+KernelSchedule staying(KernelSchedule from, int64_t blocks) {
+  from.persistent = blocks;
+  return from;
+}
+
+void persistent_blocks_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  const Sizes kSix = {"bf16", "128", "96", "192", "3", "3"};
+  for (int64_t blocks : {1, 4, 6, 100})
+    cases.push_back(sized_case("parts", kPartsGraph, kTiles, kSix, staying(way({4, 1, 1}, 2, true), blocks)));
+  // Without wgmma; more stages than a tile has iterations.
+  cases.push_back(sized_case("parts", kPartsGraph, kTiles, kSix, staying(way({2, 1, 1}, 4, false), 5)));
+  // Iterations that wait for their products.
+  cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "2", "5"},
+                             staying(way({4, 1, 1}, 2, true), 1)));
+  all_are_right(cases);
+}
+
 struct Mutation {
   const char *right, *wrong, *rule;
 };
@@ -130,6 +163,24 @@ void planted_faults_are_found(void**) {
        {"wgmma_wait<0>();", "", "sums of a wgmma"}});
 }
 
+void faults_of_persistent_blocks_are_found(void**) {
+  const char kLast[] =
+      "wgmma_landed(a_3);\n    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive(empty + ";
+  are_found(
+      sized_case("parts", kPartsGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"},
+                 staying(way({4, 1, 1}, 2, true), 4)),
+      {{"(turn * 3 + iteration) / 2 & 1 ^ 1", "iteration / 2 & 1 ^ 1", "which a wgmma still reads"},
+       {kLast, "wgmma_landed(a_3);\n    __syncwarp();\n    if (false) {\n      mbarrier_arrive(empty + ",
+        "wait"}});
+}
+
+void persistent_blocks_share_nothing_but_the_ring(void**) {
+  const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "128", "2", "8"},
+                                      staying(way({1, 1, 4}, 2, false), 2));
+  assert_error(emit_mugraph(test.graph, test.mugraph, test.schedule, **find_target("sm_90a")),
+               ErrorCode::UNSUPPORTED, "persistent blocks cannot have shared memory beside the ring");
+}
+
 void what_the_engine_cannot_bring_is_refused(void**) {
   auto emit = [](const Sizes& sizes, const KernelSchedule& each, const char* target_name) {
     const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, each);
@@ -156,8 +207,12 @@ void what_the_engine_cannot_bring_is_refused(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round), cmocka_unit_test(clusters_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
+                              cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(persistent_blocks_are_right),
                               cmocka_unit_test(planted_faults_are_found),
+                              cmocka_unit_test(faults_of_persistent_blocks_are_found),
+                              cmocka_unit_test(persistent_blocks_share_nothing_but_the_ring),
                               cmocka_unit_test(what_the_engine_cannot_bring_is_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -53,6 +53,27 @@ __device__ __forceinline__ float exp_shifted_bounded(float value, float scale, f
   return exp2_fast(fmaf(value, scale * bound, fmaf(-shift, bound, -down)));
 }
 
+// Of the words of neighbouring lanes, two of two or four of four, word i of lane j becomes word j of lane i. By all lanes
+// of the warp.
+template <class T, int kCount>
+__device__ __forceinline__ void exchange_words(Vector<T, kCount>& elements) {
+  constexpr int kWords = sizeof(T) * kCount / 4;
+  static_assert(kWords == 2 || kWords == 4, "as many words as lanes");
+  Vector<unsigned, kWords> words = bit_cast<Vector<unsigned, kWords>>(elements);
+#pragma unroll
+  for (int bit = 1; bit < kWords; bit *= 2) {
+    const bool upper = lane_index() & bit;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if (i & bit) continue;
+      const unsigned got = shuffle_xor(upper ? words[i] : words[i | bit], bit);
+      words[i] = upper ? got : words[i];
+      words[i | bit] = upper ? words[i | bit] : got;
+    }
+  }
+  elements = bit_cast<Vector<T, kCount>>(words);
+}
+
 // One access of 1, 2, 4, 8 or 16 bytes; `p` is aligned to it.
 template <class T, int kCount>
 __device__ __forceinline__ Vector<T, kCount> load_vector(const void* p) {

@@ -66,6 +66,13 @@ struct TileLoop {
   std::optional<MaskedIterations> masked;
 };
 
+// Blocks that stay: what they do is done again for each of their tiles.
+struct TileTurns {
+  Symbol turn;
+  Expr count = 1;
+  Body names;  // of a turn: the tile's place
+};
+
 // Programmatic dependent launch: when the next kernel may begin.
 enum class LaunchesDependents : uint8_t { never, at_once, at_end };
 
@@ -97,6 +104,7 @@ struct Draft {
     bool begins_with_barrier = false;
   };
   std::array<Section, 3> sections;  // before, in and after the loop
+  std::optional<TileTurns> turns;
   std::optional<TileLoop> loop;     // until a pass makes `loop_body` of it and of its section
 
   // Made by passes.

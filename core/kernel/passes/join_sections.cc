@@ -2,6 +2,7 @@
 #include "core/base/status.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
+#include "core/kernel/passes/tile_loop.h"
 
 namespace quern::ir {
 
@@ -12,9 +13,13 @@ Status join_sections(Draft& draft, const PassContext&) {
     setup.add(std::exchange(*part, {}));
   Draft::Section& after = draft.section(Stage::after);
   if (after.begins_with_barrier) after.body.insert(after.body.begin(), draft.barrier());
-  for (Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body,
-                     &after.body, &draft.end})
-    to.add(std::exchange(*part, {}));
+  if (draft.turns) to.add(std::exchange(draft.roles, {}));  // know the tile's place by themselves
+  each_turn(draft, to, [&](Builder& turn) {
+    for (Body* part :
+         {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body, &after.body})
+      turn.add(std::exchange(*part, {}));
+  });
+  to.add(std::exchange(draft.end, {}));
   return {};
 }
 

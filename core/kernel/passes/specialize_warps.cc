@@ -14,17 +14,27 @@ namespace {
 // block, whose memory TMA writes, ends with the last of them.
 WarpRole producer_role(const Draft& draft) {
   const TileRing& ring = draft.ring;
-  const Expr iteration(draft.loop->iteration);
+  const Expr iteration = iteration_of_all(draft);
   WarpRole producer{"producer", draft.workers / 32, {}};
   Builder(producer.body).when(equal(draft.lane, 0), [&](Builder& one) {
-    one.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
-      // Before its first phase has ended an mbarrier takes a wait for the phase before that.
-      each.emit(Instr::mbarrier_wait,
-                {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
-      for (const Body& part : {stage_tiles(draft), draft.loop->names, tma_request(draft)}) each.add(part);
+    each_turn(draft, one, [&](Builder& turn) {
+      if (draft.turns) turn.add(draft.prologue);
+      turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+        // Before its first phase has ended an mbarrier takes a wait for the phase before that.
+        each.emit(Instr::mbarrier_wait,
+                  {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
+        for (const Body& part : {stage_tiles(draft), draft.loop->names, tma_request(draft)}) each.add(part);
+      });
     });
   });
   return producer;
+}
+
+// A warp has read the tiles of an iteration.
+void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to) {
+  to.when(condition, [&](Builder& one) {
+    one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, iteration))});
+  });
 }
 
 // The loop of those that compute. A stage is given back when the iteration has read it; where products are
@@ -33,7 +43,7 @@ Body consumer_loop(const Draft& draft) {
   const TileLoop& loop = *draft.loop;
   const Draft::Section& section = draft.section(Stage::loop);
   const bool go_on = loop.groups_stay_outstanding;
-  const Expr iteration(loop.iteration);
+  const Expr iteration(loop.iteration), all = iteration_of_all(draft), one_lane = equal(draft.lane, 0);
   Body out = loop.declared;
   Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
     to.add(stage_tiles(draft));
@@ -42,12 +52,14 @@ Body consumer_loop(const Draft& draft) {
     to.add(tma_wait(draft));
     to.add(section.body);
     to.emit(Instr::warp_barrier);
-    const Expr done = go_on ? iteration - 1 : iteration, one_lane = equal(draft.lane, 0);
-    to.when(go_on ? both(less(0, iteration), one_lane) : one_lane, [&](Builder& one) {
-      one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, done))});
-    });
+    give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), one_lane) : one_lane, to);
   });
   if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
+  if (go_on && draft.turns) {  // the next tile needs all stages
+    Builder to(out);
+    to.emit(Instr::warp_barrier);
+    give_back(draft, Expr(draft.turns->turn) * loop.trip_count + (loop.trip_count - 1), one_lane, to);
+  }
   return out;
 }
 

@@ -10,13 +10,18 @@ Body wait_for_products(const std::vector<Symbol>& sums, int pending) {
   return body;
 }
 
+Expr iteration_of_all(const Draft& draft) {
+  const Expr iteration(draft.loop->iteration);
+  return draft.turns ? Expr(draft.turns->turn) * draft.loop->trip_count + iteration : iteration;
+}
+
 Body stage_tiles(const Draft& draft) {
   const TileRing& ring = draft.ring;
   const int64_t bytes = ring.stage_bytes();
   Body body;
   Builder to(body);
   to.let(ring.stage,
-         address(draft.memory, stage_number(ring, Expr(draft.loop->iteration)) * bytes + ring.offset));
+         address(draft.memory, stage_number(ring, iteration_of_all(draft)) * bytes + ring.offset));
   int64_t offset = 0;
   for (const TileRing::Tile& tile : ring.tiles) {
     to.let(tile.memory, address(ring.stage, offset));
@@ -29,7 +34,7 @@ Body tma_request(const Draft& draft) {
   const TileRing& ring = draft.ring;
   Body body;
   Builder to(body);
-  to.let(ring.arriving, address(ring.full, stage_number(ring, Expr(draft.loop->iteration))));
+  to.let(ring.arriving, address(ring.full, stage_number(ring, iteration_of_all(draft))));
   to.emit(Instr::mbarrier_arrive_expect, {Expr(ring.arriving), ring.tma_bytes});
   to.add(ring.tma);
   return body;
@@ -46,7 +51,7 @@ Body fetch_tiles(const Draft& draft) {
 
 Body tma_wait(const Draft& draft) {
   const TileRing& ring = draft.ring;
-  const Expr iteration(draft.loop->iteration);
+  const Expr iteration = iteration_of_all(draft);
   Body body;
   if (!ring.maps.empty())
     Builder(body).emit(Instr::mbarrier_wait,

@@ -6,6 +6,18 @@
 
 namespace quern::ir {
 
+// The number of the iteration among those of all tiles of the block.
+Expr iteration_of_all(const Draft& draft);
+// `write(builder)` for each of the block's tiles, its place known.
+template <class Write>
+void each_turn(const Draft& draft, Builder& to, const Write& write) {
+  if (!draft.turns) return write(to);
+  to.rolled(draft.turns->turn, 0, draft.turns->count, [&](Builder& one) {
+    one.add(draft.turns->names);
+    write(one);
+  });
+}
+
 // Iterations take the stages of a ring in turn; the phase of a stage's mbarriers changes with every round.
 inline Expr stage_number(const TileRing& ring, const Expr& iteration) { return iteration % ring.stages; }
 inline Expr phase(const TileRing& ring, const Expr& iteration) { return iteration / ring.stages & 1; }

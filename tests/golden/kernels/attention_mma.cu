@@ -9,6 +9,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
   const int i11 = (lane & 7) * 8;
   const int i12 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i14 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
+  const int i29 = (lane & 3) * 8;
   unsigned q0_4[16];
   const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
@@ -151,16 +152,15 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
   }
   bf16* const to27 = t3 + static_cast<long long>(first0) * 4096;
 #pragma unroll
-  for (int c = 0; c < 16; ++c) {
-    {
-      Vector<bf16, 2> v;
+  for (int c = 0; c < 4; ++c) {
+    Vector<bf16, 8> v;
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int r = c * 2 + j;
-        v[j] = from_float<bf16>(divide_fast(n_22[r], l_28[r >> 1 & 1]));
-      }
-      store_vector<bf16, 2>(to27 + (i6 + (c & 1) * 8) * 64 + i7 + (c >> 1 & 7) * 8, v);
+    for (int j = 0; j < 8; ++j) {
+      const int r = c * 8 + j;
+      v[j] = from_float<bf16>(divide_fast(n_22[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 1) * 16], l_28[r >> 3 & 1]));
     }
+    exchange_words<bf16, 8>(v);
+    store_vector<bf16, 8>(to27 + (i6 + (c & 1) * 8) * 64 + i29 + (c >> 1 & 1) * 32, v);
   }
 }
 

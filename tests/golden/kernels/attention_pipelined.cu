@@ -16,6 +16,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   const int i5 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i10 = (lane >> 2 & 7) + (warp & 3) * 16;
   const int i11 = (lane & 3) * 2;
+  const int i28 = (lane & 3) * 8;
   unsigned q0_8[16];
   const f16* const at9 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
@@ -221,16 +222,15 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   }
   f16* const to26 = t3 + static_cast<long long>(first0) * 4096;
 #pragma unroll
-  for (int c = 0; c < 16; ++c) {
-    {
-      Vector<f16, 2> v;
+  for (int c = 0; c < 4; ++c) {
+    Vector<f16, 8> v;
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int r = c * 2 + j;
-        v[j] = from_float<f16>(divide_fast(n_13[r], l_27[r >> 1 & 1]));
-      }
-      store_vector<f16, 2>(to26 + (i10 + (c & 1) * 8) * 64 + i11 + (c >> 1 & 7) * 8, v);
+    for (int j = 0; j < 8; ++j) {
+      const int r = c * 8 + j;
+      v[j] = from_float<f16>(divide_fast(n_13[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 1) * 16], l_27[r >> 3 & 1]));
     }
+    exchange_words<f16, 8>(v);
+    store_vector<f16, 8>(to26 + (i10 + (c & 1) * 8) * 64 + i28 + (c >> 1 & 1) * 32, v);
   }
 }
 
