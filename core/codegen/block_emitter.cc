@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/grid.h"
 #include "core/kernel/passes/tile_loop.h"
 
 namespace quern {
@@ -376,7 +377,7 @@ Result<BlockKernel> BlockEmitter::run() {
     return Status(ErrorCode::UNSUPPORTED, "clusters of " + std::to_string(cluster_blocks()) + " blocks, " +
                                               target_.name + " has at most " +
                                               std::to_string(target_.max_cluster));
-  if (kernel_.grid[0] * cluster_blocks() > 0x7fffffff || kernel_.grid[1] > 65535 || kernel_.grid[2] > 65535)
+  if (!fits_launch(kernel_.grid[0] * cluster_blocks(), kernel_.grid[1], kernel_.grid[2]))
     return Status(ErrorCode::UNSUPPORTED, "the grid is larger than a GPU's");
   for (const TensorPlace& place : places_)
     for (int64_t extent : place.shape)

@@ -15,26 +15,6 @@ namespace {
 
 constexpr double kVanishing = 128;  // e^-128 is 0 in f32
 
-// As TileMasks wants them.
-class Truth {
- public:
-  Truth(bool value) : expr(ir::truth(value)) {}
-  explicit Truth(Expr value) : expr(std::move(value)) {}
-  Expr expr;
-};
-struct Position {
-  Position(int64_t value) : expr(value) {}
-  explicit Position(Expr value) : expr(std::move(value)) {}
-  Expr expr;
-};
-Position operator+(const Position& a, const Position& b) { return Position(a.expr + b.expr); }
-Position operator-(const Position& a, const Position& b) { return Position(a.expr - b.expr); }
-Truth less(const Position& a, const Position& b) { return Truth(ir::less(a.expr, b.expr)); }
-Truth less_equal(const Position& a, const Position& b) { return Truth(ir::less_equal(a.expr, b.expr)); }
-Truth both(const Truth& a, const Truth& b) { return Truth(ir::both(a.expr, b.expr)); }
-Truth either(const Truth& a, const Truth& b) { return Truth(ir::either(a.expr, b.expr)); }
-Truth negation(const Truth& a) { return Truth(ir::equal(a.expr, ir::truth(false))); }
-
 // Shows infinities and NaN among the two numbers of a word, or the one: adding one to the bits of an exponent carries out of
 // them if all are set, so that ((word & exponents) + one) & carries is 0 for finite numbers alone.
 struct FiniteTest {
@@ -54,19 +34,19 @@ FiniteTest finite_test(DType dtype) {
 }  // namespace
 
 std::optional<Expr> BlockEmitter::may_hold(BlockValue condition) const {
-  const TileMasks<Position, Truth> masks(
-      program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Position>> {
+  const TileMasks<Expr, Expr> masks(
+      program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Expr>> {
         const BlockOp& op = program_.op(value);
         if (op.kind != BlockOp::Kind::compute || op.code != OpCode::iota) return std::nullopt;
         const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
         const Expr first = op.tensor < 0 ? Expr(0) : firsts_[static_cast<size_t>(value)][axis];
         const int64_t extent = op.type.shape[axis],
                       most = op.tensor < 0 ? extent : 2 * places_[static_cast<size_t>(op.tensor)].shape[axis];
-        return PositionRange<Position>{Position(first), Position(first + (extent - 1)), most};
+        return PositionRange<Expr>{first, first + (extent - 1), most};
       });
   const auto tile = masks.condition(condition);
   if (!tile) return std::nullopt;
-  return tile->possible.expr;
+  return tile->possible;
 }
 
 // The scores of online softmax: a select by positions of a number for what is masked.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/grid.h"
 #include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/library_step.h"
@@ -17,8 +18,6 @@
 namespace quern {
 
 namespace {
-
-constexpr int64_t kMostBlocksAcross = 65535;  // along y and z of a launch
 
 class MuEmitter {
  public:
@@ -151,9 +150,10 @@ class MuEmitter {
         bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor)].type);
     std::array<int, 3> axes = order.axes;
     std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
-    const bool possible = kernel.grid[static_cast<size_t>(axes[1])] <= kMostBlocksAcross &&
-                          kernel.grid[static_cast<size_t>(axes[2])] <= kMostBlocksAcross;
-    if (possible && bytes <= target_.l2_mib * (1 << 20) / 2) order.axes = axes;
+    auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };
+    if (fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) &&
+        bytes <= target_.l2_mib * (1 << 20) / 2)
+      order.axes = axes;
     return order;
   }
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "core/base/grid.h"
 #include "core/base/target.h"
 #include "core/emulator/block.h"
 #include "core/emulator/buffer.h"
@@ -75,8 +76,7 @@ Status Run::make_buffers(std::span<const std::string_view> inputs) {
 
 Status Run::check_launch(const Launch& launch) const {
   const Dim3 &grid = launch.grid, &block = launch.block, &cluster = launch.cluster;
-  if (grid.count() == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
-    return invalid("the grid is not possible");
+  if (grid.count() == 0 || !fits_launch(grid.x, grid.y, grid.z)) return invalid("the grid is not possible");
   if (block.count() == 0 || block.count() > kMaxThreads || block.z > 64)
     return invalid("the block is not possible");
   auto target = find_target(plan_.target);

@@ -170,10 +170,8 @@ void look(const Body& body, Found& found) {
       found.disturbs |= within.disturbs || (!within.wgmma && writes_outer_tiles(branch->then));
       found.left.merge(within.left);
       found.wgmma |= within.wgmma;
-    } else if (const auto* scope = stmt.as<Scope>()) {
-      look(scope->body, found);
-    } else if (const auto* role = stmt.as<WarpRole>()) {
-      look(role->body, found);
+    } else if (const Body* inner = body_of(stmt)) {
+      look(*inner, found);
     } else if (const auto* assign = stmt.as<Assign>()) {
       found.disturbs |= assign->place->symbol->count >= kTileRegisters && calls(assign->value);
     } else if (const auto* instruction = stmt.as<Instruction>()) {
@@ -185,6 +183,14 @@ void look(const Body& body, Found& found) {
 
 }  // namespace
 
+const Body* body_of(const Stmt& stmt) {
+  if (const auto* loop = stmt.as<For>()) return &loop->body;
+  if (const auto* branch = stmt.as<If>()) return &branch->then;
+  if (const auto* scope = stmt.as<Scope>()) return &scope->body;
+  if (const auto* role = stmt.as<WarpRole>()) return &role->body;
+  return nullptr;
+}
+
 bool confuses_wgmma(const Body& body) {
   Found found;
   look(body, found);
@@ -193,10 +199,7 @@ bool confuses_wgmma(const Body& body) {
 
 bool has_barriers(const Body& body) {
   return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) {
-    if (const auto* loop = stmt.as<For>()) return has_barriers(loop->body);
-    if (const auto* branch = stmt.as<If>()) return has_barriers(branch->then);
-    if (const auto* scope = stmt.as<Scope>()) return has_barriers(scope->body);
-    if (const auto* role = stmt.as<WarpRole>()) return has_barriers(role->body);
+    if (const Body* inner = body_of(stmt)) return has_barriers(*inner);
     if (const auto* assign = stmt.as<Assign>()) return meets(assign->value);
     if (const auto* let = stmt.as<Let>()) return meets(let->value);
     const auto* instruction = stmt.as<Instruction>();

@@ -21,6 +21,9 @@ struct Effect {
 void visit_effects(const Stmt& stmt, const std::function<void(const Effect&)>& visit);
 void visit_effects(const Body& body, const std::function<void(const Effect&)>& visit);
 
+// The statements in a loop, branch, scope or role; null for others.
+const Body* body_of(const Stmt& stmt);
+
 // Whether it has barriers of the block or of a cluster, or mbarriers.
 bool has_barriers(const Body& body);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/base/grid.h"
 #include "core/base/integers.h"
 #include "core/mugraph/narrow.h"
 
@@ -98,7 +99,7 @@ class Validator {
   static Status check_launch(const MuKernel& kernel) {
     for (int64_t extent : kernel.grid)
       if (extent < 1 || extent > INT32_MAX) return invalid("a grid extent is below 1 or above 2^31 - 1");
-    if (kernel.grid[0] * kernel.grid[3] > INT32_MAX || kernel.grid[1] > 65535 || kernel.grid[2] > 65535)
+    if (!fits_launch(kernel.grid[0] * kernel.grid[3], kernel.grid[1], kernel.grid[2]))
       return invalid("the grid is larger than 2^31 - 1 by 65535 by 65535 blocks");
     if (kernel.grid[3] > kMaxClusterBlocks)
       return invalid("a cluster of more than " + std::to_string(kMaxClusterBlocks) + " blocks");

@@ -10,22 +10,6 @@ namespace {
 
 constexpr int64_t kMostSamples = 32;  // along an axis
 
-struct Truth {
-  Truth(bool holds) : holds(holds) {}
-  bool holds;
-};
-struct Number {
-  Number(int64_t value) : value(value) {}
-  int64_t value;
-};
-Number operator+(Number a, Number b) { return a.value + b.value; }
-Number operator-(Number a, Number b) { return a.value - b.value; }
-Truth less(Number a, Number b) { return a.value < b.value; }
-Truth less_equal(Number a, Number b) { return a.value <= b.value; }
-Truth both(Truth a, Truth b) { return a.holds && b.holds; }
-Truth either(Truth a, Truth b) { return a.holds || b.holds; }
-Truth negation(Truth a) { return !a.holds; }
-
 // Of the axes of the grid, and of the loop.
 using Coordinates = std::array<int64_t, kGridAxes + 1>;
 
@@ -52,12 +36,12 @@ class Masks {
   bool is_possible(const std::vector<BlockValue>& conditions, const Coordinates& at) const {
     const auto masks = masks_at(at);
     return std::all_of(conditions.begin(), conditions.end(),
-                       [&](BlockValue condition) { return masks.condition(condition)->possible.holds; });
+                       [&](BlockValue condition) { return masks.condition(condition)->possible; });
   }
 
  private:
-  TileMasks<Number, Truth> masks_at(const Coordinates& at) const {
-    return {kernel_.ops, [this, at](BlockValue value) -> std::optional<PositionRange<Number>> {
+  TileMasks<int64_t, bool> masks_at(const Coordinates& at) const {
+    return {kernel_.ops, [this, at](BlockValue value) -> std::optional<PositionRange<int64_t>> {
               const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
               if (op.kind != BlockOp::Kind::load) return std::nullopt;
               const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor)];
@@ -68,7 +52,7 @@ class Masks {
               if (op.loop_dim == tensor.numbered) parts.emplace_back(kernel_.trip_count, at[kGridAxes]);
               const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
               const Interval own = cut(extent, parts);
-              return PositionRange<Number>{own.first, own.first + own.tile - 1, extent};
+              return PositionRange<int64_t>{own.first, own.first + own.tile - 1, extent};
             }};
   }
 

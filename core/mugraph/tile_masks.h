@@ -22,8 +22,14 @@ struct TileTruth {
   Truth always, possible;  // every element is true; some element may be
 };
 
-// `Number` and `Truth` are numbers, or expressions of a kernel: + and - of them, less(), less_equal(), both(),
-// either() and negation() are found by their types. `leaf` gives the range of a load of numbered positions (MuTensor::numbered),
+// For numbers what core/kernel/expr.h has for expressions.
+constexpr bool less(int64_t a, int64_t b) { return a < b; }
+constexpr bool less_equal(int64_t a, int64_t b) { return a <= b; }
+constexpr bool equal(bool a, bool b) { return a == b; }
+constexpr bool both(bool a, bool b) { return a && b; }
+constexpr bool either(bool a, bool b) { return a || b; }
+
+// `Number` and `Truth` are int64_t and bool, or both expressions of a kernel. `leaf` gives the range of a load of numbered positions (MuTensor::numbered),
 // nothing for other values that it does not know.
 template <class Number, class Truth>
 class TileMasks {
@@ -41,7 +47,7 @@ class TileMasks {
     switch (op.code) {
       case OpCode::constant:
         if (!op.extents.empty() || (op.number != 0 && op.number != 1)) return std::nullopt;
-        return Tile{Truth(op.number == 1), Truth(op.number == 1)};
+        return Tile{truth(op.number == 1), truth(op.number == 1)};
       case OpCode::transpose:
       case OpCode::reshape:
       case OpCode::cast:
@@ -70,6 +76,9 @@ class TileMasks {
 
  private:
   static constexpr int64_t kMost = 0x7fffffff;
+
+  static Truth truth(bool value) { return less(Number(0), Number(int64_t{value})); }
+  static Truth negation(const Truth& a) { return equal(a, truth(false)); }
 
   const BlockOp& at(BlockValue value) const { return ops_[static_cast<size_t>(value)]; }
 

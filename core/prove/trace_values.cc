@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernel/effects.h"
 #include "core/prove/arithmetic.h"
 
 namespace quern::proof {
@@ -95,10 +96,7 @@ bool synchronises(const Expr& expr) {
   return found;
 }
 bool synchronises(const Stmt& stmt) {
-  if (const auto* loop = stmt.as<For>()) return proof::synchronises(loop->body);
-  if (const auto* branch = stmt.as<If>()) return proof::synchronises(branch->then);
-  if (const auto* scope = stmt.as<ir::Scope>()) return proof::synchronises(scope->body);
-  if (const auto* role = stmt.as<WarpRole>()) return proof::synchronises(role->body);
+  if (const Body* inner = ir::body_of(stmt)) return proof::synchronises(*inner);
   if (const auto* assign = stmt.as<Assign>()) return synchronises(assign->value);
   if (const auto* let = stmt.as<Let>()) return synchronises(let->value);
   const auto* instruction = stmt.as<Instruction>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/grid.h"
 #include "core/base/integers.h"
 
 namespace quern {
@@ -32,7 +33,6 @@ constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
-constexpr int64_t kMostOnAxis = 65535;  // y and z; more on x is never wanted
 
 double volume(const std::vector<Label>& labels, const std::array<int64_t, kMaxLabels>& tiles) {
   double product = 1;
@@ -346,7 +346,7 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
       for (int64_t z : grid_tiles[2]) {
         sizes = Sizes();
         sizes.grid = {divide_up(extent(0), x), divide_up(extent(1), y), divide_up(extent(2), z)};
-        if (sizes.grid[1] > kMostOnAxis || sizes.grid[2] > kMostOnAxis) continue;
+        if (!fits_launch(sizes.grid[0], sizes.grid[1], sizes.grid[2])) continue;
         if (sizes.grid[0] * sizes.grid[1] * sizes.grid[2] > kMostBlocks) continue;
         over_loop();
       }
