@@ -54,9 +54,9 @@ std::vector<std::string> input_classes() {
   return classes;
 }
 
-// Where other classes have `draws`.
+// Where other classes have `draws`. Of a large instance one is all that there is time for.
 int draws_of(const std::string& cls, int draws) {
-  return draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
+  return draws == 1 ? 1 : draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
 }
 
 // Whether what is not finite is where it belongs. Of what is finite other classes say more: here one rounding counts as

@@ -39,7 +39,7 @@ Result<std::vector<RealTensor>> Interpreter::run(const std::vector<RealTensor>& 
   KernelDomain domain(mugraph_, forms_, order);
   std::vector<Elements<KernelValue>> values;
   for (const RealTensor& input : inputs) values.emplace_back(input.begin(), input.end());
-  auto computed = evaluate_mugraph(mugraph_, domain, values);
+  auto computed = evaluate_mugraph(mugraph_, domain, values, &operators_);
   if (!computed) return computed.status();
   std::vector<RealTensor> outputs;
   for (const Elements<KernelValue>& output : *computed) {

@@ -26,6 +26,7 @@ class Interpreter {
 
   MuGraph mugraph_;
   std::vector<KernelForm> forms_;  // by kernel
+  mutable TileOperators operators_;
 };
 
 }  // namespace quern

@@ -169,12 +169,14 @@ class Evaluator {
     const DType compute = compute_dtype(node.code, types);
     const size_t arity = types.size();
     std::vector<std::vector<int64_t>> offsets(arity);
-    for (size_t i = 0; i < arity; ++i)
-      for_each_offset(node.type.shape, broadcast_strides(types[i].shape, node.type.shape), 0,
-                      [&](int64_t offset) { offsets[i].push_back(offset); });
     Tensor result;
     const int64_t count = node.type.element_count();
     result.reserve(count);
+    for (size_t i = 0; i < arity; ++i) {
+      offsets[i].reserve(count);
+      for_each_offset(node.type.shape, broadcast_strides(types[i].shape, node.type.shape), 0,
+                      [&](int64_t offset) { offsets[i].push_back(offset); });
+    }
     std::vector<bool> repeats(arity);
     for (size_t i = 0; i < arity; ++i) repeats[i] = types[i].element_count() < count;
     const bool select = op_info(node.code).result == ResultRule::select;

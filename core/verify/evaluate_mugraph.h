@@ -38,6 +38,20 @@ struct Tile {
   Elements<Value> elements;
 };
 
+// One operator over tiles of these types, as a graph of its own, decomposed.
+struct TileOperator {
+  std::vector<TensorType> operands;
+  TensorType type;
+  Graph graph;
+};
+
+}  // namespace internal
+
+// The operators of a muGraph for tiles that came so far: blocks, iterations and runs have tiles of few shapes.
+using TileOperators = std::map<const BlockOp*, std::vector<internal::TileOperator>>;
+
+namespace internal {
+
 template <class Domain>
 class MuEvaluator {
  public:
@@ -46,11 +60,12 @@ class MuEvaluator {
   using BlockTile = Tile<Value>;
   static constexpr bool kKnowsKernels = requires(Domain domain) { domain.enter(size_t{0}); };
 
-  MuEvaluator(const MuGraph& mugraph, Domain& domain)
+  MuEvaluator(const MuGraph& mugraph, Domain& domain, TileOperators& operators)
       : mugraph_(mugraph),
         domain_(domain),
         tensors_(mugraph.tensors.size()),
-        written_(mugraph.tensors.size()) {}
+        written_(mugraph.tensors.size()),
+        operators_(operators) {}
 
   Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs) {
     for (size_t i = 0; i < mugraph_.inputs.size(); ++i) tensors_[mugraph_.inputs[i]] = inputs[i];
@@ -83,29 +98,58 @@ class MuEvaluator {
   static Status wrong(std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); }
   const TensorType& type_of(int32_t tensor) const { return mugraph_.tensors[tensor].type; }
 
-  // One operator over tiles (or whole tensors), as a graph of its own.
-  Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands,
-                          const std::string& name = "") {
+  // One operator over tiles (or whole tensors).
+  static Result<TileOperator> make_operator(OpCode code, const Attrs& attrs,
+                                            const std::vector<const BlockTile*>& operands,
+                                            const std::string& name = "") {
+    TileOperator made;
     Graph graph;
     Node node;
     node.name = name;
     node.code = code;
     node.attrs = attrs;
-    std::vector<Tensor> inputs;
     for (const BlockTile* operand : operands) {
       Node input;  // a number is a tensor of rank 0 here
       input.type = operand->type;
+      made.operands.push_back(operand->type);
       node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
       graph.inputs.push_back(node.operands.back());
-      inputs.push_back(operand->elements);
       graph.nodes.push_back(std::move(input));
     }
     auto type = infer_type(code, graph.operand_types(node), node.attrs);
     if (!type) return type.status();
-    node.type = *type;
+    made.type = node.type = *type;
     graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
     graph.nodes.push_back(std::move(node));
-    return BlockTile{*type, std::move(evaluate(decompose(graph), domain_, inputs)[0])};
+    made.graph = decompose(graph);
+    return made;
+  }
+  BlockTile apply(const TileOperator& made, const std::vector<const BlockTile*>& operands) {
+    std::vector<Tensor> inputs;
+    for (const BlockTile* operand : operands) inputs.push_back(operand->elements);
+    return BlockTile{made.type, std::move(evaluate(made.graph, domain_, inputs)[0])};
+  }
+  Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands,
+                          const std::string& name = "") {
+    const Result<TileOperator> made = make_operator(code, attrs, operands, name);
+    if (!made) return made.status();
+    return apply(*made, operands);
+  }
+
+  Result<BlockTile> apply(const MuKernel& kernel, const BlockOp& op,
+                          const std::vector<const BlockTile*>& operands) {
+    std::vector<TileOperator>& known = operators_[&op];
+    for (const TileOperator& each : known)
+      if (std::equal(each.operands.begin(), each.operands.end(), operands.begin(), operands.end(),
+                     [](const TensorType& type, const BlockTile* operand) { return type == operand->type; }))
+        return apply(each, operands);
+    const Ints no_shape;
+    auto made = make_operator(
+        op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape), operands,
+        op.name);
+    if (!made) return made.status();
+    known.push_back(std::move(*made));
+    return apply(known.back(), operands);
   }
 
   Status run_library_operator(const MuKernel& kernel) {
@@ -253,10 +297,7 @@ class MuEvaluator {
           operands.back() = &framed.back();
         }
     }
-    const Ints no_shape;
-    auto result =
-        apply(op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape),
-              operands, op.name);
+    auto result = apply(kernel, op, operands);
     if (!result) return result.status();
     block.values[i] = std::move(*result);
     return {};
@@ -303,6 +344,7 @@ class MuEvaluator {
     const Ints strides = dense_strides(type_of(op.tensor).shape);
     const auto [shape, start] = tile_place(intervals(kernel, op, at, iteration), strides);
     BlockTile tile{{type_of(op.tensor).dtype, shape}, {}};
+    tile.elements.reserve(static_cast<size_t>(tile.type.element_count()));
     for_each_offset(shape, strides, start,
                     [&](int64_t offset) { tile.elements.push_back(tensors_[op.tensor][offset]); });
     return tile;
@@ -428,16 +470,20 @@ class MuEvaluator {
   Domain& domain_;
   std::vector<Tensor> tensors_;
   std::vector<std::vector<bool>> written_;
+  TileOperators& operators_;
 };
 
 }  // namespace internal
 
 // The outputs of a muGraph that validate() has passed. INVALID_GRAPH when tiles do not fit together, when
-// blocks disagree about what they store, or when an element is stored twice or never.
+// blocks disagree about what they store, or when an element is stored twice or never. `operators` are handed from
+// one run of the muGraph to the next.
 template <class Domain>
 Result<std::vector<Elements<typename Domain::Value>>> evaluate_mugraph(
-    const MuGraph& mugraph, Domain& domain, const std::vector<Elements<typename Domain::Value>>& inputs) {
-  return internal::MuEvaluator<Domain>(mugraph, domain).run(inputs);
+    const MuGraph& mugraph, Domain& domain, const std::vector<Elements<typename Domain::Value>>& inputs,
+    TileOperators* operators = nullptr) {
+  TileOperators own;
+  return internal::MuEvaluator<Domain>(mugraph, domain, operators ? *operators : own).run(inputs);
 }
 
 }  // namespace quern
