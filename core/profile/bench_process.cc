@@ -133,7 +133,7 @@ class BenchProcess : public Bench {
   // `longest` is that of a call of one unit that was answered, in seconds; 0: there was none.
   Result<std::string> timed_answer(std::string_view message, double& longest, double units) {
     const auto start = Clock::now();
-    const std::chrono::duration<double> expected(options_.times * longest * units);
+    const std::chrono::duration<double> expected(4 * longest * units);
     const auto limit = longest == 0
                            ? options_.first
                            : options_.least + std::chrono::duration_cast<std::chrono::milliseconds>(expected);

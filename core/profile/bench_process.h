@@ -23,10 +23,9 @@ struct BenchProcessOptions {
   // what is large.
   Compiler* compiler = nullptr;
   const Target* target = nullptr;
-  // A call hangs when it takes longer than `least` and `times` what the longest like it took that was
+  // A call hangs when it takes longer than `least` and four times what the longest like it took that was
   // answered; as long as there was none, longer than `first`.
   std::chrono::milliseconds least{2000}, first{60000};
-  double times = 4;
 };
 
 // Starts the process. NO_DEVICE when it has no usable GPU, OUT_OF_MEMORY when the graph's tensors do not fit

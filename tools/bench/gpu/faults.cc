@@ -2,11 +2,11 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <mutex>
-#include <semaphore>
 #include <thread>
 
 #include "core/base/random.h"
@@ -32,20 +32,18 @@ struct Fault {
   const char* body;  // of a kernel with one thread: T* out, long long elements, char* in
 };
 constexpr Fault kFaults[] = {
-    {"hangs", "while (true) asm volatile(\"nanosleep.u32 200;\");"},
     {"faults", "*reinterpret_cast<volatile int*>(16) = 1;"},
     {"writes behind an output", "reinterpret_cast<char*>(out + elements)[8] ^= 0x55;"},
     {"writes before an output", "reinterpret_cast<char*>(out)[-8] ^= 0x55;"},
     {"writes an input", "in[0] ^= 1;"},
     {"gives NaN", "out[elements / 2] = not_a_number(out);"},
     {"is wrong in one element", "out[elements - 1] = another(out[elements - 1]);"},
+    {"hangs", "while (true) asm volatile(\"nanosleep.u32 200;\");"},
 };
 
-constexpr size_t kHangs = 0;
-// Graphs are small, and what is slow here is that others use the GPU.
+constexpr size_t kHangs = std::size(kFaults) - 1;
+// Of small graphs, while no other kernel hangs.
 constexpr std::chrono::milliseconds kLeast{700};
-constexpr double kTimes = 2;
-constexpr int kHangsAtOnce = 2;
 
 std::string planted(size_t fault) { return "planted" + std::to_string(fault); }
 
@@ -97,11 +95,11 @@ Result<Subject> make_subject(uint64_t seed, Compiler& compiler, const Target& ta
   return subject;
 }
 
-// Kernels that run for ever halve what the GPU does for others, each anew: no more of them than `slots` at once.
-class FewHangs : public Bench {
+// A kernel that hangs takes its share of the GPU from every step of all others until its process is killed, so those of
+// all threads hang together, and nothing else is measured meanwhile.
+class HangTogether : public Bench {
  public:
-  FewHangs(std::unique_ptr<Bench> bench, std::counting_semaphore<>& slots)
-      : bench_(std::move(bench)), slots_(slots) {}
+  HangTogether(std::unique_ptr<Bench> bench, std::barrier<>& all) : bench_(std::move(bench)), all_(all) {}
 
   const std::string& device() const override { return bench_->device(); }
   Result<uint32_t> add(const Plan& plan, bool tf32) override {
@@ -112,9 +110,10 @@ class FewHangs : public Bench {
   void remove(uint32_t plan) override { bench_->remove(plan); }
   Result<Check> check(uint32_t plan) override {
     if (plan != hangs_) return bench_->check(plan);
-    slots_.acquire();
+    all_.arrive_and_wait();
     auto check = bench_->check(plan);
-    slots_.release();
+    all_.arrive_and_wait();
+    met_ = true;
     return check;
   }
   Result<std::vector<Time>> time(std::span<const uint32_t> plans, int rounds) override {
@@ -122,10 +121,17 @@ class FewHangs : public Bench {
   }
   Result<double> disturbance() override { return bench_->disturbance(); }
 
+  // Behind the job: if it did not come to that, the others must not wait for it.
+  void meet() {
+    for (int i = 0; i < 2 && !met_; ++i) all_.arrive_and_wait();
+    met_ = true;
+  }
+
  private:
   const std::unique_ptr<Bench> bench_;
-  std::counting_semaphore<>& slots_;
+  std::barrier<>& all_;
   uint32_t hangs_ = UINT32_MAX;
+  bool met_ = false;
 };
 
 class Campaign {
@@ -159,11 +165,12 @@ class Campaign {
       process.compiler = &compiler_;
       process.target = &target_;
       process.least = kLeast;
-      process.times = kTimes;
-      FewHangs bench(need(open_bench(subject.graph, process)), hangs_);
+      HangTogether bench(need(open_bench(subject.graph, process)), hang_);
       for (int i = 0; i < kKinds && graph * kKinds + i < options_.jobs; ++i)
         measure_one(subject, static_cast<size_t>(i), bench);
+      bench.meet();
     }
+    hang_.arrive_and_drop();
   }
 
   // What counts is the check: others use the GPU at the same time, so times say nothing.
@@ -219,7 +226,7 @@ class Campaign {
   std::atomic<int> next_ = 0;
   std::mutex mutex_;
   std::array<Tally, std::size(kFaults)> tallies_;
-  std::counting_semaphore<> hangs_{kHangsAtOnce};
+  std::barrier<> hang_{options_.parallel};
   const Clock::time_point start_ = Clock::now();
 };
 

@@ -92,7 +92,7 @@ Options parse_options(int argc, char** argv) {
         {"--json", [&] { options.json = value; }},
         {"--faults", [&] { options.faults.jobs = std::atoi(value); }},
         {"--minutes", [&] { options.faults.minutes = std::atof(value); }},
-        {"--parallel", [&] { options.faults.parallel = static_cast<unsigned>(std::atoi(value)); }}};
+        {"--parallel", [&] { options.faults.parallel = static_cast<unsigned>(std::max(1, std::atoi(value))); }}};
     const auto found = with_value.find(argument);
     if (found == with_value.end())
       stop(Status(ErrorCode::INVALID_ARGUMENT, "no option " + argument + "\n" + kUsage));
