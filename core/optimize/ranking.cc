@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "core/mugraph/text.h"
 #include "core/optimize/program_model.h"
@@ -40,6 +41,15 @@ std::string resemblance(const Implementation& implementation) {
   return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
 }
 
+// Staying takes registers, and whether they are there only the compiler says: the same with a block for each tile is
+// tried beside it.
+std::optional<Implementation> launched_for_each_tile(const Implementation& implementation) {
+  Implementation twin = implementation;
+  bool differs = false;
+  for (KernelSchedule& kernel : twin.schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
+  return differs ? std::optional(std::move(twin)) : std::nullopt;
+}
+
 // Best first, but what resembles others gives way to what is not much slower.
 void sort_by_time(std::vector<Implementation>& all) {
   auto by = [](const auto& a, const auto& b) { return a.first < b.first; };
@@ -49,10 +59,17 @@ void sort_by_time(std::vector<Implementation>& all) {
   std::vector<std::pair<double, Implementation>> order;
   for (Implementation& each : all) {
     const double us = each.us * (1 + kResemblance * seen[resemblance(each)]++);
+    auto twin = launched_for_each_tile(each);
     order.emplace_back(us, std::move(each));
+    if (twin) order.emplace_back(us, std::move(*twin));
   }
   std::stable_sort(order.begin(), order.end(), by);
-  for (size_t i = 0; i < all.size(); ++i) all[i] = std::move(order[i].second);
+  all.clear();
+  for (auto& [us, each] : order)
+    if (std::none_of(all.begin(), all.end(), [&](const Implementation& other) {
+          return other.candidate == each.candidate && other.schedule == each.schedule;
+        }))
+      all.push_back(std::move(each));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ std::map<std::string, int64_t> stack_bytes(const std::string& log) {
 std::string traits(const MuKernel& applied, KernelSchedule schedule) {
   schedule = without_tiling(schedule);
   schedule.stages = std::min(schedule.stages, 1);
+  schedule.persistent = std::min<int64_t>(schedule.persistent, 1);
   schedule.pdl = false;
   schedule.choices = {};
   std::string text = print_schedule({{schedule}}) + (applied.trip_count > 1 ? "loop\n" : "");
@@ -43,12 +44,12 @@ std::string traits(const MuKernel& applied, KernelSchedule schedule) {
 }
 
 // Products and reductions, and whether there is a loop: kernels of one kind hold their values alike.
-std::string kind_of(const MuKernel& kernel) {
+std::string kind_of(const MuKernel& kernel, const KernelSchedule& schedule) {
   std::multiset<int> codes;
   for (const BlockOp& op : kernel.ops)
     if (const OpKind kind = op_info(op.code).kind; kind == OpKind::contraction || kind == OpKind::reduction)
       codes.insert(static_cast<int>(op.code));
-  std::string text = kernel.trip_count > 1 ? "loop" : "once";
+  std::string text = schedule.persistent > 0 ? "persistent" : kernel.trip_count > 1 ? "loop" : "once";
   for (int code : codes) text += " " + std::to_string(code);
   return text;
 }
@@ -85,7 +86,7 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
       const KernelSchedule& how = schedule.kernels[block.kernel];
       crowded_.insert(traits(kernel, how));
       const double wanted = 1 + static_cast<double>(own->second) / 4 / most_registers(how);
-      double& fitting = fitting_.try_emplace(kind_of(kernel), 1e9).first->second;
+      double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
       fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
     }
   int64_t sum = 0;
@@ -110,7 +111,7 @@ bool SpillingKernels::suspects(const MuGraph& mugraph, const Schedule& schedule)
   for (size_t k = 0; k < applied->kernels.size(); ++k) {
     const MuKernel& kernel = applied->kernels[k];
     if (!kernel.custom) continue;
-    const auto fitting = fitting_.find(kind_of(kernel));
+    const auto fitting = fitting_.find(kind_of(kernel, schedule.kernels[k]));
     if (fitting != fitting_.end() && share(*applied, kernel, schedule.kernels[k], target_) >= fitting->second)
       return true;
   }

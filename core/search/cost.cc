@@ -197,6 +197,7 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
       work.rate *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /
                            static_cast<double>(terms.labels[op.term.label].extent);
   }
+  if (work.contraction) common_outer_ &= work.outer();
   if (accumulates)
     accumulators_.push_back({labels_of(op.labels), true, 4});
   else
@@ -212,6 +213,14 @@ KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
   if (roles_.loop >= 0)
     tiles[roles_.loop] = divide_up(divide_up(tiles[roles_.loop], sizes.ranks), sizes.trip_count);
   return tiles;
+}
+
+int64_t KernelModel::longest(const Tiles& tile, LabelSet outer) const {
+  // Products that follow each other have the same warps along the same rows.
+  int64_t most = 1;
+  for (Label label : labels_of(outer & common_outer_ ? outer & common_outer_ : outer))
+    most = std::max(most, tile[label]);
+  return most;
 }
 
 std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
@@ -248,10 +257,11 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
     if (work.contraction) {
       const int64_t row = work.row < 0 ? 1 : tile[work.row], column = work.column < 0 ? 1 : tile[work.column];
       const int64_t inner = tile[work.inner];
+      const int64_t wgmma_rows = longest(tile, work.outer());
       const double padded =
           std::min(rounded(row, 16) * rounded(column, 8), rounded(row, 8) * rounded(column, 16)) *
           rounded(inner, 16);
-      if (work.wgmma && std::max(row, column) < kWgmmaRows) elements /= kMmaSyncShare;
+      if (work.wgmma && wgmma_rows < kWgmmaRows) elements /= kMmaSyncShare;
       elements *=
           padded / (static_cast<double>(row) * static_cast<double>(column) * static_cast<double>(inner));
     }

@@ -44,6 +44,7 @@ class KernelModel {
     Label row = kNoLabel, column = kNoLabel, inner = kNoLabel;  // of a contraction
     bool contraction = false;
     bool wgmma = false;  // the operands and the target allow it
+    LabelSet outer() const { return (row < 0 ? 0 : label_bit(row)) | (column < 0 ? 0 : label_bit(column)); }
   };
   struct Access {
     std::vector<Label> labels;
@@ -55,9 +56,11 @@ class KernelModel {
   void add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms,
                 const std::vector<Precision>& precision, size_t at);
   Tiles tiles(const Sizes& sizes) const;
+  int64_t longest(const Tiles& tile, LabelSet outer) const;
 
   const Roles& roles_;
   const Target& target_;
+  LabelSet common_outer_ = ~LabelSet{0};  // rows or columns of all contractions
   std::vector<int64_t> extents_;
   std::vector<Work> work_;
   std::vector<Access> loads_, stores_, accumulators_, values_;

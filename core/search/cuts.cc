@@ -98,10 +98,12 @@ std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
   return cuts;
 }
 
-std::vector<double> element_bytes(const Graph& graph, const Cut& cut) {
+std::vector<double> element_bytes(const Graph& graph, const std::vector<bool>& numbered, const Cut& cut) {
   std::vector<double> bytes;
   for (const auto* values : {&graph.inputs, &graph.outputs})
     for (ValueId id : *values) bytes.push_back(static_cast<double>(dtype_size(graph.node(id).type.dtype)));
+  for (size_t i = 0; i < numbered.size(); ++i)
+    if (numbered[i]) bytes[i] = 0;
   bytes.resize(cut.tensors.size(), 4);
   return bytes;
 }

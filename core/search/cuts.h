@@ -17,7 +17,8 @@ struct Cut {
 // all inputs and outputs together are never handed on.
 std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most);
 
-// Bytes of an element of each tensor of a cut; what is handed on is f32.
-std::vector<double> element_bytes(const Graph& graph, const Cut& cut);
+// Bytes that loading an element of each tensor of a cut takes; what is handed on is f32, inputs that are `numbered`
+// (Piece) take none.
+std::vector<double> element_bytes(const Graph& graph, const std::vector<bool>& numbered, const Cut& cut);
 
 }  // namespace quern

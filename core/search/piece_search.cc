@@ -72,9 +72,14 @@ void drop_single_parts(KernelDesign& kernel) {
 
 class PieceSearch {
  public:
-  PieceSearch(const Graph& piece, const Target& target, const SearchOptions& options,
+  PieceSearch(const Piece& piece, const Target& target, const SearchOptions& options,
               Clock::time_point deadline)
-      : piece_(piece), target_(target), options_(options), start_(Clock::now()), deadline_(deadline) {}
+      : piece_(piece.graph),
+        numbered_(piece.numbered),
+        target_(target),
+        options_(options),
+        start_(Clock::now()),
+        deadline_(deadline) {}
 
   Result<PieceResult> run(GeneratorState state) {
     result_.state = std::move(state);
@@ -235,7 +240,7 @@ class PieceSearch {
   std::vector<SizedRoles> size_kernel(const KernelDag& kernel, const Cut& cut,
                                       std::vector<std::string>& why) {
     std::vector<SizedRoles> found;
-    const std::vector<double> bytes = element_bytes(piece_, cut);
+    const std::vector<double> bytes = element_bytes(piece_, numbered_, cut);
     for (Roles& roles : legal_roles(kernel, cut.tensors, terms_, target_, &why)) {
       const KernelModel model(kernel, roles, cut.tensors, bytes, terms_, target_);
       std::vector<SizedKernel> sizes = best_sizes(model, roles, terms_, target_, kSizesPerRoles,
@@ -354,6 +359,7 @@ class PieceSearch {
   }
 
   const Graph& piece_;
+  const std::vector<bool>& numbered_;
   const Target& target_;
   const SearchOptions& options_;
   const Clock::time_point start_, deadline_;
@@ -366,7 +372,7 @@ class PieceSearch {
 
 }  // namespace
 
-Result<PieceResult> search_piece(const Graph& piece, const Target& target, const SearchOptions& options,
+Result<PieceResult> search_piece(const Piece& piece, const Target& target, const SearchOptions& options,
                                  std::chrono::steady_clock::time_point deadline, GeneratorState state) {
   return PieceSearch(piece, target, options, deadline).run(std::move(state));
 }

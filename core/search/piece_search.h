@@ -1,6 +1,7 @@
 // The search for one piece.
 #pragma once
 
+#include "core/search/pieces.h"
 #include "core/search/search.h"
 
 namespace quern {
@@ -13,7 +14,7 @@ struct PieceResult {
 };
 
 // `deadline` is for all of it.
-Result<PieceResult> search_piece(const Graph& piece, const Target& target, const SearchOptions& options,
+Result<PieceResult> search_piece(const Piece& piece, const Target& target, const SearchOptions& options,
                                  std::chrono::steady_clock::time_point deadline, GeneratorState state);
 
 }  // namespace quern

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/graph/builder.h"
+#include "core/graph/canon.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -26,6 +27,7 @@ class Cutter {
  public:
   explicit Cutter(const Graph& graph) : graph_(graph) {
     find_needed();
+    find_numbered();
     for (const Node& node : graph_.nodes) names_.insert(node.name);
   }
 
@@ -87,6 +89,18 @@ class Cutter {
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       const bool inner = needed_[id] && !is_leaf(graph_.nodes[id]);
       outside_.push_back(inner ? outside_reason(graph_, static_cast<ValueId>(id)) : "");
+    }
+  }
+
+  void find_numbered() {
+    for (const Node& node : graph_.nodes) {
+      const OpKind kind = op_info(node.code).kind;
+      const bool computes = kind == OpKind::elementwise || node.code == OpCode::cast ||
+                            node.code == OpCode::transpose || node.code == OpCode::broadcast;
+      numbered_.push_back(
+          node.code == OpCode::iota || node.code == OpCode::constant ||
+          (computes && std::all_of(node.operands.begin(), node.operands.end(),
+                                   [&](ValueId id) { return numbered_[static_cast<size_t>(id)]; })));
     }
   }
 
@@ -238,6 +252,7 @@ class Cutter {
 
   // Inputs and graph of a piece; every use of what is `parted` is an input of its own.
   void build(Piece& piece, const std::set<ValueId>& parted) const {
+    piece.numbered.clear();
     GraphBuilder builder(graph_.name);
     std::map<ValueId, ValueId> became;
     std::set<std::string> names = names_;
@@ -248,6 +263,7 @@ class Cutter {
       for (int number = 2; became.count(id) && !names.insert(name).second; ++number)
         name = value.name + "_" + std::to_string(number);
       piece.inputs.push_back(id);
+      piece.numbered.push_back(numbered_[static_cast<size_t>(id)]);
       return became[id] =
                  *builder.add_input(name, value.type.dtype, value.type.shape, value.strides, value.is_const);
     };
@@ -274,7 +290,7 @@ class Cutter {
 
   const Graph& graph_;
   std::set<std::string> names_;
-  std::vector<bool> needed_, is_output_;
+  std::vector<bool> needed_, is_output_, numbered_;
   std::vector<std::vector<ValueId>> users_;
   std::vector<std::string> outside_;  // by node
   std::vector<ValueId> order_;
@@ -282,6 +298,13 @@ class Cutter {
 };
 
 }  // namespace
+
+std::string Piece::text() const {
+  std::string out = canonical_text(graph);
+  for (size_t i = 0; i < numbered.size(); ++i)
+    if (numbered[i]) out += "numbered " + std::to_string(i) + "\n";
+  return out;
+}
 
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound) { return Cutter(graph).cut(bound); }
 

@@ -15,6 +15,11 @@ struct Piece {
   // the product it goes into, may be several inputs: one tensor whose dimensions are not joined.
   std::vector<ValueId> inputs, outputs;
   std::string outside;  // why it is left to the baseline; empty: it is searched
+  // By input: made of iotas and numbers alone, so that kernels compute it from where their tiles lie (use_views).
+  std::vector<bool> numbered = {};
+
+  // Pieces with one text have the same programs, at the same costs.
+  std::string text() const;
 };
 
 // Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written.

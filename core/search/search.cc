@@ -93,7 +93,7 @@ class Search {
     std::vector<const Piece*> different;
     for (const Piece& piece : pieces)
       if (piece.outside.empty() &&
-          first_.try_emplace(canonical_text(piece.graph), First{piece.outputs, first_.size()}).second)
+          first_.try_emplace(piece.text(), First{piece.outputs, first_.size()}).second)
         different.push_back(&piece);
     std::stable_sort(different.begin(), different.end(),
                      [](const Piece* a, const Piece* b) { return a->nodes.size() < b->nodes.size(); });
@@ -103,10 +103,8 @@ class Search {
     return {};
   }
 
-  bool is_known(const Piece& piece) const {
-    return !piece.outside.empty() || found_.count(canonical_text(piece.graph)) > 0;
-  }
-  const PieceResult& found(const Piece& piece) const { return found_.at(canonical_text(piece.graph)); }
+  bool is_known(const Piece& piece) const { return !piece.outside.empty() || found_.count(piece.text()) > 0; }
+  const PieceResult& found(const Piece& piece) const { return found_.at(piece.text()); }
 
   // More time would not help it.
   bool fits_no_kernel(const Piece& piece) const {
@@ -165,8 +163,7 @@ class Search {
 
   // The faster of its best candidate and the baseline.
   double us_of(const Piece& piece) const {
-    return piece.outside.empty() ? choices_of(canonical_text(piece.graph))[0].us
-                                 : options_.time_of(piece.graph, nullptr);
+    return piece.outside.empty() ? choices_of(piece.text())[0].us : options_.time_of(piece.graph, nullptr);
   }
 
   // Bytes that it reads and writes at least.
@@ -251,7 +248,7 @@ class Search {
     const auto deadline = start_ + options_.limit, now = Clock::now();
     const auto share =
         now >= deadline ? Clock::duration(0) : (deadline - now) / static_cast<int64_t>(left + pieces_left_);
-    const std::string text = canonical_text(piece.graph);
+    const std::string text = piece.text();
     First& first = first_.at(text);
     const std::string key = PieceMemo::key(text, target_, options_);
     if (const PieceResult* remembered = memo() ? memo()->find(key) : nullptr) {
@@ -260,7 +257,7 @@ class Search {
       return {};
     }
     Result<PieceResult> found =
-        search_piece(piece.graph, target_, options_, now + share, std::move(resumed_[first.number]));
+        search_piece(piece, target_, options_, now + share, std::move(resumed_[first.number]));
     if (!found) return found.status();
     time_candidates(piece, *found);
     if (!found->finished) unfinished_[first.number] = found->state;
@@ -274,7 +271,7 @@ class Search {
     if (!piece.outside.empty()) {
       report.outside = piece.outside;
     } else {
-      const std::string text = canonical_text(piece.graph);
+      const std::string text = piece.text();
       report = found_.at(text).report;
       report.shared = first_.at(text).outputs != piece.outputs;
     }
@@ -319,7 +316,7 @@ class Search {
     Way way{0, {}, {}};
     for (const Piece& piece : pieces_) {
       way.pieces.push_back(&piece);
-      way.choices.push_back(choices_of(canonical_text(piece.graph))[0]);
+      way.choices.push_back(choices_of(piece.text())[0]);
     }
     return way;
   }
@@ -328,7 +325,7 @@ class Search {
   std::vector<Way> with_other_choices(const Way& best) const {
     std::vector<Way> ways;
     std::map<std::string, std::vector<size_t>> equal;
-    for (size_t p = 0; p < pieces_.size(); ++p) equal[canonical_text(pieces_[p].graph)].push_back(p);
+    for (size_t p = 0; p < pieces_.size(); ++p) equal[pieces_[p].text()].push_back(p);
     for (const auto& [text, places] : equal) {
       const std::vector<Choice> choices = choices_of(text);
       for (size_t i = 1; i < choices.size(); ++i) {
@@ -344,7 +341,7 @@ class Search {
   std::vector<Way> with_wholes(const Way& best) const {
     std::vector<Way> ways;
     for (const Whole& whole : wholes_)
-      for (const Choice& choice : choices_of(canonical_text(whole.piece.graph))) {
+      for (const Choice& choice : choices_of(whole.piece.text())) {
         if (!choice.candidate) continue;
         Way way{choice.us - whole.parts_us, {}, {}};
         for (size_t p = 0; p < pieces_.size(); ++p) {
@@ -368,7 +365,7 @@ class Search {
     for (size_t i = 0; i < most; ++i) {
       Way& way = ways.emplace_back(Way{0, {}, {}});
       for (const Piece& piece : pieces_) {
-        const std::vector<Choice> choices = choices_of(canonical_text(piece.graph));
+        const std::vector<Choice> choices = choices_of(piece.text());
         most = std::max(most, choices.size());
         way.pieces.push_back(&piece);
         way.choices.push_back(choices[std::min(i, choices.size() - 1)]);
