@@ -2,10 +2,10 @@
 #include <chrono>
 #include <filesystem>
 
+#include "capi/wire/pack.h"
 #include "capi/wire/paths.h"
 #include "core/base/target.h"
 #include "tools/output.h"
-#include "tools/pack.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 
@@ -71,24 +71,6 @@ Result<std::vector<wire::Show>> chosen(Session& session, const Filter& filter) {
   });
   if (!status.ok()) return status;
   return shows;
-}
-
-wire::Import import_of(wire::ShowReply shown) {
-  wire::Import plan;
-  plan.key = shown.row.key;
-  plan.tier = shown.row.tier;
-  plan.target = shown.row.target;
-  plan.numerics = shown.row.numerics;
-  plan.name = shown.row.name;
-  plan.toolchain = std::move(shown.toolchain);
-  plan.constraints = std::move(shown.constraints);
-  plan.graph = std::move(shown.graph);
-  plan.plan = std::move(shown.plan);
-  plan.report = std::move(shown.report);
-  plan.mugraph = std::move(shown.mugraph);
-  plan.schedule = std::move(shown.schedule);
-  plan.cuda = std::move(shown.cuda);
-  return plan;
 }
 
 int run_export(const Arguments& arguments) {

@@ -1,4 +1,4 @@
-#include "tools/pack.h"
+#include "capi/wire/pack.h"
 
 #include <fcntl.h>
 #include <sodium.h>
@@ -8,12 +8,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "capi/wire/paths.h"
 #include "core/base/bytes.h"
 #include "core/base/private_file.h"
-#include "tools/session.h"
 
 namespace quern {
 
@@ -30,6 +31,14 @@ const unsigned char* raw(std::string_view bytes) {
 unsigned char* raw(std::string& bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
 
 Status corrupt(const std::string& what) { return Status(ErrorCode::CORRUPT, what); }
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad())
+    return Status(errno == ENOENT ? ErrorCode::NOT_FOUND : ErrorCode::IO, path + ": " + std::strerror(errno));
+  return text;
+}
 
 bool start_sodium() { return sodium_init() >= 0; }
 
@@ -99,7 +108,7 @@ Result<SigningKey> read_or_make_key(const std::string& path) {
   if (!start_sodium()) return Status(ErrorCode::INTERNAL, "libsodium does not start");
   if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return make_key(path);
   if (Status status = check_private_file(path); !status.ok()) return status;
-  Result<std::string> text = read_file(path);
+  Result<std::string> text = read_text(path);
   if (!text) return text.status();
   std::string secret = from_hex(text->substr(0, text->find('\n')));
   if (secret.size() != crypto_sign_SECRETKEYBYTES)
@@ -110,7 +119,7 @@ Result<SigningKey> read_or_make_key(const std::string& path) {
 Result<std::vector<std::string>> read_public_keys(const std::string& text_or_path) {
   if (!start_sodium()) return Status(ErrorCode::INTERNAL, "libsodium does not start");
   if (std::string key = from_hex(text_or_path); key.size() == kPublicBytes) return std::vector{key};
-  Result<std::string> text = read_file(text_or_path);
+  Result<std::string> text = read_text(text_or_path);
   if (!text)
     return Status(ErrorCode::INVALID_ARGUMENT,
                   "\"" + text_or_path +
@@ -127,6 +136,24 @@ Result<std::vector<std::string>> read_public_keys(const std::string& text_or_pat
                     text_or_path + ": \"" + word + "\" is no public key: 64 hexadecimal digits");
   }
   return keys;
+}
+
+wire::Import import_of(wire::ShowReply shown) {
+  wire::Import plan;
+  plan.key = shown.row.key;
+  plan.tier = shown.row.tier;
+  plan.target = shown.row.target;
+  plan.numerics = shown.row.numerics;
+  plan.name = shown.row.name;
+  plan.toolchain = std::move(shown.toolchain);
+  plan.constraints = std::move(shown.constraints);
+  plan.graph = std::move(shown.graph);
+  plan.plan = std::move(shown.plan);
+  plan.report = std::move(shown.report);
+  plan.mugraph = std::move(shown.mugraph);
+  plan.schedule = std::move(shown.schedule);
+  plan.cuda = std::move(shown.cuda);
+  return plan;
 }
 
 std::string sign_pack(const Pack& pack, const SigningKey& key) {

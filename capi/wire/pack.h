@@ -31,6 +31,8 @@ Result<SigningKey> read_or_make_key(const std::string& path);
 Result<std::vector<std::string>> read_public_keys(const std::string& text_or_path);
 std::string hex_of(std::string_view bytes);
 
+// What is shown of a plan, as it is imported elsewhere; without measured times.
+wire::Import import_of(wire::ShowReply shown);
 std::string sign_pack(const Pack& pack, const SigningKey& key);
 // Nothing of a pack is looked at before its signature holds. PERMISSION when it is signed by none of `trusted`, CORRUPT when it was changed,
 // cut short, or is none.
