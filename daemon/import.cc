@@ -42,6 +42,21 @@ Status check_plan(const wire::Import& message, const Graph& graph) {
   return {};
 }
 
+// What compares it with another plan of its tier. Baselines are not compared.
+void add_time(const wire::Import& message, PlanPut& put) {
+  const bool modelled = message.tier == Tier::modelled && message.device == kModelDevice;
+  const bool measured =
+      message.tier == Tier::measured && !message.device.empty() && message.device != kModelDevice;
+  if (message.cold_ps == 0 || (!modelled && !measured)) return;
+  put.device = message.device;
+  put.program = message.program;
+  Timing timing;
+  timing.device = message.device;
+  timing.program = message.program;
+  timing.cold_ns = static_cast<double>(message.cold_ps) / 1e3;
+  put.timings.push_back(std::move(timing));
+}
+
 }  // namespace
 
 Result<PlanPut> put_of_import(const wire::Import& message) {
@@ -65,8 +80,10 @@ Result<PlanPut> put_of_import(const wire::Import& message) {
     request.constraints = message.constraints;
     put.request = Planner::request_material(request, message.toolchain);
   }
-  if (!message.mugraph.empty() || !message.report.empty()) {
+  add_time(message, put);
+  if (!message.mugraph.empty() || !message.report.empty() || !message.reason.empty()) {
     put.findings.emplace();
+    put.findings->reason = message.reason;
     put.findings->report = message.report;
     put.findings->mugraph = message.mugraph;
     put.findings->schedule = message.schedule;
