@@ -1,8 +1,17 @@
 #include "daemon/jobs.h"
 
+#include <utility>
+
 #include "daemon/setbacks.h"
 
 namespace quern {
+
+namespace {
+
+// More than workers have begun: none waits for a round trip.
+constexpr size_t kClaimsAhead = 2;
+
+}  // namespace
 
 Status Jobs::may_queue(const JobSpec& spec, const Asker& asker, Charge& charge) const {
   const auto asked = asked_.find({asker.user, asker.client});
@@ -30,9 +39,13 @@ Status Jobs::ask(JobSpec spec, const Asker& asker, Waiter waiter, bool& joined) 
     job->charge = std::move(charge);
     job->asked_ns = hooks_.now_ns();
     found = jobs_.emplace(key, std::move(job)).first;
-    asked_[{asker.user, asker.client}].insert(key);
-    ++counts_.queued;
-    enqueue(*found->second, key);
+    if (hooks_.elsewhere && hooks_.elsewhere->up()) {
+      look_elsewhere(key);
+    } else {
+      asked_[{asker.user, asker.client}].insert(key);
+      ++counts_.queued;
+      enqueue(*found->second, key);
+    }
   }
   Job& job = *found->second;
   if (waiter.done) {
@@ -132,6 +145,7 @@ wire::JobState Jobs::state(const Hash128& key) const {
 Jobs::Counts Jobs::counts() const { return counts_; }
 
 void Jobs::pump() {
+  if (!start_claimed()) return;
   // Jobs for different GPUs do not wait for each other.
   std::set<std::pair<std::string, int>> full;
   const auto offer = [&](const Hash128& key) { return start(key, full); };
@@ -150,20 +164,82 @@ Jobs::Queue::Turn Jobs::start(const Hash128& key, std::set<std::pair<std::string
   Job& job = *jobs_.at(key);
   const bool measures = job.spec.kind == wire::JobKind::measure;
   if (full.contains({job.spec.target, job.spec.gpu})) return Queue::Turn::passed;
-  const bool started = hooks_.workers->start(
-      job.spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); },
-      [this, key](const wire::JobProgress& progress) { progressed(key, progress); });
-  if (!started) {
+  if (hooks_.elsewhere && hooks_.elsewhere->up()) return claim(key);
+  if (!run(key)) {
     full.insert({job.spec.target, job.spec.gpu});
     return measures ? Queue::Turn::passed : Queue::Turn::over;
   }
+  leave_queue(job, key);
+  return Queue::Turn::taken;
+}
+
+// False when no worker is free.
+bool Jobs::run(const Hash128& key) {
+  Job& job = *jobs_.at(key);
+  const bool started = hooks_.workers->start(
+      job.spec, [this, key](Result<wire::JobDone> done) { finish_compile(key, std::move(done)); },
+      [this, key](const wire::JobProgress& progress) { progressed(key, progress); });
+  if (started) job.queue_ns = hooks_.now_ns() - job.asked_ns;
+  return started;
+}
+
+void Jobs::leave_queue(Job& job, const Hash128& key) {
   dequeue(job);
   unlist(job, key);
   job.running = true;
-  job.queue_ns = hooks_.now_ns() - job.asked_ns;
   --counts_.queued;
   ++counts_.running;
+}
+
+void Jobs::queue_again(Job& job, const Hash128& key) {
+  job.running = false;
+  --counts_.running;
+  ++counts_.queued;
+  asked_[{job.ticket.asker.user, job.ticket.asker.client}].insert(key);
+  enqueue(job, key);
+}
+
+// ---- elsewhere ----
+
+void Jobs::look_elsewhere(const Hash128& key) {
+  Job& job = *jobs_.at(key);
+  job.running = true;
+  ++counts_.running;
+  hooks_.elsewhere->look(job.spec, [this, key](const std::optional<JobResult>& found) {
+    if (found) return finish(key, *found);
+    queue_again(*jobs_.at(key), key);
+    pump();
+  });
+}
+
+// As late as can be, so that the nodes of a fleet share the work: one that claims all it wants leaves the others nothing to do.
+Jobs::Queue::Turn Jobs::claim(const Hash128& key) {
+  if (claiming_ + claimed_.size() >= kClaimsAhead) return Queue::Turn::over;
+  Job& job = *jobs_.at(key);
+  leave_queue(job, key);
+  ++claiming_;
+  hooks_.elsewhere->claim(job.spec, [this, key, first = std::make_shared<bool>(true)](
+                                        Elsewhere::Turn turn, const std::optional<JobResult>& found) {
+    if (std::exchange(*first, false)) --claiming_;
+    claimed(key, turn, found);
+  });
   return Queue::Turn::taken;
+}
+
+void Jobs::claimed(const Hash128& key, Elsewhere::Turn turn, const std::optional<JobResult>& found) {
+  if (found)
+    finish(key, *found);
+  else if (turn == Elsewhere::Turn::mine)
+    claimed_.push_back(key);
+  else if (turn == Elsewhere::Turn::again)
+    queue_again(*jobs_.at(key), key);
+  pump();
+}
+
+// False when some are left, because no worker is free.
+bool Jobs::start_claimed() {
+  while (!claimed_.empty() && run(claimed_.front())) claimed_.pop_front();
+  return claimed_.empty();
 }
 
 void Jobs::progressed(const Hash128& key, const wire::JobProgress& progress) {
@@ -191,12 +267,8 @@ bool Jobs::retry_after_death(Job& job, const Hash128& key, Status& status) {
 bool Jobs::retry(Job& job, const Hash128& key) {
   if (job.retried) return false;
   job.retried = true;
-  job.running = false;
-  --counts_.running;
-  ++counts_.queued;
   ++counts_.retried;
-  asked_[{job.ticket.asker.user, job.ticket.asker.client}].insert(key);
-  enqueue(job, key);
+  queue_again(job, key);
   return true;
 }
 
@@ -262,7 +334,7 @@ void Jobs::unlist(const Job& job, const Hash128& key) {
 void Jobs::finish(const Hash128& key, const JobResult& result) {
   // Out of the table first: a waiter may ask for the same key again.
   const std::unique_ptr<Job> job = take(key);
-  ++(result.status.ok() ? counts_.done : counts_.failed);
+  if (!result.elsewhere) ++(result.status.ok() ? counts_.done : counts_.failed);
   hooks_.ended(job->spec, job->ticket.asker, result);
   for (const Waiter& waiter : take_waiters(*job))
     if (!waiter.caller.interest.expired()) waiter.done(result);

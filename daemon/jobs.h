@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -36,6 +38,7 @@ struct JobResult {
   bool timed_out = false;                // a search that may find more with more time
   std::vector<wire::TimingRow> timings;  // of a measuring
   std::string device;                    // on which it was done
+  bool elsewhere = false;                // it was made, by somebody else
 };
 
 // An interest waits for one job of a kind.
@@ -45,6 +48,15 @@ class Jobs {
     Caller caller;
     std::function<void(const JobResult&)> done;
     std::function<void(const wire::JobProgress&)> progress = {};  // before that; may be empty
+  };
+
+  // Where a job's plan may come from without a worker of this daemon, and who else makes it. Both functions call back later.
+  struct Elsewhere {
+    enum class Turn { mine, others, again };  // others: a second call follows; again: claim again
+    std::function<bool()> up;                 // false: nothing is asked of the rest
+    std::function<void(const JobSpec&, std::function<void(std::optional<JobResult>)>)> look;
+    // A result, or whose turn it is to make it.
+    std::function<void(const JobSpec&, std::function<void(Turn, std::optional<JobResult>)>)> claim;
   };
 
   // The outside world. `publish` fills in generation, tier and stored, and calls back on the daemon's thread
@@ -59,6 +71,7 @@ class Jobs {
     std::function<uint64_t()> now_ns;                                             // any steady clock
     size_t max_queued = 4096;                                                     // of one asker
     std::function<void(const JobSpec&, const wire::JobProgress&)> progress = {};  // before waiters see it
+    std::optional<Elsewhere> elsewhere = {};
   };
 
   struct Counts {
@@ -101,7 +114,7 @@ class Jobs {
     JobSpec spec;
     Queue::Ticket ticket;  // of whoever asked first
     Charge charge;         // to it
-    bool running = false;
+    bool running = false;  // or looked for elsewhere: in no queue
     bool retried = false;
     uint64_t asked_ns = 0, queue_ns = 0;
     std::unordered_map<const void*, Waiting> waiters;  // by their interest
@@ -117,6 +130,13 @@ class Jobs {
   std::unique_ptr<Job> take(const Hash128& key);
   std::vector<Hash128> queued(const std::function<bool(const Job&)>& which) const;
   Queue::Turn start(const Hash128& key, std::set<std::pair<std::string, int>>& full);
+  bool start_claimed();
+  void look_elsewhere(const Hash128& key);
+  Queue::Turn claim(const Hash128& key);
+  void claimed(const Hash128& key, Elsewhere::Turn turn, const std::optional<JobResult>& found);
+  bool run(const Hash128& key);
+  void leave_queue(Job& job, const Hash128& key);
+  void queue_again(Job& job, const Hash128& key);
   void progressed(const Hash128& key, const wire::JobProgress& progress);
   void finish_compile(const Hash128& key, Result<wire::JobDone> done);
   void finish(const Hash128& key, const JobResult& result);
@@ -128,6 +148,8 @@ class Jobs {
   std::unordered_map<const void*, Hash128> waits_;                           // interests, and for what
   std::map<std::pair<uid_t, ClientId>, std::unordered_set<Hash128>> asked_;  // queued jobs of an asker
   Queue foreground_, background_;
+  std::deque<Hash128> claimed_;  // from elsewhere: first for the next workers
+  size_t claiming_ = 0;
   uint64_t next_order_ = 0;
   Counts counts_;
 };

@@ -128,6 +128,54 @@ Status set_allow_uids(Options& options, const std::string& value) {
   return {};
 }
 
+Setter fleet_path(std::string FleetSettings::*field) {
+  return [field](Options& options, const std::string& value) {
+    if (value.empty()) return Status(ErrorCode::INVALID_ARGUMENT, "it is empty");
+    options.fleet.*field = absolute(options.base, value);
+    return Status();
+  };
+}
+
+Setter fleet_number(uint64_t FleetSettings::*field, uint64_t low, uint64_t high) {
+  return [=](Options& options, const std::string& value) {
+    auto parsed = parse_number(value);
+    if (!parsed) return parsed.status();
+    if (*parsed < low || *parsed > high)
+      return Status(ErrorCode::INVALID_ARGUMENT,
+                    value + " is not within " + std::to_string(low) + " to " + std::to_string(high));
+    options.fleet.*field = *parsed;
+    return Status();
+  };
+}
+
+Status set_fleet(Options& options, const std::string& value) {
+  const Status no_address(ErrorCode::INVALID_ARGUMENT,
+                          "\"" + value + "\" is neither unix:/PATH nor HOST:PORT");
+  if (value.starts_with("unix:")) {
+    if (Status status = check_socket_path(value.substr(5)); !status.ok()) return status;
+    if (value[5] != '/') return no_address;
+  } else {
+    const size_t colon = value.rfind(':');
+    auto port = parse_number(colon == std::string::npos ? "" : value.substr(colon + 1));
+    if (colon == 0 || !port || *port < 1 || *port > 65535) return no_address;
+  }
+  options.fleet.address = value;
+  return {};
+}
+
+Status set_fleet_user(Options& options, const std::string& value) {
+  options.fleet.user = value;
+  return {};
+}
+
+Status set_fleet_prefix(Options& options, const std::string& value) {
+  constexpr size_t kLongest = 64;
+  if (value.empty() || value.size() > kLongest)
+    return Status(ErrorCode::INVALID_ARGUMENT, "it must have 1 to " + std::to_string(kLongest) + " bytes");
+  options.fleet.prefix = value;
+  return {};
+}
+
 const std::vector<Setting>& settings() {
   constexpr uint64_t kDay = 86400;
   static const std::vector<Setting> table = {
@@ -196,6 +244,25 @@ const std::vector<Setting>& settings() {
        "users that may connect, besides the daemon's own and root; the socket is then open to all and must "
        "lie in a "
        "directory that they can enter"},
+      {"fleet", "ADDRESS", set_fleet,
+       "a Redis or Valkey server that several daemons share plans through: unix:/PATH or HOST:PORT; default "
+       "none"},
+      {"fleet-user", "NAME", set_fleet_user, "who logs in there; default: the server's default user"},
+      {"fleet-password-file", "PATH", fleet_path(&FleetSettings::password_file),
+       "whose first line is the password there; only its owner may read it"},
+      {"fleet-prefix", "TEXT", set_fleet_prefix,
+       "what the names of its keys there begin with; default quern:"},
+      {"fleet-key", "PATH", fleet_path(&FleetSettings::key_file),
+       "the key that signs what this daemon sends there, made if it is missing; default pack.key beside the "
+       "configuration"},
+      {"fleet-trust", "PATH", fleet_path(&FleetSettings::trust_file),
+       "public keys, one a line: whose plans are taken from there, beside one's own; default trusted-keys "
+       "beside "
+       "the configuration"},
+      {"fleet-ms", "N", fleet_number(&FleetSettings::limit_ms, 10, 60000),
+       "after how many milliseconds without an answer that server counts as down; default 250"},
+      {"fleet-wait-seconds", "N", fleet_number(&FleetSettings::wait_seconds, 1, 3600),
+       "how long to wait for a plan that another daemon compiles before compiling it here; default 20"},
       {"help", nullptr, flag(&Options::help), "print this and exit"},
       {"version", nullptr, flag(&Options::version), "print the version and exit"},
   };
@@ -339,6 +406,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   for (const Argument& argument : *arguments)
     if (Status status = argument.setting->set(options, argument.value); !status.ok())
       return status.with_context(std::string("--") + argument.setting->name);
+  const std::filesystem::path beside = std::filesystem::path(options.config).parent_path();
+  if (options.fleet.key_file.empty()) options.fleet.key_file = beside / "pack.key";
+  if (options.fleet.trust_file.empty()) options.fleet.trust_file = beside / "trusted-keys";
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "daemon/fleet.h"
 #include "daemon/log.h"
 #include "daemon/measures.h"
 
@@ -40,6 +41,7 @@ struct Options {
   uint64_t request_seconds = 600, drain_seconds = 10;
   uint64_t idle_seconds = 0, worker_idle_seconds = 300;  // 0: for ever
   std::vector<uid_t> allow_uids;
+  FleetSettings fleet;
 
   std::string base;  // what relative paths are relative to, while settings are read
 };

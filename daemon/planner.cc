@@ -7,6 +7,7 @@
 #include "core/graph/text.h"
 #include "core/optimize/program.h"
 #include "core/search/constraints.h"
+#include "daemon/fleet.h"
 
 namespace quern {
 
@@ -39,14 +40,21 @@ Planner::Planner(Hooks hooks)
              [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
                job_ended(spec, asker, result);
              },
-             hooks_.now_ns, hooks_.max_queued}),
-      searches_({hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log,
-                 hooks_.now_ns, hooks_.max_queued, hooks_.limits, hooks_.better,
-                 [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
-                   search_ended(spec, asker, result);
-                 }}),
+             hooks_.now_ns,
+             hooks_.max_queued,
+             {},
+             elsewhere()}),
+      searches_(
+          {hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
+           hooks_.max_queued, hooks_.limits,
+           [this](const Hash128& key, uint64_t generation, Tier tier) { made_better(key, generation, tier); },
+           [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
+             search_ended(spec, asker, result);
+           }}),
       measures_({hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
-                 hooks_.measuring, hooks_.better}) {
+                 hooks_.measuring, [this](const Hash128& key, uint64_t generation, Tier tier) {
+                   made_better(key, generation, tier);
+                 }}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
   compiler_changed();
@@ -104,7 +112,8 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
     hooks_.store->put_request(std::move(looked->request), keyed.material);
     return;
   }
-  if (compiler_.kind == CompilerState::Kind::starting && !(flags & wire::kGetNoStart)) {
+  if (compiler_.kind == CompilerState::Kind::starting &&
+      (toolchain_.empty() || !(flags & wire::kGetNoStart))) {
     // What the key is made with is not known yet. It soon will be.
     deferred_.push_back({ask->caller.interest, [this, ask, looked, reply] { make(ask, looked, reply); }});
     return;
@@ -115,6 +124,8 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
     return fail(reply, no_compiler(compiler_));
   }
   if (const auto wanted = ask->key.lock()) *wanted = key;
+  if (flags & wire::kGetNoStart && hooks_.fleet && hooks_.fleet->up())
+    return look_only(std::move(keyed), std::move(looked->request), reply);
   if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
   start_job(ask, std::move(keyed), std::move(looked->request), reply);
 }
@@ -138,7 +149,9 @@ void Planner::start_job(const Ask& ask, Keyed keyed, KeyMaterial request, const 
       if (*joined && hooks_.store && result.status.ok() && result.stored.ok())
         hooks_.store->put_request(request_material(ask->request, toolchain_), material);
       if (!result.status.ok()) ++counts_.errors;
-      reply(from_job(result, *joined ? wire::Origin::shared : wire::Origin::compiled));
+      reply(from_job(result, result.elsewhere ? wire::Origin::hit
+                             : *joined        ? wire::Origin::shared
+                                              : wire::Origin::compiled));
     };
   }
   if (Status status = jobs_.ask(std::move(spec), ask->caller.asker, std::move(waiter), *joined); !status.ok())
@@ -354,6 +367,7 @@ PlanAnswer Planner::from_job(const JobResult& result, wire::Origin origin) const
   answer.tier = result.tier;
   answer.origin = origin;
   answer.stored = result.stored;
+  answer.elsewhere = result.elsewhere;
   answer.queue_ns = result.queue_ns;
   answer.emit_ns = result.emit_ns;
   answer.compile_ns = result.compile_ns;
@@ -383,30 +397,37 @@ void Planner::publish(const JobSpec& spec, JobResult result, std::function<void(
   hooks_.store->put(std::move(put),
                     [this, shared, done, material = spec.material](Result<PutOutcome> outcome) {
                       hooks_.post([=, this] {
-                        settle(*shared, material, outcome);
+                        if (settle(*shared, material, outcome))
+                          made_better(shared->key, shared->generation, shared->tier);
                         done(std::move(*shared));
                       });
                     });
 }
 
-void Planner::settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome) {
+bool Planner::settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome) {
   if (!outcome.ok()) {
     // The plan is right all the same, and whoever waits for it gets it.
     result.stored = outcome.status();
     hooks_.log->warning("event=plan_not_stored key=" + to_hex(result.key) + " reason=\"" +
                         outcome.status().message() + "\"");
-    return;
+    return false;
   }
   result.generation = outcome.value().generation;
   result.tier = outcome.value().tier;
-  if (outcome.value().published) return hooks_.better(result.key, result.generation, result.tier);
+  if (outcome.value().published) return true;
   // Something as good or better stands there already: that is the answer.
   if (auto standing = hooks_.store->get(material); standing.ok()) result.plan = std::move(standing->plan);
+  return false;
 }
 
 void Planner::job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
   const std::string key = to_hex(result.key);
-  if (result.status.ok()) {
+  if (hooks_.fleet) hooks_.fleet->release(result.key);
+  if (result.elsewhere) {
+    setbacks_.succeeded(result.key);
+    if (result.stored.ok()) searches_.consider(result.key, spec.material.bytes(), result.tier, asker);
+    hooks_.log->info("event=plan_from_fleet key=" + key + " generation=" + std::to_string(result.generation));
+  } else if (result.status.ok()) {
     setbacks_.succeeded(result.key);
     if (result.stored.ok()) searches_.consider(result.key, spec.material.bytes(), result.tier, asker);
     hooks_.log->info("event=job_done key=" + key + " generation=" + std::to_string(result.generation) +
@@ -443,11 +464,12 @@ void Planner::compiler_changed() {
 }
 
 void Planner::import(PlanPut put, std::function<void(const Result<PutOutcome>&)> done) {
+  drop_foreign_time(put);
   hooks_.store->put(std::move(put), [this, done = std::move(done)](Result<PutOutcome> outcome) {
     hooks_.post([this, done, outcome = std::move(outcome)] {
       if (outcome.ok() && outcome.value().published) {
         setbacks_.succeeded(outcome.value().key);
-        hooks_.better(outcome.value().key, outcome.value().generation, outcome.value().tier);
+        made_better(outcome.value().key, outcome.value().generation, outcome.value().tier);
       }
       done(outcome);
     });

@@ -20,6 +20,9 @@
 
 namespace quern {
 
+class Fleet;
+struct FleetPlan;
+
 struct PlanRequest {
   std::string graph, target;
   uint32_t numerics = 0;
@@ -46,7 +49,8 @@ struct PlanAnswer {
   uint64_t generation = 0;
   Tier tier = Tier::baseline;
   wire::Origin origin = wire::Origin::hit;
-  Status stored;  // why it is not stored
+  Status stored;           // why it is not stored
+  bool elsewhere = false;  // of a hit: it was not in this daemon's store
   uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0;
 };
 
@@ -69,6 +73,7 @@ class Planner {
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
     // The job of a key ended without a plan.
     std::function<void(const Hash128& key)> failed;
+    Fleet* fleet = nullptr;  // the second level, if there is one
   };
   struct TuneRequest {
     Hash128 key;
@@ -103,6 +108,8 @@ class Planner {
 
   // Stores a plan that was made elsewhere, unless one as good is there, and tells who has subscribed.
   void import(PlanPut put, std::function<void(const Result<PutOutcome>&)> done);
+  // The same for one from the fleet's server, under nobody's words.
+  void import(FleetPlan plan);
   // The key of a request in the front index.
   static KeyMaterial request_material(const PlanRequest& request, const std::string& toolchain);
   // Drops the queued jobs of these keys, searches included, that nobody waits for. The number of keys.
@@ -113,8 +120,8 @@ class Planner {
   // And of Workers::gpus().
   void gpus_changed() { measures_.gpus_changed(); }
   // When something that was put off is due, and doing it.
-  std::optional<uint64_t> next_ns() const { return measures_.next_ns(); }
-  void expire() { measures_.expire(); }
+  std::optional<uint64_t> next_ns() const;
+  void expire();
   // Why whoever waits behind this interest still does, where more is known than that a job goes on.
   std::string why_late(const void* interest) const { return measures_.why_late(interest); }
   // Refuses new jobs from here on and drops those that nobody waits for.
@@ -180,8 +187,15 @@ class Planner {
   PlanAnswer from_job(const JobResult& result, wire::Origin origin) const;
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   static Status check_plan(const std::string& encoded, const std::string& target);
-  void settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome);
+  // True when the store has it now as the plan of the key.
+  bool settle(JobResult& result, const KeyMaterial& material, const Result<PutOutcome>& outcome);
   void job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
+  void made_better(const Hash128& key, uint64_t generation, Tier tier);
+  void drop_foreign_time(PlanPut& put) const;
+  std::optional<Jobs::Elsewhere> elsewhere();
+  void take(const JobSpec& spec, std::optional<FleetPlan> found,
+            const std::function<void(std::optional<JobResult>)>& done);
+  void look_only(Keyed keyed, KeyMaterial request, const Reply& reply);
   std::string why_missing(const wire::JobStatusReply& where, const std::string& nearest) const;
 
   Hooks hooks_;

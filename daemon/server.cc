@@ -75,6 +75,7 @@ Server::~Server() {
     _exit(0);
   }
   service_.reset();
+  fleet_.reset();
   store_.reset();
   if (loop_open_) uv_loop_close(&loop_);
   if (!sessions_.empty()) sessions_.clear();
@@ -91,7 +92,9 @@ Status Server::start() {
   if (Status status = open_store(); !status.ok()) return status;
   if (Status status = start_loop(); !status.ok()) return status;
   allow_files();
+  if (Status status = open_fleet(); !status.ok()) return status;
   start_workers();
+  if (fleet_) fleet_->start();
   // Last of all, so that whoever connects finds a daemon that serves, and that minds its signals.
   if (Status status = listen(); !status.ok()) return status;
   log_->info("event=start pid=" + std::to_string(getpid()) + " socket=\"" + options_.socket + "\" cache=\"" +
@@ -135,6 +138,22 @@ Status Server::open_store() {
   if (store.status().code() == ErrorCode::BUSY) return store.status();
   no_store_ = store.status();
   log_->error("event=no_store reason=\"" + no_store_.message() + "\"");
+  return {};
+}
+
+// Settings that are no good are a reason not to start; a server that is down is none.
+Status Server::open_fleet() {
+  if (options_.fleet.address.empty()) return {};
+  Fleet::Hooks hooks;
+  hooks.store = store_ && !store_->read_only() ? store_.get() : nullptr;
+  hooks.post = [this](std::function<void()> work) { post(std::move(work)); };
+  hooks.aside = [this](Aside::Task work, Aside::Task done) { run_aside(std::move(work), std::move(done)); };
+  hooks.log = log_;
+  hooks.now_ns = uv_hrtime;
+  hooks.found_better = [this](FleetPlan plan) { service_->found_better(std::move(plan)); };
+  auto fleet = Fleet::open(&loop_, options_.fleet, std::move(hooks), [this] { arm_timer(); });
+  if (!fleet) return fleet.status();
+  fleet_ = std::move(*fleet);
   return {};
 }
 
@@ -232,6 +251,7 @@ void Server::start_workers() {
       found->second->send(std::move(frame));
   };
   hooks.shutdown = [this] { drain(); };
+  hooks.fleet = fleet_.get();
   hooks.add_stats = [this](wire::StatsReply& stats) { add_stats(stats); };
   service_ = std::make_unique<Service>(limits, hooks);
 }
@@ -434,7 +454,8 @@ void Server::on_signal(int number) {
 
 void Server::look_whether_idle() {
   const uint64_t now = uv_hrtime();
-  if (!sessions_.empty() || !service_->quiet() || busy_ns_ == 0) busy_ns_ = now;
+  if (!sessions_.empty() || !service_->quiet() || (fleet_ && !fleet_->settled()) || busy_ns_ == 0)
+    busy_ns_ = now;
   if (draining_ || now - busy_ns_ < options_.idle_seconds * 1'000'000'000) return;
   log_->info("event=idle_exit seconds=" + std::to_string(options_.idle_seconds));
   // Who connects from here on waits for the next daemon, or starts it.
@@ -453,8 +474,9 @@ void Server::drain() {
 }
 
 bool Server::finished() const {
-  return service_->idle() && std::none_of(sessions_.begin(), sessions_.end(),
-                                          [](const auto& entry) { return entry.second->output() > 0; });
+  return service_->idle() && (!fleet_ || fleet_->settled()) &&
+         std::none_of(sessions_.begin(), sessions_.end(),
+                      [](const auto& entry) { return entry.second->output() > 0; });
 }
 
 void Server::stop() {
@@ -464,6 +486,7 @@ void Server::stop() {
     take_posts_ = false;
   }
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
+  if (fleet_) fleet_->close();
   for (uv_handle_t* any :
        {handle(&listening_), handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_),
         handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})

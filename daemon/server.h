@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cache/store.h"
+#include "daemon/fleet.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
@@ -38,6 +39,7 @@ class Server {
   static constexpr int kAcceptsAtOnce = 16;  // then whoever is connected has its turn
 
   Status open_store();
+  Status open_fleet();
   Status start_loop();
   Status listen();
   void allow_files();
@@ -68,6 +70,7 @@ class Server {
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Store> store_;
   Status no_store_;
+  std::unique_ptr<Fleet> fleet_;
   std::unique_ptr<WorkerPool> workers_;
   std::unique_ptr<Service> service_;
 

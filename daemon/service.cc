@@ -49,7 +49,7 @@ Service::Service(ServiceOptions options, Hooks hooks)
                 [this](const Hash128& key, uint64_t generation, Tier tier) {
                   push(key, wire::encode(0, wire::Better{key, generation, tier}));
                 },
-                [this](const Hash128& key) { push(key, wire::encode(0, wire::Failed{key})); }}),
+                [this](const Hash128& key) { push(key, wire::encode(0, wire::Failed{key})); }, hooks_.fleet}),
       started_ns_(hooks_.now_ns()) {}
 
 Service::~Service() {
@@ -263,7 +263,8 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.total_ns = hooks_.now_ns() - open->arrived_ns;
   // Who waits for a better tier says nothing about how quick an answer is.
   if (!open->waits_for_tier)
-    (answer.origin == wire::Origin::hit ? hit_latency_ : miss_latency_).add(plan.total_ns);
+    (answer.origin == wire::Origin::hit && !answer.elsewhere ? hit_latency_ : miss_latency_)
+        .add(plan.total_ns);
   plan.queue_ns = answer.queue_ns;
   plan.emit_ns = answer.emit_ns;
   plan.compile_ns = answer.compile_ns;
@@ -514,6 +515,7 @@ wire::StatsReply Service::stats() {
     add_store_stats(*hooks_.store, stats);
   else
     fact("store", "none: " + hooks_.no_store.message());
+  if (hooks_.fleet) hooks_.fleet->add_stats(stats);
   if (hooks_.add_stats) hooks_.add_stats(stats);
   return stats;
 }

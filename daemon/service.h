@@ -16,6 +16,7 @@
 
 #include "cache/store.h"
 #include "capi/wire/messages.h"
+#include "daemon/fleet.h"
 #include "daemon/latency.h"
 #include "daemon/log.h"
 #include "daemon/planner.h"
@@ -50,6 +51,7 @@ class Service {
     std::function<void(ClientId, wire::OutFrame frame)> send;
     std::function<void()> shutdown;
     std::function<void(wire::StatsReply&)> add_stats;  // the server's own
+    Fleet* fleet = nullptr;                            // the second level, if there is one
   };
 
   Service(ServiceOptions options, Hooks hooks);
@@ -70,6 +72,9 @@ class Service {
   // The time at which expire() has something to do.
   std::optional<uint64_t> next_deadline_ns() const;
   void expire();
+
+  // The fleet's server has a better plan than the one that this node came with.
+  void found_better(FleetPlan plan) { planner_.import(std::move(plan)); }
 
   void drain() { planner_.drain(); }
   void give_up() { planner_.give_up(); }

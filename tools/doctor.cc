@@ -116,6 +116,7 @@ class Doctor {
       if (fact.name == "store_write" && store_writes_) store_write(fact.text);
       if (fact.name == "store_rescue") store_rescue(fact.text);
       if (fact.name == "compiler") compiler(fact.text);
+      if (fact.name == "fleet") fleet(fact.text);
       if (fact.name == "measure" && fact.text == "never")
         add("measuring", Verdict::ok, "turned off (measure = never)");
       if (fact.name.rfind("gpu ", 0) == 0) measuring(fact.name, fact.text);
@@ -176,6 +177,12 @@ class Doctor {
     add("measuring on " + name, none ? Verdict::warn : Verdict::ok, text,
         none ? "plans are ranked by the cost model only; they are measured where the cache is used with a GPU"
              : "");
+  }
+
+  void fleet(const std::string& text) {
+    const bool up = text.ends_with(": up");
+    add("fleet", up ? Verdict::ok : Verdict::warn, text,
+        up ? "" : "plans are made here until the server is back; see the setting fleet and the server's log");
   }
 
   void cache_directory() {

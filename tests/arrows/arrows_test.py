@@ -44,7 +44,7 @@ ARROWS = {
     "tests": None,
 }
 # System headers that belong to one room. Of the CUDA toolkit only a benchmark that nvcc compiles by itself includes any.
-OWNED = {"lmdb.h": ["cache"], "uv.h": ["daemon"], "seccomp.h": ["core/base"], "cuda.h": [], "cuda_runtime.h": ["tools"], "nvrtc.h": []}
+OWNED = {"lmdb.h": ["cache"], "uv.h": ["daemon"], "hiredis/hiredis.h": ["daemon"], "seccomp.h": ["core/base"], "cuda.h": [], "cuda_runtime.h": ["tools"], "nvrtc.h": []}
 
 SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh", ".def"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

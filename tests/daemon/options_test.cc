@@ -29,8 +29,8 @@ int clean_environment(void**) {
 }
 
 void the_command_line_beats_the_environment_beats_the_file(void**) {
-  const std::string config = config_file(
-      "# a comment\n[quernd]\nworkers = 3\nmax-clients = 7\ncache-size = 1G\n");
+  const std::string config =
+      config_file("# a comment\n[quernd]\nworkers = 3\nmax-clients = 7\ncache-size = 1G\n");
   auto options = parse({config.c_str()});
   assert_ok(options);
   assert_int_equal(options->workers, 3);
@@ -68,6 +68,29 @@ void bad_settings_are_named_with_their_place(void**) {
   assert_error(parse({"--config=/nowhere/quern.conf"}), ErrorCode::INVALID_ARGUMENT, "/nowhere/quern.conf");
   setenv("QUERN_MAX_CLIENTS", "many", 1);
   assert_error(parse({}), ErrorCode::INVALID_ARGUMENT, "QUERN_MAX_CLIENTS");
+}
+
+void a_fleet_needs_an_address_that_is_one(void**) {
+  for (const char* good :
+       {"--fleet=unix:/run/redis.sock", "--fleet=10.0.0.7:6379", "--fleet=redis.local:1", "--fleet=::1:6379"})
+    assert_ok(parse({good}));
+  for (const char* bad :
+       {"--fleet=redis", "--fleet=redis:", "--fleet=:6379", "--fleet=redis:65536", "--fleet=unix:redis"})
+    assert_error(parse({bad}), ErrorCode::INVALID_ARGUMENT, "neither unix:/PATH nor HOST:PORT");
+  assert_error(parse({("--fleet=unix:/" + std::string(200, 'x')).c_str()}), ErrorCode::INVALID_ARGUMENT,
+               "107");
+  assert_error(parse({"--fleet-ms=1"}), ErrorCode::INVALID_ARGUMENT, "not within 10 to 60000");
+  assert_error(parse({"--fleet-prefix="}), ErrorCode::INVALID_ARGUMENT, "1 to 64 bytes");
+  const std::string config =
+      config_file("[quernd]\nfleet = db:6379\nfleet-password-file = secret\nfleet-wait-seconds = 5\n");
+  const auto options = parse({config.c_str()});
+  assert_ok(options);
+  const std::filesystem::path folder = std::filesystem::path(options->config).parent_path();
+  assert_text_equal(options->fleet.address, "db:6379");
+  assert_text_equal(options->fleet.password_file, (folder / "secret").string());
+  assert_text_equal(options->fleet.key_file, (folder / "pack.key").string());
+  assert_text_equal(options->fleet.trust_file, (folder / "trusted-keys").string());
+  assert_int_equal(options->fleet.wait_seconds, 5);
 }
 
 void relative_paths_belong_to_where_they_are_written(void**) {
@@ -132,6 +155,7 @@ int main() {
       cmocka_unit_test_setup(the_command_line_beats_the_environment_beats_the_file, clean_environment),
       cmocka_unit_test_setup(switches_take_no_value_or_yes_or_no, clean_environment),
       cmocka_unit_test_setup(bad_settings_are_named_with_their_place, clean_environment),
+      cmocka_unit_test_setup(a_fleet_needs_an_address_that_is_one, clean_environment),
       cmocka_unit_test_setup(relative_paths_belong_to_where_they_are_written, clean_environment),
       cmocka_unit_test_setup(users_are_listed, clean_environment),
       cmocka_unit_test_setup(bytes_have_units, clean_environment),

@@ -1,0 +1,70 @@
+#include "daemon/fleet_value.h"
+
+#include <chrono>
+
+#include "daemon/catalog.h"
+#include "daemon/import.h"
+
+namespace quern {
+
+namespace {
+
+uint64_t wall_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+// The latest time of the program that the plan is, on a GPU or by the model, as its tier says.
+void add_time(Store& store, const Hash128& key, uint64_t generation, wire::Import& plan) {
+  const Tuning tuning = store.tuning(key);
+  const auto timings = store.timings(key);
+  if (plan.tier == Tier::baseline || tuning.generation != generation || !timings.ok()) return;
+  const Timing* latest = nullptr;
+  for (const Timing& timing : *timings) {
+    const bool fits = (timing.device == kModelDevice) == (plan.tier == Tier::modelled);
+    if (!fits || !(timing.program == tuning.program) || !(timing.cold_ns > 0)) continue;
+    if (!latest || timing.measured_ms > latest->measured_ms) latest = &timing;
+  }
+  if (!latest) return;
+  plan.device = latest->device;
+  plan.program = latest->program;
+  plan.cold_ps = static_cast<uint64_t>(latest->cold_ns * 1e3);
+}
+
+Rank rank_of(const wire::Import& plan) { return {plan.tier, plan.device, plan.cold_ps}; }
+
+}  // namespace
+
+Result<FleetValue> make_fleet_value(Store& store, const Hash128& key, const SigningKey& signer) {
+  auto shown = show_plan(store, key);
+  if (!shown) return shown.status();
+  const uint64_t generation = shown->row.generation;
+  Pack pack;
+  pack.created_ms = wall_ms();
+  std::string reason = shown->reason;
+  pack.plans.push_back(import_of(std::move(*shown)));
+  wire::Import& plan = pack.plans.front();
+  plan.reason = std::move(reason);
+  add_time(store, key, generation, plan);
+  FleetValue value{sign_pack(pack, signer), rank_of(plan)};
+  if (value.bytes.size() > kMaxFleetValue)
+    return Status(ErrorCode::LIMIT, "the plan has " + std::to_string(value.bytes.size()) + " bytes");
+  return value;
+}
+
+Result<FleetPlan> read_fleet_value(const std::string& bytes, const std::vector<std::string>& trusted,
+                                   const KeyMaterial& material) {
+  if (bytes.size() > kMaxFleetValue)
+    return Status(ErrorCode::LIMIT, "it has more than " + std::to_string(kMaxFleetValue) + " bytes");
+  auto pack = open_pack(bytes, trusted);
+  if (!pack) return pack.status();
+  if (pack->plans.size() != 1) return Status(ErrorCode::CORRUPT, "it is not one plan");
+  const wire::Import& plan = pack->plans.front();
+  auto put = put_of_import(plan);
+  if (!put) return put.status();
+  if (put->material.bytes() != material.bytes())
+    return Status(ErrorCode::CORRUPT, "it is the plan of another key, " + to_hex(plan.key));
+  return FleetPlan{std::move(*put), rank_of(plan)};
+}
+
+}  // namespace quern

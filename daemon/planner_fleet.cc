@@ -1,0 +1,108 @@
+// The planner's dealings with the second level (fleet.h).
+#include <algorithm>
+
+#include "daemon/fleet.h"
+#include "daemon/planner.h"
+
+namespace quern {
+
+void Planner::made_better(const Hash128& key, uint64_t generation, Tier tier) {
+  hooks_.better(key, generation, tier);
+  if (hooks_.fleet) hooks_.fleet->offer(key);
+}
+
+// A time on another GPU says nothing about this machine's: without it the plan wins by its tier alone.
+void Planner::drop_foreign_time(PlanPut& put) const {
+  if (put.device.empty() || put.device == kModelDevice) return;
+  const std::vector<GpuState> gpus = hooks_.workers->gpus();
+  if (std::any_of(gpus.begin(), gpus.end(), [&](const GpuState& gpu) { return gpu.device == put.device; }))
+    return;
+  put.device.clear();
+  put.program.reset();
+  put.timings.clear();
+}
+
+std::optional<Jobs::Elsewhere> Planner::elsewhere() {
+  Fleet* const fleet = hooks_.fleet;
+  if (!fleet) return std::nullopt;
+  using Turn = Jobs::Elsewhere::Turn;
+  Jobs::Elsewhere elsewhere;
+  elsewhere.up = [fleet] { return fleet->up(); };
+  elsewhere.look = [this, fleet](const JobSpec& spec, std::function<void(std::optional<JobResult>)> done) {
+    fleet->look(spec.material, [this, spec, done = std::move(done)](std::optional<FleetPlan> found) {
+      take(spec, std::move(found), done);
+    });
+  };
+  elsewhere.claim = [this, fleet](const JobSpec& spec,
+                                  std::function<void(Turn, std::optional<JobResult>)> done) {
+    fleet->claim(spec.material, [this, spec, done = std::move(done)](Fleet::Claim claim) {
+      const Turn turn = claim.turn == Fleet::Turn::mine     ? Turn::mine
+                        : claim.turn == Fleet::Turn::others ? Turn::others
+                                                            : Turn::again;
+      take(spec, std::move(claim.found),
+           [done, turn](std::optional<JobResult> result) { done(turn, std::move(result)); });
+    });
+  };
+  return elsewhere;
+}
+
+// What was found becomes this node's plan, unless one as good stands here.
+void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
+                   const std::function<void(std::optional<JobResult>)>& done) {
+  if (!found) return done({});
+  PlanPut put = std::move(found->put);
+  drop_foreign_time(put);
+  put.request = spec.request;
+  auto result = std::make_shared<JobResult>();
+  result->key = spec.material.key();
+  result->tier = put.tier;
+  result->plan = put.plan;
+  result->elsewhere = true;
+  result->stored = hooks_.no_store;
+  if (!hooks_.store) return done(std::move(*result));
+  hooks_.store->put(std::move(put),
+                    [this, result, done, material = spec.material](Result<PutOutcome> outcome) {
+                      hooks_.post([this, result, done, material, outcome = std::move(outcome)] {
+                        result->stored = {};
+                        if (settle(*result, material, outcome))
+                          hooks_.better(result->key, result->generation, result->tier);
+                        done(std::move(*result));
+                      });
+                    });
+}
+
+void Planner::import(FleetPlan plan) {
+  drop_foreign_time(plan.put);
+  hooks_.store->put(std::move(plan.put), [this](Result<PutOutcome> outcome) {
+    hooks_.post([this, outcome = std::move(outcome)] {
+      if (outcome.ok() && outcome->published) hooks_.better(outcome->key, outcome->generation, outcome->tier);
+    });
+  });
+}
+
+// For requests that may not start anything.
+void Planner::look_only(Keyed keyed, KeyMaterial request, const Reply& reply) {
+  JobSpec spec;
+  spec.material = std::move(keyed.material);
+  spec.request = std::move(request);
+  hooks_.fleet->look(spec.material, [this, spec, reply](std::optional<FleetPlan> found) {
+    take(spec, std::move(found), [this, spec, reply](const std::optional<JobResult>& result) {
+      if (!result) return fail(reply, may_start(spec.material.key(), wire::kGetNoStart), spec.material.key());
+      reply(from_job(*result, wire::Origin::hit));
+    });
+  });
+}
+
+std::optional<uint64_t> Planner::next_ns() const {
+  std::optional<uint64_t> next = measures_.next_ns();
+  const std::optional<uint64_t> fleet = hooks_.fleet ? hooks_.fleet->next_ns() : std::nullopt;
+  if (fleet) next = std::min(next.value_or(UINT64_MAX), *fleet);
+  return next;
+}
+
+void Planner::expire() {
+  measures_.expire();
+  if (hooks_.fleet) hooks_.fleet->expire();
+}
+
+}  // namespace quern
