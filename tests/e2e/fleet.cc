@@ -103,9 +103,10 @@ std::unique_ptr<TestDaemon> fleet_node(const std::string& address, const std::fi
   return node;
 }
 
-std::vector<wire::PlanReply> ask_all(TestClient& client, int first, int count) {
+std::vector<wire::PlanReply> ask_all(TestClient& client, int first, int count,
+                                     const std::function<wire::Get(int)>& get) {
   std::map<uint64_t, int> asked;
-  for (int i = 0; i < count; ++i) asked[client.send(test_get(first + i))] = i;
+  for (int i = 0; i < count; ++i) asked[client.send(get(first + i))] = i;
   std::vector<wire::PlanReply> answers(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     const auto frame = client.receive();

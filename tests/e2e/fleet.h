@@ -37,7 +37,9 @@ class RedisServer {
 std::unique_ptr<TestDaemon> fleet_node(const std::string& address, const std::filesystem::path& keys,
                                        const std::string& key = "fleet");
 // The answers to `count` graphs from `first` on, asked all at once, in the order of the graphs.
-std::vector<wire::PlanReply> ask_all(TestClient& client, int first, int count);
+std::vector<wire::PlanReply> ask_all(
+    TestClient& client, int first, int count,
+    const std::function<wire::Get(int)>& get = [](int number) { return test_get(number); });
 // How long hits on graph 0 take, for so long: their 99th percentile. Graph 0 must be stored.
 double p99_of_hits_ms(TestClient& client, int milliseconds);
 // As the server names it.
