@@ -244,6 +244,9 @@ const std::vector<Setting>& settings() {
        "users that may connect, besides the daemon's own and root; the socket is then open to all and must "
        "lie in a "
        "directory that they can enter"},
+      {"metrics-port", "N", number(&Options::metrics_port, 0, 65535),
+       "a port of 127.0.0.1 where Prometheus reads the statistics at /metrics; default 0: none. All users of "
+       "the machine can read them"},
       {"fleet", "ADDRESS", set_fleet,
        "a Redis or Valkey server that several daemons share plans through: unix:/PATH or HOST:PORT; default "
        "none"},

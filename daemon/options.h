@@ -42,6 +42,7 @@ struct Options {
   uint64_t idle_seconds = 0, worker_idle_seconds = 300;  // 0: for ever
   std::vector<uid_t> allow_uids;
   FleetSettings fleet;
+  uint64_t metrics_port = 0;  // 0: none
 
   std::string base;  // what relative paths are relative to, while settings are read
 };

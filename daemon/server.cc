@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "capi/wire/paths.h"
+#include "capi/wire/prometheus.h"
 
 namespace quern {
 
@@ -95,6 +96,7 @@ Status Server::start() {
   if (Status status = open_fleet(); !status.ok()) return status;
   start_workers();
   if (fleet_) fleet_->start();
+  if (Status status = listen_for_metrics(); !status.ok()) return status;
   // Last of all, so that whoever connects finds a daemon that serves, and that minds its signals.
   if (Status status = listen(); !status.ok()) return status;
   log_->info("event=start pid=" + std::to_string(getpid()) + " socket=\"" + options_.socket + "\" cache=\"" +
@@ -195,6 +197,13 @@ Status Server::listen() {
                          [](uv_poll_t* any, int, int) { server_of(handle(any))->accept(); });
   return code == 0 ? Status()
                    : Status(ErrorCode::IO, "cannot listen on " + options_.socket + ": " + uv_strerror(code));
+}
+
+Status Server::listen_for_metrics() {
+  if (options_.metrics_port == 0) return {};
+  metrics_ =
+      std::make_unique<MetricsPort>(&loop_, [this] { return wire::prometheus_text(service_->stats()); });
+  return metrics_->listen(static_cast<uint16_t>(options_.metrics_port));
 }
 
 std::vector<std::string> Server::worker_command() const {
@@ -487,6 +496,7 @@ void Server::stop() {
   }
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
   if (fleet_) fleet_->close();
+  if (metrics_) metrics_->close();
   for (uv_handle_t* any :
        {handle(&listening_), handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_),
         handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})

@@ -16,6 +16,7 @@
 #include "daemon/fleet.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/metrics_port.h"
 #include "daemon/options.h"
 #include "daemon/service.h"
 #include "daemon/session.h"
@@ -42,6 +43,7 @@ class Server {
   Status open_fleet();
   Status start_loop();
   Status listen();
+  Status listen_for_metrics();
   void allow_files();
   void start_workers();
   std::vector<std::string> worker_command() const;
@@ -73,6 +75,7 @@ class Server {
   std::unique_ptr<Fleet> fleet_;
   std::unique_ptr<WorkerPool> workers_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<MetricsPort> metrics_;
 
   uv_loop_t loop_;
   bool loop_open_ = false;

@@ -83,6 +83,7 @@ class Service {
   // The same, and no background job is left either.
   bool quiet() const { return idle() && planner_.quiet(); }
   bool verifying() const { return verifying_; }
+  wire::StatsReply stats();
   const Budget& budget() const { return *budget_; }
 
  private:
@@ -132,7 +133,6 @@ class Service {
 #define QUERN_ON_worker(name)
 #define QUERN_MESSAGE(name, number, kind, meaning) QUERN_ON_##kind(name)
 #include "capi/wire/messages.def"
-  wire::StatsReply stats();
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
   void remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys);
   void drop_subscriber(const Hash128& key, ClientId client);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "capi/wire/prometheus.h"
 #include "tools/output.h"
 #include "tools/session.h"
 #include "tools/timings.h"
@@ -35,18 +36,6 @@ std::string quality_text(const ModelQuality& quality) {
   return text;
 }
 
-// A counter NAME_us_le_LIMIT: answers that took up to LIMIT microseconds.
-struct Bucket {
-  std::string name;
-  double limit_us;
-};
-std::optional<Bucket> bucket_of(const std::string& counter) {
-  constexpr std::string_view kBetween = "_us_le_";
-  const size_t at = counter.find(kBetween);
-  if (at == std::string::npos) return std::nullopt;
-  return Bucket{counter.substr(0, at), std::strtod(counter.c_str() + at + kBetween.size(), nullptr)};
-}
-
 // "p50 up to 50.0 us, p99 up to 200 us" of a histogram; "" when it is empty.
 std::string percentiles_text(const wire::StatsReply& stats, const std::string& name) {
   uint64_t count = 0;
@@ -56,55 +45,12 @@ std::string percentiles_text(const wire::StatsReply& stats, const std::string& n
   for (const int percent : {50, 99}) {
     std::string limit = "longer";
     for (auto counter = stats.counters.rbegin(); counter != stats.counters.rend(); ++counter)
-      if (const auto bucket = bucket_of(counter->name);
+      if (const auto bucket = wire::bucket_of(counter->name);
           bucket && bucket->name == name && counter->value * 100 >= count * static_cast<uint64_t>(percent))
         limit = "up to " + human_duration(static_cast<uint64_t>(bucket->limit_us * 1000));
     text += (text.empty() ? "p" : ", p") + std::to_string(percent) + " " + limit;
   }
   return count ? text : "";
-}
-
-// Text of the Prometheus exposition format, version 0.0.4: the counters under their names, and the facts as labels.
-std::string prometheus_text(const wire::StatsReply& stats) {
-  const auto escaped = [](const std::string& value) {
-    std::string text;
-    for (const char c : value)
-      text += c == '\n' ? "\\n" : c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-    return text;
-  };
-  std::string text = "# HELP quern_info Facts about the daemon.\n# TYPE quern_info gauge\nquern_info{";
-  const char* comma = "";
-  for (const wire::Fact& fact : stats.facts) {
-    std::string name = fact.name;
-    for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-    text += comma + name + "=\"" + escaped(fact.text) + "\"";
-    comma = ",";
-  }
-  text += "} 1\n";
-  for (const std::string name : {"hit", "miss"}) {
-    text += "# TYPE quern_" + name + "_seconds histogram\n";
-    std::string tail;
-    for (const wire::Counter& counter : stats.counters) {
-      char limit[32];
-      if (const auto bucket = bucket_of(counter.name); bucket && bucket->name == name) {
-        std::snprintf(limit, sizeof limit, "%g", bucket->limit_us / 1e6);
-        text +=
-            "quern_" + name + "_seconds_bucket{le=\"" + limit + "\"} " + std::to_string(counter.value) + "\n";
-      } else if (counter.name == name + "_us_count") {
-        text += "quern_" + name + "_seconds_bucket{le=\"+Inf\"} " + std::to_string(counter.value) + "\n";
-        tail += "quern_" + name + "_seconds_count " + std::to_string(counter.value) + "\n";
-      } else if (counter.name == name + "_sum_ns") {
-        std::snprintf(limit, sizeof limit, "%.9f", static_cast<double>(counter.value) / 1e9);
-        tail += "quern_" + name + "_seconds_sum " + limit + "\n";
-      }
-    }
-    text += tail;
-  }
-  for (const wire::Counter& counter : stats.counters)
-    if (!bucket_of(counter.name))
-      text += "# TYPE quern_" + counter.name + " untyped\nquern_" + counter.name + " " +
-              std::to_string(counter.value) + "\n";
-  return text;
 }
 
 constexpr int64_t kJudged = 200;  // a request for each
@@ -120,7 +66,7 @@ int run_stats(const Arguments& arguments) {
     if (arguments.json())
       return fail(arguments,
                   Status(ErrorCode::INVALID_ARGUMENT, "--prometheus and --json exclude each other"));
-    print_text(prometheus_text(*stats));
+    print_text(wire::prometheus_text(*stats));
     return kExitOk;
   }
   Result<std::vector<ModelQuality>> model = model_quality(*session, static_cast<size_t>(*judged));
@@ -143,7 +89,7 @@ int run_stats(const Arguments& arguments) {
   uint64_t hits = 0, answers = 0;
   for (const wire::Fact& fact : stats->facts) lines.emplace_back(fact.name, fact.text);
   for (const wire::Counter& counter : stats->counters) {
-    if (bucket_of(counter.name)) continue;
+    if (wire::bucket_of(counter.name)) continue;
     lines.emplace_back(counter.name, counter_text(counter));
     if (counter.name == "hits") hits = counter.value;
     if (counter.name == "hits" || counter.name == "misses" || counter.name == "shared")

@@ -75,6 +75,55 @@ class Background(unittest.TestCase):
         self.assertIn("quernd: another daemon (process ", again.stderr)
 
 
+class Metrics(unittest.TestCase):
+    def setUp(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.box = Box(QUERN_SEARCHERS="0", QUERN_METRICS_PORT=str(self.port))
+        self.addCleanup(self.box.close)
+        self.box.run("stats")
+
+    def ask(self, text):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(text)
+            reply = b""
+            while more := connection.recv(65536):
+                reply += more
+        head, _, body = reply.partition(b"\r\n\r\n")
+        return head.decode(), body.decode()
+
+    def test_they_are_those_of_quern_stats(self):
+        head, body = self.ask(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertTrue(head.startswith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), head)
+        self.assertIn(f"Content-Length: {len(body)}", head)
+        printed = self.box.run("stats", "--prometheus").stdout
+
+        def steady(text):  # without what the questions themselves change
+            return re.sub(r"(?m)^(quern_(?:uptime_ns|requests|requests_open|clients|clients_total|client_bytes)) \d+$", r"\1 N", text)
+        self.assertEqual(steady(body).splitlines(), steady(printed).splitlines())
+
+    def test_other_requests_are_refused_and_cost_nothing(self):
+        for request, status in [(b"GET / HTTP/1.1\r\n\r\n", "404"), (b"POST /metrics HTTP/1.1\r\n\r\n", "405"), (b"\x16\x03\x01\n\n", "400"),
+                                (b"GET /metrics HTTP/1.0\n\n", "200"), (b"x" * 9000, "400")]:
+            self.assertEqual(self.ask(request)[0].split()[1], status, request[:30])
+        # Whoever sends nothing holds no more than one of the places, and not for long.
+        idle = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(40)]
+        self.assertEqual(self.box.json("stats")["facts"]["pid"], self.box.json("stats")["facts"]["pid"])
+        for one in idle:
+            one.close()
+        deadline = time.time() + 20
+        while self.ask(b"GET /metrics HTTP/1.1\r\n\r\n")[0] == "":
+            self.assertLess(time.time(), deadline)
+
+    def test_a_port_that_is_taken_is_told(self):
+        other = Box(QUERN_METRICS_PORT=str(self.port))
+        self.addCleanup(other.close)
+        done = subprocess.run([BUILD / "daemon/quernd", "--foreground"], env=other.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"metrics-port: cannot listen on 127.0.0.1:{self.port}: address already in use", done.stderr)
+
+
 class Units(unittest.TestCase):
     def test_they_name_settings_that_exist(self):
         text = subprocess.run([BUILD / "daemon/quernd", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
