@@ -138,6 +138,7 @@ void Fleet::changed(bool up, const std::string& why) {
   if (up) {
     hooks_.log->info("event=fleet_up server=\"" + settings_.address + "\"");
     why_down_.clear();
+    pump_looks();
     return pump_outbox();
   }
   if (std::exchange(why_down_, why) != why)
@@ -181,6 +182,7 @@ void Fleet::look(const KeyMaterial& material, Found found) {
 }
 
 void Fleet::pump_looks() {
+  if (link_->starting()) return;
   while (looking_ < kLooksAtOnce && !looks_.empty()) {
     Look one = std::move(looks_.front());
     looks_.pop_front();
@@ -437,7 +439,9 @@ void Fleet::add_stats(wire::StatsReply& stats) const {
   count("fleet_leases", counts_.leases);
   count("fleet_waits", counts_.waits);
   count("fleet_waiting", waiting_.size());
-  stats.facts.push_back({"fleet", settings_.address + (up() ? ": up" : ": down: " + link_->why())});
+  stats.facts.push_back({"fleet", settings_.address + (up()                ? ": up"
+                                                       : link_->starting() ? ": connecting"
+                                                                           : ": down: " + link_->why())});
   stats.facts.push_back({"fleet_key", hex_of(signer_.public_key)});
 }
 

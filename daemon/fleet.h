@@ -70,7 +70,8 @@ class Fleet {
   // The store has a plan that the server may not have.
   void offer(const Hash128& key);
 
-  bool up() const { return link_->up(); }
+  // Whether it is worth asking.
+  bool usable() const { return up() || link_->starting(); }
   // Nothing is left to be sent, or there is nobody to send it to.
   bool settled() const { return !up() || (outbox_.empty() && writing_.empty()); }
   std::optional<uint64_t> next_ns() const;
@@ -94,6 +95,7 @@ class Fleet {
   };
 
   Fleet(FleetSettings settings, SigningKey signer, std::vector<std::string> trusted, Hooks hooks);
+  bool up() const { return link_->up(); }
   void changed(bool up, const std::string& why);
   std::string name_of(const Hash128& key, const char* what = "") const;
   std::string seen(const Hash128& key) const;

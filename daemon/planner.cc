@@ -124,7 +124,7 @@ void Planner::make(const Ask& ask, const std::shared_ptr<Looked>& looked, const 
     return fail(reply, no_compiler(compiler_));
   }
   if (const auto wanted = ask->key.lock()) *wanted = key;
-  if (flags & wire::kGetNoStart && hooks_.fleet && hooks_.fleet->up())
+  if (flags & wire::kGetNoStart && hooks_.fleet && hooks_.fleet->usable())
     return look_only(std::move(keyed), std::move(looked->request), reply);
   if (Status status = may_start(key, flags); !status.ok()) return fail(reply, status, key);
   start_job(ask, std::move(keyed), std::move(looked->request), reply);

@@ -27,7 +27,7 @@ std::optional<Jobs::Elsewhere> Planner::elsewhere() {
   if (!fleet) return std::nullopt;
   using Turn = Jobs::Elsewhere::Turn;
   Jobs::Elsewhere elsewhere;
-  elsewhere.up = [fleet] { return fleet->up(); };
+  elsewhere.up = [fleet] { return fleet->usable(); };
   elsewhere.look = [this, fleet](const JobSpec& spec, std::function<void(std::optional<JobResult>)> done) {
     fleet->look(spec.material, [this, spec, done = std::move(done)](std::optional<FleetPlan> found) {
       take(spec, std::move(found), done);

@@ -151,6 +151,7 @@ void RedisLink::greet() {
 
 void RedisLink::greeted() {
   state_ = State::up;
+  first_ = false;
   up_since_ns_ = uv_hrtime();
   why_.clear();
   hooks_.changed(true, "");
@@ -160,6 +161,7 @@ void RedisLink::lost(const std::string& why) {
   if (state_ == State::down || state_ == State::closed) return;
   const bool was_steady = state_ == State::up && uv_hrtime() - up_since_ns_ > kSteadyNs;
   state_ = State::down;
+  first_ = false;
   why_ = why;
   late_ = false;
   if (was_steady) retry_ms_ = kFirstRetryMs;

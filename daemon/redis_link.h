@@ -45,6 +45,8 @@ class RedisLink {
   // For good; the loop runs until what belongs to it is closed.
   void close();
   bool up() const { return state_ == State::up; }
+  // Neither up nor down so far: the first connection is on its way, for `limit_ms` at most.
+  bool starting() const { return first_ && state_ == State::connecting; }
   // Why it is not up; empty while it is.
   const std::string& why() const { return why_; }
   // Answered in the order of questions, never before the call returns. Only while up().
@@ -79,6 +81,7 @@ class RedisLink {
   uv_getaddrinfo_t resolve_;
   bool resolving_ = false, open_ = false;
   uint64_t retry_ms_, up_since_ns_ = 0, connecting_since_ns_ = 0, progress_ns_ = 0;
+  bool first_ = true;
   bool late_ = false;               // at the last look, before what lay in the socket was read
   std::deque<Question> questions_;  // without an answer
 };

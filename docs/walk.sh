@@ -19,7 +19,7 @@ at() { # at NAME COMMAND...: with socket and cache of their own
 
 finish() {
   local name
-  for name in one two service; do
+  for name in one two service four five six seven; do
     if [[ -S $work/$name/s ]]; then at "$name" "$work/venv/bin/quern" stop >/dev/null 2>&1 || true; fi
   done
   rm -rf "$work"
@@ -89,6 +89,36 @@ pack() {
   at two "$work/venv/bin/quern" get "$source/examples/ntrans_b1.qg" -t sm_90a --no-compile | head -3
 }
 
+fleet() {
+  local server node nodes=(four five six seven) redis
+  server=$(command -v valkey-server || command -v redis-server || true)
+  if [[ -z $server ]]; then
+    echo "left out: there is neither valkey-server nor redis-server"
+    return
+  fi
+  "$server" --port 0 --unixsocket "$work/redis" --save "" --dir "$work" >/dev/null &
+  redis=$!
+  printf '[quernd]\nfleet = unix:%s/redis\nsearchers = 0\n' "$work" > "$work/fleet.conf"
+  on() { at "$1" env QUERN_CONFIG="$work/fleet.conf" "$work/venv/bin/quern" "${@:2}"; }
+  for node in "${nodes[@]}"; do
+    mkdir -m 700 "$work/$node"
+    on "$node" stats >/dev/null
+  done
+  # The same six graphs on all four at once.
+  local jobs=()
+  for node in "${nodes[@]}"; do
+    on "$node" prewarm "$source"/examples/*_b1.qg -t sm_90a >/dev/null &
+    jobs+=($!)
+  done
+  wait "${jobs[@]}"
+  on four stats | grep '^fleet '
+  for node in "${nodes[@]}"; do
+    echo "$node: $(on "$node" ls --json | grep -c '"key"') plans, of which $(on "$node" stats | sed -n 's/^jobs_done *//p') compiled here"
+    on "$node" stop >/dev/null
+  done
+  kill "$redis"
+}
+
 echo "# A walk"
 mkdir -m 700 "$work/one"
 if [[ -z $build ]]; then
@@ -100,3 +130,4 @@ step "pip install" pip_install
 step "A Python program" python_program
 step "A service with an allowed user" service
 step "A pack for a second cache" pack
+step "A fleet of four that compiles once" fleet

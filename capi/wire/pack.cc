@@ -106,7 +106,9 @@ std::string hex_of(std::string_view bytes) {
 
 Result<SigningKey> read_or_make_key(const std::string& path) {
   if (!start_sodium()) return Status(ErrorCode::INTERNAL, "libsodium does not start");
-  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return make_key(path);
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT)
+    if (Result<SigningKey> made = make_key(path); made.ok() || access(path.c_str(), F_OK) != 0) return made;
+  // There, or made by another process at this moment.
   if (Status status = check_private_file(path); !status.ok()) return status;
   Result<std::string> text = read_text(path);
   if (!text) return text.status();

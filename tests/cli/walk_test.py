@@ -2,6 +2,7 @@
 """docs/walk.sh: every step works, and the page that shows its output has the same steps."""
 import os
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -19,6 +20,8 @@ class Walk(unittest.TestCase):
         self.assertEqual(len(re.findall(r"(?m)^\d+\.\d{3} s$", done.stdout)), len(titles))
         for line in ("miss: key ", "hit: key ", "<quern.Plan ", "2 stored, 0 were there", "answer     hit: it was in the cache"):
             self.assertIn(line, done.stdout)
+        if shutil.which("valkey-server") or shutil.which("redis-server"):
+            self.assertEqual(sum(map(int, re.findall(r"(?m)^    \w+: 6 plans, of which (\d+) compiled here$", done.stdout))), 6)
         if os.geteuid() == 0:
             self.assertIn("Shutdown is for the user that runs the daemon", done.stdout)
 

@@ -327,6 +327,27 @@ void a_better_plan_is_never_replaced(void**) {
   assert_true(server.ask({"GET", fleet_name(best.key)}) == value);
 }
 
+// The toolchain is known from before, so nothing but the connection is missing.
+void the_first_request_waits_for_the_connection(void**) {
+  RedisServer server;
+  server.start();
+  const auto maker = fleet_node(server.address(), server.dir),
+             late = fleet_node(server.address(), server.dir);
+  late->start();
+  TestClient(late->socket()).ask<wire::PlanReply>(test_get(0));
+  late->signal(SIGTERM);
+  assert_int_equal(late->wait(), 0);
+  maker->start();
+  Fleet4::wait_up(*maker);
+  TestClient client(maker->socket());
+  ask_all(client, 1, 20);
+  assert_true(settled(*maker));
+  late->start();
+  TestClient other(late->socket());
+  ask_all(other, 1, 20);
+  assert_int_equal(late->compiles(), 1);
+}
+
 void a_request_that_starts_nothing_finds_what_the_fleet_has(void**) {
   RedisServer server;
   server.start();
@@ -359,6 +380,7 @@ int main() {
       cmocka_unit_test(a_mad_server_costs_a_miss_a_moment_and_a_hit_nothing),
       cmocka_unit_test(a_wrong_password_is_told_once_and_hurts_nobody),
       cmocka_unit_test(a_better_plan_is_never_replaced),
+      cmocka_unit_test(the_first_request_waits_for_the_connection),
       cmocka_unit_test(a_request_that_starts_nothing_finds_what_the_fleet_has),
   };
   return cmocka_run_group_tests_name("fleet", tests, nullptr, nullptr);
