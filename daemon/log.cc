@@ -146,7 +146,7 @@ void Log::write(LogLevel level, std::string_view text) {
   if (level < level_) return;
   std::lock_guard lock(mutex_);
   uint64_t left_out = 0;
-  const bool admitted = level == LogLevel::debug || admits(text, left_out);
+  const bool admitted = level == LogLevel::debug || every_line_ || admits(text, left_out);
   if (left_out > 0)
     write_line(level, "event=lines_left_out count=" + std::to_string(left_out) + " of=\"" +
                           std::string(text.substr(0, std::min(text.find(' '), kMaxCause))) + "\"");

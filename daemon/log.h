@@ -33,6 +33,8 @@ class Log {
   void set_level(LogLevel level) { level_ = level; }
   // One JSON object a line, with time, level and the fields of the text, instead of the text.
   void set_json(bool json) { json_ = json; }
+  // As many lines of one cause as there are.
+  void set_every_line(bool every) { every_line_ = every; }
   // A file that has grown beyond this becomes PATH.1, in place of the one before; 0: never.
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   // Appends to `path` from here on; IO when it cannot be opened, and then nothing changes.
@@ -62,7 +64,7 @@ class Log {
   LogLevel level_ = LogLevel::info;
   std::string path_;
   int fd_ = 2;
-  bool json_ = false;
+  bool json_ = false, every_line_ = false;
   uint64_t limit_ = 0, written_ = 0;
 };
 

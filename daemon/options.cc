@@ -196,6 +196,10 @@ const std::vector<Setting>& settings() {
       {"log-format", "FORMAT", set_log_format, "text or json, an object a line; default text"},
       {"log-size", "BYTES", bytes(&Options::log_bytes, 1 << 16),
        "what the log file may grow to before it becomes FILE.1, in place of the one before; default 64M"},
+      {"request-log", "PATH", path(&Options::request_log),
+       "append a line for each request to this file: who, what, how it ended and how long it took; default "
+       "none. "
+       "log-format and log-size hold for it, too"},
       {"worker", "PATH", path(&Options::worker),
        "quern-worker; default beside quernd, else in the installed libexec directory"},
       {"workers", "N", set_workers, "worker processes; default half the processors, 1 to 4"},

@@ -19,6 +19,7 @@ struct Options {
   // Paths are absolute: relative to where the daemon was started, or to the folder of the configuration file that names them.
   std::string socket, cache_dir, config;  // never empty once parsed
   std::string log_file;                   // empty: standard error
+  std::string request_log;                // empty: none
   LogLevel log_level = LogLevel::info;
   bool log_json = false;
   uint64_t log_bytes = 64ull << 20;

@@ -90,6 +90,7 @@ Status Server::start() {
                                           : Listener::claim(options_.socket);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
+  if (Status status = open_request_log(); !status.ok()) return status;
   if (Status status = open_store(); !status.ok()) return status;
   if (Status status = start_loop(); !status.ok()) return status;
   allow_files();
@@ -199,6 +200,14 @@ Status Server::listen() {
                    : Status(ErrorCode::IO, "cannot listen on " + options_.socket + ": " + uv_strerror(code));
 }
 
+Status Server::open_request_log() {
+  if (options_.request_log.empty()) return {};
+  request_log_.set_json(options_.log_json);
+  request_log_.set_limit(options_.log_bytes);
+  request_log_.set_every_line(true);
+  return request_log_.open_file(options_.request_log);
+}
+
 Status Server::listen_for_metrics() {
   if (options_.metrics_port == 0) return {};
   metrics_ =
@@ -253,6 +262,7 @@ void Server::start_workers() {
   hooks.workers = workers_.get();
   hooks.post = post;
   hooks.log = log_;
+  hooks.request_log = options_.request_log.empty() ? nullptr : &request_log_;
   hooks.aside = [this](Aside::Task work, Aside::Task done) { run_aside(std::move(work), std::move(done)); };
   hooks.now_ns = uv_hrtime;
   hooks.send = [this](ClientId client, wire::OutFrame frame) {
@@ -452,7 +462,8 @@ void Server::on_timer() {
 
 void Server::on_signal(int number) {
   if (number == SIGHUP) {
-    const Status status = log_->reopen();
+    Status status = log_->reopen();
+    if (status.ok()) status = request_log_.reopen();
     log_->info(status.ok() ? "event=log_reopened"
                            : "event=log_not_reopened reason=\"" + status.message() + "\"");
     return;

@@ -44,6 +44,7 @@ class Server {
   Status start_loop();
   Status listen();
   Status listen_for_metrics();
+  Status open_request_log();
   void allow_files();
   void start_workers();
   std::vector<std::string> worker_command() const;
@@ -69,6 +70,7 @@ class Server {
 
   const Options options_;
   Log* const log_;
+  Log request_log_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Store> store_;
   Status no_store_;

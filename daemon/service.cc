@@ -70,7 +70,10 @@ void Service::disconnect(ClientId id) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   const auto open = found->second.open;  // a copy: closing changes the set
-  for (const auto& request : open) close_request(request);
+  for (const auto& request : open) {
+    note(*request, "end=client_left");
+    close_request(request);
+  }
   for (const auto& [key, charge] : found->second.subscriptions) drop_subscriber(key, id);
   const uid_t user = found->second.user;
   clients_.erase(found);
@@ -118,6 +121,7 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
   auto open = std::make_shared<Open>();
   open->client = id;
   open->request = frame.request;
+  open->type = frame.type;
   open->arrived_ns = hooks_.now_ns();
   const size_t others = client.open.size();
   client.open.insert(open);
@@ -155,8 +159,22 @@ void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& fra
   if (!known) refuse();
 }
 
+void Service::note(const Open& open, const std::string& end) const {
+  if (!hooks_.request_log) return;
+  const auto client = clients_.find(open.client);
+  hooks_.request_log->info("event=request client=" + std::to_string(open.client) +
+                           " uid=" + (client == clients_.end() ? "?" : std::to_string(client->second.user)) +
+                           " message=" + wire::message_name(open.type) +
+                           (open.key ? " key=" + to_hex(*open.key) : "") + " " + end +
+                           " us=" + std::to_string((hooks_.now_ns() - open.arrived_ns) / 1000));
+}
+
 template <class M>
 void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
+  if constexpr (std::is_same_v<M, wire::Error>)
+    note(*open, std::string("end=") + error_name(static_cast<ErrorCode>(message.code)));
+  else
+    note(*open, "end=OK");
   reply_frame(open, wire::encode(open->request, message));
 }
 
@@ -268,6 +286,11 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.queue_ns = answer.queue_ns;
   plan.emit_ns = answer.emit_ns;
   plan.compile_ns = answer.compile_ns;
+  open->key = answer.key;
+  if (hooks_.request_log)
+    note(*open, std::string("end=OK origin=") +
+                    (answer.elsewhere ? "fleet" : wire::origin_name(answer.origin)) +
+                    " tier=" + tier_name(answer.tier) + " generation=" + std::to_string(answer.generation));
   reply_frame(open, wire::encode(open->request, plan, std::move(answer.plan)));
 }
 

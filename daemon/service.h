@@ -47,6 +47,7 @@ class Service {
     Post post;
     Aside::Run aside;
     Log* log = nullptr;
+    Log* request_log = nullptr;        // a line for each answer; null: none
     std::function<uint64_t()> now_ns;  // steady
     std::function<void(ClientId, wire::OutFrame frame)> send;
     std::function<void()> shutdown;
@@ -92,6 +93,7 @@ class Service {
     Charge charge;
     ClientId client = 0;
     uint64_t request = 0;
+    uint16_t type = 0;  // of the message
     uint64_t arrived_ns = 0;
     uint64_t deadline_ns = 0;  // 0: none
     bool waits_for_tier = false;
@@ -120,6 +122,8 @@ class Service {
   Status check_rights(const Client& client, const wire::Frame& frame) const;
   void set_deadline(const std::shared_ptr<Open>& open, uint32_t timeout_ms);
   bool is_open(const std::shared_ptr<Open>& open) const;
+  // In the log of requests: how it ended.
+  void note(const Open& open, const std::string& end) const;
   void close_request(const std::shared_ptr<Open>& open);
   // To all who have subscribed to the key.
   void push(const Hash128& key, const std::string& frame);

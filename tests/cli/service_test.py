@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """quernd as a service: the socket that systemd hands over, and the units that are installed."""
 import configparser
+import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -122,6 +124,54 @@ class Metrics(unittest.TestCase):
         done = subprocess.run([BUILD / "daemon/quernd", "--foreground"], env=other.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"metrics-port: cannot listen on 127.0.0.1:{self.port}: address already in use", done.stderr)
+
+
+class RequestLog(unittest.TestCase):
+    def setUp(self):
+        self.box = Box(QUERN_SEARCHERS="0", QUERN_MEASURE="never", QUERN_LOG_FORMAT="json")
+        self.box.env["QUERN_REQUEST_LOG"] = str(self.box.path / "requests.log")
+        self.addCleanup(self.box.close)
+        self.log = self.box.path / "requests.log"
+
+    def lines(self, **fields):
+        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [row for row in rows if all(row.get(name) == value for name, value in fields.items())]
+
+    @needs_compiler
+    def test_each_request_has_a_line_with_its_end(self):
+        graph, bad = self.box.write("c.qg", CHAIN), self.box.write("bad.qg", "graph bad\nin x: f32[2]\nout y\n")
+        keys = [self.box.json("get", graph, "-t", "sm_90a")["key"] for _ in range(2)]
+        self.box.run("get", graph, "-t", "sm_80", "--no-compile", code=1)
+        self.box.run("rm", "0123456789abcdef0123456789abcdef", code=None)
+        gets = self.lines(message="Get")
+        self.assertEqual([(row["end"], row.get("origin"), row.get("tier")) for row in gets],
+                         [("OK", "compiled", "baseline"), ("OK", "hit", "baseline"), ("NOT_FOUND", None, None)])
+        self.assertEqual([row.get("key") for row in gets[:2]], keys)
+        self.assertEqual({row["uid"] for row in gets}, {str(os.geteuid())})
+        self.assertGreater(int(gets[0]["us"]), int(gets[1]["us"]))
+        self.box.run("get", bad, "-t", "sm_90a", code=None)
+        self.assertEqual(self.log.stat().st_mode & 0o777, 0o600)
+
+    def test_no_line_is_left_out_and_it_is_opened_again(self):
+        pid = int(self.box.json("stats")["facts"]["pid"])
+        before = len(self.lines(message="Stats"))
+        for _ in range(120):  # of one cause the daemon's own log has 100
+            self.box.run("stats")
+        self.assertEqual(len(self.lines(message="Stats")), before + 120)
+        self.log.rename(self.box.path / "old.log")
+        os.kill(pid, signal.SIGHUP)
+        deadline = time.time() + 20
+        while not self.log.exists():
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.02)
+        self.box.run("stats")
+        self.assertEqual(len(self.lines(message="Stats")), 1)
+
+    def test_a_file_that_cannot_be_written_is_refused(self):
+        self.box.env["QUERN_REQUEST_LOG"] = "/nonexistent/requests.log"
+        done = subprocess.run([BUILD / "daemon/quernd", "--foreground"], env=self.box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nonexistent/requests.log", done.stderr)
 
 
 class Units(unittest.TestCase):
