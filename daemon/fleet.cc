@@ -85,15 +85,8 @@ Result<std::unique_ptr<Fleet>> Fleet::open(uv_loop_t* loop, const FleetSettings&
   }
   auto signer = read_or_make_key(settings.key_file);
   if (!signer) return signer.status().with_context("fleet-key");
-  std::vector<std::string> trusted;
-  std::error_code error;
-  if (std::filesystem::exists(settings.trust_file, error)) {
-    auto keys = read_public_keys(settings.trust_file);
-    if (!keys) return keys.status().with_context("fleet-trust");
-    trusted = std::move(*keys);
-  }
-  trusted.push_back(signer->public_key);
-  std::unique_ptr<Fleet> fleet(new Fleet(settings, std::move(*signer), std::move(trusted), std::move(hooks)));
+  std::unique_ptr<Fleet> fleet(new Fleet(settings, std::move(*signer), std::move(hooks)));
+  if (Status status = fleet->reload(); !status.ok()) return status;
   Fleet* const self = fleet.get();
   fleet->link_ = std::make_unique<RedisLink>(
       loop, link,
@@ -102,12 +95,25 @@ Result<std::unique_ptr<Fleet>> Fleet::open(uv_loop_t* loop, const FleetSettings&
   return fleet;
 }
 
-Fleet::Fleet(FleetSettings settings, SigningKey signer, std::vector<std::string> trusted, Hooks hooks)
+Fleet::Fleet(FleetSettings settings, SigningKey signer, Hooks hooks)
     : settings_(std::move(settings)),
       signer_(std::move(signer)),
-      trusted_(std::move(trusted)),
       node_(random_name()),
       hooks_(std::move(hooks)) {}
+
+Status Fleet::reload() {
+  std::vector<std::string> trusted;
+  std::error_code error;
+  if (std::filesystem::exists(settings_.trust_file, error)) {
+    auto keys = read_public_keys(settings_.trust_file);
+    if (!keys) return keys.status().with_context("fleet-trust");
+    trusted = std::move(*keys);
+  }
+  trusted.push_back(signer_.public_key);
+  trusted_ = std::make_shared<const std::vector<std::string>>(std::move(trusted));
+  seen_.clear();  // what was refused may be trusted now
+  return {};
+}
 
 std::string Fleet::name_of(const Hash128& key, const char* what) const {
   return settings_.prefix + to_hex(key) + what;
@@ -163,17 +169,18 @@ void Fleet::read(const KeyMaterial& material, std::string value, Read done) {
     Result<FleetPlan> plan = Status(ErrorCode::INTERNAL, "not read");
   };
   auto work = std::make_shared<Work>(Work{std::move(value), material});
-  hooks_.aside([this, work] { work->plan = read_fleet_value(work->value, trusted_, work->material); },
-               [this, work, done = std::move(done)] {
-                 if (!work->plan.ok()) {
-                   const Status& why = work->plan.status();
-                   ++counts_.refused;
-                   saw(work->material.key(), work->value);
-                   complain(std::string("refused_") + error_name(why.code()),
-                            "plan " + to_hex(work->material.key()) + ": " + why.message());
-                 }
-                 done(std::move(work->plan));
-               });
+  hooks_.aside(
+      [work, trusted = trusted_] { work->plan = read_fleet_value(work->value, *trusted, work->material); },
+      [this, work, done = std::move(done)] {
+        if (!work->plan.ok()) {
+          const Status& why = work->plan.status();
+          ++counts_.refused;
+          saw(work->material.key(), work->value);
+          complain(std::string("refused_") + error_name(why.code()),
+                   "plan " + to_hex(work->material.key()) + ": " + why.message());
+        }
+        done(std::move(work->plan));
+      });
 }
 
 void Fleet::look(const KeyMaterial& material, Found found) {

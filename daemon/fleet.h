@@ -59,6 +59,8 @@ class Fleet {
   static Result<std::unique_ptr<Fleet>> open(uv_loop_t* loop, const FleetSettings& settings, Hooks hooks,
                                              std::function<void()> after);
 
+  // Reads fleet-trust again; what is wrong with it, and then nothing has changed.
+  Status reload();
   void start() { link_->start(); }
   void close() { link_->close(); }
 
@@ -94,7 +96,7 @@ class Fleet {
     uint64_t hits = 0, misses = 0, refused = 0, failures = 0, sent = 0, dropped = 0, leases = 0, waits = 0;
   };
 
-  Fleet(FleetSettings settings, SigningKey signer, std::vector<std::string> trusted, Hooks hooks);
+  Fleet(FleetSettings settings, SigningKey signer, Hooks hooks);
   bool up() const { return link_->up(); }
   void changed(bool up, const std::string& why);
   std::string name_of(const Hash128& key, const char* what = "") const;
@@ -118,8 +120,8 @@ class Fleet {
 
   const FleetSettings settings_;
   const SigningKey signer_;
-  const std::vector<std::string> trusted_;
-  const std::string node_;  // what its leases say
+  std::shared_ptr<const std::vector<std::string>> trusted_;  // read on other threads, so replaced as a whole
+  const std::string node_;                                   // what its leases say
   const Hooks hooks_;
   std::unique_ptr<RedisLink> link_;
   Counts counts_;

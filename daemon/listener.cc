@@ -153,6 +153,11 @@ Status Listener::listen(bool open_to_all) {
   return status;
 }
 
+Status Listener::open_to(bool all) {
+  if (adopted_ || chmod(path_.c_str(), all ? 0666 : 0600) == 0) return {};
+  return system_error("cannot change the mode of " + path_);
+}
+
 std::optional<int> Listener::accept() {
   for (;;) {
     const int fd = accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);

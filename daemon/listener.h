@@ -39,6 +39,8 @@ class Listener {
   // From here on clients can connect: everything else must be ready. Mode 0600, or 0666 when `open_to_all`
   // (the peer's user is checked then).
   Status listen(bool open_to_all);
+  // Another mode for the socket's file, unless somebody else made it.
+  Status open_to(bool all);
   int socket() const { return socket_; }
   // The next connection, which does not block; nothing when nobody waits. Where no descriptor is left for it,
   // it is closed.

@@ -1,6 +1,7 @@
 // The daemon's log: one line an event, with time and level, to standard error or a file.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -32,11 +33,17 @@ class Log {
 
   void set_level(LogLevel level) { level_ = level; }
   // One JSON object a line, with time, level and the fields of the text, instead of the text.
-  void set_json(bool json) { json_ = json; }
+  void set_json(bool json) {
+    std::lock_guard lock(mutex_);
+    json_ = json;
+  }
   // As many lines of one cause as there are.
   void set_every_line(bool every) { every_line_ = every; }
   // A file that has grown beyond this becomes PATH.1, in place of the one before; 0: never.
-  void set_limit(uint64_t bytes) { limit_ = bytes; }
+  void set_limit(uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
   // Appends to `path` from here on; IO when it cannot be opened, and then nothing changes.
   Status open_file(const std::string& path);
   // Opens the same path again: the file may have been renamed by a log rotation.
@@ -61,7 +68,7 @@ class Log {
 
   std::mutex mutex_;
   std::map<std::string, Cause, std::less<>> causes_;
-  LogLevel level_ = LogLevel::info;
+  std::atomic<LogLevel> level_ = LogLevel::info;
   std::string path_;
   int fd_ = 2;
   bool json_ = false, every_line_ = false;

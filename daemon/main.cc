@@ -113,6 +113,7 @@ int run(int argc, char** argv) {
   if (!options) return complain(options.status(), kBadSetting);
   if (options->help) return std::fputs(options_help().c_str(), stdout), 0;
   if (options->version) return std::printf("%s\n", kDaemonSoftware), 0;
+  options->read_again = [argc, argv, base = options->base] { return parse_options(argc, argv, base); };
   signal(SIGPIPE, SIG_IGN);
   umask(077);
   keep_memory();

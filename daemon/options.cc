@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "capi/wire/paths.h"
@@ -25,7 +26,13 @@ struct Setting {
   const char* argument;  // nullptr: a switch, which takes nothing on the command line and yes or no elsewhere
   Setter set;
   const char* help;
+  std::function<void(Options&, const Options&)> take = {};  // of those that may change while the daemon runs
 };
+
+template <class T>
+std::function<void(Options&, const Options&)> live(T Options::*field) {
+  return [field](Options& options, const Options& fresh) { options.*field = fresh.*field; };
+}
 
 Result<uint64_t> parse_number(const std::string& text) {
   uint64_t value = 0;
@@ -192,10 +199,13 @@ const std::vector<Setting>& settings() {
       {"foreground", nullptr, flag(&Options::foreground), "stay in the foreground, log to standard error"},
       {"log-file", "PATH", path(&Options::log_file),
        "append the log to this file; default in the background: DIR/quernd.log"},
-      {"log-level", "LEVEL", set_log_level, "debug, info, warning or error; default info"},
-      {"log-format", "FORMAT", set_log_format, "text or json, an object a line; default text"},
+      {"log-level", "LEVEL", set_log_level, "debug, info, warning or error; default info",
+       live(&Options::log_level)},
+      {"log-format", "FORMAT", set_log_format, "text or json, an object a line; default text",
+       live(&Options::log_json)},
       {"log-size", "BYTES", bytes(&Options::log_bytes, 1 << 16),
-       "what the log file may grow to before it becomes FILE.1, in place of the one before; default 64M"},
+       "what the log file may grow to before it becomes FILE.1, in place of the one before; default 64M",
+       live(&Options::log_bytes)},
       {"request-log", "PATH", path(&Options::request_log),
        "append a line for each request to this file: who, what, how it ended and how long it took; default "
        "none. "
@@ -221,11 +231,12 @@ const std::vector<Setting>& settings() {
        "CPU time a compile may take; default 60"},
       {"job-memory", "BYTES", bytes(&Options::job_memory_bytes, 256 << 20),
        "address space of a worker; default 4G"},
-      {"max-clients", "N", number(&Options::max_clients, 1, 100000), "connections; default 256"},
+      {"max-clients", "N", number(&Options::max_clients, 1, 100000), "connections; default 256",
+       live(&Options::max_clients)},
       {"max-requests", "N", number(&Options::max_requests, 1, 100000),
-       "requests of one client that wait; default 256"},
+       "requests of one client that wait; default 256", live(&Options::max_requests)},
       {"max-output", "BYTES", bytes(&Options::max_output_bytes, 1 << 16),
-       "unread answers after which a slow client is dropped; default 32M"},
+       "unread answers after which a slow client is dropped; default 32M", live(&Options::max_output_bytes)},
       {"max-queued-jobs", "N", number(&Options::max_queued_jobs, 1, 1000000),
        "compiles of one client that wait for a worker; default 1024"},
       {"max-client-memory", "BYTES", bytes(&Options::max_client_memory, 8 << 20),
@@ -233,11 +244,12 @@ const std::vector<Setting>& settings() {
        "quarter; default 96M"},
       {"client-seconds", "N", number(&Options::client_seconds, 1, kDay),
        "how long a client may take for the rest of a frame that it has begun, and to read an answer; default "
-       "10"},
+       "10",
+       live(&Options::client_seconds)},
       {"request-seconds", "N", number(&Options::request_seconds, 1, kDay),
-       "how long a request waits that names no time itself; default 600"},
+       "how long a request waits that names no time itself; default 600", live(&Options::request_seconds)},
       {"drain-seconds", "N", number(&Options::drain_seconds, 0, 3600),
-       "how long SIGTERM lets running work finish; default 10"},
+       "how long SIGTERM lets running work finish; default 10", live(&Options::drain_seconds)},
       {"idle-seconds", "N", number(&Options::idle_seconds, 0, 30 * kDay),
        "exit when nobody has been connected and nothing was to do for so long; default 0: never. The next "
        "client, "
@@ -247,7 +259,8 @@ const std::vector<Setting>& settings() {
       {"allow-uids", "UID,...", set_allow_uids,
        "users that may connect, besides the daemon's own and root; the socket is then open to all and must "
        "lie in a "
-       "directory that they can enter"},
+       "directory that they can enter",
+       live(&Options::allow_uids)},
       {"metrics-port", "N", number(&Options::metrics_port, 0, 65535),
        "a port of 127.0.0.1 where Prometheus reads the statistics at /metrics; default 0: none. All users of "
        "the machine can read them"},
@@ -301,6 +314,7 @@ Status apply_environment(Options& options) {
     if (!value || !*value) continue;
     if (Status status = setting.set(options, value); !status.ok())
       return status.with_context("environment variable " + name);
+    options.given[setting.name] = value;
   }
   return {};
 }
@@ -323,7 +337,10 @@ int read_line(void* user, const char* section, const char* name, const char* val
     status = Status(ErrorCode::INVALID_ARGUMENT, "there is no such setting; quernd --help lists them");
   else
     status = setting->set(*reader.options, value);
-  if (status.ok()) return 1;
+  if (status.ok()) {
+    reader.options->given[setting->name] = value;
+    return 1;
+  }
   if (reader.status.ok()) reader.status = status.with_context(name);
   return 0;
 }
@@ -391,12 +408,12 @@ Result<uint64_t> parse_bytes(const std::string& text) {
   return *value << shift;
 }
 
-Result<Options> parse_options(int argc, const char* const* argv) {
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& base) {
   auto arguments = read_arguments(argc, argv);
   if (!arguments) return arguments.status();
   Options options;
   std::error_code gone;  // a folder that was removed has no path
-  options.base = std::filesystem::current_path(gone);
+  options.base = base.empty() ? std::filesystem::current_path(gone).string() : base;
   options.socket = absolute(options.base, default_socket_path());
   options.cache_dir = absolute(options.base, default_cache_dir());
   options.config = absolute(options.base, default_config_path());
@@ -410,13 +427,35 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   if (Status status = apply_file(options, config_named); !status.ok()) return status;
   if (Status status = apply_environment(options); !status.ok()) return status;
   options.config = config;
-  for (const Argument& argument : *arguments)
+  for (const Argument& argument : *arguments) {
     if (Status status = argument.setting->set(options, argument.value); !status.ok())
       return status.with_context(std::string("--") + argument.setting->name);
+    options.given[argument.setting->name] = argument.value;
+  }
   const std::filesystem::path beside = std::filesystem::path(options.config).parent_path();
   if (options.fleet.key_file.empty()) options.fleet.key_file = beside / "pack.key";
   if (options.fleet.trust_file.empty()) options.fleet.trust_file = beside / "trusted-keys";
   return options;
+}
+
+ReloadedOptions reload_options(Options& options, const Options& fresh) {
+  const auto given = [](const Options& from, const char* name) -> std::optional<std::string> {
+    const auto found = from.given.find(name);
+    return found == from.given.end() ? std::nullopt : std::optional(found->second);
+  };
+  ReloadedOptions result;
+  for (const Setting& setting : settings()) {
+    if (given(options, setting.name) == given(fresh, setting.name)) continue;
+    (setting.take ? result.changed : result.restart).push_back(setting.name);
+    if (setting.take) setting.take(options, fresh);
+  }
+  for (const std::string& name : result.changed) {
+    options.given.erase(name);
+    if (const auto value = given(fresh, name.c_str())) options.given[name] = *value;
+  }
+  std::sort(result.changed.begin(), result.changed.end());
+  std::sort(result.restart.begin(), result.restart.end());
+  return result;
 }
 
 std::string options_help() {
@@ -432,8 +471,12 @@ std::string options_help() {
     help += left + setting.help + "\n";
   }
   help +=
-      "\nSIGTERM and SIGINT finish what runs and exit; a second one exits at once. SIGHUP opens the log file "
-      "again.\n"
+      "\nSIGTERM and SIGINT finish what runs and exit; a second one exits at once. SIGHUP opens the log "
+      "files "
+      "again and reads\nthe settings again, as quern reload does: log-level, log-format, log-size, "
+      "max-clients, max-requests, "
+      "max-output,\nclient-seconds, request-seconds, drain-seconds, allow-uids and the keys in fleet-trust "
+      "hold at once.\n"
       "Exit status: 0 stopped as told (in the background: it is listening now), 1 cannot start, 2 a setting "
       "is no good,\n"
       "3 another daemon serves this socket or has this cache open.\n";

@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ struct Options {
   int listening = -1;  // a socket that the process was started with, instead of one that it makes
   bool foreground = false;
   bool help = false, version = false;
+  std::function<Result<Options>()> read_again;  // as at the start; empty: they cannot be
 
   std::string worker;    // path of quern-worker; empty: look beside this program, then in libexecdir
   std::string nvrtc;     // path of libnvrtc; empty: the usual places
@@ -45,12 +48,21 @@ struct Options {
   FleetSettings fleet;
   uint64_t metrics_port = 0;  // 0: none
 
+  // What was set, by name: the words of the command line, else the environment, else the file.
+  std::map<std::string, std::string> given;
   std::string base;  // what relative paths are relative to, while settings are read
 };
 
-// Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good.
-Result<Options> parse_options(int argc, const char* const* argv);
+// Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good. `base`: what relative paths of
+// the command line and the environment are relative to; empty: the current directory.
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& base = "");
 std::string options_help();
+
+// Takes those settings of `fresh` that may change while the daemon runs. Names in alphabetical order.
+struct ReloadedOptions {
+  std::vector<std::string> changed, restart;  // taken; different, but of the next start
+};
+ReloadedOptions reload_options(Options& options, const Options& fresh);
 
 // "64M", "5G", "1000": bytes, with binary K, M, G, T. INVALID_ARGUMENT for anything else.
 Result<uint64_t> parse_bytes(const std::string& text);

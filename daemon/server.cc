@@ -38,8 +38,7 @@ std::string own_directory() {
 }  // namespace
 
 Server::Server(Options options, Log* log) : options_(std::move(options)), log_(log) {
-  session_limits_.output_bytes = options_.max_output_bytes;
-  session_limits_.frame_ns = session_limits_.output_ns = options_.client_seconds * 1'000'000'000;
+  limit_sessions();
   session_hooks_.frame = [this](Session& session, const wire::Frame& frame) { on_frame(session, frame); };
   session_hooks_.closing = [this](Session& session, const std::string& why, bool client_fault) {
     dropped_ += client_fault;
@@ -270,6 +269,7 @@ void Server::start_workers() {
       found->second->send(std::move(frame));
   };
   hooks.shutdown = [this] { drain(); };
+  hooks.reload = [this] { return reload(); };
   hooks.fleet = fleet_.get();
   hooks.add_stats = [this](wire::StatsReply& stats) { add_stats(stats); };
   service_ = std::make_unique<Service>(limits, hooks);
@@ -466,6 +466,8 @@ void Server::on_signal(int number) {
     if (status.ok()) status = request_log_.reopen();
     log_->info(status.ok() ? "event=log_reopened"
                            : "event=log_not_reopened reason=\"" + status.message() + "\"");
+    if (const auto reloaded = reload(); !reloaded.ok())
+      log_->error("event=not_reloaded reason=\"" + reloaded.status().message() + "\"");
     return;
   }
   log_->info(std::string("event=signal name=\"") + strsignal(number) + "\"");

@@ -60,6 +60,9 @@ class Server {
   bool make_room(Session& session);
   void on_frame(Session& session, const wire::Frame& frame);
   void on_signal(int number);
+  Result<wire::Reloaded> reload();
+  void limit_sessions();
+  void apply(const std::vector<std::string>& changed);
   void on_timer();
   void arm_timer();
   void look_whether_idle();
@@ -68,7 +71,7 @@ class Server {
   void stop();
   void add_stats(wire::StatsReply& stats) const;
 
-  const Options options_;
+  Options options_;
   Log* const log_;
   Log request_log_;
   std::unique_ptr<Listener> listener_;

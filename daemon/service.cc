@@ -547,6 +547,8 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Ping message) {
   reply(open, wire::Pong{std::move(message.echo)});
 }
 
+void Service::on(const std::shared_ptr<Open>& open, wire::Reload) { reply_result(open, hooks_.reload()); }
+
 void Service::on(const std::shared_ptr<Open>& open, wire::Shutdown) {
   reply(open, wire::Ack{});
   hooks_.shutdown();

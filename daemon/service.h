@@ -51,6 +51,7 @@ class Service {
     std::function<uint64_t()> now_ns;  // steady
     std::function<void(ClientId, wire::OutFrame frame)> send;
     std::function<void()> shutdown;
+    std::function<Result<wire::Reloaded>()> reload;
     std::function<void(wire::StatsReply&)> add_stats;  // the server's own
     Fleet* fleet = nullptr;                            // the second level, if there is one
   };
@@ -74,6 +75,11 @@ class Service {
   std::optional<uint64_t> next_deadline_ns() const;
   void expire();
 
+  // Of requests from here on.
+  void set_limits(uint32_t max_open_requests, uint64_t request_limit_ms) {
+    options_.max_open_requests = max_open_requests;
+    options_.request_limit_ms = request_limit_ms;
+  }
   // The fleet's server has a better plan than the one that this node came with.
   void found_better(FleetPlan plan) { planner_.import(std::move(plan)); }
 
@@ -142,7 +148,7 @@ class Service {
   void drop_subscriber(const Hash128& key, ClientId client);
   void send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress);
 
-  const ServiceOptions options_;
+  ServiceOptions options_;
   const Hooks hooks_;
   const std::shared_ptr<Budget> budget_;
   std::unordered_map<uid_t, std::shared_ptr<Account>> heirs_;  // for what clients leave behind

@@ -82,9 +82,11 @@ class Metrics(unittest.TestCase):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.box = Box(QUERN_SEARCHERS="0", QUERN_METRICS_PORT=str(self.port))
+        self.box = Box(QUERN_SEARCHERS="0", QUERN_METRICS_PORT=str(self.port), QUERN_MEASURE="never")
         self.addCleanup(self.box.close)
-        self.box.run("stats")
+        deadline = time.time() + 20
+        while self.box.json("stats")["facts"]["compiler"] == "starting":
+            self.assertLess(time.time(), deadline)
 
     def ask(self, text):
         with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
@@ -172,6 +174,65 @@ class RequestLog(unittest.TestCase):
         done = subprocess.run([BUILD / "daemon/quernd", "--foreground"], env=self.box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nonexistent/requests.log", done.stderr)
+
+
+class Reload(unittest.TestCase):
+    def setUp(self):
+        self.box = Box(QUERN_SEARCHERS="0")
+        self.addCleanup(self.box.close)
+        self.configure("log-level = debug\n")
+
+    def configure(self, settings):
+        self.box.write("quern.conf", "[quernd]\n" + settings)
+        self.box.env["QUERN_CONFIG"] = str(self.box.path / "quern.conf")
+
+    def log(self):
+        return (self.box.cache / "quernd.log").read_text()
+
+    def test_settings_hold_at_once_or_are_said_to_wait(self):
+        self.box.run("stats")
+        self.assertIn(" debug event=client ", self.log())
+        self.configure("log-format = json\nworkers = 3\n")
+        self.assertEqual(self.box.json("reload"), {"changed": ["log-format", "log-level"], "restart": ["workers"]})
+        last = json.loads(self.log().splitlines()[-1])
+        self.assertEqual((last["event"], last["changed"], last["need_a_restart"]), ("reloaded", "log-format,log-level", "workers"))
+        self.box.run("stats")
+        self.assertNotIn('"level":"debug"', self.log())
+        self.assertEqual(self.box.run("reload").stdout.split("\n")[0].split(), ["changed", "nothing"])
+
+    def test_a_bad_setting_changes_nothing(self):
+        self.box.run("stats")
+        self.configure("log-level = info\nmax-clients = none\n")
+        error = self.box.json("reload", code=2)["error"]
+        self.assertEqual(error["code"], "INVALID_ARGUMENT")
+        self.assertIn("quern.conf:3: max-clients", error["message"])
+        before = self.log().count(" debug event=client ")
+        self.box.run("stats")
+        self.assertGreater(self.log().count(" debug event=client "), before)
+
+    def test_sighup_does_the_same(self):
+        pid = int(self.box.json("stats")["facts"]["pid"])
+        self.configure("max-clients = 7\n")
+        os.kill(pid, signal.SIGHUP)
+        deadline = time.time() + 20
+        while 'event=reloaded changed="log-level,max-clients"' not in self.log():
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.02)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+    def test_a_user_who_may_not_connect_any_more_is_let_go(self):
+        self.box.path.chmod(0o755)
+        self.configure("allow-uids = 65534\n")
+        self.box.run("stats")
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        connect = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('in', flush=True); s.recv(9) or print('out')"
+        guest = subprocess.Popen([*nobody, "python3", "-c", connect, self.box.env["QUERN_SOCKET"]], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(guest.kill)
+        self.assertEqual(guest.stdout.readline(), "in\n")
+        self.configure("")
+        self.assertIn("allow-uids", self.box.json("reload")["changed"])
+        self.assertEqual(guest.communicate(timeout=8)[0], "out\n")
+        self.assertEqual(os.stat(self.box.env["QUERN_SOCKET"]).st_mode & 0o777, 0o600)
 
 
 class Units(unittest.TestCase):

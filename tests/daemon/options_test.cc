@@ -93,6 +93,29 @@ void a_fleet_needs_an_address_that_is_one(void**) {
   assert_int_equal(options->fleet.wait_seconds, 5);
 }
 
+void what_may_change_while_it_runs_is_taken(void**) {
+  const std::string config =
+      config_file("[quernd]\nmax-clients = 7\nlog-level = debug\ncache-dir = one\nworkers = 2\n");
+  auto options = parse({config.c_str(), "--max-requests=9"});
+  assert_ok(options);
+  write_test_file(
+      options->config,
+      "[quernd]\nmax-clients = 8\ncache-dir = two\nworkers = 2\nmax-requests = 10\nallow-uids = 5\n");
+  const auto fresh = parse({config.c_str(), "--max-requests=9"});
+  assert_ok(fresh);
+  const ReloadedOptions result = reload_options(*options, *fresh);
+  assert_true(result.changed == (std::vector<std::string>{"allow-uids", "log-level", "max-clients"}));
+  assert_true(result.restart == std::vector<std::string>{"cache-dir"});
+  assert_int_equal(options->max_clients, 8);
+  assert_int_equal(options->max_requests, 9);  // the command line still wins
+  assert_true(options->log_level == LogLevel::info);
+  assert_int_equal(options->allow_uids.size(), 1);
+  assert_contains(options->cache_dir, "/one");
+  // Once taken it is no news; what needs a restart stays so.
+  const ReloadedOptions again = reload_options(*options, *fresh);
+  assert_true(again.changed.empty() && again.restart == result.restart);
+}
+
 void relative_paths_belong_to_where_they_are_written(void**) {
   const std::string here = std::filesystem::current_path();
   auto options = parse({"--cache-dir=relcache", "--log-file=./logs/../q.log"});
@@ -156,6 +179,7 @@ int main() {
       cmocka_unit_test_setup(switches_take_no_value_or_yes_or_no, clean_environment),
       cmocka_unit_test_setup(bad_settings_are_named_with_their_place, clean_environment),
       cmocka_unit_test_setup(a_fleet_needs_an_address_that_is_one, clean_environment),
+      cmocka_unit_test_setup(what_may_change_while_it_runs_is_taken, clean_environment),
       cmocka_unit_test_setup(relative_paths_belong_to_where_they_are_written, clean_environment),
       cmocka_unit_test_setup(users_are_listed, clean_environment),
       cmocka_unit_test_setup(bytes_have_units, clean_environment),
