@@ -38,6 +38,7 @@ Result<uint64_t> evict(WriteTxn& write, uint64_t max_bytes, uint64_t newest_to_g
   const auto target = static_cast<uint64_t>(static_cast<double>(max_bytes) * kEvictDownTo);
   uint64_t removed = 0;
   for (const Candidate& victim : *victims) {
+    if (is_pinned(write.txn, victim.key)) continue;
     if (Status status = remove_plan(write, victim.key); !status.ok()) return status;
     ++removed;
     if (write.txn.live_bytes() <= target) break;

@@ -186,6 +186,17 @@ void Store::remove(const Hash128& key, Done done) {
       std::move(done), kSmallWriteBytes);
 }
 
+void Store::pin(const Hash128& key, bool pinned, Done done) {
+  impl_->submit([key, pinned, limit = impl_->budget / 2](
+                    WriteTxn& write) { return pinned ? add_pin(write, key, limit) : remove_pin(write, key); },
+                std::move(done), kSmallWriteBytes);
+}
+
+bool Store::is_pinned(const Hash128& key) {
+  const auto found = impl_->read<bool>([&](Txn& txn) -> Result<bool> { return quern::is_pinned(txn, key); });
+  return found.ok() && *found;
+}
+
 void Store::quarantine(const Hash128& key, std::string reason, Done done) {
   impl_->submit(
       [key, reason = std::move(reason)](WriteTxn& write) { return add_quarantine(write, key, reason); },

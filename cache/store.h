@@ -189,6 +189,11 @@ class Store {
   // The plan with its programs, timings, requests and findings; NOT_FOUND when there is none.
   void remove(const Hash128& key, Done done = {});
 
+  // A pinned plan is not evicted; a better one takes its place and its pin, and remove() takes both. NOT_FOUND when there is
+  // no such plan, LIMIT when pinned plans would take more than half of max_bytes.
+  void pin(const Hash128& key, bool pinned, Done done = {});
+  bool is_pinned(const Hash128& key);
+
   // Counts one more death of a worker on this key.
   void quarantine(const Hash128& key, std::string reason, Done done = {});
   void release(const Hash128& key, Done done = {});

@@ -171,6 +171,18 @@ Status write_request(WriteTxn& write, const KeyMaterial& request, const Hash128&
   return status;
 }
 
+constexpr std::string_view kPinPrefix = "pin ";  // of names in Table::meta; the key follows
+
+std::string pin_name(const Hash128& key) { return std::string(kPinPrefix) + to_hex(key); }
+
+// What a plan takes, about: its larger records.
+uint64_t plan_bytes(Txn& txn, const Hash128& key) {
+  uint64_t bytes = 0;
+  for (const Table table : {Table::plans, Table::programs, Table::findings})
+    if (const auto record = txn.get(table, table_key(key)); record.ok()) bytes += record->size();
+  return bytes;
+}
+
 Status needs_plan(Txn& txn, const Hash128& key) {
   const auto stands = read_plan(txn, key);
   if (stands.ok() || txn.broken()) return stands.status();
@@ -374,7 +386,32 @@ Status remove_plan(WriteTxn& write, const Hash128& key) {
   Status status = remove_timings(write.txn, key);
   for (const Table table : {Table::findings, Table::programs, Table::tuning, Table::usage, Table::plans})
     if (status.ok()) status = write.txn.remove(table, table_key(key));
-  return status;
+  return status.ok() ? write.txn.remove(Table::meta, pin_name(key)) : status;
+}
+
+bool is_pinned(Txn& txn, const Hash128& key) { return read_meta(txn, pin_name(key)).ok(); }
+
+Status add_pin(WriteTxn& write, const Hash128& key, uint64_t limit) {
+  if (Status status = needs_plan(write.txn, key); !status.ok()) return status;
+  uint64_t bytes = plan_bytes(write.txn, key);
+  const Status scanned =
+      write.txn.scan(Table::meta, kPinPrefix, [&](std::string_view name, std::string_view) {
+        if (!name.starts_with(kPinPrefix)) return false;
+        const auto pinned = parse_hash(std::string(name.substr(kPinPrefix.size())));
+        if (pinned && !(*pinned == key)) bytes += plan_bytes(write.txn, *pinned);
+        return true;
+      });
+  if (!scanned.ok()) return scanned;
+  if (bytes > limit)
+    return Status(ErrorCode::LIMIT, "pinned plans would take " + std::to_string(bytes) +
+                                        " bytes, and may take " + std::to_string(limit) +
+                                        ", half of cache-size");
+  return write_meta(write, pin_name(key), "");
+}
+
+Status remove_pin(WriteTxn& write, const Hash128& key) {
+  if (Status status = needs_plan(write.txn, key); !status.ok()) return status;
+  return write.txn.remove(Table::meta, pin_name(key));
 }
 
 Status add_quarantine(WriteTxn& write, const Hash128& key, std::string_view reason) {

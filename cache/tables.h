@@ -40,6 +40,7 @@ Result<TimingRecord> read_timing(Txn& txn, const Hash128& key, std::string_view 
                                  const Hash128& program);
 Result<ProgramsRecord> read_programs(Txn& txn, const Hash128& key);
 Result<TuningRecord> read_tuning(Txn& txn, const Hash128& key);
+bool is_pinned(Txn& txn, const Hash128& key);
 // The key of a record that belongs to two hashes (a plan and a request); those of one `first` lie side by
 // side.
 std::string pair_key(const Hash128& first, const Hash128& second);
@@ -61,6 +62,9 @@ Status add_findings(WriteTxn& write, const Hash128& key, const Findings& finding
 Status note_use(WriteTxn& write, const Hash128& key, int64_t used_ms);
 // Everything that belongs to the key except its quarantine; no error when there is nothing.
 Status remove_plan(WriteTxn& write, const Hash128& key);
+// LIMIT when all pinned plans, with their programs and findings, would take more than `limit` bytes.
+Status add_pin(WriteTxn& write, const Hash128& key, uint64_t limit);
+Status remove_pin(WriteTxn& write, const Hash128& key);
 Status add_quarantine(WriteTxn& write, const Hash128& key, std::string_view reason);
 Status write_meta(WriteTxn& write, std::string_view name, std::string_view value);
 

@@ -53,16 +53,38 @@ wire::ListRow row_of(Store& store, const StoredPlan& plan, const std::vector<Key
   row.plan_bytes = plan.plan.size();
   row.created_ms = static_cast<uint64_t>(std::max<int64_t>(plan.created_ms, 0));
   row.used_ms = static_cast<uint64_t>(std::max<int64_t>(plan.used_ms, 0));
+  row.pinned = store.is_pinned(plan.key);
   return row;
 }
 
-// The removals of one request, counted down by the store's writer thread.
-struct Removal {
+// The writes of one request, counted down by the store's writer thread.
+struct Countdown {
   std::mutex mutex;
   size_t left = 0;
-  uint64_t removed = 0;
+  uint64_t found = 0;
   Status first_error;
 };
+
+void write_each(const std::vector<Hash128>& keys,
+                const std::function<void(const Hash128&, Store::Done)>& write, const Post& post,
+                std::function<void(Result<uint64_t>)> done) {
+  auto countdown = std::make_shared<Countdown>();
+  // One for this function, so that no key's completion comes last before all are queued.
+  countdown->left = keys.size() + 1;
+  const auto finish_one = [countdown, post, done](const Status& status) {
+    std::lock_guard lock(countdown->mutex);
+    if (status.ok())
+      ++countdown->found;
+    else if (status.code() != ErrorCode::NOT_FOUND && countdown->first_error.ok())
+      countdown->first_error = status;
+    if (--countdown->left > 0) return;
+    const Result<uint64_t> result = countdown->first_error.ok() ? Result<uint64_t>(countdown->found)
+                                                                : Result<uint64_t>(countdown->first_error);
+    post([done, result] { done(result); });
+  };
+  for (const Hash128& key : keys) write(key, finish_one);
+  finish_one(Status(ErrorCode::NOT_FOUND, ""));
+}
 
 }  // namespace
 
@@ -154,22 +176,16 @@ Result<std::vector<Hash128>> all_keys(Store& store) {
 
 void remove_plans(Store& store, const std::vector<Hash128>& keys, const Post& post,
                   std::function<void(Result<uint64_t>)> done) {
-  auto removal = std::make_shared<Removal>();
-  removal->left =
-      keys.size() + 1;  // one for this function, so that no key's completion comes last before all are queued
-  const auto finish_one = [removal, post, done](const Status& status) {
-    std::lock_guard lock(removal->mutex);
-    if (status.ok())
-      ++removal->removed;
-    else if (status.code() != ErrorCode::NOT_FOUND && removal->first_error.ok())
-      removal->first_error = status;
-    if (--removal->left > 0) return;
-    const Result<uint64_t> result = removal->first_error.ok() ? Result<uint64_t>(removal->removed)
-                                                              : Result<uint64_t>(removal->first_error);
-    post([done, result] { done(result); });
-  };
-  for (const Hash128& key : keys) store.remove(key, finish_one);
-  finish_one(Status(ErrorCode::NOT_FOUND, ""));
+  write_each(
+      keys, [&](const Hash128& key, Store::Done finish) { store.remove(key, std::move(finish)); }, post,
+      std::move(done));
+}
+
+void pin_plans(Store& store, const std::vector<Hash128>& keys, bool pinned, const Post& post,
+               std::function<void(Result<uint64_t>)> done) {
+  write_each(
+      keys, [&](const Hash128& key, Store::Done finish) { store.pin(key, pinned, std::move(finish)); }, post,
+      std::move(done));
 }
 
 wire::VerifyReply verify_reply(const VerifyReport& report) {

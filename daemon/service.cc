@@ -439,6 +439,17 @@ void Service::remove(const std::shared_ptr<Open>& open, const std::vector<Hash12
   });
 }
 
+void Service::on(const std::shared_ptr<Open>& open, wire::Pin message) {
+  if (!hooks_.store) return reply_error(open, hooks_.no_store);
+  const auto answer = [this, weak = std::weak_ptr(open)](const Result<uint64_t>& count) {
+    const auto still = weak.lock();
+    if (!still || !is_open(still)) return;
+    if (!count.ok()) return reply_error(still, count.status());
+    reply(still, wire::Pinned{*count});
+  };
+  pin_plans(*hooks_.store, message.keys, !message.unpin, hooks_.post, answer);
+}
+
 void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
   if (!hooks_.store) return reply_error(open, hooks_.no_store);
   if (verifying_) return reply_error(open, Status(ErrorCode::BUSY, "a verification is under way already"));

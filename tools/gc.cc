@@ -13,12 +13,13 @@ namespace {
 constexpr uint64_t kMostUnusedMs = 3650ull * 24 * 3'600'000;
 constexpr size_t kKeysAtOnce = 1000;
 
-// Those that the filters let through, the least recently used first.
+// Those that the filters let through and nobody has pinned, the least recently used first.
 Result<std::vector<wire::ListRow>> candidates(const Arguments& arguments, Session& session) {
   const std::string target = arguments.value("target"), tier = arguments.value("tier");
   std::vector<wire::ListRow> rows;
   Status status = each_row(session, {}, [&](wire::ListRow& row) {
-    if ((target.empty() || row.target == target) && (tier.empty() || tier == tier_name(row.tier)))
+    if (!row.pinned && (target.empty() || row.target == target) &&
+        (tier.empty() || tier == tier_name(row.tier)))
       rows.push_back(std::move(row));
     return true;
   });

@@ -21,10 +21,15 @@ Status check_filters(const Arguments& arguments) {
 }
 
 Json row_json(const wire::ListRow& row) {
-  return {{"key", to_hex(row.key)},       {"name", row.name},
-          {"tier", tier_name(row.tier)},  {"generation", row.generation},
-          {"target", row.target},         {"tf32", (row.numerics & kAllowTf32) != 0},
-          {"plan_bytes", row.plan_bytes}, {"created_ms", row.created_ms},
+  return {{"key", to_hex(row.key)},
+          {"name", row.name},
+          {"tier", tier_name(row.tier)},
+          {"pinned", row.pinned != 0},
+          {"generation", row.generation},
+          {"target", row.target},
+          {"tf32", (row.numerics & kAllowTf32) != 0},
+          {"plan_bytes", row.plan_bytes},
+          {"created_ms", row.created_ms},
           {"used_ms", row.used_ms}};
 }
 
@@ -71,7 +76,8 @@ int run_list(const Arguments& arguments) {
   Table table({"KEY", "GRAPH", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
   for (const wire::ListRow& row : page->rows)
     table.add({to_hex(row.key), row.name.empty() ? "-" : row.name,
-               row.target + (row.numerics & kAllowTf32 ? " tf32" : ""), tier_name(row.tier),
+               row.target + (row.numerics & kAllowTf32 ? " tf32" : ""),
+               std::string(tier_name(row.tier)) + (row.pinned ? ", pinned" : ""),
                std::to_string(row.generation), human_bytes(row.plan_bytes), human_time(row.created_ms),
                human_time(row.used_ms)});
   print_text(table.text());

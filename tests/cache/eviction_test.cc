@@ -107,6 +107,59 @@ void a_group_never_evicts_what_it_stores(void**) {
   assert_error(test->get(test_key(19)), ErrorCode::NOT_FOUND);
 }
 
+void what_is_pinned_stays(void**) {
+  TestStore test = small_store();
+  test.open();
+  const auto pin = [&](int plan, bool pinned) {
+    Status status(ErrorCode::INTERNAL, "not called");
+    test->pin(test_key(plan).key(), pinned, [&](const Status& done) { status = done; });
+    assert_ok(test->flush());
+    return status;
+  };
+  const auto fill = [&](int from) {
+    for (int i = from; i < from + 100; ++i) assert_ok(test->put_and_wait(test_put(i, test_bytes(i, kPlan))));
+  };
+  for (int i = 0; i < 3; ++i) assert_ok(test->put_and_wait(test_put(i, test_bytes(i, kPlan))));
+  assert_ok(pin(0, true));
+  assert_ok(pin(1, true));
+  assert_error(pin(50, true), ErrorCode::NOT_FOUND);
+  fill(100);
+  assert_ok(test->peek(test_key(0).key()));
+  assert_ok(test->peek(test_key(1).key()));
+  assert_error(test->peek(test_key(2).key()), ErrorCode::NOT_FOUND);
+  assert_true(test->stats()->live_bytes <= kLimit);
+  // It is written down, goes with the pin, and with the plan.
+  test.open();
+  assert_true(test->is_pinned(test_key(0).key()));
+  assert_ok(pin(0, false));
+  assert_false(test->is_pinned(test_key(0).key()));
+  fill(300);
+  assert_error(test->peek(test_key(0).key()), ErrorCode::NOT_FOUND);
+  assert_ok(test->peek(test_key(1).key()));
+  test->remove(test_key(1).key());
+  assert_ok(test->put_and_wait(test_put(1, test_bytes(1, kPlan))));
+  assert_false(test->is_pinned(test_key(1).key()));
+  assert_int_equal(test->verify_all()->damage.size(), 0);
+}
+
+// Else a full cache would have room for nothing new.
+void pins_take_half_of_the_store_at_most(void**) {
+  TestStore test = small_store();
+  test.open();
+  size_t pinned = 0;
+  Status last;
+  for (int i = 0; i < 30; ++i) {
+    assert_ok(test->put_and_wait(test_put(i, test_bytes(i, kPlan))));
+    test->pin(test_key(i).key(), true, [&](const Status& status) {
+      pinned += status.ok();
+      last = status;
+    });
+    assert_ok(test->flush());
+  }
+  assert_int_equal(pinned, kLimit / 2 / kPlan);
+  assert_error(last, ErrorCode::LIMIT, "half of cache-size");
+}
+
 void a_smaller_limit_takes_effect_after_reopening(void**) {
   TestStore test = small_store();
   test.open();
@@ -129,6 +182,8 @@ int main() {
       cmocka_unit_test(the_store_stays_within_its_size),
       cmocka_unit_test(what_is_used_stays),
       cmocka_unit_test(uses_are_noted_without_any_write),
+      cmocka_unit_test(what_is_pinned_stays),
+      cmocka_unit_test(pins_take_half_of_the_store_at_most),
       cmocka_unit_test(a_group_never_evicts_what_it_stores),
       cmocka_unit_test(a_smaller_limit_takes_effect_after_reopening),
   };

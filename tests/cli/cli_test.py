@@ -30,7 +30,7 @@ class CommandLine(unittest.TestCase):
         cls.box.close()
 
     def test_the_overview_names_every_command(self):
-        expected = "get run prewarm tune ls show explain report rm gc export import stats top verify verify-mugraph search emit doctor stop version help".split()
+        expected = "get run prewarm tune ls show explain report rm gc pin unpin export import stats top verify verify-mugraph search emit doctor reload stop version help".split()
         self.assertEqual(self.commands, expected)
 
     def test_every_command_explains_itself(self):

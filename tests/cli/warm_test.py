@@ -114,6 +114,24 @@ class Warm(unittest.TestCase):
         self.assertEqual(row["name"], "chain3")
         self.assertRegex(self.box.run("ls").stdout, r"(?m)^[0-9a-f]{32} +chain3 +sm_90a ")
 
+    def test_pinned_plans_stay(self):
+        graphs = [self.box.write(f"pin{size}.qg", f"graph pin{size}\nin x: f32[{size}]\ny = exp(x)\nout y\n") for size in (5, 6)]
+        keys = [self.box.json("get", graph, "-t", "sm_90a")["key"] for graph in graphs]
+        self.assertEqual(self.box.run("pin", keys[0][:12]).stdout, "1 plan pinned\n")
+        self.assertEqual(self.box.json("pin", *keys), {"pinned": 2})
+        self.assertEqual(self.box.json("unpin", keys[1]), {"unpinned": 1})
+        rows = {row["key"]: row["pinned"] for row in self.box.json("ls")["plans"]}
+        self.assertEqual((rows[keys[0]], rows[keys[1]]), (True, False))
+        self.assertIn("baseline, pinned", self.box.run("ls").stdout)
+        self.assertNotIn(keys[0], self.box.json("gc", "--keep-mib", "0")["keys"])
+        self.assertEqual([row["key"] for row in self.box.json("ls")["plans"]], [keys[0]])
+        self.box.run("pin", keys[1], code=None)
+        self.assertEqual(self.box.json("pin", "0" * 32, code=1), {"pinned": 0})
+        self.box.run("pin", code=2)
+        self.box.run("rm", keys[0])
+        self.box.run("get", graphs[0], "-t", "sm_90a")
+        self.assertFalse(self.box.json("ls")["plans"][0]["pinned"])
+
     def test_gc(self):
         for size in (3, 4):
             self.box.run("get", self.box.write(f"{size}.qg", CHAIN.format(size)), "-t", "sm_90a")
