@@ -1,5 +1,5 @@
-// Has the programs of plans measured where there is a GPU of their target: which keys, when, and what becomes
-// of it. Loop-free, on the daemon's thread only.
+// Has the programs of plans measured where there is a GPU of their target: which keys, when, and what is done
+// with the result. Loop-free, on the daemon's thread only.
 #pragma once
 
 #include <functional>
