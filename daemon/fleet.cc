@@ -268,8 +268,14 @@ void Fleet::look_at_waiting() {
       each = waiting_.erase(each);
       continue;
     }
-    if (keys.size() < kWatchedAtOnce) keys.push_back(each->first);
+    keys.push_back(each->first);
     ++each;
+  }
+  // Where more wait than one question is for, all have their turn.
+  if (keys.size() > kWatchedAtOnce) {
+    watched_ = (watched_ + kWatchedAtOnce) % keys.size();
+    std::rotate(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(watched_), keys.end());
+    keys.resize(kWatchedAtOnce);
   }
   if (!late.empty()) complain("waited_in_vain", "another node did not make a plan within fleet-wait-seconds");
   for (const Claimed& claimed : late) claimed({});

@@ -132,6 +132,7 @@ class Fleet {
   std::unordered_map<Hash128, Waiting> waiting_;   // for other nodes
   uint64_t next_look_ns_ = 0, look_every_ns_ = 0;
   bool looking_at_waiting_ = false;
+  size_t watched_ = 0;  // where the next question begins
   std::unordered_set<Hash128> leases_;
   uint64_t next_renew_ns_ = 0;
   std::deque<Hash128> outbox_;  // in order; `listed_` has the same
