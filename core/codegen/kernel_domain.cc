@@ -132,8 +132,8 @@ KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const
   for (size_t z = 0; z < at_a.size(); ++z)
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < columns; ++column) {
-        const double* x = &left[static_cast<size_t>(at_a[z] + row * inner)];
-        const double* y = &right[static_cast<size_t>(at_b[z] + column)];
+        const double* x = left.data() + (at_a[z] + row * inner);
+        const double* y = right.data() + (at_b[z] + column);
         Value& sum = out.elements[next++];
         double part = 0;
         for (int64_t k = 0; k < inner; ++k) {

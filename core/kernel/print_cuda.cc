@@ -63,7 +63,7 @@ class Printer {
       }
       // A single tensor map or array is passed whole.
       list += print(operand);
-      if (*role != 'x') ++role;
+      if (*role && *role != 'x') ++role;  // what verify_kernel refuses may have too many
     }
     line(row.name + print(instruction.templates) + "(" + list + (braces ? "}" : "") + ");");
   }

@@ -85,7 +85,7 @@ class Printer {
         coordinates += (coordinates.empty() ? "" : ", ") + print(operand);
         continue;
       }
-      text += separator + std::string(access_text(*role++)) + print(operand);
+      text += separator + std::string(*role ? access_text(*role++) : "") + print(operand);
       separator = ", ";
     }
     if (!coordinates.empty()) text += " at (" + coordinates + ")";

@@ -211,10 +211,10 @@ class Evaluator {
     begin_sums(inner, true);
     for (size_t i = 0; i < a_at.size(); ++i)
       for (int64_t row = 0; row < rows; ++row) {
-        Value* sums = &result[(i * rows + row) * columns];
+        Value* sums = result.data() + (i * rows + row) * columns;
         for (int64_t k = 0; k < inner && !stopped_before(columns); ++k) {
           const Value left = read(node, 0, a_at[i] + row * inner + k, compute);
-          const Value* right = &value(node, 1)[static_cast<size_t>(b_at[i] + k * columns)];
+          const Value* right = value(node, 1).data() + (b_at[i] + k * columns);
           for (int64_t column = 0; column < columns; ++column)
             sums[column] = domain_.add(
                 sums[column],
