@@ -1,5 +1,7 @@
 #include "core/base/plan.h"
 
+#include <limits>
+
 #include "core/base/bytes.h"
 
 namespace quern {
@@ -178,12 +180,17 @@ int64_t TensorDesc::element_count() const {
 }
 
 int64_t TensorDesc::span() const {
+  // As many bytes of any dtype can be counted. What comes out of a record may have any strides.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 16;
   int64_t last = 0;
+  bool more = false;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return 0;
-    last += (shape[i] - 1) * strides[i];
+    int64_t step = 0;
+    more |= __builtin_mul_overflow(shape[i] - 1, strides[i], &step) ||
+            __builtin_add_overflow(last, step, &last) || last >= kMost;
   }
-  return last + 1;
+  return more ? kMost : last + 1;
 }
 
 int64_t TensorMap::box_bytes() const {

@@ -92,6 +92,8 @@ static void spans_count_addressed_elements(void**) {
   assert_int_equal((TensorDesc{"", DType::f16, {3, 0}, {10, 2}}.span()), 0);
   assert_int_equal((TensorDesc{"", DType::f16, {}, {}}.span()), 1);
   assert_int_equal((TensorDesc{"", DType::f16, {5, 7}, {0, 1}}.span()), 7);
+  // No buffer has that many.
+  assert_true((TensorDesc{"", DType::f32, {3, 4096}, {1, INT64_MAX / 1000}}.span()) == INT64_MAX / 16);
 }
 
 int main() {
