@@ -28,7 +28,7 @@ constexpr double kDrawnWork = 1e6;  // of all draws of a class
 // The classes of core/verify/brink.h.
 constexpr const char *kBrink = "brink", *kOverflow = "overflow";
 constexpr int kBrinkDraws = 2;  // for each draw of another class: inputs grow and shrink in many combinations
-constexpr int kOverflowDraws = 3;  // signs of the terms of a sum
+constexpr int kOverflowDraws = 4;  // three: signs of the terms of a sum; one: what is inside
 constexpr int64_t kTerms = 8;  // of a tile's part of a sum there: some may overflow, and others oppose them
 
 double work_of(const Instance& instance) { return work(instance.graph) + work(instance.mugraph); }
@@ -57,6 +57,12 @@ std::vector<std::string> input_classes() {
 // Where other classes have `draws`. Of a large instance one is all that there is time for.
 int draws_of(const std::string& cls, int draws) {
   return draws == 1 ? 1 : draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
+}
+
+// Of the seeds that a class goes through. What is inside has none of its own.
+int nth_seed(const std::pair<std::string, int>& draw) {
+  const auto& [cls, number] = draw;
+  return cls == kOverflow ? number - number / kOverflowDraws : number;
 }
 
 // Whether what is not finite is where it belongs. Of what is finite other classes say more: here one rounding counts as
@@ -119,11 +125,12 @@ class ArithmeticVerifier::Trials {
         hostile ? hostile_inputs(small_, *hostile, seed, read_) : random(seed);
     for (size_t i = 0; i < descs_.size(); ++i)
       trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
-    trial.by_one = number % 4 >= 2;
+    trial.by_one = nth_seed(draw) % 4 >= 2;
     std::vector<RealTensor> all = joined(trial.inputs, trial.positions(iotas_));
     if (cls == kBrink || cls == kOverflow) {
-      const bool scaled = cls == kBrink ? scale_to_brink(primitive_, all, trial.inputs.size(), seed, number)
-                                        : scale_to_overflow(primitive_, all, trial.inputs.size(), number);
+      const bool scaled = cls == kBrink
+                              ? scale_to_brink(primitive_, all, trial.inputs.size(), seed, number)
+                              : scale_to_overflow(primitive_, all, trial.inputs.size(), seed, number);
       if (!scaled) return trial;
       std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
     }
@@ -228,7 +235,7 @@ bool ArithmeticVerifier::run_trials(const Run& usual, const Run& of_sums, Arithm
     const auto& [cls, number] = draw;
     if (std::find(out.classes.begin(), out.classes.end(), cls) == out.classes.end())
       out.classes.push_back(cls);
-    const uint64_t seed = options_.seed + static_cast<uint64_t>(number);
+    const uint64_t seed = options_.seed + static_cast<uint64_t>(nth_seed(draw));
     if (options_.stop()) {
       out.reason = "stopped before all inputs were run";
       return false;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "core/base/dtype_info.h"
 #include "core/base/random.h"
@@ -82,18 +83,48 @@ constexpr Levels kBefore = {-0.3, -0.15, -0.05};
 // Far beyond, where infinities go on to outputs.
 constexpr Levels kBeyond = {4, 16, 64};
 
-// Nodes that outputs are made of.
-std::vector<bool> needed(const Graph& graph) {
+// Nodes that these are made of.
+std::vector<bool> needed(const Graph& graph, const std::vector<ValueId>& by) {
   std::vector<bool> is(graph.nodes.size(), false);
-  for (ValueId id : graph.outputs) is[id] = true;
+  for (ValueId id : by) is[id] = true;
   for (size_t id = graph.nodes.size(); id-- > 0;)
     if (is[id])
       for (ValueId operand : graph.nodes[id].operands) is[operand] = true;
   return is;
 }
 
+// Sums and products that outputs are made of, one for each set of float inputs, of the first `count`, that one is made
+// of, but no output.
+std::vector<ValueId> inner_values(const Graph& graph, size_t count) {
+  auto inputs_of = [&](const std::vector<bool>& is) {
+    std::vector<bool> inputs;
+    for (size_t i = 0; i < count; ++i)
+      inputs.push_back(is[graph.inputs[i]] && is_float(graph.node(graph.inputs[i]).type.dtype));
+    return inputs;
+  };
+  const std::vector<bool> live = needed(graph, graph.outputs);
+  std::set<std::vector<bool>> known = {std::vector<bool>(count, false)};
+  for (ValueId id : graph.outputs) known.insert(inputs_of(needed(graph, {id})));
+  std::vector<ValueId> values;
+  for (ValueId id = 0; id < static_cast<ValueId>(graph.nodes.size()); ++id) {
+    const Node& node = graph.node(id);
+    const bool combines =
+        node.code == OpCode::matmul || node.code == OpCode::mul || (op_info(node.code).laws & kLinear);
+    if (live[id] && combines && is_float(node.type.dtype) &&
+        known.insert(inputs_of(needed(graph, {id}))).second)
+      values.push_back(id);
+  }
+  return values;
+}
+
 // How an input follows the scale.
 enum class Follows : int8_t { grows = 1, stays = 0, shrinks = -1 };
+
+double largest(const RealTensor& elements) {
+  double most = 0;
+  for (double element : elements) most = std::max(most, std::fabs(element));
+  return most;
+}
 
 class Brink {
  public:
@@ -117,16 +148,32 @@ class Brink {
   }
 
   // All inputs of one output grow, of elements of nearly one size, and the output may overflow.
-  Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, size_t output)
+  Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, ValueId output)
       : graph_(primitive), inputs_(inputs), levels_(kBefore), follows_(inputs.size(), Follows::stays) {
-    graph_.outputs = {primitive.outputs[output]};
-    spared_ = &graph_.node(graph_.outputs[0]);
-    const std::vector<bool> is_needed = needed(graph_);
-    for (size_t i = 0; i < count; ++i) {
-      if (!is_float(dtype(i)) || !is_needed[graph_.inputs[i]]) continue;
-      follows_[i] = Follows::grows;
-      for (double& element : inputs_[i]) element = std::copysign(0.5 + std::fabs(element) / 2, element);
+    graph_.outputs = {output};
+    spared_ = &graph_.node(output);
+    for (size_t i : level_inputs(count, output)) follows_[i] = Follows::grows;
+  }
+
+  // Inputs grow or shrink as the value inside grows with them, and all others shrink, so that it alone comes near its
+  // end. If not all that can are to grow, the seed says which stay.
+  Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, ValueId inner,
+        uint64_t seed, bool all)
+      : graph_(primitive), inputs_(inputs), levels_(kBefore), follows_(inputs.size(), Follows::stays) {
+    std::erase_if(graph_.outputs, [&](ValueId output) { return !needed(primitive, {output})[inner]; });
+    const std::vector<bool> is_needed = needed(graph_, graph_.outputs);
+    for (size_t i = 0; i < count; ++i)
+      if (is_float(dtype(i)) && is_needed[graph_.inputs[i]]) follows_[i] = Follows::shrinks;
+    std::vector<size_t> growing;
+    for (size_t i : level_inputs(count, inner)) {
+      follows_[i] = follows(i, inner);
+      if (follows_[i] == Follows::grows) growing.push_back(i);
     }
+    if (all || growing.empty()) return;
+    Random random(seed);
+    const size_t kept = growing[random.below(growing.size())];
+    for (size_t i : growing)
+      if (i != kept && random.one_in(2)) follows_[i] = Follows::stays;
   }
 
   // The power of two of the scale at which the fullest value is between the levels, or the nearest one below that was
@@ -176,6 +223,33 @@ class Brink {
   static constexpr int kMostSteps = 14;
 
   DType dtype(size_t i) const { return graph_.node(graph_.inputs[i]).type.dtype; }
+
+  // The float inputs that a value is made of, their elements now of nearly one size.
+  std::vector<size_t> level_inputs(size_t count, ValueId value) {
+    const std::vector<bool> is_needed = needed(graph_, {value});
+    std::vector<size_t> of_value;
+    for (size_t i = 0; i < count; ++i) {
+      if (!is_float(dtype(i)) || !is_needed[graph_.inputs[i]]) continue;
+      of_value.push_back(i);
+      for (double& element : inputs_[i]) element = std::copysign(0.5 + std::fabs(element) / 2, element);
+    }
+    return of_value;
+  }
+
+  // What input i must do for a value to grow.
+  Follows follows(size_t i, ValueId value) const {
+    constexpr double kTimes = 16, kGrows = 4;
+    Graph graph = graph_;
+    graph.outputs = {value};
+    std::vector<RealTensor> inputs = inputs_;
+    const double before = largest(evaluate_reference(graph, inputs)[0]);
+    for (double& element : inputs[i]) element *= kTimes;
+    const double after = largest(evaluate_reference(graph, inputs)[0]);
+    return after >= kGrows * before   ? Follows::grows
+           : after <= before / kGrows ? Follows::shrinks
+                                      : Follows::stays;
+  }
+
   // So that an input keeps its bits.
   double most_shrunk(size_t i) const { return dtype(i) == DType::f16 ? 8 : 100; }
 
@@ -215,8 +289,18 @@ bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, siz
   return scale(Brink(primitive, inputs, count, seed, draw), inputs);
 }
 
-bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, int draw) {
-  return scale(Brink(primitive, inputs, count, static_cast<size_t>(draw) % primitive.outputs.size()), inputs);
+bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
+                       int draw) {
+  const size_t turn = static_cast<size_t>(draw / 4);
+  if (draw % 4 != 3) {
+    const size_t output = static_cast<size_t>(draw) - turn;
+    return scale(Brink(primitive, inputs, count, primitive.outputs[output % primitive.outputs.size()]),
+                 inputs);
+  }
+  const std::vector<ValueId> inner = inner_values(primitive, count);
+  return !inner.empty() &&
+         scale(Brink(primitive, inputs, count, inner[turn % inner.size()], seed, turn < inner.size()),
+               inputs);
 }
 
 }  // namespace quern

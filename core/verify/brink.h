@@ -18,8 +18,11 @@ namespace quern {
 bool scale_to_brink(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
                     int draw);
 
-// The same for the infinities of an output, outputs by turns: what it is made of is finite, in sums of terms of nearly one
-// size and of either sign, and the output itself may overflow. All inputs that it is made of grow.
-bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, int draw);
+// The same for the infinities of an output, in sums of terms of nearly one size and of either sign. Outputs take turns:
+// what one is made of is finite, all inputs that it is made of grow, and it may overflow itself. In every fourth draw the
+// sums and products inside take turns; false, if there are none: one comes near its end, and as all other inputs shrink,
+// what is made of it does not. In their first turns all inputs grow that the value grows with, later the seed says which.
+bool scale_to_overflow(const Graph& primitive, std::vector<RealTensor>& inputs, size_t count, uint64_t seed,
+                       int draw);
 
 }  // namespace quern

@@ -55,7 +55,7 @@ std::vector<Trial> trials_of(const Graph& graph) {
     for (const TensorDesc& desc : graph.input_descs())
       buffers.push_back(random_buffer(desc, seed * 1000 + buffers.size()));
     std::vector<RealTensor> inputs = read_all(graph, buffers), again = inputs;
-    if (scale_to_overflow(primitive, inputs, inputs.size(), number)) add("overflow", std::move(inputs));
+    if (scale_to_overflow(primitive, inputs, inputs.size(), seed, number)) add("overflow", std::move(inputs));
     if (scale_to_brink(primitive, again, again.size(), seed, 4 * number + 1)) add("brink", std::move(again));
   }
   return trials;

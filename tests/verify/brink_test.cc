@@ -103,6 +103,32 @@ void outputs_take_turns(void**) {
   }
 }
 
+// A product that another one hides comes near its end alone, and with the input it does not grow with, nothing is lost.
+void inner_values_take_turns(void**) {
+  const Graph graph = primitive_of(R"(graph g
+in x: f32[1, 8]
+in v: f32[8, 1]
+in w: f32[8, 1]
+n = rms_norm(x, axis=1)
+a = matmul(n, v)
+b = matmul(n, w)
+y = mul(a, b)
+out y
+)");
+  std::vector<RealTensor> ones;
+  for (ValueId id : graph.inputs)
+    ones.emplace_back(static_cast<size_t>(graph.node(id).type.element_count()), 1.0);
+  bool v_alone = false, w_alone = false;
+  for (int draw = 3; draw < 32; draw += 4) {
+    std::vector<RealTensor> inputs = ones;
+    if (!scale_to_overflow(graph, inputs, inputs.size(), 1, draw)) continue;
+    assert_true(std::fabs(evaluate_reference(graph, inputs)[0][0]) < 0x1p128);
+    v_alone |= largest(inputs[1]) > 0x1p123 && largest(inputs[2]) < 1 && largest(inputs[0]) == 1;
+    w_alone |= largest(inputs[2]) > 0x1p123 && largest(inputs[1]) < 1 && largest(inputs[0]) == 1;
+  }
+  assert_true(v_alone && w_alone);
+}
+
 // Integers have no end.
 void some_graphs_have_no_brink(void**) {
   assert_true(at_brink("graph g\nin x: i32[4]\ny = mul(x, x)\nout y\n", 0) == 0);
@@ -118,6 +144,7 @@ int main() {
       cmocka_unit_test(all_overflows_in_every_fourth_draw),
       cmocka_unit_test(inputs_may_shrink_to_the_brink),
       cmocka_unit_test(outputs_take_turns),
+      cmocka_unit_test(inner_values_take_turns),
       cmocka_unit_test(what_is_no_input_stays),
       cmocka_unit_test(some_graphs_have_no_brink),
   };
