@@ -39,6 +39,7 @@ RealTensor draw(const TensorDesc& desc, std::mt19937_64& random) {
     else  // a quarter are multiples of 1/4, zero among them
       element = bits % 4 ? static_cast<double>(bits >> 11) * 0x1p-51 - 2
                          : static_cast<double>(bits / 4 % 9) / 4 - 1;
+    element = round_to(desc.dtype, element);  // a cast to its own dtype is none
   }
   return elements;
 }

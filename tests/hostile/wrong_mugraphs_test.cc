@@ -2,6 +2,8 @@
 // $QUERN_HOSTILE_COUNT choose other seeds.
 #include "tests/hostile/wrong_mugraphs.h"
 
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "tests/hostile/tally.h"
 
 namespace {
@@ -18,9 +20,29 @@ void no_wrong_mutant_is_accepted(void**) {
   assert_true(tally.count("equal, accepted") > 0);
 }
 
+// Inputs are numbers that their dtypes have: to leave out a cast to the dtype that is there changes nothing.
+void a_cast_to_its_own_dtype_is_none(void**) {
+  const auto graph = parse_graph("graph g\nin x: bf16[4]\ny = cast(x, dtype=bf16)\nz = add(y, y)\nout z\n");
+  const auto mugraph = parse_mugraph(R"(mugraph g
+in x: bf16[4]
+tensor z: bf16[4]
+kernel grid=[2] threads=128 {
+  x0 = load(x, x=0)
+  s = add(x0, x0)
+  store(s, z, x=0)
+}
+out z
+)");
+  assert_ok(graph);
+  assert_ok(mugraph);
+  for (uint64_t seed = 1; seed <= 8; ++seed)
+    assert_true(compare_by_evaluation(*graph, *mugraph, seed) == Truth::equal);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(no_wrong_mutant_is_accepted)};
+  const CMUnitTest tests[] = {cmocka_unit_test(a_cast_to_its_own_dtype_is_none),
+                              cmocka_unit_test(no_wrong_mutant_is_accepted)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
