@@ -23,7 +23,7 @@ constexpr double kWholeWork = 20'000;  // of a program that is run at its full s
 constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it for each class takes too long
 // Of the bound of an element. What comes nearer on an instance of few elements exceeds it on a million; what is
 // published stays below a third.
-constexpr double kMostOfBound = 0.75;
+constexpr double kMostOfBound = 0.6;
 constexpr double kDrawnWork = 1e6;  // of all draws of a class
 // The classes of core/verify/brink.h.
 constexpr const char *kBrink = "brink", *kOverflow = "overflow";
