@@ -41,35 +41,24 @@ std::string resemblance(const Implementation& implementation) {
   return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
 }
 
+// A program, and the time by which it is ranked.
+using Ranked = std::pair<double, Implementation>;
+
 // Staying takes registers, and whether they are there only the compiler says: the same with a block for each tile is
-// tried beside it.
-std::optional<Implementation> launched_for_each_tile(const Implementation& implementation) {
-  Implementation twin = implementation;
+// ranked beside it.
+std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
   bool differs = false;
-  for (KernelSchedule& kernel : twin.schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
-  return differs ? std::optional(std::move(twin)) : std::nullopt;
+  for (KernelSchedule& kernel : schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
+  return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
 // Best first, but what resembles others gives way to what is not much slower.
-void sort_by_time(std::vector<Implementation>& all) {
-  auto by = [](const auto& a, const auto& b) { return a.first < b.first; };
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Implementation& a, const Implementation& b) { return a.us < b.us; });
+void sort_by_time(std::vector<Ranked>& all) {
+  auto by = [](const Ranked& a, const Ranked& b) { return a.first < b.first; };
+  std::stable_sort(all.begin(), all.end(), by);
   std::map<std::string, int> seen;
-  std::vector<std::pair<double, Implementation>> order;
-  for (Implementation& each : all) {
-    const double us = each.us * (1 + kResemblance * seen[resemblance(each)]++);
-    auto twin = launched_for_each_tile(each);
-    order.emplace_back(us, std::move(each));
-    if (twin) order.emplace_back(us, std::move(*twin));
-  }
-  std::stable_sort(order.begin(), order.end(), by);
-  all.clear();
-  for (auto& [us, each] : order)
-    if (std::none_of(all.begin(), all.end(), [&](const Implementation& other) {
-          return other.candidate == each.candidate && other.schedule == each.schedule;
-        }))
-      all.push_back(std::move(each));
+  for (auto& [us, each] : all) us *= 1 + kResemblance * seen[resemblance(each)]++;
+  std::stable_sort(all.begin(), all.end(), by);
 }
 
 }  // namespace
@@ -77,28 +66,40 @@ void sort_by_time(std::vector<Implementation>& all) {
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
                                                  size_t most, bool allow_tf32) {
-  std::vector<Implementation> out;
+  std::vector<Ranked> ranked;
   std::set<std::string> programs;
   for (size_t i = 0; i < candidates.size(); ++i) {
     size_t taken = 0;
     const MuGraph& mugraph = candidates[i].mugraph;
     const auto model = ProgramModel::make(graph, mugraph, target);
     if (!model) continue;  // nor can it be emitted
-    for (Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
-      if (taken == most) break;
+    auto modelled = [&](const Schedule& schedule) {
       auto us = model->us(schedule);
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
+      return *us;
+    };
+    // Whether it is a program that was not there.
+    auto take = [&](Schedule schedule, double us, double rank_us) {
       auto applied = apply_schedule(mugraph, schedule);
-      if (!constraints.empty() && !constraints.allow(*applied)) continue;
+      if (!constraints.empty() && !constraints.allow(*applied)) return false;
       Schedule untiled = schedule;
       for (KernelSchedule& kernel : untiled.kernels) kernel = without_tiling(kernel);
       if (!programs.insert(text_without_names(std::move(*applied)) + print_schedule(untiled)).second)
-        continue;
-      out.push_back({i, std::move(schedule), *us});
+        return false;
+      ranked.push_back({rank_us, {i, std::move(schedule), us}});
+      return true;
+    };
+    for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
+      if (taken == most) break;
+      const double us = modelled(schedule);
+      if (!take(schedule, us, us)) continue;
       ++taken;
+      if (const auto twin = launched_for_each_tile(schedule)) take(*twin, modelled(*twin), us);
     }
   }
-  sort_by_time(out);
+  sort_by_time(ranked);
+  std::vector<Implementation> out;
+  for (auto& [us, implementation] : ranked) out.push_back(std::move(implementation));
   return out;
 }
 
