@@ -46,22 +46,28 @@ std::string absolute(const std::string& base, const std::string& path) {
   return (std::filesystem::path(base) / path).lexically_normal();
 }
 
-Setter path(std::string Options::*field) {
+// What a field is one of: the options, or a part of them.
+Options& holder(Options& options, const Options*) { return options; }
+FleetSettings& holder(Options& options, const FleetSettings*) { return options.fleet; }
+
+template <class Settings>
+Setter path(std::string Settings::*field) {
   return [field](Options& options, const std::string& value) {
     if (value.empty()) return Status(ErrorCode::INVALID_ARGUMENT, "it is empty");
-    options.*field = absolute(options.base, value);
+    holder(options, static_cast<const Settings*>(nullptr)).*field = absolute(options.base, value);
     return Status();
   };
 }
 
-Setter number(uint64_t Options::*field, uint64_t low, uint64_t high) {
+template <class Settings>
+Setter number(uint64_t Settings::*field, uint64_t low, uint64_t high) {
   return [=](Options& options, const std::string& value) {
     auto parsed = parse_number(value);
     if (!parsed) return parsed.status();
     if (*parsed < low || *parsed > high)
       return Status(ErrorCode::INVALID_ARGUMENT,
                     value + " is not within " + std::to_string(low) + " to " + std::to_string(high));
-    options.*field = *parsed;
+    holder(options, static_cast<const Settings*>(nullptr)).*field = *parsed;
     return Status();
   };
 }
@@ -133,26 +139,6 @@ Status set_allow_uids(Options& options, const std::string& value) {
     start = end + 1;
   }
   return {};
-}
-
-Setter fleet_path(std::string FleetSettings::*field) {
-  return [field](Options& options, const std::string& value) {
-    if (value.empty()) return Status(ErrorCode::INVALID_ARGUMENT, "it is empty");
-    options.fleet.*field = absolute(options.base, value);
-    return Status();
-  };
-}
-
-Setter fleet_number(uint64_t FleetSettings::*field, uint64_t low, uint64_t high) {
-  return [=](Options& options, const std::string& value) {
-    auto parsed = parse_number(value);
-    if (!parsed) return parsed.status();
-    if (*parsed < low || *parsed > high)
-      return Status(ErrorCode::INVALID_ARGUMENT,
-                    value + " is not within " + std::to_string(low) + " to " + std::to_string(high));
-    options.fleet.*field = *parsed;
-    return Status();
-  };
 }
 
 Status set_fleet(Options& options, const std::string& value) {
@@ -268,20 +254,20 @@ const std::vector<Setting>& settings() {
        "a Redis or Valkey server that several daemons share plans through: unix:/PATH or HOST:PORT; default "
        "none"},
       {"fleet-user", "NAME", set_fleet_user, "who logs in there; default: the server's default user"},
-      {"fleet-password-file", "PATH", fleet_path(&FleetSettings::password_file),
+      {"fleet-password-file", "PATH", path(&FleetSettings::password_file),
        "whose first line is the password there; only its owner may read it"},
       {"fleet-prefix", "TEXT", set_fleet_prefix,
        "what the names of its keys there begin with; default quern:"},
-      {"fleet-key", "PATH", fleet_path(&FleetSettings::key_file),
+      {"fleet-key", "PATH", path(&FleetSettings::key_file),
        "the key that signs what this daemon sends there, made if it is missing; default pack.key beside the "
        "configuration"},
-      {"fleet-trust", "PATH", fleet_path(&FleetSettings::trust_file),
+      {"fleet-trust", "PATH", path(&FleetSettings::trust_file),
        "public keys, one a line: whose plans are taken from there, beside one's own; default trusted-keys "
        "beside "
        "the configuration"},
-      {"fleet-ms", "N", fleet_number(&FleetSettings::limit_ms, 10, 60000),
+      {"fleet-ms", "N", number(&FleetSettings::limit_ms, 10, 60000),
        "after how many milliseconds without an answer that server counts as down; default 250"},
-      {"fleet-wait-seconds", "N", fleet_number(&FleetSettings::wait_seconds, 1, 3600),
+      {"fleet-wait-seconds", "N", number(&FleetSettings::wait_seconds, 1, 3600),
        "how long to wait for a plan that another daemon compiles before compiling it here; default 20"},
       {"help", nullptr, flag(&Options::help), "print this and exit"},
       {"version", nullptr, flag(&Options::version), "print the version and exit"},

@@ -277,10 +277,10 @@ ir::TileRing BlockEmitter::draft_ring() {
 ir::TileLoop BlockEmitter::draft_loop() {
   ir::TileLoop loop;
   loop.iteration = iteration_number_;
-  loop.loads = std::move(direct_fetch_);
   loop.trip_count = kernel_.trip_count;
   loop.declared = std::move(declared_);
   loop.names = std::move(iteration_);
+  loop.loads = std::move(direct_fetch_);
   loop.take = std::move(take_);
   loop.prefetch = prefetches();
   loop.outstanding = outstanding_;

@@ -46,10 +46,8 @@ class Positions {
     if (tensor(id).type.literal) return 0;
     const MuKernel* kernel = maker(id);
     if (!kernel) return std::nullopt;
-    const OpKind kind = op_info(kernel->code).kind;
     if (kernel->code == OpCode::iota) return 1;
-    if (kind != OpKind::elementwise && kernel->code != OpCode::cast && kernel->code != OpCode::transpose)
-      return std::nullopt;
+    if (!keeps_numbered(kernel->code)) return std::nullopt;
     size_t sum = 1;
     for (int32_t operand : kernel->operands) {
       const auto own = operators(repeated(operand));
@@ -263,6 +261,10 @@ class Rewriter {
 };
 
 }  // namespace
+
+bool keeps_numbered(OpCode code) {
+  return op_info(code).kind == OpKind::elementwise || code == OpCode::cast || code == OpCode::transpose;
+}
 
 void use_views(MuGraph& mugraph) {
   MuGraph rewritten = mugraph;

@@ -11,4 +11,7 @@ namespace quern {
 // is valid, and computes the same afterwards.
 void use_views(MuGraph& mugraph);
 
+// Whether what the operator makes of positions and numbers is computed from where a tile lies.
+bool keeps_numbered(OpCode code);
+
 }  // namespace quern

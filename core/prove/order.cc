@@ -91,12 +91,7 @@ class Simulation {
   bool concerns_all(const Event& event) const {
     const Values values{{trace_.places.thread.get(), 0}};
     return std::all_of(event.where.begin(), event.where.end(), [&](const Expr& condition) {
-      bool of_block = true;
-      visit_nodes(condition, [&](const ir::ExprNode& node) {
-        of_block &= !node.symbol || std::any_of(trace_.places.block.begin(), trace_.places.block.end(),
-                                                [&](const ir::Symbol& axis) { return axis == node.symbol; });
-      });
-      return of_block || evaluate(condition, values).has_value();
+      return trace_.places.decide_by_block(condition) || evaluate(condition, values).has_value();
     });
   }
 

@@ -126,7 +126,7 @@ class Tracer {
     const bool in_order = follow_ == Follow::order && synchronises(loop.body);
     if (in_order) {
       // Where the block decides, all of its threads agree: those that end earlier do the beginning of the longest.
-      if (!begin.is_number() || !is_of_block(end) || !step.is_number() || step->number <= 0)
+      if (!begin.is_number() || !out_.places.decide_by_block(end) || !step.is_number() || step->number <= 0)
         return fail("a loop that synchronises has no fixed trip count");
       const std::string before = iteration_;
       const int64_t last = out_.ranges.of(end).high;
@@ -409,16 +409,6 @@ class Tracer {
       const Kind kind = role == 'S' || role == 'G' ? Kind::write : Kind::read;
       access(pointer_of(instruction.operands[i]), bytes, kind, Agent::thread, 0, {}, 0, role == 'c');
     }
-  }
-
-  bool is_of_block(const Expr& expr) const {
-    bool of_block = true;
-    visit_nodes(expr, [&](const ir::ExprNode& node) {
-      const auto& axes = out_.places.block;
-      of_block &= !node.symbol || std::any_of(axes.begin(), axes.end(),
-                                              [&](const ir::Symbol& axis) { return axis == node.symbol; });
-    });
-    return of_block;
   }
 
   const TensorMap* map_of(const Expr& operand) const {

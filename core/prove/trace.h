@@ -12,6 +12,8 @@ namespace quern::proof {
 struct Places {
   ir::Symbol thread;
   std::array<ir::Symbol, 3> block;
+  // Whether nothing but the block decides it.
+  bool decide_by_block(const ir::Expr& expr) const;
 };
 
 // A range of bytes that one thread touches, or that something else touches for it.

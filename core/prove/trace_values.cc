@@ -114,6 +114,14 @@ bool synchronises(const Stmt& stmt) {
 
 }  // namespace
 
+bool Places::decide_by_block(const Expr& expr) const {
+  bool by_block = true;
+  visit_nodes(expr, [&](const ir::ExprNode& node) {
+    by_block &= !node.symbol || std::find(block.begin(), block.end(), node.symbol) != block.end();
+  });
+  return by_block;
+}
+
 bool synchronises(const Body& body) {
   return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) { return synchronises(stmt); });
 }

@@ -6,6 +6,7 @@
 
 #include "core/graph/builder.h"
 #include "core/graph/canon.h"
+#include "core/mugraph/views.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -94,9 +95,7 @@ class Cutter {
 
   void find_numbered() {
     for (const Node& node : graph_.nodes) {
-      const OpKind kind = op_info(node.code).kind;
-      const bool computes = kind == OpKind::elementwise || node.code == OpCode::cast ||
-                            node.code == OpCode::transpose || node.code == OpCode::broadcast;
+      const bool computes = keeps_numbered(node.code) || node.code == OpCode::broadcast;
       numbered_.push_back(
           node.code == OpCode::iota || node.code == OpCode::constant ||
           (computes && std::all_of(node.operands.begin(), node.operands.end(),

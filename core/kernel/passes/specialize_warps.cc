@@ -14,7 +14,7 @@ namespace {
 // block, whose memory TMA writes, ends with the last of them.
 WarpRole producer_role(const Draft& draft) {
   const TileRing& ring = draft.ring;
-  const Expr iteration = iteration_of_all(draft);
+  const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
   WarpRole producer{"producer", draft.workers / 32, {}};
   Builder(producer.body).when(equal(draft.lane, 0), [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
@@ -43,7 +43,8 @@ Body consumer_loop(const Draft& draft) {
   const TileLoop& loop = *draft.loop;
   const Draft::Section& section = draft.section(Stage::loop);
   const bool go_on = loop.groups_stay_outstanding;
-  const Expr iteration(loop.iteration), all = iteration_of_all(draft), one_lane = equal(draft.lane, 0);
+  const Expr iteration(loop.iteration), all = iteration_of_all(draft, iteration),
+                                        one_lane = equal(draft.lane, 0);
   Body out = loop.declared;
   Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
     to.add(stage_tiles(draft));
@@ -58,7 +59,7 @@ Body consumer_loop(const Draft& draft) {
   if (go_on && draft.turns) {  // the next tile needs all stages
     Builder to(out);
     to.emit(Instr::warp_barrier);
-    give_back(draft, Expr(draft.turns->turn) * loop.trip_count + (loop.trip_count - 1), one_lane, to);
+    give_back(draft, iteration_of_all(draft, loop.trip_count - 1), one_lane, to);
   }
   return out;
 }

@@ -10,8 +10,7 @@ Body wait_for_products(const std::vector<Symbol>& sums, int pending) {
   return body;
 }
 
-Expr iteration_of_all(const Draft& draft) {
-  const Expr iteration(draft.loop->iteration);
+Expr iteration_of_all(const Draft& draft, const Expr& iteration) {
   return draft.turns ? Expr(draft.turns->turn) * draft.loop->trip_count + iteration : iteration;
 }
 
@@ -21,7 +20,8 @@ Body stage_tiles(const Draft& draft) {
   Body body;
   Builder to(body);
   to.let(ring.stage,
-         address(draft.memory, stage_number(ring, iteration_of_all(draft)) * bytes + ring.offset));
+         address(draft.memory,
+                 stage_number(ring, iteration_of_all(draft, draft.loop->iteration)) * bytes + ring.offset));
   int64_t offset = 0;
   for (const TileRing::Tile& tile : ring.tiles) {
     to.let(tile.memory, address(ring.stage, offset));
@@ -34,7 +34,8 @@ Body tma_request(const Draft& draft) {
   const TileRing& ring = draft.ring;
   Body body;
   Builder to(body);
-  to.let(ring.arriving, address(ring.full, stage_number(ring, iteration_of_all(draft))));
+  to.let(ring.arriving,
+         address(ring.full, stage_number(ring, iteration_of_all(draft, draft.loop->iteration))));
   to.emit(Instr::mbarrier_arrive_expect, {Expr(ring.arriving), ring.tma_bytes});
   to.add(ring.tma);
   return body;
@@ -51,7 +52,7 @@ Body fetch_tiles(const Draft& draft) {
 
 Body tma_wait(const Draft& draft) {
   const TileRing& ring = draft.ring;
-  const Expr iteration = iteration_of_all(draft);
+  const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
   Body body;
   if (!ring.maps.empty())
     Builder(body).emit(Instr::mbarrier_wait,

@@ -6,8 +6,8 @@
 
 namespace quern::ir {
 
-// The number of the iteration among those of all tiles of the block.
-Expr iteration_of_all(const Draft& draft);
+// The number of an iteration of this tile among those of all tiles of the block.
+Expr iteration_of_all(const Draft& draft, const Expr& iteration);
 // `write(builder)` for each of the block's tiles, its place known.
 template <class Write>
 void each_turn(const Draft& draft, Builder& to, const Write& write) {
