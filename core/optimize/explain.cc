@@ -1,5 +1,6 @@
 #include "core/optimize/explain.h"
 
+#include "core/optimize/program_model.h"
 #include "core/optimize/ranking.h"
 
 namespace quern {
@@ -30,6 +31,7 @@ std::string explain_candidate(const Graph& graph, const Candidate& candidate, co
     const auto emitted = emit_mugraph(graph, candidate.mugraph, each.schedule, target, optimizer);
     if (emitted)
       return print_schedule(with_choices(each.schedule, *emitted)) +
+             ProgramModel::make(graph, candidate.mugraph, target)->print(each.schedule) +
              explain_choices(graph, candidate.mugraph, each.schedule, target, *emitted, optimizer != nullptr);
     refusal = emitted.status().message();
   }

@@ -1,6 +1,7 @@
 #include "core/optimize/program_model.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <map>
 
@@ -120,6 +121,40 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
           tensor, std::find(mugraph.outputs.begin(), mugraph.outputs.end(), tensor) != mugraph.outputs.end()};
     };
     add_launches(emitted->work, cache, number, out.library_);
+    std::string names;
+    for (int32_t tensor : library->outputs)
+      names += (names.empty() ? "" : ", ") + mugraph.tensors[static_cast<size_t>(tensor)].name;
+    out.written_.resize(out.library_.size(), {step.first, names});
+  }
+  return out;
+}
+
+std::string ProgramModel::print(const Schedule& schedule) const {
+  const MuGraph cut = applied(schedule);
+  std::string out;
+  auto line = [&](const std::string& written, double blocks, const KernelTime& time) {
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  ": %.2f us (memory %.2f, compute %.2f), %.0f blocks, %ld of them an SM, %.0f registers\n",
+                  time.us, time.memory_us, time.compute_us, blocks, static_cast<long>(time.blocks_per_sm),
+                  time.registers);
+    out += "launch that writes " + written + text;
+  };
+  size_t library = 0;
+  for (size_t k = 0; k < cut.kernels.size(); ++k) {
+    for (; library < library_.size() && written_[library].first == k; ++library) {
+      const LaunchWork& launch = library_[library];
+      line(written_[library].second, launch.block.blocks,
+           modelled_block(launch.block, launch.schedule, target_));
+    }
+    const MuKernel& kernel = cut.kernels[k];
+    if (!kernel.custom) continue;
+    std::string written;
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::store)
+        written += (written.empty() ? "" : ", ") + cut.tensors[static_cast<size_t>(op.tensor)].name;
+    const BlockWork work = block_work(cut, kernel, schedule.kernels[k], target_);
+    line(written, work.blocks, modelled_block(work, schedule.kernels[k], target_));
   }
   return out;
 }

@@ -23,6 +23,8 @@ class ProgramModel {
   // INVALID_ARGUMENT if the schedule does not fit; infinite if a kernel does not fit the target.
   Result<double> us(const Schedule& schedule) const;
   MuGraph applied(const Schedule& schedule) const { return *apply_schedule(mugraph_, schedule); }
+  // A line a launch: what it writes, the microseconds, and what of them bounds it. Of a schedule that fits.
+  std::string print(const Schedule& schedule) const;
 
  private:
   ProgramModel(const MuGraph& mugraph, const Target& target) : mugraph_(mugraph), target_(target) {}
@@ -30,6 +32,7 @@ class ProgramModel {
   const MuGraph& mugraph_;
   const Target& target_;
   std::vector<LaunchWork> library_;  // of the baseline emitter: schedules do not change them
+  std::vector<std::pair<size_t, std::string>> written_;  // by these: the step, and names of tensors
 };
 
 // Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program; infinite if
