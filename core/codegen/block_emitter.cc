@@ -91,24 +91,23 @@ Expr BlockEmitter::block_coordinate(int axis) const {
 
 // Where the block's (and iteration's) part of a dimension begins, and what is left of it if it is ragged.
 BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
-  const Expr axes[] = {block_coordinate(0), block_coordinate(1), block_coordinate(2), Expr(rank())};
+  const Expr axes[] = {block_coordinate(0), block_coordinate(1), block_coordinate(2), Expr(rank()),
+                       Expr(iteration_number_)};
   const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   int64_t tile = extent;
   Expr first = 0, last = extent;
   std::string key = std::to_string(extent);
   bool ragged = false;
-  auto cut_by = [&](int64_t parts, const Expr& at) {
-    const int64_t next = (tile + parts - 1) / parts;
+  for (int axis = 0; axis <= kGridAxes; ++axis) {
+    if (!cuts(op, axis, dim)) continue;
+    const int64_t parts = kernel_.parts(axis), next = kernel_.part(axis, tile);
     ragged |= next * parts != tile;
-    key += " " + print(at) + "/" + std::to_string(parts);
-    if (parts > 1) first = first + at * next;
+    key += " " + print(axes[axis]) + "/" + std::to_string(parts);
+    if (parts > 1) first = first + axes[axis] * next;
     last = ir::call(ir::Function::min_index, Scalar::i32, {last, first + next});
     tile = next;
-  };
-  for (int axis = 0; axis < kGridAxes; ++axis)
-    if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)], axes[axis]);
+  }
   const bool loop = op.loop_dim == dim;
-  if (loop) cut_by(kernel_.trip_count, Expr(iteration_number_));
   if (first.is_number(0)) return {first, nullptr};
   const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first, nullptr});
   if (fresh_one) {

@@ -58,14 +58,11 @@ int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner)
     if (place.shape[static_cast<size_t>(inner)] % number != 0 || dim.tile % number != 0) return false;
     // Wherever blocks and iterations cut it, they cut between vectors.
     int64_t part = place.shape[static_cast<size_t>(inner)];
-    auto cut_by = [&](int64_t parts) {
-      part = (part + parts - 1) / parts;
-      return part % number == 0;
-    };
-    for (int axis = 0; axis < kGridAxes; ++axis)
-      if (op.map[static_cast<size_t>(axis)] == inner && !cut_by(kernel_.grid[static_cast<size_t>(axis)]))
-        return false;
-    if (op.loop_dim == inner && !cut_by(kernel_.trip_count)) return false;
+    for (int axis = 0; axis <= kGridAxes; ++axis) {
+      if (!cuts(op, axis, inner)) continue;
+      part = kernel_.part(axis, part);
+      if (part % number != 0) return false;
+    }
     for (size_t d = 0; d < place.shape.size(); ++d)
       if (static_cast<int>(d) != inner && place.shape[d] > 1 && place.strides[d] % number != 0) return false;
     return true;

@@ -18,16 +18,13 @@ constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;  // bytes
 bool BlockEmitter::ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const {
   int64_t tile = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   bool cut = false, exact = true;
-  auto cut_by = [&](int64_t parts) {
-    if (parts == 1) return;
-    const int64_t next = (tile + parts - 1) / parts;
-    exact &= !cut || next * parts == tile;
+  for (int axis = 0; axis <= kGridAxes; ++axis) {
+    if (!cuts(op, axis, dim) || kernel_.parts(axis) == 1) continue;
+    const int64_t next = kernel_.part(axis, tile);
+    exact &= !cut || tile % next == 0;
     cut = true;
     tile = next;
-  };
-  for (int axis = 0; axis < kGridAxes; ++axis)
-    if (op.map[static_cast<size_t>(axis)] == dim) cut_by(kernel_.grid[static_cast<size_t>(axis)]);
-  if (op.loop_dim == dim) cut_by(kernel_.trip_count);
+  }
   return !cut || (exact && tile == padded);
 }
 

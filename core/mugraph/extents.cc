@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/integers.h"
 #include "core/mugraph/mugraph.h"
 
 namespace quern {
@@ -178,17 +179,15 @@ bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
 
 bool Extents::propagate_ragged(const Constraint& constraint, bool& changed) {
   const Var whole = constraint.left[0], tile = constraint.right.back();
-  std::vector<std::pair<int64_t, int64_t>> parts;
-  int64_t covered = 1;
-  for (size_t i = 0; i + 1 < constraint.right.size(); ++i) {
-    const int64_t value = variables_[static_cast<size_t>(constraint.right[i])].value;
-    if (value == kUnknown) return true;
-    parts.emplace_back(value, 0);
-    covered *= value;
-  }
   if (!known(whole)) return true;
   const int64_t extent = variables_[static_cast<size_t>(whole)].value;
-  const int64_t left = quern::cut(extent, parts).tile;
+  int64_t covered = 1, left = extent;
+  for (size_t i = 0; i + 1 < constraint.right.size(); ++i) {
+    const int64_t parts = variables_[static_cast<size_t>(constraint.right[i])].value;
+    if (parts == kUnknown) return true;
+    left = divide_up(left, parts);
+    covered *= parts;
+  }
   if (left * covered == extent) return false;
   changed |= !known(tile);
   return set(tile, left);

@@ -213,11 +213,7 @@ class Validator {
 
   // The extent of dimension `d` of a tile away from ragged edges.
   int64_t nominal_tile(const MuKernel& kernel, const BlockOp& op, int d) const {
-    std::vector<std::pair<int64_t, int64_t>> parts;
-    for (int axis = 0; axis < kGridAxes; ++axis)
-      if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], 0);
-    if (op.loop_dim == d) parts.emplace_back(kernel.trip_count, 0);
-    return cut(mugraph_.tensors[op.tensor].type.shape[d], parts).tile;
+    return tile_interval(kernel, op, d, mugraph_.tensors[op.tensor].type.shape[d]).tile;
   }
 
   static Status check_stage(const MuKernel& kernel, size_t i, const std::vector<Stage>& stages) {
@@ -275,13 +271,22 @@ std::string combine_text(Combine combine) {
   }
 }
 
-Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates) {
-  Interval interval{0, extent, extent};
-  for (const auto& [parts, at] : parts_and_coordinates) {
-    interval.tile = divide_up(interval.tile, parts);
-    interval.first += at * interval.tile;
-    interval.last = std::min(interval.last, interval.first + interval.tile);
-  }
+int64_t MuKernel::part(int axis, int64_t extent) const {
+  const int64_t tile = tiles[static_cast<size_t>(axis)];
+  return tile > 0 && divide_up(extent, tile) == parts(axis) ? tile : divide_up(extent, parts(axis));
+}
+
+void Interval::cut(int64_t part, int64_t at) {
+  tile = part;
+  first += at * part;
+  last = std::min(last, first + part);
+}
+
+Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64_t extent,
+                       const Coordinates& at) {
+  Interval interval = Interval::whole(extent);
+  for (int axis = 0; axis <= kGridAxes; ++axis)
+    if (cuts(op, axis, dim)) interval.cut(kernel.part(axis, interval.tile), at[static_cast<size_t>(axis)]);
   return interval;
 }
 

@@ -109,8 +109,15 @@ struct MuKernel {
   // custom
   std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
   int64_t trip_count = 1;                              // of the loop
+  // Elements of a part along what each axis and, the last number, the loop cut; 0: parts are as even as they can be.
+  std::array<int64_t, kGridAxes + 1> tiles = {};
   int threads = 128;
   std::vector<BlockOp> ops;  // operands before users
+
+  // Parts into which axis `axis` of the grid or, for kGridAxes, the loop cuts.
+  int64_t parts(int axis) const { return axis < kGridAxes ? grid[static_cast<size_t>(axis)] : trip_count; }
+  // Elements of a part away from the end. A tile that would give another number of parts is for other extents.
+  int64_t part(int axis, int64_t extent) const;
 };
 
 struct MuTensor {
@@ -142,14 +149,25 @@ enum class Stage : uint8_t { before, loop, after };
 // `max` accumulator.
 std::vector<Stage> block_stages(const MuKernel& kernel);
 
-// The part of a dimension of extent `extent` that is left after axes cut it into `parts` one after the other,
-// at coordinates `at`.
+// The part of a dimension that is left after axes cut it one after the other.
 struct Interval {
   int64_t first = 0, last = 0;  // half open; empty when first >= last
   int64_t tile = 0;             // what it would be away from a ragged edge
+
+  static Interval whole(int64_t extent) { return {0, extent, extent}; }
   int64_t size() const { return last > first ? last - first : 0; }
+  // Part number `at` of parts of `tile` elements.
+  void cut(int64_t part, int64_t at);
 };
-Interval cut(int64_t extent, const std::vector<std::pair<int64_t, int64_t>>& parts_and_coordinates);
+// Number of a block along the axes of the grid, and of the iteration.
+using Coordinates = std::array<int64_t, kGridAxes + 1>;
+// What dimension `dim`, of extent `extent`, of the tensor of a load or store has in the tile.
+Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64_t extent,
+                       const Coordinates& at = {});
+// Whether the operator's tensor is cut by this axis, or kGridAxes for the loop, along `dim`.
+inline bool cuts(const BlockOp& op, int axis, int dim) {
+  return (axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim) == dim;
+}
 
 // Fills in the types of all block values (nominal tiles). INVALID_GRAPH naming kernel and operator when
 // anything does not hold: operands before users, maps within rank, no two blocks that store to the same

@@ -214,12 +214,21 @@ class Parser {
     if (word.text == "cluster") return number(kernel.grid[3]);
     if (word.text == "loop") return number(kernel.trip_count);
     if (word.text == "threads") return number(kernel.threads);
-    if (word.text != "grid")
-      return Lexer::error_at(word, "expected \"grid\", \"cluster\", \"loop\" or \"threads\"");
-    auto grid = read_ints(lexer_);
-    if (!grid) return grid.status();
-    if (grid->size() > 3) return Lexer::error_at(word, "a grid has at most 3 extents");
-    for (size_t i = 0; i < grid->size(); ++i) kernel.grid[i] = (*grid)[i];
+    if (word.text != "grid" && word.text != "tiles")
+      return Lexer::error_at(word, "expected \"grid\", \"cluster\", \"loop\", \"tiles\" or \"threads\"");
+    auto numbers = read_ints(lexer_);
+    if (!numbers) return numbers.status();
+    if (word.text == "grid" && numbers->size() > 3)
+      return Lexer::error_at(word, "a grid has at most 3 extents");
+    if (word.text == "grid") {
+      std::copy(numbers->begin(), numbers->end(), kernel.grid.begin());
+      return {};
+    }
+    if (numbers->size() != kernel.tiles.size())
+      return Lexer::error_at(word, "tiles are those of x, y, z, cluster and loop");
+    for (int64_t tile : *numbers)
+      if (tile < 0 || tile > INT32_MAX) return Lexer::error_at(word, "a tile has 0 to 2147483647 elements");
+    std::copy(numbers->begin(), numbers->end(), kernel.tiles.begin());
     return {};
   }
 

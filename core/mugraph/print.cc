@@ -107,6 +107,8 @@ std::string print_options(const MuKernel& kernel) {
   std::string text = "kernel grid=" + print_ints(grid);
   if (kernel.grid[3] != 1) text += " cluster=" + std::to_string(kernel.grid[3]);
   if (kernel.trip_count != 1) text += " loop=" + std::to_string(kernel.trip_count);
+  if (Ints tiles(kernel.tiles.begin(), kernel.tiles.end()); tiles != Ints(tiles.size()))
+    text += " tiles=" + print_ints(tiles);
   return text + " threads=" + std::to_string(kernel.threads);
 }
 

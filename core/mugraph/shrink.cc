@@ -264,6 +264,7 @@ class Shrinker {
       }
       for (size_t axis = 0; axis < kGridAxes; ++axis) kernel.grid[axis] = extents_.value(axes_[k][axis]);
       kernel.trip_count = extents_.value(axes_[k].back());
+      kernel.tiles = {};
       for (size_t i = 0; i < kernel.ops.size(); ++i)
         if (kernel.ops[i].kind == BlockOp::Kind::compute)
           kernel.ops[i].attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));

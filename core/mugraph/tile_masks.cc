@@ -11,7 +11,6 @@ namespace {
 constexpr int64_t kMostSamples = 32;  // along an axis
 
 // Of the axes of the grid, and of the loop.
-using Coordinates = std::array<int64_t, kGridAxes + 1>;
 
 class Masks {
  public:
@@ -46,12 +45,8 @@ class Masks {
               if (op.kind != BlockOp::Kind::load) return std::nullopt;
               const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor)];
               if (tensor.numbered < 0) return std::nullopt;
-              std::vector<std::pair<int64_t, int64_t>> parts;
-              for (size_t axis = 0; axis < kGridAxes; ++axis)
-                if (op.map[axis] == tensor.numbered) parts.emplace_back(kernel_.grid[axis], at[axis]);
-              if (op.loop_dim == tensor.numbered) parts.emplace_back(kernel_.trip_count, at[kGridAxes]);
               const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
-              const Interval own = cut(extent, parts);
+              const Interval own = tile_interval(kernel_, op, tensor.numbered, extent, at);
               return PositionRange<int64_t>{own.first, own.first + own.tile - 1, extent};
             }};
   }

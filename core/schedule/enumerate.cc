@@ -82,9 +82,7 @@ bool fits_tma(const TensorType& whole, const TensorType& tile) {
   int64_t row = 0;  // of several: elements
   for (size_t d = 0; d < rank; ++d) {
     const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
-    if (part != extent &&
-        (part < least || extent % part != 0 || !std::has_single_bit(static_cast<uint64_t>(part))))
-      return false;
+    if (part != extent && (part < least || !std::has_single_bit(static_cast<uint64_t>(part)))) return false;
     if (extent > 1) row = extent;
   }
   const bool one_row = whole.element_count() == row;
@@ -103,14 +101,40 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   return true;
 }
 
-// The muGraph's own tiles, and those of one axis at a time smaller or larger.
+// A tile that cuts an extent into so many parts: of whole powers of two as large as they can be, which copies and tensor
+// cores take as they are, and the last part shorter for it. Small tiles are padded to one anyway; large ones stay about
+// as even as they can be.
+int64_t round_tile(int64_t extent, int64_t parts) {
+  constexpr int64_t kPadded = 128, kShare = 16, kUnit = 16;
+  const int64_t even = divide_up(extent, parts);
+  if (parts == 1 || (even * parts == extent && even % kUnit == 0)) return even;
+  for (int64_t unit = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(even))); unit > 1; unit /= 2) {
+    const int64_t tile = round_up(even, unit);
+    if (divide_up(extent, tile) == parts && (tile <= kPadded || tile <= even + even / kShare)) return tile;
+  }
+  return even;
+}
+
+// The muGraph's own tiles, the same rounded, and of these those of one axis at a time smaller or larger.
 std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& kernel) {
+  TileExtents base{};
+  std::array<int64_t, 3> extents;
+  auto tile_of = [&](size_t axis, int64_t parts) {
+    const int64_t tile = round_tile(extents[axis], parts);
+    return parts == kernel.grid[axis] && tile == divide_up(extents[axis], parts) ? 0 : tile;
+  };
+  for (size_t axis = 0; axis < base.size(); ++axis) {
+    extents[axis] = extent_or_none(mugraph, kernel, static_cast<int>(axis));
+    if (extents[axis] > 0) base[axis] = tile_of(axis, kernel.grid[axis]);
+  }
   std::vector<TileExtents> tiles = {TileExtents{}};
-  for (size_t axis = 0; axis < tiles[0].size(); ++axis) {
-    const int64_t own = kernel.grid[axis], extent = extent_or_none(mugraph, kernel, static_cast<int>(axis));
+  if (base != tiles[0]) tiles.push_back(base);
+  for (size_t axis = 0; axis < base.size(); ++axis) {
+    const int64_t own = kernel.grid[axis];
     for (int64_t parts : {own / 4, own / 2, own * 2, own * 4, own * 8}) {
-      if (parts < 1 || parts > extent) continue;
-      tiles.emplace_back()[axis] = divide_up(extent, parts);
+      if (parts < 1 || parts > extents[axis]) continue;
+      tiles.push_back(base);
+      tiles.back()[axis] = tile_of(axis, parts);
     }
   }
   return tiles;
@@ -120,14 +144,17 @@ std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& ke
 // already; `cut_by_loop`: the block's extent of what the loop cuts, 0 if nothing.
 std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
                                     const KernelSchedule& schedule, int64_t cut_by_loop) {
-  std::vector<int64_t> counts = {kernel.trip_count}, tiles;
+  std::vector<int64_t> counts = {kernel.trip_count}, tiles = {0};
   if (cut_by_loop > 0 && shape.product)
     for (int64_t tile : {32, 64, 128})
       counts.push_back(divide_up(cut_by_loop, tile * (shape.chained ? 1 : schedule.warps[2])));
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  for (int64_t count : counts)
-    tiles.push_back(count == kernel.trip_count ? 0 : divide_up(cut_by_loop, count));
+  for (int64_t count : counts) {
+    if (cut_by_loop == 0) break;
+    const int64_t tile = round_tile(cut_by_loop, count);
+    if (count != kernel.trip_count || tile != divide_up(cut_by_loop, count)) tiles.push_back(tile);
+  }
   return tiles;
 }
 

@@ -108,14 +108,11 @@ Status check_loop(const MuKernel& kernel) {
 
 // The extent of a dimension of a load's or store's tile away from ragged edges; `looped`: of an iteration, else
 // of the block.
-int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim,
+int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, BlockOp op, int dim,
                      bool looped = true) {
-  std::vector<std::pair<int64_t, int64_t>> parts;
-  for (int axis = 0; axis < kGridAxes; ++axis)
-    if (op.map[static_cast<size_t>(axis)] == dim)
-      parts.emplace_back(kernel.grid[static_cast<size_t>(axis)], 0);
-  if (looped && op.loop_dim == dim) parts.emplace_back(kernel.trip_count, 0);
-  return cut(mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)], parts)
+  if (!looped) op.loop_dim = -1;
+  return tile_interval(kernel, op, dim,
+                       mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)])
       .tile;
 }
 
@@ -128,6 +125,35 @@ Result<int64_t> parts_of(const MuGraph& mugraph, const MuKernel& kernel, int axi
   return divide_up(*extent, tile);
 }
 
+// Notes a tile where it is not what even parts would have.
+void set_tile(MuKernel& kernel, int axis, int64_t extent, int64_t tile) {
+  kernel.tiles[static_cast<size_t>(axis)] = divide_up(extent, kernel.parts(axis)) == tile ? 0 : tile;
+}
+
+// Parts that the loop cuts further have whole iterations where that makes them no fewer: then none of these ends
+// within a tensor.
+void fit_parts_to_iterations(const MuGraph& mugraph, MuKernel& kernel, int64_t tile_k) {
+  for (int axis = 0; axis < kGridAxes; ++axis) {
+    int64_t looped = 0;
+    bool other = false;
+    for (const BlockOp& op : kernel.ops) {
+      const int dim = op.tensor < 0 ? -1 : op.map[static_cast<size_t>(axis)];
+      if (dim < 0) continue;
+      const int64_t extent =
+          mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
+      if (op.loop_dim == dim) {
+        other |= looped != 0 && looped != extent;
+        looped = extent;
+      } else {
+        other |= extent != kernel.parts(axis);  // but what a part leaves
+      }
+    }
+    const int64_t whole = looped == 0 ? 0 : round_up(kernel.part(axis, looped), tile_k);
+    if (looped != 0 && !other && divide_up(looped, whole) == kernel.parts(axis))
+      set_tile(kernel, axis, looped, whole);
+  }
+}
+
 Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wanted) {
   if (Status status = check_fields(wanted); !status.ok()) return status;
   for (int axis = 0; axis < 3; ++axis) {
@@ -136,6 +162,7 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
     auto parts = parts_of(mugraph, kernel, axis, tile);
     if (!parts) return parts.status();
     kernel.grid[static_cast<size_t>(axis)] = *parts;
+    set_tile(kernel, axis, *cut_extent(mugraph, kernel, axis), tile);
   }
   if (wanted.cluster != 0 && wanted.cluster != kernel.grid[3]) {
     auto extent = cut_extent(mugraph, kernel, 3);
@@ -146,9 +173,12 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
   if (wanted.tile_k != 0) {
     auto parts = parts_of(mugraph, kernel, kGridAxes, wanted.tile_k);
     if (!parts) return parts.status();
-    if (*parts != kernel.trip_count)
-      if (Status status = check_loop(kernel); !status.ok()) return status;
+    const MuKernel before = kernel;
     kernel.trip_count = *parts;
+    set_tile(kernel, kGridAxes, *cut_extent(mugraph, before, kGridAxes), wanted.tile_k);
+    if (kernel.trip_count != before.trip_count || kernel.tiles[kGridAxes] != 0)
+      if (Status status = check_loop(kernel); !status.ok()) return status;
+    fit_parts_to_iterations(mugraph, kernel, wanted.tile_k);
   }
   kernel.threads = wanted.threads();
   return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/integers.h"
 #include "core/mugraph/edit.h"
 #include "core/search/tiles.h"
 
@@ -75,14 +76,11 @@ class KernelWriter {
   int64_t tile_extent(Label label) const {
     if (label == kNoLabel) return 1;
     if (label == kPartLabel) return second_ ? sizes_.ranks : 1;
-    std::vector<std::pair<int64_t, int64_t>> parts;
+    int64_t tile = terms_.labels[label].extent;
     for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
-      if (roles_.grid[axis] == label) parts.emplace_back(sizes_.grid[axis], 0);
-    if (label == roles_.loop && !second_) {
-      parts.emplace_back(sizes_.ranks, 0);
-      parts.emplace_back(sizes_.trip_count, 0);
-    }
-    return cut(terms_.labels[label].extent, parts).tile;
+      if (roles_.grid[axis] == label) tile = divide_up(tile, sizes_.grid[axis]);
+    return label == roles_.loop && !second_ ? divide_up(divide_up(tile, sizes_.ranks), sizes_.trip_count)
+                                            : tile;
   }
 
   // Where each axis cuts a tensor with these dimensions.

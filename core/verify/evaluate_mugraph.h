@@ -312,13 +312,11 @@ class MuEvaluator {
                                   const std::array<int64_t, kGridAxes>& at, int64_t iteration) const {
     std::vector<Interval> result;
     const Ints& shape = type_of(op.tensor).shape;
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      std::vector<std::pair<int64_t, int64_t>> parts;
-      for (int axis = 0; axis < kGridAxes; ++axis)
-        if (op.map[axis] == d) parts.emplace_back(kernel.grid[axis], at[axis]);
-      if (op.loop_dim == d) parts.emplace_back(kernel.trip_count, iteration);
-      result.push_back(cut(shape[d], parts));
-    }
+    Coordinates all{};
+    std::copy(at.begin(), at.end(), all.begin());
+    all[kGridAxes] = iteration;
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+      result.push_back(tile_interval(kernel, op, d, shape[d], all));
     return result;
   }
 

@@ -131,7 +131,7 @@ class PullMuGraph {
       at %= dense[d];
       for (size_t axis = 0; axis < kGridAxes; ++axis) {
         if (store.map[axis] != static_cast<int>(d)) continue;
-        tile = divide_up(tile, kernel.grid[axis]);
+        tile = kernel.part(static_cast<int>(axis), tile);
         place[axis] = position / tile;
         position %= tile;
       }
@@ -158,12 +158,11 @@ class PullMuGraph {
     const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.shape;
     tile.whole = dense_strides(whole);
     Ints shape;
+    Coordinates at{};
+    std::copy(place.begin(), place.end(), at.begin());
+    at[kGridAxes] = std::max<int64_t>(iteration, 0);
     for (size_t d = 0; d < whole.size(); ++d) {
-      std::vector<std::pair<int64_t, int64_t>> parts;
-      for (size_t axis = 0; axis < kGridAxes; ++axis)
-        if (op.map[axis] == static_cast<int>(d)) parts.emplace_back(kernel.grid[axis], place[axis]);
-      if (op.loop_dim == static_cast<int>(d)) parts.emplace_back(kernel.trip_count, std::max<int64_t>(iteration, 0));
-      const Interval interval = cut(whole[d], parts);
+      const Interval interval = tile_interval(kernel, op, static_cast<int>(d), whole[d], at);
       shape.push_back(interval.size());
       tile.first += interval.first * tile.whole[d];
     }
