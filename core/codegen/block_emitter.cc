@@ -354,7 +354,7 @@ ir::Draft BlockEmitter::draft(bool loops) {
 void BlockEmitter::add_parameters(BlockKernel& out) {
   auto elements = [&](int32_t tensor) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];
-    return TensorDesc{"", place.dtype, place.shape, place.strides}.span();
+    return place.offset + TensorDesc{"", place.dtype, place.shape, place.strides}.span();
   };
   out.facts.grid = out.grid;
   out.facts.cluster = out.cluster;

@@ -302,6 +302,7 @@ class BlockEmitter {
   std::vector<CoordBit> bits_as_read(const StagedTile& tile, const Spread& spread) const;
   void put_in_panels(StagedTile& tile, const std::vector<CoordBit>& others) const;
   bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
+  Ints starts_in_memory(const StagedTile& tile, const std::vector<int>& dims) const;
   std::optional<TensorMap> tensor_map(const StagedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_tma(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;

@@ -22,8 +22,9 @@ Symbol BlockEmitter::pointer(int32_t tensor) {
 Symbol BlockEmitter::tile_pointer(Builder& to, const std::string& prefix, BlockValue value) {
   const BlockOp& op = program_.op(value);
   const Symbol tensor = pointer(op.tensor);
-  const Ints& strides = places_[static_cast<size_t>(op.tensor)].strides;
-  Expr at = 0;
+  const auto& [strides, offset] = std::tie(places_[static_cast<size_t>(op.tensor)].strides,
+                                           places_[static_cast<size_t>(op.tensor)].offset);
+  Expr at = offset;
   for (size_t d = 0; d < strides.size(); ++d)
     at = at + ir::cast(firsts_[static_cast<size_t>(value)][d], Scalar::i64) * strides[d];
   const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
@@ -55,7 +56,9 @@ int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner)
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
   auto divides = [&](int64_t number) {
     const TileDim& dim = dims_[static_cast<size_t>(value)][static_cast<size_t>(inner)];
-    if (place.shape[static_cast<size_t>(inner)] % number != 0 || dim.tile % number != 0) return false;
+    if (place.shape[static_cast<size_t>(inner)] % number != 0 || dim.tile % number != 0 ||
+        place.offset % number != 0)
+      return false;
     // Wherever blocks and iterations cut it, they cut between vectors.
     int64_t part = place.shape[static_cast<size_t>(inner)];
     for (int axis = 0; axis <= kGridAxes; ++axis) {

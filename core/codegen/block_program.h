@@ -15,6 +15,7 @@ struct TensorPlace {
   DType dtype = DType::f32;
   Ints shape, strides;
   LaunchArg arg;
+  int64_t offset = 0;  // elements of the argument in front of its first one
   int numbered = -1;  // nowhere: elements are their number along this dimension
 };
 

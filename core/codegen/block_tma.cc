@@ -91,6 +91,20 @@ void BlockEmitter::put_in_panels(StagedTile& tile, const std::vector<CoordBit>& 
   tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
 }
 
+// Coordinates along `dims` of where the tensor begins in what its argument points to: maps begin there.
+Ints BlockEmitter::starts_in_memory(const StagedTile& tile, const std::vector<int>& dims) const {
+  const TensorPlace& place = places_[static_cast<size_t>(program_.op(tile.value).tensor)];
+  Ints starts;
+  int64_t rest = place.offset;
+  for (int d : dims) {
+    const size_t at = static_cast<size_t>(d);
+    const int64_t stride = place.shape[at] > 1 ? place.strides[at] : 0;
+    starts.push_back(d == tile.inner ? rest : stride > 0 ? rest / stride : 0);
+    if (stride > 0) rest %= stride;
+  }
+  return starts;
+}
+
 // The map by which TMA brings the tile, if it can.
 std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
                                                   const std::vector<int>& dims) const {
@@ -104,9 +118,11 @@ std::optional<TensorMap> BlockEmitter::tensor_map(const StagedTile& tile,
   for (int d = 0; d < op.type.rank(); ++d)
     if (!ends_with_tensor(op, d, tile.padded[static_cast<size_t>(d)])) return std::nullopt;
   const int64_t row = std::min(tile.padded[static_cast<size_t>(tile.inner)] * size, kSwizzledRow);
-  for (int d : dims) {
+  const Ints starts = starts_in_memory(tile, dims);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int d = dims[i];
     const size_t at = static_cast<size_t>(d);
-    map.shape.push_back(place.shape[at]);
+    map.shape.push_back(starts[i] + place.shape[at]);
     // The stride of a dimension of extent 1 is never used, but must be possible.
     map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
                                                                  : kTensorMapAlignment / size);
@@ -135,12 +151,13 @@ bool BlockEmitter::bring_by_tma(StagedTile& tile) {
   map_symbols_.push_back(ir::make_memory("map" + std::to_string(tensor_maps_.size()), ir::Space::tensor_map,
                                          Scalar::tensor_map));
   const auto& firsts = firsts_[static_cast<size_t>(tile.value)];
+  const Ints starts = starts_in_memory(tile, dims);
   for (int64_t copy = 0; copy < panels * parts; ++copy) {
     const int64_t panel = copy / parts, part = copy % parts;
     std::vector<Expr> operands = {ir::address(tile.memory, (copy << tile.panel_bits) / parts),
                                   Expr(map_symbols_.back()), Expr(arrived_)};
     for (size_t i = dims.size(); i-- > 0;) {
-      const Expr& first = firsts[static_cast<size_t>(dims[i])];
+      const Expr first = starts[i] + firsts[static_cast<size_t>(dims[i])];
       operands.push_back(dims[i] == tile.inner  ? first + (panel << tile.row_bits)
                          : dims[i] == outermost ? first + part * map->box.front()
                                                 : first);

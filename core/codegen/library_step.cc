@@ -37,7 +37,7 @@ void visit_tensors(const MuGraph& mugraph, const MuKernel& kernel, Visit visit) 
 int32_t memory_of(const MuGraph& mugraph, int32_t tensor) {
   const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
   if (own.numbered >= 0) return -1;
-  return own.source < 0 ? tensor : memory_of(mugraph, own.source);
+  return own.view.source < 0 ? tensor : own.view.source;
 }
 
 std::vector<Step> steps_of(const MuGraph& mugraph) {
@@ -52,13 +52,19 @@ std::vector<Step> steps_of(const MuGraph& mugraph) {
 
 std::vector<TensorLife> tensor_lives(const MuGraph& mugraph, const std::vector<Step>& steps) {
   std::vector<TensorLife> lives(mugraph.tensors.size());
-  for (size_t s = 0; s < steps.size(); ++s)
-    for (size_t k = steps[s].first; k < steps[s].end; ++k)
-      visit_tensors(mugraph, mugraph.kernels[k], [&](int32_t tensor) {
+  std::vector<bool> wanted(mugraph.tensors.size());
+  for (int32_t output : mugraph.outputs) wanted[static_cast<size_t>(output)] = true;
+  for (size_t s = steps.size(); s-- > 0;)
+    for (size_t k = steps[s].end; k-- > steps[s].first;) {
+      const MuKernel& kernel = mugraph.kernels[k];
+      if (!kernel.custom && !wanted[static_cast<size_t>(kernel.result)]) continue;
+      visit_tensors(mugraph, kernel, [&](int32_t tensor) {
+        wanted[static_cast<size_t>(tensor)] = true;
         TensorLife& life = lives[static_cast<size_t>(tensor)];
-        if (life.first < 0) life.first = static_cast<int>(s);
-        life.last = static_cast<int>(s);
+        if (life.last < 0) life.last = static_cast<int>(s);
+        life.first = static_cast<int>(s);
       });
+    }
   for (TensorLife& life : lives)
     life.inner = life.first == life.last &&
                  (life.first < 0 || !mugraph.kernels[steps[static_cast<size_t>(life.first)].first].custom);
@@ -85,6 +91,7 @@ Result<LibraryStep> library_step(const MuGraph& mugraph, const Step& step,
   std::map<int32_t, ValueId> made;
   for (size_t k = step.first; k < step.end; ++k) {
     const MuKernel& kernel = mugraph.kernels[k];
+    if (lives[static_cast<size_t>(kernel.result)].first < 0) continue;
     std::vector<ValueId> operands;
     for (int32_t operand : kernel.operands) {
       const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(operand)];

@@ -14,8 +14,8 @@ std::vector<Step> steps_of(const MuGraph& mugraph);
 // The tensor in whose memory block graphs find a tensor; -1: they compute it.
 int32_t memory_of(const MuGraph& mugraph, int32_t tensor);
 
-// The first and the last step that uses a tensor, or -1. `inner`: only one of library operators does, so that
-// the tensor has no place in memory.
+// The first and the last step that uses a tensor in memory, or -1: nobody needs it, or block graphs find it where
+// another one lies. `inner`: only one of library operators does, so that the tensor has no place in memory.
 struct TensorLife {
   int first = -1, last = -1;
   bool inner = false;

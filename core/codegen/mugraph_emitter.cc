@@ -11,6 +11,7 @@
 #include "core/codegen/storage.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/verify_kernel.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_work.h"
 #include "core/verify/rounded_values.h"
@@ -120,14 +121,11 @@ class MuEmitter {
     const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
     TensorPlace place = places_[static_cast<size_t>(tensor)];
     place.numbered = own.numbered;
-    if (own.source < 0) return place;
-    const TensorPlace source = read_place(own.source);
+    if (own.view.source < 0) return place;
+    const TensorPlace& source = places_[static_cast<size_t>(own.view.source)];
     place.arg = source.arg;
-    place.numbered = -1;
-    for (size_t d = 0; d < own.perm.size(); ++d) {
-      place.strides[d] = source.strides[static_cast<size_t>(own.perm[d])];
-      if (source.numbered == own.perm[d]) place.numbered = static_cast<int>(d);
-    }
+    place.offset = view_offset(own.view, source.strides);
+    place.strides = view_strides(own.view, source.strides);
     return place;
   }
 

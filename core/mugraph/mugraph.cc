@@ -6,6 +6,7 @@
 #include "core/base/grid.h"
 #include "core/base/integers.h"
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/tensor_view.h"
 
 namespace quern {
 
@@ -69,15 +70,18 @@ class Validator {
     if (Status status = write(kernel.result); !status.ok()) return status;
     MuTensor& result = mugraph_.tensors[kernel.result];
     if (type->shape != result.type.shape) return invalid("the result has another shape");
-    result.numbered = result.source = -1;
-    if (kernel.code == OpCode::iota)
-      result.numbered = kernel.attrs.axis ? static_cast<int>((*kernel.attrs.axis)[0]) : 0;
-    if (kernel.code == OpCode::transpose &&
-        mugraph_.tensors[kernel.operands[0]].type.dtype == result.type.dtype) {
-      result.source = kernel.operands[0];
-      result.perm = *kernel.attrs.perm;
-    }
+    result.numbered = numbered_dim(kernel);
+    result.view = view_of(mugraph_, kernel);
     return {};
+  }
+
+  int numbered_dim(const MuKernel& kernel) const {
+    if (kernel.code == OpCode::iota) return kernel.attrs.axis ? static_cast<int>((*kernel.attrs.axis)[0]) : 0;
+    if (kernel.code != OpCode::transpose) return -1;
+    const MuTensor& operand = mugraph_.tensors[kernel.operands[0]];
+    if (operand.numbered < 0 || operand.type.dtype != mugraph_.tensors[kernel.result].type.dtype) return -1;
+    const Ints& perm = *kernel.attrs.perm;
+    return static_cast<int>(std::find(perm.begin(), perm.end(), operand.numbered) - perm.begin());
   }
 
   Status block_graph(MuKernel& kernel, size_t index) {

@@ -120,16 +120,26 @@ struct MuKernel {
   int64_t part(int axis, int64_t extent) const;
 };
 
+// Where a tensor lies in the memory of another one, whatever strides that has.
+struct TensorView {
+  struct Dim {
+    int source = -1;     // the source's dimension that it goes along; -1: extent 1
+    int64_t stride = 0;  // coordinates of that from one coordinate of this to the next
+  };
+  int32_t source = -1;  // a tensor in memory; -1: this is no view
+  std::vector<Dim> dims;
+  Ints first;  // the source's coordinates of the first element
+};
+
 struct MuTensor {
   std::string name;
   TensorType type;
   double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
   // Filled in by validate(). What an iota over whole tensors makes: the dimension along which elements are
-  // numbered. What a transpose makes: the tensor it is made of, and its `perm`. Block graphs read neither from
-  // memory of its own: they compute the one, and find the other where its source lies.
+  // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. Block graphs read
+  // neither from memory of its own: they compute the one, and find the other where its source lies.
   int numbered = -1;
-  int32_t source = -1;
-  Ints perm = {};
+  TensorView view = {};
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the

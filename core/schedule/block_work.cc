@@ -184,8 +184,8 @@ class Counter {
 
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
   bool comes(int32_t tensor) const {
-    if (const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)]; own.source >= 0)
-      return comes(own.source);
+    if (const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)]; own.view.source >= 0)
+      return comes(own.view.source);
     return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
   }
   bool leaves(int32_t tensor) const {

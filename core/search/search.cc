@@ -163,7 +163,16 @@ class Search {
 
   // The faster of its best candidate and the baseline.
   double us_of(const Piece& piece) const {
-    return piece.outside.empty() ? choices_of(piece.text())[0].us : options_.time_of(piece.graph, nullptr);
+    return piece.outside.empty() ? choices_of(piece.text())[0].us : left_us(piece);
+  }
+
+  // Of the baseline. What only moves elements is read where they lie.
+  double left_us(const Piece& piece) const {
+    const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [](const Node& node) {
+      return op_info(node.code).kind == OpKind::leaf || node.code == OpCode::transpose ||
+             node.code == OpCode::slice || node.code == OpCode::reshape;
+    });
+    return moves ? 0 : options_.time_of(piece.graph, nullptr);
   }
 
   // Bytes that it reads and writes at least.
@@ -238,7 +247,7 @@ class Search {
     std::erase_if(result.candidates, [](const Candidate& candidate) { return !std::isfinite(candidate.us); });
     std::stable_sort(result.candidates.begin(), result.candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
-    result.report.baseline_us = options_.time_of(piece.graph, nullptr);
+    result.report.baseline_us = left_us(piece);
     result.report.us = result.candidates.empty() ? kNever : result.candidates[0].us;
   }
 

@@ -1,6 +1,7 @@
 // Loads that need no memory of their own, and what conditions over positions say of tiles.
 #include "core/mugraph/views.h"
 
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "tests/mugraph/texts.h"
 
@@ -39,8 +40,62 @@ kernel grid=[2] loop=4 threads=128 {
 }
 out z
 )");
-  const MuTensor& view = mugraph.tensors[3];
-  assert_true(view.source == 1 && view.perm == (Ints{1, 0}) && view.numbered == -1);
+  const TensorView& view = mugraph.tensors[3].view;
+  assert_int_equal(view.source, 1);
+  assert_true(view_strides(view, {8, 1}) == (Ints{1, 8}) && view_offset(view, {8, 1}) == 0);
+  assert_int_equal(mugraph.tensors[3].numbered, -1);
+}
+
+// What operators over whole tensors make of x, an input, or y = neg(x), both [6, 20, 8]: the last of them is b.
+struct ViewCase {
+  const char *before, *b;  // the operator in front of b's with its result's shape, if there is one
+  Ints strides;            // empty: no view
+  int64_t offset;
+};
+
+void slices_and_reshapes_are_read_where_their_source_lies(void**) {
+  const ViewCase cases[] = {
+      {"", "[5, 20, 4] = slice(y, start=[1, 0, 4], stop=[6, 20, 8])", {160, 8, 1}, 164},
+      {"", "[6, 10, 8] = slice(y, start=[0, 0, 0], stop=[6, 20, 8], step=[1, 2, 1])", {}, 0},
+      {"", "[6, 4, 5, 8] = reshape(y, shape=[6, 4, 5, 8])", {160, 40, 8, 1}, 0},
+      {"", "[120, 1, 8] = reshape(y, shape=[120, 1, 8])", {8, 0, 1}, 0},
+      {"", "[8, 120] = reshape(y, shape=[8, 120])", {120, 1}, 0},
+      {"", "[6, 4, 5, 1, 8] = reshape(x, shape=[6, 4, 5, 1, 8])", {160, 40, 8, 0, 1}, 0},
+      {"", "[120, 8] = reshape(x, shape=[120, 8])", {}, 0},
+      {"[6, 4, 5, 8] = reshape(x, shape=[6, 4, 5, 8])",
+       "[6, 20, 2, 4] = reshape(a, shape=[6, 20, 2, 4])",
+       {160, 8, 4, 1},
+       0},
+      {"[6, 10, 8] = slice(y, start=[0, 10, 0], stop=[6, 20, 8])",
+       "[6, 2, 5, 8] = reshape(a, shape=[6, 2, 5, 8])",
+       {160, 40, 8, 1},
+       80},
+      {"[6, 10, 8] = slice(y, start=[0, 0, 0], stop=[6, 10, 8])",
+       "[60, 8] = reshape(a, shape=[60, 8])",
+       {},
+       0},
+      {"[8, 6, 20] = transpose(y, perm=[2, 0, 1])", "[8, 120] = reshape(a, shape=[8, 120])", {1, 8}, 0},
+      {"[6, 8, 20] = transpose(y, perm=[0, 2, 1])", "[6, 160] = reshape(a, shape=[6, 160])", {}, 0},
+      {"", "[6, 20, 8] = neg(y)", {}, 0},
+  };
+  for (const ViewCase& each : cases) {
+    std::string declared = "mugraph g\nin x: f16[6, 20, 8]\ntensor y: f16[6, 20, 8]\n",
+                operators = "y = neg(x)\n";
+    auto add = [&](const std::string& name, const std::string& text) {
+      const size_t shape = text.find(']') + 1;
+      declared += "tensor " + name + ": f16" + text.substr(0, shape) + "\n";
+      operators += name + text.substr(shape) + "\n";
+    };
+    if (each.before[0]) add("a", each.before);
+    add("b", each.b);
+    const MuGraph mugraph = mugraph_of(declared + operators + "out b\n");
+    const TensorView& view = mugraph.tensors.back().view;
+    if ((view.source >= 0) == each.strides.empty()) fail_test(each.b);
+    if (each.strides.empty()) continue;
+    const Ints source = {160, 8, 1};
+    if (view_strides(view, source) != each.strides) fail_test(each.b);
+    assert_int_equal(view_offset(view, source), each.offset);
+  }
 }
 
 const char kMasked[] = R"(mugraph g
@@ -111,7 +166,8 @@ void shares_of_masks(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(transposes_of_loads_are_loads),
+  const CMUnitTest tests[] = {cmocka_unit_test(slices_and_reshapes_are_read_where_their_source_lies),
+                              cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded), cmocka_unit_test(shares_of_masks)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

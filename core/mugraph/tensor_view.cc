@@ -1,0 +1,117 @@
+#include "core/mugraph/tensor_view.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace quern {
+
+namespace {
+
+using Dims = std::vector<TensorView::Dim>;
+
+// All of a tensor that is in memory.
+TensorView whole(int32_t tensor, int rank) {
+  TensorView view{tensor, {}, Ints(static_cast<size_t>(rank))};
+  for (int d = 0; d < rank; ++d) view.dims.push_back({d, 1});
+  return view;
+}
+
+// Where the source's strides are known, elements from one coordinate to the next, else the same if both are of one
+// dimension.
+class Strides {
+ public:
+  explicit Strides(std::optional<Ints> known) : known_(std::move(known)) {}
+
+  // Whether `outer` counts rows of `extent` elements of `inner`.
+  bool continues(const TensorView::Dim& outer, const TensorView::Dim& inner, int64_t extent) const {
+    if (known_) return elements(outer) == elements(inner) * extent;
+    return outer.source == inner.source && outer.stride == inner.stride * extent;
+  }
+
+ private:
+  int64_t elements(const TensorView::Dim& dim) const {
+    return (*known_)[static_cast<size_t>(dim.source)] * dim.stride;
+  }
+
+  std::optional<Ints> known_;
+};
+
+// Dimensions of extent 1 are nowhere. Those of the operand that a dimension of the result joins must follow each other.
+std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to, const Strides& strides) {
+  Dims out(to.size());
+  size_t i = from.size(), j = to.size();
+  while (true) {
+    while (i > 0 && from[i - 1] == 1) --i;
+    while (j > 0 && to[j - 1] == 1) --j;
+    if (i == 0 || j == 0) break;
+    // The innermost dimensions, as many of each as have the same elements.
+    const TensorView::Dim inner = dims[--i];
+    int64_t there = from[i], here = 1;
+    while (true) {
+      if (here < there || here == 1) {
+        if (j == 0) return std::nullopt;
+        --j;
+        if (to[j] > 1) out[j] = {inner.source, inner.stride * here};
+        here *= to[j];
+      } else if (there < here) {
+        while (i > 0 && from[i - 1] == 1) --i;
+        if (i == 0 || !strides.continues(dims[i - 1], inner, there)) return std::nullopt;
+        there *= from[--i];
+      } else {
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
+  const bool moves =
+      kernel.code == OpCode::transpose || kernel.code == OpCode::slice || kernel.code == OpCode::reshape;
+  if (!moves) return {};
+  const MuTensor &operand = mugraph.tensors[static_cast<size_t>(kernel.operands[0])],
+                 &result = mugraph.tensors[static_cast<size_t>(kernel.result)];
+  const Ints &from = operand.type.shape, &to = result.type.shape;
+  if (operand.type.literal || operand.numbered >= 0 || operand.type.dtype != result.type.dtype ||
+      result.type.element_count() == 0)
+    return {};
+  TensorView view = operand.view.source >= 0 ? operand.view : whole(kernel.operands[0], operand.type.rank());
+  if (kernel.code == OpCode::transpose) {
+    Dims dims;
+    for (int64_t d : *kernel.attrs.perm) dims.push_back(view.dims[static_cast<size_t>(d)]);
+    view.dims = std::move(dims);
+  } else if (kernel.code == OpCode::slice) {
+    for (size_t d = 0; d < from.size(); ++d) {
+      if ((*kernel.attrs.step)[d] != 1) return {};
+      if (view.dims[d].source < 0) continue;
+      view.first[static_cast<size_t>(view.dims[d].source)] += (*kernel.attrs.start)[d] * view.dims[d].stride;
+      if (to[d] == 1) view.dims[d] = {};
+    }
+  } else {
+    const bool given =
+        std::find(mugraph.inputs.begin(), mugraph.inputs.end(), view.source) != mugraph.inputs.end();
+    const Ints& shape = mugraph.tensors[static_cast<size_t>(view.source)].type.shape;
+    auto dims =
+        reshaped(view.dims, from, to, Strides(given ? std::nullopt : std::optional(dense_strides(shape))));
+    if (!dims) return {};
+    view.dims = std::move(*dims);
+  }
+  return view;
+}
+
+Ints view_strides(const TensorView& view, const Ints& source_strides) {
+  Ints strides;
+  for (const TensorView::Dim& dim : view.dims)
+    strides.push_back(dim.source < 0 ? 0 : source_strides[static_cast<size_t>(dim.source)] * dim.stride);
+  return strides;
+}
+
+int64_t view_offset(const TensorView& view, const Ints& source_strides) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < view.first.size(); ++d) offset += view.first[d] * source_strides[d];
+  return offset;
+}
+
+}  // namespace quern
