@@ -1,6 +1,7 @@
 #include "cache/key.h"
 
 #include <cstdio>
+#include <cstring>
 
 #include "core/base/bytes.h"
 
@@ -32,12 +33,23 @@ void append_indented(std::string& out, std::string_view bytes) {
 
 }  // namespace
 
-KeyMaterial& KeyMaterial::add(std::string_view tag, std::string_view bytes) {
-  check(bytes.size() <= UINT32_MAX, "a key part has a 32-bit length");
-  for (const std::string_view text : {tag, bytes}) {
-    const auto size = static_cast<uint32_t>(text.size());
-    bytes_.append(reinterpret_cast<const char*>(&size), sizeof size).append(text);
-  }
+// In one step: this is done for each request that comes.
+KeyMaterial& KeyMaterial::add(std::string_view tag, std::span<const std::string_view> pieces) {
+  size_t bytes = 0;
+  for (const std::string_view piece : pieces) bytes += piece.size();
+  check(bytes <= UINT32_MAX, "a key part has a 32-bit length");
+  const size_t before = bytes_.size();
+  bytes_.resize(before + 2 * sizeof(uint32_t) + tag.size() + bytes);
+  char* out = bytes_.data() + before;
+  const auto put_size = [&](size_t size) {
+    const auto number = static_cast<uint32_t>(size);
+    std::memcpy(out, &number, sizeof number);
+    out += sizeof number;
+  };
+  put_size(tag.size());
+  out += tag.copy(out, tag.size());
+  put_size(bytes);
+  for (const std::string_view piece : pieces) out += piece.copy(out, piece.size());
   return *this;
 }
 
@@ -55,10 +67,20 @@ KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, 
 }
 
 KeyMaterial request_key(std::string_view request, std::string_view toolchain, std::string_view constraints) {
-  KeyMaterial material(request.size() + toolchain.size() + constraints.size());
-  material.add("toolchain", toolchain).add("request", request);
-  if (!constraints.empty()) material.add("constraints", constraints);
+  KeyMaterial material = request_key_head(toolchain, request.size() + constraints.size());
+  add_request(material, {&request, 1}, constraints);
   return material;
+}
+
+KeyMaterial request_key_head(std::string_view toolchain, size_t more) {
+  KeyMaterial material(toolchain.size() + more);
+  material.add("toolchain", toolchain);
+  return material;
+}
+
+void add_request(KeyMaterial& head, std::span<const std::string_view> pieces, std::string_view constraints) {
+  head.add("request", pieces);
+  if (!constraints.empty()) head.add("constraints", constraints);
 }
 
 Result<std::vector<KeyPart>> parse_key_material(std::string_view material) {

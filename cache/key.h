@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,12 @@ class KeyMaterial {
     if (bytes > 0) bytes_.reserve(bytes + 128);
     add("epoch", kKeyEpoch);
   }
-  KeyMaterial& add(std::string_view tag, std::string_view bytes);
+  KeyMaterial& add(std::string_view tag, std::string_view bytes) { return add(tag, {&bytes, 1}); }
+  // The same of bytes that lie in pieces.
+  KeyMaterial& add(std::string_view tag, std::span<const std::string_view> pieces);
+
+  // Drops all but the first `bytes` bytes, which must be whole parts.
+  void cut(size_t bytes) { bytes_.resize(bytes); }
 
   const std::string& bytes() const { return bytes_; }
   Hash128 key() const { return hash128(bytes_); }
@@ -48,6 +54,9 @@ KeyMaterial plan_key(std::string_view canonical_graph, std::string_view target, 
 // them because the same request means another plan after the toolchain has changed.
 KeyMaterial request_key(std::string_view request, std::string_view toolchain,
                         std::string_view constraints = {});
+// The same in two steps: what the requests of a toolchain begin with, and the rest, which lies in pieces.
+KeyMaterial request_key_head(std::string_view toolchain, size_t more = 0);
+void add_request(KeyMaterial& head, std::span<const std::string_view> pieces, std::string_view constraints);
 
 // The parts, as views into `material`; CORRUPT when it is no key material.
 Result<std::vector<KeyPart>> parse_key_material(std::string_view material);

@@ -55,6 +55,12 @@ Result<std::shared_ptr<const StoredPlan>> Store::find_request(const KeyMaterial&
   return found;
 }
 
+std::shared_ptr<const StoredPlan> Store::find_recent(const KeyMaterial& request) {
+  auto found = impl_->recent.find(request.key(), request);
+  if (found) impl_->count_lookup(&found->key);
+  return found;
+}
+
 Result<std::string> Store::request_of(const Hash128& key) {
   return impl_->read<std::string>([&](Txn& txn) -> Result<std::string> {
     const auto record = read_a_request(txn, key);

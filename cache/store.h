@@ -159,6 +159,8 @@ class Store {
   // Through the front index: the plan that this exact request got before. What was found not long ago, and still
   // stands, is not read again.
   Result<std::shared_ptr<const StoredPlan>> find_request(const KeyMaterial& request);
+  // The same, of what is in memory only; null, and no miss, when that does not have it.
+  std::shared_ptr<const StoredPlan> find_recent(const KeyMaterial& request);
   // The bytes of one of the requests that got the plan; NOT_FOUND when none is known.
   Result<std::string> request_of(const Hash128& key);
   // By key alone, for tools that print; no use, no hit, no miss.

@@ -13,8 +13,6 @@ namespace quern {
 
 namespace {
 
-constexpr size_t kLongText = 32 << 10;
-
 Status no_compiler(const CompilerState& state) {
   return Status(ErrorCode::NO_COMPILER,
                 "this graph is not in the cache and there is no compiler: " + state.reason);
@@ -65,11 +63,26 @@ void Planner::get(const Ask& ask) {
   find_or_make(ask, ask->reply);
 }
 
+std::shared_ptr<const StoredPlan> Planner::find_recent(const PlanRequest& request, uint32_t flags,
+                                                       const Asker& asker) {
+  if (!hooks_.store || toolchain_.empty() || request.graph.size() > kLongText) return nullptr;
+  if (front_.toolchain != toolchain_) {
+    front_ = {toolchain_, request_key_head(toolchain_), 0};
+    front_.head = front_.material.bytes().size();
+  }
+  front_.material.cut(front_.head);
+  add_request(front_.material, request);
+  auto found = hooks_.store->find_recent(front_.material);
+  if (!found) return nullptr;
+  note_hit(*found, flags, 0, asker);
+  ++counts_.front_hits;
+  return found;
+}
+
 void Planner::find_or_make(const Ask& ask, const Reply& reply) {
   const PlanRequest& request = ask->request;
   if (Status status = check_request(request); !status.ok()) return fail(reply, status);
   Store* const indexed = toolchain_.empty() ? nullptr : hooks_.store;
-  // To copy, hash and compare a long text takes longer than others should wait.
   const bool later = request.graph.size() > kLongText;
   std::optional<KeyMaterial> material;
   if (!later) material = request_material(request, toolchain_);
@@ -294,12 +307,18 @@ Status Planner::check_request(const PlanRequest& request) {
 }
 
 KeyMaterial Planner::request_material(const PlanRequest& request, const std::string& toolchain) {
-  ByteWriter bytes;
-  bytes.reserve(2 * sizeof(uint32_t) + request.target.size() + request.graph.size());
-  bytes.put(request.numerics);
-  bytes.string(request.target);
-  bytes.raw(request.graph);
-  return request_key(bytes.view(), toolchain, request.constraints);
+  KeyMaterial material =
+      request_key_head(toolchain, request.target.size() + request.graph.size() + request.constraints.size());
+  add_request(material, request);
+  return material;
+}
+
+void Planner::add_request(KeyMaterial& head, const PlanRequest& request) {
+  ByteWriter policy;
+  policy.put(request.numerics);
+  policy.string(request.target);
+  const std::string_view pieces[] = {policy.view(), request.graph};
+  quern::add_request(head, pieces, request.constraints);
 }
 
 Result<Planner::Canonical> Planner::canonicalise(const PlanRequest& request) {
@@ -322,21 +341,28 @@ bool Planner::answer_from_store(const Found& found, uint32_t flags, uint8_t want
       hooks_.log->warning("event=store_read_failed reason=\"" + found.status().message() + "\"");
     return false;
   }
-  ++counts_.hits;
-  const StoredPlan& stored = **found;
-  if (!(flags & wire::kGetNoStart)) {
-    searches_.consider(
-        stored.key, stored.material, stored.tier, asker,
-        static_cast<uint8_t>(stored.tier) < wanted ? Searches::Wish::better : Searches::Wish::use);
-    measures_.consider(stored.key, stored.material, asker);
-  }
-  PlanAnswer answer;
-  answer.key = stored.key;
-  answer.plan = {*found, &stored.plan};
-  answer.generation = stored.generation;
-  answer.tier = stored.tier;
-  reply(std::move(answer));
+  note_hit(**found, flags, wanted, asker);
+  reply(stored_answer(*found));
   return true;
+}
+
+void Planner::note_hit(const StoredPlan& stored, uint32_t flags, uint8_t wanted, const Asker& asker) {
+  ++counts_.hits;
+  if (flags & wire::kGetNoStart) return;
+  const bool better = static_cast<uint8_t>(stored.tier) < wanted;
+  searches_.consider(stored.key, stored.material, stored.tier, asker,
+                     better ? Searches::Wish::better : Searches::Wish::use);
+  measures_.consider(stored.key, stored.material, asker);
+}
+
+PlanAnswer Planner::stored_answer(std::shared_ptr<const StoredPlan> stored) {
+  PlanAnswer answer;
+  answer.key = stored->key;
+  answer.generation = stored->generation;
+  answer.tier = stored->tier;
+  const std::string* const plan = &stored->plan;
+  answer.plan = {std::move(stored), plan};
+  return answer;
 }
 
 Status Planner::may_start(const Hash128& key, uint32_t flags) {

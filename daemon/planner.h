@@ -86,8 +86,16 @@ class Planner {
     uint64_t hits = 0, front_hits = 0, misses = 0, shared = 0, errors = 0;
   };
 
+  // To copy, hash and compare a longer text takes longer than others should wait.
+  static constexpr size_t kLongText = 32 << 10;
+
   explicit Planner(Hooks hooks);
 
+  // The plan of a request that was answered not long ago, of whatever tier; null if it is not in memory, as that of no
+  // request is that was refused. Quick.
+  std::shared_ptr<const StoredPlan> find_recent(const PlanRequest& request, uint32_t flags,
+                                                const Asker& asker);
+  static PlanAnswer stored_answer(std::shared_ptr<const StoredPlan> stored);
   // Each replies at once or later; not at all if the caller's interest has left by then.
   void get(const std::shared_ptr<const PlanAsk>& ask);
   // The plan of a key: at once if it is stored, else when its job ends.
@@ -152,7 +160,10 @@ class Planner {
     std::weak_ptr<void> interest;
     std::function<void()> run;
   };
+  static void add_request(KeyMaterial& head, const PlanRequest& request);
   using Ask = std::shared_ptr<const PlanAsk>;
+  // A hit has been seen: it counts, and better programs may be looked for.
+  void note_hit(const StoredPlan& stored, uint32_t flags, uint8_t wanted, const Asker& asker);
   using Found = Result<std::shared_ptr<const StoredPlan>>;
 
   // A request that is not in the front index, or was not looked for there yet.
@@ -209,6 +220,12 @@ class Planner {
   std::string toolchain_;
   bool draining_ = false;
   Counts counts_;
+  // Where requests are put together that are looked for in memory; `head` bytes of it are the same for all.
+  struct {
+    std::string toolchain;
+    KeyMaterial material;
+    size_t head = 0;
+  } front_;
   std::vector<Deferred> deferred_;  // requests that came before the compiler was known
 };
 

@@ -390,7 +390,11 @@ void Server::make_ready(Session& session) {
 }
 
 void Server::flush_ready() {
-  for (Session* session : std::exchange(ready_, {})) session->flush();
+  std::vector<Session*> ready;
+  ready.swap(ready_);
+  for (Session* session : ready) session->flush();
+  ready.clear();
+  if (ready_.empty()) ready_.swap(ready);  // its memory serves again
 }
 
 bool Server::make_room(Session& session) {

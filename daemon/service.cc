@@ -118,6 +118,7 @@ Result<std::string> Service::greet(const wire::Frame& frame) const {
 void Service::handle(ClientId id, const wire::Frame& frame) {
   Client& client = clients_.at(id);
   ++requests_;
+  if (frame.type == static_cast<uint16_t>(wire::Get::kType) && answer_hit(id, client, frame)) return;
   auto open = std::make_shared<Open>();
   open->client = id;
   open->request = frame.request;
@@ -131,13 +132,39 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
     return reply_error(
         open, Status(ErrorCode::BUSY, std::to_string(others) + " requests of this client wait already"));
   if (Status status = check_rights(client, frame); !status.ok()) return reply_error(open, status);
-  // The message itself, and what is made of it: the canonical text and the key.
-  open->charge = Charge(client.account, kRequestBytes + 3 * frame.payload.size());
+  open->charge = charge_request(client, frame);
   if (!open->charge.ok())
     return reply_error(open, Status(ErrorCode::BUSY,
                                     "the requests of this client, or of all, take more memory "
                                     "than they may; try again later"));
   dispatch(open, frame);
+}
+
+bool Service::answer_hit(ClientId id, const Client& client, const wire::Frame& frame) {
+  if (frame.request == 0 || client.open.size() >= options_.max_open_requests ||
+      frame.payload.size() > 2 * Planner::kLongText)
+    return false;
+  Open open;
+  open.client = id;
+  open.request = frame.request;
+  open.type = frame.type;
+  open.arrived_ns = hooks_.now_ns();
+  open.charge = charge_request(client, frame);
+  wire::Get get;
+  if (!open.charge.ok() || !wire::decode(frame.payload, get).ok()) return false;
+  if (get.tier > 0 || get.flags & ~wire::kGetKnownFlags) return false;
+  const PlanRequest request{std::move(get.graph), std::move(get.target), get.numerics,
+                            std::move(get.constraints)};
+  auto found = planner_.find_recent(request, get.flags, {client.user, id, client.account, get.priority});
+  if (!found) return false;
+  open.charge = {};
+  send_answer(open, plan_frame(open, Planner::stored_answer(std::move(found))));
+  return true;
+}
+
+// The message itself, and what is made of it: the canonical text and the key.
+Charge Service::charge_request(const Client& client, const wire::Frame& frame) {
+  return Charge(client.account, kRequestBytes + 3 * frame.payload.size());
 }
 
 void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
@@ -179,13 +206,17 @@ void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
 }
 
 void Service::reply_frame(const std::shared_ptr<Open>& open, wire::OutFrame frame) {
+  close_request(open);
+  send_answer(*open, std::move(frame));
+}
+
+void Service::send_answer(const Open& open, wire::OutFrame frame) {
   if (frame.size() > wire::kMaxFrameBytes)
     frame = wire::encode(
-        open->request,
+        open.request,
         wire::to_error(Status(ErrorCode::LIMIT, "the answer has " + std::to_string(frame.size()) +
                                                     " bytes, more than a frame can hold")));
-  close_request(open);
-  hooks_.send(open->client, std::move(frame));
+  hooks_.send(open.client, std::move(frame));
 }
 
 void Service::reply_error(const std::shared_ptr<Open>& open, const Status& status,
@@ -271,6 +302,10 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
     return reply(open, pending);
   }
   if (!answer.status.ok()) return reply_error(open, answer.status, answer.key);
+  reply_frame(open, plan_frame(*open, std::move(answer)));
+}
+
+wire::OutFrame Service::plan_frame(Open& open, PlanAnswer answer) {
   wire::PlanReply plan;
   plan.key = *answer.key;
   plan.generation = answer.generation;
@@ -278,20 +313,20 @@ void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   plan.origin = answer.origin;
   plan.unstored = !answer.stored.ok();
   if (plan.unstored) plan.warning = "the plan was not stored: " + answer.stored.message();
-  plan.total_ns = hooks_.now_ns() - open->arrived_ns;
+  plan.total_ns = hooks_.now_ns() - open.arrived_ns;
   // Who waits for a better tier says nothing about how quick an answer is.
-  if (!open->waits_for_tier)
+  if (!open.waits_for_tier)
     (answer.origin == wire::Origin::hit && !answer.elsewhere ? hit_latency_ : miss_latency_)
         .add(plan.total_ns);
   plan.queue_ns = answer.queue_ns;
   plan.emit_ns = answer.emit_ns;
   plan.compile_ns = answer.compile_ns;
-  open->key = answer.key;
+  open.key = answer.key;
   if (hooks_.request_log)
-    note(*open, std::string("end=OK origin=") +
-                    (answer.elsewhere ? "fleet" : wire::origin_name(answer.origin)) +
-                    " tier=" + tier_name(answer.tier) + " generation=" + std::to_string(answer.generation));
-  reply_frame(open, wire::encode(open->request, plan, std::move(answer.plan)));
+    note(open, std::string("end=OK origin=") +
+                   (answer.elsewhere ? "fleet" : wire::origin_name(answer.origin)) +
+                   " tier=" + tier_name(answer.tier) + " generation=" + std::to_string(answer.generation));
+  return wire::encode(open.request, plan, std::move(answer.plan));
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {

@@ -1,6 +1,8 @@
 #include "capi/wire/messages.h"
 
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <span>
 #include <type_traits>
 
@@ -29,6 +31,11 @@ constexpr bool is_repeated = false;
 template <class T>
 constexpr bool is_repeated<std::vector<T>> = true;
 
+// Numbers, and hashes: the high half, then the low one.
+template <class T>
+constexpr bool lies_as_sent = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Hash128>;
+static_assert(sizeof(Hash128) == 16 && offsetof(Hash128, high) == 0);
+
 bool is_known(Tier tier) { return tier >= Tier::baseline && tier <= Tier::measured; }
 bool is_known(Origin origin) { return origin >= Origin::hit && origin <= Origin::shared; }
 bool is_known(JobKind kind) { return kind <= JobKind::measure; }
@@ -39,29 +46,25 @@ void put_fields(ByteWriter& out, const M& message, const std::string* left_out =
 template <class M>
 Status get_fields(std::string_view payload, M& message);
 
-// The size of a value, then its bytes.
+// A tag, the size of a value, then its bytes.
 template <class T>
-void put_value(ByteWriter& out, const T& value) {
-  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
-    out.put(uint32_t{sizeof value});
-    out.put(value);
-  } else if constexpr (std::is_same_v<T, Hash128>) {
-    out.put(uint32_t{sizeof value.high + sizeof value.low});
-    out.put(value.high);
-    out.put(value.low);
+void put_field(ByteWriter& out, uint16_t tag, const T& value) {
+  if constexpr (lies_as_sent<T>) {
+    char bytes[sizeof tag + sizeof(uint32_t) + sizeof value];
+    const uint32_t size = sizeof value;
+    std::memcpy(bytes, &tag, sizeof tag);
+    std::memcpy(bytes + sizeof tag, &size, sizeof size);
+    std::memcpy(bytes + sizeof tag + sizeof size, &value, sizeof value);
+    out.raw({bytes, sizeof bytes});
   } else if constexpr (std::is_same_v<T, std::string>) {
+    out.put(tag);
     out.string(value);
   } else {
     ByteWriter record;
     put_fields(record, value);
+    out.put(tag);
     out.string(record.view());
   }
-}
-
-template <class T>
-void put_field(ByteWriter& out, uint16_t tag, const T& value) {
-  out.put(tag);
-  put_value(out, value);
 }
 
 // About what the long texts of a message take, so that they are copied once.
@@ -89,72 +92,78 @@ void put_fields(ByteWriter& out, const M& message, const std::string* left_out) 
   });
 }
 
-// "" when `bytes` is a value of T, else what is wrong with it.
+// Whether `bytes` is a value of T; else `problem` says what is wrong with it.
 template <class T>
-std::string read_value(std::string_view bytes, T& value) {
-  ByteReader in(bytes);
-  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
-    value = in.get<T>();
-  } else if constexpr (std::is_same_v<T, Hash128>) {
-    value.high = in.get<uint64_t>();
-    value.low = in.get<uint64_t>();
+bool read_value(std::string_view bytes, T& value, std::string& problem) {
+  if constexpr (lies_as_sent<T>) {
+    if (bytes.size() == sizeof value)
+      std::memcpy(&value, bytes.data(), sizeof value);
+    else
+      problem = "has " + std::to_string(bytes.size()) + " bytes, which its type does not have";
+    if constexpr (std::is_enum_v<T>)
+      if (problem.empty() && !is_known(value))
+        problem = "has the unknown value " + std::to_string(static_cast<unsigned>(value));
   } else if constexpr (std::is_same_v<T, std::string>) {
-    value = in.raw(bytes.size());
-  } else {
-    in.raw(bytes.size());
-    if (Status status = get_fields(bytes, value); !status.ok()) return status.message();
+    value = bytes;
+  } else if (Status status = get_fields(bytes, value); !status.ok()) {
+    problem = status.message();
   }
-  if (!in.ok() || !in.at_end())
-    return "has " + std::to_string(bytes.size()) + " bytes, which its type does not have";
-  if constexpr (std::is_enum_v<T>)
-    if (!is_known(value)) return "has the unknown value " + std::to_string(static_cast<unsigned>(value));
-  return "";
+  return problem.empty();
+}
+
+// Stores `bytes` as the field of this tag, of which `seen` has the bit.
+template <class T>
+bool read_field(std::string_view bytes, T& field, bool seen, const char* name, std::string& problem) {
+  bool fits = true;
+  if constexpr (is_repeated<T>) {
+    if (field.size() >= kMaxRepeated)
+      problem = "stands there more than " + std::to_string(kMaxRepeated) + " times";
+    fits = field.size() < kMaxRepeated && read_value(bytes, field.emplace_back(), problem);
+  } else {
+    if (seen) problem = "stands there twice";
+    fits = !seen && read_value(bytes, field, problem);
+  }
+  if (!fits) problem = std::string("field ") + name + " " + problem;
+  return fits;
 }
 
 // Stores `bytes` as field `tag` of `message`. Says in `known` whether there is such a field; `seen` has one
 // bit a field.
 template <class M>
-std::string set_field(M& message, uint16_t tag, std::string_view bytes, uint64_t& seen, bool& known) {
-  std::string problem;
+bool set_field(M& message, uint16_t tag, std::string_view bytes, uint64_t& seen, bool& known,
+               std::string& problem) {
+  bool fits = true;
   for_each_field(message, [&](auto& value, uint16_t field_tag, Need, const char* name) {
-    using T = std::remove_cvref_t<decltype(value)>;
     if (field_tag != tag) return;
     known = true;
     const uint64_t bit = uint64_t{1} << tag;
-    if constexpr (is_repeated<T>) {
-      if (value.size() >= kMaxRepeated)
-        problem = "stands there more than " + std::to_string(kMaxRepeated) + " times";
-      else
-        problem = read_value(bytes, value.emplace_back());
-    } else {
-      problem = seen & bit ? "stands there twice" : read_value(bytes, value);
-    }
+    fits = read_field(bytes, value, seen & bit, name, problem);
     seen |= bit;
-    if (!problem.empty()) problem = std::string("field ") + name + " " + problem;
   });
-  return problem;
+  return fits;
 }
 
 template <class M>
 Status get_fields(std::string_view payload, M& message) {
   ByteReader in(payload);
   uint64_t seen = 0;
+  std::string problem;
   while (!in.at_end()) {
     const uint16_t tag = in.get<uint16_t>();
     const std::string_view bytes = in.string();
     if (!in.ok()) return Status(ErrorCode::PROTOCOL, "is cut short");
     bool known = false;
-    std::string problem = set_field(message, tag & ~kCriticalBit, bytes, seen, known);
+    if (!set_field(message, tag & ~kCriticalBit, bytes, seen, known, problem))
+      return Status(ErrorCode::PROTOCOL, std::move(problem));
     if (!known && (tag & kCriticalBit))
-      problem = "has the critical field " + std::to_string(tag & ~kCriticalBit) +
-                ", which this version does not know";
-    if (!problem.empty()) return Status(ErrorCode::PROTOCOL, std::move(problem));
+      return Status(ErrorCode::PROTOCOL, "has the critical field " + std::to_string(tag & ~kCriticalBit) +
+                                             ", which this version does not know");
   }
-  std::string missing;
+  const char* missing = nullptr;
   for_each_field(message, [&](auto&, uint16_t tag, Need need, const char* name) {
     if (need == Need::required && !(seen & uint64_t{1} << tag)) missing = name;
   });
-  if (!missing.empty()) return Status(ErrorCode::PROTOCOL, "lacks the field " + missing);
+  if (missing) return Status(ErrorCode::PROTOCOL, std::string("lacks the field ") + missing);
   return {};
 }
 

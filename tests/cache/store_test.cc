@@ -185,11 +185,16 @@ void what_was_asked_for_lately_is_read_once_until_it_changes(void**) {
   for (int i = 0; i < 20; ++i) put(store, requested(i, test_bytes(i, 100000)));
   put(store, requested(20, test_bytes(20, 300000)));
   const auto find = [&](int i) { return store.find_request(*requested(i, "").request); };
+  const auto recent = [&](int i) { return store.find_recent(*requested(i, "").request); };
+  assert_true(!recent(0));
   const auto first = find(0), second = find(1), large = find(20);
+  assert_true(recent(0) == *first && !recent(2));
+  assert_int_equal(store.stats()->hits, 4);
   assert_true(first.ok() && *find(0) == *first && *find(1) == *second);
   assert_true(*find(20) != *large);  // one plan does not push out all the others
 
   assert_int_equal(put(store, requested(0, "better")).generation, 2);
+  assert_true(!recent(0));
   assert_text_equal((*find(0))->plan, "better");
   assert_true(*find(1) == *second && (*first)->plan == test_bytes(0, 100000));
   assert_ok(wait_for([&](Store::Done done) { store.remove((*second)->key, done); }));
@@ -221,6 +226,9 @@ void nobody_finds_what_was_replaced(void**) {
         const uint64_t least = acknowledged;
         const auto found = store.find_request(*requested(1, "").request);
         if (!found.ok() || (*found)->generation < least) stale = true;
+        const uint64_t then = acknowledged;
+        const auto recent = store.find_recent(*requested(1, "").request);
+        if (recent && recent->generation < then) stale = true;
       }
     });
   for (int i = 0; i < 200; ++i) acknowledged = put(store, requested(1, "plan")).generation;
