@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Plans on tensors: of PyTorch (tests/python/fake_torch.py), by DLPack and by __cuda_array_interface__, with the fake driver. What the
 fake driver is told to launch shows which addresses arrived."""
+import contextlib
 import ctypes
 import gc
 import os
 import re
 import sys
+import threading
+import types
 import unittest
 
 ROOT = sys.argv.pop(1)
 sys.path[:0] = [os.path.join(ROOT, "bindings/python"), os.path.dirname(os.path.abspath(__file__))]
 
-from fake_torch import Parameter, Tensor, torch  # noqa: E402
+from fake_torch import Parameter, Tensor, _context, torch  # noqa: E402
 
 import quern  # noqa: E402
 from quern import _tensors  # noqa: E402
@@ -25,6 +28,38 @@ def log():
     lines = cuda.fake_cuda_log().decode()
     cuda.fake_cuda_clear_log()
     return lines
+
+
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
+                          ctypes.c_void_p, ctypes.c_void_p)
+
+
+@contextlib.contextmanager
+def launches_of(plan):
+    """What quern_launch is called with, in place of launching: a list of (stream, inputs, outputs, workspace)."""
+    given, count = [], [len(plan.inputs), len(plan.outputs)]
+    about, real = plan._about, quern._plan._quern_launch
+
+    @LAUNCH
+    def instead(_, stream, inputs, outputs, workspace, __):
+        given.append((stream or 0, inputs[:count[0]], outputs[:count[1]], workspace or 0))
+        return 0
+
+    def packed(handle, stream, inputs, outputs, *more):
+        lists = [ctypes.cast(bytes, ctypes.POINTER(ctypes.c_uint64)) for bytes in (inputs, outputs)]
+        return instead(handle.value, stream, *lists, more[0], None)
+
+    def forget():
+        about.quick.clear()
+        about.callers.clear()
+
+    forget()
+    quern._plan._quern_launch, _tensors.library = packed, types.SimpleNamespace(quern_launch=instead)
+    try:
+        yield given
+    finally:
+        quern._plan._quern_launch, _tensors.library = real, quern._library.library
+        forget()
 
 
 class DLPack:
@@ -103,22 +138,50 @@ class Plans(unittest.TestCase):
         plan = self.client.get(quern.Graph.parse(text), "sm_90a")
         x, y, a, b = (tensor((16, 32), torch.float32) for _ in range(4))
         scratch = torch.empty(max(plan.info.workspace_bytes, 256), dtype=torch.uint8)
-        given = []
-        real, quern._plan._quern_launch = quern._plan._quern_launch, lambda *arguments: given.append(arguments[1:5]) or 0
-        try:
+        at = scratch.data_ptr()
+        with launches_of(plan) as given:
             for _ in range(2):
-                self.assertEqual(plan(x, y, out=(a, b), workspace=scratch.data_ptr()), (a, b))
-            self.assertEqual(plan.bind(x, y, out=(a, b), workspace=scratch.data_ptr())(), (a, b))
-            plan.launch([x.data_ptr(), y.data_ptr()], [a.data_ptr(), b.data_ptr()], scratch.data_ptr())
-            with_stream = plan(x, y, out=(a, b), workspace=scratch.data_ptr(), stream=7)
-        finally:
-            quern._plan._quern_launch = real
-        self.assertEqual(len(given), 5)
-        self.assertEqual(given[:4], [given[0]] * 4)
-        self.assertEqual(given[4], (7, *given[0][1:]))
-        self.assertEqual(with_stream, (a, b))
-        addresses = [int.from_bytes(given[0][1][i: i + 8], "little") for i in (0, 8)]
-        self.assertEqual(addresses, [x.data_ptr(), y.data_ptr()])
+                self.assertEqual(plan(x, y, out=(a, b), workspace=at), (a, b))
+            self.assertEqual(plan._about.quick[Tensor] is not None, "FAKE_TORCH_EXCHANGE" in os.environ)
+            self.assertEqual(plan.bind(x, y, out=(a, b), workspace=at)(), (a, b))
+            plan.launch([x.data_ptr(), y.data_ptr()], [a.data_ptr(), b.data_ptr()], at)
+            self.assertEqual(plan(x, y, out=(a, b), workspace=at, stream=7), (a, b))
+            made = plan(x, y)
+        addresses = [[t.data_ptr() for t in tensors] for tensors in ((x, y), (a, b))]
+        self.assertEqual(given[:5], [(0, *addresses, at)] * 4 + [(7, *addresses, at)])
+        self.assertEqual(given[5][:3], (0, addresses[0], [t.data_ptr() for t in made]))
+
+    def test_memory_of_quick_calls_goes(self):
+        x, w = self.good()
+        self.plan(x, w)
+        log()
+        for _ in range(3):
+            z = self.plan(x, w)
+        self.assertEqual(log().count("free\n"), 5)  # three workspaces, two outputs
+        del z
+        self.assertEqual(log(), "free\n")
+
+    def test_calls_from_threads(self):
+        x, w = self.good()
+        self.plan(x, w)
+        log()
+        failed = []
+
+        def work():
+            try:
+                cuda.cuCtxSetCurrent(_context)
+                for _ in range(200):
+                    self.assertEqual(self.plan(x, w).shape, (4, 16))
+            except BaseException as problem:
+                failed.append(problem)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        self.assertEqual(log().count("launch "), 800 * len(self.plan.launches))
 
     def test_bound_calls(self):
         launch = self.plan.bind(*self.good())
@@ -169,14 +232,12 @@ class Plans(unittest.TestCase):
         stream = ctypes.c_void_p()
         self.assertEqual(cuda.cuStreamCreate(ctypes.byref(stream), 1), 0)
         torch.stream = stream.value
-        given = []
-        real, quern._plan._quern_launch = quern._plan._quern_launch, lambda *arguments: given.append(arguments[1]) or real(*arguments)
-        try:
-            for _ in range(2):
-                self.assert_launched(self.plan(*self.good()))
-        finally:
-            quern._plan._quern_launch = real
-        self.assertEqual(given, [stream.value] * 2)
+        with launches_of(self.plan) as given:
+            for _ in range(3):
+                self.plan(*self.good())
+        self.assertEqual([launch[0] for launch in given], [stream.value] * 3)
+        for _ in range(2):
+            self.assert_launched(self.plan(*self.good()))
 
     def test_dlpack(self):
         x, w, z = DLPack((4, 8)), DLPack((8, 16), strides=(16, 1)), DLPack((4, 16))

@@ -39,6 +39,7 @@ def arguments(plan: Plan, inputs: Sequence[Any], out: Any, workspace: Any, strea
         return _gathered(plan, inputs, outputs, workspace, None, device, stream_number(stream or 0))
     about = plan._about
     if inputs and type(inputs[0]) not in about.callers:
+        about.quick[type(inputs[0])] = framework.quick_caller(type(inputs[0]), about)
         about.callers[type(inputs[0])] = framework.caller(about.inputs, about.outputs, about.info.workspace_bytes)
     number = framework.stream(device) if stream is None else stream_number(stream)
     if number or framework.is_current(device):

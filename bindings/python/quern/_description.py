@@ -49,5 +49,6 @@ class Description(Owner):
         self.launch_count = info.launch_count
         self.pack_inputs = struct.Struct(f"{info.input_count}P").pack
         self.pack_outputs = struct.Struct(f"{info.output_count}P").pack
-        # Of frameworks, by the type of their tensors: see Torch.caller.
+        # Of frameworks, by the type of the first tensor: see Torch.quick_caller and Torch.caller.
+        self.quick: dict[type, Any] = {}
         self.callers: dict[type, Any] = {}

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import _thread
 import ctypes as c
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import threading
@@ -90,6 +92,26 @@ def _load():
 
 
 library = _load()
+
+
+def _load_caller():
+    """calls.cc, which is in a wheel, or in the build folder that the library is in. Without it calls of plans take some microseconds more."""
+    try:
+        from ._calls import Caller  # type: ignore[import-not-found]
+        return Caller
+    except ImportError:
+        pass
+    place = pathlib.Path(library._name).parent.parent / "bindings/python/_calls.abi3.so"
+    try:
+        loader = importlib.machinery.ExtensionFileLoader("quern._calls", str(place))
+        module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("quern._calls", loader, origin=str(place)))
+        loader.exec_module(module)
+        return module.Caller
+    except ImportError:
+        return None
+
+
+Caller = _load_caller()
 _handle, _out, _error = c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(Error)
 _ints, _value = c.POINTER(c.c_int64), c.POINTER(c.c_int32)
 

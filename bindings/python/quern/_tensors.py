@@ -5,11 +5,14 @@ import ctypes as c
 import functools
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._dtypes import FRAMEWORK_NAMES
 from ._graph import TensorInfo
-from ._library import QuernError
+from ._library import Caller, QuernError, library
+
+if TYPE_CHECKING:
+    from ._description import Description
 
 _ALIGNMENT = 16  # bytes, of every buffer (quern_launch)
 _SIZES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "bool": 1}
@@ -53,6 +56,7 @@ class _DLTensor(c.Structure):
 
 _DL_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _DL_DTYPES = {(2, 16): "f16", (4, 16): "bf16", (2, 32): "f32", (0, 32): "i32", (6, 8): "bool"}  # by DLDataTypeCode and bits
+_DL_CODES = {dtype: code for code, dtype in _DL_DTYPES.items()}
 _capsule_pointer = c.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.argtypes, _capsule_pointer.restype = [c.py_object, c.c_char_p], c.c_void_p
 
@@ -191,8 +195,26 @@ class Torch:
         """What caller() finds in tensors that fit."""
         return [(getattr(self._torch, FRAMEWORK_NAMES[info.dtype]), info.shape, info.strides, device) for info in infos]
 
+    def empties(self, infos: list[TensorInfo], device: int) -> list[Any]:
+        """A function for each of these tensors that allocates it."""
+        place = self._torch.device("cuda", device)
+        return [functools.partial(self._torch.empty_strided, info.shape, info.strides, dtype=getattr(self._torch, FRAMEWORK_NAMES[info.dtype]),
+                                  device=place) for info in infos]
+
+    def quick_caller(self, kind: type, about: Description) -> Any:
+        """A function (inputs, out, workspace) that calls the plan and returns its outputs, or None where that is not for it to do. None where
+        this PyTorch, or this installation, cannot do that."""
+        if Caller is None:
+            return None
+        inputs, outputs = ([(*_DL_CODES[info.dtype], info.shape, info.strides) for info in infos] for infos in (about.inputs, about.outputs))
+        try:
+            return Caller(kind, c.cast(library.quern_launch, c.c_void_p).value, about._handle.value, inputs, outputs, about.info.workspace_bytes,
+                          functools.partial(self.empties, about.outputs), self._torch.cuda.current_device if self.several_devices else None).call
+        except ValueError:
+            return None
+
     def caller(self, inputs: list[TensorInfo], outputs: list[TensorInfo], workspace_bytes: int) -> Any:
-        """What a call of a plan does, as a function that is quick where nothing is unusual: it returns (stream, addresses of the inputs,
+        """The same in Python, for what has no quick_caller(): it returns (stream, addresses of the inputs,
         those of the outputs, workspace, outputs, what must live until the launch), or None where each tensor must be looked at."""
         signatures: dict[int, Any] = {}
         empty, scratch, stream, empties = self.empty, self.scratch, self.stream, range(len(outputs))
@@ -245,6 +267,9 @@ class Torch:
 
 class Cupy:
     """CuPy. Tensors are looked at by DLPack."""
+
+    def quick_caller(self, *_: Any) -> Any:
+        return None
 
     def caller(self, *_: Any) -> Any:
         return lambda *_: None
