@@ -19,7 +19,7 @@ at() { # at NAME COMMAND...: with socket and cache of their own
 
 finish() {
   local name
-  for name in one two service four five six seven; do
+  for name in one pip two service four five six seven; do
     if [[ -S $work/$name/s ]]; then at "$name" "$work/venv/bin/quern" stop >/dev/null 2>&1 || true; fi
   done
   rm -rf "$work"
@@ -35,15 +35,59 @@ step() { # step TITLE FUNCTION: runs it, and prints its output and its time
   printf '\n%s.%03d s\n' $(((now - began) / 1000000000)) $(((now - began) / 1000000 % 1000))
 }
 
+clone() {
+  git clone -q "$source" "$work/quern"
+  git -C "$work/quern" log -1 --format='%h %s'
+}
+
 compile() {
   "$source/tools/dev" build programs >/dev/null 2>&1
-  echo "tools/dev build: done"
+  echo "tools/dev build programs: done"
 }
+
+# The programs of a user, who has a graph in mind.
+cat > "$work/mine.c" <<'END'
+#include <quern.h>
+#include <stdio.h>
+
+int main(void) {
+  const int64_t x_shape[] = {64, 128}, w_shape[] = {128, 256};
+  quern_client* client;
+  quern_graph* graph;
+  quern_value operands[2], product, y;
+  quern_plan* plan;
+  quern_plan_info info = {.struct_size = sizeof info};
+  quern_error error;
+  if (quern_open(NULL, &client, &error) || quern_graph_new("mine", &graph, &error) ||
+      quern_graph_input(graph, "x", QUERN_F16, 2, x_shape, NULL, 0, &operands[0], &error) ||
+      quern_graph_input(graph, "w", QUERN_F16, 2, w_shape, NULL, QUERN_INPUT_CONST, &operands[1], &error) ||
+      quern_graph_op(graph, "matmul", operands, 2, NULL, 0, NULL, &product, &error) ||
+      quern_graph_op(graph, "silu", &product, 1, NULL, 0, "y", &y, &error) || quern_graph_output(graph, y, &error) ||
+      quern_get(client, graph, "sm_90a", NULL, &plan, &error) || quern_plan_describe(plan, &info, &error))
+    return fprintf(stderr, "%s\n", error.message), 1;
+  printf("%s: %zu kernels, %zu bytes of code\n", info.origin == QUERN_ORIGIN_HIT ? "hit" : "miss", info.launch_count, info.cubin_size);
+  quern_plan_release(plan);
+  quern_graph_free(graph);
+  quern_close(client);
+  return 0;
+}
+END
+cat > "$work/mine.py" <<'END'
+import quern
+with quern.Graph("mine") as graph, quern.Client() as client:
+    x, w = graph.input("x", "f16", [64, 128]), graph.input("w", "f16", [128, 256], const=True)
+    graph.output((x @ w).silu() * 0.5)
+    print(client.get(graph, "sm_90a"))
+END
 
 c_program() {
   # shellcheck disable=SC2046
-  cc "$source/examples/hello.c" $(PKG_CONFIG_PATH=$build/meson-uninstalled pkg-config --cflags --libs quern) -Wl,-rpath,"$build/capi" -o "$work/hello"
-  for _ in 1 2; do at one env QUERN_DAEMON="$build/daemon/quernd" "$work/hello" "$source/examples/ntrans_b1.qg" sm_90a; done
+  cc "$work/mine.c" $(PKG_CONFIG_PATH=$build/meson-uninstalled pkg-config --cflags --libs quern) -Wl,-rpath,"$build/capi" -o "$work/mine"
+  for _ in 1 2; do at one env QUERN_DAEMON="$build/daemon/quernd" "$work/mine"; done
+}
+
+python_program() {
+  at one env PYTHONPATH="$source/bindings/python" QUERN_LIBRARY="$build/capi/libquern.so.0" QUERN_DAEMON="$build/daemon/quernd" python3 "$work/mine.py"
   at one "$build/tools/quern" stop
 }
 
@@ -53,14 +97,12 @@ pip_install() {
   "$work/venv/bin/pip" list 2>/dev/null | grep quern
 }
 
-python_program() {
-  at one "$work/venv/bin/python" - <<'END'
-import quern
-with quern.Graph("mine") as graph, quern.Client() as client:
-    x, w = graph.input("x", "f16", [64, 128]), graph.input("w", "f16", [128, 256], const=True)
-    graph.output((x @ w).silu() * 0.5)
-    print(client.get(graph, "sm_90a"))
-END
+pip_programs() {
+  # shellcheck disable=SC2046
+  cc "$work/mine.c" $(PKG_CONFIG_PATH=$("$work/venv/bin/python" -c 'import quern; print(quern.pkg_config_path())') pkg-config --cflags --libs quern) \
+    -o "$work/mine-pip"
+  at pip "$work/mine-pip"
+  at pip "$work/venv/bin/python" "$work/mine.py"
 }
 
 service() {
@@ -84,9 +126,9 @@ service() {
 pack() {
   mkdir -p "$work/two"
   chmod 700 "$work/two"
-  at one "$work/venv/bin/quern" export "$work/plans.pack"
+  at pip "$work/venv/bin/quern" export "$work/plans.pack"
   at two "$work/venv/bin/quern" import "$work/plans.pack"
-  at two "$work/venv/bin/quern" get "$source/examples/ntrans_b1.qg" -t sm_90a --no-compile | head -3
+  QUERN_STRICT=$work/missing at two "$work/mine-pip"
 }
 
 fleet() {
@@ -120,14 +162,19 @@ fleet() {
 }
 
 echo "# A walk"
-mkdir -m 700 "$work/one"
+mkdir -m 700 "$work/one" "$work/pip"
 if [[ -z $build ]]; then
+  step "A clone" clone
+  source=$work/quern
   step "One command" compile
   build=$source/build
+  export QUERN_NVRTC=${QUERN_NVRTC:-$source/.quern/nvrtc}
+  if [[ ! -d $QUERN_NVRTC ]]; then unset QUERN_NVRTC; fi # there is a toolkit
 fi
 step "A C program" c_program
-step "pip install" pip_install
 step "A Python program" python_program
+step "pip install" pip_install
+step "The same programs with what pip has installed" pip_programs
 step "A service with an allowed user" service
 step "A pack for a second cache" pack
 step "A fleet of four that compiles once" fleet

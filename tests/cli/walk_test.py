@@ -16,10 +16,10 @@ class Walk(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         page = (SOURCE / "docs/results/walk.md").read_text()
         titles = re.findall("^## (.*)$", done.stdout, re.MULTILINE)
-        self.assertEqual(titles, re.findall("^## (.*)$", page, re.MULTILINE))
+        self.assertEqual(["A clone", "One command", *titles], re.findall("^## (.*)$", page, re.MULTILINE))
         self.assertEqual(len(re.findall(r"(?m)^\d+\.\d{3} s$", done.stdout)), len(titles))
-        for line in ("miss: key ", "hit: key ", "<quern.Plan ", "2 stored, 0 were there", "answer     hit: it was in the cache"):
-            self.assertIn(line, done.stdout)
+        for line, times in (("miss: ", 2), ("hit: ", 2), ("<quern.Plan ", 2), ("2 stored, 0 were there", 1)):
+            self.assertEqual(done.stdout.count(line), times, line)
         if shutil.which("valkey-server") or shutil.which("redis-server"):
             self.assertEqual(sum(map(int, re.findall(r"(?m)^    \w+: 6 plans, of which (\d+) compiled here$", done.stdout))), 6)
         if os.geteuid() == 0:

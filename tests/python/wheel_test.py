@@ -74,6 +74,12 @@ class Wheel(unittest.TestCase):
         self.assertEqual(version, run(self.bin / "python", "-m", "quern", "version", env=self.env, cwd=self.root))
         self.assertIn("usage: quernd", run(self.bin / "quernd", "--help", env=self.env))
 
+    def test_a_program_in_c_is_compiled_with_it(self):
+        folder = run(self.bin / "python", "-c", "import quern; print(quern.pkg_config_path())", env=self.env, cwd=self.root).strip()
+        flags = run("pkg-config", "--cflags", "--libs", "quern", env=dict(self.env, PKG_CONFIG_PATH=folder)).split()
+        run("cc", SOURCE / "examples/hello.c", *flags, "-o", self.root / "hello")
+        self.assertRegex(run(self.root / "hello", SOURCE / "examples/ntrans_b1.qg", "sm_90a", env=self.env), "^(hit|miss): key ")
+
     def test_libraries_come_from_the_wheel(self):
         """On a machine that has none of them installed the loader must find them, too."""
         checked = 0

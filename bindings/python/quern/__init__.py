@@ -15,8 +15,10 @@ from ._graph import Graph, TensorInfo, Value
 from ._library import QuernError, library
 from ._description import PlanInfo
 from ._plan import Launch, Plan, TensorMap
+from ._programs import pkg_config_path
 
-__all__ = ["Client", "Graph", "Launch", "Plan", "PlanInfo", "QuernError", "TensorInfo", "TensorMap", "Value", "device_target"]
+__all__ = ["Client", "Graph", "Launch", "Plan", "PlanInfo", "QuernError", "TensorInfo", "TensorMap", "Value", "device_target",
+           "pkg_config_path"]
 
 _version = library.quern_version()
 __version__ = f"{_version // 1000000}.{_version // 1000 % 1000}.{_version % 1000}"

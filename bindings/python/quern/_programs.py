@@ -1,4 +1,4 @@
-"""The programs that a wheel brings, as commands of its environment."""
+"""What a wheel brings beside the module: programs, as commands of its environment, and what programs in C are compiled with."""
 import os
 import pathlib
 import sys
@@ -17,3 +17,11 @@ def quern() -> None:
 
 def quernd() -> None:
     _become("quernd")
+
+
+def pkg_config_path() -> str:
+    """The folder for $PKG_CONFIG_PATH with which `pkg-config --cflags --libs quern` finds the header and the library of an installed wheel."""
+    folder = pathlib.Path(__file__).resolve().parent / "lib/pkgconfig"
+    if not (folder / "quern.pc").exists():
+        raise FileNotFoundError(f"{folder} is not there: only an installed wheel has it; a build folder has meson-uninstalled")
+    return str(folder)
