@@ -41,7 +41,10 @@ clone() {
 }
 
 compile() {
-  "$source/tools/dev" build programs >/dev/null 2>&1
+  "$source/tools/dev" build programs >"$work/build.log" 2>&1 || {
+    tail -20 "$work/build.log"
+    return 1
+  }
   echo "tools/dev build programs: done"
 }
 

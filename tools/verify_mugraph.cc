@@ -23,8 +23,10 @@ struct Judged {
     return Verdict::accepted;
   }
   std::string reason() const {
-    if (certificate.verdict != Verdict::accepted && certificate.verdict == verdict()) return certificate.reason;
-    return arithmetic.verdict == Verdict::accepted ? certificate.reason : "in arithmetic: " + arithmetic.reason;
+    if (certificate.verdict != Verdict::accepted && certificate.verdict == verdict())
+      return certificate.reason;
+    return arithmetic.verdict == Verdict::accepted ? certificate.reason
+                                                   : "in arithmetic: " + arithmetic.reason;
   }
 };
 
@@ -65,7 +67,8 @@ void print_judged(const Arguments& arguments, const std::vector<Judged>& all) {
     print_json({{"graph", all.empty() ? "" : all.front().certificate.graph}, {"mugraphs", rows}});
     return;
   }
-  Table table({"MUGRAPH", "VERDICT", "FIELD", "ARITHMETIC", ">ERROR BOUND", ">SAMPLES", ">SECONDS", "REASON"});
+  Table table(
+      {"MUGRAPH", "VERDICT", "FIELD", "ARITHMETIC", ">ERROR BOUND", ">SAMPLES", ">SECONDS", "REASON"});
   char bound[32], seconds[32];
   for (const Judged& judged : all) {
     const Certificate& c = judged.certificate;
@@ -95,8 +98,13 @@ int run_verify_mugraph(const Arguments& arguments) {
   Result<std::vector<MuGraph>> mugraphs = read_mugraphs(arguments.operands()[1]);
   if (!mugraphs) return fail(arguments, mugraphs.status());
   if (arguments.has("print") || arguments.has("dot")) {
+    std::vector<std::string> texts;
     for (const MuGraph& mugraph : *mugraphs)
-      print_text(arguments.has("dot") ? print_dot(mugraph) : print_mugraph(mugraph));
+      texts.push_back(arguments.has("dot") ? print_dot(mugraph) : print_mugraph(mugraph));
+    if (arguments.json())
+      print_json({{"mugraphs", texts}});
+    else
+      for (const std::string& text : texts) print_text(text);
     return kExitOk;
   }
   std::optional<Schedule> schedule;
@@ -128,9 +136,12 @@ const Command Commands::kVerifyMuGraphCommand = {
     2,
     2,
     "whether muGraphs compute a graph",
-    "Judges the muGraphs in FILE against GRAPH (.qg) twice: by random evaluation in finite fields, all elements\n"
-    "of a small instance and sampled elements at the full shape; and in the arithmetic of its kernels, on random\n"
-    "and hostile inputs. FILE is a muGraph text (.qmu), or a JSON list of kernel graphs as Mirage stores them. The\n"
+    "Judges the muGraphs in FILE against GRAPH (.qg) twice: by random evaluation in finite fields, all "
+    "elements\n"
+    "of a small instance and sampled elements at the full shape; and in the arithmetic of its kernels, on "
+    "random\n"
+    "and hostile inputs. FILE is a muGraph text (.qmu), or a JSON list of kernel graphs as Mirage stores "
+    "them. The\n"
     "exit code is 0 only if all are accepted by both.\n",
     false,
     {{"certificate", 0, nullptr, "print what was checked, and how sure that is"},

@@ -45,7 +45,8 @@ struct ManagedTensor {
 struct Api {
   uint32_t major, minor;
   const Api* previous;
-  int (*allocate)(Tensor* like, ManagedTensor** made, void* context, void (*fail)(void*, const char*, const char*));
+  int (*allocate)(Tensor* like, ManagedTensor** made, void* context,
+                  void (*fail)(void*, const char*, const char*));
   int (*share)(void* object, ManagedTensor**);
   int (*to_object)(ManagedTensor*, void** object);
   int (*view)(void* object, Tensor*);
@@ -55,7 +56,8 @@ struct Api {
 // The table of a type of tensors, or NULL, without an error.
 const Api* api_of(PyObject* type) {
   PyObject* capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
-  const Api* api = capsule ? static_cast<const Api*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api")) : nullptr;
+  const Api* api =
+      capsule ? static_cast<const Api*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api")) : nullptr;
   Py_XDECREF(capsule);
   PyErr_Clear();
   while (api && api->major != 1) api = api->previous;
@@ -79,14 +81,18 @@ struct Buffer {
   }
 
   bool fits(const dl::Tensor& tensor, int32_t device) const {
-    if (tensor.dtype.code != dtype.code || tensor.dtype.bits != dtype.bits || tensor.dtype.lanes != 1) return false;
-    if ((tensor.device_type != dl::kCuda && tensor.device_type != dl::kCudaManaged) || tensor.device != device) return false;
+    if (tensor.dtype.code != dtype.code || tensor.dtype.bits != dtype.bits || tensor.dtype.lanes != 1)
+      return false;
+    if ((tensor.device_type != dl::kCuda && tensor.device_type != dl::kCudaManaged) ||
+        tensor.device != device)
+      return false;
     if (static_cast<size_t>(tensor.rank) != shape.size()) return false;
     int64_t dense = 1;
     for (size_t i = shape.size(); i-- > 0;) {
       if (tensor.shape[i] != shape[i]) return false;
       // The stride of a dimension with one element means nothing.
-      if (shape[i] > 1 && (tensor.strides ? tensor.strides[i] : dense) != strides[i] && !holds_nothing()) return false;
+      if (shape[i] > 1 && (tensor.strides ? tensor.strides[i] : dense) != strides[i] && !holds_nothing())
+        return false;
       dense *= shape[i];
     }
     return true;
@@ -199,7 +205,8 @@ class Workspace {
       at_ = PyLong_Check(given) ? PyLong_AsVoidPtr(given) : nullptr;
       return at_ != nullptr && !PyErr_Occurred();
     }
-    dl::Tensor like = {nullptr, dl::kCuda, device, 1, {dl::kUnsigned, 8, 1}, &state.workspace_bytes, nullptr, 0};
+    dl::Tensor like = {nullptr, dl::kCuda, device, 1, {dl::kUnsigned, 8, 1}, &state.workspace_bytes,
+                       nullptr, 0};
     if (state.api->allocate(&like, &made_, nullptr, ignore) != 0) return made_ = nullptr, false;
     at_ = dl::address(made_->tensor);
     return true;
@@ -241,13 +248,15 @@ bool launch(State& state, PyObject* filled, const Addresses& read, int32_t devic
 // call(inputs, out, workspace): the output, a tuple of them, or None where something was not as usual and nothing was launched, or a launch failed.
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   State& state = state_of(self);
-  if (count != 3 || !PyTuple_Check(args[0])) return PyErr_SetString(PyExc_TypeError, "call(inputs, out, workspace)"), nullptr;
+  if (count != 3 || !PyTuple_Check(args[0]))
+    return PyErr_SetString(PyExc_TypeError, "call(inputs, out, workspace)"), nullptr;
   if (static_cast<size_t>(PyTuple_Size(args[0])) != state.inputs.size()) Py_RETURN_NONE;
   Addresses read;
   int32_t device = -1;
   bool quick = true;
   for (size_t i = 0; quick && i < state.inputs.size(); ++i)
-    quick = look(state, PyTuple_GetItem(args[0], static_cast<Py_ssize_t>(i)), state.inputs[i], &device, &read[i]);
+    quick =
+        look(state, PyTuple_GetItem(args[0], static_cast<Py_ssize_t>(i)), state.inputs[i], &device, &read[i]);
   quick = quick && is_current(state, device);
   PyObject* filled = quick ? outputs_of(state, args[1], device) : nullptr;
   quick = filled && launch(state, filled, read, device, args[2]);
@@ -258,7 +267,8 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 }
 
 bool read_list(PyObject* given, std::vector<int64_t>* list) {
-  for (Py_ssize_t i = 0; i < PyTuple_Size(given); ++i) list->push_back(PyLong_AsLongLong(PyTuple_GetItem(given, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_Size(given); ++i)
+    list->push_back(PyLong_AsLongLong(PyTuple_GetItem(given, i)));
   return !PyErr_Occurred();
 }
 
@@ -267,7 +277,8 @@ bool read_buffers(PyObject* given, std::vector<Buffer>* buffers) {
   for (Py_ssize_t i = 0; i < PyList_Size(given); ++i) {
     Buffer buffer;
     PyObject *shape, *strides;
-    if (!PyArg_ParseTuple(PyList_GetItem(given, i), "bbO!O!", &buffer.dtype.code, &buffer.dtype.bits, &PyTuple_Type, &shape, &PyTuple_Type, &strides) ||
+    if (!PyArg_ParseTuple(PyList_GetItem(given, i), "bbO!O!", &buffer.dtype.code, &buffer.dtype.bits,
+                          &PyTuple_Type, &shape, &PyTuple_Type, &strides) ||
         !read_list(shape, &buffer.shape) || !read_list(strides, &buffer.strides))
       return false;
     buffers->push_back(std::move(buffer));
@@ -281,8 +292,8 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *tensor_type, *inputs, *outputs, *empties, *current_device;
   unsigned long long launch, plan;
   long long workspace_bytes;
-  if (!PyArg_ParseTuple(args, "OKKO!O!LOO", &tensor_type, &launch, &plan, &PyList_Type, &inputs, &PyList_Type, &outputs, &workspace_bytes, &empties,
-                        &current_device))
+  if (!PyArg_ParseTuple(args, "OKKO!O!LOO", &tensor_type, &launch, &plan, &PyList_Type, &inputs, &PyList_Type,
+                        &outputs, &workspace_bytes, &empties, &current_device))
     return nullptr;
   auto* alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
   PyObject* self = alloc(type, 0);
@@ -293,8 +304,10 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
   state.plan = reinterpret_cast<quern_plan*>(plan);
   state.workspace_bytes = workspace_bytes;
   state.empties = Py_NewRef(empties), state.current_device = Py_NewRef(current_device);
-  if (!read_buffers(inputs, &state.inputs) || !read_buffers(outputs, &state.outputs)) return Py_DECREF(self), nullptr;
-  if (!state.api || state.inputs.empty() || state.inputs.size() > kMostBuffers || state.outputs.size() > kMostBuffers) {
+  if (!read_buffers(inputs, &state.inputs) || !read_buffers(outputs, &state.outputs))
+    return Py_DECREF(self), nullptr;
+  if (!state.api || state.inputs.empty() || state.inputs.size() > kMostBuffers ||
+      state.outputs.size() > kMostBuffers) {
     PyErr_SetString(PyExc_ValueError, "no tensors for this way of calling");
     return Py_DECREF(self), nullptr;
   }
@@ -308,8 +321,12 @@ void end(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef kMethods[] = {{"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, nullptr}, {}};
-PyType_Slot kSlots[] = {{Py_tp_new, reinterpret_cast<void*>(make)}, {Py_tp_dealloc, reinterpret_cast<void*>(end)}, {Py_tp_methods, kMethods}, {}};
+PyMethodDef kMethods[] = {
+    {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, nullptr}, {}};
+PyType_Slot kSlots[] = {{Py_tp_new, reinterpret_cast<void*>(make)},
+                        {Py_tp_dealloc, reinterpret_cast<void*>(end)},
+                        {Py_tp_methods, kMethods},
+                        {}};
 PyType_Spec kSpec = {"quern._calls.Caller", sizeof(Caller), 0, Py_TPFLAGS_DEFAULT, kSlots};
 
 int fill_module(PyObject* module) {
@@ -321,7 +338,8 @@ int fill_module(PyObject* module) {
 }
 
 PyModuleDef_Slot kModuleSlots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill_module)}, {}};
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_calls", nullptr, 0, nullptr, kModuleSlots, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_calls", nullptr, 0,      nullptr,
+                       kModuleSlots,          nullptr,  nullptr, nullptr};
 
 }  // namespace
 

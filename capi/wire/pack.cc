@@ -62,7 +62,9 @@ SigningKey key_of_secret(std::string secret) {
 Result<SigningKey> make_key(const std::string& path) {
   std::string secret(crypto_sign_SECRETKEYBYTES, 0), public_key(kPublicBytes, 0);
   crypto_sign_keypair(raw(public_key), raw(secret));
-  if (Status status = make_dirs(std::filesystem::path(path).parent_path()); !status.ok()) return status;
+  const std::string folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty())
+    if (Status status = make_dirs(folder); !status.ok()) return status;
   const int fd = open_private_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (fd < 0) return Status(ErrorCode::IO, "cannot make the key " + path + ": " + std::strerror(errno));
   const std::string text = hex_of(secret) + "\n";

@@ -88,7 +88,8 @@ int fill(PyObject* module) {
 }
 
 PyModuleDef_Slot kSlots[] = {{Py_mod_exec, reinterpret_cast<void*>(fill)}, {}};
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "fake_exchange", nullptr, 0, nullptr, kSlots, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {
+    PyModuleDef_HEAD_INIT, "fake_exchange", nullptr, 0, nullptr, kSlots, nullptr, nullptr, nullptr};
 
 }  // namespace
 
