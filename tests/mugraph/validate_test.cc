@@ -30,14 +30,47 @@ void tiles_and_stages_follow_from_the_maps(void**) {
   assert_true(block_stages(k) == stages);
 }
 
+// A load whose first dimension axis y cuts, the loop too.
+BlockOp looped_load() {
+  BlockOp load;
+  load.map = {-1, 0, -1, -1};
+  load.loop_dim = 0;
+  return load;
+}
+
 void ragged_tiles_are_rounded_up(void**) {
-  assert_true(cut(11, {{4, 3}}).first == 9 && cut(11, {{4, 3}}).last == 11 && cut(11, {{4, 3}}).tile == 3);
-  assert_int_equal(cut(5, {{4, 3}}).size(), 0);
+  MuKernel kernel;
+  auto at = [&](int64_t extent, int64_t y, int64_t iteration) {
+    return tile_interval(kernel, looped_load(), 0, extent, {0, y, 0, 0, iteration});
+  };
+  kernel.grid[1] = 4;
+  const Interval last = at(11, 3, 0);
+  assert_true(last.first == 9 && last.last == 11 && last.tile == 3);
+  assert_int_equal(at(5, 3, 0).size(), 0);
   // Cut by 2, then by 3: tiles of 4, then of 2.
-  const Interval inner = cut(8, {{2, 1}, {3, 2}});
+  kernel.grid[1] = 2;
+  kernel.trip_count = 3;
+  const Interval inner = at(8, 1, 2);
   assert_true(inner.tile == 2 && inner.first == 8 && inner.size() == 0);
-  const Interval middle = cut(8, {{2, 0}, {3, 1}});
+  const Interval middle = at(8, 0, 1);
   assert_true(middle.first == 2 && middle.last == 4);
+}
+
+void tiles_may_be_larger_than_even_parts(void**) {
+  MuKernel kernel;
+  kernel.grid[1] = 2;
+  kernel.trip_count = 5;
+  kernel.tiles = {0, 576, 0, 0, 128};
+  auto at = [&](int64_t extent, int64_t y, int64_t iteration) {
+    return tile_interval(kernel, looped_load(), 0, extent, {0, y, 0, 0, iteration});
+  };
+  // 1025: parts of 576 and 449, iterations of 128 but for the last of each.
+  const Interval first = at(1025, 0, 4), last = at(1025, 1, 3), none = at(1025, 1, 4);
+  assert_true(first.first == 512 && first.last == 576 && first.tile == 128);
+  assert_true(last.first == 960 && last.last == 1025);
+  assert_int_equal(none.size(), 0);
+  // Of extents that these tiles do not cut into so many parts, parts are even.
+  assert_true(at(20, 1, 0).first == 10 && at(20, 1, 0).tile == 2);
 }
 
 void refuses_what_does_not_hold(void**) {
@@ -97,9 +130,8 @@ void library_operators_are_checked(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(tiles_and_stages_follow_from_the_maps),
-      cmocka_unit_test(ragged_tiles_are_rounded_up),
-      cmocka_unit_test(refuses_what_does_not_hold),
+      cmocka_unit_test(tiles_and_stages_follow_from_the_maps), cmocka_unit_test(ragged_tiles_are_rounded_up),
+      cmocka_unit_test(tiles_may_be_larger_than_even_parts),   cmocka_unit_test(refuses_what_does_not_hold),
       cmocka_unit_test(library_operators_are_checked),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -144,7 +144,7 @@ out o
   // Blocks read the keys as the graph transposes them, where they lie.
   assert_int_equal(transposes, 0);
   assert_true(std::any_of(best.tensors.begin(), best.tensors.end(),
-                          [](const MuTensor& tensor) { return tensor.source == 1; }));
+                          [](const MuTensor& tensor) { return tensor.view.source == 1; }));
 }
 
 void attention_with_norms(void**) {
