@@ -54,11 +54,27 @@ void unnamed_values_get_names(void**) {
   assert_contains(print_mugraph(*mugraph), "v2 = matmul(x0, w0)");
 }
 
+void tiles_that_are_not_even_are_written(void**) {
+  Result<MuGraph> mugraph = parse_mugraph(
+      std::string(kHead) +
+      "kernel grid=[2] tiles=[5, 0, 0, 0, 0] threads=32 {\n  x0 = load(x)\n  w0 = load(w, x=1)\n"
+      "  y = matmul(x0, w0)\n  store(y, z, x=1)\n}\nout z\n");
+  assert_ok(mugraph);
+  const std::string text = print_mugraph(*mugraph);
+  assert_contains(text, "kernel grid=[2] tiles=[5, 0, 0, 0, 0] threads=32 {");
+  Result<MuGraph> again = parse_mugraph(text);
+  assert_ok(again);
+  assert_true(again->kernels[0].tiles == mugraph->kernels[0].tiles);
+}
+
 void errors_say_where_and_what(void**) {
   const std::pair<const char*, const char*> cases[] = {
       {"out y\n", "5:5: \"y\" is not the name of a tensor"},
       {"kernel grid=[1, 2, 3, 4] {\n}\nout z\n", "5:8: a grid has at most 3 extents"},
-      {"kernel warp=3 {\n}\nout z\n", "5:8: expected \"grid\", \"cluster\", \"loop\" or \"threads\""},
+      {"kernel warp=3 {\n}\nout z\n",
+       "5:8: expected \"grid\", \"cluster\", \"loop\", \"tiles\" or \"threads\""},
+      {"kernel tiles=[64, 32] {\n}\nout z\n", "5:8: tiles are those of x, y, z, cluster and loop"},
+      {"kernel tiles=[64, 0, 0, 0, -1] {\n}\nout z\n", "5:8: a tile has 0 to 2147483647 elements"},
       {"kernel loop=0 {\n}\nout z\n", "5:8: loop must be from 1"},
       {"kernel {\n  a = load(z, q=1)\n}\nout z\n", "6:15: expected x, y, z, cluster or loop"},
       {"kernel {\n  a = load(x, x=1, x=1)\n}\nout z\n", "6:20: this axis is given twice"},
@@ -106,6 +122,7 @@ int main() {
       cmocka_unit_test(dot_names_kernels_and_tensors),
       cmocka_unit_test(numbers_are_written_where_they_are_used),
       cmocka_unit_test(unnamed_values_get_names),
+      cmocka_unit_test(tiles_that_are_not_even_are_written),
       cmocka_unit_test(errors_say_where_and_what),
       cmocka_unit_test(damaged_texts_do_no_harm),
   };

@@ -1,0 +1,187 @@
+// Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are read in the
+// memory of their source, by each data path in the emulator against the float reference.
+#include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+const char kProductGraph[] = R"(graph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+z = matmul(x, w)
+out z
+)";
+const char kProduct[] = R"(mugraph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[2, 2] loop=2 threads=128 {
+  x0 = load(x, x=0, loop=1)
+  w0 = load(w, y=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=0, y=1)
+}
+out z
+)";
+
+// A producer takes nothing but what TMA brings: with even parts of 100, 72 and 200 elements it could bring nothing.
+void ragged_tiles_come_by_every_path(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "100", "72", "200", "", ""}, {"bf16", "70", "136", "88", "", ""}})
+    for (const KernelSchedule& way :
+         {KernelSchedule{.tile = {32, 64, 0}, .tile_k = 32, .warps = {2, 2, 1}},
+          {.tile = {32, 64, 0}, .tile_k = 32, .warps = {2, 2, 1}, .stages = 3},
+          {.tile = {32, 64, 0}, .tile_k = 32, .warps = {2, 2, 1}, .stages = 3, .tma = true, .producer = true},
+          {.tile = {64, 64, 0},
+          .tile_k = 64,
+          .warps = {4, 1, 1},
+          .stages = 2,
+          .tma = true,
+          .wgmma = true,
+          .producer = true}})
+      cases.push_back(sized_case("ragged product", kProductGraph, kProduct, sizes, way));
+  all_are_right(cases);
+}
+
+const char kSplitAttention[] = R"(mugraph attention
+in q: TYPE[2, ROWS, INNER]
+in k: TYPE[2, INNER, COLUMNS]
+in v: TYPE[2, COLUMNS, INNER]
+tensor o: TYPE[2, ROWS, INNER]
+kernel grid=[2] cluster=2 loop=3 threads=128 {
+  q0 = load(q, x=0)
+  k0 = load(k, x=0, cluster=2, loop=2)
+  v0 = load(v, x=0, cluster=1, loop=1)
+  s = matmul(q0, k0)
+  top = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, v0)
+  n = accumulate_rescaled(pv, m)
+  lc = cluster_rescaled(l, m)
+  nc = cluster_rescaled(n, m)
+  y = div(nc, lc)
+  store(y, o, x=0)
+}
+out o
+)";
+
+// 129 keys over two blocks: parts of 96 and 33, not of 65 and 64, so that iterations of 32 end within none.
+void parts_of_a_cluster_have_whole_iterations(void**) {
+  const MuGraphCase one = sized_case("split", kAttentionGraph, kSplitAttention,
+                                     {"f16", "16", "32", "129", "", ""}, {.tile_k = 32});
+  const auto cut = apply_schedule(one.mugraph, one.schedule);
+  assert_ok(cut.status());
+  assert_true(cut->kernels[0].tiles == (std::array<int64_t, kGridAxes + 1>{0, 0, 0, 96, 32}));
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& way :
+       {KernelSchedule{.tile_k = 32, .warps = {1, 1, 2}, .cluster = 2},
+        {.tile_k = 32, .warps = {1, 1, 2}, .stages = 2, .tma = true, .cluster = 2}})
+    for (const char* keys : {"129", "136", "200"}) {
+      cases.push_back(
+          sized_case("split", kAttentionGraph, kSplitAttention, {"f16", "16", "32", keys, "", ""}, way));
+      cases.back().target = "sm_90a";
+    }
+  all_are_right(cases);
+}
+
+// Attention over four heads of 16 out of one tensor with queries, keys and values, each of two tokens more than it has use
+// for, and heads that are joined again.
+const char kPackedGraph[] = R"(graph packed
+in c: TYPE[ROWS, 192]
+b = neg(c)
+q0 = slice(b, start=[2, 0], stop=[ROWS, 64])
+k0 = slice(b, start=[2, 64], stop=[ROWS, 128])
+v0 = slice(b, start=[2, 128], stop=[ROWS, 192])
+q1 = reshape(q0, shape=[COLUMNS, 4, 16])
+k1 = reshape(k0, shape=[COLUMNS, 4, 16])
+v1 = reshape(v0, shape=[COLUMNS, 4, 16])
+q = transpose(q1, perm=[1, 0, 2])
+k = transpose(k1, perm=[1, 2, 0])
+v = transpose(v1, perm=[1, 0, 2])
+s = matmul(q, k)
+p = softmax(s, axis=-1)
+a = matmul(p, v)
+f = reshape(a, shape=[INNER, 16])
+y = neg(f)
+out y
+)";
+const char kPacked[] = R"(mugraph packed
+in c: TYPE[ROWS, 192]
+tensor b: TYPE[ROWS, 192]
+tensor q0: TYPE[COLUMNS, 64]
+tensor k0: TYPE[COLUMNS, 64]
+tensor v0: TYPE[COLUMNS, 64]
+tensor q1: TYPE[COLUMNS, 4, 16]
+tensor k1: TYPE[COLUMNS, 4, 16]
+tensor v1: TYPE[COLUMNS, 4, 16]
+tensor q: TYPE[4, COLUMNS, 16]
+tensor k: TYPE[4, 16, COLUMNS]
+tensor v: TYPE[4, COLUMNS, 16]
+tensor a: TYPE[4, COLUMNS, 16]
+tensor f: TYPE[INNER, 16]
+tensor y: TYPE[INNER, 16]
+b = neg(c)
+q0 = slice(b, start=[2, 0], stop=[ROWS, 64], step=[1, 1])
+k0 = slice(b, start=[2, 64], stop=[ROWS, 128], step=[1, 1])
+v0 = slice(b, start=[2, 128], stop=[ROWS, 192], step=[1, 1])
+q1 = reshape(q0, shape=[COLUMNS, 4, 16])
+k1 = reshape(k0, shape=[COLUMNS, 4, 16])
+v1 = reshape(v0, shape=[COLUMNS, 4, 16])
+q = transpose(q1, perm=[1, 0, 2])
+k = transpose(k1, perm=[1, 2, 0])
+v = transpose(v1, perm=[1, 0, 2])
+kernel grid=[4] loop=2 threads=128 {
+  qt = load(q, x=0)
+  kt = load(k, x=0, loop=2)
+  vt = load(v, x=0, loop=1)
+  s = matmul(qt, kt)
+  top = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, vt)
+  n = accumulate_rescaled(pv, m)
+  o = div(n, l)
+  store(o, a, x=0)
+}
+f = reshape(a, shape=[INNER, 16])
+kernel grid=[3] threads=64 {
+  g = load(f, x=0)
+  h = neg(g)
+  store(h, y, x=0)
+}
+out y
+)";
+
+void slices_and_heads_are_read_where_they_lie(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "66", "256", "64", "", ""}, {"bf16", "42", "160", "40", "", ""}})
+    for (const KernelSchedule& way :
+         {KernelSchedule{.tile_k = 32, .warps = {2, 1, 1}},
+          {.tile_k = 32, .warps = {2, 1, 1}, .stages = 2},
+          {.tile_k = 32, .warps = {2, 1, 1}, .stages = 2, .tma = true, .producer = true}}) {
+      cases.push_back(sized_case("packed", kPackedGraph, kPacked, sizes, way));
+      KernelSchedule& last = cases.back().schedule.kernels.back();
+      last = KernelSchedule{.warps = {1, 1, 2}};
+    }
+  all_are_right(cases);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(ragged_tiles_come_by_every_path),
+                              cmocka_unit_test(parts_of_a_cluster_have_whole_iterations),
+                              cmocka_unit_test(slices_and_heads_are_read_where_they_lie)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
