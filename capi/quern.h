@@ -247,8 +247,8 @@ QUERN_API quern_status quern_graph_value(const quern_graph* graph, quern_value v
 
 /* Where the input or output called `name` stands in the lists that quern_launch takes, for callers who bind buffers
  * by name: `index` (may be NULL) gets its place among the inputs, and `is_output` (may be NULL) 0; or its place
- * among the outputs, and 1. An output that is an input counts as the input. Of plans the names are those of
- * whoever asked first, so ask the graph. NOT_FOUND. */
+ * among the outputs, and 1. An output that is an input counts as the input. Ask the graph: many graphs share one plan,
+ * whose buffers have the names of the canonical form (i0, t3). NOT_FOUND. */
 QUERN_API quern_status quern_graph_buffer(const quern_graph* graph, const char* name, size_t* index,
                                           int32_t* is_output, quern_error* error);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,20 +31,33 @@ std::string_view graph_of_request(std::string_view request) {
   return bytes.raw(bytes.remaining());
 }
 
-// "graph NAME" is the first statement of every graph; comments and blank lines may stand before it.
-std::string graph_name(Store& store, const Hash128& key) {
+// The words of a statement of a graph: of "in  x: f16[4]  # ..." they are "in", "x", "f16[4]".
+std::vector<std::string> words_of(std::string line) {
+  line.resize(std::min(line.find('#'), line.size()));
+  for (char& c : line)
+    if (c == ',' || c == ':') c = ' ';
+  std::istringstream words(line);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// The names of the graph, its inputs and its outputs, as the request that made the plan had them. It was parsed then;
+// here only its statements are told apart: "graph NAME" stands first, "in" and "out" are no names of values.
+void add_names(Store& store, const Hash128& key, wire::ListRow& row) {
   const auto request = store.request_of(key);
   std::istringstream lines(request.ok() ? std::string(graph_of_request(*request)) : std::string());
-  for (std::string line, word, name; std::getline(lines, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    if (words >> word >> name) return word.ends_with("graph") ? name : "";
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> words = words_of(std::move(line));
+    if (words.size() < 2 || words[1] == "=") continue;
+    if (words[0].ends_with("graph") && row.name.empty())
+      row.name = words[1];  // a byte order mark may stand before it
+    if (words[0] == "in") row.inputs.push_back(words[1]);
+    if (words[0] == "out") row.outputs.insert(row.outputs.end(), words.begin() + 1, words.end());
   }
-  return "";
 }
 
 wire::ListRow row_of(Store& store, const StoredPlan& plan, const std::vector<KeyPart>& parts) {
   wire::ListRow row;
-  row.name = graph_name(store, plan.key);
+  add_names(store, plan.key, row);
   row.key = plan.key;
   row.tier = plan.tier;
   row.generation = plan.generation;

@@ -156,12 +156,14 @@ const Command Commands::kExplainCommand = {
     1,
     1,
     "why a graph hits or misses, and what its key is made of",
-    "Asks what \"quern get\" would do with the graph in FILE, and why, without doing it, and what the "
-    "search\n"
-    "for a better plan came to: a line for each candidate; what the baseline and the plan that stands take\n"
-    "by the model and as measured, and what became of each program that was tried. With --key it\n"
-    "prints the text that the key is the hash of; with --diff the lines in which two such texts differ,\n"
-    "and then the exit code is 0 only if they do not. There FILE can also be a stored key.\n",
+    "Says what \"quern get\" would do with the graph in FILE, and why, without doing it. Then it prints the\n"
+    "results of the search for a better plan: a line for each candidate, the times of the baseline and of "
+    "the\n"
+    "stored plan by the cost model and as measured, and the result of each program that was tried. --key "
+    "prints\n"
+    "the text that the key is the hash of. --diff prints the lines in which two such texts differ; the exit "
+    "code\n"
+    "is 0 only if there are none. The other graph may be a file or a stored key.\n",
     true,
     with_constraints({{"target", 't', "TARGET", "GPU architecture, such as sm_90a (that of the first GPU)"},
                       {"tf32", 0, nullptr, "as in quern get"},

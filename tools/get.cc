@@ -105,6 +105,13 @@ Status write_results(const Arguments& arguments, const Plan& plan) {
   return {};
 }
 
+void name_as_in(const Graph& graph, Plan& plan) {
+  std::vector<std::string> inputs, outputs;
+  for (const TensorDesc& tensor : graph.input_descs()) inputs.push_back(tensor.name);
+  for (const TensorDesc& tensor : graph.output_descs()) outputs.push_back(tensor.name);
+  name_buffers(plan, inputs, outputs);
+}
+
 int run_get(const Arguments& arguments) {
   Result<GraphFile> file = read_graph(arguments.operands()[0]);
   if (!file) return fail(arguments, file.status());
@@ -129,6 +136,7 @@ int run_get(const Arguments& arguments) {
   const auto ns = static_cast<uint64_t>((steady_clock::now() - start).count());
   Result<Plan> plan = decode_plan(reply->plan);
   if (!plan) return fail(arguments, plan.status());
+  name_as_in(file->graph, *plan);
   if (Status status = write_results(arguments, *plan); !status.ok()) return fail(arguments, status);
   print_plan(arguments, *reply, *plan, ns);
   return kExitOk;

@@ -23,6 +23,8 @@ Status check_filters(const Arguments& arguments) {
 Json row_json(const wire::ListRow& row) {
   return {{"key", to_hex(row.key)},
           {"name", row.name},
+          {"inputs", row.inputs},
+          {"outputs", row.outputs},
           {"tier", tier_name(row.tier)},
           {"pinned", row.pinned != 0},
           {"generation", row.generation},
@@ -31,6 +33,19 @@ Json row_json(const wire::ListRow& row) {
           {"plan_bytes", row.plan_bytes},
           {"created_ms", row.created_ms},
           {"used_ms", row.used_ms}};
+}
+
+// "mlp(x, w1, w2)": the names in the first request; of many inputs only some.
+std::string graph_text(const wire::ListRow& row) {
+  constexpr size_t kWidth = 40;
+  std::string text = row.name.empty() ? "-" : row.name;
+  for (size_t i = 0; i < row.inputs.size(); ++i) {
+    text += i == 0 ? "(" : ", ";
+    const bool fits = text.size() + row.inputs[i].size() < kWidth;
+    text += fits ? row.inputs[i] : "...";
+    if (!fits) break;
+  }
+  return text + (row.inputs.empty() ? "" : ")");
 }
 
 struct Page {
@@ -75,8 +90,7 @@ int run_list(const Arguments& arguments) {
   }
   Table table({"KEY", "GRAPH", "TARGET", "TIER", ">GENERATION", ">SIZE", "CREATED", "LAST USED"});
   for (const wire::ListRow& row : page->rows)
-    table.add({to_hex(row.key), row.name.empty() ? "-" : row.name,
-               row.target + (row.numerics & kAllowTf32 ? " tf32" : ""),
+    table.add({to_hex(row.key), graph_text(row), row.target + (row.numerics & kAllowTf32 ? " tf32" : ""),
                std::string(tier_name(row.tier)) + (row.pinned ? ", pinned" : ""),
                std::to_string(row.generation), human_bytes(row.plan_bytes), human_time(row.created_ms),
                human_time(row.used_ms)});
@@ -115,9 +129,8 @@ const Command Commands::kListCommand = {
     0,
     0,
     "the plans in the cache",
-    "Lists stored plans in the order of their keys, one a line. GRAPH is the name of the graph in one of "
-    "the\n"
-    "requests that got the plan; graphs that differ in names only share one.\n",
+    "Lists stored plans in the order of their keys, one a line. GRAPH has the names of the graph and of its\n"
+    "inputs in the first request for the plan; graphs that differ in names only share one plan.\n",
     true,
     {{"target", 't', "TARGET", "only plans for this GPU architecture"},
      {"tier", 0, "TIER", "only plans of this tier: baseline, modelled, measured"},

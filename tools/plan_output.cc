@@ -56,7 +56,18 @@ Json tensor_json(const TensorDesc& tensor) {
           {"bytes", static_cast<uint64_t>(tensor.span()) * dtype_size(tensor.dtype)}};
 }
 
+void name_each(std::vector<TensorDesc>& tensors, const std::vector<std::string>& names) {
+  if (names.size() != tensors.size()) return;
+  for (size_t i = 0; i < names.size(); ++i) tensors[i].name = names[i];
+}
+
 }  // namespace
+
+void name_buffers(Plan& plan, const std::vector<std::string>& inputs,
+                  const std::vector<std::string>& outputs) {
+  name_each(plan.inputs, inputs);
+  name_each(plan.outputs, outputs);
+}
 
 std::string launches_text(const Plan& plan) {
   Table table({"KERNEL", ">GRID", ">BLOCK", ">CLUSTER", ">SHARED", "ARGUMENTS"});

@@ -44,7 +44,8 @@ Result<Session> open_session(const Arguments& arguments) {
 
 Result<std::string> read_file(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) return file_error(path);
+  if (!file)
+    return path.empty() ? Status(ErrorCode::NOT_FOUND, "the name of the file is empty") : file_error(path);
   std::string bytes;
   char chunk[65536];
   size_t got;
@@ -73,7 +74,7 @@ Status write_file(const std::string& path, std::string_view bytes) {
 Status in_file(const Status& status, const std::string& path) {
   const std::string& message = status.message();
   const bool line = !message.empty() && message[0] >= '0' && message[0] <= '9';
-  return Status(status.code(), path + (line ? ":" : ": ") + message);
+  return Status(status.code(), (path == "-" ? "standard input" : path) + (line ? ":" : ": ") + message);
 }
 
 Result<GraphFile> read_graph(const std::string& path) {

@@ -47,6 +47,7 @@ Result<std::string> cuda_text(const wire::ShowReply& shown, const Graph& graph, 
 int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Plan& plan) {
   if (arguments.json()) {
     print_json({{"key", to_hex(shown.row.key)},
+                {"name", shown.row.name},
                 {"generation", shown.row.generation},
                 {"tf32", (shown.row.numerics & kAllowTf32) != 0},
                 {"created_ms", shown.row.created_ms},
@@ -67,6 +68,7 @@ int print_all(const Arguments& arguments, const wire::ShowReply& shown, const Pl
       {"key", to_hex(shown.row.key)},
       {"tier", std::string(tier_name(plan.tier)) + ", generation " + std::to_string(shown.row.generation)},
       {"target", plan.target + (shown.row.numerics & kAllowTf32 ? ", tf32 allowed" : "")},
+      {"name", shown.row.name.empty() ? "-" : shown.row.name},
       {"toolchain", shown.toolchain},
       {"created", human_time(shown.row.created_ms)},
       {"last used", human_time(shown.row.used_ms)},
@@ -123,6 +125,7 @@ int run_show(const Arguments& arguments) {
   if (!shown) return fail(arguments, shown.status());
   Result<Plan> plan = decode_plan(shown->plan);
   if (!plan) return fail(arguments, plan.status());
+  name_buffers(*plan, shown->row.inputs, shown->row.outputs);
   Result<Graph> graph = parse_graph(shown->graph);
   if (!graph) return fail(arguments, graph.status().with_context("the stored graph"));
 
@@ -176,7 +179,7 @@ const Command Commands::kShowCommand = {
      {"sass", 0, nullptr, "only their instructions, by nvdisasm or cuobjdump of the CUDA toolkit"},
      {"mugraph", 0, nullptr, "only the muGraph that it was made from (.qmu)"},
      {"schedule", 0, nullptr, "only the schedule of that"},
-     {"report", 0, nullptr, "only what became of the candidates of its search"},
+     {"report", 0, nullptr, "only the result of each candidate of its search"},
      {"timings", 0, nullptr, "only what its programs take on GPUs, beside what the cost model says"},
      {"key", 0, nullptr, "only the text that the key is the hash of"},
      {"cubin", 0, "FILE", "write the cubin"}},

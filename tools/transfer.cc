@@ -204,9 +204,9 @@ const Command Commands::kExportCommand = {
     "write plans into a signed file, for another cache",
     "Writes the plans of the cache, or those that KEYs (32 digits, or the first few) and options choose, "
     "into the file\n"
-    "PACK. It is signed (ed25519) with this user's key, which is made when it is first needed; whoever "
-    "imports must trust\n"
-    "its public part, which is printed. Measured times stay behind: they belong to a device.\n",
+    "PACK. It is signed (ed25519) with this user's key, which is made when it is first needed. The "
+    "public key is\n"
+    "printed: an importer must trust it. Measured times are left out: they belong to a device.\n",
     true,
     {{"target", 't', "TARGET", "only plans for this GPU architecture"},
      {"tier", 0, "TIER", "only plans of this tier: baseline, modelled, measured"},

@@ -210,8 +210,9 @@ const Command Commands::kTuneCommand = {
     1000000,
     "measure the programs of plans on a GPU, and keep the best",
     "Has the daemon measure the programs of the plans of these graphs (FILE), or of stored plans (KEY, or\n"
-    "--all), on a GPU of their target, whoever else uses it, and publish the fastest that is right. What is\n"
-    "not in the cache is made first, and a search that did not come to its end is continued with half of\n"
+    "--all), on a GPU of their target, even while other programs use it, and publish the fastest correct "
+    "one. What is\n"
+    "not in the cache is made first, and a search that has not ended is continued with half of\n"
     "the budget. Plans that were made on a machine without a GPU need no compiler here. With several GPUs\n"
     "it measures as many plans side by side. The exit code is that of the first plan that failed.\n",
     true,

@@ -112,7 +112,22 @@ class Warm(unittest.TestCase):
         self.box.run("get", self.box.write("a.qg", "# a comment\n\n" + CHAIN.format(3)), "-t", "sm_90a")
         row, = self.box.json("ls")["plans"]
         self.assertEqual(row["name"], "chain3")
-        self.assertRegex(self.box.run("ls").stdout, r"(?m)^[0-9a-f]{32} +chain3 +sm_90a ")
+        self.assertRegex(self.box.run("ls").stdout, r"(?m)^[0-9a-f]{32} +chain3\(x\) +sm_90a ")
+
+    def test_inputs_and_outputs_have_their_names(self):
+        many = "".join(f"in input_{i}:f32[4] # in y: {i}\n" for i in range(6))
+        text = f"# graph old\n\ngraph many\n{many}a = add(input_0, input_5)\n  b = exp(input_1)\nout a, b\n"
+        got = self.box.json("get", self.box.write("many.qg", text), "-t", "sm_90a")
+        shown, row = self.box.json("show", got["key"]), self.box.json("ls")["plans"][0]
+        self.assertEqual((row["name"], row["inputs"], row["outputs"]), ("many", [f"input_{i}" for i in range(6)], ["a", "b"]))
+        for plan in (got["plan"], shown["plan"]):
+            self.assertEqual([tensor["name"] for tensor in plan["inputs"] + plan["outputs"]], row["inputs"] + row["outputs"])
+        self.assertEqual(shown["name"], "many")
+        self.assertIn("input_0", self.box.run("show", got["key"], "--launches").stdout)
+        self.assertIn(" many(input_0, input_1, input_2, input_3, ...) ", self.box.run("ls").stdout)
+        # Another who names them otherwise has the same plan, under other names.
+        other = self.box.json("get", self.box.write("other.qg", text.replace("input_", "x").replace("many", "other")), "-t", "sm_90a")
+        self.assertEqual((other["key"], other["plan"]["inputs"][5]["name"]), (got["key"], "x5"))
 
     def test_pinned_plans_stay(self):
         graphs = [self.box.write(f"pin{size}.qg", f"graph pin{size}\nin x: f32[{size}]\ny = exp(x)\nout y\n") for size in (5, 6)]
