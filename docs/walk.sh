@@ -96,7 +96,7 @@ python_program() {
 
 pip_install() {
   python3 -m venv "$work/venv"
-  "$work/venv/bin/pip" install -q "$source" -Csetup-args=-Dprebuilt="$build"
+  "$work/venv/bin/pip" install -q "$source" --config-settings=setup-args=-Dprebuilt="$build"
   "$work/venv/bin/pip" list 2>/dev/null | grep quern
 }
 

@@ -35,7 +35,7 @@ Json row_json(const wire::ListRow& row) {
           {"used_ms", row.used_ms}};
 }
 
-// "mlp(x, w1, w2)": the names in the first request; of many inputs only some.
+// "mlp(x, w1, w2)": the names in one of the requests; of many inputs only some.
 std::string graph_text(const wire::ListRow& row) {
   constexpr size_t kWidth = 40;
   std::string text = row.name.empty() ? "-" : row.name;
@@ -130,7 +130,7 @@ const Command Commands::kListCommand = {
     0,
     "the plans in the cache",
     "Lists stored plans in the order of their keys, one a line. GRAPH has the names of the graph and of its\n"
-    "inputs in the first request for the plan; graphs that differ in names only share one plan.\n",
+    "inputs in one of the requests for the plan; graphs that differ in names only share one plan.\n",
     true,
     {{"target", 't', "TARGET", "only plans for this GPU architecture"},
      {"tier", 0, "TIER", "only plans of this tier: baseline, modelled, measured"},

@@ -17,6 +17,10 @@ CHAIN = "graph chain\nin x: f32[100]\ny = exp(x)\nz = mul(y, 2.0)\nout z\n"
 WRONG = "graph wrong\nin x: f16[4, 8]\nin w: f16[9, 2]\nz = matmul(x, w)\nout z\n"
 
 
+def without_names(plan):
+    return dict(plan, **{kind: [dict(tensor, name="") for tensor in plan[kind]] for kind in ("inputs", "outputs")})
+
+
 class CommandLine(unittest.TestCase):
     """What needs no daemon."""
 
@@ -298,7 +302,7 @@ class Cached(unittest.TestCase):
 
     def test_show_and_its_parts(self):
         shown = self.box.json("show", self.key)
-        self.assertEqual(shown["plan"], self.first["plan"])
+        self.assertEqual(without_names(shown["plan"]), without_names(self.first["plan"]))  # other graphs with this plan have others
         self.assertIn("nvrtc", shown["toolchain"])
         prefix = self.key[:12]
         for part, expected in [("--graph", "rms_norm(i0, axis="), ("--dot", "digraph"), ("--key", "target, 6 bytes:\n  sm_90a\n"),

