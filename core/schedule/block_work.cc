@@ -213,11 +213,12 @@ class Counter {
     return {std::max(1.0, 32 / row), row < 64 ? 0.5 * (1 + pairs) : 1, row};
   }
 
-  // Bytes that one instruction of a thread brings at most: rows begin where they may.
+  // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
   double load_width(const BlockOp& load) const {
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor)].type;
     const int64_t row = whole.shape.empty() ? 1 : whole.shape.back(), size = int64_t(dtype_size(whole.dtype));
-    const int64_t bytes = whole.element_count() == row ? 16 : row * size;
+    int64_t bytes = whole.element_count() == row ? 16 : row * size;
+    if (!whole.shape.empty() && load.type.shape.back() < row) bytes |= load.type.shape.back() * size;
     return static_cast<double>(std::min<int64_t>(16, bytes & -bytes));
   }
 
