@@ -192,7 +192,7 @@ bool answer_one(Server& server, int socket) {
 
 int serve_engine(const EngineServerOptions& options, int socket) try {
   set_limit(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef QUERN_SANITIZED
   set_limit(RLIMIT_DATA, kMaxDataBytes);
 #endif
   limit_work();

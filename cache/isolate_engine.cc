@@ -30,7 +30,7 @@ constexpr int kNeeded[] = {
 int isolate_engine() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
 // Sanitizers open, start and map what they like.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef QUERN_SANITIZED
   CallFilter filter(CallFilter::Others::refused);
   for (const int call : kNeeded) filter.allow(call);
   // Limits of this process, and signals to it: abort() sends one.
