@@ -1,0 +1,103 @@
+// The facts and counters of the daemon: what Stats is answered with.
+#include <unistd.h>
+
+#include "daemon/catalog.h"
+#include "daemon/service.h"
+
+namespace quern {
+
+namespace {
+
+std::string compiler_text(const CompilerState& state) {
+  switch (state.kind) {
+    case CompilerState::Kind::starting:
+      return "starting";
+    case CompilerState::Kind::ready:
+      return "ready";
+    case CompilerState::Kind::missing:
+      return state.reason;
+  }
+  return "?";
+}
+
+std::string gpu_text(const GpuState& gpu) {
+  switch (gpu.kind) {
+    case GpuState::Kind::starting:
+      return "starting";
+    case GpuState::Kind::ready:
+      return gpu.device + ", " + gpu.target;
+    case GpuState::Kind::missing:
+      return "none: " + gpu.reason;
+  }
+  return "?";
+}
+
+}  // namespace
+
+wire::StatsReply Service::stats() {
+  wire::StatsReply stats;
+  const auto count = [&](const char* name, uint64_t value) { stats.counters.push_back({name, value}); };
+  const auto fact = [&](const char* name, std::string text) {
+    stats.facts.push_back({name, std::move(text)});
+  };
+  uint64_t requests_open = 0, subscriptions = 0;
+  for (const auto& [id, client] : clients_) {
+    requests_open += client.open.size();
+    subscriptions += client.subscriptions.size();
+  }
+  count("uptime_ns", hooks_.now_ns() - started_ns_);
+  count("requests", requests_);
+  count("requests_open", requests_open);
+  count("subscriptions", subscriptions);
+  count("client_bytes", budget_->used());
+  const Planner::Counts plans = planner_.counts();
+  count("hits", plans.hits);
+  count("front_hits", plans.front_hits);
+  count("misses", plans.misses);
+  count("shared", plans.shared);
+  count("errors", plans.errors);
+  hit_latency_.report("hit", stats);
+  miss_latency_.report("miss", stats);
+  const Jobs::Counts jobs = planner_.job_counts();
+  count("jobs_done", jobs.done);
+  count("jobs_failed", jobs.failed);
+  count("jobs_retried", jobs.retried);
+  count("jobs_queued", jobs.queued);
+  count("jobs_running", jobs.running);
+  const Jobs::Counts searches = planner_.searches().counts();
+  count("searches_done", searches.done);
+  count("searches_failed", searches.failed);
+  count("searches_retried", searches.retried);
+  count("searches_queued", searches.queued);
+  count("searches_running", searches.running);
+  count("bettered", planner_.searches().published() + planner_.measures().published());
+  const Jobs::Counts measures = planner_.measures().counts();
+  count("measures_done", measures.done);
+  count("measures_failed", measures.failed);
+  count("measures_retried", measures.retried);
+  count("measures_queued", measures.queued);
+  count("measures_running", measures.running);
+  count("workers", hooks_.workers->count());
+  count("worker_restarts", hooks_.workers->restarts());
+  fact("software", kDaemonSoftware);
+  fact("pid", std::to_string(getpid()));
+  fact("socket", options_.socket);
+  fact("cache_dir", options_.cache_dir);
+  fact("log", options_.log_file.empty() ? "standard error" : options_.log_file);
+  fact("toolchain", planner_.toolchain());
+  fact("compiler", compiler_text(hooks_.workers->compiler()));
+  fact("measure", options_.measuring.when == MeasureSettings::When::idle     ? "idle"
+                  : options_.measuring.when == MeasureSettings::When::always ? "always"
+                                                                             : "never");
+  for (const GpuState& gpu : hooks_.workers->gpus())
+    stats.facts.push_back({"gpu " + std::to_string(gpu.number), gpu_text(gpu)});
+  if (hooks_.store)
+    add_store_stats(*hooks_.store, stats);
+  else
+    fact("store", "none: " + hooks_.no_store.message());
+  if (hooks_.fleet) hooks_.fleet->add_stats(stats);
+  if (hooks_.add_stats) hooks_.add_stats(stats);
+  return stats;
+}
+
+}  // namespace quern
