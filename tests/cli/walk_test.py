@@ -18,7 +18,7 @@ class Walk(unittest.TestCase):
         titles = re.findall("^## (.*)$", done.stdout, re.MULTILINE)
         self.assertEqual(titles, [title for title in re.findall("^## (.*)$", page, re.MULTILINE) if title not in ("A clone", "One command")])
         self.assertEqual(len(re.findall(r"(?m)^\d+\.\d{3} s$", done.stdout)), len(titles))
-        for line, times in (("miss: ", 2), ("hit: ", 2), ("<quern.Plan ", 2), ("2 stored, 0 were there", 1)):
+        for line, times in (("    miss: 1 kernels", 2), ("    hit: 1 kernels", 2), ("<quern.Plan ", 2), ("2 stored, 0 were there", 1)):
             self.assertEqual(done.stdout.count(line), times, line)
         if shutil.which("valkey-server") or shutil.which("redis-server"):
             self.assertEqual(sum(map(int, re.findall(r"(?m)^    \w+: 6 plans, of which (\d+) compiled here$", done.stdout))), 6)
