@@ -28,8 +28,12 @@ class Validator {
       if (!exists(input)) return invalid("an input is no tensor of the muGraph");
       written_[input] = true;
     }
-    for (size_t t = 0; t < mugraph_.tensors.size(); ++t)
-      if (mugraph_.tensors[t].type.literal) written_[t] = true;
+    for (size_t t = 0; t < mugraph_.tensors.size(); ++t) {
+      MuTensor& tensor = mugraph_.tensors[t];
+      if (tensor.type.literal) written_[t] = true;
+      tensor.numbered = -1;  // of another muGraph that it comes from, perhaps
+      tensor.view = {};
+    }
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
       MuKernel& kernel = mugraph_.kernels[k];
       Status status = kernel.custom ? block_graph(kernel, k) : library_operator(kernel);

@@ -98,6 +98,24 @@ void slices_and_reshapes_are_read_where_their_source_lies(void**) {
   }
 }
 
+void a_tensor_that_is_given_is_no_view(void**) {
+  MuGraph part = mugraph_of(R"(mugraph g
+in x: f16[4, 8]
+tensor t: f16[8, 4]
+tensor i: i32[8, 4]
+tensor z: f16[8, 4]
+t = transpose(x, perm=[1, 0])
+i = iota(shape=[8, 4], axis=[0], dtype=i32)
+z = add(t, i)
+out z
+)");
+  assert_true(part.tensors[1].view.source == 0 && part.tensors[2].numbered == 0);
+  part.inputs = {1, 2};
+  part.kernels.erase(part.kernels.begin(), part.kernels.end() - 1);
+  assert_ok(validate(part));
+  assert_true(part.tensors[1].view.source == -1 && part.tensors[2].numbered == -1);
+}
+
 const char kMasked[] = R"(mugraph g
 in x: f32[64, 64]
 tensor i: i32[64, 64]
@@ -167,8 +185,10 @@ void shares_of_masks(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(slices_and_reshapes_are_read_where_their_source_lies),
+                              cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(masks_are_computed_from_positions),
-                              cmocka_unit_test(other_tensors_are_loaded), cmocka_unit_test(shares_of_masks)};
+                              cmocka_unit_test(other_tensors_are_loaded),
+                              cmocka_unit_test(shares_of_masks)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
