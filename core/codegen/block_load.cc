@@ -22,11 +22,10 @@ Symbol BlockEmitter::pointer(int32_t tensor) {
 Symbol BlockEmitter::tile_pointer(Builder& to, const std::string& prefix, BlockValue value) {
   const BlockOp& op = program_.op(value);
   const Symbol tensor = pointer(op.tensor);
-  const auto& [strides, offset] = std::tie(places_[static_cast<size_t>(op.tensor)].strides,
-                                           places_[static_cast<size_t>(op.tensor)].offset);
-  Expr at = offset;
-  for (size_t d = 0; d < strides.size(); ++d)
-    at = at + ir::cast(firsts_[static_cast<size_t>(value)][d], Scalar::i64) * strides[d];
+  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  Expr at = place.offset;
+  for (size_t d = 0; d < place.strides.size(); ++d)
+    at = at + ir::cast(firsts_[static_cast<size_t>(value)][d], Scalar::i64) * place.strides[d];
   const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
   to.let(tile, ir::address(tensor, at));
   return tile;

@@ -86,7 +86,11 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
     for (size_t d = 0; d < from.size(); ++d) {
       if ((*kernel.attrs.step)[d] != 1) return {};
       if (view.dims[d].source < 0) continue;
-      view.first[static_cast<size_t>(view.dims[d].source)] += (*kernel.attrs.start)[d] * view.dims[d].stride;
+      // Off 16 bytes it would be read element by element, time and again.
+      const bool inner = view.dims[d].source + 1 == static_cast<int>(view.first.size());
+      const int64_t elements = (*kernel.attrs.start)[d] * view.dims[d].stride;
+      if (inner && elements * static_cast<int64_t>(dtype_size(result.type.dtype)) % 16 != 0) return {};
+      view.first[static_cast<size_t>(view.dims[d].source)] += elements;
       if (to[d] == 1) view.dims[d] = {};
     }
   } else {

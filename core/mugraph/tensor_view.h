@@ -6,8 +6,8 @@
 namespace quern {
 
 // Where the result of an operator over whole tensors lies in the memory of what it is made of; `source` is -1 if it
-// needs memory of its own: elements change, neighbours in memory would be none any more, or dimensions are joined that
-// need not be neighbours (the caller's tensors may have any strides). The operands' views are known already.
+// needs memory of its own: elements change, accesses would be narrow, or dimensions are joined that need not be
+// neighbours (the caller's tensors may have any strides). The operands' views are known already.
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel);
 
 // Of a view of a tensor with these strides: its own, and the place of its first element, in elements.

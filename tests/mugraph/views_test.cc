@@ -55,7 +55,12 @@ struct ViewCase {
 
 void slices_and_reshapes_are_read_where_their_source_lies(void**) {
   const ViewCase cases[] = {
-      {"", "[5, 20, 4] = slice(y, start=[1, 0, 4], stop=[6, 20, 8])", {160, 8, 1}, 164},
+      {"", "[5, 10, 8] = slice(y, start=[1, 3, 0], stop=[6, 13, 8])", {160, 8, 1}, 184},
+      {"[6, 10, 16] = reshape(y, shape=[6, 10, 16])",
+       "[6, 10, 8] = slice(a, start=[0, 0, 8], stop=[6, 10, 16])",
+       {160, 16, 1},
+       8},
+      {"", "[6, 20, 4] = slice(y, start=[0, 0, 4], stop=[6, 20, 8])", {}, 0},
       {"", "[6, 10, 8] = slice(y, start=[0, 0, 0], stop=[6, 20, 8], step=[1, 2, 1])", {}, 0},
       {"", "[6, 4, 5, 8] = reshape(y, shape=[6, 4, 5, 8])", {160, 40, 8, 1}, 0},
       {"", "[120, 1, 8] = reshape(y, shape=[120, 1, 8])", {8, 0, 1}, 0},
