@@ -92,6 +92,25 @@ void parts_of_a_cluster_have_whole_iterations(void**) {
   all_are_right(cases);
 }
 
+// Rows and keys that 64 does not divide, by warpgroups.
+void ragged_attention_comes_by_tma(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const char* dtype : {"f16", "bf16"})
+    for (const char* keys : {"200", "264"})
+      for (const KernelSchedule& way :
+           {KernelSchedule{.tile = {0, 0, 64},
+           .tile_k = 64,
+           .warps = {4, 1, 1},
+           .stages = 3,
+           .tma = true,
+           .wgmma = true,
+           .producer = true},
+            {.tile = {0, 0, 64}, .tile_k = 64, .warps = {4, 1, 1}, .stages = 2, .tma = true, .wgmma = true}})
+        cases.push_back(sized_case("ragged attention", kAttentionGraph, kAttention,
+                                   {dtype, "100", "64", keys, "2", "2"}, way));
+  all_are_right(cases);
+}
+
 // Attention over four heads of 16 out of one tensor with queries, keys and values, each of two tokens more than it has use
 // for, and heads that are joined again.
 const char kPackedGraph[] = R"(graph packed
@@ -182,6 +201,7 @@ void slices_and_heads_are_read_where_they_lie(void**) {
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(ragged_tiles_come_by_every_path),
                               cmocka_unit_test(parts_of_a_cluster_have_whole_iterations),
+                              cmocka_unit_test(ragged_attention_comes_by_tma),
                               cmocka_unit_test(slices_and_heads_are_read_where_they_lie)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
