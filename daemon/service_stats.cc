@@ -36,7 +36,16 @@ std::string gpu_text(const GpuState& gpu) {
 
 wire::StatsReply Service::stats() {
   wire::StatsReply stats;
-  const auto count = [&](const char* name, uint64_t value) { stats.counters.push_back({name, value}); };
+  const auto count = [&](std::string name, uint64_t value) {
+    stats.counters.push_back({std::move(name), value});
+  };
+  const auto count_jobs = [&](const std::string& kind, const Jobs::Counts& jobs) {
+    count(kind + "_done", jobs.done);
+    count(kind + "_failed", jobs.failed);
+    count(kind + "_retried", jobs.retried);
+    count(kind + "_queued", jobs.queued);
+    count(kind + "_running", jobs.running);
+  };
   const auto fact = [&](const char* name, std::string text) {
     stats.facts.push_back({name, std::move(text)});
   };
@@ -58,25 +67,10 @@ wire::StatsReply Service::stats() {
   count("errors", plans.errors);
   hit_latency_.report("hit", stats);
   miss_latency_.report("miss", stats);
-  const Jobs::Counts jobs = planner_.job_counts();
-  count("jobs_done", jobs.done);
-  count("jobs_failed", jobs.failed);
-  count("jobs_retried", jobs.retried);
-  count("jobs_queued", jobs.queued);
-  count("jobs_running", jobs.running);
-  const Jobs::Counts searches = planner_.searches().counts();
-  count("searches_done", searches.done);
-  count("searches_failed", searches.failed);
-  count("searches_retried", searches.retried);
-  count("searches_queued", searches.queued);
-  count("searches_running", searches.running);
+  count_jobs("jobs", planner_.job_counts());
+  count_jobs("searches", planner_.searches().counts());
   count("bettered", planner_.searches().published() + planner_.measures().published());
-  const Jobs::Counts measures = planner_.measures().counts();
-  count("measures_done", measures.done);
-  count("measures_failed", measures.failed);
-  count("measures_retried", measures.retried);
-  count("measures_queued", measures.queued);
-  count("measures_running", measures.running);
+  count_jobs("measures", planner_.measures().counts());
   count("workers", hooks_.workers->count());
   count("worker_restarts", hooks_.workers->restarts());
   fact("software", kDaemonSoftware);

@@ -284,17 +284,22 @@ int64_t MuKernel::part(int axis, int64_t extent) const {
   return tile > 0 && divide_up(extent, tile) == parts(axis) ? tile : divide_up(extent, parts(axis));
 }
 
-void Interval::cut(int64_t part, int64_t at) {
-  tile = part;
-  first += at * part;
-  last = std::min(last, first + part);
+Coordinates coordinates_of(const std::array<int64_t, kGridAxes>& block, int64_t iteration) {
+  Coordinates at{};
+  std::copy(block.begin(), block.end(), at.begin());
+  at[kGridAxes] = iteration;
+  return at;
 }
 
 Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64_t extent,
-                       const Coordinates& at) {
-  Interval interval = Interval::whole(extent);
-  for (int axis = 0; axis <= kGridAxes; ++axis)
-    if (cuts(op, axis, dim)) interval.cut(kernel.part(axis, interval.tile), at[static_cast<size_t>(axis)]);
+                       const Coordinates& at, bool looped) {
+  Interval interval{0, extent, extent};
+  for (int axis = 0; axis < kGridAxes + (looped ? 1 : 0); ++axis) {
+    if (!cuts(op, axis, dim)) continue;
+    interval.tile = kernel.part(axis, interval.tile);
+    interval.first += at[static_cast<size_t>(axis)] * interval.tile;
+    interval.last = std::min(interval.last, interval.first + interval.tile);
+  }
   return interval;
 }
 

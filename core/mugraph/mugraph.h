@@ -142,8 +142,8 @@ struct MuTensor {
   TensorView view = {};
 };
 
-// Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), the
-// last ones shorter or empty.
+// Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), if the
+// kernel gives them no other extent, the last ones shorter or empty.
 struct MuGraph {
   std::string name;
   std::vector<MuTensor> tensors;
@@ -163,17 +163,15 @@ std::vector<Stage> block_stages(const MuKernel& kernel);
 struct Interval {
   int64_t first = 0, last = 0;  // half open; empty when first >= last
   int64_t tile = 0;             // what it would be away from a ragged edge
-
-  static Interval whole(int64_t extent) { return {0, extent, extent}; }
   int64_t size() const { return last > first ? last - first : 0; }
-  // Part number `at` of parts of `tile` elements.
-  void cut(int64_t part, int64_t at);
 };
 // Number of a block along the axes of the grid, and of the iteration.
 using Coordinates = std::array<int64_t, kGridAxes + 1>;
-// What dimension `dim`, of extent `extent`, of the tensor of a load or store has in the tile.
+Coordinates coordinates_of(const std::array<int64_t, kGridAxes>& block, int64_t iteration);
+// What dimension `dim`, of extent `extent`, of the tensor of a load or store has in the tile of an iteration, or, if not
+// `looped`, in all iterations of the block.
 Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64_t extent,
-                       const Coordinates& at = {});
+                       const Coordinates& at = {}, bool looped = true);
 // Whether the operator's tensor is cut by this axis, or kGridAxes for the loop, along `dim`.
 inline bool cuts(const BlockOp& op, int axis, int dim) {
   return (axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim) == dim;

@@ -218,9 +218,8 @@ class Parser {
       return Lexer::error_at(word, "expected \"grid\", \"cluster\", \"loop\", \"tiles\" or \"threads\"");
     auto numbers = read_ints(lexer_);
     if (!numbers) return numbers.status();
-    if (word.text == "grid" && numbers->size() > 3)
-      return Lexer::error_at(word, "a grid has at most 3 extents");
     if (word.text == "grid") {
+      if (numbers->size() > 3) return Lexer::error_at(word, "a grid has at most 3 extents");
       std::copy(numbers->begin(), numbers->end(), kernel.grid.begin());
       return {};
     }

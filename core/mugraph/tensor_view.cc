@@ -67,10 +67,12 @@ std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to,
 
 }  // namespace
 
+bool moves_only(OpCode code) {
+  return code == OpCode::transpose || code == OpCode::slice || code == OpCode::reshape;
+}
+
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
-  const bool moves =
-      kernel.code == OpCode::transpose || kernel.code == OpCode::slice || kernel.code == OpCode::reshape;
-  if (!moves) return {};
+  if (!moves_only(kernel.code)) return {};
   const MuTensor &operand = mugraph.tensors[static_cast<size_t>(kernel.operands[0])],
                  &result = mugraph.tensors[static_cast<size_t>(kernel.result)];
   const Ints &from = operand.type.shape, &to = result.type.shape;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr int64_t kMostSamples = 32;  // along an axis
 
-// Of the axes of the grid, and of the loop.
-
 class Masks {
  public:
   Masks(const MuGraph& mugraph, const MuKernel& kernel) : mugraph_(mugraph), kernel_(kernel) {}

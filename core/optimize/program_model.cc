@@ -121,10 +121,7 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
           tensor, std::find(mugraph.outputs.begin(), mugraph.outputs.end(), tensor) != mugraph.outputs.end()};
     };
     add_launches(emitted->work, cache, number, out.library_);
-    std::string names;
-    for (int32_t tensor : library->outputs)
-      names += (names.empty() ? "" : ", ") + mugraph.tensors[static_cast<size_t>(tensor)].name;
-    out.written_.resize(out.library_.size(), {step.first, names});
+    out.written_.resize(out.library_.size(), {step.first, library->outputs});
   }
   return out;
 }
@@ -132,13 +129,16 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
 std::string ProgramModel::print(const Schedule& schedule) const {
   const MuGraph cut = applied(schedule);
   std::string out;
-  auto line = [&](const std::string& written, double blocks, const KernelTime& time) {
+  auto line = [&](const std::vector<int32_t>& written, double blocks, const KernelTime& time) {
+    std::string names;
+    for (int32_t tensor : written)
+      names += (names.empty() ? "" : ", ") + cut.tensors[static_cast<size_t>(tensor)].name;
     char text[200];
     std::snprintf(text, sizeof text,
                   ": %.2f us (memory %.2f, compute %.2f), %.0f blocks, %ld of them an SM, %.0f registers\n",
                   time.us, time.memory_us, time.compute_us, blocks, static_cast<long>(time.blocks_per_sm),
                   time.registers);
-    out += "launch that writes " + written + text;
+    out += "launch that writes " + names + text;
   };
   size_t library = 0;
   for (size_t k = 0; k < cut.kernels.size(); ++k) {
@@ -149,10 +149,9 @@ std::string ProgramModel::print(const Schedule& schedule) const {
     }
     const MuKernel& kernel = cut.kernels[k];
     if (!kernel.custom) continue;
-    std::string written;
+    std::vector<int32_t> written;
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store)
-        written += (written.empty() ? "" : ", ") + cut.tensors[static_cast<size_t>(op.tensor)].name;
+      if (op.kind == BlockOp::Kind::store) written.push_back(op.tensor);
     const BlockWork work = block_work(cut, kernel, schedule.kernels[k], target_);
     line(written, work.blocks, modelled_block(work, schedule.kernels[k], target_));
   }

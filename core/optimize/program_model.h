@@ -32,7 +32,8 @@ class ProgramModel {
   const MuGraph& mugraph_;
   const Target& target_;
   std::vector<LaunchWork> library_;  // of the baseline emitter: schedules do not change them
-  std::vector<std::pair<size_t, std::string>> written_;  // by these: the step, and names of tensors
+  std::vector<std::pair<size_t, std::vector<int32_t>>>
+      written_;  // by these: the kernel they begin at, and tensors
 };
 
 // Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program; infinite if

@@ -75,8 +75,8 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
-// Whether TMA can surely bring the tile of a tensor that is dense: rows are of whole 16 bytes,
-// and where a part is cut off, all of it is there, in whole fragments of tensor cores. The emitter decides.
+// Whether TMA should be able to bring the tile of a tensor that is dense: rows are of whole 16 bytes,
+// and parts that are cut off are whole fragments of tensor cores. The emitter decides.
 bool fits_tma(const TensorType& whole, const TensorType& tile) {
   const size_t rank = whole.shape.size();
   int64_t row = 0;  // of several: elements

@@ -108,26 +108,26 @@ Status check_loop(const MuKernel& kernel) {
 
 // The extent of a dimension of a load's or store's tile away from ragged edges; `looped`: of an iteration, else
 // of the block.
-int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, BlockOp op, int dim,
+int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim,
                      bool looped = true) {
-  if (!looped) op.loop_dim = -1;
-  return tile_interval(kernel, op, dim,
-                       mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)])
-      .tile;
+  const Ints& shape = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape;
+  return tile_interval(kernel, op, dim, shape[static_cast<size_t>(dim)], {}, looped).tile;
 }
 
-// Into how many parts tiles of that extent cut what an axis (or the loop) cuts.
-Result<int64_t> parts_of(const MuGraph& mugraph, const MuKernel& kernel, int axis, int64_t tile) {
+// Notes a tile of an axis (or the loop) where it is not what even parts would have.
+void note_tile(MuKernel& kernel, int axis, int64_t extent, int64_t tile) {
+  kernel.tiles[static_cast<size_t>(axis)] = divide_up(extent, kernel.parts(axis)) == tile ? 0 : tile;
+}
+
+// Cuts what an axis (or the loop) cuts into tiles of that extent.
+Status cut_into_tiles(const MuGraph& mugraph, MuKernel& kernel, int axis, int64_t tile) {
   auto extent = cut_extent(mugraph, kernel, axis);
   if (!extent) return extent.status();
   if (tile > *extent)
     return misfit("a tile has " + std::to_string(tile) + " elements along what has " + std::to_string(*extent));
-  return divide_up(*extent, tile);
-}
-
-// Notes a tile where it is not what even parts would have.
-void set_tile(MuKernel& kernel, int axis, int64_t extent, int64_t tile) {
-  kernel.tiles[static_cast<size_t>(axis)] = divide_up(extent, kernel.parts(axis)) == tile ? 0 : tile;
+  (axis < kGridAxes ? kernel.grid[static_cast<size_t>(axis)] : kernel.trip_count) = divide_up(*extent, tile);
+  note_tile(kernel, axis, *extent, tile);
+  return {};
 }
 
 // Parts that the loop cuts further have whole iterations where that makes them no fewer: then none of these ends
@@ -150,7 +150,7 @@ void fit_parts_to_iterations(const MuGraph& mugraph, MuKernel& kernel, int64_t t
     }
     const int64_t whole = looped == 0 ? 0 : round_up(kernel.part(axis, looped), tile_k);
     if (looped != 0 && !other && divide_up(looped, whole) == kernel.parts(axis))
-      set_tile(kernel, axis, looped, whole);
+      note_tile(kernel, axis, looped, whole);
   }
 }
 
@@ -159,10 +159,7 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
   for (int axis = 0; axis < 3; ++axis) {
     const int64_t tile = wanted.tile[static_cast<size_t>(axis)];
     if (tile == 0) continue;
-    auto parts = parts_of(mugraph, kernel, axis, tile);
-    if (!parts) return parts.status();
-    kernel.grid[static_cast<size_t>(axis)] = *parts;
-    set_tile(kernel, axis, *cut_extent(mugraph, kernel, axis), tile);
+    if (Status status = cut_into_tiles(mugraph, kernel, axis, tile); !status.ok()) return status;
   }
   if (wanted.cluster != 0 && wanted.cluster != kernel.grid[3]) {
     auto extent = cut_extent(mugraph, kernel, 3);
@@ -171,12 +168,10 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
     kernel.grid[3] = wanted.cluster;
   }
   if (wanted.tile_k != 0) {
-    auto parts = parts_of(mugraph, kernel, kGridAxes, wanted.tile_k);
-    if (!parts) return parts.status();
-    const MuKernel before = kernel;
-    kernel.trip_count = *parts;
-    set_tile(kernel, kGridAxes, *cut_extent(mugraph, before, kGridAxes), wanted.tile_k);
-    if (kernel.trip_count != before.trip_count || kernel.tiles[kGridAxes] != 0)
+    const int64_t before = kernel.trip_count;
+    if (Status status = cut_into_tiles(mugraph, kernel, kGridAxes, wanted.tile_k); !status.ok())
+      return status;
+    if (kernel.trip_count != before || kernel.tiles[kGridAxes] != 0)
       if (Status status = check_loop(kernel); !status.ok()) return status;
     fit_parts_to_iterations(mugraph, kernel, wanted.tile_k);
   }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/graph/canon.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/views.h"
 #include "core/search/assembly.h"
 #include "core/search/piece_memo.h"
@@ -169,8 +170,7 @@ class Search {
   // Of the baseline. What only moves elements is read where they lie.
   double left_us(const Piece& piece) const {
     const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [](const Node& node) {
-      return op_info(node.code).kind == OpKind::leaf || node.code == OpCode::transpose ||
-             node.code == OpCode::slice || node.code == OpCode::reshape;
+      return op_info(node.code).kind == OpKind::leaf || moves_only(node.code);
     });
     return moves ? 0 : options_.time_of(piece.graph, nullptr);
   }

@@ -312,11 +312,9 @@ class MuEvaluator {
                                   const std::array<int64_t, kGridAxes>& at, int64_t iteration) const {
     std::vector<Interval> result;
     const Ints& shape = type_of(op.tensor).shape;
-    Coordinates all{};
-    std::copy(at.begin(), at.end(), all.begin());
-    all[kGridAxes] = iteration;
+    const Coordinates coordinates = coordinates_of(at, iteration);
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
-      result.push_back(tile_interval(kernel, op, d, shape[d], all));
+      result.push_back(tile_interval(kernel, op, d, shape[d], coordinates));
     return result;
   }
 

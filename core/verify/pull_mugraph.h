@@ -158,9 +158,7 @@ class PullMuGraph {
     const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.shape;
     tile.whole = dense_strides(whole);
     Ints shape;
-    Coordinates at{};
-    std::copy(place.begin(), place.end(), at.begin());
-    at[kGridAxes] = std::max<int64_t>(iteration, 0);
+    const Coordinates at = coordinates_of(place, std::max<int64_t>(iteration, 0));
     for (size_t d = 0; d < whole.size(); ++d) {
       const Interval interval = tile_interval(kernel, op, static_cast<int>(d), whole[d], at);
       shape.push_back(interval.size());

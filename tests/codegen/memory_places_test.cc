@@ -1,5 +1,7 @@
 // Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are read in the
 // memory of their source, by each data path in the emulator against the float reference.
+#include "core/verify/hostile.h"
+#include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
@@ -7,6 +9,19 @@
 namespace {
 
 using namespace quern;
+
+// On friendly inputs, and on those of every hostile class.
+void all_are_right_on_hostile_inputs(std::vector<MuGraphCase> cases) {
+  for (MuGraphCase& each : cases) {
+    each.inputs.push_back({"random", [scale = each.scale](const TensorDesc& desc, size_t i) {
+                             return random_buffer(desc, 1000 + i, scale);
+                           }});
+    for (const HostileClass& cls : hostile_classes())
+      each.inputs.push_back({cls.name, [buffers = hostile_inputs(each.graph, cls, 1)](
+                                           const TensorDesc&, size_t i) { return buffers[i]; }});
+  }
+  all_are_right(cases);
+}
 
 const char kProductGraph[] = R"(graph product
 in x: TYPE[ROWS, INNER]
@@ -44,7 +59,7 @@ void ragged_tiles_come_by_every_path(void**) {
           .wgmma = true,
           .producer = true}})
       cases.push_back(sized_case("ragged product", kProductGraph, kProduct, sizes, way));
-  all_are_right(cases);
+  all_are_right_on_hostile_inputs(cases);
 }
 
 const char kSplitAttention[] = R"(mugraph attention
@@ -89,7 +104,7 @@ void parts_of_a_cluster_have_whole_iterations(void**) {
           sized_case("split", kAttentionGraph, kSplitAttention, {"f16", "16", "32", keys, "", ""}, way));
       cases.back().target = "sm_90a";
     }
-  all_are_right(cases);
+  all_are_right_on_hostile_inputs(cases);
 }
 
 // Rows and keys that 64 does not divide, by warpgroups.
@@ -108,7 +123,7 @@ void ragged_attention_comes_by_tma(void**) {
             {.tile = {0, 0, 64}, .tile_k = 64, .warps = {4, 1, 1}, .stages = 2, .tma = true, .wgmma = true}})
         cases.push_back(sized_case("ragged attention", kAttentionGraph, kAttention,
                                    {dtype, "100", "64", keys, "2", "2"}, way));
-  all_are_right(cases);
+  all_are_right_on_hostile_inputs(cases);
 }
 
 // Attention over four heads of 16 out of one tensor with queries, keys and values, each of two tokens more than it has use
@@ -193,7 +208,7 @@ void slices_and_heads_are_read_where_they_lie(void**) {
       KernelSchedule& last = cases.back().schedule.kernels.back();
       last = KernelSchedule{.warps = {1, 1, 2}};
     }
-  all_are_right(cases);
+  all_are_right_on_hostile_inputs(cases);
 }
 
 }  // namespace
