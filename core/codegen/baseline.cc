@@ -137,7 +137,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
     plan.launches.back().overlaps = program.overlapped && !first;
     ir::LaunchFacts facts = launch_facts(code, plan, storage, static_cast<int>(plan.launches.size()) - 1);
     code.kernel.name = plan.launches.back().kernel;
-    emitted.code.push_back({std::move(code.kernel), std::move(facts)});
+    emitted.code.push_back({std::move(code.kernel), std::move(facts), plan.launches.size() - 1});
   }
   plan.certificate = certificate(prepared, parts, text.kernels());
   emitted.kernels = text.take();

@@ -18,10 +18,11 @@
 
 namespace quern {
 
-// The kernel of a launch, and what is known of what it is launched on.
+// The kernel of a launch, or of a part of a joined one (core/kernel/join.h), and what is known of what it is launched on.
 struct LaunchedKernel {
   ir::Kernel kernel;
   ir::LaunchFacts facts;
+  size_t launch = 0;  // of the plan
 };
 
 struct Emitted {
@@ -29,7 +30,7 @@ struct Emitted {
   std::string kernels;           // the kernels alone, for whoever brings another prelude
   Plan plan;                     // tier baseline, with everything but the cubin
   std::vector<LaunchWork> work;  // of each launch; of a program of muGraphs empty
-  std::vector<LaunchedKernel> code;  // of each launch
+  std::vector<LaunchedKernel> code;  // of each launch, in order; of a joined one each part
 };
 
 // Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees every

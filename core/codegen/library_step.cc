@@ -34,12 +34,6 @@ void visit_tensors(const MuGraph& mugraph, const MuKernel& kernel, Visit visit) 
 
 }  // namespace
 
-int32_t memory_of(const MuGraph& mugraph, int32_t tensor) {
-  const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
-  if (own.numbered >= 0) return -1;
-  return own.view.source < 0 ? tensor : own.view.source;
-}
-
 std::vector<Step> steps_of(const MuGraph& mugraph) {
   std::vector<Step> steps;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k)

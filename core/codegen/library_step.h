@@ -1,7 +1,7 @@
 // Library operators of a muGraph that follow each other: the baseline emitter fuses what it can of them.
 #pragma once
 
-#include "core/mugraph/mugraph.h"
+#include "core/mugraph/dependence.h"
 
 namespace quern {
 
@@ -10,9 +10,6 @@ struct Step {
   size_t first, end;
 };
 std::vector<Step> steps_of(const MuGraph& mugraph);
-
-// The tensor in whose memory block graphs find a tensor; -1: they compute it.
-int32_t memory_of(const MuGraph& mugraph, int32_t tensor);
 
 // The first and the last step that uses a tensor in memory, or -1: nobody needs it, or block graphs find it where
 // another one lies. `inner`: only one of library operators does, so that the tensor has no place in memory.

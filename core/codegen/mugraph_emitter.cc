@@ -10,6 +10,7 @@
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
 #include "core/kernel/effects.h"
+#include "core/kernel/join.h"
 #include "core/kernel/verify_kernel.h"
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
@@ -39,10 +40,14 @@ class MuEmitter {
     plan.outputs = graph_.output_descs();
     steps_ = steps_of(mugraph_);
     lives_ = tensor_lives(mugraph_, steps_);
+    // What kernels of one launch use is in use until the launch ends.
+    for (const Step& step : steps_)
+      launches_.push_back(launches_.empty() ? 0 : launches_.back() + !schedule_.kernels[step.first].joined);
     if (Status status = find_places(); !status.ok()) return status;
     for (const Step& step : steps_) {
       const MuKernel& kernel = mugraph_.kernels[step.first];
       Status status = kernel.custom ? block_kernel(kernel, step.first) : library_kernels(step);
+      if (status.ok() && launch_of(schedule_, step.first).end == step.first + 1) status = launch_blocks();
       if (!status.ok()) return status.with_context("kernel " + std::to_string(step.first));
     }
     for (const auto& [tensor, to] : copies_)
@@ -103,8 +108,9 @@ class MuEmitter {
     for (size_t t = 0; t < count; ++t)
       if (!given[t] && !lives_[t].inner) {
         const TensorType& type = mugraph_.tensors[t].type;
-        planned.push_back({type.element_count() * int64_t(dtype_size(type.dtype)), lives_[t].first,
-                           lives_[t].last, kWorkspaceAlignment});
+        auto launch = [&](int step) { return step < 0 ? step : launches_[static_cast<size_t>(step)]; };
+        planned.push_back({type.element_count() * int64_t(dtype_size(type.dtype)), launch(lives_[t].first),
+                           launch(lives_[t].last), kWorkspaceAlignment});
         owners.push_back(t);
       }
     const MemoryPlan plan = plan_memory(planned);
@@ -163,39 +169,68 @@ class MuEmitter {
     if (!block) return block.status();
     ir::Draft& draft = block->draft;
     ir::Kernel& code = draft.kernel;
-    code.name = "q" + std::to_string(out_.plan.launches.size()) + "_block";
+    code.name = "q" + std::to_string(out_.plan.launches.size()) +
+                (parts_.empty() ? "" : "_" + std::to_string(parts_.size())) + "_block";
     draft.waits_for_previous = uses_pdl(k);
-    if (uses_pdl(k + 1)) draft.launches_dependents = ir::LaunchesDependents::at_once;
+    if (uses_pdl(launch_of(schedule_, k).end)) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
     if (ir::confuses_wgmma(code.body))
       return Status(ErrorCode::UNSUPPORTED,
                     "beside a left operand of wgmma that lives through a loop it has exact quotients, roots or powers, or "
                     "assigns tiles in branches");
+    if (Status status = verify_kernel(code); !status.ok()) return status;
     static_cast<ir::DraftCosts&>(block->costs) = draft.costs;
     out_.blocks.push_back(
         {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, code.name});
-    Launch launch;
-    launch.kernel = code.name;
-    launch.grid = block->grid;
-    launch.cluster = block->cluster;
-    launch.block.x = static_cast<uint32_t>(code.threads);
-    launch.shared_bytes = static_cast<uint32_t>(code.shared_bytes);
-    launch.args = block->args;
-    for (LaunchArg& arg : launch.args)
+    for (LaunchArg& arg : block->args)
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
     shapes_.merge(block->shapes);
     tf32_ |= block->tf32;
     for (TensorMap& map : block->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
+    overlaps_ = uses_pdl(k);
+    parts_.push_back(std::move(*block));
+    return {};
+  }
+
+  // What block_kernel() has made since the last one, as a launch.
+  Status launch_blocks() {
+    if (parts_.empty()) return {};
+    const bool joined = parts_.size() > 1;
+    Launch launch;
+    launch.kernel =
+        joined ? "q" + std::to_string(out_.plan.launches.size()) + "_joined" : parts_[0].draft.kernel.name;
+    std::vector<ir::KernelPart> parts;
+    for (const BlockKernel& part : parts_) {
+      launch.args.insert(launch.args.end(), part.args.begin(), part.args.end());
+      parts.push_back({part.draft.kernel, part.grid, part.cluster});
+    }
+    launch.block.x = static_cast<uint32_t>(parts[0].kernel.threads);
     // The first launch never overlaps what the caller enqueued before. A wait is for the kernel in front
     // alone; as every block waits before it lets the next kernel begin, and before it can end, the ones
     // before that have ended too: kernels see all that came before them, never more than two run at a time,
     // and the end of the last one is the end of the plan.
-    launch.overlaps = uses_pdl(k) && !out_.plan.launches.empty();
-    if (Status status = verify_kernel(code); !status.ok()) return status;
-    out_.kernels += print_cuda(code) + "\n";
+    launch.overlaps = overlaps_ && !out_.plan.launches.empty();
+    if (joined) {
+      const auto made = ir::join_kernels(launch.kernel, std::move(parts));
+      if (!made) return made.status();
+      launch.grid = made->grid;
+      launch.cluster = made->cluster;
+      launch.shared_bytes = static_cast<uint32_t>(made->shared_bytes);
+      out_.kernels += print_cuda(*made) + "\n";
+    } else {
+      launch.grid = parts[0].grid;
+      launch.cluster = parts[0].cluster;
+      launch.shared_bytes = static_cast<uint32_t>(parts[0].kernel.shared_bytes);
+      out_.kernels += print_cuda(parts[0].kernel) + "\n";
+    }
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      (out_.blocks.end() - static_cast<std::ptrdiff_t>(parts_.size() - p))->function = launch.kernel;
+      out_.code.push_back(
+          {std::move(parts_[p].draft.kernel), std::move(parts_[p].facts), out_.plan.launches.size()});
+    }
     out_.plan.launches.push_back(std::move(launch));
-    out_.code.push_back({std::move(code), std::move(block->facts)});
+    parts_.clear();
     return {};
   }
 
@@ -228,6 +263,7 @@ class MuEmitter {
     const int64_t behind = round_up(workspace_, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
     std::vector<std::string> renamed;
+    const size_t before = out_.plan.launches.size();
     for (Launch launch : emitted->plan.launches) {
       if (std::find(renamed.begin(), renamed.end(), launch.kernel) == renamed.end()) {
         renamed.push_back(launch.kernel);
@@ -250,7 +286,10 @@ class MuEmitter {
       out_.plan.workspace_bytes =
           std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(behind) + emitted->plan.workspace_bytes);
     out_.kernels += emitted->kernels;
-    for (LaunchedKernel& each : emitted->code) each.kernel.name.insert(0, prefix);
+    for (LaunchedKernel& each : emitted->code) {
+      each.kernel.name.insert(0, prefix);
+      each.launch += before;
+    }
     std::move(emitted->code.begin(), emitted->code.end(), std::back_inserter(out_.code));
     return {};
   }
@@ -262,6 +301,9 @@ class MuEmitter {
   std::vector<Step> steps_;
   std::vector<TensorPlace> places_, read_places_;     // of operators over whole tensors; of block graphs
   std::vector<TensorLife> lives_;                     // by tensor
+  std::vector<int> launches_;                         // by step: those of one launch have one number
+  std::vector<BlockKernel> parts_;                    // of the launch that is being made
+  bool overlaps_ = false;                             // it, and what is in front of it
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   std::set<WgmmaShape> shapes_;

@@ -306,12 +306,18 @@ Expr negate(const Expr& a) {
 }
 
 Expr replaced(const Expr& expr, const Symbol& variable, const Expr& by) {
-  if (expr->kind == ExprKind::symbol && expr->symbol == variable) return by;
+  return replaced(expr, [&](const ExprNode& node) {
+    return node.kind == ExprKind::symbol && node.symbol == variable ? std::optional(by) : std::nullopt;
+  });
+}
+
+Expr replaced(const Expr& expr, const Replacement& by) {
+  if (std::optional<Expr> other = by(expr.node())) return std::move(*other);
   if (expr->operands.empty()) return expr;
   ExprNode node = expr.node();
   bool changed = false;
   for (Expr& operand : node.operands) {
-    Expr next = replaced(operand, variable, by);
+    Expr next = replaced(operand, by);
     changed |= &next.node() != &operand.node();
     operand = std::move(next);
   }

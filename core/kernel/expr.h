@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -189,7 +190,9 @@ void visit_nodes(const Expr& expr, const Visit& visit) {
   for (const Expr& operand : expr->operands) visit_nodes(operand, visit);
   visit(expr.node());
 }
-// The same tree with an expression in place of a variable.
+// The same tree with what `by` has for a node in its place, or with an expression in place of a variable.
+using Replacement = std::function<std::optional<Expr>(const ExprNode&)>;
+Expr replaced(const Expr& expr, const Replacement& by);
 Expr replaced(const Expr& expr, const Symbol& variable, const Expr& by);
 
 // CUDA C++ text.

@@ -1,7 +1,9 @@
 // CUDA C++ of a kernel, over the functions of the device prelude. Every statement is one line, or one with a
 // block; nothing is decided here.
+#include <algorithm>
+
 #include "core/base/status.h"
-#include "core/kernel/ir.h"
+#include "core/kernel/join.h"
 
 namespace quern::ir {
 
@@ -113,21 +115,62 @@ std::string print_cuda(const Body& body, int indent) {
   return printer.take();
 }
 
+namespace {
+
+// As a kernel has it, or, `by_value` false, the function of a part of one.
+std::string print_parameter(const Parameter& parameter, const std::string& name, bool by_value) {
+  const SymbolData& symbol = *parameter.symbol;
+  if (symbol.space == Space::tensor_map)
+    return (by_value ? "const __grid_constant__ TensorMap " : "const TensorMap& ") + name;
+  return std::string(symbol.written ? "" : "const ") + cuda_name(symbol.type) +
+         (parameter.distinct ? "* __restrict__ " : "* ") + name;
+}
+
+void append(std::string& list, const std::string& text) { list += (list.empty() ? "" : ", ") + text; }
+
+std::string comment_of(const Kernel& kernel) {
+  return kernel.comment.empty() ? "" : "// " + kernel.comment + "\n";
+}
+
+std::string head_of(const std::string& name, int threads, int min_blocks, const std::string& parameters) {
+  return "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) +
+         (min_blocks > 0 ? ", " + std::to_string(min_blocks) : "") + ") " + name + "(" + parameters + ") {\n";
+}
+
+}  // namespace
+
 std::string print_cuda(const Kernel& kernel) {
   std::string parameters;
-  for (const Parameter& parameter : kernel.parameters) {
-    const SymbolData& symbol = *parameter.symbol;
-    parameters += parameters.empty() ? "" : ", ";
-    if (symbol.space == Space::tensor_map)
-      parameters += "const __grid_constant__ TensorMap " + symbol.name;
-    else
-      parameters += std::string(symbol.written ? "" : "const ") + cuda_name(symbol.type) +
-                    (parameter.distinct ? "* __restrict__ " : "* ") + symbol.name;
+  for (const Parameter& parameter : kernel.parameters)
+    append(parameters, print_parameter(parameter, parameter.symbol->name, true));
+  return comment_of(kernel) + head_of(kernel.name, kernel.threads, kernel.min_blocks, parameters) +
+         print_cuda(kernel.setup, 2) + print_cuda(kernel.body, 2) + "}\n";
+}
+
+std::string print_cuda(const JoinedKernel& joined) {
+  std::string functions, parameters, calls;
+  int64_t blocks = 0;
+  int min_blocks =
+      joined.parts[0].kernel.min_blocks;  // who leaves registers for the fewest blocks needs them
+  for (size_t p = 0; p < joined.parts.size(); ++p) {
+    const Kernel& kernel = joined.parts[p].kernel;
+    min_blocks = std::min(min_blocks, kernel.min_blocks);
+    blocks += static_cast<int64_t>(joined.parts[p].grid.count());
+    std::string own, arguments;
+    for (const Parameter& parameter : kernel.parameters) {
+      const std::string& name = parameter.symbol->name;
+      append(own, print_parameter(parameter, name, false));
+      append(arguments, name + "_" + std::to_string(p));
+      append(parameters, print_parameter(parameter, name + "_" + std::to_string(p), true));
+    }
+    functions += comment_of(kernel) + "__device__ __forceinline__ void " + kernel.name + "(" + own + ") {\n" +
+                 print_cuda(kernel.setup, 2) + print_cuda(kernel.body, 2) + "}\n\n";
+    const bool last = p + 1 == joined.parts.size();
+    calls += (last ? "  " : "  if (blockIdx.x < " + std::to_string(blocks) + "u) return ") + kernel.name +
+             "(" + arguments + ");\n";
   }
-  return (kernel.comment.empty() ? "" : "// " + kernel.comment + "\n") +
-         "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kernel.threads) +
-         (kernel.min_blocks > 0 ? ", " + std::to_string(kernel.min_blocks) : "") + ") " + kernel.name + "(" +
-         parameters + ") {\n" + print_cuda(kernel.setup, 2) + print_cuda(kernel.body, 2) + "}\n";
+  return functions + head_of(joined.name, joined.parts[0].kernel.threads, min_blocks, parameters) + calls +
+         "}\n";
 }
 
 }  // namespace quern::ir

@@ -147,13 +147,16 @@ std::string ProgramModel::print(const Schedule& schedule) const {
       line(written_[library].second, launch.block.blocks,
            modelled_block(launch.block, launch.schedule, target_));
     }
-    const MuKernel& kernel = cut.kernels[k];
-    if (!kernel.custom) continue;
+    if (!cut.kernels[k].custom || launch_of(schedule, k).end != k + 1) continue;
     std::vector<int32_t> written;
-    for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store) written.push_back(op.tensor);
-    const BlockWork work = block_work(cut, kernel, schedule.kernels[k], target_);
-    line(written, work.blocks, modelled_block(work, schedule.kernels[k], target_));
+    double blocks = 0;
+    for (size_t part = launch_of(schedule, k).first; part <= k; ++part) {
+      const MuKernel& kernel = cut.kernels[part];
+      for (const BlockOp& op : kernel.ops)
+        if (op.kind == BlockOp::Kind::store) written.push_back(op.tensor);
+      blocks += block_work(cut, kernel, schedule.kernels[part], target_).blocks;
+    }
+    line(written, blocks, modelled_launch(cut, schedule, k, target_));
   }
   return out;
 }

@@ -36,8 +36,7 @@ std::vector<KernelProof> prove_program(const Emitted& program, Solver* solver,
     const LaunchedKernel& code = program.code[i];
     const auto [at, fresh] = known.try_emplace(question_of(code), out.size());
     if (fresh)
-      out.push_back(
-          {program.plan.launches[i].kernel, 1, prove_kernel(code.kernel, code.facts, {limit, solver})});
+      out.push_back({code.kernel.name, 1, prove_kernel(code.kernel, code.facts, {limit, solver})});
     else
       ++out[at->second].launches;
   }

@@ -28,12 +28,13 @@ std::map<std::string, int64_t> stack_bytes(const std::string& log) {
 
 // What decides how many registers a thread takes: operators, tiles, warps and data paths. How many blocks and
 // iterations there are does not, nor how many stages.
-std::string traits(const MuKernel& applied, KernelSchedule schedule) {
+std::string traits(const MuKernel& applied, KernelSchedule schedule, bool joined) {
   schedule = without_tiling(schedule);
   schedule.stages = std::min(schedule.stages, 1);
   schedule.persistent = std::min<int64_t>(schedule.persistent, 1);
   schedule.pdl = false;
   schedule.choices = {};
+  schedule.joined = joined;
   std::string text = print_schedule({{schedule}}) + (applied.trip_count > 1 ? "loop\n" : "");
   for (const BlockOp& op : applied.ops) {
     text += std::to_string(static_cast<int>(op.kind)) + " " + std::to_string(static_cast<int>(op.code));
@@ -52,6 +53,12 @@ std::string kind_of(const MuKernel& kernel, const KernelSchedule& schedule) {
   std::string text = schedule.persistent > 0 ? "persistent" : kernel.trip_count > 1 ? "loop" : "once";
   for (int code : codes) text += " " + std::to_string(code);
   return text;
+}
+
+// It shares a function with others, and what that takes may be theirs.
+bool is_joined(const Schedule& schedule, size_t k) {
+  const LaunchedKernels launch = launch_of(schedule, k);
+  return launch.end - launch.first > 1;
 }
 
 double most_registers(const KernelSchedule& schedule) {
@@ -84,7 +91,9 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
     if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0) {
       const MuKernel& kernel = applied->kernels[block.kernel];
       const KernelSchedule& how = schedule.kernels[block.kernel];
-      crowded_.insert(traits(kernel, how));
+      const bool joined = is_joined(schedule, block.kernel);
+      crowded_.insert(traits(kernel, how, joined));
+      if (joined) continue;
       const double wanted = 1 + static_cast<double>(own->second) / 4 / most_registers(how);
       double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
       fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
@@ -99,7 +108,8 @@ bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) 
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
   for (size_t k = 0; k < applied->kernels.size(); ++k)
-    if (applied->kernels[k].custom && crowded_.count(traits(applied->kernels[k], schedule.kernels[k])))
+    if (applied->kernels[k].custom &&
+        crowded_.count(traits(applied->kernels[k], schedule.kernels[k], is_joined(schedule, k))))
       return true;
   return false;
 }
@@ -110,7 +120,7 @@ bool SpillingKernels::suspects(const MuGraph& mugraph, const Schedule& schedule)
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
   for (size_t k = 0; k < applied->kernels.size(); ++k) {
     const MuKernel& kernel = applied->kernels[k];
-    if (!kernel.custom) continue;
+    if (!kernel.custom || is_joined(schedule, k)) continue;
     const auto fitting = fitting_.find(kind_of(kernel, schedule.kernels[k]));
     if (fitting != fitting_.end() && share(*applied, kernel, schedule.kernels[k], target_) >= fitting->second)
       return true;

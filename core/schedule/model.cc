@@ -156,17 +156,91 @@ KernelTime modelled_block(const BlockWork& work, const KernelSchedule& schedule,
   return KernelModel(work, schedule, target).run();
 }
 
+namespace {
+
+// What blocks of the parts do in the mean.
+BlockWork mean_block(const std::vector<BlockWork>& parts) {
+  BlockWork out;
+  out.blocks = 0;
+  double iterations = 0;
+  for (const BlockWork& part : parts) {
+    out.blocks += part.blocks;
+    iterations += part.blocks * static_cast<double>(part.trip_count);
+    out.cluster = std::max(out.cluster, part.cluster);
+    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes})
+      out.*most = std::max(out.*most, part.*most);
+    for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
+  }
+  out.trip_count = std::max<int64_t>(1, std::llround(iterations / out.blocks));
+  for (const BlockWork& part : parts) {
+    const double share = part.blocks / out.blocks;
+    const double turns = share * static_cast<double>(part.trip_count) / static_cast<double>(out.trip_count);
+    for (double Work::*count : {&Work::mma, &Work::wgmma, &Work::issue, &Work::special, &Work::shared_bytes,
+                                &Work::slots, &Work::chain, &Work::round_trips, &Work::rows}) {
+      out.once.*count += share * part.once.*count;
+      out.loop.*count += turns * part.loop.*count;
+    }
+    for (double BlockWork::*bytes : {&BlockWork::loop_bytes, &BlockWork::loop_l2})
+      out.*bytes += turns * part.*bytes;
+    for (double BlockWork::*bytes : {&BlockWork::once_bytes, &BlockWork::once_l2})
+      out.*bytes += share * part.*bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+// As long as their work takes when all blocks do as much of it, but no less than any part takes alone.
+KernelTime modelled_joined(const std::vector<BlockWork>& parts, const std::vector<KernelSchedule>& schedules,
+                           const Target& target) {
+  double registers = 0, shared_bytes = 0;
+  int min_blocks = schedules[0].min_blocks;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    registers = std::max(registers, parts[p].registers);
+    shared_bytes =
+        std::max({shared_bytes, schedules[p].stages * parts[p].loop_room, parts[p].exchange_bytes});
+    min_blocks = std::min(min_blocks, schedules[p].min_blocks);
+  }
+  auto modelled = [&](BlockWork work, KernelSchedule schedule) {
+    work.registers = registers;
+    work.exchange_bytes = shared_bytes;
+    schedule.min_blocks = min_blocks;
+    return modelled_block(work, schedule, target);
+  };
+  size_t largest = 0;
+  double longest = 0;
+  for (size_t p = 0; p < parts.size(); ++p)
+    if (const double us = modelled(parts[p], schedules[p]).us; us > longest) {
+      longest = us;
+      largest = p;
+    }
+  KernelTime out = modelled(mean_block(parts), schedules[largest]);
+  out.us = std::max(out.us, longest);
+  return out;
+}
+
 KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
                            const Target& target) {
   return modelled_block(block_work(mugraph, kernel, schedule, target), schedule, target);
+}
+
+KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, size_t k, const Target& target) {
+  const LaunchedKernels launch = launch_of(schedule, k);
+  std::vector<BlockWork> parts;
+  for (k = launch.first; k < launch.end; ++k)
+    parts.push_back(block_work(mugraph, mugraph.kernels[k], schedule.kernels[k], target));
+  const auto first = schedule.kernels.begin() + static_cast<std::ptrdiff_t>(launch.first);
+  return parts.size() == 1
+             ? modelled_block(parts[0], *first, target)
+             : modelled_joined(parts, {first, first + static_cast<std::ptrdiff_t>(parts.size())}, target);
 }
 
 Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target) {
   auto cut = apply_schedule(mugraph, schedule);
   if (!cut) return cut.status();
   double us = 0;
-  for (size_t k = 0; k < cut->kernels.size(); ++k)
-    if (cut->kernels[k].custom) us += modelled_kernel(*cut, cut->kernels[k], schedule.kernels[k], target).us;
+  for (size_t k = 0; k < cut->kernels.size(); k = launch_of(schedule, k).end)
+    if (cut->kernels[k].custom) us += modelled_launch(*cut, schedule, k, target).us;
   return us;
 }
 

@@ -20,11 +20,18 @@ struct KernelTime {
 // Of one kernel whose blocks do this work.
 KernelTime modelled_block(const BlockWork& work, const KernelSchedule& schedule, const Target& target);
 
+// Of several kernels in one launch (core/kernel/join.h): each block has the registers and the shared memory of the largest.
+KernelTime modelled_joined(const std::vector<BlockWork>& parts, const std::vector<KernelSchedule>& schedules,
+                           const Target& target);
+
 // Of one custom kernel, cut as it is (apply_schedule).
 KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
                            const Target& target);
 
-// Of all custom kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not
+// Of the launch that custom kernel number `k` is part of; the muGraph is cut.
+KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, size_t k, const Target& target);
+
+// Of all launches of custom kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not
 // cut yet; INVALID_ARGUMENT if the schedule does not fit it.
 Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target);
 

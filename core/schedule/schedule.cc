@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/base/integers.h"
+#include "core/mugraph/dependence.h"
 
 namespace quern {
 
@@ -213,7 +214,33 @@ Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& ke
   return {};
 }
 
+// Kernels that are joined with others: of one number of threads, and none needs what another one makes.
+Status check_launches(const MuGraph& mugraph, const Schedule& schedule) {
+  for (size_t k = 0; k < schedule.kernels.size(); ++k) {
+    const KernelSchedule& own = schedule.kernels[k];
+    if (!own.joined) continue;
+    const size_t first = launch_of(schedule, k).first;
+    const KernelAccesses accesses = accesses_of(mugraph, mugraph.kernels[k]);
+    for (size_t other = first; other < k; ++other) {
+      if (!mugraph.kernels[other].custom || !mugraph.kernels[k].custom)
+        return misfit("joined is for block graphs behind others");
+      if (schedule.kernels[other].threads() != own.threads() || schedule.kernels[other].pdl != own.pdl)
+        return misfit("joined requires threads and pdl as the kernel in front of it has them");
+      if (!independent(accesses, accesses_of(mugraph, mugraph.kernels[other])))
+        return misfit("kernel " + std::to_string(k) + " is joined with one that it depends on");
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+LaunchedKernels launch_of(const Schedule& schedule, size_t k) {
+  LaunchedKernels out{k, k + 1};
+  while (out.first > 0 && schedule.kernels[out.first].joined) --out.first;
+  while (out.end < schedule.kernels.size() && schedule.kernels[out.end].joined) ++out.end;
+  return out;
+}
 
 Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
   int64_t extent = 0, part = 0;
@@ -266,6 +293,8 @@ Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule)
   MuGraph out = mugraph;
   for (size_t k = 0; k < out.kernels.size(); ++k) {
     if (k == 0 && schedule.kernels[k].pdl) return misfit("the first kernel depends on none: it takes no pdl");
+    if (k == 0 && schedule.kernels[k].joined)
+      return misfit("there is none that the first kernel could be joined with");
     if (!out.kernels[k].custom) continue;
     if (Status status = retile(mugraph, out.kernels[k], schedule.kernels[k]); !status.ok())
       return status.with_context("schedule of kernel " + std::to_string(k));
@@ -273,6 +302,7 @@ Result<MuGraph> apply_schedule(const MuGraph& mugraph, const Schedule& schedule)
       return status.with_context("kernel " + std::to_string(k));
   }
   if (Status status = validate(out); !status.ok()) return status;
+  if (Status status = check_launches(out, schedule); !status.ok()) return status;
   return out;
 }
 

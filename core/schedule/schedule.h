@@ -54,6 +54,13 @@ std::string schedule_field_table();
 // INVALID_ARGUMENT, "FIELD requires WHAT", where a field has a value that others do not go with.
 Status check_fields(const KernelSchedule& schedule);
 
+// Kernels of one launch, half open: one, or several that are joined.
+struct LaunchedKernels {
+  size_t first, end;
+};
+// That of kernel number `k`.
+LaunchedKernels launch_of(const Schedule& schedule, size_t k);
+
 // The extent of what an axis of the grid cuts, or, for kGridAxes, of what the loop cuts of a block's part; 0 if
 // nothing. INVALID_ARGUMENT if it cuts dimensions of different extents: tile sizes say nothing then.
 Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis);

@@ -1,0 +1,45 @@
+#include "core/mugraph/dependence.h"
+
+#include <algorithm>
+
+namespace quern {
+
+namespace {
+
+void add(std::vector<int32_t>& tensors, int32_t tensor) {
+  if (tensor >= 0 && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end())
+    tensors.push_back(tensor);
+}
+
+bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](int32_t tensor) { return std::find(b.begin(), b.end(), tensor) != b.end(); });
+}
+
+}  // namespace
+
+int32_t memory_of(const MuGraph& mugraph, int32_t tensor) {
+  const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
+  if (own.numbered >= 0) return -1;
+  return own.view.source < 0 ? tensor : own.view.source;
+}
+
+KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel) {
+  KernelAccesses out;
+  if (!kernel.custom) {
+    for (int32_t operand : kernel.operands)
+      if (!mugraph.tensors[static_cast<size_t>(operand)].type.literal) add(out.reads, operand);
+    add(out.writes, kernel.result);
+  }
+  for (const BlockOp& op : kernel.ops) {
+    if (op.kind == BlockOp::Kind::load) add(out.reads, memory_of(mugraph, op.tensor));
+    if (op.kind == BlockOp::Kind::store) add(out.writes, op.tensor);
+  }
+  return out;
+}
+
+bool independent(const KernelAccesses& a, const KernelAccesses& b) {
+  return !meet(a.writes, b.writes) && !meet(a.writes, b.reads) && !meet(a.reads, b.writes);
+}
+
+}  // namespace quern

@@ -1,0 +1,20 @@
+// Which kernels of a muGraph have to run one after the other.
+#pragma once
+
+#include "core/mugraph/mugraph.h"
+
+namespace quern {
+
+// The tensor in whose memory block graphs find a tensor; -1: they compute it. Of a muGraph that is valid.
+int32_t memory_of(const MuGraph& mugraph, int32_t tensor);
+
+// Tensors in memory that a kernel reads and writes, each once.
+struct KernelAccesses {
+  std::vector<int32_t> reads, writes;
+};
+KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel);
+
+// Neither reads or writes what the other one writes.
+bool independent(const KernelAccesses& a, const KernelAccesses& b);
+
+}  // namespace quern
