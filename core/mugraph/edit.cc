@@ -34,4 +34,15 @@ std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops) {
   return numbers;
 }
 
+MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel) {
+  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted};
+  std::vector<bool> written(mugraph.tensors.size());
+  for (const BlockOp& op : kernel.ops)
+    if (op.kind == BlockOp::Kind::store) written[static_cast<size_t>(op.tensor)] = true;
+  for (size_t t = 0; t < written.size(); ++t)
+    if (!mugraph.tensors[t].type.literal)
+      (written[t] ? out.outputs : out.inputs).push_back(static_cast<int32_t>(t));
+  return out;
+}
+
 }  // namespace quern

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "core/base/integers.h"
+#include "core/mugraph/edit.h"
 #include "core/schedule/block_work.h"
+#include "core/schedule/joined.h"
 #include "core/schedule/model.h"
 
 namespace quern {
@@ -158,18 +160,6 @@ std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
   return tiles;
 }
 
-// The kernel on its own: what others write is given.
-MuGraph alone(const MuGraph& mugraph, const MuKernel& kernel) {
-  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted};
-  std::vector<bool> written(mugraph.tensors.size());
-  for (const BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::store) written[static_cast<size_t>(op.tensor)] = true;
-  for (size_t t = 0; t < written.size(); ++t)
-    if (!mugraph.tensors[t].type.literal)
-      (written[t] ? out.outputs : out.inputs).push_back(static_cast<int32_t>(t));
-  return out;
-}
-
 // As many blocks as fit, where these have several tiles each and share nothing but the ring.
 std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel& kernel,
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
@@ -274,6 +264,9 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   return out;
 }
 
+// Schedules of some kernels that follow each other, best first.
+using Place = std::vector<std::vector<KernelSchedule>>;
+
 }  // namespace
 
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32) {
@@ -282,24 +275,45 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
     own.kernels[k].pdl = target.tma && mugraph.kernels[k].custom;
   std::vector<std::vector<KernelSchedule>> choices;
-  size_t most = 1;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
     if (mugraph.kernels[k].custom)
       choices.push_back(
-          kernel_schedules(alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
+          kernel_schedules(kernel_alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
     else
       choices.push_back({own.kernels[k]});
     if (choices.back().empty()) return {};
-    most = std::max(most, choices.back().size());
   }
-  // Kernel by kernel: the others are at their best meanwhile.
+  // Independent neighbours are one place of the schedule, where they may share a launch.
+  std::vector<Place> places;
+  for (size_t k = 0; k < choices.size();) {
+    Place& place = places.emplace_back();
+    const size_t count = std::max<size_t>(1, independent_kernels(mugraph, k));
+    const auto from = choices.begin() + static_cast<std::ptrdiff_t>(k);
+    if (count == 1)
+      for (const KernelSchedule& each : *from) place.push_back({each});
+    else
+      for (JoinedWay& way : joined_ways(mugraph, k, {from, from + static_cast<std::ptrdiff_t>(count)}, target))
+        place.push_back(std::move(way.schedules));
+    // Kernel by kernel: the others are at their best meanwhile.
+    for (size_t own = 0; count > 1 && own < count; ++own)
+      for (size_t i = 1; i < from[static_cast<std::ptrdiff_t>(own)].size(); ++i) {
+        place.push_back({});
+        for (size_t other = 0; other < count; ++other)
+          place.back().push_back(from[static_cast<std::ptrdiff_t>(other)][other == own ? i : 0]);
+      }
+    k += count;
+  }
+  size_t most = 1;
+  for (const Place& place : places) most = std::max(most, place.size());
   std::vector<Schedule> out;
   for (size_t i = 0; i < most; ++i)
-    for (size_t k = 0; k < choices.size(); ++k) {
-      if (i >= choices[k].size() || (i == 0 && k > 0)) continue;
+    for (size_t p = 0; p < places.size(); ++p) {
+      if (i >= places[p].size() || (i == 0 && p > 0)) continue;
       Schedule schedule;
-      for (const auto& choice : choices) schedule.kernels.push_back(choice[0]);
-      schedule.kernels[k] = choices[k][i];
+      for (size_t other = 0; other < places.size(); ++other) {
+        const auto& way = places[other][other == p ? i : 0];
+        schedule.kernels.insert(schedule.kernels.end(), way.begin(), way.end());
+      }
       out.push_back(std::move(schedule));
     }
   return out;

@@ -1,10 +1,82 @@
 #include "core/search/assembly.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
 namespace quern {
+
+namespace {
+
+// Block graphs that do not depend on each other follow each other, and so do library operators behind them: neighbours may
+// share a launch. The level of a kernel is behind those of all that it reads; library operators that read each other have
+// one, and views, which are there when their sources are, that of the first that reads them.
+class DependenceOrder {
+ public:
+  explicit DependenceOrder(MuGraph& mugraph) : mugraph_(mugraph) {
+    made_.resize(mugraph.tensors.size());
+    first_use_.assign(mugraph.tensors.size(), std::numeric_limits<int>::max());
+  }
+
+  void run() {
+    std::vector<MuKernel>& kernels = mugraph_.kernels;
+    std::vector<int> levels;
+    for (const MuKernel& kernel : kernels) levels.push_back(level_of(kernel));
+    for (size_t k = kernels.size(); k-- > 0;) {
+      if (const int use = kernels[k].custom ? -1 : first_use_[static_cast<size_t>(kernels[k].result)];
+          is_view(kernels[k]) && use < std::numeric_limits<int>::max())
+        levels[k] = use;
+      // In front of a block graph, behind those of the level before it.
+      visit_reads(kernels[k], [&](int32_t tensor) {
+        int& first = first_use_[static_cast<size_t>(tensor)];
+        first = std::min(first, levels[k] - kernels[k].custom);
+      });
+    }
+    std::map<std::pair<int, bool>, std::vector<MuKernel>> ordered;
+    for (size_t k = 0; k < kernels.size(); ++k)
+      ordered[{levels[k], !kernels[k].custom}].push_back(std::move(kernels[k]));
+    kernels.clear();
+    for (auto& [level, of_level] : ordered)
+      for (MuKernel& kernel : of_level) kernels.push_back(std::move(kernel));
+  }
+
+ private:
+  struct Made {
+    int level = -1;
+    bool by_custom = true;
+  };
+
+  bool is_view(const MuKernel& kernel) const {
+    return !kernel.custom && mugraph_.tensors[static_cast<size_t>(kernel.result)].view.source >= 0;
+  }
+
+  template <class Visit>
+  static void visit_reads(const MuKernel& kernel, const Visit& visit) {
+    for (int32_t operand : kernel.operands) visit(operand);
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::load) visit(op.tensor);
+  }
+
+  int level_of(const MuKernel& kernel) {
+    Made own{0, kernel.custom};
+    visit_reads(kernel, [&](int32_t tensor) {
+      const Made& from = made_[static_cast<size_t>(tensor)];
+      own.level = std::max(own.level, from.level + (own.by_custom || from.by_custom));
+      if (is_view(kernel)) own = from;
+    });
+    if (!kernel.custom) made_[static_cast<size_t>(kernel.result)] = own;
+    for (const BlockOp& op : kernel.ops)
+      if (op.kind == BlockOp::Kind::store) made_[static_cast<size_t>(op.tensor)] = own;
+    return std::max(0, own.level);
+  }
+
+  MuGraph& mugraph_;
+  std::vector<Made> made_;      // by tensor
+  std::vector<int> first_use_;  // of it: the last level at which library operators may make it
+};
+
+}  // namespace
 
 MuGraph as_library_kernels(const Piece& piece) {
   const Graph& graph = piece.graph;
@@ -76,6 +148,7 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pi
     whole.outputs.push_back(tensor_for(output));
   }
   if (Status status = validate(whole); !status.ok()) return status;
+  DependenceOrder(whole).run();
   return whole;
 }
 
