@@ -97,10 +97,10 @@ class Joiner {
     std::vector<JoinedWay> ways;
     for (size_t k = first; k < end; ++k)
       if (works_[k][0].cluster > 1) return ways;
-    const size_t main = static_cast<size_t>(
-        std::max_element(alone_.begin() + static_cast<std::ptrdiff_t>(first),
-                         alone_.begin() + static_cast<std::ptrdiff_t>(end)) -
-        alone_.begin());
+    const size_t main =
+        static_cast<size_t>(std::max_element(alone_.begin() + static_cast<std::ptrdiff_t>(first),
+                                             alone_.begin() + static_cast<std::ptrdiff_t>(end)) -
+                            alone_.begin());
     for (size_t c = 0; c < works_[main].size(); ++c) {
       const int threads = choices_[main][c].threads();
       std::vector<size_t> picks;
@@ -147,7 +147,8 @@ size_t independent_kernels(const MuGraph& mugraph, size_t first) {
 }
 
 std::vector<JoinedWay> joined_ways(const MuGraph& mugraph, size_t first,
-                                   const std::vector<std::vector<KernelSchedule>>& choices, const Target& target) {
+                                   const std::vector<std::vector<KernelSchedule>>& choices,
+                                   const Target& target) {
   return Joiner(mugraph, first, choices, target).run();
 }
 

@@ -18,6 +18,7 @@ size_t independent_kernels(const MuGraph& mugraph, size_t first);
 // Ways for the kernels from `first` on, best first, the best way to launch each by itself among them. `choices`: of each of
 // them, best first when alone, at least one, without pdl where the kernel in front of the first depends on none.
 std::vector<JoinedWay> joined_ways(const MuGraph& mugraph, size_t first,
-                                   const std::vector<std::vector<KernelSchedule>>& choices, const Target& target);
+                                   const std::vector<std::vector<KernelSchedule>>& choices,
+                                   const Target& target);
 
 }  // namespace quern

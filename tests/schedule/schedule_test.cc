@@ -223,6 +223,60 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
   }
 }
 
+// Two small products of one input, and one of what the first makes.
+const char kNeighbours[] = R"(mugraph neighbours
+in x: f16[16, 1024]
+in w: f16[1024, 2048]
+in v: f16[1024, 512]
+in u: f16[2048, 64]
+tensor y: f16[16, 2048]
+tensor z: f16[16, 512]
+tensor r: f16[16, 64]
+kernel grid=[64] threads=128 {
+  x0 = load(x)
+  w0 = load(w, x=1)
+  xw = matmul(x0, w0)
+  store(xw, y, x=1)
+}
+kernel grid=[16] threads=128 {
+  x0 = load(x)
+  v0 = load(v, x=1)
+  xv = matmul(x0, v0)
+  store(xv, z, x=1)
+}
+kernel grid=[4] threads=128 {
+  y0 = load(y)
+  u0 = load(u, x=1)
+  yu = matmul(y0, u0)
+  store(yu, r, x=1)
+}
+out y, z, r
+)";
+
+void independent_neighbours_are_joined(void**) {
+  const MuGraph mugraph = parse(kNeighbours);
+  const Target& target = **find_target("sm_90a");
+  const std::vector<Schedule> schedules = enumerate_schedules(mugraph, target);
+  for (const Schedule& schedule : schedules) assert_ok(apply_schedule(mugraph, schedule));
+  assert_true(schedules[0].kernels[1].joined);
+  assert_true(std::none_of(schedules.begin(), schedules.end(),
+                           [](const Schedule& schedule) { return schedule.kernels[2].joined; }));
+  // Launches of their own are there to be measured, and are slower by the model.
+  const auto apart = std::find_if(schedules.begin(), schedules.end(),
+                                  [](const Schedule& schedule) { return !schedule.kernels[1].joined; });
+  assert_true(apart != schedules.end());
+  const double joined_us = *modelled_time(mugraph, schedules[0], target),
+               apart_us = *modelled_time(mugraph, *apart, target);
+  assert_true(joined_us < apart_us);
+  // A launch cannot bring its bytes faster than the others do together.
+  const auto cut = apply_schedule(mugraph, schedules[0]);
+  const KernelTime both = modelled_launch(*cut, schedules[0], 1, target);
+  for (size_t k = 0; k < 2; ++k)
+    assert_true(both.us >= modelled_kernel(*cut, cut->kernels[k], schedules[0].kernels[k], target).memory_us);
+  assert_int_equal(launch_of(schedules[0], 1).first, 0);
+  assert_int_equal(launch_of(schedules[0], 0).end, 2);
+}
+
 }  // namespace
 
 int main() {
@@ -233,6 +287,7 @@ int main() {
                               cmocka_unit_test(loops_beside_norms_are_cut),
                               cmocka_unit_test(what_does_not_fit_is_refused),
                               cmocka_unit_test(every_enumerated_schedule_fits),
+                              cmocka_unit_test(independent_neighbours_are_joined),
                               cmocka_unit_test(tf32_is_enumerated_where_it_is_allowed)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

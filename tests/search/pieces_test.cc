@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "core/graph/text.h"
+#include "core/mugraph/text.h"
 #include "core/search/assembly.h"
 #include "core/search/search.h"
 #include "core/verify/verifier.h"
@@ -46,6 +48,48 @@ void library_kernels_compute_the_graph(void**) {
     compared += certificate.verdict == Verdict::accepted;
   }
   assert_true(compared > 50);
+}
+
+// Two products of what a norm makes, each with a view of it behind: the products are neighbours, the views stand where they
+// are read.
+void kernels_follow_what_they_wait_for(void**) {
+  const auto graph = parse_graph(R"(graph heads
+in x: f16[4, 64]
+in a: f16[64, 32]
+in b: f16[64, 32]
+n = rms_norm(x)
+p = matmul(n, a)
+p2 = reshape(p, shape=[4, 4, 8])
+pe = neg(p2)
+q = matmul(n, b)
+q2 = reshape(q, shape=[4, 4, 8])
+r = add(pe, q2)
+out r
+)");
+  assert_ok(graph);
+  const std::vector<Piece> pieces = cut_into_pieces(*graph, 1);
+  std::vector<MuGraph> parts;
+  std::vector<const MuGraph*> pointers;
+  std::vector<const Piece*> addresses;
+  for (const Piece& piece : pieces) {
+    parts.push_back(as_library_kernels(piece));
+    addresses.push_back(&piece);
+    if (piece.graph.nodes.back().code != OpCode::matmul) continue;
+    auto product = parse_mugraph(
+        "mugraph product\nin n: f16[4, 64]\nin w: f16[64, 32]\ntensor y: f16[4, 32]\nkernel grid=[2] "
+        "threads=128 {\n"
+        "  n0 = load(n)\n  w0 = load(w, x=1)\n  nw = matmul(n0, w0)\n  store(nw, y, x=1)\n}\nout y\n");
+    assert_ok(product);
+    parts.back() = std::move(*product);
+  }
+  for (const MuGraph& part : parts) pointers.push_back(&part);
+  const Result<MuGraph> whole = assemble(*graph, addresses, pointers);
+  assert_ok(whole);
+  std::string order;
+  for (const MuKernel& kernel : whole->kernels)
+    order += kernel.custom ? "product " : op_info(kernel.code).text + std::string(" ");
+  assert_string_equal(order.c_str(), "rms_norm product product reshape neg reshape add ");
+  assert_int_equal(static_cast<int>(verify(*graph, *whole).verdict), static_cast<int>(Verdict::accepted));
 }
 
 // Ten layers of a norm and a linear map: the minimum-traffic cut is between layers, and every cut is the same.
@@ -133,6 +177,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_needed_operator_is_in_one_piece),
       cmocka_unit_test(library_kernels_compute_the_graph),
+      cmocka_unit_test(kernels_follow_what_they_wait_for),
       cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
       cmocka_unit_test(softmaxes_count_as_their_definition),
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
