@@ -352,8 +352,7 @@ ir::Draft BlockEmitter::draft(bool loops) {
 }
 
 void BlockEmitter::add_parameters(BlockKernel& out) {
-  auto elements = [&](int32_t tensor) {
-    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+  auto elements = [&](const TensorPlace& place) {
     return place.offset + TensorDesc{"", place.dtype, place.shape, place.strides}.span();
   };
   out.facts.grid = out.grid;
@@ -361,13 +360,14 @@ void BlockEmitter::add_parameters(BlockKernel& out) {
   for (const TensorParameter& parameter : parameters_) {
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
     out.draft.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
-    out.args.push_back(places_[static_cast<size_t>(parameter.tensor)].arg);
-    out.facts.parameters.push_back({elements(parameter.tensor), kTensorMapAlignment, std::nullopt});
+    out.args.push_back(parameter.place->arg);
+    out.facts.parameters.push_back({elements(*parameter.place), kTensorMapAlignment, std::nullopt});
   }
   for (size_t i = 0; i < map_symbols_.size(); ++i) {
     out.draft.kernel.parameters.push_back({map_symbols_[i], true});
     out.args.push_back({LaunchArg::Kind::tensor_map, static_cast<int64_t>(i)});
-    out.facts.parameters.push_back({elements(map_tensors_[i]), kTensorMapAlignment, tensor_maps_[i]});
+    out.facts.parameters.push_back(
+        {elements(places_[static_cast<size_t>(map_tensors_[i])]), kTensorMapAlignment, tensor_maps_[i]});
   }
 }
 

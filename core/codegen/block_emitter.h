@@ -286,9 +286,23 @@ class BlockEmitter {
   static constexpr int kMostExchangedBits = 2;  // four words are one access
   StoreForm store_form(BlockValue value, Spread spread) const;
   void store(BlockValue value);
-  Symbol pointer(int32_t tensor);
+  Symbol pointer(int32_t tensor, const TensorPlace& place);
   // A pointer to the tensor's first element of the tile, defined in `to`.
-  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue value);
+  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue value, const TensorPlace& place,
+                      int64_t begin = 0);
+  // What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension axis_of().
+  struct TilePiece {
+    const TensorPlace* place;
+    Symbol from;  // where the tile would begin, were it all in this piece
+    int64_t begin, end;
+  };
+  std::vector<TilePiece> tile_pieces(Builder& to, BlockValue value);
+  int axis_of(BlockValue value) const;
+  bool pieces_hold_tiles(BlockValue value, const std::vector<TilePiece>& pieces) const;
+  // Calls `read` for the piece that the chunk is in: once, or under a condition for each piece.
+  void read_pieces(Builder& to, BlockValue value, const Spread& chunks, const Expr& chunk,
+                   const std::vector<TilePiece>& pieces,
+                   const std::function<void(Builder&, const TilePiece&)>& read);
   bool is_staged(BlockValue value) const;
   bool prefetches() const { return schedule_.prefetch && schedule_.stages == 0; }
   // Computed where it is asked for, element by element.
@@ -413,7 +427,7 @@ class BlockEmitter {
   std::map<std::string, Symbol> cluster_factors_;
   size_t last_gather_ = 0;  // number of steps behind which nothing is read from them any more
   struct TensorParameter {
-    int32_t tensor;
+    const TensorPlace* place;  // of places_, or one of its pieces
     Symbol symbol;
   };
   std::vector<TensorParameter> parameters_;

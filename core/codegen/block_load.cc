@@ -7,28 +7,73 @@
 
 namespace quern {
 
-Symbol BlockEmitter::pointer(int32_t tensor) {
+Symbol BlockEmitter::pointer(int32_t tensor, const TensorPlace& place) {
   for (const TensorParameter& known : parameters_)
-    if (known.tensor == tensor) return known.symbol;
+    if (known.place == &place) return known.symbol;
   const bool written = std::any_of(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
     return op.kind == BlockOp::Kind::store && op.tensor == tensor;
   });
-  const TensorPlace& place = places_[static_cast<size_t>(tensor)];
   parameters_.push_back(
-      {tensor, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
+      {&place, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
   return parameters_.back().symbol;
 }
 
-Symbol BlockEmitter::tile_pointer(Builder& to, const std::string& prefix, BlockValue value) {
-  const BlockOp& op = program_.op(value);
-  const Symbol tensor = pointer(op.tensor);
-  const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+Symbol BlockEmitter::tile_pointer(Builder& to, const std::string& prefix, BlockValue value,
+                                  const TensorPlace& place, int64_t begin) {
+  const Symbol tensor = pointer(program_.op(value).tensor, place);
   Expr at = place.offset;
   for (size_t d = 0; d < place.strides.size(); ++d)
     at = at + ir::cast(firsts_[static_cast<size_t>(value)][d], Scalar::i64) * place.strides[d];
+  if (begin > 0) at = at - Expr(begin * place.strides[static_cast<size_t>(axis_of(value))]);
   const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
   to.let(tile, ir::address(tensor, at));
   return tile;
+}
+
+std::vector<BlockEmitter::TilePiece> BlockEmitter::tile_pieces(Builder& to, BlockValue value) {
+  const TensorPlace& place = places_[static_cast<size_t>(program_.op(value).tensor)];
+  if (place.pieces.empty()) return {{&place, tile_pointer(to, "at", value, place), 0, 0}};
+  std::vector<TilePiece> out;
+  int64_t begin = 0;
+  for (const TensorPlace& piece : place.pieces) {
+    const int64_t end = begin + piece.shape[static_cast<size_t>(place.axis)];
+    if (begin < end) out.push_back({&piece, tile_pointer(to, "at", value, piece, begin), begin, end});
+    begin = end;
+  }
+  return out;
+}
+
+int BlockEmitter::axis_of(BlockValue value) const {
+  return places_[static_cast<size_t>(program_.op(value).tensor)].axis;
+}
+
+// Whether every tile lies in one piece: where pieces begin, tiles do.
+bool BlockEmitter::pieces_hold_tiles(BlockValue value, const std::vector<TilePiece>& pieces) const {
+  const BlockOp& op = program_.op(value);
+  const int dim = axis_of(value);
+  int64_t part = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
+  Ints parts;
+  for (int axis = 0; axis <= kGridAxes; ++axis)
+    if (cuts(op, axis, dim)) parts.push_back(part = kernel_.part(axis, part));
+  auto begins_there = [&](int64_t at) { return at % part == 0; };
+  return !parts.empty() && std::all_of(parts.begin(), parts.end(), begins_there) &&
+         std::all_of(pieces.begin(), pieces.end(),
+                     [&](const TilePiece& piece) { return begins_there(piece.begin); });
+}
+
+void BlockEmitter::read_pieces(Builder& to, BlockValue value, const Spread& chunks, const Expr& chunk,
+                               const std::vector<TilePiece>& pieces,
+                               const std::function<void(Builder&, const TilePiece&)>& read) {
+  if (pieces.size() == 1) return read(to, pieces[0]);
+  Expr at = firsts_[static_cast<size_t>(value)][static_cast<size_t>(axis_of(value))];
+  if (!pieces_hold_tiles(value, pieces)) at = at + coordinate(chunks, axis_of(value), chunk);
+  at = to.named("row", at);
+  for (const TilePiece& piece : pieces) {
+    Expr there = ir::truth(true);  // what lies outside the tensor is the last one's
+    if (piece.begin > pieces.front().begin) there = both(there, less_equal(Expr(piece.begin), at));
+    if (piece.end < pieces.back().end) there = both(there, less(at, Expr(piece.end)));
+    to.when(there, [&](Builder& here) { read(here, piece); });
+  }
 }
 
 bool BlockEmitter::is_staged(BlockValue value) const {
@@ -53,10 +98,19 @@ int BlockEmitter::vector_bits(BlockValue value, const Spread& spread, int inner)
   if (inner < 0) return 0;
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = places_[static_cast<size_t>(op.tensor)];
+  auto divides_pieces = [&](int64_t number) {
+    return std::all_of(place.pieces.begin(), place.pieces.end(), [&](const TensorPlace& piece) {
+      for (size_t d = 0; d < piece.shape.size(); ++d)
+        if (static_cast<int>(d) != inner && piece.shape[d] > 1 && piece.strides[d] % number != 0)
+          return false;
+      const size_t at = static_cast<size_t>(inner);
+      return piece.offset % number == 0 && piece.shape[at] % number == 0 && piece.strides[at] == 1;
+    });
+  };
   auto divides = [&](int64_t number) {
     const TileDim& dim = dims_[static_cast<size_t>(value)][static_cast<size_t>(inner)];
     if (place.shape[static_cast<size_t>(inner)] % number != 0 || dim.tile % number != 0 ||
-        place.offset % number != 0)
+        place.offset % number != 0 || !divides_pieces(number))
       return false;
     // Wherever blocks and iterations cut it, they cut between vectors.
     int64_t part = place.shape[static_cast<size_t>(inner)];
@@ -107,18 +161,22 @@ void BlockEmitter::load_direct(BlockValue value, const Spread& spread) {
 
   Body fetch;
   Builder out(fetch);
-  const Symbol from = tile_pointer(out, "at", value);
+  const std::vector<TilePiece> pieces = tile_pieces(out, value);
   const Spread chunks = chunks_of(array.spread, vector);
   out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
-    const Expr within = inside(value, chunks, r), at = offset(chunks, place.strides, r);
-    if (vector == 0)
-      return each.assign(ir::element(to, r), ir::select(within, ir::element(from, at), ir::zero(element)));
-    const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
-                                        ir::address(from, at), within};
-    if (place.arg.kind != LaunchArg::Kind::input)
-      each.emit(Instr::load_written, operands, {element, per});
-    else
-      each.emit(Instr::load_global, operands, {element, per, !is_shared_by_blocks(op)});
+    const Expr within = inside(value, chunks, r);
+    read_pieces(each, value, chunks, r, pieces, [&](Builder& here, const TilePiece& piece) {
+      const Expr at = offset(chunks, piece.place->strides, r);
+      if (vector == 0)
+        return here.assign(ir::element(to, r),
+                           ir::select(within, ir::element(piece.from, at), ir::zero(element)));
+      const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
+                                          ir::address(piece.from, at), within};
+      if (piece.place->arg.kind != LaunchArg::Kind::input)
+        here.emit(Instr::load_written, operands, {element, per});
+      else
+        here.emit(Instr::load_global, operands, {element, per, !is_shared_by_blocks(op)});
+    });
   });
   if (loop) {
     Builder declared(declared_);
@@ -158,7 +216,7 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
       tile.padded[d] = std::max(tile.padded[d], panels->second[d]);
   auto& inner = tile.padded[static_cast<size_t>(tile.inner)];
   inner = std::max<int64_t>(inner, 16 / static_cast<int64_t>(dtype_size(place.dtype)));
-  if (schedule_.tma && target_.tma && bring_by_tma(tile)) return tile;
+  if (schedule_.tma && target_.tma && place.pieces.empty() && bring_by_tma(tile)) return tile;
   copies_panels_ |= panels != panels_.end();
   put_in_panels(tile,
                 panels != panels_.end() ? bits_of(tile, dims_by_stride(tile)) : bits_as_read(tile, wanted));
@@ -182,23 +240,28 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
   const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);
   Body body;
   Builder to(body);
-  const Symbol from = tile_pointer(to, "at", tile.value);
+  const std::vector<TilePiece> pieces = tile_pieces(to, tile.value);
+  auto copy = [&](Builder& here, const TilePiece& piece, const Spread& spread, const Expr& r) {
+    const Expr within = inside(tile.value, spread, r), at = offset(spread, piece.place->strides, r);
+    const Expr place_there = place_in(tile, spread, r);
+    if (bits == 0)
+      return here.assign(
+          ir::element(tile.memory, place_there),
+          ir::select(within, ir::element(piece.from, at), ir::zero(ir::scalar_of(place.dtype))));
+    std::vector<Expr> operands = {ir::address(tile.memory, place_there)};
+    if (within.is_number(1)) {
+      operands.push_back(ir::address(piece.from, at));
+    } else {
+      const Expr is_inside = here.let(ir::make_variable("inside", Scalar::boolean), within);
+      operands.push_back(ir::address(piece.from, ir::select(is_inside, at, ir::cast(0, at.type()))));
+      operands.push_back(ir::select(is_inside, bytes, 0));
+    }
+    here.emit(Instr::cp_async, std::move(operands), {bytes});
+  };
   to.when(leaders(chunks), [&](Builder& some) {
     some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
-      const Expr within = inside(tile.value, chunks, r), at = offset(chunks, place.strides, r);
-      const Expr place_there = place_in(tile, chunks, r);
-      if (bits == 0)
-        return each.assign(ir::element(tile.memory, place_there),
-                           ir::select(within, ir::element(from, at), ir::zero(ir::scalar_of(place.dtype))));
-      std::vector<Expr> operands = {ir::address(tile.memory, place_there)};
-      if (within.is_number(1)) {
-        operands.push_back(ir::address(from, at));
-      } else {
-        const Expr is_inside = each.let(ir::make_variable("inside", Scalar::boolean), within);
-        operands.push_back(ir::address(from, ir::select(is_inside, at, ir::cast(0, at.type()))));
-        operands.push_back(ir::select(is_inside, bytes, 0));
-      }
-      each.emit(Instr::cp_async, std::move(operands), {bytes});
+      read_pieces(each, tile.value, chunks, r, pieces,
+                  [&](Builder& here, const TilePiece& piece) { copy(here, piece, chunks, r); });
     });
   });
   return body;
@@ -314,7 +377,7 @@ void BlockEmitter::store(BlockValue value) {
   };
   Body body;
   Builder out(body);
-  const Symbol to = tile_pointer(out, "to", value);
+  const Symbol to = tile_pointer(out, "to", value, place);
   out.when(both(leaders(spread), storing_block(op, spread)), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       const Symbol v = ir::make_vector("v", element_type, per);

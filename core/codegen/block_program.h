@@ -17,6 +17,9 @@ struct TensorPlace {
   LaunchArg arg;
   int64_t offset = 0;  // elements of the argument in front of its first one
   int numbered = -1;  // nowhere: elements are their number along this dimension
+  // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first then.
+  int axis = -1;
+  std::vector<TensorPlace> pieces = {};
 };
 
 inline bool is_cast(const BlockOp& op) {

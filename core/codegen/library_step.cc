@@ -29,7 +29,7 @@ void visit_tensors(const MuGraph& mugraph, const MuKernel& kernel, Visit visit) 
   }
   for (const BlockOp& op : kernel.ops)
     if (op.tensor >= 0)
-      if (const int32_t tensor = memory_of(mugraph, op.tensor); tensor >= 0) visit(tensor);
+      for (int32_t tensor : memory_of(mugraph, op.tensor)) visit(tensor);
 }
 
 }  // namespace

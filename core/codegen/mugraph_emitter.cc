@@ -127,12 +127,23 @@ class MuEmitter {
     const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
     TensorPlace place = places_[static_cast<size_t>(tensor)];
     place.numbered = own.numbered;
-    if (own.view.source < 0) return place;
-    const TensorPlace& source = places_[static_cast<size_t>(own.view.source)];
-    place.arg = source.arg;
-    place.offset = view_offset(own.view, source.strides);
-    place.strides = view_strides(own.view, source.strides);
+    place.axis = own.pieced.axis;
+    for (size_t p = 0; p < own.pieced.pieces.size(); ++p) {
+      TensorPlace& piece = place.pieces.emplace_back(places_[static_cast<size_t>(tensor)]);
+      piece.name += "_" + std::to_string(p);
+      piece.shape[static_cast<size_t>(own.pieced.axis)] = own.pieced.extents[p];
+      see_through(piece, own.pieced.pieces[p]);
+    }
+    if (own.view.source >= 0) see_through(place, own.view);
+    if (!place.pieces.empty()) place.strides = place.pieces[0].strides;
     return place;
+  }
+
+  void see_through(TensorPlace& place, const TensorView& view) const {
+    const TensorPlace& source = places_[static_cast<size_t>(view.source)];
+    place.arg = source.arg;
+    place.offset = view_offset(view, source.strides);
+    place.strides = view_strides(view, source.strides);
   }
 
   bool uses_pdl(size_t k) const {

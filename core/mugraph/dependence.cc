@@ -18,10 +18,13 @@ bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
 
 }  // namespace
 
-int32_t memory_of(const MuGraph& mugraph, int32_t tensor) {
+std::vector<int32_t> memory_of(const MuGraph& mugraph, int32_t tensor) {
   const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
-  if (own.numbered >= 0) return -1;
-  return own.view.source < 0 ? tensor : own.view.source;
+  std::vector<int32_t> sources;
+  if (own.numbered >= 0) return sources;
+  for (const TensorView& piece : own.pieced.pieces) add(sources, piece.source);
+  if (sources.empty()) sources.push_back(own.view.source < 0 ? tensor : own.view.source);
+  return sources;
 }
 
 KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel) {
@@ -32,7 +35,8 @@ KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel) {
     add(out.writes, kernel.result);
   }
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind == BlockOp::Kind::load) add(out.reads, memory_of(mugraph, op.tensor));
+    if (op.kind == BlockOp::Kind::load)
+      for (int32_t tensor : memory_of(mugraph, op.tensor)) add(out.reads, tensor);
     if (op.kind == BlockOp::Kind::store) add(out.writes, op.tensor);
   }
   return out;

@@ -33,6 +33,7 @@ class Validator {
       if (tensor.type.literal) written_[t] = true;
       tensor.numbered = -1;  // of another muGraph that it comes from, perhaps
       tensor.view = {};
+      tensor.pieced = {};
     }
     for (size_t k = 0; k < mugraph_.kernels.size(); ++k) {
       MuKernel& kernel = mugraph_.kernels[k];
@@ -76,6 +77,7 @@ class Validator {
     if (type->shape != result.type.shape) return invalid("the result has another shape");
     result.numbered = numbered_dim(kernel);
     result.view = view_of(mugraph_, kernel);
+    result.pieced = pieced_view_of(mugraph_, kernel);
     return {};
   }
 

@@ -131,15 +131,23 @@ struct TensorView {
   Ints first;  // the source's coordinates of the first element
 };
 
+// What a concatenation makes of tensors in memory: views of them, one behind the other along dimension `axis`.
+struct PiecedView {
+  int axis = -1;  // -1: this is none
+  std::vector<TensorView> pieces;
+  Ints extents;  // of the pieces, along it
+};
+
 struct MuTensor {
   std::string name;
   TensorType type;
   double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
   // Filled in by validate(). What an iota over whole tensors makes: the dimension along which elements are
-  // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. Block graphs read
-  // neither from memory of its own: they compute the one, and find the other where its source lies.
+  // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. What concatenations make: views of several. Block
+  // graphs read none of them from memory of its own: they compute the first, and find the others where their sources lie.
   int numbered = -1;
   TensorView view = {};
+  PiecedView pieced = {};
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), if the

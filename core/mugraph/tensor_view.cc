@@ -65,6 +65,20 @@ std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to,
   return out;
 }
 
+Dims permuted(const Dims& dims, const Ints& perm) {
+  Dims out;
+  for (int64_t d : perm) out.push_back(dims[static_cast<size_t>(d)]);
+  return out;
+}
+
+constexpr size_t kMostPieces = 4;      // every access looks which one it is in
+constexpr int64_t kAlignedPiece = 16;  // bytes
+
+bool has_memory(const MuTensor& tensor) {
+  return !tensor.type.literal && tensor.numbered < 0 && tensor.pieced.axis < 0 &&
+         tensor.type.element_count() > 0;
+}
+
 }  // namespace
 
 bool moves_only(OpCode code) {
@@ -81,9 +95,8 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
     return {};
   TensorView view = operand.view.source >= 0 ? operand.view : whole(kernel.operands[0], operand.type.rank());
   if (kernel.code == OpCode::transpose) {
-    Dims dims;
-    for (int64_t d : *kernel.attrs.perm) dims.push_back(view.dims[static_cast<size_t>(d)]);
-    view.dims = std::move(dims);
+    if (operand.pieced.axis >= 0) return {};
+    view.dims = permuted(view.dims, *kernel.attrs.perm);
   } else if (kernel.code == OpCode::slice) {
     for (size_t d = 0; d < from.size(); ++d) {
       if ((*kernel.attrs.step)[d] != 1) return {};
@@ -105,6 +118,34 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
     view.dims = std::move(*dims);
   }
   return view;
+}
+
+PiecedView pieced_view_of(const MuGraph& mugraph, const MuKernel& kernel) {
+  const MuTensor& result = mugraph.tensors[static_cast<size_t>(kernel.result)];
+  PiecedView out;
+  if (kernel.code == OpCode::transpose) {
+    const MuTensor& operand = mugraph.tensors[static_cast<size_t>(kernel.operands[0])];
+    const Ints& perm = *kernel.attrs.perm;
+    if (operand.pieced.axis < 0 || operand.type.dtype != result.type.dtype) return {};
+    out = operand.pieced;
+    out.axis = static_cast<int>(std::find(perm.begin(), perm.end(), operand.pieced.axis) - perm.begin());
+    for (TensorView& piece : out.pieces) piece.dims = permuted(piece.dims, perm);
+    return out;
+  }
+  if (kernel.code != OpCode::concat || kernel.operands.size() > kMostPieces) return {};
+  out.axis = static_cast<int>((*kernel.attrs.axis)[0]);
+  for (int32_t id : kernel.operands) {
+    const MuTensor& operand = mugraph.tensors[static_cast<size_t>(id)];
+    if (!has_memory(operand) || operand.type.dtype != result.type.dtype) return {};
+    const int64_t extent = operand.type.shape[static_cast<size_t>(out.axis)];
+    // Rows that begin off 16 bytes would be read element by element, time and again.
+    if (out.axis + 1 == result.type.rank() &&
+        extent * static_cast<int64_t>(dtype_size(result.type.dtype)) % kAlignedPiece != 0)
+      return {};
+    out.pieces.push_back(operand.view.source >= 0 ? operand.view : whole(id, operand.type.rank()));
+    out.extents.push_back(extent);
+  }
+  return out;
 }
 
 Ints view_strides(const TensorView& view, const Ints& source_strides) {

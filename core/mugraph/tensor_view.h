@@ -13,6 +13,9 @@ bool moves_only(OpCode code);
 // neighbours (the caller's tensors may have any strides). The operands' views are known already.
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel);
 
+// The same for what concatenations make, and transposes of that: each piece where it lies.
+PiecedView pieced_view_of(const MuGraph& mugraph, const MuKernel& kernel);
+
 // Of a view of a tensor with these strides: its own, and the place of its first element, in elements.
 Ints view_strides(const TensorView& view, const Ints& source_strides);
 int64_t view_offset(const TensorView& view, const Ints& source_strides);

@@ -103,7 +103,7 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
   for (const Step& step : steps) {
     if (mugraph.kernels[step.first].custom) {
       for (const BlockOp& op : mugraph.kernels[step.first].ops)
-        if (const int32_t tensor = op.tensor < 0 ? -1 : memory_of(mugraph, op.tensor); tensor >= 0)
+        for (int32_t tensor : op.tensor < 0 ? std::vector<int32_t>() : memory_of(mugraph, op.tensor))
           cache.read(tensor, bytes_of(mugraph.tensors[static_cast<size_t>(tensor)].type));
       continue;
     }

@@ -184,8 +184,14 @@ class Counter {
 
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
   bool comes(int32_t tensor) const {
-    if (const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)]; own.view.source >= 0)
-      return comes(own.view.source);
+    const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
+    if (own.view.source >= 0) return comes(own.view.source);
+    if (own.pieced.axis >= 0)  // the largest
+      return comes(own.pieced
+                       .pieces[static_cast<size_t>(
+                           std::max_element(own.pieced.extents.begin(), own.pieced.extents.end()) -
+                           own.pieced.extents.begin())]
+                       .source);
     return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
   }
   bool leaves(int32_t tensor) const {

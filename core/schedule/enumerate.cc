@@ -98,6 +98,7 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
     const BlockOp& op = kernel.ops[i];
     if (op.kind != BlockOp::Kind::load || stages[i] != Stage::loop) continue;
     const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor)];
+    if (tensor.pieced.axis >= 0) return false;
     if (tensor.numbered < 0 && !fits_tma(tensor.type, op.type)) return false;
   }
   return true;

@@ -48,7 +48,9 @@ class DependenceOrder {
   };
 
   bool is_view(const MuKernel& kernel) const {
-    return !kernel.custom && mugraph_.tensors[static_cast<size_t>(kernel.result)].view.source >= 0;
+    if (kernel.custom) return false;
+    const MuTensor& result = mugraph_.tensors[static_cast<size_t>(kernel.result)];
+    return result.view.source >= 0 || result.pieced.axis >= 0;
   }
 
   template <class Visit>
@@ -59,11 +61,13 @@ class DependenceOrder {
   }
 
   int level_of(const MuKernel& kernel) {
-    Made own{0, kernel.custom};
+    Made own{is_view(kernel) ? -1 : 0, kernel.custom};
     visit_reads(kernel, [&](int32_t tensor) {
       const Made& from = made_[static_cast<size_t>(tensor)];
-      own.level = std::max(own.level, from.level + (own.by_custom || from.by_custom));
-      if (is_view(kernel)) own = from;
+      if (!is_view(kernel))
+        own.level = std::max(own.level, from.level + (own.by_custom || from.by_custom));
+      else if (from.level >= own.level)
+        own = {from.level, from.by_custom || (from.level == own.level && own.by_custom)};
     });
     if (!kernel.custom) made_[static_cast<size_t>(kernel.result)] = own;
     for (const BlockOp& op : kernel.ops)

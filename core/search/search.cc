@@ -167,10 +167,14 @@ class Search {
     return piece.outside.empty() ? choices_of(piece.text())[0].us : left_us(piece);
   }
 
-  // Of the baseline. What only moves elements is read where they lie.
+  // Of the baseline. What only moves elements is read where they lie, and so is what is concatenated, if nobody asks for it.
   double left_us(const Piece& piece) const {
-    const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [](const Node& node) {
-      return op_info(node.code).kind == OpKind::leaf || moves_only(node.code);
+    const bool asked = std::any_of(piece.outputs.begin(), piece.outputs.end(), [&](ValueId id) {
+      return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+    });
+    const bool moves = std::all_of(piece.graph.nodes.begin(), piece.graph.nodes.end(), [&](const Node& node) {
+      return op_info(node.code).kind == OpKind::leaf || moves_only(node.code) ||
+             (!asked && node.code == OpCode::concat);
     });
     return moves ? 0 : options_.time_of(piece.graph, nullptr);
   }

@@ -1,5 +1,6 @@
 // Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are read in the
 // memory of their source, by each data path in the emulator against the float reference.
+#include "core/codegen/mugraph_emitter.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
@@ -211,12 +212,136 @@ void slices_and_heads_are_read_where_they_lie(void**) {
   all_are_right_on_hostile_inputs(cases);
 }
 
+// One query for each head, whose key and value follow GRID others of a cache; the key is computed, and the value a row of
+// what is given.
+const char kAppendGraph[] = R"(graph append
+in q: TYPE[2, ROWS, INNER]
+in kc: TYPE[2, GRID, INNER]
+in vc: TYPE[2, GRID, INNER]
+in kn: TYPE[2, INNER]
+in vn: TYPE[2, INNER]
+kd = neg(kn)
+k1 = reshape(kd, shape=[2, 1, INNER])
+v1 = reshape(vn, shape=[2, 1, INNER])
+k = concat(kc, k1, axis=1)
+v = concat(vc, v1, axis=1)
+t = transpose(k, perm=[0, 2, 1])
+s = matmul(q, t)
+p = softmax(s, axis=-1)
+o = matmul(p, v)
+out o
+)";
+const char kAppend[] = R"(mugraph append
+in q: TYPE[2, ROWS, INNER]
+in kc: TYPE[2, GRID, INNER]
+in vc: TYPE[2, GRID, INNER]
+in kn: TYPE[2, INNER]
+in vn: TYPE[2, INNER]
+tensor kd: TYPE[2, INNER]
+tensor k1: TYPE[2, 1, INNER]
+tensor v1: TYPE[2, 1, INNER]
+tensor k: TYPE[2, COLUMNS, INNER]
+tensor v: TYPE[2, COLUMNS, INNER]
+tensor t: TYPE[2, INNER, COLUMNS]
+tensor o: TYPE[2, ROWS, INNER]
+kd = neg(kn)
+k1 = reshape(kd, shape=[2, 1, INNER])
+v1 = reshape(vn, shape=[2, 1, INNER])
+k = concat(kc, k1, axis=[1])
+v = concat(vc, v1, axis=[1])
+t = transpose(k, perm=[0, 2, 1])
+kernel grid=[2] loop=2 threads=128 {
+  q0 = load(q, x=0)
+  t0 = load(t, x=0, loop=2)
+  v0 = load(v, x=0, loop=1)
+  s = matmul(q0, t0)
+  top = max(s, axis=[2], keepdims=true)
+  m = accumulate_max(top)
+  d = sub(s, m)
+  e = exp(d)
+  r = sum(e, axis=[2], keepdims=true)
+  l = accumulate_rescaled(r, m)
+  pv = matmul(e, v0)
+  n = accumulate_rescaled(pv, m)
+  y = div(n, l)
+  store(y, o, x=0)
+}
+out o
+)";
+
+// Where the cache ends with a tile, and where it ends within one; by TMA there is no such load.
+void a_row_behind_a_cache_is_read_where_it_lies(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "4", "32", "65", "64", ""},
+                             {"bf16", "16", "64", "51", "50", ""},
+                             {"f32", "3", "20", "34", "33", ""}})
+    for (const KernelSchedule& way : {KernelSchedule{.tile_k = 32, .warps = {1, 1, 1}},
+                                      {.tile_k = 16, .warps = {2, 1, 1}, .prefetch = false},
+                                      {.tile_k = 32, .warps = {1, 1, 1}, .stages = 2},
+                                      {.tile_k = 16, .warps = {2, 1, 1}, .stages = 3, .tma = true}})
+      cases.push_back(sized_case("append", kAppendGraph, kAppend, sizes, way));
+  all_are_right_on_hostile_inputs(cases);
+  // No kernel writes keys or values together.
+  const MuGraphCase& one = cases[0];
+  const auto emitted = emit_mugraph(one.graph, one.mugraph, one.schedule, **find_target("sm_80"));
+  assert_ok(emitted);
+  assert_int_equal(emitted->plan.launches.size(), 2);
+  assert_true(emitted->plan.workspace_bytes < 1024);
+}
+
+// Rows and columns of a product's operands in several places, cut along and across these.
+const char kPiecesGraph[] = R"(graph pieces
+in a: TYPE[ROWS, 24]
+in b: TYPE[ROWS, 40]
+in c: TYPE[ROWS, 64]
+in u: TYPE[128, COLUMNS]
+in w: TYPE[128, 24]
+x = concat(a, b, c, axis=1)
+v = concat(u, w, axis=1)
+y = matmul(x, v)
+out y
+)";
+const char kPieces[] = R"(mugraph pieces
+in a: TYPE[ROWS, 24]
+in b: TYPE[ROWS, 40]
+in c: TYPE[ROWS, 64]
+in u: TYPE[128, COLUMNS]
+in w: TYPE[128, 24]
+tensor x: TYPE[ROWS, 128]
+tensor v: TYPE[128, INNER]
+tensor y: TYPE[ROWS, INNER]
+x = concat(a, b, c, axis=[1])
+v = concat(u, w, axis=[1])
+kernel grid=[2, 2] loop=2 threads=128 {
+  x0 = load(x, y=0, loop=1)
+  v0 = load(v, x=1, loop=0)
+  xv = matmul(x0, v0)
+  s = accumulate_sum(xv)
+  store(s, y, x=1, y=0)
+}
+out y
+)";
+
+void pieces_are_cut_along_and_across(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Sizes& sizes : {Sizes{"f16", "20", "64", "40", "", ""}, {"bf16", "9", "96", "72", "", ""}})
+    for (const KernelSchedule& way :
+         {KernelSchedule{.warps = {1, 1, 4}},
+          {.tile_k = 8, .warps = {1, 2, 1}},
+          {.tile = {24, 0, 0}, .tile_k = 32, .warps = {1, 2, 2}, .stages = 2},
+          {.tile_k = 64, .warps = {1, 4, 1}, .stages = 2, .tma = true, .wgmma = true}})
+      cases.push_back(sized_case("pieces", kPiecesGraph, kPieces, sizes, way));
+  all_are_right_on_hostile_inputs(cases);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(ragged_tiles_come_by_every_path),
                               cmocka_unit_test(parts_of_a_cluster_have_whole_iterations),
                               cmocka_unit_test(ragged_attention_comes_by_tma),
-                              cmocka_unit_test(slices_and_heads_are_read_where_they_lie)};
+                              cmocka_unit_test(slices_and_heads_are_read_where_they_lie),
+                              cmocka_unit_test(a_row_behind_a_cache_is_read_where_it_lies),
+                              cmocka_unit_test(pieces_are_cut_along_and_across)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

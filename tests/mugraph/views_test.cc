@@ -1,6 +1,7 @@
 // Loads that need no memory of their own, and what conditions over positions say of tiles.
 #include "core/mugraph/views.h"
 
+#include "core/mugraph/dependence.h"
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "tests/mugraph/texts.h"
@@ -103,6 +104,34 @@ void slices_and_reshapes_are_read_where_their_source_lies(void**) {
   }
 }
 
+// A concatenation is in several places, and so is a transpose of it; what is read narrowly, or lies nowhere, is none.
+void concatenations_are_read_where_their_pieces_lie(void**) {
+  auto pieced = [](const std::string& operators) {
+    return mugraph_of("mugraph g\nin x: f16[6, 20, 8]\nin r: f16[6, 8]\nin n: f16[6, 20, 4]\n" + operators +
+                      "out z\n")
+        .tensors.back()
+        .pieced;
+  };
+  const std::string row = "tensor q: f16[6, 1, 8]\ntensor c: f16[6, 21, 8]\n",
+                    rows = "q = reshape(r, shape=[6, 1, 8])\nc = concat(x, q, axis=[1])\n";
+  const PiecedView view =
+      pieced(row + "tensor z: f16[8, 6, 21]\n" + rows + "z = transpose(c, perm=[2, 0, 1])\n");
+  assert_int_equal(view.axis, 2);
+  assert_true(view.extents == (Ints{20, 1}));
+  assert_int_equal(view.pieces[0].source, 0);
+  assert_int_equal(view.pieces[1].source, 1);
+  assert_true(view_strides(view.pieces[0], {160, 8, 1}) == (Ints{1, 160, 8}));
+  assert_true(view_strides(view.pieces[1], {8, 1}) == (Ints{1, 8, 0}));
+  assert_int_equal(pieced("tensor z: f16[6, 20, 16]\nz = concat(x, x, axis=[2])\n").axis, 2);
+  assert_int_equal(pieced("tensor z: f16[6, 20, 12]\nz = concat(n, x, axis=[2])\n").axis, -1);
+  const MuGraph whole =
+      mugraph_of("mugraph g\nin x: f16[6, 20, 8]\nin r: f16[6, 8]\n" + row + "tensor z: f16[126, 8]\n" +
+                 rows + "z = reshape(c, shape=[126, 8])\nout z\n");
+  assert_int_equal(whole.tensors[3].pieced.axis, 1);  // in memory, too, for the reshape
+  assert_true(memory_of(whole, 3) == (std::vector<int32_t>{0, 1}) &&
+              memory_of(whole, 4) == (std::vector<int32_t>{3}));
+}
+
 void a_tensor_that_is_given_is_no_view(void**) {
   MuGraph part = mugraph_of(R"(mugraph g
 in x: f16[4, 8]
@@ -190,6 +219,7 @@ void shares_of_masks(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(slices_and_reshapes_are_read_where_their_source_lies),
+                              cmocka_unit_test(concatenations_are_read_where_their_pieces_lie),
                               cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(masks_are_computed_from_positions),
