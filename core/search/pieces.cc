@@ -103,8 +103,10 @@ class Cutter {
     }
   }
 
-  // What is outside the algebra as early as it can run, so that it parts as little as possible; the rest near
-  // what it uses.
+  bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
+
+  // Products of one value follow each other: they may share what makes it, and a launch. What is outside the algebra as early
+  // as it can run, so that it parts as little as possible; the rest near what it uses.
   void order_nodes() {
     std::vector<int> waits(graph_.nodes.size(), 0);
     std::vector<ValueId> ready;
@@ -120,9 +122,13 @@ class Cutter {
     for (size_t id = 0; id < graph_.nodes.size(); ++id)
       if (is_leaf(graph_.nodes[id])) release(static_cast<ValueId>(id));
     while (!ready.empty()) {
+      auto next = std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) {
+        return !order_.empty() && is_product(id) && is_product(order_.back()) &&
+               node(id).operands[0] == node(order_.back()).operands[0];
+      });
       // The last one that became ready follows what was just made.
-      auto next =
-          std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) { return !outside_[id].empty(); });
+      if (next == ready.rend())
+        next = std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) { return !outside_[id].empty(); });
       if (next == ready.rend()) next = ready.rbegin();
       const ValueId id = *next;
       ready.erase(std::next(next).base());
