@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 #include <optional>
 
 #include "core/mugraph/dependence.h"
@@ -14,26 +14,36 @@ namespace quern {
 namespace {
 
 constexpr size_t kMostKernels = 6;   // of a launch
-constexpr size_t kMostChoices = 96;  // of a kernel
+// Of a kernel, with one number of threads and one tile: tiles that are too large for a kernel alone may be best beside others.
+constexpr size_t kMostChoices = 2;
 constexpr size_t kMostWays = 6;
+
+double block_bytes(const BlockWork& work) {
+  return work.once_bytes + work.loop_bytes * static_cast<double>(work.trip_count);
+}
 
 class Joiner {
  public:
   Joiner(const MuGraph& mugraph, size_t first, const std::vector<std::vector<KernelSchedule>>& choices,
          const Target& target)
-      : target_(target), choices_(choices) {
-    for (size_t k = 0; k < choices.size(); ++k) {
+      : target_(target) {
+    for (const std::vector<KernelSchedule>& all : choices) {
+      std::map<std::pair<int, TileExtents>, size_t> taken;
+      choices_.emplace_back();
+      for (const KernelSchedule& each : all)
+        if (taken[{each.threads(), each.tile}]++ < kMostChoices) choices_.back().push_back(each);
+    }
+    for (size_t k = 0; k < choices_.size(); ++k) {
       const MuKernel& kernel = mugraph.kernels[first + k];
       const MuGraph alone = kernel_alone(mugraph, kernel);
       works_.emplace_back();
-      for (size_t c = 0; c < std::min(choices[k].size(), kMostChoices); ++c) {
-        KernelSchedule schedule = choices[k][c];
+      for (KernelSchedule schedule : choices_[k]) {
         schedule.pdl = false;
         const auto cut = apply_schedule(alone, {{schedule}});
         check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
         works_[k].push_back(block_work(*cut, cut->kernels[0], schedule, target));
       }
-      alone_.push_back(modelled_block(works_[k][0], choices[k][0], target).us);
+      alone_.push_back(modelled_block(works_[k][0], choices_[k][0], target).us);
     }
   }
 
@@ -86,39 +96,61 @@ class Joiner {
     return out;
   }
 
-  std::optional<size_t> first_of(size_t k, int threads) const {
+  // Of the choices with as many threads the one that `is_better` than all others; nothing if there are none.
+  template <class Better>
+  std::optional<size_t> choice_of(size_t k, int threads, const Better& is_better) const {
+    std::optional<size_t> best;
     for (size_t c = 0; c < works_[k].size(); ++c)
-      if (choices_[k][c].threads() == threads) return c;
-    return std::nullopt;
+      if (choices_[k][c].threads() == threads && (!best || is_better(works_[k][c], works_[k][*best])))
+        best = c;
+    return best;
   }
 
-  // One launch of all: for each choice of the kernel that takes longest the best of the others, one after the other.
+  // The same launch with the best choices of all but `main`, one after the other.
+  JoinedWay improved(size_t first, size_t end, size_t main, std::vector<size_t> picks) const {
+    const int threads = choices_[main][picks[main - first]].threads();
+    JoinedWay best = launch(first, picks);
+    for (size_t k = first; k < end; ++k)
+      for (size_t other = 0; k != main && other < works_[k].size(); ++other) {
+        if (choices_[k][other].threads() != threads) continue;
+        std::vector<size_t> changed = picks;
+        changed[k - first] = other;
+        if (JoinedWay way = launch(first, changed); way.us < best.us) {
+          best = std::move(way);
+          picks = std::move(changed);
+        }
+      }
+    return best;
+  }
+
+  // One launch of all: for each choice of the kernel that takes longest the others at their best alone, or with blocks that
+  // bring about as much, and what improves on that.
   std::vector<JoinedWay> launches(size_t first, size_t end) const {
     std::vector<JoinedWay> ways;
     for (size_t k = first; k < end; ++k)
       if (works_[k][0].cluster > 1) return ways;
-    const size_t main =
-        static_cast<size_t>(std::max_element(alone_.begin() + static_cast<std::ptrdiff_t>(first),
-                                             alone_.begin() + static_cast<std::ptrdiff_t>(end)) -
-                            alone_.begin());
+    const auto from = alone_.begin();
+    const size_t main = static_cast<size_t>(
+        std::max_element(from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)) -
+        from);
     for (size_t c = 0; c < works_[main].size(); ++c) {
-      const int threads = choices_[main][c].threads();
-      std::vector<size_t> picks;
-      for (size_t k = first; k < end; ++k)
-        if (const auto pick = k == main ? c : first_of(k, threads)) picks.push_back(*pick);
-      if (picks.size() < end - first) continue;
-      JoinedWay best = launch(first, picks);
-      for (size_t k = first; k < end; ++k)
-        for (size_t other = 0; k != main && other < works_[k].size(); ++other) {
-          if (choices_[k][other].threads() != threads) continue;
-          std::vector<size_t> changed = picks;
-          changed[k - first] = other;
-          if (JoinedWay way = launch(first, changed); way.us < best.us) {
-            best = std::move(way);
-            picks = std::move(changed);
-          }
-        }
-      if (std::isfinite(best.us)) ways.push_back(std::move(best));
+      const double bytes = block_bytes(works_[main][c]);
+      auto nearer = [&](const BlockWork& a, const BlockWork& b) {
+        return std::fabs(block_bytes(a) - bytes) < std::fabs(block_bytes(b) - bytes);
+      };
+      auto never = [](const BlockWork&, const BlockWork&) { return false; };
+      std::vector<size_t> alone, alike;
+      for (size_t k = first; k < end; ++k) {
+        const int threads = choices_[main][c].threads();
+        const auto own = k == main ? c : choice_of(k, threads, never);
+        if (!own) break;
+        alone.push_back(*own);
+        alike.push_back(k == main ? c : *choice_of(k, threads, nearer));
+      }
+      if (alone.size() < end - first) continue;
+      for (const std::vector<size_t>& picks : {alone, alike})
+        if (JoinedWay way = improved(first, end, main, picks); std::isfinite(way.us))
+          ways.push_back(std::move(way));
     }
     std::stable_sort(ways.begin(), ways.end(),
                      [](const JoinedWay& a, const JoinedWay& b) { return a.us < b.us; });
@@ -127,7 +159,7 @@ class Joiner {
   }
 
   const Target& target_;
-  const std::vector<std::vector<KernelSchedule>>& choices_;
+  std::vector<std::vector<KernelSchedule>> choices_;
   std::vector<std::vector<BlockWork>> works_;  // by kernel and choice
   std::vector<double> alone_;
   std::vector<JoinedWay> wholes_;
