@@ -29,7 +29,7 @@ struct Emitted {
   std::string source;            // prelude_text() and the kernels: a complete program for NVRTC
   std::string kernels;           // the kernels alone, for whoever brings another prelude
   Plan plan;                     // tier baseline, with everything but the cubin
-  std::vector<LaunchWork> work;  // of each launch; of a program of muGraphs empty
+  std::vector<LaunchWork> work;  // of each of `code`; of a program of muGraphs empty
   std::vector<LaunchedKernel> code;  // of each launch, in order; of a joined one each part
 };
 

@@ -18,6 +18,7 @@ struct LaunchWork {
   BlockWork block;  // its unique_bytes are left to whoever knows what the L2 cache holds
   KernelSchedule schedule;
   std::vector<BufferAccess> accesses;  // a buffer once, or twice: read and written
+  bool joined = false;                 // in the launch of the one in front of it (core/kernel/join.h)
 };
 
 // What the statements of one scope do, a thread and a time.

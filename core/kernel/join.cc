@@ -11,7 +11,9 @@ namespace quern::ir {
 
 namespace {
 
-constexpr int64_t kMostDeclaredBytes = 48 << 10;  // of shared memory that kernels declare themselves
+// Of a kernel (CUDA C++ Programming Guide, "Function Parameters": 4 KB), less what alignment takes.
+constexpr size_t kMostParameterBytes = 4000;
+constexpr size_t kMostParts = 16;  // blocks look for theirs one part after the other
 
 Body replaced(const Body& body, const Replacement& by);
 
@@ -80,14 +82,13 @@ void rebase(KernelPart& part, int64_t first) {
   kernel.body = replaced(kernel.body, by);
 }
 
-int64_t declared_bytes(const Body& body) {
-  int64_t bytes = 0;
-  for (const Stmt& stmt : body) {
-    if (const Declare* declare = stmt.as<Declare>(); declare && declare->array->space == Space::shared)
-      bytes += declare->array->count * bytes_of(declare->array->type);
-    if (const Body* inner = body_of(stmt)) bytes += declared_bytes(*inner);
-  }
-  return bytes;
+// What kernels declare themselves no two of them share.
+bool declares_shared_memory(const Body& body) {
+  return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) {
+    const Declare* declare = stmt.as<Declare>();
+    const Body* inner = body_of(stmt);
+    return (declare && declare->array->space == Space::shared) || (inner && declares_shared_memory(*inner));
+  });
 }
 
 }  // namespace
@@ -97,7 +98,9 @@ Result<JoinedKernel> join_kernels(std::string name, std::vector<KernelPart> part
     return Status(ErrorCode::UNSUPPORTED, std::string("kernels of one launch ") + why);
   };
   JoinedKernel out{std::move(name), {}, {}, parts.at(0).cluster, 0};
-  int64_t blocks = 0, declared = 0;
+  if (parts.size() > kMostParts) return unfit("are fewer");
+  size_t parameter_bytes = 0;
+  int64_t blocks = 0;
   for (KernelPart& part : parts) {
     const Kernel& kernel = part.kernel;
     if (kernel.threads != parts[0].kernel.threads) return unfit("have as many threads each");
@@ -105,13 +108,16 @@ Result<JoinedKernel> join_kernels(std::string name, std::vector<KernelPart> part
     // Ranks in a cluster are those of its blocks along x.
     if (part.grid.x % out.cluster.x != 0 || out.cluster.y != 1 || out.cluster.z != 1)
       return unfit("have clusters along x alone");
-    declared += declared_bytes(kernel.setup) + declared_bytes(kernel.body);
+    if (declares_shared_memory(kernel.setup) || declares_shared_memory(kernel.body))
+      return unfit("find their shared memory where the launch has it");
     out.shared_bytes = std::max(out.shared_bytes, kernel.shared_bytes);
+    for (const Parameter& parameter : kernel.parameters)
+      parameter_bytes += parameter.symbol->space == Space::tensor_map ? 128 : 8;
+    if (parameter_bytes > kMostParameterBytes) return unfit("have fewer parameters");
     const uint64_t own = part.grid.count();
     if (own > kMostBlocksX || (blocks += static_cast<int64_t>(own)) > kMostBlocksX)
       return unfit("have fewer blocks");
   }
-  if (declared > kMostDeclaredBytes) return unfit("declare less shared memory");
   out.grid.x = static_cast<uint32_t>(blocks);
   blocks = 0;
   for (KernelPart& part : parts) {

@@ -31,7 +31,7 @@ struct JoinedKernel {
   int64_t shared_bytes = 0;
 };
 
-// UNSUPPORTED where parts differ in their threads or clusters, or are too many for a launch.
+// UNSUPPORTED where parts differ in their threads or clusters, declare shared memory themselves, or are too many for a launch.
 Result<JoinedKernel> join_kernels(std::string name, std::vector<KernelPart> parts);
 
 // The functions of the parts, then the kernel; its parameters are those of the parts, one after the other.

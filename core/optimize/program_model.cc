@@ -68,6 +68,24 @@ void add_launches(const std::vector<LaunchWork>& launches, CacheModel& cache, Nu
   }
 }
 
+// Where the launch ends that begins with this one.
+size_t launch_end(const std::vector<LaunchWork>& launches, size_t first) {
+  size_t end = first + 1;
+  while (end < launches.size() && launches[end].joined) ++end;
+  return end;
+}
+
+KernelTime launch_time(const std::vector<LaunchWork>& launches, size_t first, const Target& target) {
+  std::vector<BlockWork> works;
+  std::vector<KernelSchedule> schedules;
+  for (size_t i = first; i < launch_end(launches, first); ++i) {
+    works.push_back(launches[i].block);
+    schedules.push_back(launches[i].schedule);
+  }
+  return works.size() == 1 ? modelled_block(works[0], schedules[0], target)
+                           : modelled_joined(works, schedules, target);
+}
+
 }  // namespace
 
 Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& target) {
@@ -86,7 +104,8 @@ Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& 
 
 double modelled_launches(const std::vector<LaunchWork>& launches, const Target& target) {
   double us = 0;
-  for (const LaunchWork& launch : launches) us += modelled_block(launch.block, launch.schedule, target).us;
+  for (size_t i = 0; i < launches.size(); i = launch_end(launches, i))
+    us += launch_time(launches, i, target).us;
   return us;
 }
 
@@ -142,10 +161,12 @@ std::string ProgramModel::print(const Schedule& schedule) const {
   };
   size_t library = 0;
   for (size_t k = 0; k < cut.kernels.size(); ++k) {
-    for (; library < library_.size() && written_[library].first == k; ++library) {
-      const LaunchWork& launch = library_[library];
-      line(written_[library].second, launch.block.blocks,
-           modelled_block(launch.block, launch.schedule, target_));
+    for (; library < library_.size() && written_[library].first == k;
+         library = launch_end(library_, library)) {
+      double blocks = 0;
+      for (size_t part = library; part < launch_end(library_, library); ++part)
+        blocks += library_[part].block.blocks;
+      line(written_[library].second, blocks, launch_time(library_, library, target_));
     }
     if (!cut.kernels[k].custom || launch_of(schedule, k).end != k + 1) continue;
     std::vector<int32_t> written;

@@ -4,6 +4,7 @@
 #include "core/kernel/builder.h"
 #include "core/kernel/join.h"
 #include "core/optimize/prove_program.h"
+#include "tests/codegen/emulated.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
@@ -226,6 +227,39 @@ void what_depends_is_not_joined(void**) {
   assert_ok(apply_schedule(good.mugraph, good.schedule));
 }
 
+// Rows and points of different shapes that nothing connects, and what is behind both.
+const char kApart[] = R"(graph apart
+in x: f16[12, 40]
+in y: f32[7, 30]
+in z: f16[12, 1]
+a = silu(x)
+b = transpose(y, perm=[1, 0])
+c = exp(b)
+m = mean(x, axis=1, keepdims=true)
+d = mul(m, z)
+e = add(d, a)
+out a
+out c
+out e
+)";
+
+void independent_kernels_of_the_baseline_share_a_launch(void**) {
+  const Graph graph = test_graph(kApart);
+  const auto baseline = emit_baseline(graph, **find_target("sm_90a"));
+  assert_ok(baseline);
+  assert_true(baseline->plan.launches.size() < baseline->code.size());
+  assert_int_equal(baseline->work.size(), baseline->code.size());
+  size_t joined = 0;
+  for (size_t k = 0; k < baseline->code.size(); ++k) {
+    joined += baseline->work[k].joined;
+    assert_true(baseline->work[k].joined ==
+                (k > 0 && baseline->code[k].launch == baseline->code[k - 1].launch));
+  }
+  assert_int_equal(baseline->plan.launches.size() + joined, baseline->code.size());
+  for (const KernelProof& each : prove_program(*baseline, nullptr)) assert_null(each.proof.disproof());
+  for (const std::string& failure : find_failures({{"apart", graph}})) fail_test(failure);
+}
+
 // A kernel that numbers its blocks along all axes, behind one of three blocks.
 void parts_find_their_blocks(void**) {
   using namespace ir;
@@ -268,9 +302,11 @@ extern "C" __global__ void __launch_bounds__(32) both(float* __restrict__ y_0, f
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(joined_kernels_are_right), cmocka_unit_test(producers_and_clusters_are_joined),
-      cmocka_unit_test(a_launch_has_the_blocks_of_all), cmocka_unit_test(what_depends_is_not_joined),
-      cmocka_unit_test(parts_find_their_blocks)};
+  const CMUnitTest tests[] = {cmocka_unit_test(joined_kernels_are_right),
+                              cmocka_unit_test(producers_and_clusters_are_joined),
+                              cmocka_unit_test(a_launch_has_the_blocks_of_all),
+                              cmocka_unit_test(what_depends_is_not_joined),
+                              cmocka_unit_test(independent_kernels_of_the_baseline_share_a_launch),
+                              cmocka_unit_test(parts_find_their_blocks)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

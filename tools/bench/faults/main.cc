@@ -34,7 +34,7 @@ struct Planted {
 std::string text_with(const FaultCase& from, size_t launch, const ir::Kernel& kernel) {
   const Emitted& emitted = from.emitted;
   auto text_of = [&](ir::Kernel code) {
-    code.name = emitted.plan.launches[launch].kernel;
+    code.name = emitted.code[launch].kernel.name;
     code.comment.clear();
     return print_cuda(code);
   };
@@ -87,9 +87,11 @@ void emulate(std::vector<Planted>& all) {
 std::vector<Planted> planted(const std::vector<FaultCase>& cases) {
   std::vector<Planted> all;
   for (const FaultCase& each : cases)
-    for (size_t launch = 0; launch < each.emitted.code.size(); ++launch)
-      for (Fault& fault : plant_faults(each.emitted.code[launch].kernel))
-        all.push_back({&each, launch, std::move(fault), {}, ""});
+    for (size_t launch = 0; launch < each.emitted.code.size(); ++launch) {
+      const LaunchedKernel& code = each.emitted.code[launch];
+      if (each.emitted.plan.launches[code.launch].kernel != code.kernel.name) continue;  // joined with others
+      for (Fault& fault : plant_faults(code.kernel)) all.push_back({&each, launch, std::move(fault), {}, ""});
+    }
   return all;
 }
 
