@@ -203,10 +203,10 @@ void BlockEmitter::emit(BlockValue value) {
   if (program_.is_compute(value, OpKind::movement) && !is_free(value)) return move(value);
   if (!program_.is_compute(value, OpKind::contraction)) return;
   const MatmulPlan& plan = plans_.at(value);
-  if (!plan.tensor_cores) return matmul_without_tensor_cores(value);
   if (is_summed(value)) return;
   Array array;
-  array.registers = fresh_registers(base_name(value), Scalar::f32, plan.d.count());
+  array.dtype = register_type(op.type.dtype);
+  array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), plan.d.count());
   array.spread = plan.d;
   array.partial_warps = plan.partial_warps;
   array.scope = now_;

@@ -25,6 +25,7 @@
 #include "core/kernel/value.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
+#include "core/schedule/tile_work.h"
 
 namespace quern {
 
@@ -136,9 +137,10 @@ class BlockEmitter {
     Ints pitch;
     int64_t size = 1;
   };
-  // How tensor cores take a product: whole fragments, in the order in which mma counts registers.
+  // How a product is taken. On tensor cores: whole fragments, in the order in which mma counts registers.
   struct MatmulPlan {
     bool tensor_cores = false;
+    std::optional<FmaTile> fma;  // without them
     DType dtype = DType::f16;  // f32: tf32
     // Register bits within a word.
     int pair_bits() const { return is_packed_in_pairs(dtype) ? 1 : 0; }
@@ -212,6 +214,7 @@ class BlockEmitter {
               const std::vector<int>& dims = {});
   Expr coordinate(const Spread& spread, int dim, const Expr& index);
   Expr offset(const Spread& spread, const Ints& strides, const Expr& index);
+  Expr register_offset(const Spread& spread, const Ints& strides, const Expr& index) const;
 
   // layout_question.cc
   class LayoutQuestion;
@@ -273,6 +276,7 @@ class BlockEmitter {
   void load_direct(BlockValue value, const Spread& spread);
   const StagedTile& stage_tile(BlockValue value);
   void load_staged(BlockValue value, const Spread& spread);
+  std::vector<CoordBit> copy_order(const StagedTile& tile, int inner) const;
   Body stage_copy(const StagedTile& tile);
   static std::vector<int> beyond_tile(const StagedTile& tile, const Spread& spread);
   int vector_bits(BlockValue value, const Spread& spread, int inner) const;
@@ -321,6 +325,9 @@ class BlockEmitter {
   bool bring_by_tma(StagedTile& tile);
   bool is_shared_by_blocks(const BlockOp& op) const;
   Expr place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
+  Expr thread_place(const StagedTile& tile, const Spread& spread, bool swizzled = true);
+  Expr place_from(const Expr& base, const StagedTile& tile, const Spread& spread, const Expr& index,
+                  bool swizzled = true) const;
 
   // block_matmul.cc
   void plan_matmuls();
@@ -332,11 +339,19 @@ class BlockEmitter {
   static void matmul_loops(Builder& to, const MatmulPlan& plan, const LoadStep& load,
                            const WriteFragment& write);
   void matmul(BlockValue value, const Symbol& sums, Stage stage);
-  void matmul_without_tensor_cores(BlockValue value);
   Symbol shared_copy(BlockValue value);
   Body write_elements(BlockValue value, const Symbol& to, const Expr& start, const Ints& strides);
   void read_elements(BlockValue value, const Symbol& from, const Expr& start, const Ints& strides,
                      Stage place);
+
+  // block_fma.cc
+  int shared_inner(BlockValue operand, int side, bool staged) const;
+  bool is_turned(BlockValue operand, int side) const;
+  MatmulPlan plan_fma(BlockValue value) const;
+  void note_fma_operands(BlockValue value, const MatmulPlan& plan);
+  const StagedTile& fma_operand(BlockValue operand, bool staged, DType dtype);
+  void fma(BlockValue value, const Symbol& sums, Stage stage);
+  void free_of_vectors(const Symbol& sums);
 
   // block_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
@@ -422,6 +437,8 @@ class BlockEmitter {
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
   std::map<BlockValue, CooperativeTile> cooperative_tiles_;
+  std::map<std::pair<BlockValue, Stage>, StagedTile> fma_tiles_;
+  std::map<BlockValue, int> turned_;  // loads whose tiles have neighbours along another dimension than memory
   std::map<std::string, Symbol> packed_;
   std::map<BlockValue, SharedTile> published_;  // what the other blocks of the cluster read
   std::map<std::string, Symbol> cluster_factors_;

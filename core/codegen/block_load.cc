@@ -210,6 +210,7 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
     tile.padded.push_back(
         int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
   if (tile.inner < 0) tile.inner = op.type.rank() - 1;
+  if (const auto turned = turned_.find(value); turned != turned_.end()) tile.inner = turned->second;
   const auto panels = panels_.find(value);
   if (panels != panels_.end())
     for (size_t d = 0; d < tile.padded.size(); ++d)
@@ -224,6 +225,23 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   return tile;
 }
 
+// The order in which neighbouring threads copy a tile: as it lies there. Where memory has neighbours along another
+// dimension, a sector of these, then vectors of the tile: what the swizzle leaves in different banks.
+std::vector<CoordBit> BlockEmitter::copy_order(const StagedTile& tile, int inner) const {
+  constexpr int kSectorBits = 3, kVectorBits = 2;  // of four bytes
+  if (inner < 0 || inner == tile.inner) return tile.bits;
+  std::vector<CoordBit> order;
+  auto add = [&](const CoordBit& bit) {
+    if (std::find(tile.bits.begin(), tile.bits.end(), bit) != tile.bits.end() &&
+        std::find(order.begin(), order.end(), bit) == order.end())
+      order.push_back(bit);
+  };
+  for (int bit = 0; bit < kSectorBits; ++bit) add({inner, bit});
+  for (int bit = 0; bit < kVectorBits; ++bit) add({tile.inner, bit});
+  for (const CoordBit& bit : tile.bits) add(bit);
+  return order;
+}
+
 // All threads copy the tile, zeros where there is nothing.
 Body BlockEmitter::stage_copy(const StagedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
@@ -234,17 +252,19 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
   Spread vector;
   for (int bit = 0; (int64_t{1} << bit) < padded[static_cast<size_t>(tile.inner)]; ++bit)
     vector.registers.push_back({tile.inner, bit});
-  int bits = vector_bits(tile.value, vector, inner_dim(op.tensor, op.type.shape));
-  if ((dtype_size(place.dtype) << bits) < 4) bits = 0;
-  const Spread chunks = chunks_of(spread_in_order(tile.bits, bits, warp_bits_), bits);
+  const int inner = inner_dim(op.tensor, op.type.shape), bits = vector_bits(tile.value, vector, inner);
+  const bool by_words = (dtype_size(place.dtype) << bits) >= 4;
+  const Spread chunks = chunks_of(spread_in_order(copy_order(tile, inner), bits, warp_bits_), bits);
   const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);
   Body body;
   Builder to(body);
   const std::vector<TilePiece> pieces = tile_pieces(to, tile.value);
+  // Where nothing is beyond an edge, a thread's copies are numbers apart.
+  const bool whole = by_words && place.pieces.empty() && inside(tile.value, chunks, 0).is_number(1);
   auto copy = [&](Builder& here, const TilePiece& piece, const Spread& spread, const Expr& r) {
     const Expr within = inside(tile.value, spread, r), at = offset(spread, piece.place->strides, r);
     const Expr place_there = place_in(tile, spread, r);
-    if (bits == 0)
+    if (!by_words)
       return here.assign(
           ir::element(tile.memory, place_there),
           ir::select(within, ir::element(piece.from, at), ir::zero(ir::scalar_of(place.dtype))));
@@ -259,6 +279,16 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
     here.emit(Instr::cp_async, std::move(operands), {bytes});
   };
   to.when(leaders(chunks), [&](Builder& some) {
+    if (whole) {
+      const Symbol from = pieces.front().from, own = ir::make_pointer(fresh("own"), from, from->type);
+      some.let(own, ir::address(from, offset(chunks, place.strides, 0)));
+      return some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+        each.emit(Instr::cp_async,
+                  {ir::address(tile.memory, place_in(tile, chunks, r)),
+                   ir::address(own, register_offset(chunks, place.strides, r))},
+                  {bytes});
+      });
+    }
     some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
       read_pieces(each, tile.value, chunks, r, pieces,
                   [&](Builder& here, const TilePiece& piece) { copy(here, piece, chunks, r); });

@@ -1,5 +1,4 @@
-// Matrix products within a block: on tensor cores as fragments in registers, or element by element out of
-// shared memory.
+// Matrix products within a block on tensor cores, as fragments in registers.
 #include <algorithm>
 
 #include "core/codegen/arithmetic.h"
@@ -24,10 +23,14 @@ std::vector<int> others(int count, const std::vector<int>& taken) {
 void BlockEmitter::plan_matmuls() {
   for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
     if (!program_.is_compute(value, OpKind::contraction)) continue;
-    const MatmulPlan plan = plan_matmul(value);
+    MatmulPlan plan = plan_matmul(value);
+    if (!plan.tensor_cores) plan = plan_fma(value);
     plans_[value] = plan;
-    if (!plan.tensor_cores) continue;
     demands_.emplace(value, plan.d);
+    if (plan.fma) {
+      note_fma_operands(value, plan);
+      continue;
+    }
     if (plan.wgmma) note_panels(value, plan);
     for (int side = 0; side < 2; ++side) {
       if (plan.shared[side] && !plan.cooperative[side]) continue;
@@ -200,6 +203,7 @@ void BlockEmitter::matmul_loops(Builder& to, const MatmulPlan& plan, const LoadS
 void BlockEmitter::matmul(BlockValue value, const Symbol& sums, Stage stage) {
   const MatmulPlan& plan = plans_.at(value);
   if (plan.wgmma) return wgmma(value, sums, stage);
+  if (plan.fma) return fma(value, sums, stage);
   const Fragments a = fragments(value, 0), b = fragments(value, 1);
   // The words of tile `tile` of an operand.
   auto words = [&](const Fragments& from, int batch, const Expr& z, const Expr& k, const Expr& tile,
@@ -223,42 +227,6 @@ void BlockEmitter::matmul(BlockValue value, const Symbol& sums, Stage stage) {
                            {ir::scalar_of(plan.dtype), plan.low_rows});
                });
   text(stage) += std::move(body);
-}
-
-void BlockEmitter::matmul_without_tensor_cores(BlockValue value) {
-  const BlockOp& op = program_.op(value);
-  const BlockValue left = op.operands[0], right = op.operands[1];
-  const Ints &a = program_.shape(left), &b = program_.shape(right), &d = op.type.shape;
-  const Symbol from_a = shared_copy(left), from_b = shared_copy(right);
-  Array array;
-  array.spread = blocked(value, DType::f32, op.type.rank() - 1);
-  array.dtype = register_type(op.type.dtype);
-  array.scope = now_;
-  const Scalar type = ir::scalar_of(array.dtype);
-  array.registers = fresh_registers(base_name(value), type, array.spread.count());
-  auto strides = [&](const Ints& own, size_t inner_from_end) {
-    Ints all = dense_strides(own), out(d.size(), 0);
-    for (size_t i = 0; i < own.size(); ++i)
-      if (i + inner_from_end != own.size() && own[i] != 1) out[i + d.size() - own.size()] = all[i];
-    return out;
-  };
-  Body body;
-  Builder to(body);
-  to.declare(array.registers, true);
-  const Symbol k = ir::make_variable("k", Scalar::i32);
-  to.rolled(k, 0, a.back(), [&](Builder& step) {
-    step.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
-      each.when(inside(value, array.spread, r, false), [&](Builder& there) {
-        const Expr x = ir::element(from_a, offset(array.spread, strides(a, 1), r) + k),
-                   y = ir::element(from_b, offset(array.spread, strides(b, 2), r) + Expr(k) * b.back()),
-                   sum = ir::element(array.registers, r);
-        there.assign(sum, ir::call(ir::Function::multiply_add, type,
-                                   {ir::converted(x, array.dtype), ir::converted(y, array.dtype), sum}));
-      });
-    });
-  });
-  text(now_) += std::move(body);
-  arrays_[static_cast<size_t>(value)].push_back(std::move(array));
 }
 
 }  // namespace quern

@@ -137,8 +137,7 @@ bool BlockEmitter::keeps_parts(BlockValue value) const {
   if (op.combine == Combine::concat || is_shift(value) || !program_.only_for(operand, value) ||
       program_.stage(operand) != Stage::loop)
     return false;
-  if (const auto plan = plans_.find(operand); plan != plans_.end())
-    return plan->second.tensor_cores && reduction_of(op.combine) == OpCode::reduce_sum;
+  if (plans_.contains(operand)) return reduction_of(op.combine) == OpCode::reduce_sum;
   return program_.is_compute(operand, OpKind::reduction) &&
          program_.op(operand).code == reduction_of(op.combine);
 }
@@ -173,6 +172,7 @@ void BlockEmitter::accumulate(BlockValue value) {
   } else if (product) {
     matmul(operand, array.registers, Stage::loop);
     const MatmulPlan& plan = plans_.at(operand);
+    if (plan.fma && array.dtype == DType::f32) free_of_vectors(array.registers);
     if (plan.wgmma && !plan.cooperative[static_cast<size_t>(1 - plan.m_side)])
       outstanding_.push_back(array.registers);
   } else if (reduction) {

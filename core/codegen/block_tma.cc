@@ -181,22 +181,44 @@ bool BlockEmitter::is_shared_by_blocks(const BlockOp& op) const {
 // Where in a staged tile, counted in elements, what register `index` of a thread stands for lies.
 // Without the swizzle: where the hardware looks when it swizzles by itself.
 Expr BlockEmitter::place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled) {
-  if (tile.bit_places.empty()) return offset(spread, tile.pitch, index);
-  std::vector<BitMove> lanes, warps, registers;
-  auto move = [&](std::vector<BitMove>& moves, size_t from, const CoordBit& bit) {
-    if (bit.dim < 0) return;
-    const std::vector<int>& places = tile.bit_places[static_cast<size_t>(bit.dim)];
+  return place_from(thread_place(tile, spread, swizzled), tile, spread, index, swizzled);
+}
+
+namespace {
+
+// Bits that are somewhere in the tile, and where they are. Who reads beyond it looks at beyond_tile first.
+template <class Bits>
+std::vector<BitMove> moves_into(const std::vector<std::vector<int>>& bit_places, const Bits& bits) {
+  std::vector<BitMove> moves;
+  int from = 0;
+  for (const CoordBit& bit : bits) {
+    const int number = from++;
+    if (bit.dim < 0) continue;
+    const std::vector<int>& places = bit_places[static_cast<size_t>(bit.dim)];
     if (bit.bit < static_cast<int>(places.size()))
-      moves.push_back({static_cast<int>(from), places[static_cast<size_t>(bit.bit)]});
-    // Who reads beyond the tile looks at beyond_tile first.
-  };
-  for (size_t i = 0; i < spread.lanes.size(); ++i) move(lanes, i, spread.lanes[i]);
-  for (size_t i = 0; i < spread.warps.size(); ++i) move(warps, i, spread.warps[i]);
-  for (size_t i = 0; i < spread.registers.size(); ++i) move(registers, i, spread.registers[i]);
-  const Expr thread = move_bits(lane(), lanes) + move_bits(warp(), warps), mine = move_bits(index, registers);
-  if (tile.swizzle == 0 || !swizzled) return define("i", thread) + mine;
-  const Expr own = ir::call(ir::Function::swizzled, Scalar::i32, {thread}, {tile.swizzle});
-  return ir::call(ir::Function::swizzled_sum, Scalar::i32, {define("i", own), mine}, {tile.swizzle});
+      moves.push_back({number, places[static_cast<size_t>(bit.bit)]});
+  }
+  return moves;
+}
+
+}  // namespace
+
+// Where a thread's register 0 lies, and from there (or from another register's place) the one that the bits of `index`
+// lead to.
+Expr BlockEmitter::thread_place(const StagedTile& tile, const Spread& spread, bool swizzled) {
+  if (tile.bit_places.empty()) return offset(spread, tile.pitch, 0);
+  const Expr thread = move_bits(lane(), moves_into(tile.bit_places, spread.lanes)) +
+                      move_bits(warp(), moves_into(tile.bit_places, spread.warps));
+  if (tile.swizzle == 0 || !swizzled) return define("i", thread);
+  return define("i", ir::call(ir::Function::swizzled, Scalar::i32, {thread}, {tile.swizzle}));
+}
+
+Expr BlockEmitter::place_from(const Expr& base, const StagedTile& tile, const Spread& spread,
+                              const Expr& index, bool swizzled) const {
+  if (tile.bit_places.empty()) return base + register_offset(spread, tile.pitch, index);
+  const Expr mine = move_bits(index, moves_into(tile.bit_places, spread.registers));
+  if (tile.swizzle == 0 || !swizzled) return base + mine;
+  return ir::call(ir::Function::swizzled_sum, Scalar::i32, {base, mine}, {tile.swizzle});
 }
 
 }  // namespace quern

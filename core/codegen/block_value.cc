@@ -219,14 +219,27 @@ Expr BlockEmitter::coordinate(const Spread& spread, int dim, const Expr& index) 
   return define("i", thread_part(spread, dim)) + register_part(index, spread, dim);
 }
 
+namespace {
+
+Expr wide_enough(const Spread& spread, int dim, int64_t stride) {
+  const bool wide = stride * (int64_t{1} << spread.bits(dim)) > 0x7fffffff;
+  return wide ? ir::cast(Expr(stride), Scalar::i64) : Expr(stride);
+}
+
+}  // namespace
+
 Expr BlockEmitter::offset(const Spread& spread, const Ints& strides, const Expr& index) {
   Expr out = 0;
-  for (int d = 0; d < static_cast<int>(strides.size()); ++d) {
-    const Expr at = coordinate(spread, d, index);
-    const int64_t stride = strides[static_cast<size_t>(d)];
-    const bool wide = stride * (int64_t{1} << spread.bits(d)) > 0x7fffffff;
-    out = out + at * (wide ? ir::cast(Expr(stride), Scalar::i64) : Expr(stride));
-  }
+  for (int d = 0; d < static_cast<int>(strides.size()); ++d)
+    out = out + coordinate(spread, d, index) * wide_enough(spread, d, strides[static_cast<size_t>(d)]);
+  return out;
+}
+
+// From a thread's register 0 on.
+Expr BlockEmitter::register_offset(const Spread& spread, const Ints& strides, const Expr& index) const {
+  Expr out = 0;
+  for (int d = 0; d < static_cast<int>(strides.size()); ++d)
+    out = out + register_part(index, spread, d) * wide_enough(spread, d, strides[static_cast<size_t>(d)]);
   return out;
 }
 

@@ -91,14 +91,14 @@ void BlockEmitter::LayoutQuestion::hold(BlockValue value, const Spread& spread, 
 void BlockEmitter::LayoutQuestion::product(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const MatmulPlan& plan = block_.plans_.at(value);
-  if (!plan.tensor_cores) {
-    for (BlockValue operand : op.operands) consult(operand, program_.stage(value));
-    return hold(value, block_.blocked(value, DType::f32, op.type.rank() - 1));
-  }
   hold(value, plan.d, plan.partial_warps);
-  for (size_t side : {size_t{0}, size_t{1}})
-    if (!plan.shared[side])
+  for (size_t side : {size_t{0}, size_t{1}}) {
+    if (plan.shared[side]) continue;
+    if (plan.fma)
+      consult(op.operands[side], program_.stage(value));
+    else
       ask(op.operands[side], -1, {block_.operand_spread(value, side)}, program_.stage(value));
+  }
 }
 
 void BlockEmitter::LayoutQuestion::accumulate(BlockValue value) {

@@ -171,6 +171,7 @@ __device__ __forceinline__ T* dynamic_shared() {
 
 // warp.cuh
 constexpr unsigned kFullWarp = 0xffffffffu;
+__device__ __forceinline__ float fresh_register(float value) { return value; }
 __device__ __forceinline__ int lane_index() { return quern::emulated::lane(); }
 
 template <class T>

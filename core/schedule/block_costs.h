@@ -9,8 +9,13 @@ constexpr int64_t kPanelColumns = 64;  // of 16 bits, in a row of a panel
 constexpr int64_t kWgmmaRows = 64;          // rows of wgmma
 constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
-constexpr double kCopy = 2,
-                 kRaggedCopy = 8;  // instructions to copy an element within shared memory, with its bounds
+constexpr double kCopy = 2;  // instructions to leave an element in shared memory
+// Cycles in which a sub-partition issues a product of register tiles: the register file has two banks, of which products wait
+// for one where ptxas finds no other registers. Worse where vectors of an operand run along the inner dimension.
+constexpr double kFmaCycles = 1.15, kFmaCyclesByInner = 1.3;
+constexpr int kFmaVector = 2;  // bits: elements of an operand that a thread reads at once
+constexpr double kFmaLoadBytes =
+    256;  // that such a read of a warp takes of the bandwidth: several lanes read the same
 constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles take whole ones
 
 // Instructions for one element: of all kinds, and of the special function unit.

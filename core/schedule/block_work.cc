@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_costs.h"
 #include "core/schedule/model_constants.h"
@@ -59,7 +60,7 @@ class Counter {
   // What an iteration brings it brings whether or not all of it is masked.
   void pass_over(double share) {
     for (double Work::*part : {&Work::mma, &Work::wgmma, &Work::issue, &Work::special, &Work::shared_bytes,
-                               &Work::slots, &Work::chain})
+                               &Work::slots, &Work::fma, &Work::chain})
       out_.loop.*part *= share;
   }
 
@@ -239,7 +240,9 @@ class Counter {
       out_.unique_bytes += dram;
       out_.fresh_bytes += dram;
     }
-    const double width = std::min(load_width(each), std::max(size, waste.row));
+    const double width = is_copied_turned(static_cast<BlockValue>(i))
+                             ? size
+                             : std::min(load_width(each), std::max(size, waste.row));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
@@ -259,6 +262,21 @@ class Counter {
     if (staged && width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
   }
 
+  // By single elements, for a product without tensor cores.
+  bool is_copied_turned(BlockValue load) const {
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+      const BlockOp& user = kernel_.ops[i];
+      if (user.kind != BlockOp::Kind::compute || op_info(user.code).kind != OpKind::contraction) continue;
+      if (tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32)) continue;
+      for (size_t side : {size_t{0}, size_t{1}}) {
+        if (user.operands[side] != load) continue;
+        const size_t rank = op(load).type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
+        return is_turned(load, rank) && lies_by_inner(load, summed);
+      }
+    }
+    return false;
+  }
+
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
   void join_product(BlockValue value) {
     const BlockOp& each = op(value);
@@ -267,44 +285,78 @@ class Counter {
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
-  // Without tensor cores, both operands out of shared memory.
-  void product_by_steps(size_t i) {
+  // Neighbours along the inner dimension of a product are neighbours in shared memory.
+  bool is_by_inner(BlockValue operand, size_t side) const {
+    const BlockOp& from = op(operand);
+    const size_t rank = from.type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
+    return lies_by_inner(operand, summed) && !is_turned(operand, rank);
+  }
+  // Threads that copy a tile of f32 for a product without tensor cores lay it along rows or columns.
+  bool is_turned(BlockValue operand, size_t rank) const {
+    return is_staged_load(operand) && !(schedule_.tma && target_.tma) && rank > 1;
+  }
+  bool lies_by_inner(BlockValue operand, size_t summed) const {
+    const BlockOp& from = op(operand);
+    const size_t rank = from.type.shape.size();
+    if (!is_staged_load(operand)) return summed + 1 == rank;
+    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor)];
+    if (tensor.view.source < 0) return summed + 1 == rank;
+    const Ints strides = view_strides(
+        tensor.view, dense_strides(mugraph_.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
+    return strides[summed] == 1;
+  }
+
+  // Without tensor cores: both operands out of shared memory, where what the ring does not bring is left first.
+  void product_by_fma(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     const BlockOp &left = op(each.operands[0]), &right = op(each.operands[1]);
-    const Ints& shape = each.type.shape;
-    const int64_t rows = shape[shape.size() - 2], columns = shape.back(), inner = left.type.shape.back();
-    const double elements = padded_elements(each.type), steps = static_cast<double>(inner),
-                 copied = padded_elements(left.type) + padded_elements(right.type);
-    const StepWork step = step_work(rows, columns, inner, elements, schedule_.workers());
-    const bool ragged = padded(rows) != rows || padded(columns) != columns || padded(inner) != inner;
+    const double columns = right.type.shape.size() < 2 ? 1 : static_cast<double>(right.type.shape.back()),
+                 rows = left.type.shape.size() < 2
+                            ? 1
+                            : static_cast<double>(left.type.shape[left.type.shape.size() - 2]);
+    const FmaTile tile = fma_tile(static_cast<int64_t>(rows), static_cast<int64_t>(columns),
+                                  left.type.shape.back(), {is_by_inner(each.operands[0], 0), kFmaVector},
+                                  {is_by_inner(each.operands[1], 1), kFmaVector}, schedule_.warps);
+    const double batch = padded_elements(each.type) /
+                         static_cast<double>(padded(int64_t(rows)) * padded(int64_t(columns))),
+                 groups = batch * warps() * std::ldexp(1, tile.groups), loads = groups * tile.loads();
     Work& own = work(stages_[i]);
-    own.slots += steps * warps() * step.slots + copied / 32 * (ragged ? kRaggedCopy : kCopy);
-    own.shared_bytes += steps * warps() * step.wavefronts * kWavefront + copied * 4 * 2;
-    own.chain += steps * kSharedLatency + 2 * constants_.barrier_cycles;
-    // Step by step along the inner dimension, out of memory.
-    if (right.kind == BlockOp::Kind::load && comes(right.tensor) && !is_staged_load(each.operands[1]))
-      own.round_trips += steps / warps() / 2;
-    out_.exchange_bytes =
-        std::max(out_.exchange_bytes,
-                 4.0 * static_cast<double>(left.type.element_count() + right.type.element_count()));
-    needs_.block_steps += elements;
+    own.fma += groups * std::ldexp(tile.sums(), tile.group) *
+                   (tile.a_by_inner || tile.b_by_inner ? kFmaCyclesByInner : kFmaCycles) +
+               loads;
+    own.shared_bytes += loads * kFmaLoadBytes;
+    own.chain += kSharedLatency;
+    double exchange = 0;
+    for (size_t side : {size_t{0}, size_t{1}}) {
+      const BlockValue operand = each.operands[side];
+      const BlockOp& from = op(operand);
+      if (is_staged_load(operand) &&
+          mugraph_.tensors[static_cast<size_t>(from.tensor)].type.dtype == each.type.dtype)
+        continue;
+      const double elements = padded_elements(from.type);
+      Work& made = work(stages_[static_cast<size_t>(operand)]);
+      made.slots += elements / 32 * kCopy;
+      made.shared_bytes += elements * 4;
+      made.chain += constants_.barrier_cycles;
+      exchange += elements * 4;
+    }
+    out_.exchange_bytes = std::max(out_.exchange_bytes, exchange);
+    needs_.fma_sums = std::max(needs_.fma_sums, batch * tile.sums());
+    needs_.fma_operands = std::max(needs_.fma_operands, static_cast<double>(tile.operand_registers()));
+    keep_product(i, 0, std::ldexp(1, tile.k_warps));
   }
 
   void product(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     product_[i] = true;
     const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
+    const std::optional<DType> dtype =
+        tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
+    if (!dtype || own_shape.size() < 2) return product_by_fma(i);
     Work& own = work(stages_[i]);
-    if (own_shape.size() < 2) {
-      own.issue += padded_elements(op(each.operands[0]).type) / 32 * 2;
-      return;
-    }
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
     double batch = 1;
     for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
-    const std::optional<DType> dtype =
-        tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
-    if (!dtype) return product_by_steps(i);
     const bool wide = *dtype == DType::f32;
     if (!wide && uses_wgmma(each)) return wgmma_product(i, batch);
     const int64_t k_least = least_inner(*dtype);

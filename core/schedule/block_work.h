@@ -16,6 +16,7 @@ struct Work {
   double mma = 0, wgmma = 0;
   double issue = 0, special = 0, shared_bytes = 0;
   double slots = 0;  // instructions that were counted one by one: each takes an issue slot
+  double fma = 0;  // cycles of a sub-partition in which it issues products of register tiles, and their loads
   double chain = 0;  // cycles that one warp waits for its own results, one after the other
   double round_trips = 0;  // to memory, each dependent on the one before: what it loads a little at a time
   double rows = 0;   // of at most 128 bytes that TMA brings

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "core/base/integers.h"
 #include "core/mugraph/edit.h"
+#include "core/mugraph/narrow.h"
 #include "core/schedule/block_work.h"
 #include "core/schedule/joined.h"
 #include "core/schedule/model.h"
@@ -18,6 +20,7 @@ namespace {
 
 struct Shape {
   bool product = false, chained = false;
+  bool narrow = false;                       // tensor cores take one as it is
   int64_t rows = 1, columns = 1, inner = 1;  // of the largest product of the loop
 };
 
@@ -32,6 +35,7 @@ Shape shape_of(const MuKernel& kernel) {
     const Ints& left = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
     const Ints& own = op.type.shape;
     out.product = true;
+    out.narrow |= tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), false).has_value();
     out.rows = std::max(out.rows, own[own.size() - 2]);
     out.columns = std::max(out.columns, own.back());
     out.inner = std::max(out.inner, left.back());
@@ -39,6 +43,7 @@ Shape shape_of(const MuKernel& kernel) {
   return out;
 }
 
+constexpr int64_t kPortableCluster = 8;  // blocks that every device with clusters allows
 constexpr int kMostMinBlocks = 4;  // more blocks an SM fit by themselves, or do not help
 
 // 0 as well where tile sizes say nothing.
@@ -72,7 +77,7 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   schedule.tma = true;
   consider(schedule);
   const auto& warps = schedule.warps;
-  if (!target.wgmma || !shape.product || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
+  if (!target.wgmma || !shape.narrow || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
   schedule.wgmma = true;
   consider(schedule);
 }
@@ -119,7 +124,7 @@ int64_t round_tile(int64_t extent, int64_t parts) {
 }
 
 // The muGraph's own tiles, the same rounded, and of these those of one axis at a time smaller or larger.
-std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& kernel) {
+std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& kernel, const Shape& shape) {
   TileExtents base{};
   std::array<int64_t, 3> extents;
   auto tile_of = [&](size_t axis, int64_t parts) {
@@ -140,6 +145,15 @@ std::vector<TileExtents> tile_choices(const MuGraph& mugraph, const MuKernel& ke
       tiles.back()[axis] = tile_of(axis, parts);
     }
   }
+  if (!shape.product || shape.narrow) return tiles;
+  // Register tiles are of powers of two along rows and columns, whatever the muGraph has.
+  for (int64_t x : {32, 64, 128, 256})
+    for (int64_t y : {32, 64, 128, 256}) {
+      if (x >= 2 * extents[0] || y >= 2 * extents[1] || x * y < 2048 || x * y > 32768) continue;
+      tiles.push_back(base);
+      tiles.back()[0] = x;
+      tiles.back()[1] = y;
+    }
   return tiles;
 }
 
@@ -159,6 +173,17 @@ std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
     if (count != kernel.trip_count || tile != divide_up(cut_by_loop, count)) tiles.push_back(tile);
   }
   return tiles;
+}
+
+// Of parts of the inner dimension, whose sums meet in a cluster: as many as the muGraph has, half or twice of it.
+std::vector<int64_t> cluster_choices(const MuKernel& kernel, const Shape& shape, const Target& target) {
+  const int64_t own = kernel.grid[3];
+  std::vector<int64_t> out = {0};
+  if (own == 1 || !shape.product || shape.narrow) return out;
+  for (int64_t blocks : {own / 2, own * 2})
+    if (blocks > 1 && blocks <= std::min<int64_t>(target.max_cluster, kPortableCluster))
+      out.push_back(blocks);
+  return out;
 }
 
 // As many blocks as fit, where these have several tiles each and share nothing but the ring.
@@ -182,18 +207,21 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   std::vector<Ranked> ranked;
   const MuKernel& kernel = mugraph.kernels[0];
   // By their tiles; null where they do not fit.
-  std::map<std::pair<TileExtents, int64_t>, std::optional<MuGraph>> known;
+  std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
   auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
-    const auto [at, fresh] = known.try_emplace({schedule.tile, schedule.tile_k});
+    const auto [at, fresh] = known.try_emplace({schedule.tile, schedule.tile_k, schedule.cluster});
     if (fresh) {
       KernelSchedule tiles = own;
       tiles.tile = schedule.tile;
       tiles.tile_k = schedule.tile_k;
+      tiles.cluster = schedule.cluster;
       tiles.pdl = false;  // this one depends on none
       if (auto applied = apply_schedule(mugraph, {{tiles}})) at->second = std::move(*applied);
     }
     return at->second ? &*at->second : nullptr;
   };
+  const Shape whole = shape_of(kernel);
+  const bool is_fma = whole.product && !whole.narrow;
   auto consider_as_is = [&](const KernelSchedule& schedule) {
     const MuGraph* applied = applied_to(schedule);
     if (!applied) return;
@@ -204,8 +232,13 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
       ranked.push_back({time.us, each});
       if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target))
         ranked.push_back({modelled_kernel(*applied, cut, *staying, target).us, *staying});
-      // One block more at a time, at the price of registers.
       KernelSchedule denser = each;
+      // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
+      if (is_fma) {
+        denser.min_blocks = static_cast<int>(std::min<int64_t>(time.blocks_per_sm, kMostMinBlocks));
+        ranked.push_back({time.us, denser});
+      }
+      // One block more at a time, at the price of registers.
       denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
       if (denser.min_blocks > kMostMinBlocks) return time.us;
       const double denser_us = modelled_kernel(*applied, cut, denser, target).us;
@@ -225,34 +258,36 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
     if (schedule.tf32) consider_as_is(schedule);
   };
-  for (const TileExtents& tile : tile_choices(mugraph, kernel)) {
-    KernelSchedule base = own;
-    base.tile = tile;
-    base.tile_k = 0;
-    const MuGraph* applied = applied_to(base);
-    if (!applied) continue;
-    const MuKernel& cut = applied->kernels[0];
-    const Shape shape = shape_of(cut);
-    const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
-    for (const auto& warps : warp_choices(shape)) {
-      base.warps = warps;
-      for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
-        base.tile_k = tile_k;
-        const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
-        base.prefetch = true;
-        base.stages = 0;
-        consider(base);
-        if (cut_by_loop == 0) continue;
-        base.prefetch = false;
-        consider(base);
-        base.prefetch = true;
-        for (int stages : {2, 3, 4, 6}) {
-          base.stages = stages;
-          if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
+  for (const int64_t cluster : cluster_choices(kernel, whole, target))
+    for (const TileExtents& tile : tile_choices(mugraph, kernel, whole)) {
+      KernelSchedule base = own;
+      base.tile = tile;
+      base.tile_k = 0;
+      base.cluster = cluster;
+      const MuGraph* applied = applied_to(base);
+      if (!applied) continue;
+      const MuKernel& cut = applied->kernels[0];
+      const Shape shape = shape_of(cut);
+      const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
+      for (const auto& warps : warp_choices(shape)) {
+        base.warps = warps;
+        for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
+          base.tile_k = tile_k;
+          const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
+          base.prefetch = true;
+          base.stages = 0;
+          consider(base);
+          if (cut_by_loop == 0) continue;
+          base.prefetch = false;
+          consider(base);
+          base.prefetch = true;
+          for (int stages : {2, 3, 4, 6}) {
+            base.stages = stages;
+            if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
+          }
         }
       }
     }
-  }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked& a, const Ranked& b) { return a.time < b.time; });
   std::vector<KernelSchedule> out;

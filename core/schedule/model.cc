@@ -32,11 +32,13 @@ class KernelModel {
       return out;
     }
     // What does not fit the registers is written to memory and read again, time and again.
-    const int64_t share = kSubPartitionRegisters / divide_up(warps * std::max(1, schedule_.min_blocks), 4) / 8 * 8;
+    const int64_t share =
+        kSubPartitionRegisters / divide_up(warps * std::max(1, schedule_.min_blocks), 4) / 8 * 8;
     const double spills = std::max(1.0, out.registers / std::min(kMostRegisters, static_cast<double>(share)));
     out.registers = std::ceil(out.registers / spills / 8) * 8;
-    out.blocks_per_sm = std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
-                             target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
+    out.blocks_per_sm =
+        std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
+                  target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
     if (out.blocks_per_sm < std::max(1, schedule_.min_blocks)) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
@@ -51,8 +53,7 @@ class KernelModel {
     const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
     const double next = beside_others ? bound + constants_.wave_shadow * (first - bound) : first;
     const double us = first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0);
-    out.us =
-        constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
+    out.us = constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
     return out;
   }
 
@@ -85,8 +86,8 @@ class KernelModel {
     const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
     const double rate = std::min({constants_.sm_bytes_per_us / per_sm, target_.l2_gbps * 1e3 / running,
                                   dram * std::max(1.0, block_bytes) / std::max(1.0, fresh)});
-    const double iteration_us = std::max(work_.loop_l2 / rate,
-                                    per_sm * work_.loop.rows * constants_.row_cycles / constants_.clock_mhz);
+    const double iteration_us = std::max(
+        work_.loop_l2 / rate, per_sm * work_.loop.rows * constants_.row_cycles / constants_.clock_mhz);
     const double once_us = work_.once_l2 / rate;
     const double loop = computed(work_.loop, per_sm), once = computed(work_.once, per_sm);
     out.memory_us += trip_count * iteration_us + once_us;
@@ -106,7 +107,7 @@ class KernelModel {
     const double prefetched = schedule_.stages > 0 ? schedule_.stages - 1 : constants_.prefetch_iterations;
     return first +
            (trip_count - 1) * beside(std::max(iteration_us, (latency_us() + iteration_us) / prefetched), loop,
-                                schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow) +
+                                     schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow) +
            loop;
   }
 
@@ -116,6 +117,7 @@ class KernelModel {
   // Cycles of a warp that has the SM to itself.
   double alone(const Work& work) const {
     return work.chain + (work.issue + work.slots) / (schedule_.workers() / 32) * constants_.own_issue_cycles +
+           fma_cycles(work) / (schedule_.workers() / 32) +
            constants_.own_units * (tensor_cycles(work) + work.special * 8 / 4 +
                                    work.shared_bytes / constants_.shared_bytes_per_cycle);
   }
@@ -126,10 +128,15 @@ class KernelModel {
     return (work.mma / constants_.mma_share + work.wgmma / constants_.wgmma_share) * mma_cycles / 4;
   }
 
+  // Of a sub-partition that has 32 lanes, or half of them.
+  double fma_cycles(const Work& work) const {
+    return work.fma * 32 * 2 * target_.sms * 4 * constants_.clock_mhz * 1e6 / (target_.fma_tflops * 1e12);
+  }
+
   // Of an SM, for one block.
   double cycles(const Work& work) const {
     const double units[] = {tensor_cycles(work), work.issue / 4 / constants_.issue_share,
-                            work.slots / 4 / constants_.slot_share, work.special * 8 / 4,
+                            (work.slots / constants_.slot_share + fma_cycles(work)) / 4, work.special * 8 / 4,
                             work.shared_bytes / constants_.shared_bytes_per_cycle};
     double all = 0, most = 0;
     for (double unit : units) {

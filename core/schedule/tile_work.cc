@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <optional>
 #include <vector>
 
 namespace quern {
@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t kLanes = 32;
 constexpr int kLaneBits = 5;
 constexpr int64_t kFragmentRows = 16, kWgmmaRows = 64, kInner = 16;  // of mma.sync, and of wgmma
-constexpr double kBanks = 32, kVectorBytes = 16;
-constexpr double kStepOverhead = 3;  // the counter, its comparison and the jump
+constexpr double kVectorBytes = 16;
 
 bool contains(const Ints& axes, size_t dim) {
   return std::find(axes.begin(), axes.end(), static_cast<int64_t>(dim)) != axes.end();
@@ -50,19 +49,51 @@ ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps
   return parts;
 }
 
-// A thread has vectors along the columns. For each it takes one of the right operand, and for each of its
-// rows one element of the left one; rows of a warp whose distance is a multiple of the banks come one by one.
-StepWork step_work(int64_t rows, int64_t columns, int64_t inner, double elements, int threads) {
-  const double held = std::max(1.0, elements / threads), across = static_cast<double>(padded(columns));
-  const double vector = std::min({kVectorBytes / 4, static_cast<double>(columns & -columns), held});
-  const double warp_rows =
-      std::clamp(kLanes * vector / across, 1.0, std::min<double>(kLanes, static_cast<double>(padded(rows))));
-  const double conflict = std::max(1.0, warp_rows * static_cast<double>(std::gcd(inner, kLanes)) / kBanks);
-  // Where single columns may be missing, nothing is taken together with its neighbours.
-  const bool ragged = padded(columns) != columns && vector > 1;
-  const double left = ragged ? held : held / vector, right = ragged ? held : 1;
-  const double right_wavefronts = ragged ? held * std::clamp(across / kBanks, 1.0, vector) : vector;
-  return {held + left + right + kStepOverhead, left * conflict + right_wavefronts};
+int FmaTile::loads() const {
+  const int a = a_by_inner ? m_registers : m_registers - m_vector + group,
+            b = b_by_inner ? n_registers : n_registers - n_vector + group;
+  return (1 << a) + (1 << b);
+}
+
+int FmaTile::operand_registers() const {
+  return (1 << (m_registers + (a_by_inner ? group : 0))) + (1 << (n_registers + (b_by_inner ? group : 0)));
+}
+
+// Lanes are shared by rows and columns so that all have work of their own, with few loads; then with few registers.
+FmaTile fma_tile(int64_t rows, int64_t columns, int64_t inner, const FmaOperand& a, const FmaOperand& b,
+                 const std::array<int, 3>& warps) {
+  const int m_bits = bits_of(padded(rows)), n_bits = bits_of(padded(columns)),
+            k_bits = bits_of(padded(inner));
+  const int all = bits_of(int64_t{warps[0]} * warps[1] * warps[2]);
+  FmaTile tile;
+  tile.a_by_inner = a.by_inner;
+  tile.b_by_inner = b.by_inner;
+  tile.m_warps = std::min(bits_of(warps[0]), m_bits);
+  tile.k_warps = std::min(bits_of(warps[2]), k_bits);
+  tile.n_warps = std::min(all - tile.m_warps - tile.k_warps, n_bits);
+  tile.m_warps = std::min(all - tile.n_warps - tile.k_warps, m_bits);
+  const int m_left = m_bits - tile.m_warps, n_left = n_bits - tile.n_warps, k_left = k_bits - tile.k_warps;
+  tile.group = std::min(k_left, std::max(a.by_inner ? a.vector : 0, b.by_inner ? b.vector : 0));
+  tile.groups = k_left - tile.group;
+  std::optional<std::array<int, 3>> least;
+  const FmaTile shared = tile;
+  for (int m_vector = a.by_inner ? 0 : std::min(a.vector, m_left); m_vector >= 0; --m_vector)
+    for (int n_vector = b.by_inner ? 0 : std::min(b.vector, n_left); n_vector >= 0; --n_vector)
+      for (int m_lanes = 0; m_lanes <= std::min(kLaneBits, m_left - m_vector); ++m_lanes) {
+        FmaTile each = shared;
+        each.m_vector = m_vector;
+        each.n_vector = n_vector;
+        each.m_lanes = m_lanes;
+        each.n_lanes = std::min(kLaneBits - m_lanes, n_left - n_vector);
+        each.m_registers = m_left - each.m_lanes;
+        each.n_registers = n_left - each.n_lanes;
+        const std::array<int, 3> cost = {-(each.m_lanes + each.n_lanes), each.loads(),
+                                         each.operand_registers()};
+        if (least && *least <= cost) continue;
+        least = cost;
+        tile = each;
+      }
+  return tile;
 }
 
 ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps) {

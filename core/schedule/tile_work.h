@@ -24,11 +24,26 @@ struct WarpgroupTile {
 };
 ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps, int all_warps);
 
-// A product without tensor cores, step by step along the inner dimension: of a warp and a step.
-struct StepWork {
-  double slots = 0, wavefronts = 0;  // instructions; accesses of 128 bytes to shared memory
+// A product without tensor cores: every thread has sums of some rows and columns, and takes what it multiplies out of
+// shared memory in vectors. Of an operand whose vectors run along the inner dimension these are a group of steps.
+struct FmaOperand {
+  bool by_inner = false;
+  int vector = 0;  // bits: elements of a vector, at most
 };
-StepWork step_work(int64_t rows, int64_t columns, int64_t inner, double elements, int threads);
+// Into how many bits of rows, columns and inner dimension numbers of warps, of lanes and of a thread's registers are cut.
+struct FmaTile {
+  int m_warps = 0, n_warps = 0, k_warps = 0, m_lanes = 0, n_lanes = 0, m_registers = 0, n_registers = 0;
+  int m_vector = 0, n_vector = 0;  // registers that are neighbours in shared memory
+  int group = 0, groups = 0;       // of the inner dimension: steps of a group, and groups
+  bool a_by_inner = false, b_by_inner = false;
+
+  int sums() const { return 1 << (m_registers + n_registers); }
+  // Of a thread and a group: loads, and registers that these fill before they are used up.
+  int loads() const;
+  int operand_registers() const;
+};
+FmaTile fma_tile(int64_t rows, int64_t columns, int64_t inner, const FmaOperand& a, const FmaOperand& b,
+                 const std::array<int, 3>& warps);
 
 // What is left to be combined when every thread has reduced its own elements of a tile.
 struct ReducedParts {

@@ -29,20 +29,31 @@ void a_product_is_cut_into_parts(void**) {
   assert_true((parts(32, 16, {1, 2, 4}) == std::array<int64_t, 3>{1, 8, 1}));  // nor more of the inner one
 }
 
-// Loads from shared memory and fused multiply-adds in the inner loop of what ptxas made.
-void steps_are_those_of_the_emitted_loop(void**) {
+// How threads share products without tensor cores: sums of a thread, loads of a group of steps and what these fill.
+void products_by_fma_are_shared_by_threads(void**) {
   struct Row {
     int64_t rows, columns, inner;
-    int threads;
-    double instructions, wavefronts;
+    bool a_by_inner, b_by_inner;
+    std::array<int, 3> warps;
+    int m_lanes, n_lanes, sums, loads, registers;
   };
-  for (const Row& row : {Row{32, 64, 128, 512, 4 + 2, 2 + 4}, Row{64, 32, 128, 512, 4 + 2, 4 + 4},
-                         Row{32, 32, 64, 512, 2 + 2, 2 + 2}, Row{14, 60, 63, 128, 8 + 16, 8 + 16},
-                         Row{56, 25, 63, 512, 4 + 5, 4 + 1}, Row{56, 8, 63, 128, 4 + 2, 1 + 4}}) {
-    const double elements = static_cast<double>(padded(row.rows) * padded(row.columns));
-    const StepWork step = step_work(row.rows, row.columns, row.inner, elements, row.threads);
-    assert_float_equal(step.slots, row.instructions + 3, 1e-9);
-    assert_float_equal(step.wavefronts, row.wavefronts, 1e-9);
+  for (const Row& row : {Row{128, 128, 32, true, false, {2, 2, 1}, 3, 2, 128, 8 + 4 * 4, 8 * 4 + 16},
+                         Row{128, 128, 32, false, false, {2, 2, 1}, 2, 3, 128, 2 + 4, 16 + 8},
+                         Row{128, 128, 32, true, true, {2, 2, 1}, 2, 3, 128, 16 + 8, 16 * 4 + 8 * 4},
+                         Row{128, 64, 64, true, false, {2, 2, 2}, 3, 2, 64, 8 + 4 * 2, 8 * 4 + 8},
+                         // A row: of eight columns one lane each, and one of them is repeated.
+                         Row{1, 16, 8, true, false, {1, 1, 1}, 0, 4, 1, 1 + 4, 4 + 1}}) {
+    const FmaTile tile =
+        fma_tile(row.rows, row.columns, row.inner, {row.a_by_inner, 2}, {row.b_by_inner, 2}, row.warps);
+    assert_int_equal(tile.m_lanes, row.m_lanes);
+    assert_int_equal(tile.n_lanes, row.n_lanes);
+    assert_int_equal(tile.sums(), row.sums);
+    assert_int_equal(tile.loads(), row.loads);
+    assert_int_equal(tile.operand_registers(), row.registers);
+    // Nothing is lost: registers, lanes and warps count all of it.
+    assert_int_equal(1 << (tile.m_registers + tile.m_lanes + tile.m_warps), row.rows);
+    assert_int_equal(1 << (tile.n_registers + tile.n_lanes + tile.n_warps), row.columns);
+    assert_int_equal(1 << (tile.group + tile.groups + tile.k_warps), row.inner);
   }
 }
 
@@ -177,7 +188,7 @@ void warpgroups_that_repeat_take_tensor_cores(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(a_product_is_cut_into_parts),
-                              cmocka_unit_test(steps_are_those_of_the_emitted_loop),
+                              cmocka_unit_test(products_by_fma_are_shared_by_threads),
                               cmocka_unit_test(reductions_combine_lanes_and_warps),
                               cmocka_unit_test(left_operands_are_made_by_every_warp_of_the_columns),
                               cmocka_unit_test(parts_of_a_product_meet_where_they_are_used),

@@ -218,6 +218,8 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
     // Both kinds, and what is faster first.
     assert_true(std::count_if(allowed.begin(), allowed.end(), has_tf32) > 3);
     assert_true(std::count_if(allowed.begin(), allowed.end(), std::not_fn(has_tf32)) > 3);
+    // In tf32 tensor cores have half their rate, which on some GPUs is no more than that of exact products.
+    if (target.mma_tflops < 5 * target.fma_tflops) continue;
     assert_true(has_tf32(allowed[0]));
     assert_true(*modelled_time(wide, allowed[0], target) < *modelled_time(wide, exact[0], target));
   }

@@ -10,6 +10,14 @@ __device__ __forceinline__ int lane_index() {
   return lane;
 }
 
+// The same number (x + -0 is x), but nothing that compilers can see through: they choose its register anew. Sums that end
+// in vectors would lie in the banks of the register file that vectors of operands are in, and each product wait for both.
+__device__ __forceinline__ float fresh_register(float value) {
+  int threads;  // along y: one in every launch
+  asm("mov.u32 %0, %%ntid.y;" : "=r"(threads));
+  return value + (threads == 1 ? -0.0f : 0.0f);
+}
+
 // shfl.sync.bfly: the value of lane (lane ^ lane_mask). T is float, int or unsigned.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int lane_mask, unsigned mask = kFullWarp) {
