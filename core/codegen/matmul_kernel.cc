@@ -6,6 +6,7 @@
 #include "core/base/integers.h"
 #include "core/codegen/baseline_kernel.h"
 #include "core/codegen/tiles.h"
+#include "core/schedule/block_costs.h"
 
 namespace quern {
 
@@ -14,7 +15,9 @@ using ir::Scalar;
 
 namespace {
 
-constexpr int kFmaWarps = 16;  // of an SM, so that there are registers for the sums and warps to switch to
+// Warps of an SM that leave each thread registers for so many sums, and as many again as ptxas needs to keep operands and
+// sums in different banks.
+int fma_warps(int sums) { return sums >= 128 ? 8 : sums >= 64 ? 12 : 16; }
 
 // For the model. Cycles at a barrier; instructions for a chunk of a tile that is copied; copies under way
 // that go through registers; columns of sums that a thread of a SimtTile has; registers of a thread besides
@@ -61,7 +64,7 @@ class MatmulEmitter {
     BaselineKernel out;
     out.kind = "matmul";
     out.kernel.threads = tile_.threads();
-    if (unit_ == ProductUnit::fma) out.kernel.min_blocks = kFmaWarps / (tile_.threads() / 32);
+    if (unit_ == ProductUnit::fma) out.kernel.min_blocks = fma_warps(tile_.down * tile_.across) / (tile_.threads() / 32);
     writer_.begin_pass();
     writer_.measure(epilogue_.position);
     const Expr a = operand_expr(a_), b = operand_expr(b_);
@@ -261,7 +264,7 @@ class MatmulEmitter {
     block.loop.chain += kTileBarrierCycles;
     block.once.shared_bytes += sums * 4 * 2;
     block.once.chain += 2 * kTileBarrierCycles;
-    block.registers = kMatmulRegisters + sums / tile_.threads();
+    block.registers = kMatmulRegisters + sums / tile_.threads() * (unit_ == ProductUnit::fma ? 1.3 : 1);
     if (uses_mma()) {
       const double height = tile_.rows / tile_.warp_rows, width = tile_.columns / tile_.warp_columns;
       block.loop.mma = products / (16 * 8 * 16);
@@ -272,11 +275,10 @@ class MatmulEmitter {
       return;
     }
     if (unit_ == ProductUnit::fma) {
-      // Of one step along the inner dimension, every warp: few rows, which its threads share, and the columns.
-      const double steps = tile_.depth * warps, rows = tile_.down / 4.0, columns = tile_.across / 4.0;
-      block.loop.slots += steps * (tile_.down * tile_.across + rows + columns);
-      block.loop.shared_bytes +=
-          steps * (rows * 128 + columns * std::min(512, tile_.columns / tile_.across * 16));
+      // Of one step along the inner dimension, every warp: quads of rows and of columns.
+      const double steps = tile_.depth * warps, loads = (tile_.down + tile_.across) / 4.0;
+      block.loop.fma += steps * (tile_.down * tile_.across * kFmaCycles + loads);
+      block.loop.shared_bytes += steps * loads * kFmaLoadBytes;
       block.loop_room = (tile_.rows + tile_.columns + 8) * tile_.depth * 4;
       block.exchange_bytes = tile_.rows * (tile_.columns + 4) * 4;
       return;
@@ -298,7 +300,9 @@ class MatmulEmitter {
     const double outer = static_cast<double>(by_columns ? rows : columns),
                  inner = static_cast<double>(by_columns ? columns : rows);
     const bool neighbours = (by_columns ? operand.view.column_stride : operand.view.row_stride) == 1;
-    const double chunks = outer * inner / operand.vector;
+    // Products without tensor cores have tiles along rows and columns.
+    const bool turned = unit_ == ProductUnit::fma && by_columns == (&operand == &a_);
+    const double chunks = outer * inner / (turned ? 1 : operand.vector);
     const double bytes = outer * (neighbours ? std::ceil(inner * size / 32) : inner) * 32;
     block.loop_bytes += outer * inner * size;
     block.loop_l2 += bytes;

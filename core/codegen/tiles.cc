@@ -22,7 +22,9 @@ Tile choose_tile(int64_t m, int64_t n, ProductUnit unit) {
   if (unit == ProductUnit::simt) return m <= 16 ? Tile{16, 64, 16, 1, 4, 1} : Tile{64, 64, 16, 2, 4, 1};
   if (unit == ProductUnit::fma) {
     if (m <= 16) return {16, 64, 16, 1, 2, 4, 4, 4};
-    if (m >= 512 && n >= 512) return {128, 64, 16, 2, 2, 2, 8, 8};
+    // Sixteen columns a thread need no more loads than eight, but blocks for all SMs.
+    if (m >= 512 && n >= 512 && m * n >= kWantedBlocks * 3 / 2 * (128 * 64)) return {128, 64, 16, 2, 1, 3, 8, 16};
+    if (m >= 512 && n >= 512) return {128, 64, 16, 2, 2, 3, 8, 8};
     return {64, 64, 16, 2, 2, 3, 8, 4};
   }
   if (m <= 16) return {16, 128, 32, 1, 4, 3};

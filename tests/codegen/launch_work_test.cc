@@ -78,7 +78,7 @@ void products_count_their_tiles(void**) {
   const auto wide = work_of("in a: f32[512, 256]\nin b: f32[256, 512]\nc = matmul(a, b)\nout c\n");
   assert_float_equal(wide[0].block.loop.mma, 0, 0);
   const double steps =
-      wide[0].block.loop.slots * static_cast<double>(wide[0].block.trip_count) * blocks_of(wide[0]);
+      wide[0].block.loop.fma * static_cast<double>(wide[0].block.trip_count) * blocks_of(wide[0]);
   assert_true(steps > 512.0 * 512 * 256 / 32);  // a multiply-add each, and what brings operands
 }
 

@@ -245,31 +245,60 @@ struct SimtTile {
   }
 };
 
-// f32 by f32 at the rate of the FMA pipe: a thread has kDown x kAcross sums. Of an operand whose rows in shared memory run
-// along the inner dimension it reads four steps at once, of another one four neighbouring rows or columns.
+// How a tile of an operand of an f32 product lies in shared memory: a row of kFree rows or columns of the matrix for each
+// step along the inner dimension, four words between them: what 32 lanes copy lies in different banks.
+template <int kFree, int kDepth, int kThreads, int kVector, bool kByInner>
+struct FmaOperandTile {
+  static constexpr int kPitch = kFree + 4, kElements = kDepth * kPitch;
+  // The tile from `source` on; so much is left of the rows or columns, and of the inner dimension.
+  static __device__ __forceinline__ void copy(float* tile, const float* source, long long free_stride,
+                                              long long inner_stride, long long free_left, long long inner_left) {
+    if constexpr (kByInner) {
+      // Eight neighbours of four rows or columns, one by one.
+      static_assert(kDepth % 8 == 0 && kFree % 4 == 0 && kDepth * kFree % kThreads == 0, "whole sectors");
+#pragma unroll 4
+      for (int c = threadIdx.x; c < kDepth * kFree; c += kThreads) {
+        const int inner = c % 8 + c / 32 % (kDepth / 8) * 8, at = c / 8 % 4 + c / (4 * kDepth) * 4;
+        const bool inside = inner < inner_left && at < free_left;
+        cp_async<4>(tile + inner * kPitch + at, inside ? source + at * free_stride + inner * inner_stride : source,
+                    inside ? 4 : 0);
+      }
+    } else {
+      copy_tile<kDepth, kFree, kPitch, kThreads, kVector>(tile, source, inner_stride, free_stride, inner_left, free_left);
+    }
+  }
+};
+
+// f32 by f32 at the rate of the FMA pipe: a thread has kDown x kAcross sums, in quads of neighbouring rows and columns. The
+// two banks of the register file decide the rate: quads of both operands are read in turn, rows to and fro, and the sums
+// lie where ptxas likes.
 template <class T, int kRows, int kColumns, int kDepth, int kThreads, int kDown, int kAcross, int kStages,
           int kVectorA, bool kInnerA, int kVectorB, bool kInnerB>
 struct FmaTile {
-  static_assert(sizeof(T) == 4, "products of f32");
-  using A = OperandTile<float, kRows, kDepth, kThreads, kVectorA, kInnerA>;
-  using B = OperandTile<float, kDepth, kColumns, kThreads, kVectorB, kInnerB>;
+  static_assert(sizeof(T) == 4 && kDown % 4 == 0 && kAcross % 4 == 0, "products of f32, in quads");
+  using A = FmaOperandTile<kRows, kDepth, kThreads, kVectorA, kInnerA>;
+  using B = FmaOperandTile<kColumns, kDepth, kThreads, kVectorB, !kInnerB>;
   static constexpr int kThreadColumns = kColumns / kAcross, kThreadRows = kRows / kDown;
   static_assert(kThreadRows * kThreadColumns == kThreads, "every sum has one thread");
+  static constexpr int kLaneRows = kThreadRows < 8 ? kThreadRows : 8, kLaneColumns = 32 / kLaneRows;
+  static_assert(kThreadRows % kLaneRows == 0 && kThreadColumns % kLaneColumns == 0, "whole warps");
   static constexpr int kPitch = kColumns + 4;
   static constexpr int kStage = A::kElements + B::kElements;
   static constexpr int kOperands = kStages * kStage, kSums = kRows * kPitch;
   static constexpr int kSharedBytes = (kOperands > kSums ? kOperands : kSums) * int(sizeof(float));
   float sums[kDown][kAcross] = {};
 
-  // Of sum number i of a thread.
-  static __device__ __forceinline__ int row_of(int i) {
-    const int thread = int(threadIdx.x) / kThreadColumns;
-    return kInnerA ? thread + i * kThreadRows : thread * 4 + i / 4 * (4 * kThreadRows) + i % 4;
+  // The first of a thread's quads; the next ones are as far apart as all threads are high, or wide.
+  static __device__ __forceinline__ int first_row() {
+    constexpr int kWarps = kThreadColumns / kLaneColumns;
+    return (int(threadIdx.x) / 32 / kWarps * kLaneRows + lane_index() / kLaneColumns) * 4;
   }
-  static __device__ __forceinline__ int column_of(int j) {
-    const int thread = int(threadIdx.x) % kThreadColumns;
-    return kInnerB ? thread * 4 + j / 4 * (4 * kThreadColumns) + j % 4 : thread + j * kThreadColumns;
+  static __device__ __forceinline__ int first_column() {
+    constexpr int kWarps = kThreadColumns / kLaneColumns;
+    return (int(threadIdx.x) / 32 % kWarps * kLaneColumns + lane_index() % kLaneColumns) * 4;
   }
+  static constexpr __device__ __forceinline__ int row_of(int i) { return i / 4 * (4 * kThreadRows) + i % 4; }
+  static constexpr __device__ __forceinline__ int column_of(int j) { return j / 4 * (4 * kThreadColumns) + j % 4; }
 
   static __device__ __forceinline__ float* multiply(void* shared, const StridedMatrix<float>& a,
                                                     const StridedMatrix<float>& b, long long row, long long column) {
@@ -277,10 +306,11 @@ struct FmaTile {
     float* const to = static_cast<float*>(shared);
     tile.run(to, a, b, row, column);
     __syncthreads();
+    float* const own = to + first_row() * kPitch + first_column();
 #pragma unroll
     for (int i = 0; i < kDown; ++i)
 #pragma unroll
-      for (int j = 0; j < kAcross; ++j) to[row_of(i) * kPitch + column_of(j)] = tile.sums[i][j];
+      for (int j = 0; j < kAcross; ++j) own[row_of(i) * kPitch + column_of(j)] = fresh_register(tile.sums[i][j]);
     __syncthreads();
     return to;
   }
@@ -289,14 +319,18 @@ struct FmaTile {
                                       long long row, long long column) {
     const int steps = int((a.columns + kDepth - 1) / kDepth);
     constexpr int kAhead = kStages - 1;
+    const float* const from_a = a.data + row * a.row_stride;
+    const float* const from_b = b.data + column * b.column_stride;
 #pragma unroll 1
     for (int step = -kAhead; step < steps; ++step) {
       cp_async_wait<kAhead - 1>();
       __syncthreads();
       if (const int next = step + kAhead; next < steps) {
         float* stage = shared + next % kStages * kStage;
-        A::copy(stage, a, row, static_cast<long long>(next) * kDepth);
-        B::copy(stage + A::kElements, b, static_cast<long long>(next) * kDepth, column);
+        const long long inner = static_cast<long long>(next) * kDepth;
+        A::copy(stage, from_a + inner * a.column_stride, a.row_stride, a.column_stride, a.rows - row, a.columns - inner);
+        B::copy(stage + A::kElements, from_b + inner * b.row_stride, b.column_stride, b.row_stride, b.columns - column,
+                b.rows - inner);
       }
       cp_async_commit();
       if (step >= 0) accumulate(shared + step % kStages * kStage);
@@ -305,32 +339,21 @@ struct FmaTile {
   }
 
   __device__ __forceinline__ void accumulate(const float* stage) {
-    const float *a = stage, *b = stage + A::kElements;
+    const float *a = stage + first_row(), *b = stage + A::kElements + first_column();
 #pragma unroll
-    for (int four = 0; four < kDepth; four += 4) {
-      float left[kDown][4], right[kAcross][4];  // by sum, then step; of four steps, or of one at a time
+    for (int k = 0; k < kDepth; ++k) {
+      float left[kDown], right[kAcross];
 #pragma unroll
-      for (int i = 0; kInnerA && i < kDown; ++i) get_four(left[i], a + row_of(i) * A::kPitch + four);
+      for (int i = 0; i < kDown; i += 4) get_four(left + i, a + k * A::kPitch + row_of(i));
 #pragma unroll
-      for (int j = 0; !kInnerB && j < kAcross; ++j) get_four(right[j], b + column_of(j) * B::kPitch + four);
+      for (int j = 0; j < kAcross; j += 4) get_four(right + j, b + k * B::kPitch + column_of(j));
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float part[4];
+      for (int i = 0; i < kDown; ++i)
 #pragma unroll
-        for (int i = 0; !kInnerA && i < kDown; ++i) {
-          if (i % 4 == 0) get_four(part, a + (four + k) * A::kPitch + row_of(i));
-          left[i][k] = part[i % 4];
+        for (int q = 0; q < kAcross; ++q) {
+          const int j = i % 2 ? kAcross - 1 - q : q;
+          sums[i][j] = multiply_add(left[i], right[j], sums[i][j]);
         }
-#pragma unroll
-        for (int j = 0; kInnerB && j < kAcross; ++j) {
-          if (j % 4 == 0) get_four(part, b + (four + k) * B::kPitch + column_of(j));
-          right[j][k] = part[j % 4];
-        }
-#pragma unroll
-        for (int i = 0; i < kDown; ++i)
-#pragma unroll
-          for (int j = 0; j < kAcross; ++j) sums[i][j] = multiply_add(left[i][k], right[j][k], sums[i][j]);
-      }
     }
   }
 
