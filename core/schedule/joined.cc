@@ -92,7 +92,15 @@ class Joiner {
       out.schedules[p].pdl = out.schedules[0].pdl;
       out.schedules[p].joined = p > 0;
     }
-    out.us = modelled_joined(works, out.schedules, target_).us;
+    const KernelTime time = modelled_joined(works, out.schedules, target_);
+    out.us = time.us;
+    // The compiler finds registers for all parts, and must leave as many as the model counts on.
+    double blocks = 0;
+    for (const BlockWork& work : works) blocks += work.blocks;
+    const auto wanted = static_cast<int64_t>(std::ceil(blocks / target_.sms));
+    if (const int64_t least = std::min(time.blocks_per_sm, wanted); least > 1)
+      for (KernelSchedule& schedule : out.schedules)
+        schedule.min_blocks = std::max(schedule.min_blocks, static_cast<int>(least));
     return out;
   }
 

@@ -107,6 +107,26 @@ MuGraph as_library_kernels(const Piece& piece) {
   return mugraph;
 }
 
+std::string kernel_forms(const MuGraph& mugraph) {
+  std::string out;
+  auto add = [&](int64_t number) { out += std::to_string(number) + " "; };
+  for (const MuKernel& kernel : mugraph.kernels) {
+    out += kernel.custom ? "kernel " : "operator ";
+    add(static_cast<int>(kernel.code));
+    out += kernel.trip_count > 1 ? "loop" : "once";
+    out += kernel.grid[3] > 1 ? " cluster\n" : "\n";
+    for (const BlockOp& op : kernel.ops) {
+      for (int part :
+           {static_cast<int>(op.kind), static_cast<int>(op.code), static_cast<int>(op.combine), op.loop_dim})
+        add(part);
+      for (int dim : op.map) add(dim);
+      for (BlockValue operand : op.operands) add(operand);
+      out += "\n";
+    }
+  }
+  return out;
+}
+
 Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts) {
   MuGraph whole;

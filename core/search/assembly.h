@@ -11,6 +11,9 @@ namespace quern {
 // The piece without a search: every operator a kernel of its own.
 MuGraph as_library_kernels(const Piece& piece);
 
+// What kernels do and how they are cut, without names and extents.
+std::string kernel_forms(const MuGraph& mugraph);
+
 // One muGraph for the graph from one for each piece.
 Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/graph/canon.h"
 #include "core/mugraph/tensor_view.h"
@@ -25,6 +26,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastUs = 1;        // of a kernel
 constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
 constexpr int64_t kMostProducts = 3;  // of a part
+constexpr size_t kMostAlike = 4;      // choices of a piece that others are to be like
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -389,6 +391,40 @@ class Search {
     return ways;
   }
 
+  // Pieces that read one value are all computed in one way: kernels that are alike share a launch well. For each way that the
+  // best choices of the slowest of them have.
+  std::vector<Way> with_alike_choices(const Way& best) const {
+    std::vector<Way> ways;
+    std::map<ValueId, std::vector<size_t>> readers;
+    for (size_t p = 0; p < pieces_.size(); ++p)
+      for (ValueId input : pieces_[p].inputs) readers[input].push_back(p);
+    std::set<std::string> seen;
+    for (const auto& [value, places] : readers) {
+      const size_t slowest = *std::max_element(places.begin(), places.end(), [&](size_t a, size_t b) {
+        return best.choices[a].us < best.choices[b].us;
+      });
+      const std::vector<Choice> choices = choices_of(pieces_[slowest].text());
+      for (size_t i = 0; places.size() > 1 && i < std::min(choices.size(), kMostAlike); ++i) {
+        if (!choices[i].candidate) continue;
+        const std::string form = kernel_forms(choices[i].candidate->mugraph);
+        Way way = best;
+        size_t alike = 0;
+        std::string changed = form;
+        for (size_t place : places)
+          for (const Choice& choice : choices_of(pieces_[place].text()))
+            if (choice.candidate && kernel_forms(choice.candidate->mugraph) == form) {
+              way.slower += choice.us - best.choices[place].us;
+              way.choices[place] = choice;
+              changed += " " + std::to_string(place);
+              ++alike;
+              break;
+            }
+        if (alike > 1 && way.slower > 0 && seen.insert(changed).second) ways.push_back(std::move(way));
+      }
+    }
+    return ways;
+  }
+
   // Without times that could be compared: the i-th choice of every piece, or the last there is.
   std::vector<Way> by_rank() const {
     std::vector<Way> ways;
@@ -408,15 +444,19 @@ class Search {
   // The best choice of every piece, then ways with one change.
   std::vector<Way> by_time() const {
     const Way best_choices = best_way();
-    std::vector<Way> others = with_other_choices(best_choices), wholes = with_wholes(best_choices);
-    auto faster = [](const Way& a, const Way& b) { return a.slower < b.slower; };
-    std::stable_sort(others.begin(), others.end(), faster);
-    std::stable_sort(wholes.begin(), wholes.end(), faster);
-    // Both kinds in turn.
+    std::vector<Way> kinds[] = {with_other_choices(best_choices), with_wholes(best_choices),
+                                with_alike_choices(best_choices)};
+    size_t most = 0;
+    for (std::vector<Way>& kind : kinds) {
+      std::stable_sort(kind.begin(), kind.end(),
+                       [](const Way& a, const Way& b) { return a.slower < b.slower; });
+      most = std::max(most, kind.size());
+    }
+    // The kinds in turn.
     std::vector<Way> ways = {best_choices};
-    for (size_t i = 0; i < std::max(others.size(), wholes.size()); ++i)
-      for (std::vector<Way>* kind : {&others, &wholes})
-        if (i < kind->size()) ways.push_back(std::move((*kind)[i]));
+    for (size_t i = 0; i < most; ++i)
+      for (std::vector<Way>& kind : kinds)
+        if (i < kind.size()) ways.push_back(std::move(kind[i]));
     return ways;
   }
 
@@ -426,10 +466,17 @@ class Search {
       if (result_.candidates.size() == options_.results) break;
       std::optional<Candidate> candidate = combined(graph_, way);
       if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
+      // Of all kernels together, which may share launches.
+      if (options_.time_of && way.pieces.size() > 1)
+        if (const double us = options_.time_of(graph_, &candidate->mugraph); std::isfinite(us))
+          candidate->us = us;
       if (candidate->us < best && options_.on_better) options_.on_better(*candidate);
       best = std::min(best, candidate->us);
       result_.candidates.push_back(std::move(*candidate));
     }
+    if (options_.time_of)
+      std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
   }
 
   std::optional<Candidate> combined(const Graph& graph, const Way& way) const {

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "core/graph/text.h"
 #include "core/mugraph/narrow.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/program_model.h"
+#include "core/search/assembly.h"
 #include "core/search/piece_memo.h"
 #include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
@@ -110,6 +113,53 @@ void attention(void**) {
     assert_some(result, is_flash_decoding_by_cluster, "kv split over a cluster");
     assert_some(result, is_flash_decoding_by_kernel, "kv split, combined by a second kernel");
   }
+}
+
+// Query, key and value of one normed input: no kernel has all of them, and none writes the norm alone. Some candidate
+// computes the three in one way.
+void projections_of_one_input_are_alike(void**) {
+  const auto graph = parse_graph(R"(graph projections
+in x: bf16[4, 1024]
+in n: bf16[1024] const
+in q: bf16[1024, 1024] const
+in k: bf16[1024, 256] const
+in v: bf16[1024, 256] const
+h = rms_norm(x, n, axis=-1, eps=1e-5)
+a = matmul(h, q)
+b = matmul(h, k)
+c = matmul(h, v)
+out a
+out b
+out c
+)");
+  assert_ok(graph);
+  SearchOptions options;
+  options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
+    return modelled_subgraph(piece, mugraph, target(), false);
+  };
+  const SearchResult result = found(*graph, options);
+  assert_some(
+      result,
+      [](const MuGraph& mugraph) {
+        MuGraph one = mugraph;
+        std::set<std::string> forms;
+        for (const MuKernel& kernel : mugraph.kernels) {
+          one.kernels = {kernel};
+          forms.insert(kernel_forms(one));
+        }
+        return mugraph.kernels.size() == 3 && forms.size() == 1;
+      },
+      "three kernels that are alike");
+  double last = 0;
+  for (const Candidate& candidate : result.candidates) {
+    assert_true(candidate.us >= last);
+    last = candidate.us;
+  }
+  // Alone they would take longer than all of them in one launch.
+  double alone = 0;
+  for (const PieceReport& piece : result.report.pieces)
+    if (piece.operators == 2) alone += piece.us;
+  assert_true(result.candidates[0].us < alone);
 }
 
 // A factor on the scores stays behind their product: an input times a number is no value of the graph, and
@@ -484,6 +534,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test(attention),
+      cmocka_unit_test(projections_of_one_input_are_alike),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),
       cmocka_unit_test(norm_and_linear),
