@@ -259,8 +259,6 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
   Body body;
   Builder to(body);
   const std::vector<TilePiece> pieces = tile_pieces(to, tile.value);
-  // Where nothing is beyond an edge, a thread's copies are numbers apart.
-  const bool whole = by_words && place.pieces.empty() && inside(tile.value, chunks, 0).is_number(1);
   auto copy = [&](Builder& here, const TilePiece& piece, const Spread& spread, const Expr& r) {
     const Expr within = inside(tile.value, spread, r), at = offset(spread, piece.place->strides, r);
     const Expr place_there = place_in(tile, spread, r);
@@ -279,14 +277,16 @@ Body BlockEmitter::stage_copy(const StagedTile& tile) {
     here.emit(Instr::cp_async, std::move(operands), {bytes});
   };
   to.when(leaders(chunks), [&](Builder& some) {
-    if (whole) {
+    if (by_words && place.pieces.empty()) {
+      // A thread's copies are numbers apart; of those beyond an edge nothing is read.
       const Symbol from = pieces.front().from, own = ir::make_pointer(fresh("own"), from, from->type);
       some.let(own, ir::address(from, offset(chunks, place.strides, 0)));
       return some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
-        each.emit(Instr::cp_async,
-                  {ir::address(tile.memory, place_in(tile, chunks, r)),
-                   ir::address(own, register_offset(chunks, place.strides, r))},
-                  {bytes});
+        std::vector<Expr> operands = {ir::address(tile.memory, place_in(tile, chunks, r)),
+                                      ir::address(own, register_offset(chunks, place.strides, r))};
+        if (const Expr within = inside(tile.value, chunks, r); !within.is_number(1))
+          operands.push_back(ir::select(within, bytes, 0));
+        each.emit(Instr::cp_async, std::move(operands), {bytes});
       });
     }
     some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
