@@ -255,14 +255,15 @@ struct FmaOperandTile {
                                               long long inner_stride, long long free_left, long long inner_left) {
     if constexpr (kByInner) {
       // Eight neighbours of four rows or columns, one by one.
-      static_assert(kDepth % 8 == 0 && kFree % 4 == 0 && kDepth * kFree % kThreads == 0, "whole sectors");
-#pragma unroll 4
-      for (int c = threadIdx.x; c < kDepth * kFree; c += kThreads) {
-        const int inner = c % 8 + c / 32 % (kDepth / 8) * 8, at = c / 8 % 4 + c / (4 * kDepth) * 4;
-        const bool inside = inner < inner_left && at < free_left;
-        cp_async<4>(tile + inner * kPitch + at, inside ? source + at * free_stride + inner * inner_stride : source,
-                    inside ? 4 : 0);
-      }
+      static_assert(kThreads % (4 * kDepth) == 0, "a thread keeps to its place along the inner dimension");
+      const int inner = int(threadIdx.x) % 8 + int(threadIdx.x) / 32 % (kDepth / 8) * 8;
+      const int first = int(threadIdx.x) / 8 % 4 + int(threadIdx.x) / (4 * kDepth) * 4;
+      const float* const from = source + first * free_stride + inner * inner_stride;
+      float* const to = tile + inner * kPitch + first;
+      const bool there = inner < inner_left;
+#pragma unroll
+      for (int at = 0; at < kFree; at += kThreads / kDepth)
+        cp_async<4>(to + at, from + at * free_stride, there && first + at < free_left ? 4 : 0);
     } else {
       copy_tile<kDepth, kFree, kPitch, kThreads, kVector>(tile, source, inner_stride, free_stride, inner_left, free_left);
     }
