@@ -91,6 +91,11 @@ std::vector<EmulatedCase> product_cases() {
        "a\n",
        0.3},
       {"f32", "in x: f32[70, 33]\nin w: f32[33, 66]\ny = matmul(x, w)\nz = add(y, 1)\nout z\n"},
+      {"f32, sixteen columns a thread",
+       "in x: f32[1537, 18]\nin w: f32[18, 2050]\ny = matmul(x, w)\nout y\n"},
+      {"f32, eight columns a thread",
+       "in x: f32[18, 513]\nin w: f32[520, 18]\na = transpose(x)\nb = transpose(w)\ny = matmul(a, b)\nout "
+       "y\n"},
       {"f32, 16 rows, split over k", "in x: f32[3, 1024]\nin w: f32[1024, 20]\ny = matmul(x, w)\nout y\n"},
       {"mixed dtypes",
        "in x: f16[18, 20]\nin w: f32[20, 31]\nin i: i32[31, 5]\ny = matmul(x, w)\nz = matmul(y, i)\nout z\n"},
