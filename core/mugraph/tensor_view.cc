@@ -74,6 +74,45 @@ Dims permuted(const Dims& dims, const Ints& perm) {
 constexpr size_t kMostPieces = 4;      // every access looks which one it is in
 constexpr int64_t kAlignedPiece = 16;  // bytes
 
+// In memory that block graphs do not find dense, perhaps.
+Strides strides_of(const MuGraph& mugraph, const TensorView& view) {
+  const bool given =
+      std::find(mugraph.inputs.begin(), mugraph.inputs.end(), view.source) != mugraph.inputs.end();
+  const Ints& shape = mugraph.tensors[static_cast<size_t>(view.source)].type.shape;
+  return Strides(given ? std::nullopt : std::optional(dense_strides(shape)));
+}
+
+int64_t product(Ints::const_iterator first, Ints::const_iterator last) {
+  int64_t out = 1;
+  for (; first != last; ++first) out *= *first;
+  return out;
+}
+
+// The dimension of a reshape's result that dimension `axis` of its operand stays; -1 if it is split or joined with others.
+int kept_dim(const Ints& from, int axis, const Ints& to) {
+  const int64_t before = product(from.begin(), from.begin() + axis), extent = from[static_cast<size_t>(axis)];
+  for (auto at = to.begin(); at != to.end(); ++at)
+    if (*at == extent && product(to.begin(), at) == before) return static_cast<int>(at - to.begin());
+  return -1;
+}
+
+// Each piece of the operand reshaped by itself, where the pieces' dimension stays one.
+PiecedView reshaped_pieces(const MuGraph& mugraph, const PiecedView& operand, const Ints& from,
+                           const Ints& to) {
+  PiecedView out = operand;
+  out.axis = kept_dim(from, operand.axis, to);
+  if (out.axis < 0) return {};
+  for (size_t p = 0; p < out.pieces.size(); ++p) {
+    Ints own_from = from, own_to = to;
+    own_from[static_cast<size_t>(operand.axis)] = own_to[static_cast<size_t>(out.axis)] = operand.extents[p];
+    const auto dims =
+        reshaped(operand.pieces[p].dims, own_from, own_to, strides_of(mugraph, operand.pieces[p]));
+    if (!dims) return {};
+    out.pieces[p].dims = *dims;
+  }
+  return out;
+}
+
 bool has_memory(const MuTensor& tensor) {
   return !tensor.type.literal && tensor.numbered < 0 && tensor.pieced.axis < 0 &&
          tensor.type.element_count() > 0;
@@ -109,11 +148,8 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
       if (to[d] == 1) view.dims[d] = {};
     }
   } else {
-    const bool given =
-        std::find(mugraph.inputs.begin(), mugraph.inputs.end(), view.source) != mugraph.inputs.end();
-    const Ints& shape = mugraph.tensors[static_cast<size_t>(view.source)].type.shape;
-    auto dims =
-        reshaped(view.dims, from, to, Strides(given ? std::nullopt : std::optional(dense_strides(shape))));
+    if (operand.pieced.axis >= 0 && reshaped_pieces(mugraph, operand.pieced, from, to).axis >= 0) return {};
+    auto dims = reshaped(view.dims, from, to, strides_of(mugraph, view));
     if (!dims) return {};
     view.dims = std::move(*dims);
   }
@@ -123,11 +159,13 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
 PiecedView pieced_view_of(const MuGraph& mugraph, const MuKernel& kernel) {
   const MuTensor& result = mugraph.tensors[static_cast<size_t>(kernel.result)];
   PiecedView out;
-  if (kernel.code == OpCode::transpose) {
+  if (kernel.code == OpCode::transpose || kernel.code == OpCode::reshape) {
     const MuTensor& operand = mugraph.tensors[static_cast<size_t>(kernel.operands[0])];
-    const Ints& perm = *kernel.attrs.perm;
     if (operand.pieced.axis < 0 || operand.type.dtype != result.type.dtype) return {};
     out = operand.pieced;
+    if (kernel.code == OpCode::reshape)
+      return reshaped_pieces(mugraph, out, operand.type.shape, result.type.shape);
+    const Ints& perm = *kernel.attrs.perm;
     out.axis = static_cast<int>(std::find(perm.begin(), perm.end(), operand.pieced.axis) - perm.begin());
     for (TensorView& piece : out.pieces) piece.dims = permuted(piece.dims, perm);
     return out;

@@ -13,7 +13,7 @@ bool moves_only(OpCode code);
 // neighbours (the caller's tensors may have any strides). The operands' views are known already.
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel);
 
-// The same for what concatenations make, and transposes of that: each piece where it lies.
+// The same for what concatenations make, and transposes and reshapes of that: each piece where it lies.
 PiecedView pieced_view_of(const MuGraph& mugraph, const MuKernel& kernel);
 
 // Of a view of a tensor with these strides: its own, and the place of its first element, in elements.

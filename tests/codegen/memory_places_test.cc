@@ -225,7 +225,9 @@ k1 = reshape(kd, shape=[2, 1, INNER])
 v1 = reshape(vn, shape=[2, 1, INNER])
 k = concat(kc, k1, axis=1)
 v = concat(vc, v1, axis=1)
-t = transpose(k, perm=[0, 2, 1])
+k4 = reshape(k, shape=[2, 1, COLUMNS, INNER])
+k3 = reshape(k4, shape=[2, COLUMNS, INNER])
+t = transpose(k3, perm=[0, 2, 1])
 s = matmul(q, t)
 p = softmax(s, axis=-1)
 o = matmul(p, v)
@@ -242,6 +244,8 @@ tensor k1: TYPE[2, 1, INNER]
 tensor v1: TYPE[2, 1, INNER]
 tensor k: TYPE[2, COLUMNS, INNER]
 tensor v: TYPE[2, COLUMNS, INNER]
+tensor k4: TYPE[2, 1, COLUMNS, INNER]
+tensor k3: TYPE[2, COLUMNS, INNER]
 tensor t: TYPE[2, INNER, COLUMNS]
 tensor o: TYPE[2, ROWS, INNER]
 kd = neg(kn)
@@ -249,7 +253,9 @@ k1 = reshape(kd, shape=[2, 1, INNER])
 v1 = reshape(vn, shape=[2, 1, INNER])
 k = concat(kc, k1, axis=[1])
 v = concat(vc, v1, axis=[1])
-t = transpose(k, perm=[0, 2, 1])
+k4 = reshape(k, shape=[2, 1, COLUMNS, INNER])
+k3 = reshape(k4, shape=[2, COLUMNS, INNER])
+t = transpose(k3, perm=[0, 2, 1])
 kernel grid=[2] loop=2 threads=128 {
   q0 = load(q, x=0)
   t0 = load(t, x=0, loop=2)

@@ -124,6 +124,14 @@ void concatenations_are_read_where_their_pieces_lie(void**) {
   assert_true(view_strides(view.pieces[1], {8, 1}) == (Ints{1, 8, 0}));
   assert_int_equal(pieced("tensor z: f16[6, 20, 16]\nz = concat(x, x, axis=[2])\n").axis, 2);
   assert_int_equal(pieced("tensor z: f16[6, 20, 12]\nz = concat(n, x, axis=[2])\n").axis, -1);
+  // The heads are split, and the rows stay.
+  const PiecedView heads =
+      pieced(row + "tensor z: f16[2, 3, 1, 21, 8]\n" + rows + "z = reshape(c, shape=[2, 3, 1, 21, 8])\n");
+  assert_int_equal(heads.axis, 3);
+  assert_true(view_strides(heads.pieces[0], {160, 8, 1}) == (Ints{480, 160, 0, 8, 1}));
+  assert_true(view_strides(heads.pieces[1], {8, 1}) == (Ints{24, 8, 0, 0, 1}));
+  assert_int_equal(
+      pieced(row + "tensor z: f16[6, 7, 3, 8]\n" + rows + "z = reshape(c, shape=[6, 7, 3, 8])\n").axis, -1);
   const MuGraph whole =
       mugraph_of("mugraph g\nin x: f16[6, 20, 8]\nin r: f16[6, 8]\n" + row + "tensor z: f16[126, 8]\n" +
                  rows + "z = reshape(c, shape=[126, 8])\nout z\n");
