@@ -210,7 +210,7 @@ void BlockEmitter::emit(BlockValue value) {
   array.spread = plan.d;
   array.partial_warps = plan.partial_warps;
   array.scope = now_;
-  text(now_) += {ir::Declare{array.registers, true}};
+  text(now_) += {ir::Declare{array.registers, !plan.wgmma}};
   matmul(value, array.registers, now_);
   const bool pipelined = pipelined_.behind == value;
   if (plan.wgmma) {
@@ -325,7 +325,7 @@ ir::Draft BlockEmitter::draft(bool loops) {
   ir::Draft draft;
   draft.schedule = schedule_;
   draft.kernel.threads = schedule_.threads();
-  draft.kernel.min_blocks = schedule_.min_blocks;
+  draft.kernel.min_blocks = std::max(schedule_.min_blocks, schedule_.setmaxnreg ? 1 : 0);
   draft.lane = lane();
   draft.memory = shared_memory_;
   draft.workers = schedule_.workers();

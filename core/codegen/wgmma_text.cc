@@ -13,17 +13,17 @@ std::string operands(int first, int count) {
   return out;
 }
 
-// The function with `a` as one descriptor, or as four registers. Sums are added to: the predicate `add` is
-// true, and neither operand is negated.
+// The function with `a` as one descriptor, or as four registers. Sums are added to if `add`, else begun; neither operand is
+// negated.
 std::string multiply(const WgmmaShape& shape, const std::string& name, bool registers) {
   const int sums = shape.columns / 2, left = registers ? 4 : 1;
   std::string out = std::string("  template <") + (registers ? "" : "bool kTurnedA, ") +
                     "bool kTurnedB>\n  static __device__ __forceinline__ void multiply(float* d, " +
                     (registers ? "const unsigned* a" : "unsigned long long a") +
-                    ", unsigned long long b) {\n";
+                    ", unsigned long long b, bool add) {\n";
   out +=
-      "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\nwgmma.mma_async.sync.aligned.m64n" +
-      std::to_string(shape.columns) + "k16.f32." + name + "." + name + " {" + operands(0, sums) + "}, ";
+      "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %" + std::to_string(sums + left + (registers ? 2 : 3)) +
+      ", 0;\\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.columns) + "k16.f32." + name + "." + name + " {" + operands(0, sums) + "}, ";
   out += registers ? "{" + operands(sums, left) + "}" : operands(sums, left);
   out += ", " + operands(sums + left, 1) + ", add, 1, 1, " + operands(sums + left + 1, registers ? 1 : 2) +
          ";\\n}\"\n      : ";
@@ -32,7 +32,7 @@ std::string multiply(const WgmmaShape& shape, const std::string& name, bool regi
   for (int i = 0; i < left; ++i)
     out += registers ? "\"r\"(a[" + std::to_string(i) + "]), " : std::string("\"l\"(a), ");
   out += std::string("\"l\"(b), ") + (registers ? "" : "\"n\"(int(kTurnedA)), ") +
-         "\"n\"(int(kTurnedB))\n      : \"memory\");\n  }\n";
+         "\"n\"(int(kTurnedB)), \"r\"(int(add))\n      : \"memory\");\n  }\n";
   return out;
 }
 

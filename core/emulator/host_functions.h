@@ -329,14 +329,21 @@ template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   wgmma_collective(quern::emulated::Collective::wgmma_wait, kPending);
 }
+template <int kRegisters>
+__device__ __forceinline__ void setmaxnreg_dec() {}
+template <int kRegisters>
+__device__ __forceinline__ void setmaxnreg_inc() {}
 template <int kCount>
 __device__ __forceinline__ void wgmma_landed(float (&)[kCount]) {}
 
 template <int kSwizzle, bool kTurned, int kPanel, int kStep>
 struct SharedOperand {
   const void* at;
+  int elements = 0;
   static_assert(kSwizzle == 32 || kSwizzle == 64 || kSwizzle == 128, "swizzles are 32, 64 or 128 bytes");
-  quern::emulated::WgmmaOperand described() const { return {at, kSwizzle, kTurned, kPanel, kStep}; }
+  quern::emulated::WgmmaOperand described() const {
+    return {static_cast<const unsigned short*>(at) + elements, kSwizzle, kTurned, kPanel, kStep};
+  }
 };
 template <class T>
 constexpr bool kIsBf16 = false;
@@ -352,8 +359,8 @@ __device__ __forceinline__ void take_left(quern::emulated::WgmmaOperands& operan
   operands.a = left.described();
 }
 template <class T, int kColumns, class A, class B>
-__device__ __forceinline__ void wgmma(float* sums, A a, B b) {
-  quern::emulated::WgmmaOperands operands{sums, nullptr, {}, b.described(), kColumns, kIsBf16<T>, 0};
+__device__ __forceinline__ void wgmma(float* sums, A a, B b, bool add = true) {
+  quern::emulated::WgmmaOperands operands{sums, nullptr, {}, b.described(), kColumns, kIsBf16<T>, 0, add};
   take_left(operands, a);
   quern::emulated::collective(quern::emulated::Collective::wgmma, kFullWarp, &operands);
 }

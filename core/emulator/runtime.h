@@ -56,6 +56,7 @@ struct WgmmaOperands {
   int columns;
   bool bf16;
   int pending;  // of a wait
+  bool add = true;  // to what the sums are; else to zeros
 };
 struct LdmatrixOperands {
   unsigned* registers;

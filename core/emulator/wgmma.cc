@@ -177,6 +177,7 @@ std::string Wgmmas::multiply(const WarpOperands& operands, int first) {
     at = std::prev(warp.sums.end());
   }
   at->group = warp.committed;
+  if (!own.add) std::fill(at->values.begin(), at->values.end(), 0.0f);
   for (int lane = 0; lane < kWarpSize; ++lane)
     for (int r = 0; r < columns / 2; ++r) {
       const int row = lane / 4 + r / 2 % 2 * 8, column = r / 4 * 8 + lane % 4 * 2 + r % 2;

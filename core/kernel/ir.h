@@ -143,11 +143,12 @@ struct Instruction {
   std::vector<Expr> operands;
   TemplateArgs templates;
 };
-// Warps from `first_warp` on do this and nothing else.
+// Warps from `first_warp` on, the last of the block, do this and nothing else.
 struct WarpRole {
   std::string name;
   int first_warp = 0;
   Body body;
+  int warps = 1;
 };
 // Goes on with the next trip of the loop around it; ends the thread.
 struct Continue {};

@@ -6,6 +6,7 @@
 #include "core/base/grid.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/effects.h"
+#include "core/kernel/replace.h"
 
 namespace quern::ir {
 
@@ -14,46 +15,6 @@ namespace {
 // Of a kernel (CUDA C++ Programming Guide, "Function Parameters": 4 KB), less what alignment takes.
 constexpr size_t kMostParameterBytes = 4000;
 constexpr size_t kMostParts = 16;  // blocks look for theirs one part after the other
-
-Body replaced(const Body& body, const Replacement& by);
-
-struct Replacer {
-  const Replacement& by;
-
-  Expr value(const Expr& expr) const { return ir::replaced(expr, by); }
-  Stmt operator()(Let let) const {
-    let.value = value(let.value);
-    return let;
-  }
-  Stmt operator()(Declare declare) const {
-    declare.extent = value(declare.extent);
-    return declare;
-  }
-  Stmt operator()(const Assign& assign) const { return Assign{value(assign.place), value(assign.value)}; }
-  Stmt operator()(For loop) const {
-    for (Expr* expr : {&loop.begin, &loop.end, &loop.step}) *expr = value(*expr);
-    loop.body = replaced(loop.body, by);
-    return loop;
-  }
-  Stmt operator()(const If& branch) const { return If{value(branch.condition), replaced(branch.then, by)}; }
-  Stmt operator()(Instruction instruction) const {
-    for (Expr& operand : instruction.operands) operand = value(operand);
-    return instruction;
-  }
-  Stmt operator()(WarpRole role) const {
-    role.body = replaced(role.body, by);
-    return role;
-  }
-  Stmt operator()(const Continue& end) const { return end; }
-  Stmt operator()(const Return& end) const { return end; }
-  Stmt operator()(const Scope& scope) const { return Scope{replaced(scope.body, by)}; }
-};
-
-Body replaced(const Body& body, const Replacement& by) {
-  Body out;
-  for (const Stmt& stmt : body) out.push_back(std::visit(Replacer{by}, stmt.is));
-  return out;
-}
 
 // The same for blocks that are numbered from `first` on along x.
 void rebase(KernelPart& part, int64_t first) {

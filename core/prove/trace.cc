@@ -109,13 +109,14 @@ class Tracer {
   Flow operator()(const WarpRole& role) {
     const Expr warp = Expr(out_.places.thread) / 32;
     const size_t before = where_.size();
-    out_.roles.push_back({role.first_warp, static_cast<int>(out_.events.size())});
-    where_.push_back(equal(warp, role.first_warp));
+    out_.roles.push_back({role.first_warp, role.warps, static_cast<int>(out_.events.size())});
+    const Expr own = role.warps == 1 ? equal(warp, role.first_warp) : less_equal(role.first_warp, warp);
+    where_.push_back(own);
     role_ = static_cast<int>(out_.roles.size());
     body(role.body);
     role_ = 0;
     leave(before);
-    where_.push_back(opposite(equal(warp, role.first_warp)));
+    where_.push_back(opposite(own));
     ended_.push_back(where_.back());
     return Flow::on;
   }

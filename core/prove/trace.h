@@ -57,7 +57,7 @@ struct Trace {
   ir::Ranges ranges{ir::LaunchShape{}};  // of places and counters
   std::vector<Event> events;
   struct Role {
-    int first_warp = 0, begins = 0;  // the number of its first event
+    int first_warp = 0, warps = 1, begins = 0;  // the number of its first event
   };
   std::vector<Role> roles;  // 1, 2, ...
   std::map<const ir::SymbolData*, Memory> memories;

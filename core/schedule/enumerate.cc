@@ -10,6 +10,7 @@
 #include "core/base/integers.h"
 #include "core/mugraph/edit.h"
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_work.h"
 #include "core/schedule/joined.h"
 #include "core/schedule/model.h"
@@ -44,6 +45,7 @@ Shape shape_of(const MuKernel& kernel) {
 }
 
 constexpr int64_t kPortableCluster = 8;  // blocks that every device with clusters allows
+constexpr int kWarpgroup = 128;   // threads
 constexpr int kMostMinBlocks = 4;  // more blocks an SM fit by themselves, or do not help
 
 // 0 as well where tile sizes say nothing.
@@ -206,6 +208,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   };
   std::vector<Ranked> ranked;
   const MuKernel& kernel = mugraph.kernels[0];
+  const bool chained = shape_of(kernel).chained;
   // By their tiles; null where they do not fit.
   std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
   auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
@@ -249,6 +252,11 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     // are not.
     KernelSchedule fed = schedule;
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
+    // Registers of the producer's are for those who need many: attention, which has sums of two products.
+    fed.setmaxnreg = fed.producer && chained && fed.workers() > kWarpgroup;
+    KernelSchedule overlapped = fed;
+    overlapped.overlap = fed.producer && chained && fed.stages > 2 && unmasked_share(*applied, cut) == 1;
+    if (overlapped.overlap) rank(overlapped);
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
   };

@@ -12,9 +12,7 @@ namespace quern {
 
 namespace {
 
-constexpr double kMostRegisters = 255;
-// Warps get registers from that of an SM's four sub-partitions where they run; of each lane there:
-constexpr int64_t kSubPartitionRegisters = 512;
+constexpr int64_t kSubPartitionRegisters = 512;  // of each lane
 
 class KernelModel {
  public:
@@ -32,10 +30,9 @@ class KernelModel {
       return out;
     }
     // What does not fit the registers is written to memory and read again, time and again.
-    const int64_t share =
-        kSubPartitionRegisters / divide_up(warps * std::max(1, schedule_.min_blocks), 4) / 8 * 8;
-    const double spills = std::max(1.0, out.registers / std::min(kMostRegisters, static_cast<double>(share)));
+    const double spills = std::max(1.0, out.registers / static_cast<double>(schedule_.most_registers()));
     out.registers = std::ceil(out.registers / spills / 8) * 8;
+    if (schedule_.setmaxnreg) out.registers = static_cast<double>(schedule_.launch_registers());  // on the average
     out.blocks_per_sm =
         std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
                   target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});
@@ -116,10 +113,12 @@ class KernelModel {
 
   // Cycles of a warp that has the SM to itself.
   double alone(const Work& work) const {
-    return work.chain + (work.issue + work.slots) / (schedule_.workers() / 32) * constants_.own_issue_cycles +
-           fma_cycles(work) / (schedule_.workers() / 32) +
-           constants_.own_units * (tensor_cycles(work) + work.special * 8 / 4 +
-                                   work.shared_bytes / constants_.shared_bytes_per_cycle);
+    const double tensor = constants_.own_units * tensor_cycles(work),
+                 rest = (work.issue + work.slots) / (schedule_.workers() / 32) * constants_.own_issue_cycles +
+                        fma_cycles(work) / (schedule_.workers() / 32) +
+                        constants_.own_units *
+                            (work.special * 8 / 4 + work.shared_bytes / constants_.shared_bytes_per_cycle);
+    return work.chain + (schedule_.overlap ? std::max(tensor, rest) : tensor + rest);
   }
 
   double tensor_cycles(const Work& work) const {

@@ -235,6 +235,19 @@ Status check_launches(const MuGraph& mugraph, const Schedule& schedule) {
 
 }  // namespace
 
+// Warps get registers from that of an SM's four sub-partitions where they run.
+int64_t KernelSchedule::launch_registers() const {
+  constexpr int64_t kSubPartitionRegisters = 512, kMost = 255;  // of each lane
+  return std::min(kMost, kSubPartitionRegisters / divide_up(threads() / 32 * std::max(1, min_blocks), 4) / 8 * 8);
+}
+
+int64_t KernelSchedule::most_registers() const {
+  if (!setmaxnreg) return launch_registers();
+  constexpr int64_t kMostMoved = 240;
+  const int64_t moved = (launch_registers() / 8 * 8 - kProducerRegisters) * (threads() - workers());
+  return std::min(kMostMoved, (launch_registers() + moved / workers()) / 8 * 8);
+}
+
 LaunchedKernels launch_of(const Schedule& schedule, size_t k) {
   LaunchedKernels out{k, k + 1};
   while (out.first > 0 && schedule.kernels[out.first].joined) --out.first;

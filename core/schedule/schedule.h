@@ -33,7 +33,11 @@ struct KernelSchedule {
 
   // Those that compute, and all.
   int workers() const { return 32 * warps[0] * warps[1] * warps[2]; }
-  int threads() const { return workers() + (producer ? 32 : 0); }
+  int threads() const { return workers() + (setmaxnreg ? 128 : producer ? 32 : 0); }
+  // Registers that a thread can have at most: all from the beginning, and those that compute then.
+  int64_t launch_registers() const;
+  int64_t most_registers() const;
+  static constexpr int64_t kProducerRegisters = 24;  // of a warpgroup, with setmaxnreg
 };
 
 struct Schedule {

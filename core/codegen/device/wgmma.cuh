@@ -1,5 +1,5 @@
 // Products of a warpgroup, four warps that begin at a multiple of four (PTX ISA, "Asynchronous Warpgroup Level
-// Matrix Multiply-Accumulate Operations", sm_90a): D[64, n] += A[64, 16] * B[16, n], n = 8, 16, ... 256. The tensor
+// Matrix Multiply-Accumulate Operations", sm_90a): D[64, n] += A[64, 16] * B[16, n], n = 8, 16, ... 256, or = without `add`. The tensor
 // cores work beside the threads: between a product and wgmma_wait nobody touches its sums or writes its operands.
 // Shared memory that ordinary stores or cp.async have written needs fence_proxy_async and a barrier first.
 // All four warps do the same. With lane = 4 * group + pair, warp w of the four:
@@ -23,17 +23,30 @@ __device__ __forceinline__ void wgmma_landed(float (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+// Registers of a warpgroup's threads that are left to the block's other warps, and taken from it, once they are there (PTX
+// ISA, "setmaxnreg"): a whole number of eights. For kernels whose registers the launch bounds say.
+template <int kRegisters>
+__device__ __forceinline__ void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 // An operand in shared memory, in panels with rows of kSwizzle (32, 64, 128) bytes as tma_load leaves them. The rows
 // run along the inner dimension k of the product, or if kTurned along the other one. Panels begin kPanel bytes from
-// each other, and eight rows kStep bytes after the eight before. `at` is the first of eight rows.
+// each other, and eight rows kStep bytes after the eight before. The first of eight rows begins `elements`, a whole number
+// of eights, behind `at`.
 template <int kSwizzle, bool kTurned, int kPanel, int kStep>
 struct SharedOperand {
   const void* at;
+  int elements = 0;
   // PTX ISA, "Shared Memory Matrix Layout": matrix descriptor.
   __device__ __forceinline__ unsigned long long descriptor() const {
     static_assert(kSwizzle == 32 || kSwizzle == 64 || kSwizzle == 128, "swizzles are 32, 64 or 128 bytes");
     constexpr unsigned kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-    const unsigned low = (shared_address(at) & 0x3ffff) >> 4 | unsigned(kPanel >> 4) << 16;
+    const unsigned low = ((shared_address(at) & 0x3ffff) >> 4) + elements / 8 | unsigned(kPanel >> 4) << 16;
     return static_cast<unsigned long long>(unsigned(kStep >> 4) | kMode << 30) << 32 | low;
   }
 };
@@ -45,11 +58,11 @@ struct WgmmaShape;
 template <class T, int kColumns, int kSwizzleA, bool kTurnedA, int kPanelA, int kStepA, int kSwizzleB, bool kTurnedB,
           int kPanelB, int kStepB>
 __device__ __forceinline__ void wgmma(float* sums, SharedOperand<kSwizzleA, kTurnedA, kPanelA, kStepA> a,
-                                      SharedOperand<kSwizzleB, kTurnedB, kPanelB, kStepB> b) {
-  WgmmaShape<T, kColumns>::template multiply<kTurnedA, kTurnedB>(sums, a.descriptor(), b.descriptor());
+                                      SharedOperand<kSwizzleB, kTurnedB, kPanelB, kStepB> b, bool add = true) {
+  WgmmaShape<T, kColumns>::template multiply<kTurnedA, kTurnedB>(sums, a.descriptor(), b.descriptor(), add);
 }
 template <class T, int kColumns, int kSwizzleB, bool kTurnedB, int kPanelB, int kStepB>
 __device__ __forceinline__ void wgmma(float* sums, const unsigned* a,
-                                      SharedOperand<kSwizzleB, kTurnedB, kPanelB, kStepB> b) {
-  WgmmaShape<T, kColumns>::template multiply<kTurnedB>(sums, a, b.descriptor());
+                                      SharedOperand<kSwizzleB, kTurnedB, kPanelB, kStepB> b, bool add = true) {
+  WgmmaShape<T, kColumns>::template multiply<kTurnedB>(sums, a, b.descriptor(), add);
 }

@@ -7,7 +7,7 @@
 namespace quern::ir {
 
 Status await_products(Draft& draft, const PassContext&) {
-  if (!draft.loop) return {};
+  if (!draft.loop || draft.schedule.overlap) return {};
   const std::vector<Symbol>& sums = draft.loop->outstanding;
   Builder to(draft.section(Stage::loop).body);
   if (draft.loop->groups_stay_outstanding)

@@ -15,8 +15,11 @@ namespace {
 WarpRole producer_role(const Draft& draft) {
   const TileRing& ring = draft.ring;
   const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
-  WarpRole producer{"producer", draft.workers / 32, {}};
-  Builder(producer.body).when(equal(draft.lane, 0), [&](Builder& one) {
+  const KernelSchedule& schedule = draft.schedule;
+  WarpRole producer{"producer", draft.workers / 32, {}, (schedule.threads() - draft.workers) / 32};
+  Builder role(producer.body);
+  if (schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
+  role.when(producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers), [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
       turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
@@ -28,13 +31,6 @@ WarpRole producer_role(const Draft& draft) {
     });
   });
   return producer;
-}
-
-// A warp has read the tiles of an iteration.
-void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to) {
-  to.when(condition, [&](Builder& one) {
-    one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, iteration))});
-  });
 }
 
 // The loop of those that compute. A stage is given back when the iteration has read it; where products are
@@ -71,6 +67,9 @@ Status specialize_warps(Draft& draft, const PassContext&) {
   check(!draft.ring.maps.empty() && draft.ring.cp_async.empty() && draft.loop->loads.empty(),
         "a producer warp brings all tiles of a loop by TMA");
   draft.roles = {producer_role(draft)};
+  if (draft.schedule.setmaxnreg)
+    Builder(draft.roles).emit(Instr::setmaxnreg_inc, {}, {draft.schedule.most_registers()});
+  if (draft.schedule.overlap) return {};
   draft.loop_body = consumer_loop(draft);
   draft.loop.reset();
   draft.section(Stage::loop).body.clear();

@@ -70,6 +70,12 @@ void wait_for_copies(const Draft& draft, Builder& to, int pending) {
   to.emit(Instr::block_barrier);
 }
 
+void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to) {
+  to.when(condition, [&](Builder& one) {
+    one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, iteration))});
+  });
+}
+
 // TMA may get memory that was written before the loop.
 Body in_front_of_loop(const Draft& draft) {
   Body body = draft.loop->declared;

@@ -1,0 +1,207 @@
+// Products that are overlapped with what threads compute: where an iteration ends with products of what it has made of
+// others (attention), those are issued behind the first products of the next iteration, and run while the threads
+// compute what these are for. What changes registers of products that are under way waits for them:
+//
+//   products of iteration 0; what threads make of them
+//   for step in 1 .. trip count
+//     wait; give back the stage of step - 2; what changes operands and sums of the last products
+//     first products of iteration step
+//     last products of iteration step - 1
+//     wait for the first; what threads make of them
+//   wait; the same for the last iteration
+//
+// The end of a trip stands between what threads compute and the wait behind it: compilers move waits to the front of
+// what has no branch. Nor may products be under way where branches meet (ptxas then makes one after the other), so that
+// loops that pass over masked tiles are not overlapped.
+#include <algorithm>
+
+#include "core/base/status.h"
+#include "core/kernel/effects.h"
+#include "core/kernel/passes/passes.h"
+#include "core/kernel/passes/tile_loop.h"
+#include "core/kernel/replace.h"
+
+namespace quern::ir {
+
+namespace {
+
+bool is(const Stmt& stmt, Instr code) {
+  const auto* instruction = stmt.as<Instruction>();
+  return instruction && instruction->code == code;
+}
+
+// Instructions of products, their groups, and what orders registers before them.
+bool is_of_product(const Stmt& stmt) {
+  if (const Body* body = body_of(stmt)) return std::any_of(body->begin(), body->end(), is_of_product);
+  for (Instr code : {Instr::wgmma_fence, Instr::wgmma, Instr::wgmma_shared, Instr::wgmma_commit})
+    if (is(stmt, code)) return true;
+  return false;
+}
+
+// The parts of an iteration.
+struct Parts {
+  Body first, made, late, last;  // `late`: of what is made, what changes registers of `last`
+  Body landed;                   // sums of `first`, as far as it has not waited for them
+  Body declared;                 // what parts share: declared in front of the loop
+  int groups = 0;                // of `last`
+};
+
+bool meet(const std::set<const SymbolData*>& a, const std::set<const SymbolData*>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const SymbolData* each) { return b.contains(each); });
+}
+
+// Declarations are moved out, and zeros written where they stood.
+Body without_declarations(const Body& body, Body& declared) {
+  Body out;
+  Builder to(out);
+  for (const Stmt& stmt : body) {
+    const auto* declare = stmt.as<Declare>();
+    if (!declare) {
+      to.add(stmt);
+      continue;
+    }
+    declared.push_back(Declare{declare->array, false, declare->extent});
+    if (!declare->zero) continue;
+    to.unrolled("r", declare->array->count, [&](Builder& each, const Expr& r) {
+      each.assign(element(declare->array, r), literal(0, declare->array->type));
+    });
+  }
+  return out;
+}
+
+// Null where the iteration has no such parts.
+std::optional<Parts> split(const Body& iteration) {
+  Parts parts;
+  const Body body = without_declarations(iteration, parts.declared);
+  // The last products: groups that nothing waits for.
+  auto begin_of_last = body.end();
+  for (auto at = body.begin(); at != body.end(); ++at) {
+    if (is(*at, Instr::wgmma_wait)) begin_of_last = body.end();
+    if (is(*at, Instr::wgmma_fence) && begin_of_last == body.end()) begin_of_last = at;
+  }
+  const auto waits = std::find_if(std::make_reverse_iterator(begin_of_last), body.rend(),
+                                  [](const Stmt& stmt) { return is(stmt, Instr::wgmma_wait); });
+  if (begin_of_last == body.end() || waits == body.rend()) return std::nullopt;
+  auto made = waits.base();
+  parts.first.assign(body.begin(), made - 1);
+  for (; made != begin_of_last && is(*made, Instr::wgmma_landed); ++made) parts.landed.push_back(*made);
+  // What stands between the last products is made before them.
+  Body between(made, begin_of_last);
+  for (auto at = begin_of_last; at != body.end(); ++at) {
+    (is_of_product(*at) ? parts.last : between).push_back(*at);
+    parts.groups += is(*at, Instr::wgmma_commit);
+  }
+  std::set<const SymbolData*> busy = named_registers(parts.last), read;
+  for (const Stmt& stmt : between) {
+    std::set<const SymbolData*> writes = written_symbols({stmt}, Space::registers);
+    const bool late = meet(named_registers({stmt}), busy) || meet(writes, read);
+    (late ? parts.late : parts.made).push_back(stmt);
+    if (!late) continue;
+    busy.merge(writes);
+    read.merge(read_symbols({stmt}, Space::registers));
+  }
+  return parts;
+}
+
+// Whether the statement makes the elements of `to` one by one of those of `from` at the same places.
+bool makes_in_place(const Stmt& stmt, const Symbol& from, const Symbol& to) {
+  const auto* loop = stmt.as<For>();
+  const auto* assign = loop && loop->body.size() == 1 ? loop->body[0].as<Assign>() : nullptr;
+  if (!assign || assign->place->kind != ExprKind::element || assign->place->symbol != to) return false;
+  bool reads = false, same = true;
+  visit_nodes(assign->value, [&](const ExprNode& node) {
+    same &= node.symbol != to;
+    if (node.symbol != from) return;
+    reads = true;
+    same &= node.kind == ExprKind::element && node.operands[0] == assign->place->operands[0];
+  });
+  return reads && same;
+}
+
+// Arrays that are made of another one's elements, which nobody needs any more, take its place: what lives beside products
+// that are under way finds registers, which ptxas of CUDA 13.0 otherwise does not see.
+void make_in_place(Parts& parts) {
+  auto declared = [&](const Stmt& stmt) { return stmt.as<Declare>()->array; };
+  auto names = [](const Body& body, const Symbol& array) { return named_registers(body).contains(array.get()); };
+  for (size_t at = 0; at < parts.made.size(); ++at) {
+    const Body before(parts.made.begin(), parts.made.begin() + static_cast<std::ptrdiff_t>(at)),
+        behind(parts.made.begin() + static_cast<std::ptrdiff_t>(at) + 1, parts.made.end());
+    for (const Stmt& one : parts.declared)
+      for (const Stmt& other : parts.declared) {
+        const Symbol from = declared(one), to = declared(other);
+        if (from->count != to->count || from->type != to->type || !makes_in_place(parts.made[at], from, to)) continue;
+        const bool needed = names(behind, from) || names(parts.late, from) || names(parts.last, from);
+        if (needed || names(before, to) || names(parts.first, to)) continue;
+        for (Body* body : {&parts.made, &parts.late, &parts.last}) *body = renamed(*body, to, from);
+        std::erase_if(parts.declared, [&](const Stmt& stmt) { return declared(stmt) == to; });
+        return make_in_place(parts);
+      }
+  }
+}
+
+// The loop of the threads that compute.
+Body overlapped_loop(const Draft& draft, const Parts& parts) {
+  const TileLoop& loop = *draft.loop;
+  const Symbol step = make_variable("step", Scalar::i32);
+  const Expr last = loop.trip_count - 1;
+  Body out = loop.declared;
+  Builder to(out);
+  auto in_iteration = [&](Builder& at, const Expr& iteration, std::initializer_list<Body> bodies) {
+    at.scope([&](Builder& there) {
+      there.let(loop.iteration, iteration);
+      for (const Body& body : bodies) there.add(body);
+    });
+  };
+  auto first_products = [&](Builder& at, const Expr& iteration) {
+    in_iteration(at, iteration, {stage_tiles(draft), loop.names, tma_wait(draft), parts.first});
+  };
+  auto last_products = [&](Builder& at, const Expr& iteration) {
+    in_iteration(at, iteration, {stage_tiles(draft), loop.names, parts.last});
+  };
+  // Of the first products, while `groups` are under way behind them.
+  auto make = [&](Builder& at, const Expr& iteration, int groups) {
+    at.emit(Instr::wgmma_wait, {}, {groups});
+    at.add(parts.landed);
+    in_iteration(at, iteration, {loop.names, parts.made});
+  };
+  // The last products are there, and the stage that they have read is given back.
+  auto land = [&](Builder& at, const Expr& iteration, const Expr& condition) {
+    at.add(wait_for_products(loop.outstanding));
+    at.emit(Instr::warp_barrier);
+    give_back(draft, iteration_of_all(draft, iteration), both(condition, equal(draft.lane, 0)), at);
+  };
+  to.add(parts.declared);
+  first_products(to, 0);
+  make(to, 0, 0);
+  to.rolled(step, 1, loop.trip_count, [&](Builder& each) {
+    land(each, Expr(step) - 2, less(1, step));
+    each.add(parts.late);
+    first_products(each, step);
+    last_products(each, Expr(step) - 1);
+    make(each, step, parts.groups);
+  });
+  land(to, last - 1, truth(true));
+  to.add(parts.late);
+  last_products(to, last);
+  land(to, last, truth(true));
+  return out;
+}
+
+}  // namespace
+
+Status overlap_products(Draft& draft, const PassContext&) {
+  if (!draft.loop || !draft.schedule.overlap) return {};
+  Draft::Section& section = draft.section(Stage::loop);
+  auto parts = split(section.body);
+  if (!parts || section.begins_with_barrier || has_barriers(section.body) || draft.loop->masked ||
+      draft.loop->trip_count.is_number(1))
+    return Status(ErrorCode::UNSUPPORTED,
+                  "overlap is for loops whose last products are of what is made of others, without barriers and masked tiles");
+  make_in_place(*parts);
+  draft.loop_body = overlapped_loop(draft, *parts);
+  draft.loop.reset();
+  section.body.clear();
+  return {};
+}
+
+}  // namespace quern::ir
