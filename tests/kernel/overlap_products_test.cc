@@ -1,0 +1,124 @@
+// Products that are overlapped with what threads compute: which part of an iteration goes where.
+#include "core/kernel/builder.h"
+#include "core/kernel/passes/passes.h"
+#include "tests/support/test.h"
+
+namespace quern::ir {
+namespace {
+
+// An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the same tile.
+struct Attention {
+  Symbol memory = make_memory("shared", Space::shared, Scalar::byte), stage = make_pointer("stage", memory, Scalar::byte),
+         tile = make_pointer("tile", stage, Scalar::f16), iteration = make_variable("i", Scalar::i32),
+         lane = make_variable("lane", Scalar::i32), scores = make_registers("scores", Scalar::f32, 4),
+         powers = make_registers("powers", Scalar::f32, 4), largest = make_registers("largest", Scalar::f32, 1),
+         words = make_registers("words", Scalar::u32, 4), sums = make_registers("sums", Scalar::f32, 4),
+         full = make_memory("full", Space::shared, Scalar::mbarrier), empty = make_memory("empty", Space::shared, Scalar::mbarrier),
+         map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
+
+  Draft draft() const {
+    Draft out;
+    out.kernel.name = "attention";
+    out.kernel.threads = out.workers = 128;
+    out.lane = lane;
+    out.memory = memory;
+    out.producer = out.schedule.producer = out.schedule.wgmma = out.schedule.overlap = true;
+    out.schedule.stages = 3;
+    out.loop.emplace();
+    out.loop->iteration = iteration;
+    out.loop->trip_count = 8;
+    out.loop->outstanding = {sums};
+    Builder(out.loop->declared).declare(sums, true);
+    out.ring.stage = stage;
+    out.ring.stages = 3;
+    out.ring.tiles = {{tile, 256}};
+    out.ring.offset = 0;
+    out.ring.maps = {map};
+    out.ring.full = full;
+    out.ring.empty = empty;
+    out.section(Stage::loop).body = work();
+    return out;
+  }
+
+  Body work() const {
+    Body out;
+    Builder to(out);
+    to.declare(scores);
+    to.emit(Instr::wgmma_fence);
+    to.emit(Instr::wgmma_shared, {address(scores, 0), address(tile, 0), address(tile, 0), less(0, 0)}, {Scalar::f16, 8});
+    to.emit(Instr::wgmma_commit);
+    to.emit(Instr::wgmma_wait, {}, {0});
+    to.emit(Instr::wgmma_landed, {scores});
+    to.assign(element(largest, 0), element(scores, 0));
+    to.declare(powers);
+    to.unrolled("r", 4, [&](Builder& each, const Expr& r) {
+      each.assign(element(powers, r), element(scores, r) - element(largest, 0));
+    });
+    to.unrolled("r", 4, [&](Builder& each, const Expr& r) {
+      each.assign(element(sums, r), element(sums, r) * element(largest, 0));
+    });
+    to.declare(words);
+    to.unrolled("w", 4, [&](Builder& each, const Expr& w) {
+      each.assign(element(words, w), cast(element(powers, w), Scalar::u32));
+    });
+    to.emit(Instr::wgmma_fence);
+    to.emit(Instr::wgmma, {address(sums, 0), address(words, 0), address(tile, 64)}, {Scalar::f16, 8});
+    to.emit(Instr::wgmma_commit);
+    return out;
+  }
+};
+
+Status overlap(Draft& draft) {
+  Chooser chooser({}, nullptr);
+  for (const Pass& pass : passes())
+    if (pass.name == std::string("overlap_products")) return pass.run(draft, {*find_target("sm_90a").value(), chooser});
+  fail_test("there is such a pass");
+  return {};
+}
+
+// What changes sums and operands of products under way waits for them; powers lie where scores were.
+void the_last_products_are_issued_behind_the_next_first(void**) {
+  Draft draft = Attention().draft();
+  assert_ok(overlap(draft));
+  assert_text_equal(print_cuda(draft.loop_body), R"()");
+}
+
+void others_are_refused(void**) {
+  const Attention names;
+  auto refused = [&](const auto& change) {
+    Draft draft = names.draft();
+    change(draft);
+    assert_error(overlap(draft), ErrorCode::UNSUPPORTED, "overlap is for loops whose last products are of what is made of others");
+  };
+  refused([](Draft& draft) { draft.loop->trip_count = 1; });
+  refused([](Draft& draft) { draft.loop->masked.emplace(); });
+  refused([](Draft& draft) { draft.section(Stage::loop).begins_with_barrier = true; });
+  refused([](Draft& draft) { Builder(draft.section(Stage::loop).body).emit(Instr::block_barrier); });
+  // Nothing waits for the first products: there is nothing to overlap with.
+  refused([](Draft& draft) {
+    std::erase_if(draft.section(Stage::loop).body, [](const Stmt& stmt) {
+      const auto* instruction = stmt.as<Instruction>();
+      return instruction && instruction->code == Instr::wgmma_wait;
+    });
+  });
+}
+
+// Scores that are needed again stay what they are.
+void arrays_that_are_needed_keep_their_place(void**) {
+  const Attention names;
+  Draft draft = names.draft();
+  Builder(draft.section(Stage::loop).body).assign(element(names.largest, 0), element(names.scores, 3));
+  assert_ok(overlap(draft));
+  assert_contains(print_cuda(draft.loop_body), "powers[r] = scores[r] - largest[0];");
+}
+
+}  // namespace
+}  // namespace quern::ir
+
+int main() {
+  using namespace quern::ir;
+  const CMUnitTest tests[] = {cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
+                              cmocka_unit_test(others_are_refused),
+                              cmocka_unit_test(arrays_that_are_needed_keep_their_place)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
