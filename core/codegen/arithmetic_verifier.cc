@@ -121,8 +121,9 @@ class ArithmeticVerifier::Trials {
     Trial trial;
     const auto& [cls, number] = draw;
     const HostileClass* hostile = find_hostile_class(cls);
+    // Each float input once, the weights of products too, then those that are likely to show something.
     const std::vector<std::string> buffers =
-        hostile ? hostile_inputs(small_, *hostile, seed, read_) : random(seed);
+        hostile ? hostile_inputs(small_, *hostile, seed, read_, static_cast<size_t>(number)) : random(seed);
     for (size_t i = 0; i < descs_.size(); ++i)
       trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
     trial.by_one = nth_seed(draw) % 4 >= 2;

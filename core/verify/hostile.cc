@@ -317,7 +317,7 @@ std::vector<bool> read_outside_products(const Graph& graph) {
 }
 
 // Which input is drawn from a class that spares the others; none if the graph has masks of its own.
-std::optional<size_t> choose_input(const Graph& graph, Random& random) {
+std::optional<size_t> choose_input(const Graph& graph, Random& random, size_t which) {
   const std::vector<bool> read = read_outside_products(graph);
   std::vector<size_t> floats, likely;
   bool masks = false;
@@ -328,6 +328,7 @@ std::optional<size_t> choose_input(const Graph& graph, Random& random) {
     floats.push_back(i);
     if (read[graph.inputs[i]]) likely.push_back(i);
   }
+  if (which < floats.size()) return floats[which];
   if (floats.empty() || (masks && random.one_in(2))) return std::nullopt;
   const std::vector<size_t>& from = likely.empty() || random.one_in(4) ? floats : likely;
   return from[random.below(from.size())];
@@ -358,9 +359,9 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
 }
 
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
-                                        const std::vector<bool>& read) {
+                                        const std::vector<bool>& read, size_t which) {
   Random random(seed_of(seed, cls));
-  const std::optional<size_t> chosen = choose_input(graph, random);
+  const std::optional<size_t> chosen = choose_input(graph, random, which);
   std::vector<std::string> buffers;
   for (const TensorDesc& desc : graph.input_descs()) {
     const size_t i = buffers.size();

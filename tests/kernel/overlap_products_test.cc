@@ -80,7 +80,101 @@ Status overlap(Draft& draft) {
 void the_last_products_are_issued_behind_the_next_first(void**) {
   Draft draft = Attention().draft();
   assert_ok(overlap(draft));
-  assert_text_equal(print_cuda(draft.loop_body), R"()");
+  assert_text_equal(print_cuda(draft.loop_body), R"(float sums[4] = {};
+float scores[4];
+unsigned words[4];
+{
+  const int i = 0;
+  unsigned char* const stage = shared + i % 3 * 256;
+  f16* const tile = reinterpret_cast<f16*>(stage);
+  mbarrier_wait(full + i % 3, i / 3 & 1);
+  wgmma_fence();
+  wgmma<f16, 8>(&scores[0], tile, tile, false);
+  wgmma_commit();
+}
+wgmma_wait<0>();
+wgmma_landed(scores);
+{
+  const int i = 0;
+  largest[0] = scores[0];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    scores[r] = scores[r] - largest[0];
+  }
+}
+#pragma unroll 1
+for (int step = 1; step < 8; ++step) {
+  wgmma_wait<0>();
+  wgmma_landed(sums);
+  __syncwarp();
+  if (1 < step && lane == 0) {
+    mbarrier_arrive(empty + (step - 2) % 3);
+  }
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    sums[r] = sums[r] * largest[0];
+  }
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    words[w] = unsigned(scores[w]);
+  }
+  {
+    const int i = step;
+    unsigned char* const stage = shared + i % 3 * 256;
+    f16* const tile = reinterpret_cast<f16*>(stage);
+    mbarrier_wait(full + i % 3, i / 3 & 1);
+    wgmma_fence();
+    wgmma<f16, 8>(&scores[0], tile, tile, false);
+    wgmma_commit();
+  }
+  {
+    const int i = step - 1;
+    unsigned char* const stage = shared + i % 3 * 256;
+    f16* const tile = reinterpret_cast<f16*>(stage);
+    wgmma_fence();
+    wgmma<f16, 8>(&sums[0], &words[0], tile + 64);
+    wgmma_commit();
+  }
+  wgmma_wait<1>();
+  wgmma_landed(scores);
+  {
+    const int i = step;
+    largest[0] = scores[0];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      scores[r] = scores[r] - largest[0];
+    }
+  }
+}
+wgmma_wait<0>();
+wgmma_landed(sums);
+__syncwarp();
+if (lane == 0) {
+  mbarrier_arrive(empty);
+}
+#pragma unroll
+for (int r = 0; r < 4; ++r) {
+  sums[r] = sums[r] * largest[0];
+}
+#pragma unroll
+for (int w = 0; w < 4; ++w) {
+  words[w] = unsigned(scores[w]);
+}
+{
+  const int i = 7;
+  unsigned char* const stage = shared + i % 3 * 256;
+  f16* const tile = reinterpret_cast<f16*>(stage);
+  wgmma_fence();
+  wgmma<f16, 8>(&sums[0], &words[0], tile + 64);
+  wgmma_commit();
+}
+wgmma_wait<0>();
+wgmma_landed(sums);
+__syncwarp();
+if (lane == 0) {
+  mbarrier_arrive(empty + 1);
+}
+)");
 }
 
 void others_are_refused(void**) {
