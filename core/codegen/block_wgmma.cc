@@ -208,8 +208,9 @@ Body BlockEmitter::wgmma_group(BlockValue value, const Symbol& sums, const Symbo
           return plan.shared[side] ? panel_operand(value, plan, side, index, previous)
                                    : ir::address(words, index * 4);
         };
-        std::vector<Expr> operands = {ir::address(sums, ((z * plan.down + m) * plan.across + n) * (plan.columns / 2)),
-                                      operand(plan.m_side), operand(1 - plan.m_side)};
+        std::vector<Expr> operands = {
+            ir::address(sums, ((z * plan.down + m) * plan.across + n) * (plan.columns / 2)),
+            operand(plan.m_side), operand(1 - plan.m_side)};
         if (!is_summed(value)) operands.push_back(less(0, k));  // begins the sums
         each.emit(words ? Instr::wgmma : Instr::wgmma_shared, std::move(operands), {type, plan.columns});
       });

@@ -21,9 +21,9 @@ std::string multiply(const WgmmaShape& shape, const std::string& name, bool regi
                     "bool kTurnedB>\n  static __device__ __forceinline__ void multiply(float* d, " +
                     (registers ? "const unsigned* a" : "unsigned long long a") +
                     ", unsigned long long b, bool add) {\n";
-  out +=
-      "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %" + std::to_string(sums + left + (registers ? 2 : 3)) +
-      ", 0;\\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.columns) + "k16.f32." + name + "." + name + " {" + operands(0, sums) + "}, ";
+  out += "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %" +
+         std::to_string(sums + left + (registers ? 2 : 3)) + ", 0;\\nwgmma.mma_async.sync.aligned.m64n" +
+         std::to_string(shape.columns) + "k16.f32." + name + "." + name + " {" + operands(0, sums) + "}, ";
   out += registers ? "{" + operands(sums, left) + "}" : operands(sums, left);
   out += ", " + operands(sums + left, 1) + ", add, 1, 1, " + operands(sums + left + 1, registers ? 1 : 2) +
          ";\\n}\"\n      : ";

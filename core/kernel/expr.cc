@@ -417,8 +417,8 @@ std::string print_node(const ExprNode& node) {
           node.function == Function::shared_operand || node.function == Function::strided_matrix;
       // The tile and the place in it, of which compilers then make what all operands of the tile share.
       if (node.function == Function::shared_operand && node.operands[0]->kind == ExprKind::address)
-        return function_info(node.function).name + print(node.templates) + "{" + node.operands[0]->symbol->name + ", " +
-               print(node.operands[0]->operands[0]) + "}";
+        return function_info(node.function).name + print(node.templates) + "{" +
+               node.operands[0]->symbol->name + ", " + print(node.operands[0]->operands[0]) + "}";
       return function_info(node.function).name + print(node.templates) + (braces ? "{" : "(") +
              print_list(node.operands) + (braces ? "}" : ")");
     }

@@ -71,7 +71,8 @@ class Printer {
   }
   void operator()(const WarpRole& role) {
     line("// " + role.name);
-    block((role.warps == 1 ? "if (warp == " : "if (warp >= ") + std::to_string(role.first_warp) + ")", role.body, "return;");
+    block((role.warps == 1 ? "if (warp == " : "if (warp >= ") + std::to_string(role.first_warp) + ")",
+          role.body, "return;");
   }
   void operator()(const Continue&) { line("continue;"); }
   void operator()(const Return&) { line("return;"); }

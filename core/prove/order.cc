@@ -196,7 +196,8 @@ class Simulation {
   Threads of_role(int number) const {
     Threads out = number == 0 ? all_ : Threads();
     for (size_t i = 0; i < trace_.roles.size(); ++i)
-      for (int t = trace_.roles[i].first_warp * 32, end = std::min(threads_, t + trace_.roles[i].warps * 32); t < end; ++t)
+      for (int t = trace_.roles[i].first_warp * 32, end = std::min(threads_, t + trace_.roles[i].warps * 32);
+           t < end; ++t)
         if (number == 0 || number == static_cast<int>(i) + 1) out.set(static_cast<size_t>(t), number != 0);
     return out;
   }

@@ -45,7 +45,7 @@ Shape shape_of(const MuKernel& kernel) {
 }
 
 constexpr int64_t kPortableCluster = 8;  // blocks that every device with clusters allows
-constexpr int kWarpgroup = 128;   // threads
+constexpr int kWarpgroup = 128;          // threads
 constexpr int kMostMinBlocks = 4;  // more blocks an SM fit by themselves, or do not help
 
 // 0 as well where tile sizes say nothing.

@@ -32,7 +32,8 @@ class KernelModel {
     // What does not fit the registers is written to memory and read again, time and again.
     const double spills = std::max(1.0, out.registers / static_cast<double>(schedule_.most_registers()));
     out.registers = std::ceil(out.registers / spills / 8) * 8;
-    if (schedule_.setmaxnreg) out.registers = static_cast<double>(schedule_.launch_registers());  // on the average
+    if (schedule_.setmaxnreg)
+      out.registers = static_cast<double>(schedule_.launch_registers());  // on the average
     out.blocks_per_sm =
         std::min({static_cast<int64_t>(kSubPartitionRegisters / out.registers) * 4 / warps, 64 / warps,
                   target_.shared_bytes_per_sm / (out.shared_bytes + 1024), int64_t{32}});

@@ -109,9 +109,11 @@ void overlapped_products_are_right(void**) {
     from.setmaxnreg = moves_registers;
     return from;
   };
-  for (const Sizes& sizes : {Sizes{"bf16", "64", "32", "160", "1", "5"}, Sizes{"f16", "64", "64", "64", "1", "2"}})
+  for (const Sizes& sizes :
+       {Sizes{"bf16", "64", "32", "160", "1", "5"}, Sizes{"f16", "64", "64", "64", "1", "2"}})
     for (const int stages : {3, 4})
-      cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes, overlapped(way({4, 1, 1}, stages, true), false)));
+      cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes,
+                                 overlapped(way({4, 1, 1}, stages, true), false)));
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "1", "5"},
                              overlapped(way({8, 1, 1}, 3, true), true)));
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "2", "5"},
@@ -228,7 +230,8 @@ void what_the_engine_cannot_bring_is_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
                               cmocka_unit_test(clusters_are_right),
-                              cmocka_unit_test(persistent_blocks_are_right), cmocka_unit_test(overlapped_products_are_right),
+                              cmocka_unit_test(persistent_blocks_are_right),
+                              cmocka_unit_test(overlapped_products_are_right),
                               cmocka_unit_test(planted_faults_are_found),
                               cmocka_unit_test(faults_of_persistent_blocks_are_found),
                               cmocka_unit_test(persistent_blocks_share_nothing_but_the_ring),

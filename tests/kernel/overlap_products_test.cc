@@ -8,12 +8,14 @@ namespace {
 
 // An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the same tile.
 struct Attention {
-  Symbol memory = make_memory("shared", Space::shared, Scalar::byte), stage = make_pointer("stage", memory, Scalar::byte),
-         tile = make_pointer("tile", stage, Scalar::f16), iteration = make_variable("i", Scalar::i32),
-         lane = make_variable("lane", Scalar::i32), scores = make_registers("scores", Scalar::f32, 4),
-         powers = make_registers("powers", Scalar::f32, 4), largest = make_registers("largest", Scalar::f32, 1),
-         words = make_registers("words", Scalar::u32, 4), sums = make_registers("sums", Scalar::f32, 4),
-         full = make_memory("full", Space::shared, Scalar::mbarrier), empty = make_memory("empty", Space::shared, Scalar::mbarrier),
+  Symbol memory = make_memory("shared", Space::shared, Scalar::byte),
+         stage = make_pointer("stage", memory, Scalar::byte), tile = make_pointer("tile", stage, Scalar::f16),
+         iteration = make_variable("i", Scalar::i32), lane = make_variable("lane", Scalar::i32),
+         scores = make_registers("scores", Scalar::f32, 4), powers = make_registers("powers", Scalar::f32, 4),
+         largest = make_registers("largest", Scalar::f32, 1), words = make_registers("words", Scalar::u32, 4),
+         sums = make_registers("sums", Scalar::f32, 4),
+         full = make_memory("full", Space::shared, Scalar::mbarrier),
+         empty = make_memory("empty", Space::shared, Scalar::mbarrier),
          map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
 
   Draft draft() const {
@@ -45,7 +47,8 @@ struct Attention {
     Builder to(out);
     to.declare(scores);
     to.emit(Instr::wgmma_fence);
-    to.emit(Instr::wgmma_shared, {address(scores, 0), address(tile, 0), address(tile, 0), less(0, 0)}, {Scalar::f16, 8});
+    to.emit(Instr::wgmma_shared, {address(scores, 0), address(tile, 0), address(tile, 0), less(0, 0)},
+            {Scalar::f16, 8});
     to.emit(Instr::wgmma_commit);
     to.emit(Instr::wgmma_wait, {}, {0});
     to.emit(Instr::wgmma_landed, {scores});
@@ -71,7 +74,8 @@ struct Attention {
 Status overlap(Draft& draft) {
   Chooser chooser({}, nullptr);
   for (const Pass& pass : passes())
-    if (pass.name == std::string("overlap_products")) return pass.run(draft, {*find_target("sm_90a").value(), chooser});
+    if (pass.name == std::string("overlap_products"))
+      return pass.run(draft, {*find_target("sm_90a").value(), chooser});
   fail_test("there is such a pass");
   return {};
 }
@@ -182,7 +186,8 @@ void others_are_refused(void**) {
   auto refused = [&](const auto& change) {
     Draft draft = names.draft();
     change(draft);
-    assert_error(overlap(draft), ErrorCode::UNSUPPORTED, "overlap is for loops whose last products are of what is made of others");
+    assert_error(overlap(draft), ErrorCode::UNSUPPORTED,
+                 "overlap is for loops whose last products are of what is made of others");
   };
   refused([](Draft& draft) { draft.loop->trip_count = 1; });
   refused([](Draft& draft) { draft.loop->masked.emplace(); });

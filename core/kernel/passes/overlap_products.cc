@@ -122,14 +122,17 @@ bool makes_in_place(const Stmt& stmt, const Symbol& from, const Symbol& to) {
 // that are under way finds registers, which ptxas of CUDA 13.0 otherwise does not see.
 void make_in_place(Parts& parts) {
   auto declared = [&](const Stmt& stmt) { return stmt.as<Declare>()->array; };
-  auto names = [](const Body& body, const Symbol& array) { return named_registers(body).contains(array.get()); };
+  auto names = [](const Body& body, const Symbol& array) {
+    return named_registers(body).contains(array.get());
+  };
   for (size_t at = 0; at < parts.made.size(); ++at) {
     const Body before(parts.made.begin(), parts.made.begin() + static_cast<std::ptrdiff_t>(at)),
         behind(parts.made.begin() + static_cast<std::ptrdiff_t>(at) + 1, parts.made.end());
     for (const Stmt& one : parts.declared)
       for (const Stmt& other : parts.declared) {
         const Symbol from = declared(one), to = declared(other);
-        if (from->count != to->count || from->type != to->type || !makes_in_place(parts.made[at], from, to)) continue;
+        if (from->count != to->count || from->type != to->type || !makes_in_place(parts.made[at], from, to))
+          continue;
         const bool needed = names(behind, from) || names(parts.late, from) || names(parts.last, from);
         if (needed || names(before, to) || names(parts.first, to)) continue;
         for (Body* body : {&parts.made, &parts.late, &parts.last}) *body = renamed(*body, to, from);
@@ -196,7 +199,8 @@ Status overlap_products(Draft& draft, const PassContext&) {
   if (!parts || section.begins_with_barrier || has_barriers(section.body) || draft.loop->masked ||
       draft.loop->trip_count.is_number(1))
     return Status(ErrorCode::UNSUPPORTED,
-                  "overlap is for loops whose last products are of what is made of others, without barriers and masked tiles");
+                  "overlap is for loops whose last products are of what is made of others, without barriers "
+                  "and masked tiles");
   make_in_place(*parts);
   draft.loop_body = overlapped_loop(draft, *parts);
   draft.loop.reset();

@@ -15,11 +15,11 @@ namespace {
 WarpRole producer_role(const Draft& draft) {
   const TileRing& ring = draft.ring;
   const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
-  const KernelSchedule& schedule = draft.schedule;
-  WarpRole producer{"producer", draft.workers / 32, {}, (schedule.threads() - draft.workers) / 32};
+  WarpRole producer{"producer", draft.workers / 32, {}, (draft.kernel.threads - draft.workers) / 32};
   Builder role(producer.body);
-  if (schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
-  role.when(producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers), [&](Builder& one) {
+  if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
+  role.when(producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers), [&](Builder&
+                                                                                                       one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
       turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {

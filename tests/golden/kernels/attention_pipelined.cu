@@ -96,16 +96,16 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
     for (int r = 0; r < 32; ++r) {
       nv_2[r >> 3 & 3] = nv_2[r >> 3 & 3] + to_float(half_at<f16>(v0_4, r)) * to_float(half_at<f16>(v0_4, r));
     }
-    float s_6[32] = {};
+    float s_6[32];
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<f16, 64>(&s_6[0], &q0__pairs7[k * 4], SharedOperand<128, true, 0, 1024>{tile_k_12 + (k & 3) * 1024});
+      wgmma<f16, 64>(&s_6[0], &q0__pairs7[k * 4], SharedOperand<128, true, 0, 1024>{tile_k_12, (k & 3) * 1024}, 0 < k);
     }
     wgmma_commit();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<f16, 64>(&n_13[0], &e__pairs14[k * 4], SharedOperand<128, true, 0, 1024>{previous_made_nv_16 + (k & 3) * 1024});
+      wgmma<f16, 64>(&n_13[0], &e__pairs14[k * 4], SharedOperand<128, true, 0, 1024>{previous_made_nv_16, (k & 3) * 1024});
     }
     wgmma_commit();
     wgmma_wait<1>();
@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<f16, 64>(&n_13[0], &e__pairs14[k * 4], SharedOperand<128, true, 0, 1024>{previous_made_nv_16 + (k & 3) * 1024});
+      wgmma<f16, 64>(&n_13[0], &e__pairs14[k * 4], SharedOperand<128, true, 0, 1024>{previous_made_nv_16, (k & 3) * 1024});
     }
     wgmma_commit();
     wgmma_wait<0>();

@@ -66,11 +66,11 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
     bf16* const tile_v0_18 = reinterpret_cast<bf16*>(stage + 8192);
     const int first1 = iteration * 64;
     mbarrier_wait(full + iteration % 2, iteration / 2 & 1);
-    float s_2[32] = {};
+    float s_2[32];
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<bf16, 64>(&s_2[0], &q0__pairs3[k * 4], SharedOperand<128, true, 0, 1024>{tile_k0_8 + (k & 3) * 1024});
+      wgmma<bf16, 64>(&s_2[0], &q0__pairs3[k * 4], SharedOperand<128, true, 0, 1024>{tile_k0_8, (k & 3) * 1024}, 0 < k);
     }
     wgmma_commit();
     wgmma_wait<0>();
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<bf16, 64>(&n_16[0], &e__pairs17[k * 4], SharedOperand<128, true, 0, 1024>{tile_v0_18 + (k & 3) * 1024});
+      wgmma<bf16, 64>(&n_16[0], &e__pairs17[k * 4], SharedOperand<128, true, 0, 1024>{tile_v0_18, (k & 3) * 1024});
     }
     wgmma_commit();
     wgmma_wait<0>();

@@ -58,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(160) q0_block(f16* __restrict__ t2,
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      wgmma<f16, 16>(&a_2[0], SharedOperand<128, true, 0, 1024>{tile_w0_3 + (k & 3) * 1024}, SharedOperand<128, false, 0, 1024>{tile_x0_4 + (k & 3) * 16});
+      wgmma<f16, 16>(&a_2[0], SharedOperand<128, true, 0, 1024>{tile_w0_3, (k & 3) * 1024}, SharedOperand<128, false, 0, 1024>{tile_x0_4, (k & 3) * 16});
     }
     wgmma_commit();
     unsigned x0_6[4];

@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        wgmma<bf16, 64>(&v3_3[0], SharedOperand<128, false, 0, 1024>{tile_v0_4 + i5 + (k & 3) * 16}, SharedOperand<128, true, 0, 1024>{tile_v1_6 + (k & 3) * 1024});
+        wgmma<bf16, 64>(&v3_3[0], SharedOperand<128, false, 0, 1024>{tile_v0_4, i5 + (k & 3) * 16}, SharedOperand<128, true, 0, 1024>{tile_v1_6, (k & 3) * 1024});
       }
       wgmma_commit();
       wgmma_wait<1>();
