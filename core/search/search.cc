@@ -141,13 +141,16 @@ class Search {
 
   // Becomes one of the pieces of the graph, or several that are faster.
   Status settle_by_time(const Piece& piece) {
-    Result<Partition> best = best_partition(piece);
+    Partition second;
+    Result<Partition> best = best_partition(piece, second);
     if (!best) return best.status();
+    const size_t first = pieces_.size(), last = first + best->pieces.size();
     const bool whole = best->pieces.size() == 1 && best->pieces[0].nodes.size() == piece.nodes.size();
     if (!whole && is_known(piece)) {
       report_one(piece, true);
-      wholes_.push_back({piece, pieces_.size(), pieces_.size() + best->pieces.size(), best->us});
+      others_.push_back({{piece}, first, last, best->us});
     }
+    if (second.pieces.size() > 1) others_.push_back({std::move(second.pieces), first, last, best->us});
     for (Piece& part : best->pieces) {
       report_one(part, false);
       pieces_.push_back(std::move(part));
@@ -232,9 +235,9 @@ class Search {
     });
   }
 
-  // Dynamic programming over where its runs are parted. What is near the floor already stays whole, unless it has so
+  // Dynamic programming over where its runs are parted; `second` is the best of the other kind, parted or not, if there is one. What is near the floor already stays whole, unless it has so
   // many products that the search cannot have looked at all of its kernels.
-  Result<Partition> best_partition(const Piece& piece) {
+  Result<Partition> best_partition(const Piece& piece, Partition& second) {
     const std::vector<std::vector<ValueId>> runs = runs_of(graph_, piece);
     const size_t count = runs.size();
     Result<Partition> whole = Partition{kNever, {}};
@@ -257,7 +260,10 @@ class Search {
         sum.add(std::move(*segment));
         best[last] = std::move(sum);
       }
-    return best[count] && best[count]->us < whole->us ? std::move(*best[count]) : std::move(whole);
+    if (!best[count]) return whole;
+    if (best[count]->us < whole->us) std::swap(*best[count], *whole);
+    second = std::move(*best[count]);
+    return whole;
   }
 
   // Candidates by the time of their best schedules.
@@ -370,24 +376,26 @@ class Search {
     return ways;
   }
 
-  // One piece that was parted is whole: the model that parted it may be wrong.
-  std::vector<Way> with_wholes(const Way& best) const {
+  // What was parted is whole, or parted otherwise: the model that parted it may be wrong.
+  std::vector<Way> with_other_pieces(const Way& best) const {
     std::vector<Way> ways;
-    for (const Whole& whole : wholes_)
-      for (const Choice& choice : choices_of(whole.piece.text())) {
-        if (!choice.candidate) continue;
-        Way way{choice.us - whole.parts_us, {}, {}};
-        for (size_t p = 0; p < pieces_.size(); ++p) {
-          if (p == whole.first) {
-            way.pieces.push_back(&whole.piece);
-            way.choices.push_back(choice);
-          }
-          if (p >= whole.first && p < whole.last) continue;
-          way.pieces.push_back(best.pieces[p]);
-          way.choices.push_back(best.choices[p]);
+    for (const Other& other : others_) {
+      const bool whole = other.pieces.size() == 1;
+      for (size_t i = 0; i < (whole ? choices_of(other.pieces[0].text()).size() : 1); ++i) {
+        Way& way = ways.emplace_back(Way{-other.us, {}, {}});
+        auto add = [&](const Piece& piece, const Choice& choice) {
+          way.pieces.push_back(&piece);
+          way.choices.push_back(choice);
+        };
+        for (size_t p = 0; p < other.first; ++p) add(*best.pieces[p], best.choices[p]);
+        for (const Piece& piece : other.pieces) {
+          add(piece, choices_of(piece.text())[i]);
+          way.slower += way.choices.back().us;
         }
-        ways.push_back(std::move(way));
+        for (size_t p = other.last; p < pieces_.size(); ++p) add(*best.pieces[p], best.choices[p]);
+        if (whole && !way.choices[other.first].candidate) ways.pop_back();
       }
+    }
     return ways;
   }
 
@@ -444,7 +452,7 @@ class Search {
   // The best choice of every piece, then ways with one change.
   std::vector<Way> by_time() const {
     const Way best_choices = best_way();
-    std::vector<Way> kinds[] = {with_other_choices(best_choices), with_wholes(best_choices),
+    std::vector<Way> kinds[] = {with_other_choices(best_choices), with_other_pieces(best_choices),
                                 with_alike_choices(best_choices)};
     size_t most = 0;
     for (std::vector<Way>& kind : kinds) {
@@ -523,13 +531,13 @@ class Search {
   };
   std::map<std::string, First> first_;
   std::map<std::string, PieceResult> found_;
-  // A piece that was parted, pieces_[first, last), and what these take.
-  struct Whole {
-    Piece piece;
+  // Other pieces than pieces_[first, last), which take `us`: what was parted as a whole, or parted otherwise.
+  struct Other {
+    std::vector<Piece> pieces;
     size_t first, last;
-    double parts_us;
+    double us;
   };
-  std::vector<Whole> wholes_;
+  std::vector<Other> others_;
   size_t pieces_left_ = 0;  // to be settled behind this one
   SearchResult result_;
 };
