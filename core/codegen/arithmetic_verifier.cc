@@ -54,9 +54,12 @@ std::vector<std::string> input_classes() {
   return classes;
 }
 
-// Where other classes have `draws`. Of a large instance one is all that there is time for.
-int draws_of(const std::string& cls, int draws) {
-  return draws == 1 ? 1 : draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
+// Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that there is time for.
+int draws_of(const std::string& cls, int draws, int floats) {
+  if (draws == 1) return 1;
+  const HostileClass* hostile = find_hostile_class(cls);
+  if (hostile && hostile->one_input) return std::max(draws, floats);
+  return draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
 }
 
 // Of the seeds that a class goes through. What is inside has none of its own.
@@ -216,7 +219,11 @@ ArithmeticVerifier::Run ArithmeticVerifier::prepare(const MuGraph& whole, Instan
   for (bool one : read) key += one ? "r" : "-";
   std::unique_ptr<Trials>& trials = trials_[key];
   if (!trials) trials = std::make_unique<Trials>(instance.graph, std::move(iotas), std::move(read), tf32);
-  return {Interpreter(instance.mugraph, schedule), std::move(own_iotas), *trials, draws};
+  const std::vector<TensorDesc> inputs = instance.graph.input_descs();
+  const auto floats = std::count_if(inputs.begin(), inputs.end(),
+                                    [](const TensorDesc& desc) { return is_float(desc.dtype); });
+  return {Interpreter(instance.mugraph, schedule), std::move(own_iotas), *trials, draws,
+          static_cast<int>(floats)};
 }
 
 // All draws of a class one after the other; in front of them the one that refused a program last, which is likely to
@@ -226,11 +233,12 @@ bool ArithmeticVerifier::run_trials(const Run& usual, const Run& of_sums, Arithm
     return cls == kOverflow ? of_sums : usual;
   };
   std::vector<Draw> order;
-  if (last_refusal_ &&
-      last_refusal_->second < draws_of(last_refusal_->first, run_of(last_refusal_->first).draws))
-    order.push_back(*last_refusal_);
+  const auto count = [&](const std::string& cls) {
+    return draws_of(cls, run_of(cls).draws, run_of(cls).floats);
+  };
+  if (last_refusal_ && last_refusal_->second < count(last_refusal_->first)) order.push_back(*last_refusal_);
   for (const std::string& cls : input_classes())
-    for (int draw = 0; draw < draws_of(cls, run_of(cls).draws); ++draw)
+    for (int draw = 0; draw < count(cls); ++draw)
       if (order.empty() || order[0] != Draw(cls, draw)) order.emplace_back(cls, draw);
   for (const Draw& draw : order) {
     const auto& [cls, number] = draw;

@@ -51,7 +51,7 @@ class ArithmeticVerifier {
     Interpreter program;
     ShortIotas iotas;
     Trials& trials;
-    int draws;
+    int draws, floats;  // of a class of inputs; inputs of floats
   };
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
