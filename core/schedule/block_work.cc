@@ -59,9 +59,7 @@ class Counter {
  private:
   // What an iteration brings it brings whether or not all of it is masked.
   void pass_over(double share) {
-    for (double Work::*part : {&Work::mma, &Work::wgmma, &Work::issue, &Work::special, &Work::shared_bytes,
-                               &Work::slots, &Work::fma, &Work::chain})
-      out_.loop.*part *= share;
+    for (double Work::*part : kComputes) out_.loop.*part *= share;
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }

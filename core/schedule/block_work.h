@@ -1,6 +1,8 @@
 // What a block of a scheduled kernel does: instructions, bytes and registers, counted from its operators.
 #pragma once
 
+#include <iterator>
+
 #include "core/base/integers.h"
 #include "core/schedule/schedule.h"
 
@@ -21,6 +23,11 @@ struct Work {
   double round_trips = 0;  // to memory, each dependent on the one before: what it loads a little at a time
   double rows = 0;   // of at most 128 bytes that TMA brings
 };
+// What is computed of an iteration's tiles, and what brings them.
+inline constexpr double Work::*kComputes[] = {&Work::mma,          &Work::wgmma, &Work::issue, &Work::special,
+                                              &Work::shared_bytes, &Work::slots, &Work::fma,   &Work::chain};
+inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::rows};
+static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)), "each count is in a list");
 
 struct BlockWork {
   double blocks = 1;                      // of the grid, clusters and all

@@ -182,11 +182,12 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
   for (const BlockWork& part : parts) {
     const double share = part.blocks / out.blocks;
     const double turns = share * static_cast<double>(part.trip_count) / static_cast<double>(out.trip_count);
-    for (double Work::*count : {&Work::mma, &Work::wgmma, &Work::issue, &Work::special, &Work::shared_bytes,
-                                &Work::slots, &Work::chain, &Work::round_trips, &Work::rows}) {
+    auto add = [&](double Work::*count) {
       out.once.*count += share * part.once.*count;
       out.loop.*count += turns * part.loop.*count;
-    }
+    };
+    std::for_each(std::begin(kComputes), std::end(kComputes), add);
+    std::for_each(std::begin(kLoads), std::end(kLoads), add);
     for (double BlockWork::*bytes : {&BlockWork::loop_bytes, &BlockWork::loop_l2})
       out.*bytes += turns * part.*bytes;
     for (double BlockWork::*bytes : {&BlockWork::once_bytes, &BlockWork::once_l2})
