@@ -54,7 +54,8 @@ std::vector<std::string> input_classes() {
   return classes;
 }
 
-// Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that there is time for.
+// Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that there is
+// time for.
 int draws_of(const std::string& cls, int draws, int floats) {
   if (draws == 1) return 1;
   const HostileClass* hostile = find_hostile_class(cls);

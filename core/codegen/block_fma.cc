@@ -9,11 +9,11 @@ namespace quern {
 
 namespace {
 
-constexpr int kMostUnrolled =
-    2048;  // multiplications of a thread between two jumps: they stay in the instruction cache
+// Multiplications of a thread between two jumps: they stay in the instruction cache.
+constexpr int kMostUnrolled = 2048;
 constexpr int kVectorBits = 2;  // elements of four bytes in 16
-constexpr int64_t kBankPadding =
-    4;  // elements between rows of a tile that threads made: eight of them lie in different banks
+// Elements between rows of a tile that threads made: eight of them lie in different banks.
+constexpr int64_t kBankPadding = 4;
 
 int free_dim(int side, int rank) { return rank == 1 ? -1 : rank - (side == 0 ? 2 : 1); }
 int summed_dim(int side, int rank) { return rank == 1 ? 0 : rank - (side == 0 ? 1 : 2); }

@@ -235,8 +235,9 @@ class Search {
     });
   }
 
-  // Dynamic programming over where its runs are parted; `second` is the best of the other kind, parted or not, if there is one. What is near the floor already stays whole, unless it has so
-  // many products that the search cannot have looked at all of its kernels.
+  // Dynamic programming over where its runs are parted. What is near the floor already stays whole, unless it has so
+  // many products that the search cannot have looked at all of its kernels. `second` is the best of the other kind,
+  // parted or whole, if there is one.
   Result<Partition> best_partition(const Piece& piece, Partition& second) {
     const std::vector<std::vector<ValueId>> runs = runs_of(graph_, piece);
     const size_t count = runs.size();

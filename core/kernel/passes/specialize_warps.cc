@@ -18,8 +18,8 @@ WarpRole producer_role(const Draft& draft) {
   WarpRole producer{"producer", draft.workers / 32, {}, (draft.kernel.threads - draft.workers) / 32};
   Builder role(producer.body);
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
-  role.when(producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers), [&](Builder&
-                                                                                                       one) {
+  const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers);
+  role.when(one_thread, [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
       turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
