@@ -9,8 +9,9 @@ int main(int argc, char** argv) {
   quern_plan* plan;
   quern_plan_info info = {.struct_size = sizeof info};
   quern_error error;
-  FILE* file = argc == 3 ? fopen(argv[1], "r") : NULL;
-  if (!file) return fprintf(stderr, "usage: hello FILE TARGET\n"), 2;
+  if (argc != 3) return fprintf(stderr, "usage: hello FILE TARGET\n"), 2;
+  FILE* file = fopen(argv[1], "r");
+  if (!file) return perror(argv[1]), 2;
   const size_t size = fread(text, 1, sizeof text, file);
   if (quern_open(NULL, &client, &error) || quern_graph_parse(text, size, &graph, &error) ||
       quern_get(client, graph, argv[2], NULL, &plan, &error) || quern_plan_describe(plan, &info, &error))
