@@ -228,6 +228,11 @@ Symbol BlockEmitter::shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use
   return shared_.back().symbol;
 }
 
+bool BlockEmitter::stores_in_loop() const {
+  return std::any_of(program_.ops.begin(), program_.ops.end(),
+                     [](const BlockOp& op) { return op.kind == BlockOp::Kind::store && op.loop_dim >= 0; });
+}
+
 // Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.
 Status BlockEmitter::check_producer() const {
   if (!schedule_.producer) return {};
@@ -286,7 +291,7 @@ ir::TileLoop BlockEmitter::draft_loop() {
   loop.groups_stay_outstanding = keeps_groups_outstanding();
   if (pipelined_.value >= 0)
     loop.pipelined = draft_pipelined();
-  else
+  else if (!stores_in_loop())
     loop.masked = draft_masked();
   return loop;
 }

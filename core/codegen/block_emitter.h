@@ -169,6 +169,7 @@ class BlockEmitter {
   Symbol shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use = SharedBuffer::Use::exchange,
                        int64_t alignment = 16);
   bool is_summed(BlockValue value) const;
+  bool stores_in_loop() const;  // then no iteration may be left out
   Status check_producer() const;
   int64_t tiles() const;
   ir::TileTurns draft_turns() const;

@@ -228,8 +228,7 @@ class Validator {
 
   static Status check_stage(const MuKernel& kernel, size_t i, const std::vector<Stage>& stages) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind == BlockOp::Kind::store && stages[i] == Stage::loop)
-      return invalid("a store in the loop: accumulate first");
+    if (op.kind == BlockOp::Kind::store) return check_store(kernel, op, stages);
     if (op.kind == BlockOp::Kind::reduce_cluster)
       for (BlockValue operand : op.operands)
         if (stages[operand] == Stage::loop) return invalid("a reduction over the cluster in the loop");
@@ -243,6 +242,19 @@ class Validator {
       if (stages[i] != Stage::loop && stages[operand] == Stage::loop && op.kind != BlockOp::Kind::accumulate)
         return invalid("a value of the loop is used after it without an accumulator");
     }
+    return {};
+  }
+
+  // What differs from iteration to iteration is stored where the loop cuts, or accumulated first.
+  static Status check_store(const MuKernel& kernel, const BlockOp& op, const std::vector<Stage>& stages) {
+    const bool looped = stages[static_cast<size_t>(op.operands[0])] == Stage::loop;
+    if (looped && op.loop_dim < 0)
+      return invalid("a store in the loop needs a dimension that the loop cuts, or accumulate first");
+    if (!looped && op.loop_dim >= 0)
+      return invalid("the loop cuts a store of a value that is not in the loop");
+    if (looped && kernel.grid[static_cast<size_t>(Axis::cluster)] > 1 &&
+        op.map[static_cast<size_t>(Axis::cluster)] < 0)
+      return invalid("several blocks of a cluster store to the same place in the loop");
     return {};
   }
 

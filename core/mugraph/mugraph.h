@@ -70,7 +70,8 @@ struct BlockOp {
   // load, store
   int32_t tensor = -1;
   AxisMap map = kReplicated;  // imap or omap
-  int loop_dim = -1;          // load: the dimension the loop cuts (fmap), -1 = none
+  // The dimension the loop cuts (fmap), -1 = none. A store that it cuts is in the loop: it stores the iteration's tile.
+  int loop_dim = -1;
   // compute: any primitive or composite operator; constants are operators without operands, with `number`,
   // or, if `extents` names any, with the product of those extents of global tensors (so that the mean over a
   // dimension survives a change of its extent)

@@ -285,7 +285,6 @@ class Parser {
     if (!tensor) return tensor.status();
     op.tensor = *tensor;
     if (Status status = cuts(op); !status.ok()) return status;
-    if (op.loop_dim >= 0) return lexer_.error("a store is outside the loop: \"loop\" is for loads");
     kernel.ops.push_back(std::move(op));
     return {};
   }

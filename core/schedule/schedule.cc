@@ -91,6 +91,11 @@ Status check_loop(const MuKernel& kernel) {
       const BlockOp& source = kernel.ops[static_cast<size_t>(op.operands[0])];
       if ((is_reduction(source.code) ? source.code : OpCode::reduce_sum) != reduction_of(op.combine))
         return misfit("an accumulator combines otherwise than the iteration does");
+    } else if (op.kind == BlockOp::Kind::store && op.loop_dim >= 0) {
+      const LoopUse& stored = uses[static_cast<size_t>(op.operands[0])];
+      use.dims[static_cast<size_t>(op.loop_dim)] = true;
+      if (stored.partial || stored.dims != use.dims)
+        return misfit("a store in the loop is not of what the loop cuts");
     } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
       const OpKind kind = op_info(op.code).kind;
       if (partial) return misfit("one iteration's part of a reduction is used before it is accumulated");

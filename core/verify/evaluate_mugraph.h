@@ -223,10 +223,11 @@ class MuEvaluator {
         if (!status.ok()) return;
         const bool accumulator = op.kind == BlockOp::Kind::accumulate;
         if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
-        if (op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store) continue;
-        status = step(kernel, block, i, stage, iteration);
+        const bool stores = op.kind == BlockOp::Kind::store;
+        if (op.kind == BlockOp::Kind::reduce_cluster || (stores && stage != Stage::loop)) continue;
+        status = stores ? store(kernel, block, op, iteration) : step(kernel, block, i, stage, iteration);
         if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
-        if (!accumulator) show(op, block.values[i]);
+        if (!accumulator && !stores) show(op, block.values[i]);
       }
     };
     for (Block& block : blocks) {
@@ -240,7 +241,9 @@ class MuEvaluator {
       if (stopped()) return cancelled();
       const BlockOp& op = kernel.ops[i];
       const bool late = op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store;
-      if (!late && (stages[i] != Stage::after || op.kind == BlockOp::Kind::accumulate)) continue;
+      if (stages[i] == Stage::loop ||
+          (!late && (stages[i] != Stage::after || op.kind == BlockOp::Kind::accumulate)))
+        continue;
       if (op.kind == BlockOp::Kind::reduce_cluster)
         status = reduce_cluster(kernel, blocks, i);
       else if (op.kind == BlockOp::Kind::store)
@@ -356,21 +359,27 @@ class MuEvaluator {
           return wrong("the blocks of a cluster store different values to the same place");
         continue;
       }
-      const Ints strides = dense_strides(type_of(op.tensor).shape);
-      const auto [shape, start] = tile_place(intervals(kernel, op, block.at, 0), strides);
-      if (shape != tile.type.shape)
-        return wrong("a tile of shape " + print_ints(tile.type.shape) + " is stored to a place of shape " +
-                     print_ints(shape));
-      const Tensor elements = stored(tile, op.tensor);
-      size_t next = 0;
-      bool twice = false;
-      for_each_offset(shape, strides, start, [&](int64_t offset) {
-        twice |= written_[op.tensor][offset];
-        written_[op.tensor][offset] = true;
-        tensors_[op.tensor][offset] = elements[next++];
-      });
-      if (twice) return wrong("two blocks store to the same place");
+      if (Status status = store(kernel, block, op, 0); !status.ok()) return status;
     }
+    return {};
+  }
+
+  Status store(const MuKernel& kernel, const Block& block, const BlockOp& op, int64_t iteration) {
+    const BlockTile& tile = *block.values[op.operands[0]];
+    const Ints strides = dense_strides(type_of(op.tensor).shape);
+    const auto [shape, start] = tile_place(intervals(kernel, op, block.at, iteration), strides);
+    if (shape != tile.type.shape)
+      return wrong("a tile of shape " + print_ints(tile.type.shape) + " is stored to a place of shape " +
+                   print_ints(shape));
+    const Tensor elements = stored(tile, op.tensor);
+    size_t next = 0;
+    bool twice = false;
+    for_each_offset(shape, strides, start, [&](int64_t offset) {
+      twice |= written_[op.tensor][offset];
+      written_[op.tensor][offset] = true;
+      tensors_[op.tensor][offset] = elements[next++];
+    });
+    if (twice) return wrong("two blocks store to the same place");
     return {};
   }
 

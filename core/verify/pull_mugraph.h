@@ -125,19 +125,20 @@ class PullMuGraph {
     const Ints& shape = mugraph_.tensors[static_cast<size_t>(store.tensor)].type.shape;
     const Ints dense = dense_strides(shape);
     Place place = {0, 0, 0, 0};
+    int64_t iteration = kOutside;
     Ints inside;  // the tile
     for (size_t d = 0; d < shape.size(); ++d) {
       int64_t position = at / dense[d], tile = shape[d];
       at %= dense[d];
-      for (size_t axis = 0; axis < kGridAxes; ++axis) {
-        if (store.map[axis] != static_cast<int>(d)) continue;
-        tile = kernel.part(static_cast<int>(axis), tile);
-        place[axis] = position / tile;
+      for (int axis = 0; axis <= kGridAxes; ++axis) {
+        if (!cuts(store, axis, static_cast<int>(d))) continue;
+        tile = kernel.part(axis, tile);
+        (axis < kGridAxes ? place[static_cast<size_t>(axis)] : iteration) = position / tile;
         position %= tile;
       }
       inside.push_back(position);
     }
-    const Context& context = this->context(k, place, kOutside);
+    const Context& context = this->context(k, place, iteration);
     const Ints& tile = context.form->shapes[static_cast<size_t>(store.operands[0])];
     const Ints strides = dense_strides(tile);
     int64_t offset = 0;
@@ -146,7 +147,7 @@ class PullMuGraph {
         return fail(Status(ErrorCode::INVALID_GRAPH, "a tile is shorter than its place"));
       offset += inside[d] * strides[d];
     }
-    return domain_.store(value(k, place, kOutside, store.operands[0], offset),
+    return domain_.store(value(k, place, iteration, store.operands[0], offset),
                          context.form->graph.node(context.form->nodes[store.operands[0]]).type.dtype,
                          mugraph_.tensors[static_cast<size_t>(store.tensor)].type.dtype);
   }

@@ -81,7 +81,6 @@ void errors_say_where_and_what(void**) {
       {"kernel {\n  a = lod(x)\n}\nout z\n", "there is no operator \"lod\""},
       {"kernel {\n  a = load(x)\n  a = load(w)\n}\nout z\n", "7:3: \"a\" is defined already"},
       {"kernel {\n  a = exp(b)\n}\nout z\n", "6:11: \"b\" is not the name of a value"},
-      {"kernel {\n  a = load(x)\n  store(a, z, loop=1)\n}\nout z\n", "a store is outside the loop"},
       {"kernel {\n  a = load(x)\n  b = accumulate_concat(a)\n}\nout z\n", "needs one axis"},
       {"kernel {\n  a = extent(x[9])\n}\nout z\n", "expected one dimension"},
       {"q = matmul(x, w)\nout q\n", "5:1: \"q\" is no tensor"},

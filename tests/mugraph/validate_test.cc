@@ -89,6 +89,16 @@ void refuses_what_does_not_hold(void**) {
        "a = load(x, loop=1)\nb = load(w, loop=0)\np = matmul(a, b)\nq = accumulate_sum(p)\nr = "
        "add(p, q)\nt = accumulate_sum(r)\nstore(t, z)\n",
        "complete only after it"},
+      {"loop=2",
+       "a = load(x)\nb = load(w)\np = matmul(a, b)\nq = slice(p, start=[0, 0], stop=[2, 6], step=[1, "
+       "1])\nstore(q, z, loop=0)\n",
+       "a value that is not in the loop"},
+      {"loop=2",
+       "a = load(x, loop=0)\nb = load(w)\np = matmul(a, b)\nq = accumulate_concat(p, axis=0)\nstore(q, z, "
+       "loop=0)\n",
+       "the place it is stored to 2"},
+      {"cluster=2 loop=2", "a = load(x, loop=0)\nb = load(w)\np = matmul(a, b)\nstore(p, z, loop=0)\n",
+       "several blocks of a cluster"},
       {"loop=4", "a = load(x, loop=1)\nb = load(w)\np = matmul(a, b)\nstore(p, z)\n",
        "the inner extents differ"},
       {"loop=2", "a = load(x, loop=5)\n", "the loop cuts a dimension that does not exist"},
@@ -117,6 +127,8 @@ void refuses_what_does_not_hold(void**) {
   };
   for (const Case& c : cases) assert_error(kernel(c.options, c.block), ErrorCode::INVALID_GRAPH, c.message);
   assert_ok(kernel("grid=[2]", good + "store(p, z, x=1)\n"));
+  assert_ok(kernel("grid=[2] loop=2",
+                   "a = load(x, loop=0)\nb = load(w, x=1)\np = matmul(a, b)\nstore(p, z, x=1, loop=0)\n"));
 }
 
 void library_operators_are_checked(void**) {

@@ -177,7 +177,8 @@ class Mutator {
       for (size_t axis = 0; axis < op.map.size(); ++axis)
         if (mugraph_.kernels[k].grid[axis] > 1 && op.map[axis] != dim)
           add(k, i, "another map", [&](MuKernel&, BlockOp& m) { m.map[axis] = dim; });
-      if (op.kind == Kind::load && mugraph_.kernels[k].trip_count > 1 && op.loop_dim != dim)
+      if ((op.kind == Kind::load || op.loop_dim >= 0) && mugraph_.kernels[k].trip_count > 1 &&
+          op.loop_dim != dim)
         add(k, i, "the loop cuts another dimension", [&](MuKernel&, BlockOp& m) { m.loop_dim = dim; });
     }
     for (size_t a = 0; a < op.map.size(); ++a)
