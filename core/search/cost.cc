@@ -1,6 +1,7 @@
 #include "core/search/cost.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/base/grid.h"
@@ -33,6 +34,7 @@ constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+constexpr double kSectorBytes = 32;  // DRAM brings pairs of them
 
 double volume(const std::vector<Label>& labels, const std::array<int64_t, kMaxLabels>& tiles) {
   double product = 1;
@@ -161,16 +163,18 @@ KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std:
     const DagOp& op = kernel.dag.ops[at];
     if (op.term.kind == BlockKind::leaf) {
       const double bytes = element_bytes[op.term.index];
-      loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes});
-      dram_bytes_ += count(tensors[op.term.index]) * bytes;
+      const Dims& dims = tensors[op.term.index];
+      loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes,
+                        dims.empty() ? kNoLabel : dims.back(), count(dims) * bytes});
     } else if (op.term.kind != BlockKind::constant) {
       add_work(kernel, roles, terms, precision, at);
     }
   }
   for (size_t i = 0; i < kernel.stores.size(); ++i) {
     const double bytes = element_bytes[kernel.stores[i]];
-    stores_.push_back({labels_of(kernel.dag.ops[kernel.dag.outputs[i]].labels), false, bytes});
-    dram_bytes_ += count(tensors[kernel.stores[i]]) * bytes;
+    const Dims& dims = tensors[kernel.stores[i]];
+    stores_.push_back({labels_of(kernel.dag.ops[kernel.dag.outputs[i]].labels), false, bytes,
+                       dims.empty() ? kNoLabel : dims.back(), count(dims) * bytes});
   }
 }
 
@@ -215,6 +219,12 @@ KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
   return tiles;
 }
 
+KernelModel::Waste KernelModel::waste(const Access& access, const Tiles& tile) const {
+  if (access.row < 0 || access.bytes == 0 || tile[access.row] >= extents_[access.row]) return {};
+  const double row = static_cast<double>(tile[access.row]) * access.bytes;
+  return {std::max(1.0, kSectorBytes / row), std::clamp(2 * kSectorBytes / row, 1.0, 2.0)};
+}
+
 int64_t KernelModel::longest(const Tiles& tile, LabelSet outer) const {
   // Products that follow each other have the same warps along the same rows.
   int64_t most = 1;
@@ -235,11 +245,14 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
   double loaded = 0, in_flight = 0, largest = 0, accumulated = 0;
   for (const Access& load : loads_) {
     const double bytes = volume(load.labels, tile) * load.bytes;
-    loaded += bytes * (load.looped ? trip_count : 1);
+    const Waste wasted = waste(load, tile);
+    loaded += bytes * wasted.l2 * (load.looped ? trip_count : 1);
+    cost.dram_bytes += load.whole * wasted.dram;
     cost.shared_bytes += bytes * (load.looped && sizes.trip_count > 1 ? kStages : 1);
     in_flight += bytes * (load.looped && sizes.trip_count > 1 ? kStages - 1 : 1);
   }
   if (cost.shared_bytes > target_.shared_bytes_per_block) return std::nullopt;
+  for (const Access& store : stores_) cost.dram_bytes += store.whole * waste(store, tile).dram;
   for (const Access& value : values_) largest = std::max(largest, volume(value.labels, tile));
   for (const Access& value : accumulators_) accumulated += volume(value.labels, tile);
   for (int threads : kThreadChoices) {
@@ -275,7 +288,6 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
   cost.compute_us = block_us * busiest;
   const double imbalance = busiest * target_.sms / blocks;
 
-  cost.dram_bytes = dram_bytes_;
   double l2_bytes = loaded * blocks;
   if (roles_.split == Split::second_kernel) {
     double partial = 0;
@@ -324,7 +336,14 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
     for (int64_t ranks = 2; ranks <= target.max_cluster; ranks *= 2) rank_choices.push_back(ranks);
   } else if (roles.split == Split::second_kernel) {
     rank_choices = {2, 4, 8, 16, 32};
+    // Blocks that store in the loop are all that there are: a wave, or a few.
+    if (roles.stores_in_loop)
+      for (int64_t per_sm : {1, 2, 4}) {
+        rank_choices.push_back(per_sm * int64_t(std::bit_floor(static_cast<uint64_t>(target.sms))));
+        rank_choices.push_back(per_sm * target.sms);
+      }
   }
+  const int64_t least_tile = roles.stores_in_loop ? 1 : 16;
   Sizes sizes;
   auto extent = [&](size_t axis) {
     return axis < roles.grid.size() ? terms.labels[roles.grid[axis]].extent : 1;
@@ -345,7 +364,7 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
       const int64_t whole = terms.labels[roles.loop].extent, share = divide_up(whole, ranks);
       if (ranks > whole) continue;
       sizes.ranks = ranks;
-      for (int64_t tile : tile_choices(share, 16, 1024)) {
+      for (int64_t tile : tile_choices(share, least_tile, 1024)) {
         sizes.trip_count = divide_up(share, tile);
         if (sizes.trip_count > 1 || ranks > 1) consider();
       }

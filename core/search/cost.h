@@ -50,12 +50,19 @@ class KernelModel {
     std::vector<Label> labels;
     bool looped = false;
     double bytes = 0;  // of an element
+    Label row = kNoLabel;  // along which elements are neighbours in memory
+    double whole = 0;      // bytes of the tensor
   };
   using Tiles = std::array<int64_t, kMaxLabels>;
 
   void add_work(const KernelDag& kernel, const Roles& roles, const Terms& terms,
                 const std::vector<Precision>& precision, size_t at);
   Tiles tiles(const Sizes& sizes) const;
+  // Bytes that are moved over bytes that are wanted, where tiles cut rows into less than a sector or a pair of them.
+  struct Waste {
+    double l2 = 1, dram = 1;
+  };
+  Waste waste(const Access& access, const Tiles& tile) const;
   int64_t longest(const Tiles& tile, LabelSet outer) const;
 
   const Roles& roles_;
@@ -64,7 +71,6 @@ class KernelModel {
   std::vector<int64_t> extents_;
   std::vector<Work> work_;
   std::vector<Access> loads_, stores_, accumulators_, values_;
-  double dram_bytes_ = 0;  // inputs and outputs, once each
 };
 
 // The best sizes of a kernel, best first, at most `count` with different numbers of blocks or iterations.

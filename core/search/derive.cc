@@ -12,6 +12,7 @@ namespace {
 
 // The index of a workspace's dimension that has one partial result for each part of the looped index.
 constexpr Label kPartLabel = kMaxLabels - 1;
+constexpr int64_t kCombinedTile = 32;  // elements of a block of the second kernel along what it alone spreads
 
 std::vector<Dims> stored_dims(const KernelDesign& design, const std::vector<Dims>& tensors) {
   std::vector<Dims> dims;
@@ -39,6 +40,7 @@ class KernelWriter {
     begin(false);
     for (size_t at = 0; at < dag_.ops.size(); ++at)
       if (!two || roles_.form.stages[at] != Stage::after || roles_.form.accumulates[at]) emit(at);
+    store_all(true);
     if (two) {
       store_partials();
       finish();
@@ -49,7 +51,7 @@ class KernelWriter {
         else if (roles_.form.stages[at] != Stage::loop && needed_in_second(at))
           emit(at);
     }
-    for (size_t i = 0; i < stores_.size(); ++i) store(dag_.outputs[i], stores_[i]);
+    store_all(false);
     finish();
   }
 
@@ -60,7 +62,13 @@ class KernelWriter {
     kernel_ = MuKernel();
     kernel_.custom = true;
     kernel_.threads = sizes_.threads;
-    for (size_t axis = 0; axis < roles_.grid.size(); ++axis) kernel_.grid[axis] = sizes_.grid[axis];
+    grid_ = roles_.grid;
+    for (size_t axis = 0; axis < grid_.size(); ++axis) kernel_.grid[axis] = sizes_.grid[axis];
+    if (second)
+      for (Label label : roles_.combine) {
+        kernel_.grid[grid_.size()] = divide_up(terms_.labels[label].extent, kCombinedTile);
+        grid_.push_back(label);
+      }
     running_.assign(dag_.ops.size(), -1);
     value_.assign(dag_.ops.size(), -1);
     if (second) return;
@@ -77,8 +85,8 @@ class KernelWriter {
     if (label == kNoLabel) return 1;
     if (label == kPartLabel) return second_ ? sizes_.ranks : 1;
     int64_t tile = terms_.labels[label].extent;
-    for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
-      if (roles_.grid[axis] == label) tile = divide_up(tile, sizes_.grid[axis]);
+    for (size_t axis = 0; axis < grid_.size(); ++axis)
+      if (grid_[axis] == label) tile = divide_up(tile, kernel_.grid[axis]);
     return label == roles_.loop && !second_ ? divide_up(divide_up(tile, sizes_.ranks), sizes_.trip_count)
                                             : tile;
   }
@@ -90,7 +98,7 @@ class KernelWriter {
       const auto at = std::find(dims.begin(), dims.end(), label);
       return at == dims.end() ? -1 : static_cast<int>(at - dims.begin());
     };
-    for (size_t axis = 0; axis < roles_.grid.size(); ++axis) map[axis] = position(roles_.grid[axis]);
+    for (size_t axis = 0; axis < grid_.size(); ++axis) map[axis] = position(grid_[axis]);
     if (second_ || roles_.loop < 0) return map;
     if (roles_.split == Split::cluster) map[static_cast<int>(Axis::cluster)] = position(roles_.loop);
     if (roles_.split == Split::second_kernel)
@@ -117,10 +125,13 @@ class KernelWriter {
     op.kind = BlockOp::Kind::load;
     op.tensor = tensor;
     op.map = axis_map(dims);
-    if (roles_.loop >= 0 && !second_)
-      for (size_t d = 0; d < dims.size(); ++d)
-        if (dims[d] == roles_.loop) op.loop_dim = static_cast<int>(d);
+    op.loop_dim = loop_dim(dims);
     return append(std::move(op));
+  }
+
+  int loop_dim(const Dims& dims) const {
+    const auto at = std::find(dims.begin(), dims.end(), roles_.loop);
+    return roles_.loop < 0 || second_ || at == dims.end() ? -1 : static_cast<int>(at - dims.begin());
   }
 
   void store_value(BlockValue value, int32_t tensor, const Dims& dims) {
@@ -129,6 +140,7 @@ class KernelWriter {
     op.operands = {value};
     op.tensor = tensor;
     op.map = axis_map(dims);
+    op.loop_dim = loop_dim(dims);
     append(std::move(op));
   }
 
@@ -385,7 +397,7 @@ class KernelWriter {
   bool needed_in_second(size_t at) const {
     if (roles_.form.stages[at] == Stage::after) return true;
     for (int output : dag_.outputs)
-      if (output == static_cast<int>(at)) return true;
+      if (output == static_cast<int>(at) && roles_.form.stages[at] != Stage::loop) return true;
     for (size_t user = at + 1; user < dag_.ops.size(); ++user) {
       if (roles_.form.accumulates[user] || roles_.form.stages[user] == Stage::loop) continue;
       const auto& operands = dag_.ops[user].operands;
@@ -394,6 +406,13 @@ class KernelWriter {
         return true;
     }
     return false;
+  }
+
+  // What the loop stores in every iteration, or the other results.
+  void store_all(bool looped) {
+    for (size_t i = 0; i < stores_.size(); ++i)
+      if ((roles_.form.stages[static_cast<size_t>(dag_.outputs[i])] == Stage::loop) == looped)
+        store(dag_.outputs[i], stores_[i]);
   }
 
   void store(int at, int tensor) {
@@ -413,6 +432,7 @@ class KernelWriter {
   std::vector<int32_t> partial_;  // tensors of partial accumulators
   MuKernel kernel_;
   bool second_ = false;
+  std::vector<Label> grid_;          // of this kernel
   std::vector<BlockValue> running_;  // of accumulators: what operators in the loop see
   std::vector<BlockValue> value_;
 };
@@ -450,6 +470,7 @@ std::string print_roles(const KernelDesign& design, const Terms& terms) {
   if (design.roles.loop < 0) return text + "; no loop";
   text += "; loop " + terms.labels[design.roles.loop].name;
   if (design.roles.split != Split::none) text += std::string(" split by ") + split_name(design.roles.split);
+  if (design.roles.stores_in_loop) text += ", which stores";
   text += "; accumulators";
   const std::vector<DagOp>& ops = design.kernel.dag.ops;
   for (size_t at = 0; at < ops.size(); ++at) {

@@ -26,6 +26,7 @@ constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice 
 constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
 constexpr size_t kCuts = 16;  // of a DAG into kernels
+constexpr size_t kMostWrittenDags = 256;  // of a piece as it is written: its norms may be definitions, or not
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -76,6 +77,7 @@ class PieceSearch {
               Clock::time_point deadline)
       : piece_(piece.graph),
         numbered_(piece.numbered),
+        as_written_(piece.as_written),
         target_(target),
         options_(options),
         start_(Clock::now()),
@@ -116,7 +118,7 @@ class PieceSearch {
 
   // All steps. Out of memory, a step ends with what it has, or throws std::bad_alloc.
   Status explore() {
-    saturate_terms();
+    if (!as_written_) saturate_terms();
     const Prefixes* prefixes = result_.report.prefixes ? &*result_.report.prefixes : nullptr;
     const Universe universe(terms_, prefixes);
     result_.report.admitted = universe.admitted();
@@ -164,9 +166,9 @@ class PieceSearch {
   Status generate_dags(const Universe& universe) {
     const auto start = Clock::now();
     GeneratorOptions options;
-    options.bound = options_.bound;
+    options.bound = as_written_ ? static_cast<int>(terms_.egraph.node_count()) : options_.bound;
     options.threads = options_.threads;
-    options.max_dags = options_.max_dags;
+    options.max_dags = as_written_ ? kMostWrittenDags : options_.max_dags;
     options.deadline = share(0.5);
     options.cancel = options_.cancel;
     std::mutex mutex;
@@ -360,6 +362,7 @@ class PieceSearch {
 
   const Graph& piece_;
   const std::vector<bool>& numbered_;
+  const bool as_written_;
   const Target& target_;
   const SearchOptions& options_;
   const Clock::time_point start_, deadline_;

@@ -13,6 +13,7 @@ namespace quern {
 
 namespace {
 
+constexpr size_t kMostJoined = 48;    // operators of pieces that are joined
 constexpr double kKernelBytes = 4e6;  // what a kernel costs beside its traffic, as bytes of traffic
 
 bool is_leaf(const Node& node) { return op_info(node.code).kind == OpKind::leaf; }
@@ -51,6 +52,15 @@ class Cutter {
       pieces.push_back(make_piece(std::move(group), std::move(outputs)));
     }
     return pieces;
+  }
+
+  Piece joined(std::vector<ValueId> nodes, int bound) const {
+    int size = 0;
+    for (ValueId id : nodes) size += operators(node(id));
+    std::vector<ValueId> outputs = outputs_of(nodes);
+    Piece piece = make_piece(std::move(nodes), std::move(outputs));
+    piece.as_written = size > bound;
+    return piece;
   }
 
   // Each output from what is given outside and from the outputs before it.
@@ -308,6 +318,7 @@ std::string Piece::text() const {
   std::string out = canonical_text(graph);
   for (size_t i = 0; i < numbered.size(); ++i)
     if (numbered[i]) out += "numbered " + std::to_string(i) + "\n";
+  if (as_written) out += "as written\n";
   return out;
 }
 
@@ -345,6 +356,56 @@ std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece
 
 std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nodes) {
   return Cutter(graph).pieces_of(nodes);
+}
+
+namespace {
+
+bool have_common(const Piece& first, const Piece& second) {
+  auto reads = [&](ValueId id) {
+    return std::find(second.inputs.begin(), second.inputs.end(), id) != second.inputs.end();
+  };
+  return std::any_of(first.inputs.begin(), first.inputs.end(), reads) ||
+         std::any_of(first.outputs.begin(), first.outputs.end(), reads);
+}
+
+}  // namespace
+
+std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece> pieces) {
+  std::vector<std::vector<Piece>> groups;
+  size_t open = 0;  // groups from here on may have more: they have nothing in common with each other
+  for (Piece& piece : pieces) {
+    const bool alone =
+        !piece.outside.empty() || std::any_of(piece.nodes.begin(), piece.nodes.end(), [&](ValueId id) {
+          return op_info(graph.node(id).code).kind == OpKind::contraction;
+        });
+    size_t size = piece.nodes.size();
+    std::vector<size_t> common;
+    for (size_t g = open; g < groups.size(); ++g) {
+      if (std::none_of(groups[g].begin(), groups[g].end(),
+                       [&](const Piece& other) { return have_common(other, piece); }))
+        continue;
+      common.push_back(g);
+      for (const Piece& other : groups[g]) size += other.nodes.size();
+    }
+    if (alone || size > kMostJoined) {
+      common.clear();
+      open = groups.size() + (alone ? 1 : 0);
+    }
+    std::vector<Piece> own;
+    for (size_t g : common) std::move(groups[g].begin(), groups[g].end(), std::back_inserter(own));
+    while (!common.empty()) {
+      groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(common.back()));
+      common.pop_back();
+    }
+    own.push_back(std::move(piece));
+    groups.push_back(std::move(own));
+  }
+  return groups;
+}
+
+Piece joined_piece(const Graph& graph, std::vector<ValueId> nodes, int bound) {
+  std::sort(nodes.begin(), nodes.end());
+  return Cutter(graph).joined(std::move(nodes), bound);
 }
 
 }  // namespace quern

@@ -17,6 +17,8 @@ struct Piece {
   std::string outside;  // why it is left to the baseline; empty: it is searched
   // By input: made of iotas and numbers alone, so that kernels compute it from where their tiles lie (use_views).
   std::vector<bool> numbered = {};
+  // Searched as it is written, without the other forms of its operators: it has more of them than the bound.
+  bool as_written = false;
 
   // Pieces with one text have the same programs, at the same costs.
   std::string text() const;
@@ -36,5 +38,10 @@ std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece);
 std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece);
 // Some nodes of the graph, operands before users, as pieces: those that do not depend on each other are different ones.
 std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nodes);
+// Pieces that have values in common in groups that may be one kernel each; those with products, and what is not searched, alone.
+// In an order in which they can run.
+std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece> pieces);
+// All of these nodes as one piece, also those that have nothing but inputs in common.
+Piece joined_piece(const Graph& graph, std::vector<ValueId> nodes, int bound);
 
 }  // namespace quern

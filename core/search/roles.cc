@@ -30,6 +30,11 @@ class LoopAnalysis {
       if (why) *why = std::move(reason);
       return std::nullopt;
     }
+    for (int output : dag_.outputs)
+      if (in_loop(output) && taint_[output].kind != Taint::clean) {
+        if (why) *why = "a result is relative to the running maximum";
+        return std::nullopt;
+      }
     return std::move(form_);
   }
 
@@ -193,7 +198,29 @@ LabelSet partial_labels(const Dag& dag, const LoopForm& form) {
   return set;
 }
 
+bool stores_in_loop(const Dag& dag, const LoopForm& form) {
+  return std::any_of(dag.outputs.begin(), dag.outputs.end(),
+                     [&](int output) { return form.stages[static_cast<size_t>(output)] == Stage::loop; });
+}
+
 constexpr size_t kMostGridLabels = 3;
+
+// What the second kernel may spread beside the grid of the first: labels of all that it reads and stores, and
+// reduces nowhere.
+std::vector<Label> combined_labels(const Dag& dag, const LoopForm& form, const Dims& order,
+                                   const std::vector<Label>& grid) {
+  LabelSet set = partial_labels(dag, form);
+  for (int output : dag.outputs)
+    if (form.stages[static_cast<size_t>(output)] != Stage::loop)
+      set &= dag.ops[static_cast<size_t>(output)].labels;
+  for (size_t at = 0; at < dag.ops.size(); ++at) {
+    if (form.stages[at] == Stage::loop || form.accumulates[at]) continue;
+    for (int operand : dag.ops[at].operands)
+      set &= ~(dag.ops[static_cast<size_t>(operand)].labels & ~dag.ops[at].labels);
+  }
+  for (Label label : grid) set &= ~label_bit(label);
+  return grid_choices(set, order, kMostGridLabels - grid.size())[0];
+}
 
 }  // namespace
 
@@ -217,26 +244,27 @@ std::vector<Roles> legal_roles(const KernelDag& kernel, const std::vector<Dims>&
   std::vector<Roles> found;
   const LabelSet reduced = reduced_labels(kernel.dag, terms);
   const LabelSet spread = stored_everywhere(kernel.dag) & ~reduced;
-  LabelSet stored = 0;
-  for (int output : kernel.dag.outputs) stored |= kernel.dag.ops[output].labels;
   const Dims& order = tensors[kernel.stores[0]];
   for (Label loop = -1; loop < static_cast<Label>(terms.labels.size()); ++loop) {
-    // A looped index is reduced, and in no result.
-    if (loop >= 0 && (!has_label(reduced, loop) || has_label(stored, loop))) continue;
+    if (loop >= 0 && !has_label(reduced, loop)) continue;
     std::string reason;
     std::optional<LoopForm> form = loop_form(kernel, loop, terms, &reason);
     if (!form) {
       if (why) why->push_back("no loop over " + terms.labels[loop].name + ": " + reason);
       continue;
     }
+    const bool stores = stores_in_loop(kernel.dag, *form);
     for (const std::vector<Label>& grid : grid_choices(spread, order, kMostGridLabels)) {
-      found.push_back({grid, loop, Split::none, *form});
-      if (loop >= 0 && target.max_cluster > 1) found.push_back({grid, loop, Split::cluster, *form});
+      found.push_back({grid, loop, Split::none, *form, stores, {}});
+      if (loop >= 0 && target.max_cluster > 1 && !stores)
+        found.push_back({grid, loop, Split::cluster, *form, false, {}});
     }
     if (loop < 0) continue;
     for (const std::vector<Label>& grid :
-         grid_choices(spread & partial_labels(kernel.dag, *form), order, kMostGridLabels - 1))
-      found.push_back({grid, loop, Split::second_kernel, *form});
+         grid_choices(spread & partial_labels(kernel.dag, *form), order, kMostGridLabels - 1)) {
+      found.push_back({grid, loop, Split::second_kernel, *form, stores, {}});
+      if (stores) found.back().combine = combined_labels(kernel.dag, *form, order, grid);
+    }
   }
   return found;
 }

@@ -49,6 +49,9 @@ struct Roles {
   Label loop = -1;
   Split split = Split::none;
   LoopForm form;
+  bool stores_in_loop = false;  // some results: they have the looped index
+  // Of the second kernel, behind those of the grid: indices that only the first one reduces.
+  std::vector<Label> combine;
   // The axis along which the looped index is split over a grid; behind the others.
   int split_axis() const { return static_cast<int>(grid.size()); }
 };

@@ -79,10 +79,16 @@ class Search {
     std::vector<Piece> cut = cut_into_pieces(graph_, options_.bound);
     if (!options_.time_of)
       if (Status status = search_all(cut); !status.ok()) return status;
-    for (pieces_left_ = cut.size(); Piece & piece : cut) {
-      --pieces_left_;
-      Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
-      if (!status.ok()) return status;
+    pieces_left_ = cut.size();
+    for (std::vector<Piece>& group : groups_of(graph_, std::move(cut))) {
+      const size_t first = pieces_.size();
+      for (Piece& piece : group) {
+        --pieces_left_;
+        Status status = options_.time_of ? settle_by_time(piece) : settle(std::move(piece));
+        if (!status.ok()) return status;
+      }
+      if (options_.time_of && group.size() > 1)
+        if (Status status = join(group, first); !status.ok()) return status;
     }
     combine();
     result_.state = print_states(unfinished_);
@@ -265,6 +271,33 @@ class Search {
     if (best[count]->us < whole->us) std::swap(*best[count], *whole);
     second = std::move(*best[count]);
     return whole;
+  }
+
+  // ---- pieces that read the same ----
+
+  // A group in one, where that may save traffic: instead of pieces_ from `first` on, if it is faster.
+  Status join(const std::vector<Piece>& group, size_t first) {
+    std::vector<ValueId> nodes;
+    for (const Piece& piece : group) nodes.insert(nodes.end(), piece.nodes.begin(), piece.nodes.end());
+    const Piece joined = joined_piece(graph_, std::move(nodes), options_.bound);
+    double apart = 0;
+    for (size_t p = first; p < pieces_.size(); ++p) apart += us_of(pieces_[p]);
+    if (!joined.outside.empty() || apart < kNearFloor * floor_us(joined)) return {};
+    if (Status status = search_all({joined}); !status.ok()) return status;
+    const Choice best = choices_of(joined.text())[0];
+    if (!best.candidate) return {};
+    const bool faster = best.us < apart;
+    report_one(joined, !faster);
+    if (!faster) {
+      others_.push_back({{joined}, first, pieces_.size(), apart});
+      return {};
+    }
+    std::erase_if(others_, [&](const Other& other) { return other.first >= first; });
+    const auto from = pieces_.begin() + static_cast<std::ptrdiff_t>(first);
+    others_.push_back({{from, pieces_.end()}, first, first + 1, best.us});
+    pieces_.erase(from, pieces_.end());
+    pieces_.push_back(joined);
+    return {};
   }
 
   // Candidates by the time of their best schedules.

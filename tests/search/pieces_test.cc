@@ -170,6 +170,43 @@ void what_fits_no_kernel_is_taken_apart(void**) {
   for (const Piece& piece : cut_into_pieces(two, 11)) assert_true(one_piece_an_output(two, piece).empty());
 }
 
+// Pieces that read one value are in one group, products alone, and groups can run in their order.
+void groups_have_values_in_common(void**) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = random_graph(seed);
+    std::set<ValueId> made(graph.inputs.begin(), graph.inputs.end());
+    std::vector<Piece> pieces = cut_into_pieces(graph, 3);
+    const size_t count = pieces.size();
+    size_t grouped = 0;
+    for (const std::vector<Piece>& group : groups_of(graph, std::move(pieces))) {
+      grouped += group.size();
+      for (const Piece& piece : group) {
+        for (ValueId input : piece.inputs) assert_true(made.count(input) == 1);
+        for (ValueId id : piece.nodes) assert_true(made.insert(id).second);
+        for (ValueId id : piece.nodes)
+          if (op_info(graph.node(id).code).kind == OpKind::contraction) assert_int_equal(group.size(), 1);
+      }
+    }
+    assert_int_equal(grouped, count);
+  }
+  const auto graph = parse_graph(
+      "graph g\nin x: f32[64, 32]\nin y: f32[64, 32]\na = sum(x, axis=0)\nb = sum(y, axis=0)\nc = sum(x, "
+      "axis=1)\n"
+      "out a, b, c\n");
+  assert_ok(graph);
+  const std::vector<std::vector<Piece>> groups = groups_of(*graph, cut_into_pieces(*graph, 1));
+  assert_int_equal(groups.size(), 2);
+  const std::vector<Piece>& both = groups[0].size() == 2 ? groups[0] : groups[1];
+  assert_int_equal(both.size(), 2);
+  std::vector<ValueId> nodes = both[1].nodes;
+  nodes.insert(nodes.end(), both[0].nodes.begin(), both[0].nodes.end());
+  const Piece joined = joined_piece(*graph, nodes, 1);
+  assert_int_equal(joined.outputs.size(), 2);
+  assert_int_equal(joined.inputs.size(), 1);
+  assert_true(joined.as_written && !joined_piece(*graph, nodes, 2).as_written);
+  assert_true(joined.text() != joined_piece(*graph, nodes, 2).text());
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -184,6 +221,7 @@ int main() {
       cmocka_unit_test(softmaxes_count_as_their_definition),
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
+      cmocka_unit_test(groups_have_values_in_common),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

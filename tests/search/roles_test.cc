@@ -102,6 +102,33 @@ void what_is_not_linear_in_the_shift_is_refused(void**) {
   assert_false(mixed.loop("s1", &why).has_value());
 }
 
+// Sums over rows beside sums over columns: blocks have some rows each, and store what they make of them in the loop.
+void results_with_the_looped_index_are_stored_in_the_loop(void**) {
+  AsWritten both(
+      "graph g\nin x: f32[64, 32]\ns = sum(x, axis=1, keepdims=true)\ny = sub(x, s)\nc = sum(y, axis=0)\nout "
+      "y, c\n");
+  const std::vector<Cut> cuts = kernel_cuts(both.dag, both.terms, 1);
+  const Label rows = both.find("x0"), columns = both.find("x1");
+  int storing = 0;
+  for (const Roles& roles :
+       legal_roles(cuts[0].kernels[0], cuts[0].tensors, both.terms, **find_target("sm_90a"))) {
+    assert_true(roles.grid.empty());  // columns are reduced, and c has no rows
+    assert_int_equal(roles.stores_in_loop, roles.loop == rows);
+    if (!roles.stores_in_loop) continue;
+    assert_true(roles.split != Split::cluster);
+    if (roles.split != Split::second_kernel) continue;
+    assert_true(roles.combine == std::vector<Label>{columns});
+    ++storing;
+  }
+  assert_int_equal(storing, 1);
+  AsWritten shifted(
+      "graph g\nin s: f16[8, 64]\nm = max(s, axis=0, keepdims=true)\nd = sub(s, m)\ne = exp(d)\n"
+      "r = sum(e, axis=0)\nout e, r\n");
+  std::string why;
+  assert_false(shifted.loop("s0", &why).has_value());
+  assert_contains(why, "a result is relative to the running maximum");
+}
+
 void grids_hold_what_all_results_have(void**) {
   AsWritten attention(kAttention);
   const std::vector<Cut> cuts = kernel_cuts(attention.dag, attention.terms, 1);
@@ -151,6 +178,7 @@ int main() {
       cmocka_unit_test(online_softmax),
       cmocka_unit_test(a_division_before_the_sum_needs_it_whole),
       cmocka_unit_test(what_is_not_linear_in_the_shift_is_refused),
+      cmocka_unit_test(results_with_the_looped_index_are_stored_in_the_loop),
       cmocka_unit_test(grids_hold_what_all_results_have),
       cmocka_unit_test(cuts_are_kernels_that_follow_each_other),
   };

@@ -162,6 +162,62 @@ out c
   assert_true(result.candidates[0].us < alone);
 }
 
+// Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx row by row; a
+// second one adds the parts of dg and db.
+void norms_are_differentiated_in_one_pass(void**) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    std::string text = R"(graph backward
+in x: T[8192, 1024]
+in g: T[1024]
+in dy: T[8192, 1024]
+m = mean(x, axis=1, keepdims=true)
+d = sub(x, m)
+sq = square(d)
+v = mean(sq, axis=1, keepdims=true)
+ve = add(v, 1e-5)
+r = rsqrt(ve)
+h = mul(d, r)
+dyh = mul(dy, h)
+dg = sum(dyh, axis=0)
+db = sum(dy, axis=0)
+a = mul(dy, g)
+b = mean(a, axis=1, keepdims=true)
+ah = mul(a, h)
+c = mean(ah, axis=1, keepdims=true)
+ab = sub(a, b)
+hc = mul(h, c)
+abc = sub(ab, hc)
+dx = mul(r, abc)
+out dx
+out dg
+out db
+)";
+    for (size_t at; (at = text.find("T[")) != std::string::npos;) text.replace(at, 1, dtype);
+    const auto graph = parse_graph(text);
+    assert_ok(graph);
+    SearchOptions options;
+    options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
+      return modelled_subgraph(piece, mugraph, target(), false);
+    };
+    const SearchResult result = found(*graph, options);
+    assert_false(result.candidates.empty());
+    const MuGraph& best = result.candidates[0].mugraph;
+    assert_int_equal(best.kernels.size(), 2);
+    const Block first(best.kernels[0]), second(best.kernels[1]);
+    assert_true(best.kernels[0].grid[0] >= target().sms / 2 && best.kernels[1].grid[0] > 1);
+    assert_int_equal(first.accumulators(Combine::sum), 2);
+    assert_int_equal(second.count(OpCode::reduce_sum), 2);
+    int stored = 0, loaded = 0;
+    for (const BlockOp& op : best.kernels[0].ops) {
+      stored += op.kind == BlockOp::Kind::store && op.loop_dim == 0;
+      loaded += op.kind == BlockOp::Kind::load && op.loop_dim == 0;
+    }
+    assert_int_equal(stored, 1);
+    assert_int_equal(loaded, 2);
+    assert_true(result.report.pieces.back().us < 0.7 * modelled_subgraph(*graph, nullptr, target(), false));
+  }
+}
+
 // A factor on the scores stays behind their product: an input times a number is no value of the graph, and
 // would be wider than tensor cores take it. And products come out as the next one takes them.
 void scaled_attention_with_transposed_keys(void**) {
@@ -535,6 +591,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(attention),
       cmocka_unit_test(projections_of_one_input_are_alike),
+      cmocka_unit_test(norms_are_differentiated_in_one_pass),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),
       cmocka_unit_test(norm_and_linear),
