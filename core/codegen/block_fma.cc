@@ -142,7 +142,12 @@ const BlockEmitter::StagedTile& BlockEmitter::fma_operand(BlockValue operand, bo
   const Stage place = place_of(operand);
   const auto [at, fresh_one] = fma_tiles_.try_emplace({operand, place});
   StagedTile& tile = at->second;
-  if (!fresh_one) return tile;
+  if (!fresh_one) {
+    // Of a section before this one, where another product has it as well.
+    for (SharedBuffer& buffer : shared_)
+      if (buffer.symbol == tile.memory && place != now_) buffer.use = SharedBuffer::Use::loop_carried;
+    return tile;
+  }
   Spread spread = natural(operand);
   tile.value = operand;
   tile.inner = program_.op(operand).type.rank() - 1;

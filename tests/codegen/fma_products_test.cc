@@ -246,13 +246,54 @@ out z
   all_are_right(cases);
 }
 
+// One operand of products before, in and behind the loop is left in shared memory once.
+void operands_of_several_stages_are_right(void**) {
+  const char several[] = R"(mugraph several
+in x: f32[ROWS, 8]
+in w: f32[8, COLUMNS]
+in u: f32[8, INNER]
+in v: f32[INNER, COLUMNS]
+tensor z: f32[ROWS, COLUMNS]
+kernel grid=[2] loop=2 threads=128 {
+  x0 = load(x, x=0)
+  w0 = load(w)
+  xw = matmul(x0, w0)
+  u0 = load(u, loop=1)
+  v0 = load(v, loop=0)
+  uv = matmul(u0, v0)
+  a = accumulate_sum(uv)
+  xa = matmul(x0, a)
+  s = add(xw, xa)
+  store(s, z, x=0)
+}
+out z
+)";
+  const char several_graph[] = R"(graph several
+in x: f32[ROWS, 8]
+in w: f32[8, COLUMNS]
+in u: f32[8, INNER]
+in v: f32[INNER, COLUMNS]
+xw = matmul(x, w)
+uv = matmul(u, v)
+xa = matmul(x, uv)
+z = add(xw, xa)
+out z
+)";
+  std::vector<MuGraphCase> cases;
+  for (int stages : {0, 2})
+    for (const WarpCounts& warps : {WarpCounts{1, 1, 4}, WarpCounts{2, 2, 1}})
+      cases.push_back(sized_case("several", several_graph, several, {"", "40", "32", "24", "", ""},
+                                 {.warps = warps, .stages = stages}));
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_path_is_right),       cmocka_unit_test(parts_of_a_cluster_are_summed),
-      cmocka_unit_test(operands_lie_in_any_order), cmocka_unit_test(matrices_of_a_batch_are_right),
-      cmocka_unit_test(other_operands_are_copied),
+      cmocka_unit_test(operands_of_several_stages_are_right), cmocka_unit_test(every_path_is_right),
+      cmocka_unit_test(parts_of_a_cluster_are_summed),        cmocka_unit_test(operands_lie_in_any_order),
+      cmocka_unit_test(matrices_of_a_batch_are_right),        cmocka_unit_test(other_operands_are_copied),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

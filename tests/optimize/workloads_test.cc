@@ -3,6 +3,7 @@
 // $QUERN_WORKLOADS_FIRST and $QUERN_WORKLOADS_COUNT choose other seeds.
 #include <random>
 
+#include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/optimize/ranking.h"
@@ -19,12 +20,13 @@ uint64_t from_environment(const char* name, uint64_t fallback) {
   return value ? std::strtoull(value, nullptr, 10) : fallback;
 }
 
-// The first program from `first` on that can be emitted.
+// The first program of `ranked` that can be emitted, and that the verdict on its arithmetic does not refuse.
 void add_case(const std::string& label, const Graph& graph, const std::vector<Candidate>& candidates,
               std::span<const Implementation> ranked, const char* target, std::vector<MuGraphCase>& cases) {
   for (const Implementation& each : ranked) {
     const MuGraph& mugraph = candidates[each.candidate].mugraph;
     if (!emit_mugraph(graph, mugraph, each.schedule, **find_target(target))) continue;
+    if (ArithmeticVerifier(graph).judge(mugraph, each.schedule).verdict == Verdict::rejected) continue;
     cases.push_back({label + " on " + target + ", " + print_schedule(each.schedule), graph, mugraph,
                      each.schedule, 1.0, target});
     return;
