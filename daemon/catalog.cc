@@ -23,12 +23,14 @@ std::vector<KeyPart> parts_of(const StoredPlan& plan) {
   return parts.ok() ? *parts : std::vector<KeyPart>();
 }
 
-// The graph's text in what Planner::request_material writes.
-std::string_view graph_of_request(std::string_view request) {
-  ByteReader bytes(request);
+// The graph's text in what Planner::request_material writes; empty where no request is known.
+std::string requested_graph(Store& store, const Hash128& key) {
+  const auto request = store.request_of(key);
+  if (!request.ok()) return "";
+  ByteReader bytes(*request);
   bytes.get<uint32_t>();  // numerics
   bytes.string();         // target
-  return bytes.raw(bytes.remaining());
+  return std::string(bytes.raw(bytes.remaining()));
 }
 
 // The words of a statement of a graph: of "in  x: f16[4]  # ..." they are "in", "x", "f16[4]".
@@ -43,8 +45,7 @@ std::vector<std::string> words_of(std::string line) {
 // The names of the graph, its inputs and its outputs, as the request that made the plan had them. It was parsed then;
 // here only its statements are told apart: "graph NAME" stands first, "in" and "out" are no names of values.
 void add_names(Store& store, const Hash128& key, wire::ListRow& row) {
-  const auto request = store.request_of(key);
-  std::istringstream lines(request.ok() ? std::string(graph_of_request(*request)) : std::string());
+  std::istringstream lines(requested_graph(store, key));
   for (std::string line; std::getline(lines, line);) {
     const std::vector<std::string> words = words_of(std::move(line));
     if (words.size() < 2 || words[1] == "=") continue;
@@ -128,6 +129,7 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key) {
   reply.toolchain = key_part(parts, "toolchain");
   if (auto text = print_key_material(plan->material); text.ok()) reply.key_text = *text;
   reply.constraints = key_part(parts, "constraints");
+  reply.request = requested_graph(store, key);
   reply.plan = std::move(plan->plan);
   add_programs(store, key, reply.programs, reply.timings);
   auto findings = store.findings(key);

@@ -1,9 +1,11 @@
 // The second level: a Redis or Valkey server that the daemons of a fleet share. Plans that this node lacks are looked for there, plans that
-// it makes are sent there later, and of nodes that miss together one compiles: it holds a lease in the server, the others wait for its plan.
-// On the daemon's thread only; signatures are made and checked on others.
+// it makes are sent there later, and what several nodes would do at once, one does: it holds a lease in the server, the others wait for its
+// result. On the daemon's thread only; signatures are made and checked on others.
 //
-// On the server, under the prefix: KEY, a signed plan (fleet_value.h), and KEY:lease, the name of the node that makes it, for a few seconds
-// that it renews. Nothing that is read there is believed; without the server every node is on its own.
+// On the server, under the prefix: KEY, a signed plan with what a search for a better one has found; KEY:DEVICE, the plan that is best on a
+// device, with the times of its programs there (fleet_value.h). Leases say which node compiles (KEY:lease), searches (KEY:search) or measures
+// (KEY:DEVICE:lease), for a few seconds that it renews, and no longer than such a job may take. `news` lists what became better, in order.
+// Nothing that is read there is believed; without the server every node is on its own.
 #pragma once
 
 #include <deque>
@@ -43,17 +45,26 @@ class Fleet {
     std::function<uint64_t()> now_ns;
     std::function<void(FleetPlan)> found_better;  // on the server, when this node came with its own
   };
+  // What one node does for all.
+  struct Errand {
+    wire::JobKind kind = wire::JobKind::baseline;
+    KeyMaterial material;
+    std::string device = {};  // of a measuring
+    uint64_t budget_ms = 0;   // that it has; 0: it is a compile
+  };
   enum class Turn {
-    mine,    // make it, and release() it
-    others,  // another node makes it; the callback comes once more
+    mine,    // do it, and release() it
+    others,  // another node does it; the callback comes once more
     again,   // ask again: the server was lost meanwhile
   };
   struct Claim {
     Turn turn = Turn::mine;
-    std::optional<FleetPlan> found;  // then there is nothing to make
+    std::optional<FleetPlan> found;  // then there is nothing to do
   };
   using Found = std::function<void(std::optional<FleetPlan>)>;
   using Claimed = std::function<void(Claim)>;
+  // Whether a plan on the server is what the errand would bring. `waited`: another node has brought it meanwhile.
+  using Serves = std::function<bool(const FleetPlan&, bool waited)>;
 
   // Reads keys and password. What is wrong with them, saying which setting.
   static Result<std::unique_ptr<Fleet>> open(uv_loop_t* loop, const FleetSettings& settings, Hooks hooks,
@@ -66,11 +77,11 @@ class Fleet {
 
   // Both call back later, never before they return.
   void look(const KeyMaterial& material, Found found);
-  void claim(const KeyMaterial& material, Claimed claimed, int tries = 0);
-  // The job is over. Others may have the lease as soon as the plan, if there is one, is on the server.
-  void release(const Hash128& key);
-  // The store has a plan that the server may not have.
-  void offer(const Hash128& key);
+  void claim(Errand errand, Serves serves, Claimed claimed);
+  // The errand is over. Others may have the lease as soon as what was offered is on the server.
+  void release(const Errand& errand);
+  // The store has a plan, or knows of one, what the server may not have; with a device: its times there.
+  void offer(const Hash128& key, const std::string& device = "");
 
   // Whether it is worth asking.
   bool usable() const { return up() || link_->starting(); }
@@ -86,10 +97,16 @@ class Fleet {
     Found found;
     uint64_t asked_ns;
   };
-  struct Waiting {
-    KeyMaterial material;
+  struct Claiming {
+    Errand errand;
+    Serves serves;
     Claimed claimed;
-    uint64_t until_ns;
+    uint64_t until_ns = 0;  // of waiting for others; 0: it has not waited
+    int tries = 0;
+  };
+  struct Place {  // of a value
+    Hash128 key;
+    std::string device;
   };
   using Read = std::function<void(Result<FleetPlan>)>;
   struct Counts {
@@ -99,23 +116,31 @@ class Fleet {
   Fleet(FleetSettings settings, SigningKey signer, Hooks hooks);
   bool up() const { return link_->up(); }
   void changed(bool up, const std::string& why);
-  std::string name_of(const Hash128& key, const char* what = "") const;
-  std::string seen(const Hash128& key) const;
-  void saw(const Hash128& key, const std::string& value);
-  void read(const KeyMaterial& material, std::string value, Read done);
+  std::string value_of(const Hash128& key, const std::string& device) const;
+  std::string value_of(const Errand& errand) const;
+  std::string lease_of(const Errand& errand) const;
+  uint64_t limit_ns(const Errand& errand) const;
+  std::string seen(const std::string& name) const;
+  void saw(const std::string& name, const std::string& value);
+  void read(const KeyMaterial& material, const std::string& name, std::string value, Read done);
   void pump_looks();
-  void asked_for(const KeyMaterial& material, const Claimed& claimed, const RedisLink::Reply& reply,
-                 int tries);
-  void wait(const KeyMaterial& material, Claimed claimed);
+  void ask_for(Claiming claiming);
+  void asked_for(Claiming claiming, const RedisLink::Reply& reply);
+  void wait(Claiming claiming);
   void look_at_waiting();
-  void claim_again(const Hash128& key);
+  void send_release(const std::string& lease);
   void renew();
-  void send_release(const Hash128& key);
+  bool may_write() const;
   void pump_outbox();
-  void write(const Hash128& key, int tries);
-  void wrote(const Hash128& key, const Rank& rank, int tries, const std::string& stands);
-  void end_write(const Hash128& key);
-  void put_off(const Hash128& key);
+  void write(const Place& place, int tries);
+  void wrote(const Place& place, const Rank& rank, int tries, const std::string& stands);
+  void end_write(const Place& place);
+  void put_off(const Place& place);
+  std::string news_number() const { return settings_.prefix + "news-number"; }
+  std::string news_list() const { return settings_.prefix + "news"; }
+  std::string news_of(const Place& place, const Rank& rank) const;
+  void ask_for_news();
+  void heard(const std::string& line);
   void complain(const std::string& cause, const std::string& detail);
 
   const FleetSettings settings_;
@@ -128,16 +153,22 @@ class Fleet {
 
   std::deque<Look> looks_;
   size_t looking_ = 0;
-  std::unordered_map<Hash128, std::string> seen_;  // heads of values that are no use here
-  std::unordered_map<Hash128, Waiting> waiting_;   // for other nodes
+  std::unordered_map<std::string, std::string>
+      seen_;  // heads of values that are no use here, by value or lease
+  std::unordered_map<std::string, Claiming> waiting_;  // for other nodes, by lease
   uint64_t next_look_ns_ = 0, look_every_ns_ = 0;
   bool looking_at_waiting_ = false;
-  size_t watched_ = 0;  // where the next question begins
-  std::unordered_set<Hash128> leases_;
+  size_t watched_ = 0;                                // where the next question begins
+  std::unordered_map<std::string, uint64_t> leases_;  // and how long they are renewed
   uint64_t next_renew_ns_ = 0;
-  std::deque<Hash128> outbox_;  // in order; `listed_` has the same
-  std::unordered_set<Hash128> listed_, writing_, release_after_;
+  std::deque<Place> outbox_;  // in order; `listed_` has the names of their values
+  std::unordered_set<std::string> listed_, writing_, changed_;  // changed: while it was written
+  std::unordered_multimap<std::string, std::string>
+      release_after_;  // leases, by the value that is written first
   uint64_t write_after_ns_ = 0;
+  uint64_t next_news_ns_ = 0;
+  std::string last_news_ = "0";
+  bool asking_for_news_ = false;
   std::unordered_map<std::string, uint64_t> complained_ns_;  // by cause
   std::string why_down_;                                     // as the log says it
 };

@@ -4,6 +4,7 @@
 #include "core/graph/builder.h"
 #include "core/graph/canon.h"
 #include "core/graph/text.h"
+#include "core/optimize/program.h"
 #include "daemon/planner.h"
 
 namespace quern {
@@ -42,6 +43,21 @@ Status check_plan(const wire::Import& message, const Graph& graph) {
   return {};
 }
 
+// A request that leads to the plan: as somebody has written it, else the canonical graph under its own name.
+Status add_request(const wire::Import& message, PlanPut& put) {
+  PlanRequest request{message.request, message.target, message.numerics, message.constraints};
+  if (!message.request.empty()) {
+    const Result<Graph> graph = parse_graph(message.request);
+    if (!graph || canonical_text(*graph) != message.graph) return corrupt("its request means another graph");
+  } else if (is_valid_name(message.name)) {
+    request.graph = "graph " + message.name + message.graph.substr(message.graph.find('\n'));
+  } else {
+    return {};
+  }
+  put.request = Planner::request_material(request, message.toolchain);
+  return {};
+}
+
 // What compares it with another plan of its tier. Baselines are not compared.
 void add_time(const wire::Import& message, PlanPut& put) {
   const bool modelled = message.tier == Tier::modelled && message.device == kModelDevice;
@@ -55,6 +71,28 @@ void add_time(const wire::Import& message, PlanPut& put) {
   timing.program = message.program;
   timing.cold_ns = static_cast<double>(message.cold_ps) / 1e3;
   put.timings.push_back(std::move(timing));
+}
+
+void add_timings(const wire::Import& message, PlanPut& put) {
+  for (const wire::TimingRow& row : message.timings) {
+    if (row.device.empty() || row.device == kModelDevice) continue;
+    put.timings.push_back({row.device, row.program, static_cast<double>(row.cold_ps) / 1e3,
+                           static_cast<double>(row.hot_ps) / 1e3, row.samples,
+                           static_cast<double>(row.error_ppb) / 1e9, row.refusal, 0});
+  }
+}
+
+void add_findings(const wire::Import& message, PlanPut& put) {
+  if (!message.searched && message.mugraph.empty() && message.report.empty() && message.reason.empty())
+    return;
+  put.findings.emplace();
+  put.findings->reason = message.reason;
+  put.findings->report = message.report;
+  put.findings->mugraph = message.mugraph;
+  put.findings->schedule = message.schedule;
+  put.findings->cuda = message.cuda;
+  put.findings->state = message.state;
+  put.findings->timeouts = message.timeouts;
 }
 
 }  // namespace
@@ -71,23 +109,14 @@ Result<PlanPut> put_of_import(const wire::Import& message) {
   if (Status status = check_plan(message, *graph); !status.ok()) return status;
   put.tier = message.tier;
   put.plan = message.plan;
-  if (is_valid_name(message.name)) {
-    // The same graph under its own name, as a request for it would have it.
-    PlanRequest request;
-    request.graph = "graph " + message.name + message.graph.substr(message.graph.find('\n'));
-    request.target = message.target;
-    request.numerics = message.numerics;
-    request.constraints = message.constraints;
-    put.request = Planner::request_material(request, message.toolchain);
-  }
+  if (Status status = add_request(message, put); !status.ok()) return status;
   add_time(message, put);
-  if (!message.mugraph.empty() || !message.report.empty() || !message.reason.empty()) {
-    put.findings.emplace();
-    put.findings->reason = message.reason;
-    put.findings->report = message.report;
-    put.findings->mugraph = message.mugraph;
-    put.findings->schedule = message.schedule;
-    put.findings->cuda = message.cuda;
+  add_timings(message, put);
+  add_findings(message, put);
+  if (!message.programs.empty()) {
+    if (const auto programs = decode_programs(message.programs); !programs.ok())
+      return corrupt(programs.status().message());
+    put.programs = message.programs;
   }
   return put;
 }

@@ -39,7 +39,7 @@ Status Jobs::ask(JobSpec spec, const Asker& asker, Waiter waiter, bool& joined) 
     job->charge = std::move(charge);
     job->asked_ns = hooks_.now_ns();
     found = jobs_.emplace(key, std::move(job)).first;
-    if (hooks_.elsewhere && hooks_.elsewhere->up()) {
+    if (hooks_.elsewhere && hooks_.elsewhere->look && hooks_.elsewhere->up()) {
       look_elsewhere(key);
     } else {
       asked_[{asker.user, asker.client}].insert(key);
@@ -145,9 +145,9 @@ wire::JobState Jobs::state(const Hash128& key) const {
 Jobs::Counts Jobs::counts() const { return counts_; }
 
 void Jobs::pump() {
-  if (!start_claimed()) return;
   // Jobs for different GPUs do not wait for each other.
-  std::set<std::pair<std::string, int>> full;
+  std::set<Lane> full;
+  start_claimed(full);
   const auto offer = [&](const Hash128& key) { return start(key, full); };
   while (counts_.queued > 0) {
     if (!foreground_.empty()) {
@@ -159,18 +159,22 @@ void Jobs::pump() {
   }
 }
 
-// Only for a GPU does it depend on the job whether a worker is free.
-Jobs::Queue::Turn Jobs::start(const Hash128& key, std::set<std::pair<std::string, int>>& full) {
+Jobs::Lane Jobs::lane_of(const JobSpec& spec) {
+  return spec.kind == wire::JobKind::measure ? Lane(spec.target, spec.gpu) : Lane();
+}
+
+Jobs::Queue::Turn Jobs::start(const Hash128& key, std::set<Lane>& full) {
   Job& job = *jobs_.at(key);
-  const bool measures = job.spec.kind == wire::JobKind::measure;
-  if (full.contains({job.spec.target, job.spec.gpu})) return Queue::Turn::passed;
-  if (hooks_.elsewhere && hooks_.elsewhere->up()) return claim(key);
-  if (!run(key)) {
-    full.insert({job.spec.target, job.spec.gpu});
-    return measures ? Queue::Turn::passed : Queue::Turn::over;
+  const Lane lane = lane_of(job.spec);
+  if (!full.contains(lane)) {
+    const bool shared = hooks_.elsewhere && hooks_.elsewhere->up();
+    if (shared ? claim(key) : run(key)) {
+      if (!shared) leave_queue(job, key);
+      return Queue::Turn::taken;
+    }
+    full.insert(lane);
   }
-  leave_queue(job, key);
-  return Queue::Turn::taken;
+  return job.spec.kind == wire::JobKind::measure ? Queue::Turn::passed : Queue::Turn::over;
 }
 
 // False when no worker is free.
@@ -213,17 +217,18 @@ void Jobs::look_elsewhere(const Hash128& key) {
 }
 
 // As late as can be, so that the nodes of a fleet share the work: one that claims all it wants leaves the others nothing to do.
-Jobs::Queue::Turn Jobs::claim(const Hash128& key) {
-  if (claiming_ + claimed_.size() >= kClaimsAhead) return Queue::Turn::over;
+bool Jobs::claim(const Hash128& key) {
   Job& job = *jobs_.at(key);
+  const Lane lane = lane_of(job.spec);
+  if (claiming_[lane] >= kClaimsAhead) return false;
   leave_queue(job, key);
-  ++claiming_;
-  hooks_.elsewhere->claim(job.spec, [this, key, first = std::make_shared<bool>(true)](
+  ++claiming_[lane];
+  hooks_.elsewhere->claim(job.spec, [this, key, lane, first = std::make_shared<bool>(true)](
                                         Elsewhere::Turn turn, const std::optional<JobResult>& found) {
-    if (std::exchange(*first, false)) --claiming_;
+    if (std::exchange(*first, false)) --claiming_[lane];
     claimed(key, turn, found);
   });
-  return Queue::Turn::taken;
+  return true;
 }
 
 void Jobs::claimed(const Hash128& key, Elsewhere::Turn turn, const std::optional<JobResult>& found) {
@@ -236,10 +241,14 @@ void Jobs::claimed(const Hash128& key, Elsewhere::Turn turn, const std::optional
   pump();
 }
 
-// False when some are left, because no worker is free.
-bool Jobs::start_claimed() {
-  while (!claimed_.empty() && run(claimed_.front())) claimed_.pop_front();
-  return claimed_.empty();
+// Nothing is claimed for workers that those wait for which are left.
+void Jobs::start_claimed(std::set<Lane>& full) {
+  std::erase_if(claimed_, [&](const Hash128& key) {
+    const Lane lane = lane_of(jobs_.at(key)->spec);
+    if (!full.contains(lane) && run(key)) return true;
+    full.insert(lane);
+    return false;
+  });
 }
 
 void Jobs::progressed(const Hash128& key, const wire::JobProgress& progress) {

@@ -30,7 +30,8 @@ struct JobResult {
   std::string plan;
   uint64_t generation = 0;  // 0: not stored
   Tier tier = Tier::baseline;
-  Status stored;  // why it is not stored
+  bool published = false;  // of a search: with all that it has found
+  Status stored;           // why it is not stored
   uint64_t queue_ns = 0, emit_ns = 0, compile_ns = 0, search_ns = 0;
   uint64_t modelled_ns = 0;              // of a searched plan, by the model
   Findings findings;                     // of a search
@@ -50,11 +51,11 @@ class Jobs {
     std::function<void(const wire::JobProgress&)> progress = {};  // before that; may be empty
   };
 
-  // Where a job's plan may come from without a worker of this daemon, and who else makes it. Both functions call back later.
+  // Where a job's result may come from without a worker of this daemon, and who else brings it. Both functions call back later.
   struct Elsewhere {
     enum class Turn { mine, others, again };  // others: a second call follows; again: claim again
     std::function<bool()> up;                 // false: nothing is asked of the rest
-    std::function<void(const JobSpec&, std::function<void(std::optional<JobResult>)>)> look;
+    std::function<void(const JobSpec&, std::function<void(std::optional<JobResult>)>)> look;  // may be empty
     // A result, or whose turn it is to make it.
     std::function<void(const JobSpec&, std::function<void(Turn, std::optional<JobResult>)>)> claim;
   };
@@ -129,10 +130,13 @@ class Jobs {
   void unlist(const Job& job, const Hash128& key);
   std::unique_ptr<Job> take(const Hash128& key);
   std::vector<Hash128> queued(const std::function<bool(const Job&)>& which) const;
-  Queue::Turn start(const Hash128& key, std::set<std::pair<std::string, int>>& full);
-  bool start_claimed();
+  // Jobs that need the same workers. Only for a GPU does it depend on the job whether a worker is free.
+  using Lane = std::pair<std::string, int>;
+  static Lane lane_of(const JobSpec& spec);
+  Queue::Turn start(const Hash128& key, std::set<Lane>& full);
+  void start_claimed(std::set<Lane>& full);
   void look_elsewhere(const Hash128& key);
-  Queue::Turn claim(const Hash128& key);
+  bool claim(const Hash128& key);
   void claimed(const Hash128& key, Elsewhere::Turn turn, const std::optional<JobResult>& found);
   bool run(const Hash128& key);
   void leave_queue(Job& job, const Hash128& key);
@@ -149,7 +153,7 @@ class Jobs {
   std::map<std::pair<uid_t, ClientId>, std::unordered_set<Hash128>> asked_;  // queued jobs of an asker
   Queue foreground_, background_;
   std::deque<Hash128> claimed_;  // from elsewhere: first for the next workers
-  size_t claiming_ = 0;
+  std::map<Lane, size_t> claiming_;
   uint64_t next_order_ = 0;
   Counts counts_;
 };

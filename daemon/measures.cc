@@ -43,7 +43,8 @@ Measures::Measures(Hooks hooks)
              [this](const Hash128& key, const std::string&) { return ++deaths_[key]; },
              [this](const JobSpec& spec, const Asker&, const JobResult& result) { ended(spec, result); },
              hooks_.now_ns, hooks_.max_queued,
-             [this](const JobSpec& spec, const wire::JobProgress& progress) { progressed(spec, progress); }}),
+             [this](const JobSpec& spec, const wire::JobProgress& progress) { progressed(spec, progress); },
+             hooks_.elsewhere}),
       gpus_(hooks_.workers->gpus()) {}
 
 bool Measures::usable() const {
@@ -83,10 +84,11 @@ Status Measures::no_gpu(const std::string& target, int number) const {
   return Status(ErrorCode::NO_DEVICE, "nothing can be measured for " + target + ": " + gpus_text(number));
 }
 
-bool Measures::was_measured(const Hash128& key, const std::string& device) const {
+size_t Measures::measured_on(const std::string& device, const Hash128& key) const {
   const auto timings = hooks_.store->timings(key);
-  return timings.ok() && std::any_of(timings->begin(), timings->end(),
-                                     [&](const Timing& timing) { return timing.device == device; });
+  if (!timings) return 0;
+  return static_cast<size_t>(std::count_if(timings->begin(), timings->end(),
+                                           [&](const Timing& timing) { return timing.device == device; }));
 }
 
 // False when there are no programs to measure.
@@ -119,8 +121,9 @@ void Measures::queue(const Hash128& key, std::string_view material, const Asker&
   const GpuState* gpu = gpu_for(spec->target);
   if (!gpu && still_looking()) return put_off(key, spec->target, "the GPUs are being looked for", again);
   if (!gpu) return hooks_.workers->look_again();  // gpus_changed() forgets what was considered
-  if (!again && was_measured(key, gpu->device)) return;
+  if (!again && measured_on(gpu->device, key) > 0) return;
   if (!fill_in(*spec, key)) return;
+  spec->device = gpu->device;
   const std::string target = spec->target;
   bool joined = false;
   const Status status = jobs_.ask(std::move(*spec), {asker.user, asker.client, asker.account, 0}, {}, joined);
@@ -146,6 +149,7 @@ Status Measures::tune(const Hash128& key, uint64_t budget_ms, int gpu, Jobs::Wai
   }
   if (budget_ms > 0) spec->budget_ms = budget_ms;
   spec->gpu = gpu;
+  if (const GpuState* found = gpu_for(spec->target, gpu)) spec->device = found->device;
   spec->any_load = true;
   bool joined = false;
   const Asker asker = waiter.caller.asker;
@@ -330,11 +334,13 @@ void Measures::publish(const JobSpec& spec, JobResult result, std::function<void
 
 void Measures::ended(const JobSpec& spec, const JobResult& result) {
   const std::string key = to_hex(result.key);
+  if (hooks_.settled) hooks_.settled(spec, result);
   if (result.status.ok()) {
     deaths_.erase(result.key);
     put_off_.erase(result.key);
-    hooks_.log->info("event=measure_done key=" + key + " generation=" + std::to_string(result.generation) +
-                     " device=\"" + result.device + "\" reason=\"" + result.findings.reason + "\"" +
+    hooks_.log->info((result.elsewhere ? "event=measure_from_fleet key=" : "event=measure_done key=") + key +
+                     " generation=" + std::to_string(result.generation) + " device=\"" + result.device +
+                     "\" reason=\"" + result.findings.reason + "\"" +
                      (result.stored.ok() ? "" : " not_stored=\"" + result.stored.message() + "\""));
     return;
   }

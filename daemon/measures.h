@@ -40,6 +40,9 @@ class Measures {
     MeasureSettings settings;
     // A key's generation has risen.
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
+    std::optional<Jobs::Elsewhere> elsewhere = {};
+    // A job that may be done elsewhere is over.
+    std::function<void(const JobSpec&, const JobResult&)> settled = {};
   };
 
   explicit Measures(Hooks hooks);
@@ -61,6 +64,8 @@ class Measures {
   // Where the measuring of a key's programs stands, in a sentence.
   std::string explain(const Hash128& key) const;
   void forget(const Hash128& key);
+  // How many programs of the key have a time there, or a refusal.
+  size_t measured_on(const std::string& device, const Hash128& key) const;
 
   // To be called after each change of Workers::gpus().
   void gpus_changed();
@@ -93,7 +98,6 @@ class Measures {
   bool still_looking() const;
   std::string gpus_text(int number = -1) const;
   Status no_gpu(const std::string& target, int number) const;
-  bool was_measured(const Hash128& key, const std::string& device) const;
   bool fill_in(JobSpec& spec, const Hash128& key) const;
   Result<PlanPut> check(const JobSpec& spec, const JobResult& result) const;
   Findings join_findings(const JobResult& result) const;

@@ -40,17 +40,26 @@ Planner::Planner(Hooks hooks)
              hooks_.now_ns,
              hooks_.max_queued,
              {},
-             elsewhere()}),
+             elsewhere(wire::JobKind::baseline)}),
       searches_(
           {hooks_.search ? hooks_.store : nullptr, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns,
            hooks_.max_queued, hooks_.limits,
            [this](const Hash128& key, uint64_t generation, Tier tier) { made_better(key, generation, tier); },
            [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
              search_ended(spec, asker, result);
+           },
+           elsewhere(wire::JobKind::optimize),
+           [this](const JobSpec& spec, const JobResult& result, bool stored) {
+             settled(spec, result, stored);
            }}),
       measures_({hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
-                 hooks_.measuring, [this](const Hash128& key, uint64_t generation, Tier tier) {
+                 hooks_.measuring,
+                 [this](const Hash128& key, uint64_t generation, Tier tier) {
                    made_better(key, generation, tier);
+                 },
+                 elsewhere(wire::JobKind::measure),
+                 [this](const JobSpec& spec, const JobResult& result) {
+                   settled(spec, result, result.status.ok() && result.stored.ok());
                  }}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
@@ -366,10 +375,13 @@ bool Planner::settle(JobResult& result, const KeyMaterial& material, const Resul
 
 void Planner::job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
   const std::string key = to_hex(result.key);
-  if (hooks_.fleet) hooks_.fleet->release(result.key);
+  settled(spec, result, false);
   if (result.elsewhere) {
     setbacks_.succeeded(result.key);
-    if (result.stored.ok()) searches_.consider(result.key, spec.material.bytes(), result.tier, asker);
+    if (result.stored.ok()) {
+      searches_.consider(result.key, spec.material.bytes(), result.tier, asker);
+      measures_.consider(result.key, spec.material.bytes(), asker);
+    }
     hooks_.log->info("event=plan_from_fleet key=" + key + " generation=" + std::to_string(result.generation));
   } else if (result.status.ok()) {
     setbacks_.succeeded(result.key);

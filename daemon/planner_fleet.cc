@@ -6,6 +6,14 @@
 
 namespace quern {
 
+namespace {
+
+Fleet::Errand errand_of(const JobSpec& spec) {
+  return {spec.kind, spec.material, spec.device, spec.budget_ms};
+}
+
+}  // namespace
+
 void Planner::made_better(const Hash128& key, uint64_t generation, Tier tier) {
   hooks_.better(key, generation, tier);
   if (hooks_.fleet) hooks_.fleet->offer(key);
@@ -22,20 +30,48 @@ void Planner::drop_foreign_time(PlanPut& put) const {
   put.timings.clear();
 }
 
-std::optional<Jobs::Elsewhere> Planner::elsewhere() {
+// Whether a plan that another node has sent is what the job would bring.
+bool Planner::serves(const JobSpec& spec, const FleetPlan& plan, bool waited) const {
+  if (spec.kind == wire::JobKind::baseline || !hooks_.store) return true;
+  const Hash128 key = spec.material.key();
+  if (spec.kind == wire::JobKind::measure)
+    return waited || plan.rank.timings > measures_.measured_on(spec.device, key);
+  // This node may have heard of it as news meanwhile.
+  if (plan.rank.searched == kSearched && (waited || plan.put.programs)) return true;
+  const auto stands = hooks_.store->peek(key);
+  const auto findings = hooks_.store->findings(key);
+  return !stands.ok() || plan.rank.tier > stands->tier ||
+         plan.rank.searched > how_searched(findings.ok() ? &*findings : nullptr);
+}
+
+// The lease goes back, after what was found.
+void Planner::settled(const JobSpec& spec, const JobResult& result, bool stored) {
+  if (!hooks_.fleet) return;
+  if (stored && !result.elsewhere && !result.published) hooks_.fleet->offer(result.key, spec.device);
+  hooks_.fleet->release(errand_of(spec));
+}
+
+std::optional<Jobs::Elsewhere> Planner::elsewhere(wire::JobKind kind) {
   Fleet* const fleet = hooks_.fleet;
   if (!fleet) return std::nullopt;
   using Turn = Jobs::Elsewhere::Turn;
   Jobs::Elsewhere elsewhere;
   elsewhere.up = [fleet] { return fleet->usable(); };
-  elsewhere.look = [this, fleet](const JobSpec& spec, std::function<void(std::optional<JobResult>)> done) {
+  const auto look = [this, fleet](const JobSpec& spec, std::function<void(std::optional<JobResult>)> done) {
     fleet->look(spec.material, [this, spec, done = std::move(done)](std::optional<FleetPlan> found) {
       take(spec, std::move(found), done);
     });
   };
+  if (kind == wire::JobKind::baseline) elsewhere.look = look;
   elsewhere.claim = [this, fleet](const JobSpec& spec,
                                   std::function<void(Turn, std::optional<JobResult>)> done) {
-    fleet->claim(spec.material, [this, spec, done = std::move(done)](Fleet::Claim claim) {
+    // On which GPU it will be is not known yet.
+    if (spec.kind == wire::JobKind::measure && spec.device.empty())
+      return hooks_.post([done = std::move(done)] { done(Turn::mine, {}); });
+    const auto serves = [this, spec](const FleetPlan& plan, bool waited) {
+      return this->serves(spec, plan, waited);
+    };
+    fleet->claim(errand_of(spec), serves, [this, spec, done = std::move(done)](Fleet::Claim claim) {
       const Turn turn = claim.turn == Fleet::Turn::mine     ? Turn::mine
                         : claim.turn == Fleet::Turn::others ? Turn::others
                                                             : Turn::again;
@@ -52,9 +88,21 @@ void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
   if (!found) return done({});
   PlanPut put = std::move(found->put);
   drop_foreign_time(put);
-  put.request = spec.request;
+  if (spec.kind == wire::JobKind::baseline) put.request = spec.request;
   auto result = std::make_shared<JobResult>();
   result->key = spec.material.key();
+  result->device = spec.device;
+  result->timed_out = found->rank.searched < kSearched;
+  result->programs = put.programs.value_or("");
+  if (put.programs && hooks_.store && hooks_.store->programs(result->key).ok())
+    put.programs.reset();  // those here may have code
+  for (const Timing& timing : put.timings)
+    result->timings.push_back({.device = timing.device,
+                               .program = timing.program,
+                               .cold_ps = static_cast<uint64_t>(timing.cold_ns * 1e3),
+                               .refusal = timing.refusal});
+  if (spec.kind == wire::JobKind::measure)
+    result->findings.reason = "another node of the fleet has measured it on the same device";
   result->tier = put.tier;
   result->plan = put.plan;
   result->elsewhere = true;
@@ -73,9 +121,13 @@ void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
 
 void Planner::import(FleetPlan plan) {
   drop_foreign_time(plan.put);
-  hooks_.store->put(std::move(plan.put), [this](Result<PutOutcome> outcome) {
-    hooks_.post([this, outcome = std::move(outcome)] {
-      if (outcome.ok() && outcome->published) hooks_.better(outcome->key, outcome->generation, outcome->tier);
+  const bool programs = plan.put.programs.has_value();
+  const std::string material = plan.put.material.bytes();
+  hooks_.store->put(std::move(plan.put), [this, programs, material](Result<PutOutcome> outcome) {
+    hooks_.post([=, this] {
+      if (!outcome.ok() || !outcome->published) return;
+      hooks_.better(outcome->key, outcome->generation, outcome->tier);
+      measures_.consider(outcome->key, material, {}, programs);
     });
   });
 }

@@ -40,7 +40,10 @@ Searches::Searches(Hooks hooks)
              [this](const JobSpec& spec, const Asker& asker, const JobResult& result) {
                ended(spec, asker, result);
              },
-             hooks_.now_ns, hooks_.max_queued}) {}
+             hooks_.now_ns,
+             hooks_.max_queued,
+             {},
+             hooks_.elsewhere}) {}
 
 bool Searches::lacks_programs(const Hash128& key) const { return !hooks_.store->programs(key).ok(); }
 
@@ -55,7 +58,8 @@ bool Searches::is_due(const Hash128& key, Wish wish) {
 }
 
 void Searches::timed_out(const Hash128& key, uint32_t timeouts) {
-  considered_[key] = hooks_.now_ns() + (kRetryNs << std::min(timeouts - 1, kMostDoublings * 2));
+  const uint32_t doublings = std::clamp(timeouts, 1u, 2 * kMostDoublings + 1) - 1;
+  considered_[key] = hooks_.now_ns() + (kRetryNs << doublings);
 }
 
 void Searches::consider(const Hash128& key, std::string_view material, Tier stands, const Asker& asker,
@@ -147,19 +151,31 @@ void Searches::publish(const JobSpec& spec, JobResult result, std::function<void
     });
     shared->generation = outcome->generation;
     shared->tier = outcome->tier;
+    shared->published = outcome->published;
     finish({});
   });
 }
 
 void Searches::ended(const JobSpec& spec, const Asker& asker, const JobResult& result) {
   deaths_.erase(result.key);
-  remember(result);
+  remember(spec, result);
   hooks_.ended(spec, asker, result);
 }
 
-void Searches::remember(const JobResult& result) {
+void Searches::settled(const JobSpec& spec, const JobResult& result, bool stored) {
+  if (hooks_.settled) hooks_.settled(spec, result, stored);
+}
+
+void Searches::remember(const JobSpec& spec, const JobResult& result) {
   const std::string key = to_hex(result.key);
+  if (result.elsewhere) {
+    if (result.timed_out) timed_out(result.key, hooks_.store->tuning(result.key).timeouts);
+    hooks_.log->info("event=search_from_fleet key=" + key +
+                     " generation=" + std::to_string(result.generation));
+    return settled(spec, result, false);
+  }
   if (result.status.ok()) {
+    settled(spec, result, result.stored.ok());
     hooks_.log->info("event=search_done key=" + key + " generation=" + std::to_string(result.generation) +
                      " queue_us=" + std::to_string(result.queue_ns / 1000) +
                      " search_us=" + std::to_string(result.search_ns / 1000) +
@@ -177,10 +193,12 @@ void Searches::remember(const JobResult& result) {
     timed_out(result.key, findings.timeouts);
   } else if (!is_lasting(result.status)) {
     considered_[result.key] = hooks_.now_ns() + kRetryNs;
-    return;
+    return settled(spec, result, false);
   }
   findings.reason = "the search failed: " + result.status.message();
-  hooks_.store->put_findings(result.key, std::move(findings));
+  hooks_.store->put_findings(result.key, std::move(findings), {}, [this, spec, result](const Status& stored) {
+    hooks_.post([this, spec, result, stored] { settled(spec, result, stored.ok()); });
+  });
 }
 
 }  // namespace quern

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,6 +42,9 @@ class Searches {
     std::function<void(const Hash128& key, uint64_t generation, Tier tier)> better;
     // A search has ended, well or not; before whoever waits for it is told.
     std::function<void(const JobSpec&, const Asker&, const JobResult&)> ended;
+    std::optional<Jobs::Elsewhere> elsewhere = {};
+    // A job that may be done elsewhere is over, and what it has found, if that lasts, is stored.
+    std::function<void(const JobSpec&, const JobResult&, bool stored)> settled = {};
   };
 
   explicit Searches(Hooks hooks);
@@ -81,7 +85,8 @@ class Searches {
   void publish(const JobSpec& spec, JobResult result, std::function<void(JobResult)> done);
   uint32_t worker_died(const Hash128& key) { return ++deaths_[key]; }
   void ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
-  void remember(const JobResult& result);
+  void remember(const JobSpec& spec, const JobResult& result);
+  void settled(const JobSpec& spec, const JobResult& result, bool stored);
 
   const Hooks hooks_;
   Jobs jobs_;

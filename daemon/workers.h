@@ -35,6 +35,7 @@ struct JobSpec {
   Hash128 standing;                // of a measuring: the name of the program that the stored plan is
   bool any_load = false;           // of a measuring: whoever else uses the GPU
   int gpu = -1;                    // of a measuring: on this one only; -1: any of the target
+  std::string device;              // of a measuring: what that is, if it is known
 
   size_t bytes() const;  // about what it holds in memory
 };

@@ -157,6 +157,7 @@ wire::Import import_of(wire::ShowReply shown) {
   plan.mugraph = std::move(shown.mugraph);
   plan.schedule = std::move(shown.schedule);
   plan.cuda = std::move(shown.cuda);
+  plan.request = std::move(shown.request);
   return plan;
 }
 

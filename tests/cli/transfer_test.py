@@ -24,8 +24,10 @@ class Packs(unittest.TestCase):
         result = self.sink.json("import", self.pack, "--trust", self.signer)
         self.assertEqual((result["plans"], result["stored"], result["kept"], result["other_toolchain"]), (4, 4, 0, 0))
         rows = self.sink.json("ls")["plans"]
-        self.assertEqual([(row["key"], row["name"], row["target"], row["tier"]) for row in rows],
-                         [(row["key"], row["name"], row["target"], row["tier"]) for row in self.source.json("ls")["plans"]])
+        kept = ("key", "name", "inputs", "outputs", "target", "tier")
+        self.assertEqual([[row[name] for name in kept] for row in rows],
+                         [[row[name] for name in kept] for row in self.source.json("ls")["plans"]])
+        self.assertEqual((rows[0]["inputs"], rows[0]["outputs"]), (["x"], ["z"]))
         for graph in self.graphs:
             here, there = (box.json("get", graph, "-t", "sm_90a", "--no-compile") for box in (self.sink, self.source))
             self.assertEqual((here["origin"], here["plan"]), ("hit", there["plan"]))

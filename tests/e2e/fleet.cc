@@ -103,6 +103,16 @@ std::unique_ptr<TestDaemon> fleet_node(const std::string& address, const std::fi
   return node;
 }
 
+void wait_up(const TestDaemon& node) {
+  TestClient client(node.socket());
+  if (!eventually([&] { return client.counter("fleet_up") == 1; })) fail_test("not up:\n" + node.log());
+}
+
+bool settled(const TestDaemon& node) {
+  TestClient client(node.socket());
+  return eventually([&] { return client.counter("fleet_up") == 1 && client.counter("fleet_queued") == 0; });
+}
+
 std::vector<wire::PlanReply> ask_all(TestClient& client, int first, int count,
                                      const std::function<wire::Get(int)>& get) {
   std::map<uint64_t, int> asked;

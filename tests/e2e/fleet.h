@@ -36,6 +36,10 @@ class RedisServer {
 // `key`: nodes of one name sign with one key, and trust only it.
 std::unique_ptr<TestDaemon> fleet_node(const std::string& address, const std::filesystem::path& keys,
                                        const std::string& key = "fleet");
+// Fails the test if the node does not find its server.
+void wait_up(const TestDaemon& node);
+// Whether all that the node has is on the server.
+bool settled(const TestDaemon& node);
 // The answers to `count` graphs from `first` on, asked all at once, in the order of the graphs.
 std::vector<wire::PlanReply> ask_all(
     TestClient& client, int first, int count,

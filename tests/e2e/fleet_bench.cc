@@ -1,4 +1,5 @@
-// fleet_bench [GRAPHS]: what a fleet of four saves, with the real compiler, as a table for docs/results/fleet.md.
+// fleet_bench [GRAPHS [SEARCHED]]: what a fleet of four saves, with the real compiler, as tables for docs/results/fleet.md; so many of the
+// graphs are searched for better plans, too.
 #include <unistd.h>
 
 #include <chrono>
@@ -27,8 +28,9 @@ wire::Get rms_norm_linear(int number) {
   return get;
 }
 
-std::unique_ptr<TestDaemon> start_node(const RedisServer& server, bool fleet) {
+std::unique_ptr<TestDaemon> start_node(const RedisServer& server, bool fleet, bool searches = false) {
   auto node = fleet_node(server.address(), server.dir);
+  if (searches) node->arguments.insert(node->arguments.end(), {"--searchers=1", "--request-seconds=3600"});
   if (!fleet) node->arguments.erase(node->arguments.begin(), node->arguments.begin() + 3);
   node->worker = REAL_WORKER_BUILT;
   node->start();
@@ -38,33 +40,36 @@ std::unique_ptr<TestDaemon> start_node(const RedisServer& server, bool fleet) {
   return node;
 }
 
-Nodes start_nodes(const RedisServer& server, bool fleet) {
+Nodes start_nodes(const RedisServer& server, bool fleet, bool searches = false) {
   Nodes nodes;
-  for (int i = 0; i < 4; ++i) nodes.push_back(start_node(server, fleet));
+  for (int i = 0; i < 4; ++i) nodes.push_back(start_node(server, fleet, searches));
   return nodes;
 }
 
-uint64_t compiles(const TestDaemon& node) { return TestClient(node.socket()).counter("jobs_done"); }
+uint64_t done(const TestDaemon& node, const char* jobs) {
+  return TestClient(node.socket()).counter(std::string(jobs) + "_done");
+}
 
 // The same graphs on all nodes at once; `meanwhile` runs here.
-double ask_everywhere(const Nodes& nodes, int first, int count, const std::function<void()>& meanwhile = {}) {
+double ask_everywhere(const Nodes& nodes, int first, int count, const std::function<void()>& meanwhile = {},
+                      const std::function<wire::Get(int)>& get = rms_norm_linear) {
   const auto begin = Clock::now();
   std::vector<std::thread> threads;
   for (const auto& node : nodes)
     threads.emplace_back([&] {
       TestClient client(node->socket());
-      ask_all(client, first, count, rms_norm_linear);
+      ask_all(client, first, count, get);
     });
   if (meanwhile) meanwhile();
   for (std::thread& thread : threads) thread.join();
   return seconds_since(begin);
 }
 
-void row(const char* what, const Nodes& nodes, double seconds) {
+void row(const char* what, const Nodes& nodes, double seconds, const char* jobs = "jobs") {
   std::string each;
   uint64_t sum = 0;
   for (const auto& node : nodes) {
-    const uint64_t made = compiles(*node);
+    const uint64_t made = done(*node, jobs);
     sum += made;
     each += (each.empty() ? "" : " + ") + std::to_string(made);
   }
@@ -83,7 +88,7 @@ void fetch_into_an_empty_node(const RedisServer& server, int graphs) {
   size_t bytes = 0;
   for (const wire::PlanReply& plan : ask_all(client, 0, graphs, rms_norm_linear)) bytes += plan.plan.size();
   std::printf("| an empty node asks for them, %zu KiB each | %lu | %.2f |\n",
-              bytes / 1024 / static_cast<size_t>(graphs), static_cast<unsigned long>(compiles(*node)),
+              bytes / 1024 / static_cast<size_t>(graphs), static_cast<unsigned long>(done(*node, "jobs")),
               seconds_since(begin));
 }
 
@@ -106,7 +111,26 @@ void hits_while_the_server_dies(RedisServer& server, const Nodes& nodes, int fir
       before, compiling, dead, back, p99_of_hits_ms(client, 3000));
 }
 
-int bench(int graphs) {
+// Until every node has what the search for each of them has found.
+void search_everywhere(const RedisServer& server, int graphs) {
+  const auto better = [](int number) {
+    wire::Get get = rms_norm_linear(2000 + number);
+    get.tier = static_cast<uint8_t>(Tier::modelled);
+    return get;
+  };
+  std::printf("\n| %d graphs, and the searches for better plans | searches | seconds |\n|---|---|---|\n",
+              graphs);
+  for (const bool fleet : {false, true}) {
+    const Nodes nodes = start_nodes(server, fleet, true);
+    double seconds = 0;
+    for (int i = 0; i < graphs; i += 2)
+      seconds += ask_everywhere(nodes, i, 2, {}, better);  // a client waits 20 s
+    row(fleet ? "on four nodes at once, a fleet" : "on four nodes at once, no fleet", nodes, seconds,
+        "searches");
+  }
+}
+
+int bench(int graphs, int searched) {
   RedisServer server;
   server.start();
   std::printf("| %d graphs | compiles | seconds |\n|---|---|---|\n", graphs);
@@ -120,6 +144,7 @@ int bench(int graphs) {
   for (const auto& node : nodes) settle(*node);
   fetch_into_an_empty_node(server, graphs);
   hits_while_the_server_dies(server, nodes, 100000, graphs / 2);
+  search_everywhere(server, searched);
   return 0;
 }
 
@@ -127,4 +152,6 @@ int bench(int graphs) {
 
 }  // namespace quern
 
-int main(int argc, char** argv) { return quern::bench(argc > 1 ? std::atoi(argv[1]) : 1000); }
+int main(int argc, char** argv) {
+  return quern::bench(argc > 1 ? std::atoi(argv[1]) : 1000, argc > 2 ? std::atoi(argv[2]) : 24);
+}

@@ -40,10 +40,6 @@ struct Fleet4 {
       wait_up(*nodes.back());
     }
   }
-  static void wait_up(const TestDaemon& node) {
-    TestClient client(node.socket());
-    if (!eventually([&] { return client.counter("fleet_up") == 1; })) fail_test("not up:\n" + node.log());
-  }
   size_t compiles() const {
     size_t sum = 0;
     for (const auto& node : nodes) sum += node->compiles();
@@ -69,11 +65,6 @@ struct Fleet4 {
   }
 };
 
-bool settled(const TestDaemon& node) {
-  TestClient client(node.socket());
-  return eventually([&] { return client.counter("fleet_up") == 1 && client.counter("fleet_queued") == 0; });
-}
-
 size_t lines_with(const std::string& log, const std::string& what) {
   size_t count = 0;
   for (size_t at = log.find(what); at != std::string::npos; at = log.find(what, at + 1)) ++count;
@@ -95,12 +86,12 @@ void an_empty_node_gets_1000_plans_within_3_seconds(void**) {
   const auto maker = fleet_node(server.address(), server.dir),
              empty = fleet_node(server.address(), server.dir);
   maker->start();
-  Fleet4::wait_up(*maker);
+  wait_up(*maker);
   TestClient client(maker->socket());
   const auto made = ask_all(client, 0, kGraphs);
   assert_true(settled(*maker));
   empty->start();
-  Fleet4::wait_up(*empty);
+  wait_up(*empty);
   TestClient other(empty->socket());
   const auto begin = Clock::now();
   const auto found = ask_all(other, 0, kGraphs);
@@ -148,7 +139,7 @@ void a_lease_ends_with_its_node(void**) {
   first->tell_worker("hangs", "9");
   for (const auto& node : {first.get(), second.get()}) {
     node->start();
-    Fleet4::wait_up(*node);
+    wait_up(*node);
   }
   TestClient dies(first->socket()), waits(second->socket());
   dies.send(test_get(1));
@@ -170,8 +161,8 @@ void whatever_is_planted_is_a_miss(void**) {
              stranger = fleet_node(server.address(), server.dir, "other");
   node->start();
   stranger->start();
-  Fleet4::wait_up(*node);
-  Fleet4::wait_up(*stranger);
+  wait_up(*node);
+  wait_up(*stranger);
   TestClient client(node->socket()), other(stranger->socket());
   const auto made = ask_all(other, 0, 8);  // signed by a key that `node` does not trust
   assert_true(settled(*stranger));
@@ -283,7 +274,7 @@ void a_wrong_password_is_told_once_and_hurts_nobody(void**) {
   assert_int_equal(node->wait(), 0);
   write_test_file(server.dir / "password", "right\n");
   node->start();
-  Fleet4::wait_up(*node);
+  wait_up(*node);
 }
 
 void a_better_plan_is_never_replaced(void**) {
@@ -294,7 +285,7 @@ void a_better_plan_is_never_replaced(void**) {
   searches->arguments.push_back("--searchers=1");
   searches->tell_worker("search_finds", "1");
   searches->start();
-  Fleet4::wait_up(*searches);
+  wait_up(*searches);
   TestClient client(searches->socket());
   auto get = test_get(1);
   get.tier = static_cast<uint8_t>(Tier::modelled);
@@ -313,7 +304,7 @@ void a_better_plan_is_never_replaced(void**) {
   assert_int_equal(plain->wait(), 0);
   plain->arguments[0] = "--fleet=" + server.address();
   plain->start();
-  Fleet4::wait_up(*plain);
+  wait_up(*plain);
   TestClient joined(plain->socket());
   assert_int_equal(joined.ask<wire::PlanReply>(test_get(1)).tier, Tier::baseline);  // a hit asks nobody
   joined.ask<wire::Removed>([&] {
@@ -338,7 +329,7 @@ void the_first_request_waits_for_the_connection(void**) {
   late->signal(SIGTERM);
   assert_int_equal(late->wait(), 0);
   maker->start();
-  Fleet4::wait_up(*maker);
+  wait_up(*maker);
   TestClient client(maker->socket());
   ask_all(client, 1, 20);
   assert_true(settled(*maker));
@@ -355,7 +346,7 @@ void a_request_that_starts_nothing_finds_what_the_fleet_has(void**) {
              strict = fleet_node(server.address(), server.dir);
   for (const auto& node : {maker.get(), strict.get()}) {
     node->start();
-    Fleet4::wait_up(*node);
+    wait_up(*node);
   }
   TestClient client(maker->socket()), other(strict->socket());
   const auto made = client.ask<wire::PlanReply>(test_get(1));
