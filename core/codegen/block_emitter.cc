@@ -34,6 +34,10 @@ BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
       order_(order),
       approximate_(approximate),
       warp_bits_(bits_for(schedule.workers() / 32)) {
+  if (std::none_of(program_.ops.begin(), program_.ops.end(), [](const BlockOp& op) {
+        return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction;
+      }))
+    row_warp_bits_ = bits_for(schedule.warps[0]);
   for (BlockOp& op : program_.ops) {
     if (op.kind != BlockOp::Kind::load || places_[static_cast<size_t>(op.tensor)].numbered < 0) continue;
     op.kind = BlockOp::Kind::compute;  // from where its tile begins

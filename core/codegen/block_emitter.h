@@ -412,7 +412,8 @@ class BlockEmitter {
   Chooser& chooser_;
   const BlockOrder order_;
   bool approximate_;  // functions exact to some 2^-21: what 16-bit outputs do not show
-  int warp_bits_ = 0;
+  int warp_bits_ = 0,
+      row_warp_bits_ = 0;  // of warps that have rows of their own, where there are no products
 
   Status status_;
   Stage now_ = Stage::before;

@@ -187,7 +187,7 @@ Spread BlockEmitter::blocked(BlockValue value, DType dtype, int inner) const {
   while (inner >= 0 && (dtype_size(dtype) << (vector + 1)) <= 16 && vector + 1 <= all &&
          shape[static_cast<size_t>(inner)] % (int64_t{2} << vector) == 0)
     ++vector;
-  return blocked_spread(shape, std::max(inner, 0), vector, warp_bits_);
+  return blocked_spread(shape, std::max(inner, 0), vector, warp_bits_, 0, row_warp_bits_);
 }
 
 // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread

@@ -68,14 +68,18 @@ Spread spread_in_order(const std::vector<CoordBit>& bits, int vector, int warp_b
   return spread;
 }
 
-Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits) {
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits, int row_bits) {
   std::vector<CoordBit> bits;
   auto append = [&](int dim) {
     for (int bit = 0; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
   };
   if (!shape.empty()) append(inner);
+  const auto inner_bits = static_cast<std::ptrdiff_t>(bits.size());
   for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
     if (dim != inner) append(dim);
+  row_bits = std::min(row_bits, static_cast<int>(bits.size()) - static_cast<int>(inner_bits));
+  if (const int first = vector + kLaneBits + rank_bits + warp_bits - row_bits; first < inner_bits)
+    std::rotate(bits.begin() + first, bits.begin() + inner_bits, bits.begin() + inner_bits + row_bits);
   return spread_in_order(bits, vector, warp_bits, rank_bits);
 }
 

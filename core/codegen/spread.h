@@ -53,8 +53,10 @@ Layout to_layout(const Spread& spread, const Ints& shape, size_t rank_bits);
 Spread spread_in_order(const std::vector<CoordBit>& bits, int vector, int warp_bits, int rank_bits = 0);
 
 // `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
-// backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps.
-Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0);
+// backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps. The last `row_bits`
+// of the warps have rows of their own, if there are any, whatever the inner dimension has left.
+Spread blocked_spread(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0,
+                      int row_bits = 0);
 
 // A spread without its first `vector` registers: those of one access.
 Spread chunks_of(Spread spread, int vector);

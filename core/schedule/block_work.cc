@@ -39,7 +39,10 @@ class Counter {
         straight_(kernel.ops.size()),
         product_(kernel.ops.size()),
         copies_(kernel.ops.size(), 1),
-        split_rows_(kernel.ops.size()) {}
+        split_rows_(kernel.ops.size()),
+        has_product_(std::any_of(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& each) {
+          return each.kind == BlockOp::Kind::compute && op_info(each.code).kind == OpKind::contraction;
+        })) {}
 
   BlockWork run() {
     for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
@@ -82,6 +85,31 @@ class Counter {
         uses += norm;
       }
     return reduced && uses > 1;
+  }
+
+  // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until that is
+  // complete.
+  bool lives_on(BlockValue value) const {
+    const BlockOp& each = op(value);
+    if (has_product_ || !in_loop(static_cast<size_t>(value)) ||
+        each.type.element_count() < schedule_.workers() || each.kind == BlockOp::Kind::store ||
+        (each.kind == BlockOp::Kind::load && !is_from_memory(each)))
+      return false;
+    int uses = 0;
+    for (const BlockOp& user : kernel_.ops)
+      uses += static_cast<int>(std::count(user.operands.begin(), user.operands.end(), value));
+    return uses > 1 && is_reduced(value);
+  }
+  bool is_reduced(BlockValue value) const {
+    for (size_t user = static_cast<size_t>(value) + 1; user < kernel_.ops.size(); ++user) {
+      const BlockOp& each = kernel_.ops[user];
+      if (each.kind != BlockOp::Kind::compute ||
+          std::find(each.operands.begin(), each.operands.end(), value) == each.operands.end())
+        continue;
+      if (op_info(each.code).kind == OpKind::reduction || is_norm(each.code)) return true;
+      if (is_elementwise(each) && is_reduced(static_cast<BlockValue>(user))) return true;
+    }
+    return false;
   }
 
   bool is_elementwise(const BlockOp& each) const {
@@ -149,6 +177,7 @@ class Counter {
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(each.type));
+    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
     switch (each.kind) {
       case BlockOp::Kind::load:
         return load(i);
@@ -502,15 +531,21 @@ class Counter {
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
-  void reduction(size_t i) {
-    const BlockOp& each = kernel_.ops[i];
+  // Without products the first warps have rows of their own.
+  int row_warps() const { return has_product_ ? 1 : schedule_.warps[0]; }
+
+  ReducedParts parts_of_reduction(const BlockOp& each) const {
     const BlockOp& from = op(each.operands[0]);
     const Ints& axes = *each.attrs.axis;
-    const ReducedParts parts =
-        product_[static_cast<size_t>(each.operands[0])] && from.type.shape.size() > 1
-            ? reduced_product_parts(from.type.shape, axes, schedule_.warps)
-            : reduced_parts(from.type.shape, axes, static_cast<int64_t>(dtype_size(from.type.dtype)),
-                            schedule_.workers() / 32);
+    return product_[static_cast<size_t>(each.operands[0])] && from.type.shape.size() > 1
+               ? reduced_product_parts(from.type.shape, axes, schedule_.warps)
+               : reduced_parts(from.type.shape, axes, static_cast<int64_t>(dtype_size(from.type.dtype)),
+                               schedule_.workers() / 32, row_warps());
+  }
+
+  void reduction(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    const ReducedParts parts = parts_of_reduction(each);
     work(stages_[i]).slots += elements_for(static_cast<size_t>(each.operands[0]), each.operands[0]) / 32;
     Work& own = in_loop(i) && !is_summed(i) ? out_.loop : out_.once;
     own.slots += parts.values * parts.lane_bits * 2 * warps();
@@ -535,9 +570,15 @@ class Counter {
     const BlockOp& each = kernel_.ops[i];
     if (each.operands.empty()) return;
     const double elements = padded_elements(each.type);
-    const bool product = op(each.operands[0]).kind == BlockOp::Kind::compute &&
-                         op_info(op(each.operands[0]).code).kind == OpKind::contraction;
-    if (!product) needs_.block_sums += elements;
+    const BlockOp& summed = op(each.operands[0]);
+    const bool computed = summed.kind == BlockOp::Kind::compute,
+               product = computed && op_info(summed.code).kind == OpKind::contraction,
+               parts = computed && !has_product_ && op_info(summed.code).kind == OpKind::reduction &&
+                       each.kind == BlockOp::Kind::accumulate && each.combine != Combine::max;
+    if (parts)
+      needs_.held += parts_of_reduction(summed).values;
+    else if (!product)
+      needs_.block_sums += elements;
     if (each.kind == BlockOp::Kind::reduce_cluster) {
       out_.once.chain += constants_.cluster_cycles;
       out_.once.shared_bytes += 2 * elements * 4;
@@ -561,7 +602,8 @@ class Counter {
   std::vector<char> straight_;  // loads whose fragments are counted
   std::vector<char> product_;   // values made from a product, element by element
   std::vector<double> copies_;  // of values made from others, that the block's warps make
-  std::vector<char> split_rows_;      // and from one by warpgroups that have several tiles of rows
+  std::vector<char> split_rows_;  // and from one by warpgroups that have several tiles of rows
+  const bool has_product_;
   RegisterNeeds needs_;
   BlockWork out_;
 };

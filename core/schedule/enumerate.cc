@@ -21,6 +21,8 @@ namespace {
 
 struct Shape {
   bool product = false, chained = false;
+  bool stores_in_loop = false;
+  int64_t summed_rows = 1;                   // without products: of a tile whose last dimension is reduced
   bool narrow = false;                       // tensor cores take one as it is
   int64_t rows = 1, columns = 1, inner = 1;  // of the largest product of the loop
 };
@@ -31,6 +33,15 @@ Shape shape_of(const MuKernel& kernel) {
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     out.chained |= op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
+    out.stores_in_loop |= op.kind == BlockOp::Kind::store && op.loop_dim >= 0;
+    if (op.kind == BlockOp::Kind::compute && op.attrs.axis &&
+        (op_info(op.code).kind == OpKind::reduction || op_info(op.code).kind == OpKind::composite)) {
+      const TensorType& from = kernel.ops[static_cast<size_t>(op.operands[0])].type;
+      const Ints& axes = *op.attrs.axis;
+      if (std::find(axes.begin(), axes.end(), int64_t{from.rank()} - 1) != axes.end())
+        out.summed_rows =
+            std::max(out.summed_rows, from.element_count() / std::max<int64_t>(1, from.shape.back()));
+    }
     if (op.kind != BlockOp::Kind::compute || op.code != OpCode::matmul || op.type.rank() < 2) continue;
     if (stages[i] != Stage::loop && kernel.trip_count > 1) continue;
     const Ints& left = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
@@ -56,7 +67,12 @@ int64_t extent_or_none(const MuGraph& mugraph, const MuKernel& kernel, int axis)
 
 std::vector<WarpCounts> warp_choices(const Shape& shape) {
   std::vector<WarpCounts> out;
-  if (!shape.product) return {{1, 1, 2}, {1, 1, 4}, {1, 1, 8}, {1, 1, 16}};
+  if (!shape.product) {
+    for (int rows = 1; rows <= std::min<int64_t>(8, shape.summed_rows); rows *= 2)
+      for (int all : {2, 4, 8, 16})
+        if (rows <= all) out.push_back({rows, 1, all / rows});
+    return out;
+  }
   for (int m : {1, 2, 4, 8})
     for (int n : {1, 2, 4})
       for (int k : {1, 2, 4, 8, 16}) {
@@ -167,6 +183,8 @@ std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
   if (cut_by_loop > 0 && shape.product)
     for (int64_t tile : {32, 64, 128})
       counts.push_back(divide_up(cut_by_loop, tile * (shape.chained ? 1 : schedule.warps[2])));
+  if (cut_by_loop > 0 && shape.stores_in_loop)
+    for (int64_t tile : {1, 2, 4, 8, 16}) counts.push_back(divide_up(cut_by_loop, tile));
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   for (int64_t count : counts) {

@@ -15,6 +15,7 @@ struct RegisterNeeds {
   double once_loaded = 0;     // and outside of the loop
   double block_sums = 0, block_middle = 0;  // elements of the block: over the loop, in an iteration
   double block_kept = 0;                    // elements of the block that are reduced and used again
+  double loop_kept = 0;                     // and in an iteration without products, of all tiles together
   double fma_sums = 0,
          fma_operands = 0;  // of products without tensor cores: sums, and what is multiplied next
 };

@@ -96,7 +96,8 @@ FmaTile fma_tile(int64_t rows, int64_t columns, int64_t inner, const FmaOperand&
   return tile;
 }
 
-ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps) {
+ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps,
+                           int row_warps) {
   std::vector<bool> reduced;  // bits of a position in the tile, the fastest first
   for (size_t d = shape.size(); d-- > 0;)
     reduced.resize(reduced.size() + static_cast<size_t>(bits_of(padded(shape[d]))), contains(axes, d));
@@ -104,6 +105,10 @@ ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_
   const int vector =
       std::clamp(all - kLaneBits - warp_bits, 0, bits_of(static_cast<int64_t>(kVectorBytes) / element_bytes));
   const int lanes_end = vector + kLaneBits, warps_end = lanes_end + warp_bits;
+  const int inner = shape.empty() ? 0 : bits_of(padded(shape.back())),
+            row_bits = std::min(bits_of(row_warps), all - inner);
+  if (const int first = warps_end - row_bits; first < inner)
+    std::rotate(reduced.begin() + first, reduced.begin() + inner, reduced.begin() + inner + row_bits);
   ReducedParts parts;
   for (int bit = 0; bit < all; ++bit) {
     const bool own = reduced[static_cast<size_t>(bit)];

@@ -51,8 +51,9 @@ struct ReducedParts {
   bool across_warps = false;  // through shared memory
   double values = 1;          // of a thread
 };
-// Of a tile in vectors along its last dimension, then lanes, then warps.
-ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps);
+// Of a tile in vectors along its last dimension, then lanes, then warps, `row_warps` of which have rows of their own.
+ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps,
+                           int row_warps = 1);
 // Of the result of a product by tensor cores.
 ReducedParts reduced_product_parts(const Ints& shape, const Ints& axes, const std::array<int, 3>& warps);
 

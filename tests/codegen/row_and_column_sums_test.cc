@@ -66,9 +66,9 @@ std::vector<Schedule> various(const MuGraph& mugraph, const Target& target) {
   std::set<std::string> seen;
   for (const Schedule& schedule : enumerate_schedules(mugraph, target)) {
     const KernelSchedule& first = schedule.kernels[0];
-    const std::string form =
-        std::to_string(first.stages) + (first.tma ? "t" : "") + (first.prefetch ? "p" : "");
-    if (out.size() < 6 && seen.insert(form).second) out.push_back(schedule);
+    const std::string form = std::to_string(first.stages) + (first.tma ? "t" : "") +
+                             (first.prefetch ? "p" : "") + (first.warps[0] > 1 ? "r" : "");
+    if (out.size() < 8 && seen.insert(form).second) out.push_back(schedule);
   }
   return out;
 }

@@ -71,6 +71,16 @@ void reductions_combine_lanes_and_warps(void**) {
   parts = reduced_parts({1, 4096}, {1}, 2, 8);
   assert_int_equal(parts.lane_bits, 5);
   assert_true(parts.across_warps);
+  // Four of eight warps have a row each, the others half of one.
+  parts = reduced_parts({4, 1024}, {1}, 4, 8, 4);
+  assert_int_equal(parts.lane_bits, 5);
+  assert_true(parts.across_warps);
+  assert_float_equal(parts.values, 1, 1e-9);
+  assert_false(reduced_parts({8, 1024}, {1}, 4, 8, 8).across_warps);
+  // Sums of columns: of all that a warp has of its row, and for all warps that have others.
+  parts = reduced_parts({4, 1024}, {0}, 4, 8, 4);
+  assert_float_equal(parts.values, 16, 1e-9);
+  assert_true(parts.across_warps);
   // A product by two warps along its rows and two along its columns.
   parts = reduced_product_parts({64, 64}, {1}, {2, 2, 1});
   assert_int_equal(parts.lane_bits, 2);
