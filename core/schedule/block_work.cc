@@ -88,16 +88,19 @@ class Counter {
   }
 
   // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until that is
-  // complete.
+  // complete. What products take and make is counted with them.
   bool lives_on(BlockValue value) const {
     const BlockOp& each = op(value);
-    if (has_product_ || !in_loop(static_cast<size_t>(value)) ||
-        each.type.element_count() < schedule_.workers() || each.kind == BlockOp::Kind::store ||
-        (each.kind == BlockOp::Kind::load && !is_from_memory(each)))
+    if (product_[static_cast<size_t>(value)] || !in_loop(static_cast<size_t>(value)) ||
+        each.type.element_count() < schedule_.workers())
       return false;
-    int uses = 0;
-    for (const BlockOp& user : kernel_.ops)
-      uses += static_cast<int>(std::count(user.operands.begin(), user.operands.end(), value));
+    int64_t uses = 0;
+    for (const BlockOp& user : kernel_.ops) {
+      const int64_t own = std::count(user.operands.begin(), user.operands.end(), value);
+      if (own > 0 && user.kind == BlockOp::Kind::compute && op_info(user.code).kind == OpKind::contraction)
+        return false;
+      uses += own;
+    }
     return uses > 1 && is_reduced(value);
   }
   bool is_reduced(BlockValue value) const {
@@ -172,12 +175,12 @@ class Counter {
     if (product_[i])
       for (BlockValue operand : each.operands) join_product(operand);
     if (in_loop(i)) needs_.block_middle = std::max(needs_.block_middle, padded_elements(each.type));
+    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
   }
 
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(each.type));
-    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
     switch (each.kind) {
       case BlockOp::Kind::load:
         return load(i);
@@ -259,6 +262,7 @@ class Counter {
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (!is_from_memory(each)) return;
+    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
     const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
     const SectorWaste waste = sector_waste(each);
@@ -573,7 +577,8 @@ class Counter {
     const BlockOp& summed = op(each.operands[0]);
     const bool computed = summed.kind == BlockOp::Kind::compute,
                product = computed && op_info(summed.code).kind == OpKind::contraction,
-               parts = computed && !has_product_ && op_info(summed.code).kind == OpKind::reduction &&
+               parts = computed && !product_[static_cast<size_t>(each.operands[0])] &&
+                       op_info(summed.code).kind == OpKind::reduction &&
                        each.kind == BlockOp::Kind::accumulate && each.combine != Combine::max;
     if (parts)
       needs_.held += parts_of_reduction(summed).values;
