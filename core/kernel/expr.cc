@@ -275,6 +275,12 @@ std::optional<int64_t> compute(Operator op, int64_t a, int64_t b) {
   return std::nullopt;
 }
 
+std::optional<int64_t> compute(Function function, int64_t a, int64_t b) {
+  if (function == Function::min_index) return std::min(a, b);
+  if (function == Function::max_index) return std::max(a, b);
+  return std::nullopt;
+}
+
 Expr operation(Operator op, const Expr& a, const Expr& b) {
   const bool indices = is_index(a.type()) && is_index(b.type());
   check(indices || a.type() == b.type() || is_truth(op), "an operator's operands have one type");
@@ -304,6 +310,19 @@ Expr negate(const Expr& a) {
   node.operands = {a};
   return make(std::move(node));
 }
+
+namespace {
+
+Expr chosen(Function function, const Expr& a, const Expr& b) {
+  check(a.type() == b.type(), "two indices of one type");
+  if (!a.is_number() || !b.is_number()) return call(function, a.type(), {a, b});
+  return number_of(*compute(function, a->number, b->number), a.type());
+}
+
+}  // namespace
+
+Expr min_of(const Expr& a, const Expr& b) { return chosen(Function::min_index, a, b); }
+Expr max_of(const Expr& a, const Expr& b) { return chosen(Function::max_index, a, b); }
 
 Expr replaced(const Expr& expr, const Symbol& variable, const Expr& by) {
   return replaced(expr, [&](const ExprNode& node) {

@@ -168,6 +168,8 @@ Expr combiner(OpCode reduction, Scalar type);
 Expr operation(Operator op, const Expr& a, const Expr& b);
 // What an operator makes of two numbers; nothing for one of a single operand, and for quotients and remainders by zero.
 std::optional<int64_t> compute(Operator op, int64_t a, int64_t b);
+// What min_index and max_index make of two numbers; nothing for other functions.
+std::optional<int64_t> compute(Function function, int64_t a, int64_t b);
 
 inline Expr operator+(const Expr& a, const Expr& b) { return operation(Operator::add, a, b); }
 inline Expr operator-(const Expr& a, const Expr& b) { return operation(Operator::subtract, a, b); }
@@ -183,6 +185,9 @@ inline Expr both(const Expr& a, const Expr& b) { return operation(Operator::both
 inline Expr either(const Expr& a, const Expr& b) { return operation(Operator::either, a, b); }
 inline Expr less_equal(const Expr& a, const Expr& b) { return operation(Operator::less_equal, a, b); }
 Expr negate(const Expr& a);
+// The smaller and the larger one of two indices of one type.
+Expr min_of(const Expr& a, const Expr& b);
+Expr max_of(const Expr& a, const Expr& b);
 
 // Calls `visit` with every node of the tree, operands first.
 template <class Visit>

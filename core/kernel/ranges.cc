@@ -144,9 +144,10 @@ Interval Ranges::of_call(const ExprNode& node) const {
       return {0, 31};
     case Function::cluster_rank:
       return {0, std::max<int64_t>(1, launch_.cluster) - 1};
-    case Function::min_index: {
+    case Function::min_index:
+    case Function::max_index: {
       const Interval a = of(node.operands[0]), b = of(node.operands[1]);
-      return {std::min(a.low, b.low), std::min(a.high, b.high)};
+      return {*compute(node.function, a.low, b.low), *compute(node.function, a.high, b.high)};
     }
     case Function::swizzled: {
       const Interval at = of(node.operands[0]);

@@ -218,9 +218,9 @@ std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
       return value ? std::optional(wrap(*value, node.type)) : std::nullopt;
     }
     case ExprKind::call: {
-      if (node.function != ir::Function::min_index) return {};
+      if (!ir::compute(node.function, 0, 0)) return {};
       const auto a = operand(0), b = operand(1);
-      return a && b ? std::optional(std::min(*a, *b)) : std::nullopt;
+      return a && b ? ir::compute(node.function, *a, *b) : std::nullopt;
     }
     default:
       return {};

@@ -121,7 +121,7 @@ bool depends_alone(const Expr& expr, const Symbol& variable) {
   ir::visit_nodes(expr, [&](const ir::ExprNode& node) {
     const bool known = node.kind == ir::ExprKind::number || node.kind == ir::ExprKind::symbol ||
                        node.kind == ir::ExprKind::operation || node.kind == ir::ExprKind::cast ||
-                       node.kind == ir::ExprKind::select || node.function == ir::Function::min_index;
+                       node.kind == ir::ExprKind::select || ir::compute(node.function, 0, 0);
     alone &= known && (!node.symbol || node.symbol == variable);
     found |= node.symbol == variable;
   });

@@ -22,6 +22,7 @@ using Time = std::chrono::steady_clock;
 using Kind = Access::Kind;
 
 constexpr int64_t kMostIntervals = 100000;  // of a count
+constexpr int64_t kMostBlocks = 256;        // whose order is followed one by one
 constexpr int64_t kMostTried = 1 << 20;     // values, to name an element that nobody writes
 
 class Prover {
@@ -358,21 +359,53 @@ class Prover {
   }
 
   void order() {
-    trace_ = trace_kernel(kernel_, facts_, Follow::order);
     answers_.clear();
     twins_.clear();
-    if (!trace_.problem.empty()) return find(ProofFinding::Kind::unproved, "races", "", trace_.problem);
+    if (follow_order({})) return;
+    // What depends on the block's place is gone through for each place.
+    const std::array<bool, 3> decide = trace_.decide_trips;
+    const std::array<int64_t, 3> grid = {facts_.grid.x, facts_.grid.y, facts_.grid.z};
+    std::array<int64_t, 3> counts = {1, 1, 1};
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (decide[axis]) counts[axis] = grid[axis];
+    const int64_t all = counts[0] * counts[1] * counts[2];
+    if (all == 1 || all > kMostBlocks) return unproved_order();
+    for (int64_t number = 0; number < all; ++number) {
+      BlockPlace place;
+      int64_t rest = number;
+      for (size_t axis = 0; axis < 3; rest /= counts[axis++])
+        if (decide[axis]) place[axis] = rest % counts[axis];
+      if (Time::now() - start_ > options_.limit)
+        return find(ProofFinding::Kind::unproved, "phases", "", "not decided in time for each block");
+      if (!follow_order(place)) return unproved_order();
+    }
+  }
+
+  // False, and nothing found, where it depends on the block or on what memory holds what there is to find.
+  bool follow_order(const BlockPlace& place) {
+    trace_ = trace_kernel(kernel_, facts_, Follow::order, place);
+    shape_of_event_.clear();
+    if (!trace_.problem.empty()) return false;
     std::erase_if(trace_.events, [](const Event& event) {
       return event.access && (event.access->space != ir::Space::shared || event.access->bytes == 0);
     });
     const Ordered ordered = order_events(trace_, kernel_.threads);
-    if (ordered.fault) {
-      const Ordered::Fault& fault = *ordered.fault;
-      const Event none, &event = fault.event >= 0 ? trace_.events[static_cast<size_t>(fault.event)] : none;
-      return find(fault.surely ? ProofFinding::Kind::disproved : ProofFinding::Kind::unproved, "phases",
-                  text(event), fault.what + (event.iteration.empty() ? "" : ", " + event.iteration));
-    }
-    races(ordered);
+    fault_ = ordered.fault;
+    if (fault_ && !fault_->surely) return false;
+    if (fault_)
+      find_fault(ProofFinding::Kind::disproved);
+    else
+      races(ordered);
+    return true;
+  }
+
+  void unproved_order() {
+    if (!trace_.problem.empty()) return find(ProofFinding::Kind::unproved, "races", "", trace_.problem);
+    find_fault(ProofFinding::Kind::unproved);
+  }
+  void find_fault(ProofFinding::Kind kind) {
+    const Event none, &event = fault_->event >= 0 ? trace_.events[static_cast<size_t>(fault_->event)] : none;
+    find(kind, "phases", text(event), fault_->what + (event.iteration.empty() ? "" : ", " + event.iteration));
   }
 
   const Event& event_of(const Ordered::Moment& moment) const {
@@ -456,6 +489,7 @@ class Prover {
   const ProveOptions& options_;
   const Time::time_point start_;
   Trace trace_;
+  std::optional<Ordered::Fault> fault_;            // of the order that was followed last
   std::map<const ir::SymbolData*, Symbol> twins_;  // what stands for the other thread's
   std::map<std::string, SolverAnswer> answers_;
   std::map<const Event*, std::vector<int64_t>> radices_;

@@ -29,7 +29,7 @@ Symbol variable(const std::string& name) {
 
 class Tracer {
  public:
-  Tracer(const Kernel& kernel, const LaunchFacts& facts, Follow follow)
+  Tracer(const Kernel& kernel, const LaunchFacts& facts, Follow follow, const BlockPlace& block)
       : kernel_(kernel), facts_(facts), follow_(follow), values_(out_.places, facts.cluster) {
     Places& places = out_.places;
     places.thread = variable("thread");
@@ -38,6 +38,7 @@ class Tracer {
     for (size_t i = 0; i < 3; ++i) {
       places.block[i] = variable(std::string("block ") + "xyz"[i]);
       out_.ranges.set(*places.block[i], {0, int64_t{grid[i]} - 1});
+      places.at[i] = block[i] ? Expr(*block[i]) : Expr(places.block[i]);
     }
   }
 
@@ -59,9 +60,18 @@ class Tracer {
   Flow operator()(const Let& let) {
     reads(let.value);
     const SymbolData& name = *let.name;
+    bool agreed = false;
     visit_nodes(let.value, [&](const ExprNode& node) {
-      if (node.kind == ExprKind::call && node.function == Function::all_agree) agreed_.insert(&name);
+      agreed |= node.kind == ExprKind::call && node.function == Function::all_agree;
     });
+    if (agreed) {
+      const Symbol own = std::make_shared<const SymbolData>(
+          SymbolData{name.name, Space::variable, Scalar::boolean, 1, false, false, nullptr});
+      out_.ranges.set(*own, {0, 1});
+      values_.set(name, Expr(own));
+      agreed_.insert({&name, own.get()});
+      return Flow::on;
+    }
     if (name.space == Space::variable) {
       if (is_integer(name.type) && !reads_memory(let.value))
         values_.set(name, value(let.value));
@@ -127,8 +137,12 @@ class Tracer {
     const bool in_order = follow_ == Follow::order && synchronises(loop.body);
     if (in_order) {
       // Where the block decides, all of its threads agree: those that end earlier do the beginning of the longest.
-      if (!begin.is_number() || !out_.places.decide_by_block(end) || !step.is_number() || step->number <= 0)
+      if (!begin.is_number() || !is_agreed(end) || !step.is_number() || step->number <= 0)
         return fail("a loop that synchronises has no fixed trip count");
+      visit_nodes(end, [&](const ExprNode& node) {
+        for (size_t axis = 0; axis < 3; ++axis)
+          out_.decide_trips[axis] |= node.symbol && node.symbol == out_.places.block[axis];
+      });
       const std::string before = iteration_;
       const int64_t last = out_.ranges.of(end).high;
       for (int64_t i = begin->number; i < last && out_.problem.empty(); i += step->number) {
@@ -223,6 +237,13 @@ class Tracer {
   }
 
   Expr value(const Expr& expr) const { return values_.of(expr); }
+
+  // Whether all threads of the block have the same value.
+  bool is_agreed(const Expr& expr) const {
+    return out_.places.decide_by_block(replaced(expr, [&](const ExprNode& node) {
+      return node.symbol && agreed_.contains(node.symbol.get()) ? std::optional(truth(true)) : std::nullopt;
+    }));
+  }
 
   // Pointers.
   Pointer pointer(const ExprNode& node) const {
@@ -491,8 +512,8 @@ class Tracer {
 
 }  // namespace
 
-Trace trace_kernel(const Kernel& kernel, const LaunchFacts& facts, Follow follow) {
-  return Tracer(kernel, facts, follow).run();
+Trace trace_kernel(const Kernel& kernel, const LaunchFacts& facts, Follow follow, const BlockPlace& block) {
+  return Tracer(kernel, facts, follow, block).run();
 }
 
 }  // namespace quern::proof

@@ -12,6 +12,7 @@ namespace quern::proof {
 struct Places {
   ir::Symbol thread;
   std::array<ir::Symbol, 3> block;
+  std::array<ir::Expr, 3> at = {0, 0, 0};  // of the block: its names, or the numbers of one block
   // Whether nothing but the block decides it.
   bool decide_by_block(const ir::Expr& expr) const;
 };
@@ -61,6 +62,8 @@ struct Trace {
   };
   std::vector<Role> roles;  // 1, 2, ...
   std::map<const ir::SymbolData*, Memory> memories;
+  std::array<bool, 3> decide_trips =
+      {};               // whether iterations of loops that are gone through depend on the block's place
   std::string problem;  // what could not be followed; events are then not complete
 };
 
@@ -69,6 +72,9 @@ enum class Follow : uint8_t {
   order,     // those that synchronise are gone through iteration by iteration
 };
 
-Trace trace_kernel(const ir::Kernel& kernel, const ir::LaunchFacts& facts, Follow follow);
+// Of all blocks, or of those with these coordinates where there are some.
+using BlockPlace = std::array<std::optional<int64_t>, 3>;
+Trace trace_kernel(const ir::Kernel& kernel, const ir::LaunchFacts& facts, Follow follow,
+                   const BlockPlace& block = {});
 
 }  // namespace quern::proof

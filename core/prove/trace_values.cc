@@ -27,7 +27,7 @@ Expr ThreadValues::of(const Expr& expr) const {
     case ExprKind::thread_index:
       return cast(Expr(places_.thread), node.type);
     case ExprKind::block_index:
-      return cast(Expr(places_.block[static_cast<size_t>(node.number)]), node.type);
+      return cast(places_.at[static_cast<size_t>(node.number)], node.type);
     case ExprKind::cast:
       return has_index_operands(node) && is_index(node.type) ? cast(of(node.operands[0]), node.type)
                                                              : unknown(expr);
@@ -74,11 +74,10 @@ Expr ThreadValues::called(const Expr& expr) const {
       return Expr(tile_pitch(node.templates[0]));
     case Function::tile_bytes:
       return Expr(tile_bytes(node.templates[0]));
-    case Function::min_index: {
-      const Expr a = of(node.operands[0]), b = of(node.operands[1]);
-      return a.is_number() && b.is_number() ? Expr(std::min(a->number, b->number))
-                                            : call(node.function, node.type, {a, b});
-    }
+    case Function::min_index:
+      return min_of(of(node.operands[0]), of(node.operands[1]));
+    case Function::max_index:
+      return max_of(of(node.operands[0]), of(node.operands[1]));
     default:
       return unknown(expr);
   }

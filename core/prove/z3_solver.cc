@@ -124,9 +124,10 @@ class Question {
         if (ir::is_index(node.type) && node.operands.size() == 2) return binary(node);
         break;
       case ExprKind::call:
-        if (node.function == ir::Function::min_index) {
+        if (ir::compute(node.function, 0, 0)) {
           const z3::expr a = number(node.operands[0]), b = number(node.operands[1]);
-          return z3::ite(z3::sle(a, b), a, b);
+          const bool first = node.function == ir::Function::min_index;
+          return z3::ite(z3::sle(a, b), first ? a : b, first ? b : a);
         }
         break;
       default:
