@@ -35,7 +35,7 @@ std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops) {
 }
 
 MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel) {
-  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted};
+  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted, true};
   std::vector<bool> written(mugraph.tensors.size());
   for (const BlockOp& op : kernel.ops)
     if (op.kind == BlockOp::Kind::store) written[static_cast<size_t>(op.tensor)] = true;

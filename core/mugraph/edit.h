@@ -11,7 +11,7 @@ std::string unique_tensor_name(const MuGraph& mugraph, const std::string& name);
 // Keeps the block operators that a store needs. For each of those before its number now, -1 for what is gone.
 std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops);
 
-// A custom kernel as a muGraph of its own: what others write is given.
+// A custom kernel as a muGraph of its own: what others write is given, and still is a view or numbered if it was.
 MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel);
 
 }  // namespace quern

@@ -31,6 +31,7 @@ class Validator {
     for (size_t t = 0; t < mugraph_.tensors.size(); ++t) {
       MuTensor& tensor = mugraph_.tensors[t];
       if (tensor.type.literal) written_[t] = true;
+      if (mugraph_.alone && written_[t]) continue;
       tensor.numbered = -1;  // of another muGraph that it comes from, perhaps
       tensor.view = {};
       tensor.pieced = {};

@@ -159,6 +159,8 @@ struct MuGraph {
   std::vector<int32_t> inputs, outputs;  // tensors, in the order of the graph it computes
   std::vector<MuKernel> kernels;         // in launch order
   bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
+  bool alone =
+      false;  // kernel_alone() (edit.h) has made it: what its inputs are of is as it was where they were made
 };
 
 // Where a block value lives: before the loop (once), in the loop (one tile an iteration), after it.

@@ -60,11 +60,50 @@ class Counter {
   }
 
  private:
-  // What an iteration brings it brings whether or not all of it is masked.
+  static constexpr double kLookedAtWord = 3;  // instructions
+
+  // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of them, but for one
+  // that is not overlapped.
   void pass_over(double share) {
-    for (double Work::*part : kComputes) out_.loop.*part *= share;
+    if (share < 1 && schedule_.intervals) {
+      out_.trip_count = std::clamp<int64_t>(
+          std::llround(share * static_cast<double>(out_.trip_count)) + schedule_.overlap, 1, out_.trip_count);
+      return count_looked_at();
+    }
+    out_.passed_share = 1 - share;
+    if (schedule_.stages < 2) {
+      out_.passed = out_.loop;  // it looks at none
+      return;
+    }
+    // Tiles of iterations that are passed over are read from shared memory, and all threads meet.
+    for (double Work::*part : kLoads) out_.passed.*part = out_.loop.*part;
+    out_.passed.chain = constants_.barrier_cycles + constants_.handover_cycles;
+    visit_values([&](const BlockOp& load) {
+      const DType dtype = mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype;
+      const double bytes =
+          static_cast<double>(load.type.element_count()) * static_cast<double>(dtype_size(dtype));
+      out_.passed.shared_bytes += bytes;
+      out_.passed.issue += bytes / 4 * kLookedAtWord / 32;
+    });
   }
 
+  // Calls visit(load) with what the loop multiplies what it has computed by.
+  template <class Visit>
+  void visit_values(const Visit& visit) const {
+    for (const BlockOp& each : kernel_.ops)
+      if (each.kind == BlockOp::Kind::compute && op_info(each.code).kind == OpKind::contraction)
+        for (size_t side : {size_t{0}, size_t{1}}) {
+          const BlockOp &own = op(each.operands[side]), &other = op(each.operands[1 - side]);
+          if (own.kind == BlockOp::Kind::load && own.loop_dim >= 0 && other.kind == BlockOp::Kind::compute &&
+              in_loop(static_cast<size_t>(each.operands[1 - side])))
+            visit(own);
+        }
+  }
+  void count_looked_at() {
+    visit_values([&](const BlockOp& load) {
+      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(load.tensor)].type);
+    });
+  }
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
   const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
   double warps() const { return schedule_.workers() / 32.0; }

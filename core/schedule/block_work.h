@@ -33,13 +33,21 @@ struct BlockWork {
   double blocks = 1;                      // of the grid, clusters and all
   int64_t cluster = 1, trip_count = 1;    // blocks of a cluster; iterations of the loop
   Work loop, once;                        // an iteration, and the rest
+  double passed_share = 0;                // of the iterations: those that all threads pass over
+  Work passed;                            // what they do of them
   double loop_bytes = 0, once_bytes = 0;  // loaded an iteration, and once
   double loop_l2 = 0, once_l2 = 0;        // the same in whole sectors
   double loop_room = 0;                   // of an iteration's tiles in shared memory, extents rounded up
   double exchange_bytes = 0;              // shared memory for exchanges
   double unique_bytes = 0;                // of all blocks, from and to DRAM
   double fresh_bytes = 0;                 // of these, the ones that are read
+  double looked_at_bytes = 0;             // that a kernel in front reads
   double registers = 0;                   // of a thread, were there as many as it wants
+
+  // Of the mean iteration.
+  double mean(double Work::*count) const {
+    return (1 - passed_share) * (loop.*count) + passed_share * (passed.*count);
+  }
 };
 
 // Whether tensor cores take a product of the kernel only if operands of f32 may be rounded to tf32.

@@ -52,6 +52,9 @@ class KernelModel {
     const double next = beside_others ? bound + constants_.wave_shadow * (first - bound) : first;
     const double us = first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0);
     out.us = constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
+    if (work_.looked_at_bytes > 0)
+      out.us +=
+          constants_.start_us + constants_.latency_us + work_.looked_at_bytes / (target_.dram_gbps * 1e3);
     return out;
   }
 
@@ -87,9 +90,15 @@ class KernelModel {
     const double iteration_us = std::max(
         work_.loop_l2 / rate, per_sm * work_.loop.rows * constants_.row_cycles / constants_.clock_mhz);
     const double once_us = work_.once_l2 / rate;
-    const double loop = computed(work_.loop, per_sm), once = computed(work_.once, per_sm);
+    const double loop = computed(work_.loop, per_sm), passed = computed(work_.passed, per_sm),
+                 once = computed(work_.once, per_sm);
+    auto mean = [&](double visited, double passed_over) {
+      return (1 - work_.passed_share) * visited + work_.passed_share * passed_over;
+    };
     out.memory_us += trip_count * iteration_us + once_us;
-    out.compute_us += per_sm * (trip_count * cycles(work_.loop) + cycles(work_.once)) / constants_.clock_mhz;
+    out.compute_us += per_sm *
+                      (trip_count * mean(cycles(work_.loop), cycles(work_.passed)) + cycles(work_.once)) /
+                      constants_.clock_mhz;
     const double asked = latency_us() + (work_.loop.rows > 0 ? constants_.map_us : 0);
     if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
@@ -101,12 +110,13 @@ class KernelModel {
         std::max(once_us, iteration_us * (1 + constants_.together * std::max(0, schedule_.stages - 2)));
     // A tile is asked for when there is room for it: the others and its own way take that long.
     if (schedule_.stages == 0 && !schedule_.prefetch)
-      return first + (trip_count - 1) * (latency_us() + iteration_us) + trip_count * loop;
+      return first + (trip_count - 1) * (latency_us() + iteration_us) + trip_count * mean(loop, passed);
     const double prefetched = schedule_.stages > 0 ? schedule_.stages - 1 : constants_.prefetch_iterations;
-    return first +
-           (trip_count - 1) * beside(std::max(iteration_us, (latency_us() + iteration_us) / prefetched), loop,
-                                     schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow) +
-           loop;
+    auto iteration = [&](double computed_us) {
+      return beside(std::max(iteration_us, (latency_us() + iteration_us) / prefetched), computed_us,
+                    schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow);
+    };
+    return first + (trip_count - 1) * mean(iteration(loop), iteration(passed)) + loop;
   }
 
   // Of two things that go on side by side.
@@ -184,7 +194,7 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     const double turns = share * static_cast<double>(part.trip_count) / static_cast<double>(out.trip_count);
     auto add = [&](double Work::*count) {
       out.once.*count += share * part.once.*count;
-      out.loop.*count += turns * part.loop.*count;
+      out.loop.*count += turns * part.mean(count);
     };
     std::for_each(std::begin(kComputes), std::end(kComputes), add);
     std::for_each(std::begin(kLoads), std::end(kLoads), add);
