@@ -251,7 +251,8 @@ std::string outside_reason(const Graph& graph, ValueId id) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const TensorType& type = graph.node(op.operands[i]).type;
     const bool selects = info.kind == OpKind::elementwise && info.result == ResultRule::select && i == 0;
-    if (!has_real_type(type) && !(selects && type.dtype == DType::boolean))
+    const bool decides = type.dtype == DType::boolean || type.dtype == DType::i32;
+    if (!has_real_type(type) && !(selects && decides))
       return std::string("an operand has type ") + dtype_name(type.dtype) +
              ", the algebra is that of real numbers";
   }

@@ -352,18 +352,20 @@ void other_graphs(void**) {
       },
       "gate and product in one kernel, projection and residual in the next");
 
-  const SearchResult masked = found(graph_of(
-      "graph masked\nin x: f16[100, 300]\nin m: bool[100, 300]\nin w: f16[300, 77]\nin bias: f32[77]\n"
-      "y = mul(x, 0.125)\nz = where(m, y, -1e9)\np = softmax(z)\no = matmul(p, w)\nob = add(o, bias)\nout "
-      "ob\n"));
-  assert_some(
-      masked,
-      [](const MuGraph& mugraph) {
-        const Block block(mugraph.kernels[0]);
-        return mugraph.kernels.size() == 1 && block.count(OpCode::where) == 1 &&
-               block.accumulators(Combine::rescaled_sum) == 2;
-      },
-      "a masked softmax in a loop");
+  // Truths, and numbers that say which is which: what a product of truths is.
+  for (const std::string condition : {"bool", "i32"})
+    assert_some(
+        found(graph_of(
+            "graph masked\nin x: f16[100, 300]\nin m: " + condition +
+            "[100, 300]\nin w: f16[300, 77]\nin bias: f32[77]\n"
+            "y = mul(x, 0.125)\nz = where(m, y, -1e9)\np = softmax(z)\no = matmul(p, w)\nob = add(o, "
+            "bias)\nout ob\n")),
+        [](const MuGraph& mugraph) {
+          const Block block(mugraph.kernels[0]);
+          return mugraph.kernels.size() == 1 && block.count(OpCode::where) == 1 &&
+                 block.accumulators(Combine::rescaled_sum) == 2;
+        },
+        "a masked softmax in a loop");
 
   const SearchResult norm = found(
       graph_of("graph ln\nin x: f16[128, 1024]\nin g: f16[1024]\nin b: f16[1024]\nin w: f16[1024, 4096]\n"
