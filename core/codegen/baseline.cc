@@ -184,7 +184,8 @@ BlockGrid block_grid(int64_t blocks) {
   return out;
 }
 
-Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer) {
+Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer,
+                              ir::LaunchesDependents last) {
   const Graph prepared = prepare(decompose(graph), target);
   const Partition parts = partition(prepared, target);
   const Storage storage(prepared, parts);
@@ -221,6 +222,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
     draft.kernel = std::move(next.code.kernel);
     draft.kernel.name = next.code.kind;
     draft.waits_for_previous = program.overlapped;
+    draft.launches_dependents = k + 1 == parts.kernels.size() ? last : ir::LaunchesDependents::never;
     if (program.overlapped) draft.launches_dependents = ir::LaunchesDependents::at_end;
     Chooser chooser({}, nullptr);
     if (Status status = run_passes(draft, {target, chooser}, observer); !status.ok()) return status;

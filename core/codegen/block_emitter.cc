@@ -367,6 +367,8 @@ void BlockEmitter::add_parameters(BlockKernel& out) {
   out.facts.grid = out.grid;
   out.facts.cluster = out.cluster;
   for (const TensorParameter& parameter : parameters_) {
+    for (const auto& [tensor, place] : watched_)
+      if (parameter.place == &place) out.watched.push_back({out.args.size(), tensor});
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
     out.draft.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
     out.args.push_back(parameter.place->arg);
@@ -393,6 +395,10 @@ Result<BlockKernel> BlockEmitter::run() {
   find_extents();
   plan_matmuls();
   find_pipelined_product();
+  if (schedule_.intervals) {
+    masks_ = passed_over();
+    unmasked_ = ir::make_variable("unmasked", Scalar::boolean);
+  }
   if (Status status = choose_layouts(); !status.ok()) return status;
   bool loops = false;
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {

@@ -23,6 +23,7 @@
 #include "core/kernel/launch_facts.h"
 #include "core/kernel/passes/draft.h"
 #include "core/kernel/value.h"
+#include "core/mugraph/tile_masks.h"
 #include "core/schedule/conversion.h"
 #include "core/schedule/schedule.h"
 #include "core/schedule/tile_work.h"
@@ -58,6 +59,12 @@ struct BlockKernel {
   Dim3 grid, cluster;
   std::vector<LaunchArg> args;  // tensor maps are numbered from 0
   std::vector<TensorMap> tensor_maps;
+  // Arguments whose memory a kernel in front fills: with finite_graph() (finite_parts.h) of the tensor.
+  struct Watched {
+    size_t arg;
+    int32_t tensor;
+  };
+  std::vector<Watched> watched;
   ir::LaunchFacts facts;
   std::set<WgmmaShape> shapes;  // that it uses
   bool tf32 = false;            // a product of f32 operands is computed in it
@@ -232,21 +239,23 @@ class BlockEmitter {
   // block_masks.cc
   struct MaskedScores {
     BlockValue value = -1;
-    double masked = 0;  // the number in place of a score
-    Expr possible = 0;  // a score of the tile may be none that is masked
+    double masked = 0;              // the number in place of a score
+    TileTruth<Expr> tile = {0, 0};  // whether scores of the tile are none that are masked
+    std::set<BlockValue> selects = {};
   };
   struct PassedOver {
     MaskedScores scores;
     BlockValue maximum = -1;
     std::set<BlockValue> tiles;  // whose numbers must be finite
   };
-  // Whether some element of a tile of a condition over positions may be true; nothing if that is not known.
-  std::optional<Expr> may_hold(BlockValue condition) const;
+  // Of a condition over positions; nothing if that is not known.
+  std::optional<TileTruth<Expr>> tile_truth(BlockValue condition) const;
   std::optional<MaskedScores> masked_scores(BlockValue value) const;
   bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
   std::optional<PassedOver> passed_over() const;
   Expr finite_part(Builder& to, BlockValue value) const;
-  std::optional<ir::MaskedIterations> draft_masked() const;
+  Expr known_finite(Builder& to, int32_t tensor);
+  std::optional<ir::MaskedIterations> draft_masked();
 
   // block_convert.cc
   Result<Conversion> plan_move(const Array& from, const Spread& to, const Ints& shape) const;
@@ -457,6 +466,9 @@ class BlockEmitter {
   bool copies_panels_ = false;         // some of these come by cp.async
   std::set<WgmmaShape> shapes_;
   PipelinedProduct pipelined_;
+  std::optional<PassedOver> masks_;  // with intervals: what they mask
+  Symbol unmasked_;
+  std::map<int32_t, TensorPlace> watched_;
   std::vector<Symbol> outstanding_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration
 };

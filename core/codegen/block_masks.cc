@@ -7,6 +7,7 @@
 
 #include "core/base/integers.h"
 #include "core/codegen/block_emitter.h"
+#include "core/codegen/finite_parts.h"
 #include "core/mugraph/tile_masks.h"
 
 namespace quern {
@@ -33,7 +34,7 @@ FiniteTest finite_test(DType dtype) {
 
 }  // namespace
 
-std::optional<Expr> BlockEmitter::may_hold(BlockValue condition) const {
+std::optional<TileTruth<Expr>> BlockEmitter::tile_truth(BlockValue condition) const {
   const TileMasks<Expr, Expr> masks(
       program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Expr>> {
         const BlockOp& op = program_.op(value);
@@ -44,9 +45,7 @@ std::optional<Expr> BlockEmitter::may_hold(BlockValue condition) const {
                       most = op.tensor < 0 ? extent : 2 * places_[static_cast<size_t>(op.tensor)].shape[axis];
         return PositionRange<Expr>{first, first + (extent - 1), most};
       });
-  const auto tile = masks.condition(condition);
-  if (!tile) return std::nullopt;
-  return tile->possible;
+  return masks.condition(condition);
 }
 
 // The scores of online softmax: a select by positions of a number for what is masked.
@@ -54,11 +53,13 @@ std::optional<BlockEmitter::MaskedScores> BlockEmitter::masked_scores(BlockValue
   const BlockOp& op = program_.op(value);
   if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || !program_.is_number(op.operands[2]))
     return std::nullopt;
-  const auto possible = may_hold(op.operands[0]);
-  if (!possible) return std::nullopt;
-  MaskedScores out{value, program_.op(op.operands[2]).number, *possible};
-  if (const auto inner = masked_scores(op.operands[1]); inner && inner->masked == out.masked)
-    out.possible = ir::both(out.possible, inner->possible);
+  const auto own = tile_truth(op.operands[0]);
+  if (!own) return std::nullopt;
+  MaskedScores out{value, program_.op(op.operands[2]).number, *own, {value}};
+  if (const auto inner = masked_scores(op.operands[1]); inner && inner->masked == out.masked) {
+    out.tile = {both(out.tile.always, inner->tile.always), both(out.tile.possible, inner->tile.possible)};
+    out.selects.insert(inner->selects.begin(), inner->selects.end());
+  }
   return out;
 }
 
@@ -122,17 +123,13 @@ std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
   const BlockOp& largest = program_.op(program_.op(out.maximum).operands[0]);
   if (largest.kind != BlockOp::Kind::compute || largest.code != OpCode::reduce_max) return std::nullopt;
   const auto scores = masked_scores(largest.operands[0]);
-  if (!scores || scores->possible.is_number()) return std::nullopt;
+  if (!scores || scores->tile.possible.is_number()) return std::nullopt;
   out.scores = *scores;
   for (BlockValue sum : sums) {
     const BlockOp& op = program_.op(sum);
     if (op.operands[1] != out.maximum || !vanishes(op.operands[0], scores->value, out.maximum, out.tiles))
       return std::nullopt;
   }
-  const auto& arrays = arrays_[static_cast<size_t>(out.maximum)];
-  if (arrays.empty() || !arrays[0].whole() || arrays[0].dtype != DType::f32) return std::nullopt;
-  for (BlockValue tile : out.tiles)
-    if (!staged_.contains(tile)) return std::nullopt;
   return out;
 }
 
@@ -165,17 +162,54 @@ Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
   return equal(ir::element(found, 0) & number(test.carries), number(0));
 }
 
-// What the pass skip_masked_tiles needs to know.
-std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() const {
-  const auto passed = passed_over();
+// Reads whether all numbers of the tensor's memory are finite, as the kernel in front has found (finite_parts.h). Each thread
+// that computes reads some of what was found.
+Expr BlockEmitter::known_finite(Builder& to, int32_t tensor) {
+  const std::string name = "finite" + std::to_string(tensor);
+  const int64_t parts = finite_parts(places_[static_cast<size_t>(tensor)].shape),
+                workers = schedule_.workers();
+  TensorPlace& place =
+      watched_.emplace(tensor, TensorPlace{name, DType::f32, {parts}, {1}, {}}).first->second;
+  const Symbol memory = pointer(-1, place), found = ir::make_registers(name + "_found", Scalar::boolean, 1),
+               part = ir::make_registers(name + "_part", Scalar::f32, 1),
+               number = ir::make_variable(name + "_number", Scalar::i32);
+  to.declare(found);
+  to.assign(ir::element(found, 0), ir::truth(true));
+  to.rolled(number, 0, divide_up(parts, workers), [&](Builder& each) {
+    const Expr at = each.named(name + "_at", Expr(number) * workers + ir::thread_index());
+    each.declare(part);
+    each.emit(Instr::load_global, {ir::address(part, 0), ir::address(memory, at), less(at, parts)},
+              {Scalar::f32, 1, false});
+    each.assign(ir::element(found, 0),
+                both(ir::element(found, 0), equal(ir::element(part, 0), ir::literal(0, Scalar::f32))));
+  });
+  return ir::element(found, 0);
+}
+
+// What the passes skip_masked_tiles and mask_intervals need to know.
+std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() {
+  const auto passed = schedule_.intervals ? masks_ : passed_over();
   if (!passed) return std::nullopt;
-  const Array& maximum = arrays_[static_cast<size_t>(passed->maximum)][0];
+  const auto& arrays = arrays_[static_cast<size_t>(passed->maximum)];
+  if (arrays.empty() || !arrays[0].whole() || arrays[0].dtype != DType::f32) return std::nullopt;
+  for (BlockValue tile : passed->tiles)
+    if (!staged_.contains(tile)) return std::nullopt;
+  const Array& maximum = arrays[0];
   ir::MaskedIterations out;
-  out.possible = passed->scores.possible;
+  out.possible = passed->scores.tile.possible;
+  out.certain = passed->scores.tile.always;
+  out.unmasked = unmasked_;
   out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
   Builder to(out.look);
   Expr all = ir::truth(true);
-  for (BlockValue tile : passed->tiles) all = both(all, finite_part(to, tile));
+  std::set<int32_t> watched;
+  for (BlockValue tile : passed->tiles)
+    if (schedule_.intervals)
+      for (int32_t tensor : places_[static_cast<size_t>(program_.op(tile).tensor)].memory)
+        watched.insert(tensor);
+    else
+      all = both(all, finite_part(to, tile));
+  for (int32_t tensor : watched) all = both(all, known_finite(to, tensor));
   for (int64_t r = 0; r < maximum.registers->count; ++r)
     all = both(all, ir::less_equal(
                         ir::literal(kVanishing, Scalar::f32),

@@ -20,6 +20,7 @@ struct TensorPlace {
   // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first then.
   int axis = -1;
   std::vector<TensorPlace> pieces = {};
+  std::vector<int32_t> memory = {};  // the tensors that are there
 };
 
 inline bool is_cast(const BlockOp& op) {

@@ -120,6 +120,8 @@ Value BlockEmitter::compute(BlockValue value, const Spread& spread, const Expr& 
     Value operand = element(op.operands[i], own, renumbered_index(index, spread, dims));
     const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
     if (!is_cast(op) && !operand.is_number()) operand = ir::converted(operand, type);
+    if (i == 0 && masks_ && masks_->scores.selects.contains(value))
+      operand = ir::either(Expr(unmasked_), operand.as(DType::boolean));
     operands.push_back(std::move(operand));
   }
   if (is_cast(op)) {

@@ -6,6 +6,7 @@
 #include "core/base/grid.h"
 #include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
+#include "core/codegen/finite_parts.h"
 #include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
@@ -127,6 +128,7 @@ class MuEmitter {
     const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
     TensorPlace place = places_[static_cast<size_t>(tensor)];
     place.numbered = own.numbered;
+    place.memory = memory_of(mugraph_, tensor);
     place.axis = own.pieced.axis;
     for (size_t p = 0; p < own.pieced.pieces.size(); ++p) {
       TensorPlace& piece = place.pieces.emplace_back(places_[static_cast<size_t>(tensor)]);
@@ -178,11 +180,18 @@ class MuEmitter {
                          approximate_functions(out_.plan.outputs), chooser, block_order(kernel));
     auto block = emitter.run();
     if (!block) return block.status();
+    for (const BlockKernel::Watched& watched : block->watched) {
+      auto arg = look_for_finite(watched.tensor, uses_pdl(k));
+      if (!arg) return arg.status();
+      block->args[watched.arg] = *arg;
+    }
     ir::Draft& draft = block->draft;
     ir::Kernel& code = draft.kernel;
     code.name = "q" + std::to_string(out_.plan.launches.size()) +
                 (parts_.empty() ? "" : "_" + std::to_string(parts_.size())) + "_block";
     draft.waits_for_previous = uses_pdl(k);
+    // What is in front of that has ended when it begins, as it overlaps with nothing.
+    draft.only_looks_at_previous = block->watched.size() == 1;
     if (uses_pdl(launch_of(schedule_, k).end)) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
     if (ir::confuses_wgmma(code.body))
@@ -266,10 +275,25 @@ class MuEmitter {
     return baseline_program(graph, {from.arg}, {to});
   }
 
+  // A launch that finds which parts of a tensor's memory are finite, at the same time as the next one if that is
+  // `overlapped`; gives where it writes that.
+  Result<LaunchArg> look_for_finite(int32_t tensor, bool overlapped) {
+    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+    auto graph = finite_graph(place.dtype, place.shape, place.strides);
+    if (!graph) return graph.status();
+    const LaunchArg parts{LaunchArg::Kind::workspace, round_up(workspace_, kWorkspaceAlignment)};
+    workspace_ = parts.value + finite_parts(place.shape) * static_cast<int64_t>(sizeof(float));
+    out_.plan.workspace_bytes = std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(workspace_));
+    const auto last = overlapped ? ir::LaunchesDependents::at_once : ir::LaunchesDependents::never;
+    if (Status status = baseline_program(*graph, {place.arg}, {parts}, last); !status.ok()) return status;
+    return parts;
+  }
+
   // A program of the baseline emitter becomes part of this one.
   Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs,
-                          const std::vector<LaunchArg>& outputs) {
-    auto emitted = emit_baseline(graph, target_, observer_);
+                          const std::vector<LaunchArg>& outputs,
+                          ir::LaunchesDependents last = ir::LaunchesDependents::never) {
+    auto emitted = emit_baseline(graph, target_, observer_, last);
     if (!emitted) return emitted.status();
     const int64_t behind = round_up(workspace_, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";

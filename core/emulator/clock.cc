@@ -16,6 +16,8 @@ std::string coordinates(uint64_t number, Dim3 size) {
 }  // namespace
 
 void Clock::begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps) {
+  // Whoever did not overlap began when all before it had ended.
+  if (overlaps && !overlaps_) settled_ = launch_begin_;
   overlaps_ = overlaps;
   grid_ = grid;
   block_ = block;

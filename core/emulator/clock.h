@@ -41,9 +41,12 @@ inline constexpr uint32_t kEngine = kManyBlocks + 1;
 
 class Clock {
  public:
-  // `overlaps`: earlier launches may still run, and are known only to those who have waited for them.
+  // `overlaps`: the launch before it may still run, and those that that one overlaps; they are known only to those who have
+  // waited for them.
   void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps);
   bool overlaps() const { return overlaps_; }
+  // Whether the access is of a launch that has ended when this one begins.
+  bool has_settled(const Stamp& access) const { return !overlaps_ || access.epoch < settled_; }
   // `blocks` are the numbers of the cluster's blocks in the grid.
   void begin_cluster(const std::vector<uint64_t>& blocks);
   // All threads of block `rank` of the cluster have met.
@@ -74,7 +77,7 @@ class Clock {
   }
   // Whether the access is before whatever `thread` does now, in every order the GPU may run them.
   bool is_before(const Stamp& access, int thread) const {
-    if (access.epoch < launch_begin_) return sees_earlier_launches(thread);
+    if (access.epoch < launch_begin_) return access.epoch < settled_ || sees_earlier_launches(thread);
     if (access.epoch < cluster_begin_) return false;
     const int rank = rank_of(thread);
     if (rank_of(access) == rank) {
@@ -112,6 +115,7 @@ class Clock {
   bool knows(const Stamp& access, int thread) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
+  uint32_t settled_ = 0;  // what was before is known to all threads
   bool overlaps_ = false;
   std::vector<bool> earlier_;  // of each thread
   Dim3 grid_, block_;

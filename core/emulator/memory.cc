@@ -147,7 +147,8 @@ bool Memory::read_constant(uintptr_t address, size_t size) {
   const Region* region = find_for("read", address, size);
   if (!region || !region->is_writable() || !clock_.overlaps()) return region;
   for (size_t i = 0; i < size; ++i)
-    if (const Stamp& write = region->cells[address - region->begin + i].write; write.epoch != 0)
+    if (const Stamp& write = region->cells[address - region->begin + i].write;
+        write.epoch != 0 && !clock_.has_settled(write))
       return violate("read of " + locate(address + i) + " as a constant, which " + clock_.describe(write) +
                      " wrote when this launch may have begun");
   return true;

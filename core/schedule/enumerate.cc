@@ -212,6 +212,8 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
                                          const Target& target) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
   if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
+  // Where some have more to do than others, whoever is ready takes the next one.
+  if (unmasked_share(mugraph, kernel) < 1) return std::nullopt;
   if (block_work(mugraph, kernel, schedule, target).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
   out.persistent = blocks;
@@ -272,8 +274,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
     // Registers of the producer's are for those who need many: attention, which has sums of two products.
     fed.setmaxnreg = fed.producer && chained && fed.workers() > kWarpgroup;
-    KernelSchedule overlapped = fed;
-    overlapped.overlap = fed.producer && chained && fed.stages > 2 && unmasked_share(*applied, cut) == 1;
+    const bool masked = unmasked_share(*applied, cut) < 1;
+    KernelSchedule cut_short = fed;
+    cut_short.intervals = fed.producer && masked;
+    if (cut_short.intervals) rank(cut_short);
+    KernelSchedule overlapped = cut_short;
+    overlapped.overlap = fed.producer && chained && fed.stages > 2;
     if (overlapped.overlap) rank(overlapped);
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);

@@ -45,9 +45,17 @@ struct PipelinedProduct {
 
 // Iterations that change nothing where all that they score is masked.
 struct MaskedIterations {
-  Expr possible = 1;  // the iteration may have a score that is not masked: the same for all threads
-  Body look;          // where it has none: sets `vanishes`, whether what this thread knows of vanishes
+  // The iteration may have a score that is not masked; it has no other: the same for all threads.
+  Expr possible = 1, certain = 1;
+  Body look;  // where none is possible: sets `vanishes`, whether what this thread knows of vanishes
   Symbol vanishes;
+  Symbol unmasked;  // with `intervals`: masks hold where it does, or their conditions do
+};
+
+// What a producer goes through, where that is more than the loop.
+struct Requests {
+  Expr trip_count = 1;
+  Body names;
 };
 
 struct TileLoop {
@@ -64,6 +72,8 @@ struct TileLoop {
   bool groups_stay_outstanding = false;
   std::optional<PipelinedProduct> pipelined;
   std::optional<MaskedIterations> masked;
+  std::optional<Requests> requests;
+  Body behind;  // what threads that compute do after it
 };
 
 // Blocks that stay: what they do is done again for each of their tiles.
@@ -91,6 +101,8 @@ struct Draft {
   int workers = 0;
   bool producer = false;
   bool waits_for_previous = false;  // for the kernel before it, which may still run
+  bool only_looks_at_previous = false;  // nothing but MaskedIterations::look reads what that writes
+  bool waits_late = false;              // what waits for it, stands in the bodies of roles
   LaunchesDependents launches_dependents = LaunchesDependents::never;
 
   // Names of the thread, and of the block's place: they touch no memory.

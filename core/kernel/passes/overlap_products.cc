@@ -173,20 +173,27 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
     at.emit(Instr::warp_barrier);
     give_back(draft, iteration_of_all(draft, iteration), both(condition, equal(draft.lane, 0)), at);
   };
-  to.add(parts.declared);
-  first_products(to, 0);
-  make(to, 0, 0);
-  to.rolled(step, 1, loop.trip_count, [&](Builder& each) {
-    land(each, Expr(step) - 2, less(1, step));
-    each.add(parts.late);
-    first_products(each, step);
-    last_products(each, Expr(step) - 1);
-    make(each, step, parts.groups);
-  });
-  land(to, last - 1, truth(true));
-  to.add(parts.late);
-  last_products(to, last);
-  land(to, last, truth(true));
+  auto iterations = [&](Builder& some) {
+    some.add(parts.declared);
+    first_products(some, 0);
+    make(some, 0, 0);
+    some.rolled(step, 1, loop.trip_count, [&](Builder& each) {
+      land(each, Expr(step) - 2, less(1, step));
+      each.add(parts.late);
+      first_products(each, step);
+      last_products(each, Expr(step) - 1);
+      make(each, step, parts.groups);
+    });
+    land(some, last - 1, less(0, last));
+    some.add(parts.late);
+    last_products(some, last);
+    land(some, last, truth(true));
+  };
+  if (loop.trip_count.is_number())
+    iterations(to);
+  else
+    to.when(less(0, loop.trip_count), iterations);
+  to.add(loop.behind);
   return out;
 }
 
@@ -196,8 +203,8 @@ Status overlap_products(Draft& draft, const PassContext&) {
   if (!draft.loop || !draft.schedule.overlap) return {};
   Draft::Section& section = draft.section(Stage::loop);
   auto parts = split(section.body);
-  if (!parts || section.begins_with_barrier || has_barriers(section.body) || draft.loop->masked ||
-      draft.loop->trip_count.is_number(1))
+  if (!parts || section.begins_with_barrier || has_barriers(section.body) ||
+      (draft.loop->masked && !draft.schedule.intervals) || draft.loop->trip_count.is_number(1))
     return Status(ErrorCode::UNSUPPORTED,
                   "overlap is for loops whose last products are of what is made of others, without barriers "
                   "and masked tiles");

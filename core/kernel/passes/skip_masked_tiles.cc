@@ -7,7 +7,8 @@
 namespace quern::ir {
 
 Status skip_masked_tiles(Draft& draft, const PassContext&) {
-  if (!draft.loop || !draft.loop->masked || draft.loop->groups_stay_outstanding || draft.schedule.overlap)
+  if (!draft.loop || !draft.loop->masked || draft.loop->groups_stay_outstanding || draft.schedule.overlap ||
+      draft.schedule.intervals)
     return {};
   Draft::Section& section = draft.section(Stage::loop);
   if (has_barriers(section.body) || !draft.loop->loads.empty()) return {};

@@ -22,14 +22,16 @@ WarpRole producer_role(const Draft& draft) {
   role.when(one_thread, [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
-      turn.rolled(draft.loop->iteration, 0, draft.loop->trip_count, [&](Builder& each) {
+      const Requests all = draft.loop->requests.value_or(Requests{draft.loop->trip_count, draft.loop->names});
+      turn.rolled(draft.loop->iteration, 0, all.trip_count, [&](Builder& each) {
         // Before its first phase has ended an mbarrier takes a wait for the phase before that.
         each.emit(Instr::mbarrier_wait,
                   {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
-        for (const Body& part : {stage_tiles(draft), draft.loop->names, tma_request(draft)}) each.add(part);
+        for (const Body& part : {stage_tiles(draft), all.names, tma_request(draft)}) each.add(part);
       });
     });
   });
+  if (draft.waits_late) role.emit(Instr::grid_wait);
   return producer;
 }
 
@@ -57,6 +59,7 @@ Body consumer_loop(const Draft& draft) {
     to.emit(Instr::warp_barrier);
     give_back(draft, iteration_of_all(draft, loop.trip_count - 1), one_lane, to);
   }
+  Builder(out).add(loop.behind);
   return out;
 }
 

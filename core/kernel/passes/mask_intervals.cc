@@ -1,0 +1,151 @@
+// Masks that are intervals of iterations. What positions say of an iteration, that all of it is masked or nothing, is solved
+// for the iteration, so that the block knows in front of the loop which of them are which:
+//
+//        0      possible.begin   certain.begin      certain.end    possible.end     trip count
+//        |  all masked  |   in parts    |  nothing masked  |   in parts    |  all masked  |
+//
+// The loop goes through those of the middle, and computes no mask. Behind it, in one round, come those that are masked in
+// parts. Then all threads that compute look whether the rest would change anything. It would not if all that it adds
+// vanishes: the maximum of every row lies far enough above what masked scores are, and what is multiplied by the zeros is
+// finite. Otherwise there is a second round, in which one of the threads asks for the tiles, as the producer has ended.
+#include "core/base/status.h"
+#include "core/kernel/effects.h"
+#include "core/kernel/iterations.h"
+#include "core/kernel/passes/passes.h"
+#include "core/kernel/passes/tile_loop.h"
+#include "core/kernel/replace.h"
+
+namespace quern::ir {
+
+namespace {
+
+// In terms of the iteration's number, not of what an iteration names.
+Expr without_names(Expr expr, const Body& names) {
+  for (size_t i = names.size(); i-- > 0;)
+    if (const Let* let = names[i].as<Let>()) expr = replaced(expr, let->name, let->value);
+  return expr;
+}
+
+Body with_truth(const Body& body, const Symbol& variable, bool value) {
+  return replaced(body, [&](const ExprNode& node) {
+    return node.kind == ExprKind::symbol && node.symbol == variable ? std::optional(truth(value))
+                                                                    : std::nullopt;
+  });
+}
+
+// The intervals, in variables that all threads of the block know. Where one is empty it does not matter where it begins.
+struct Intervals {
+  Expr begin, possible;         // the first that is possible, and how many are
+  Expr certain_begin, certain;  // the same of those of which it is certain
+  Expr partly;                  // how many of the possible ones are not certain
+
+  Intervals(const TileLoop& loop, Builder& to)
+      : begin(0), possible(0), certain_begin(0), certain(0), partly(0) {
+    auto let = [&](const char* name, const Expr& value) {
+      return to.let(make_variable(name, Scalar::i32), value);
+    };
+    const Iterations all = iterations_possible(without_names(loop.masked->possible, loop.names),
+                                               loop.iteration, loop.trip_count);
+    begin = let("possible_begin", all.begin);
+    const Expr end = let("possible_end", all.end);
+    possible = let("possible_count", max_of(end - begin, 0));
+    const Iterations clear =
+        iterations_certain(without_names(loop.masked->certain, loop.names), loop.iteration, loop.trip_count);
+    certain_begin = let("certain_begin", max_of(clear.begin, begin));
+    certain = let("certain_count", max_of(min_of(clear.end, end) - certain_begin, 0));
+    partly = let("partly_count", max_of(possible - certain, 0));
+  }
+
+  Expr number_of_certain(const Expr& number) const { return certain_begin + number; }
+  Expr number_of_partly(const Expr& number) const {
+    return begin + number + select(less(begin + number, certain_begin), Expr(0), certain);
+  }
+  Expr number_of_rest(const Expr& number) const {
+    return number + select(less(number, begin), Expr(0), possible);
+  }
+};
+
+// The two rounds. Stages of the ring are taken in the order of `visit`.
+Body rounds(const Draft& draft, const Intervals& intervals, const Symbol& iteration, const Expr& trip_count,
+            const Body& names, const Body& work) {
+  const TileLoop& loop = *draft.loop;
+  const MaskedIterations& masked = *loop.masked;
+  const Symbol round = make_variable("round", Scalar::i32), again = make_variable("again", Scalar::boolean),
+               passed = make_variable("passed", Scalar::boolean), count = make_variable("count", Scalar::i32),
+               number = make_variable("number", Scalar::i32);
+  const bool waits = draft.waits_for_previous && draft.only_looks_at_previous;
+  Body out;
+  Builder to(out);
+  to.rolled(round, 0, 2, [&](Builder& each) {
+    each.let(again, less(0, round));
+    each.declare(masked.vanishes, true);
+    each.when(Expr(again), [&](Builder& there) {
+      if (waits) there.emit(Instr::grid_wait);
+      if (waits && draft.launches_dependents == LaunchesDependents::at_once)
+        there.emit(Instr::grid_launch_dependents);
+      there.add(masked.look);
+    });
+    each.let(passed,
+             call(Function::all_agree, Scalar::boolean, {element(masked.vanishes, 0)}, {draft.workers}));
+    each.let(count, select(Expr(again), select(Expr(passed), Expr(0), trip_count - intervals.possible),
+                           intervals.partly));
+    each.rolled(number, 0, count, [&](Builder& one) {
+      one.let(loop.iteration, intervals.certain + Expr(round) * intervals.partly + Expr(number));
+      one.let(iteration,
+              select(Expr(again), intervals.number_of_rest(number), intervals.number_of_partly(number)));
+      one.add(stage_tiles(draft));
+      one.add(names);
+      one.when(Expr(again), [&](Builder& there) {
+        there.add(draft.barrier());
+        there.when(equal(thread_index(), 0), [&](Builder& first) { first.add(tma_request(draft)); });
+      });
+      one.add(tma_wait(draft));
+      one.add(work);
+      one.emit(Instr::warp_barrier);
+      give_back(draft, loop.iteration, equal(draft.lane, 0), one);
+    });
+  });
+  return out;
+}
+
+}  // namespace
+
+Status mask_intervals(Draft& draft, const PassContext&) {
+  if (!draft.loop || !draft.schedule.intervals) return {};
+  TileLoop& loop = *draft.loop;
+  Draft::Section& section = draft.section(Stage::loop);
+  if (!loop.masked || loop.groups_stay_outstanding || draft.turns || section.begins_with_barrier ||
+      has_barriers(section.body) || !loop.loads.empty())
+    return Status(ErrorCode::UNSUPPORTED,
+                  "intervals is for online softmax over scores that positions mask, without barriers");
+  Builder prologue(draft.prologue);
+  const Intervals intervals(loop, prologue);
+  const Symbol iteration = loop.iteration, visit = make_variable("visit", Scalar::i32);
+  const Expr trip_count = loop.trip_count;
+  const Body names = loop.names;
+  Body work = with_truth(section.body, loop.masked->unmasked, false);
+  if (draft.schedule.overlap) Builder(work).add(wait_for_products(loop.outstanding));
+  section.body = with_truth(section.body, loop.masked->unmasked, true);
+  auto named = [&](const Expr& number) {
+    Body body;
+    Builder to(body);
+    to.let(iteration, number);
+    to.add(names);
+    return body;
+  };
+  loop.iteration = visit;
+  loop.trip_count = intervals.certain;
+  loop.names = named(intervals.number_of_certain(visit));
+  loop.requests = Requests{intervals.possible,
+                           named(select(less(visit, intervals.certain), intervals.number_of_certain(visit),
+                                        intervals.number_of_partly(Expr(visit) - intervals.certain)))};
+  loop.behind = rounds(draft, intervals, iteration, trip_count, names, work);
+  if (draft.waits_for_previous && draft.only_looks_at_previous) {
+    draft.waits_for_previous = false;
+    draft.waits_late = true;
+    draft.launches_dependents = LaunchesDependents::never;
+  }
+  return {};
+}
+
+}  // namespace quern::ir
