@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@ namespace quern {
 namespace {
 
 constexpr uint64_t kDrainPollNs = 20'000'000;
-constexpr uint64_t kWatchMs = 100;
 constexpr uint64_t kIdleLookMs = 250;
 constexpr int kAsideNice = 10;
 
@@ -37,25 +35,7 @@ std::string own_directory() {
 
 }  // namespace
 
-Server::Server(Options options, Log* log) : options_(std::move(options)), log_(log) {
-  limit_sessions();
-  session_hooks_.frame = [this](Session& session, const wire::Frame& frame) { on_frame(session, frame); };
-  session_hooks_.closing = [this](Session& session, const std::string& why, bool client_fault) {
-    dropped_ += client_fault;
-    log_->write(client_fault ? LogLevel::warning : LogLevel::debug,
-                "event=client_closed client=" + std::to_string(session.id()) + " reason=\"" + why + "\"");
-  };
-  session_hooks_.ready = [this](Session& session) { make_ready(session); };
-  session_hooks_.watch = [this] { watch(); };
-  session_hooks_.make_room = [this](Session& session) { return make_room(session); };
-  session_hooks_.closed = [this](Session& session) {
-    const uint64_t id = session.id();
-    if (service_) service_->disconnect(id);
-    users_.erase(id);
-    std::erase(ready_, &session);
-    sessions_.erase(id);
-  };
-}
+Server::Server(Options options, Log* log) : options_(std::move(options)), log_(log) {}
 
 Server::~Server() {
   {
@@ -78,7 +58,7 @@ Server::~Server() {
   fleet_.reset();
   store_.reset();
   if (loop_open_) uv_loop_close(&loop_);
-  if (!sessions_.empty()) sessions_.clear();
+  sessions_.reset();
 }
 
 // ---- start
@@ -93,12 +73,14 @@ Status Server::start() {
   if (Status status = open_store(); !status.ok()) return status;
   if (Status status = start_loop(); !status.ok()) return status;
   allow_files();
+  limit_sessions();
   if (Status status = open_fleet(); !status.ok()) return status;
   start_workers();
+  start_service();
   if (fleet_) fleet_->start();
   if (Status status = listen_for_metrics(); !status.ok()) return status;
   // Last of all, so that whoever connects finds a daemon that serves, and that minds its signals.
-  if (Status status = listen(); !status.ok()) return status;
+  if (Status status = sessions_->listen(listener_.get(), service_.get()); !status.ok()) return status;
   log_->info("event=start pid=" + std::to_string(getpid()) + " socket=\"" + options_.socket + "\" cache=\"" +
              options_.cache_dir + "\"");
   return {};
@@ -164,14 +146,10 @@ Status Server::start_loop() {
     return Status(ErrorCode::IO, std::string("no event loop: ") + uv_strerror(code));
   loop_open_ = true;
   uv_async_init(&loop_, &async_, [](uv_async_t* any) { server_of(handle(any))->run_posted(); });
-  uv_prepare_init(&loop_, &prepare_);
   uv_timer_init(&loop_, &timer_);
-  uv_timer_init(&loop_, &watch_);
   uv_timer_init(&loop_, &idle_);
-  for (uv_handle_t* any :
-       {handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_), handle(&idle_)})
-    any->data = this;
-  uv_prepare_start(&prepare_, [](uv_prepare_t* any) { server_of(handle(any))->flush_ready(); });
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&idle_)}) any->data = this;
+  sessions_ = std::make_unique<Sessions>(&loop_, log_, [this] { arm_timer(); });
   const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
   for (size_t i = 0; i < std::size(numbers); ++i) {
     uv_signal_init(&loop_, &signals_[i]);
@@ -186,17 +164,6 @@ Status Server::start_loop() {
         kIdleLookMs);
   take_posts_ = true;
   return {};
-}
-
-Status Server::listen() {
-  if (Status status = listener_->listen(!options_.allow_uids.empty()); !status.ok()) return status;
-  int code = uv_poll_init(&loop_, &listening_, listener_->socket());
-  listening_.data = this;
-  if (code == 0)
-    code = uv_poll_start(&listening_, UV_READABLE,
-                         [](uv_poll_t* any, int, int) { server_of(handle(any))->accept(); });
-  return code == 0 ? Status()
-                   : Status(ErrorCode::IO, "cannot listen on " + options_.socket + ": " + uv_strerror(code));
 }
 
 Status Server::open_request_log() {
@@ -232,18 +199,21 @@ std::vector<std::string> Server::worker_command() const {
 }
 
 void Server::start_workers() {
-  const auto post = [this](std::function<void()> work) { this->post(std::move(work)); };
-  const unsigned processors = std::thread::hardware_concurrency();
   WorkerPoolOptions pool;
   pool.command = worker_command();
-  pool.count = options_.workers ? options_.workers : std::clamp(processors / 2, 1u, 4u);
+  pool.count =
+      options_.workers ? options_.workers : std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u);
   pool.searchers = static_cast<unsigned>(options_.searchers);
   pool.idle_seconds = options_.worker_idle_seconds;
   pool.job_limit_ms = static_cast<int64_t>(options_.job_seconds) * 1000;
   // What is not stored is not measured.
   pool.measure = options_.measure != MeasureSettings::When::never && store_;
   WorkerPool::Changed changed{[this] { service_->compiler_changed(); }, [this] { service_->gpus_changed(); }};
+  const auto post = [this](std::function<void()> work) { this->post(std::move(work)); };
   workers_ = std::make_unique<WorkerPool>(pool, post, log_, std::move(changed));
+}
+
+ServiceOptions Server::service_options() const {
   ServiceOptions limits;
   limits.max_open_requests = static_cast<uint32_t>(options_.max_requests);
   limits.request_limit_ms = options_.request_seconds * 1000;
@@ -255,24 +225,25 @@ void Server::start_workers() {
   limits.socket = options_.socket;
   limits.cache_dir = options_.cache_dir;
   limits.log_file = options_.log_file;
+  return limits;
+}
+
+void Server::start_service() {
   Service::Hooks hooks;
   hooks.store = store_.get();
   hooks.no_store = no_store_;
   hooks.workers = workers_.get();
-  hooks.post = post;
+  hooks.post = [this](std::function<void()> work) { post(std::move(work)); };
   hooks.log = log_;
   hooks.request_log = options_.request_log.empty() ? nullptr : &request_log_;
   hooks.aside = [this](Aside::Task work, Aside::Task done) { run_aside(std::move(work), std::move(done)); };
   hooks.now_ns = uv_hrtime;
-  hooks.send = [this](ClientId client, wire::OutFrame frame) {
-    if (const auto found = sessions_.find(client); found != sessions_.end())
-      found->second->send(std::move(frame));
-  };
+  hooks.send = [this](ClientId client, wire::OutFrame frame) { sessions_->send(client, std::move(frame)); };
   hooks.shutdown = [this] { drain(); };
   hooks.reload = [this] { return reload(); };
   hooks.fleet = fleet_.get();
-  hooks.add_stats = [this](wire::StatsReply& stats) { add_stats(stats); };
-  service_ = std::make_unique<Service>(limits, hooks);
+  hooks.add_stats = [this](wire::StatsReply& stats) { sessions_->add_stats(stats); };
+  service_ = std::make_unique<Service>(service_options(), hooks);
 }
 
 // ---- work from other threads
@@ -318,119 +289,12 @@ void Server::run_aside(Aside::Task work, Aside::Task done) {
       });
 }
 
-// ---- sessions
-// ---------------------------------------------------------------------------------------------------------------
-
-Status Server::admit(const Peer& peer) const {
-  if (!may_connect(peer, options_.allow_uids))
-    return Status(ErrorCode::PERMISSION, "user " + std::to_string(peer.user) +
-                                             " may not use the daemon of user " + std::to_string(geteuid()) +
-                                             "; start one of your own, or see allow-uids");
-  if (sessions_.size() >= max_clients_)
-    return Status(ErrorCode::BUSY, std::to_string(max_clients_) + " clients are connected already");
-  if (peer.user == geteuid() || peer.user == 0) return {};
-  const auto same = std::count_if(users_.begin(), users_.end(),
-                                  [&](const auto& entry) { return entry.second == peer.user; });
-  if (static_cast<uint64_t>(same) < std::max<uint64_t>(max_clients_ / 2, 1)) return {};
-  return Status(ErrorCode::BUSY, std::to_string(same) + " clients of user " + std::to_string(peer.user) +
-                                     " are connected already");
-}
-
-void Server::accept() {
-  for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    const std::optional<int> socket = listener_->accept();
-    if (!socket) return;
-    take_in(*socket);
-  }
-}
-
-// Whoever is refused costs no more than the sentence that says why.
-void Server::take_in(int socket) {
-  const uint64_t id = next_session_++;
-  ++total_;
-  const auto peer = peer_of(socket);
-  if (Status status = peer.ok() ? admit(*peer) : peer.status(); !status.ok()) {
-    ++refused_;
-    log_->warning("event=client_refused client=" + std::to_string(id) + " reason=\"" + status.message() +
-                  "\"");
-    const std::string words = wire::encode(0, wire::to_error(status));
-    [[maybe_unused]] const ssize_t said =
-        ::send(socket, words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    close(socket);
-    return;
-  }
-  Session& session =
-      *(sessions_[id] = std::make_unique<Session>(&loop_, id, &session_limits_, &session_hooks_));
-  users_[id] = peer->user;
-  log_->debug("event=client client=" + std::to_string(id) + " uid=" + std::to_string(peer->user) +
-              " pid=" + std::to_string(peer->process));
-  if (Status status = session.start(socket, service_->connect(id, peer->user)); !status.ok())
-    return session.close(status.message());
-  limits_.emplace(uv_hrtime() + kGreetingLimitNs, id);
-  arm_timer();
-}
-
-// While any of them holds something that it may not hold for long.
-void Server::watch() {
-  if (uv_is_active(handle(&watch_))) return;
-  uv_timer_start(
-      &watch_,
-      [](uv_timer_t* any) {
-        bool more = false;
-        for (auto& [id, session] : server_of(handle(any))->sessions_) more = session->look() || more;
-        if (!more) uv_timer_stop(any);
-      },
-      kWatchMs, kWatchMs);
-}
-
-// Not all of them at once, so that what they hold until then stays little.
-void Server::make_ready(Session& session) {
-  if (ready_.size() >= kTogether) flush_ready();
-  ready_.push_back(&session);
-}
-
-void Server::flush_ready() {
-  std::vector<Session*> ready;
-  ready.swap(ready_);
-  for (Session* session : ready) session->flush();
-  ready.clear();
-  if (ready_.empty()) ready_.swap(ready);  // its memory serves again
-}
-
-bool Server::make_room(Session& session) {
-  Session* most = &session;
-  for (auto& [id, other] : sessions_)
-    if (other->output() > most->output()) most = other.get();
-  if (most == &session) return false;
-  most->close("left " + std::to_string(most->output()) + " bytes of answers unread, and memory is short",
-              true);
-  return true;
-}
-
-void Server::on_frame(Session& session, const wire::Frame& frame) {
-  if (session.greeted) {
-    service_->handle(session.id(), frame);
-    return arm_timer();
-  }
-  auto welcome = service_->greet(frame);
-  if (welcome.ok()) {
-    session.greeted = true;
-    return session.send(std::move(*welcome));
-  }
-  ++refused_;
-  log_->warning("event=greeting_refused client=" + std::to_string(session.id()) + " reason=\"" +
-                welcome.status().message() + "\"");
-  session.refuse(welcome.status());
-  limits_.emplace(uv_hrtime() + kFarewellLimitNs, session.id());
-  arm_timer();
-}
-
 // ---- time and signals
 // -------------------------------------------------------------------------------------------------------
 
 void Server::arm_timer() {
   std::optional<uint64_t> next = service_->next_deadline_ns();
-  if (!limits_.empty()) next = std::min(next.value_or(UINT64_MAX), limits_.begin()->first);
+  if (const auto limit = sessions_->next_ns()) next = std::min(next.value_or(UINT64_MAX), *limit);
   if (draining_) next = std::min(next.value_or(UINT64_MAX), drain_poll_ns_);
   if (next.value_or(0) == armed_ns_) return;
   armed_ns_ = next.value_or(0);
@@ -449,15 +313,7 @@ void Server::on_timer() {
   armed_ns_ = 0;
   const uint64_t now = uv_hrtime();
   service_->expire();
-  while (!limits_.empty() && limits_.begin()->first <= now) {
-    const auto found = sessions_.find(limits_.begin()->second);
-    limits_.erase(limits_.begin());
-    if (found == sessions_.end()) continue;
-    if (found->second->refused())
-      found->second->close("refused");
-    else if (!found->second->greeted)
-      found->second->close("did not greet in time", true);
-  }
+  sessions_->expire(now);
   if (draining_ && (finished() || now >= drain_limit_ns_)) return stop();
   // A time, not a distance: clients that come meanwhile arm the timer again and must not put the look off.
   if (now >= drain_poll_ns_) drain_poll_ns_ = now + kDrainPollNs;
@@ -480,12 +336,12 @@ void Server::on_signal(int number) {
 
 void Server::look_whether_idle() {
   const uint64_t now = uv_hrtime();
-  if (!sessions_.empty() || !service_->quiet() || (fleet_ && !fleet_->settled()) || busy_ns_ == 0)
+  if (!sessions_->empty() || !service_->quiet() || (fleet_ && !fleet_->settled()) || busy_ns_ == 0)
     busy_ns_ = now;
   if (draining_ || now - busy_ns_ < options_.idle_seconds * 1'000'000'000) return;
   log_->info("event=idle_exit seconds=" + std::to_string(options_.idle_seconds));
   // Who connects from here on waits for the next daemon, or starts it.
-  uv_poll_stop(&listening_);
+  sessions_->stop_listening();
   drain();
 }
 
@@ -500,9 +356,7 @@ void Server::drain() {
 }
 
 bool Server::finished() const {
-  return service_->idle() && (!fleet_ || fleet_->settled()) &&
-         std::none_of(sessions_.begin(), sessions_.end(),
-                      [](const auto& entry) { return entry.second->output() > 0; });
+  return service_->idle() && (!fleet_ || fleet_->settled()) && sessions_->all_sent();
 }
 
 void Server::stop() {
@@ -511,25 +365,17 @@ void Server::stop() {
     std::lock_guard lock(posted_mutex_);
     take_posts_ = false;
   }
-  for (auto& [id, session] : sessions_) session->close("the daemon exits");
+  sessions_->close();
   if (fleet_) fleet_->close();
   if (metrics_) metrics_->close();
-  for (uv_handle_t* any :
-       {handle(&listening_), handle(&async_), handle(&prepare_), handle(&timer_), handle(&watch_),
-        handle(&idle_), handle(&signals_[0]), handle(&signals_[1]), handle(&signals_[2])})
+  for (uv_handle_t* any : {handle(&async_), handle(&timer_), handle(&idle_), handle(&signals_[0]),
+                           handle(&signals_[1]), handle(&signals_[2])})
     uv_close(any, nullptr);
 }
 
 void Server::run() {
   uv_run(&loop_, UV_RUN_DEFAULT);
   log_->info("event=stop");
-}
-
-void Server::add_stats(wire::StatsReply& stats) const {
-  stats.counters.push_back({"clients", sessions_.size()});
-  stats.counters.push_back({"clients_total", total_});
-  stats.counters.push_back({"clients_refused", refused_});
-  stats.counters.push_back({"clients_dropped", dropped_});
 }
 
 }  // namespace quern

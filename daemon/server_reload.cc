@@ -16,8 +16,10 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 
 void Server::limit_sessions() {
-  session_limits_.output_bytes = options_.max_output_bytes;
-  session_limits_.frame_ns = session_limits_.output_ns = options_.client_seconds * 1'000'000'000;
+  SessionLimits limits;
+  limits.output_bytes = options_.max_output_bytes;
+  limits.frame_ns = limits.output_ns = options_.client_seconds * 1'000'000'000;
+  sessions_->set_limits(limits, {max_clients_, options_.allow_uids});
 }
 
 // All or nothing: a file with one bad line changes nothing.
@@ -41,16 +43,12 @@ void Server::apply(const std::vector<std::string>& changed) {
     log->set_json(options_.log_json);
     log->set_limit(options_.log_bytes);
   }
-  limit_sessions();
   allow_files();
+  limit_sessions();
   service_->set_limits(static_cast<uint32_t>(options_.max_requests), options_.request_seconds * 1000);
   if (std::find(changed.begin(), changed.end(), "allow-uids") == changed.end()) return;
   if (Status status = listener_->open_to(!options_.allow_uids.empty()); !status.ok())
     log_->error("event=socket_mode reason=\"" + status.message() + "\"");
-  for (auto& [id, session] : sessions_)
-    if (const auto user = users_.find(id);
-        user != users_.end() && !may_connect({user->second, 0}, options_.allow_uids))
-      session->close("its user may not connect any more");
 }
 
 }  // namespace quern

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 
-#include "daemon/catalog.h"
-#include "daemon/import.h"
-
 namespace quern {
 
 namespace {
 
-constexpr size_t kRequestBytes = 512, kSubscriptionBytes = 192;  // besides what they carry
+constexpr size_t kRequestBytes = 512;  // besides what it carries
 
 }  // namespace
 
@@ -32,8 +29,7 @@ Service::~Service() {
   if (verify_.joinable()) verify_.join();
 }
 
-// ---- clients and their requests
-// ---------------------------------------------------------------------------------------------
+// ---- clients and their requests ----
 
 std::shared_ptr<Account> Service::connect(ClientId id, uid_t user) {
   Client& client = clients_[id];
@@ -50,7 +46,7 @@ void Service::disconnect(ClientId id) {
     note(*request, "end=client_left");
     close_request(request);
   }
-  for (const auto& [key, charge] : found->second.subscriptions) drop_subscriber(key, id);
+  subscriptions_.remove_all(id);
   const uid_t user = found->second.user;
   clients_.erase(found);
   std::shared_ptr<Account>& heir = heirs_[user];
@@ -172,15 +168,6 @@ void Service::note(const Open& open, const std::string& end) const {
                            " us=" + std::to_string((hooks_.now_ns() - open.arrived_ns) / 1000));
 }
 
-template <class M>
-void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
-  if constexpr (std::is_same_v<M, wire::Error>)
-    note(*open, std::string("end=") + error_name(static_cast<ErrorCode>(message.code)));
-  else
-    note(*open, "end=OK");
-  reply_frame(open, wire::encode(open->request, message));
-}
-
 void Service::reply_frame(const std::shared_ptr<Open>& open, wire::OutFrame frame) {
   close_request(open);
   send_answer(*open, std::move(frame));
@@ -200,23 +187,6 @@ void Service::reply_error(const std::shared_ptr<Open>& open, const Status& statu
   wire::Error error = wire::to_error(status);
   if (key) error.key = *key;
   reply(open, error);
-}
-
-template <class M>
-void Service::reply_result(const std::shared_ptr<Open>& open, const Result<M>& result) {
-  if (!result.ok()) return reply_error(open, result.status(), open->key);
-  reply(open, result.value());
-}
-
-template <class Work>
-void Service::reply_aside(const std::shared_ptr<Open>& open, Work work) {
-  using Answer = std::optional<decltype(work())>;
-  const auto answer = std::make_shared<Answer>();
-  aside_.ask(
-      caller(open), [answer, work = std::move(work)] { answer->emplace(work()); },
-      [this, answer, weak = std::weak_ptr(open)] {
-        if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, **answer);
-      });
 }
 
 void Service::close_request(const std::shared_ptr<Open>& open) {
@@ -267,8 +237,7 @@ bool Service::idle() const {
                      [](const auto& entry) { return entry.second.open.empty(); });
 }
 
-// ---- plans
-// ------------------------------------------------------------------------------------------------------------------
+// ---- answers with plans ----
 
 void Service::reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer) {
   if (answer.status.code() == ErrorCode::PENDING) {
@@ -305,209 +274,8 @@ wire::OutFrame Service::plan_frame(Open& open, PlanAnswer answer) {
   return wire::encode(open.request, plan, std::move(answer.plan));
 }
 
-void Service::on(const std::shared_ptr<Open>& open, wire::Get message) {
-  if (message.flags & ~wire::kGetKnownFlags)
-    return reply_error(
-        open, Status(ErrorCode::PROTOCOL, "Get with unknown flags " + std::to_string(message.flags)));
-  // The planner and its jobs do not own the request: it is theirs to answer only as long as its client wants
-  // it.
-  open->waits_for_tier = message.tier > 0;
-  auto ask = std::make_shared<PlanAsk>();
-  ask->request = {std::move(message.graph), std::move(message.target), message.numerics,
-                  std::move(message.constraints)};
-  ask->flags = message.flags;
-  ask->wanted = message.tier;
-  ask->caller = caller(open, message.priority);
-  ask->key = std::shared_ptr<std::optional<Hash128>>(open, &open->key);
-  ask->reply = plan_replier(open);
-  planner_.get(std::move(ask));
-  if (is_open(open)) set_deadline(open, message.timeout_ms);
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Wait message) {
-  open->key = message.key;
-  open->waits_for_tier = message.tier > 0;
-  planner_.wait(message.key, message.tier, caller(open), plan_replier(open));
-  if (is_open(open)) set_deadline(open, message.timeout_ms);
-}
-
-Planner::Reply Service::plan_replier(const std::shared_ptr<Open>& open) {
-  return [this, weak = std::weak_ptr(open)](PlanAnswer answer) {
-    if (const auto still = weak.lock(); still && is_open(still)) reply_plan(still, std::move(answer));
-  };
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Tune message) {
-  open->key = message.key;
-  const std::weak_ptr<Open> weak = open;
-  const auto on_progress = [this, weak, wanted = message.progress != 0](const wire::JobProgress& progress) {
-    if (wanted)
-      send_progress(weak, {progress.tried, progress.programs, progress.best_ps, progress.baseline_ps});
-  };
-  const auto on_end = [this, weak](Result<wire::TuneReply> result) {
-    if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, result);
-  };
-  planner_.tune({message.key, message.budget_ms, static_cast<int>(message.gpu) - 1}, caller(open),
-                on_progress, on_end);
-  if (is_open(open)) set_deadline(open, message.timeout_ms);
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::JobStatus message) {
-  reply(open, planner_.status(message.key));
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Explain message) {
-  planner_.explain(
-      {std::move(message.graph), std::move(message.target), message.numerics, std::move(message.constraints)},
-      caller(open), [this, weak = std::weak_ptr(open)](const Result<wire::ExplainReply>& explained) {
-        if (const auto still = weak.lock(); still && is_open(still)) reply_result(still, explained);
-      });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Subscribe message) {
-  Client& client = clients_.at(open->client);
-  Charge charge(client.account, kSubscriptionBytes);
-  if (client.subscriptions.size() >= options_.max_subscriptions || !charge.ok())
-    return reply_error(open, Status(ErrorCode::LIMIT, std::to_string(client.subscriptions.size()) +
-                                                          " subscriptions of this client stand already"));
-  client.subscriptions.try_emplace(message.key, std::move(charge));
-  subscribers_[message.key].insert(open->client);
-  reply(open, wire::Subscribed{planner_.status(message.key).generation});
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Unsubscribe message) {
-  if (clients_.at(open->client).subscriptions.erase(message.key)) drop_subscriber(message.key, open->client);
-  reply(open, wire::Ack{});
-}
-
-void Service::drop_subscriber(const Hash128& key, ClientId client) {
-  const auto subscribers = subscribers_.find(key);
-  subscribers->second.erase(client);
-  if (subscribers->second.empty()) subscribers_.erase(subscribers);
-}
-
 void Service::push(const Hash128& key, const std::string& frame) {
-  const auto found = subscribers_.find(key);
-  if (found == subscribers_.end()) return;
-  const auto clients = found->second;  // a copy: sending can drop a slow client
-  for (ClientId client : clients) hooks_.send(client, frame);
-}
-
-// ---- the store
-// --------------------------------------------------------------------------------------------------------------
-
-void Service::on(const std::shared_ptr<Open>& open, wire::List message) {
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  reply_aside(open, [store = hooks_.store, message] { return list_plans(*store, message); });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Show message) {
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  open->key = message.key;
-  reply_aside(open, [store = hooks_.store, key = message.key] { return show_plan(*store, key); });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Remove message) {
-  if (message.queued) return reply(open, wire::Removed{planner_.drop_queued(message.keys)});
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  if (!message.all) return remove(open, message.keys);
-  const auto keys = std::make_shared<Result<std::vector<Hash128>>>(std::vector<Hash128>());
-  aside_.ask(
-      caller(open), [keys, store = hooks_.store] { *keys = all_keys(*store); },
-      [this, keys, weak = std::weak_ptr(open)] {
-        const auto still = weak.lock();
-        if (!still || !is_open(still)) return;
-        keys->ok() ? remove(still, keys->value()) : reply_error(still, keys->status());
-      });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Import message) {
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  const auto put = std::make_shared<Result<PlanPut>>(PlanPut());
-  aside_.ask(
-      caller(open), [put, message = std::move(message)] { *put = put_of_import(message); },
-      [this, put, weak = std::weak_ptr(open)] {
-        const auto still = weak.lock();
-        if (!still || !is_open(still)) return;
-        if (!put->ok()) return reply_error(still, put->status());
-        planner_.import(std::move(put->value()), [this, weak](const Result<PutOutcome>& outcome) {
-          const auto waits = weak.lock();
-          if (!waits || !is_open(waits)) return;
-          if (!outcome.ok()) return reply_error(waits, outcome.status());
-          reply(waits,
-                wire::Imported{outcome.value().generation, outcome.value().tier, outcome.value().published});
-        });
-      });
-}
-
-void Service::remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys) {
-  for (const Hash128& key : keys) planner_.forgive(key);
-  remove_plans(*hooks_.store, keys, hooks_.post, [this, weak = std::weak_ptr(open)](Result<uint64_t> count) {
-    const auto still = weak.lock();
-    if (!still || !is_open(still)) return;
-    if (!count.ok()) return reply_error(still, count.status());
-    reply(still, wire::Removed{*count});
-  });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Pin message) {
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  const auto answer = [this, weak = std::weak_ptr(open)](const Result<uint64_t>& count) {
-    const auto still = weak.lock();
-    if (!still || !is_open(still)) return;
-    if (!count.ok()) return reply_error(still, count.status());
-    reply(still, wire::Pinned{*count});
-  };
-  pin_plans(*hooks_.store, message.keys, !message.unpin, hooks_.post, answer);
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Verify message) {
-  if (!hooks_.store) return reply_error(open, hooks_.no_store);
-  if (verifying_) return reply_error(open, Status(ErrorCode::BUSY, "a verification is under way already"));
-  verifying_ = true;
-  if (verify_.joinable()) verify_.join();
-  verify_ = std::thread([this, weak = std::weak_ptr(open), progress = message.progress != 0] {
-    auto report = hooks_.store->verify_all([&](uint64_t done, uint64_t total) {
-      if (progress) hooks_.post([=, this] { send_progress(weak, {done, total, 0, 0}); });
-    });
-    hooks_.post([this, weak, report = std::move(report)] {
-      verifying_ = false;
-      const auto still = weak.lock();
-      if (!still || !is_open(still)) return;
-      if (!report.ok()) return reply_error(still, report.status());
-      reply(still, verify_reply(report.value()));
-    });
-  });
-}
-
-void Service::send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress) {
-  const auto still = request.lock();
-  if (still && is_open(still)) hooks_.send(still->client, wire::encode(still->request, progress));
-}
-
-// ---- the daemon
-// -------------------------------------------------------------------------------------------------------------
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Stats message) {
-  if (!message.write || !hooks_.store) return reply(open, stats());
-  try_write(*hooks_.store, hooks_.post, [this, weak = std::weak_ptr(open)](std::string how) {
-    const auto still = weak.lock();
-    if (!still || !is_open(still)) return;
-    wire::StatsReply now = stats();
-    now.facts.push_back({"store_write", std::move(how)});
-    reply(still, now);
-  });
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Ping message) {
-  reply(open, wire::Pong{std::move(message.echo)});
-}
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Reload) { reply_result(open, hooks_.reload()); }
-
-void Service::on(const std::shared_ptr<Open>& open, wire::Shutdown) {
-  reply(open, wire::Ack{});
-  hooks_.shutdown();
+  subscriptions_.each(key, [&](ClientId client) { hooks_.send(client, frame); });
 }
 
 }  // namespace quern

@@ -20,6 +20,7 @@
 #include "daemon/latency.h"
 #include "daemon/log.h"
 #include "daemon/planner.h"
+#include "daemon/subscriptions.h"
 
 namespace quern {
 
@@ -109,7 +110,6 @@ class Service {
     uid_t user = 0;
     std::shared_ptr<Account> account;
     std::unordered_set<std::shared_ptr<Open>> open;
-    std::unordered_map<Hash128, Charge> subscriptions;
   };
 
   template <class M>
@@ -119,6 +119,14 @@ class Service {
   void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
   template <class M>
   void reply_result(const std::shared_ptr<Open>& open, const Result<M>& result);
+  // A callback that does nothing once the request is closed: `act` gets the request and what the callback is given.
+  template <class Act>
+  auto if_open(const std::shared_ptr<Open>& open, Act act);
+  // That answer with what they are given.
+  template <class M>
+  std::function<void(Result<M>)> result_replier(const std::shared_ptr<Open>& open);
+  template <class M>
+  std::function<void(Result<uint64_t>)> count_replier(const std::shared_ptr<Open>& open);
   // Does what takes long on another thread, and answers with what it gives.
   template <class Work>
   void reply_aside(const std::shared_ptr<Open>& open, Work work);
@@ -151,7 +159,6 @@ class Service {
 #include "capi/wire/messages.def"
   Planner::Reply plan_replier(const std::shared_ptr<Open>& open);
   void remove(const std::shared_ptr<Open>& open, const std::vector<Hash128>& keys);
-  void drop_subscriber(const Hash128& key, ClientId client);
   void send_progress(const std::weak_ptr<Open>& request, const wire::Progress& progress);
 
   ServiceOptions options_;
@@ -164,10 +171,53 @@ class Service {
   uint64_t requests_ = 0;
   Latency hit_latency_, miss_latency_;  // of Get and Wait, without those that wait for a tier
   std::unordered_map<ClientId, Client> clients_;
-  std::unordered_map<Hash128, std::unordered_set<ClientId>> subscribers_;
+  Subscriptions subscriptions_;
   std::set<std::pair<uint64_t, std::shared_ptr<Open>>> deadlines_;  // of open requests that have one
   std::thread verify_;
   bool verifying_ = false;
 };
+
+template <class M>
+void Service::reply(const std::shared_ptr<Open>& open, const M& message) {
+  if constexpr (std::is_same_v<M, wire::Error>)
+    note(*open, std::string("end=") + error_name(static_cast<ErrorCode>(message.code)));
+  else
+    note(*open, "end=OK");
+  reply_frame(open, wire::encode(open->request, message));
+}
+
+template <class M>
+void Service::reply_result(const std::shared_ptr<Open>& open, const Result<M>& result) {
+  if (!result.ok()) return reply_error(open, result.status(), open->key);
+  reply(open, result.value());
+}
+
+template <class Act>
+auto Service::if_open(const std::shared_ptr<Open>& open, Act act) {
+  return [this, weak = std::weak_ptr(open), act = std::move(act)]<class... Given>(Given&&... given) {
+    if (const auto still = weak.lock(); still && is_open(still)) act(still, std::forward<Given>(given)...);
+  };
+}
+
+template <class M>
+std::function<void(Result<M>)> Service::result_replier(const std::shared_ptr<Open>& open) {
+  return if_open(open, [this](const auto& still, const Result<M>& result) { reply_result(still, result); });
+}
+
+template <class M>
+std::function<void(Result<uint64_t>)> Service::count_replier(const std::shared_ptr<Open>& open) {
+  return if_open(open, [this](const auto& still, const Result<uint64_t>& count) {
+    count.ok() ? reply(still, M{*count}) : reply_error(still, count.status());
+  });
+}
+
+template <class Work>
+void Service::reply_aside(const std::shared_ptr<Open>& open, Work work) {
+  using Answer = std::optional<decltype(work())>;
+  const auto answer = std::make_shared<Answer>();
+  aside_.ask(
+      caller(open), [answer, work = std::move(work)] { answer->emplace(work()); },
+      if_open(open, [this, answer](const auto& still) { reply_result(still, **answer); }));
+}
 
 }  // namespace quern

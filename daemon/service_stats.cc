@@ -49,15 +49,12 @@ wire::StatsReply Service::stats() {
   const auto fact = [&](const char* name, std::string text) {
     stats.facts.push_back({name, std::move(text)});
   };
-  uint64_t requests_open = 0, subscriptions = 0;
-  for (const auto& [id, client] : clients_) {
-    requests_open += client.open.size();
-    subscriptions += client.subscriptions.size();
-  }
+  uint64_t requests_open = 0;
+  for (const auto& [id, client] : clients_) requests_open += client.open.size();
   count("uptime_ns", hooks_.now_ns() - started_ns_);
   count("requests", requests_);
   count("requests_open", requests_open);
-  count("subscriptions", subscriptions);
+  count("subscriptions", subscriptions_.size());
   count("client_bytes", budget_->used());
   const Planner::Counts plans = planner_.counts();
   count("hits", plans.hits);

@@ -1,5 +1,5 @@
 // One connection: bytes to frames and back, and limits to what it may make the daemon hold, and for how long.
-// With server.h the only user of libuv.
+// With sessions.h, server.h and redis_link.h the only user of libuv.
 #pragma once
 
 #include <uv.h>
