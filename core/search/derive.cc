@@ -62,13 +62,11 @@ class KernelWriter {
     kernel_ = MuKernel();
     kernel_.custom = true;
     kernel_.threads = sizes_.threads;
-    grid_ = roles_.grid;
-    for (size_t axis = 0; axis < grid_.size(); ++axis) kernel_.grid[axis] = sizes_.grid[axis];
-    if (second)
-      for (Label label : roles_.combine) {
-        kernel_.grid[grid_.size()] = divide_up(terms_.labels[label].extent, kCombinedTile);
-        grid_.push_back(label);
-      }
+    const bool apart = second && roles_.stores_in_loop;
+    grid_ = apart ? roles_.combine : roles_.grid;
+    for (size_t axis = 0; axis < grid_.size(); ++axis)
+      kernel_.grid[axis] = apart ? divide_up(terms_.labels[grid_[axis]].extent, axis == 0 ? kCombinedTile : 1)
+                                 : sizes_.grid[axis];
     running_.assign(dag_.ops.size(), -1);
     value_.assign(dag_.ops.size(), -1);
     if (second) return;

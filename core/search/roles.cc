@@ -205,21 +205,27 @@ bool stores_in_loop(const Dag& dag, const LoopForm& form) {
 
 constexpr size_t kMostGridLabels = 3;
 
-// What the second kernel may spread beside the grid of the first: labels of all that it reads and stores, and
-// reduces nowhere.
-std::vector<Label> combined_labels(const Dag& dag, const LoopForm& form, const Dims& order,
-                                   const std::vector<Label>& grid) {
+bool in_loop(const LoopForm& form, int at) { return form.stages[static_cast<size_t>(at)] == Stage::loop; }
+
+// Labels of all partial accumulators and of the results that are stored in the loop, or of the others; but none that is
+// reduced on that side of the accumulators.
+std::vector<std::vector<Label>> parted_labels(const Dag& dag, const std::vector<int>& stores,
+                                              const std::vector<Dims>& tensors, const LoopForm& form,
+                                              bool looped) {
   LabelSet set = partial_labels(dag, form);
-  for (int output : dag.outputs)
-    if (form.stages[static_cast<size_t>(output)] != Stage::loop)
-      set &= dag.ops[static_cast<size_t>(output)].labels;
-  for (size_t at = 0; at < dag.ops.size(); ++at) {
-    if (form.stages[at] == Stage::loop || form.accumulates[at]) continue;
-    for (int operand : dag.ops[at].operands)
-      set &= ~(dag.ops[static_cast<size_t>(operand)].labels & ~dag.ops[at].labels);
+  Dims order;
+  for (size_t i = 0; i < dag.outputs.size(); ++i) {
+    if (in_loop(form, dag.outputs[i]) != looped) continue;
+    set &= dag.ops[static_cast<size_t>(dag.outputs[i])].labels;
+    order = tensors[static_cast<size_t>(stores[i])];
   }
-  for (Label label : grid) set &= ~label_bit(label);
-  return grid_choices(set, order, kMostGridLabels - grid.size())[0];
+  for (size_t at = 0; at < dag.ops.size(); ++at) {
+    const bool first = form.stages[at] != Stage::after || form.accumulates[at];
+    if (first == looped)
+      for (int operand : dag.ops[at].operands)
+        set &= ~(dag.ops[static_cast<size_t>(operand)].labels & ~dag.ops[at].labels);
+  }
+  return grid_choices(set, order, looped ? kMostGridLabels - 1 : kMostGridLabels);
 }
 
 }  // namespace
@@ -260,11 +266,17 @@ std::vector<Roles> legal_roles(const KernelDag& kernel, const std::vector<Dims>&
         found.push_back({grid, loop, Split::cluster, *form, false, {}});
     }
     if (loop < 0) continue;
-    for (const std::vector<Label>& grid :
-         grid_choices(spread & partial_labels(kernel.dag, *form), order, kMostGridLabels - 1)) {
-      found.push_back({grid, loop, Split::second_kernel, *form, stores, {}});
-      if (stores) found.back().combine = combined_labels(kernel.dag, *form, order, grid);
+    if (stores) {
+      auto parted = [&](bool looped) {
+        return parted_labels(kernel.dag, kernel.stores, tensors, *form, looped);
+      };
+      for (const std::vector<Label>& grid : parted(true))
+        found.push_back({grid, loop, Split::second_kernel, *form, true, parted(false)[0]});
+      continue;
     }
+    for (const std::vector<Label>& grid :
+         grid_choices(spread & partial_labels(kernel.dag, *form), order, kMostGridLabels - 1))
+      found.push_back({grid, loop, Split::second_kernel, *form, false, {}});
   }
   return found;
 }

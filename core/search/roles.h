@@ -50,7 +50,8 @@ struct Roles {
   Split split = Split::none;
   LoopForm form;
   bool stores_in_loop = false;  // some results: they have the looped index
-  // Of the second kernel, behind those of the grid: indices that only the first one reduces.
+  // Then the grid of the second kernel: indices that only the first one reduces. And that of the first may have such as only
+  // the second one does.
   std::vector<Label> combine;
   // The axis along which the looped index is split over a grid; behind the others.
   int split_axis() const { return static_cast<int>(grid.size()); }

@@ -18,11 +18,13 @@ namespace {
 
 using namespace quern;
 
-std::string layer_norm(const std::string& type, const std::string& weight) {
+std::string layer_norm(const std::string& type, const std::string& weight, const std::string& rows = "0") {
   return "in x: " + type + "\nin g: " + weight + "\nin dy: " + type +
          "\nm = mean(x, axis=-1, keepdims=true)\nd = sub(x, m)\nsq = square(d)\n"
          "v = mean(sq, axis=-1, keepdims=true)\nve = add(v, 1e-3)\nr = rsqrt(ve)\nh = mul(d, r)\n"
-         "dyh = mul(dy, h)\ndg = sum(dyh, axis=0)\ndb = sum(dy, axis=0)\na = mul(dy, g)\n"
+         "dyh = mul(dy, h)\ndg = sum(dyh, axis=" +
+         rows + ")\ndb = sum(dy, axis=" + rows +
+         ")\na = mul(dy, g)\n"
          "b = mean(a, axis=-1, keepdims=true)\nah = mul(a, h)\nc = mean(ah, axis=-1, keepdims=true)\n"
          "ab = sub(a, b)\nhc = mul(h, c)\nabc = sub(ab, hc)\ndx = mul(r, abc)\nout dx, dg, db\n";
 }
@@ -30,6 +32,7 @@ std::string layer_norm(const std::string& type, const std::string& weight) {
 const std::string kGraphs[] = {
     layer_norm("f32[37, 24]", "f32[24]"),
     layer_norm("f16[64, 40]", "f16[40]"),
+    layer_norm("f32[3, 14, 16]", "f32[16]", "[0, 1]"),
     // RMS norm, of rows that do not divide.
     "in x: bf16[50, 33]\nin g: bf16[33]\nin dy: bf16[50, 33]\nsq = square(x)\nv = mean(sq, axis=1, "
     "keepdims=true)\n"
