@@ -295,7 +295,7 @@ ir::TileLoop BlockEmitter::draft_loop() {
   loop.groups_stay_outstanding = keeps_groups_outstanding();
   if (pipelined_.value >= 0)
     loop.pipelined = draft_pipelined();
-  else if (!stores_in_loop())
+  else
     loop.masked = draft_masked();
   return loop;
 }

@@ -117,9 +117,47 @@ void kernels_that_store_in_the_loop_are_right(void**) {
   all_are_right(cases);
 }
 
+// Attention that hands out its scores: no iteration is left out, also where all of it is masked.
+void masked_iterations_store(void**) {
+  const auto graph = parse_graph(
+      "graph scores\nin q: f16[64, 16]\nin k: f16[16, 128]\nin v: f16[128, 16]\ni = iota(shape=[64, 1], "
+      "axis=0)\n"
+      "j = iota(shape=[1, 128], axis=1)\nc = le(j, i)\ns = matmul(q, k)\nt = where(c, s, -1e30)\np = "
+      "softmax(t)\n"
+      "o = matmul(p, v)\nout o, s\n");
+  assert_ok(graph);
+  const auto mugraph = parse_mugraph(
+      "mugraph scores\nin q: f16[64, 16]\nin k: f16[16, 128]\nin v: f16[128, 16]\ntensor i: i32[64, 1]\n"
+      "tensor j: i32[1, 128]\ntensor o: f16[64, 16]\ntensor s: f16[64, 128]\n"
+      "i = iota(shape=[64, 1], axis=[0], dtype=i32)\nj = iota(shape=[1, 128], axis=[1], dtype=i32)\n"
+      "kernel grid=[4] loop=4 threads=128 {\n q0 = load(q, x=0)\n k0 = load(k, loop=1)\n v0 = load(v, "
+      "loop=0)\n"
+      " i0 = load(i, x=0)\n j0 = load(j, loop=1)\n s0 = matmul(q0, k0)\n store(s0, s, x=0, loop=1)\n c0 = "
+      "le(j0, i0)\n"
+      " w = where(c0, s0, -1e30)\n top = max(w, axis=[1], keepdims=true)\n m = accumulate_max(top)\n d = "
+      "sub(w, m)\n"
+      " e = exp(d)\n r = sum(e, axis=[1], keepdims=true)\n l = accumulate_rescaled(r, m)\n pv = matmul(e, "
+      "v0)\n"
+      " n = accumulate_rescaled(pv, m)\n y = div(n, l)\n store(y, o, x=0)\n}\nout o, s\n");
+  assert_ok(mugraph);
+  std::vector<MuGraphCase> cases;
+  for (const char* name : {"sm_80", "sm_90a"})
+    for (int stages : {0, 2, 3}) {
+      Schedule schedule = default_schedule(*mugraph);
+      for (KernelSchedule& kernel : schedule.kernels) {
+        kernel.warps = {1, 1, 1};
+        kernel.stages = stages;
+      }
+      cases.push_back({std::string(name) + ", " + std::to_string(stages) + " stages", *graph, *mugraph,
+                       schedule, 1.0, name});
+    }
+  all_are_right(cases);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(kernels_that_store_in_the_loop_are_right)};
+  const CMUnitTest tests[] = {cmocka_unit_test(masked_iterations_store),
+                              cmocka_unit_test(kernels_that_store_in_the_loop_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
