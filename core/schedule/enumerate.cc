@@ -10,6 +10,7 @@
 #include "core/base/integers.h"
 #include "core/mugraph/edit.h"
 #include "core/mugraph/narrow.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_work.h"
 #include "core/schedule/joined.h"
@@ -100,19 +101,19 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
-// Whether TMA should be able to bring the tile of a tensor that is dense: rows are of whole 16 bytes,
-// and parts that are cut off are whole fragments of tensor cores. The emitter decides.
-bool fits_tma(const TensorType& whole, const TensorType& tile) {
+// Whether TMA should be able to bring the tile of a tensor with these strides: neighbours lie along one dimension, others are
+// whole 16 bytes apart, and parts that are cut off are whole fragments of tensor cores. The emitter decides.
+bool fits_tma(const TensorType& whole, const Ints& strides, const TensorType& tile) {
   const size_t rank = whole.shape.size();
-  int64_t row = 0;  // of several: elements
+  const auto size = static_cast<int64_t>(dtype_size(whole.dtype));
+  bool neighbours = false;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
     if (part != extent && (part < least || !std::has_single_bit(static_cast<uint64_t>(part)))) return false;
-    if (extent > 1) row = extent;
+    neighbours |= extent > 1 && strides[d] == 1;
+    if (extent > 1 && strides[d] != 1 && strides[d] * size % 16 != 0) return false;
   }
-  const bool one_row = whole.element_count() == row;
-  return whole.dtype != DType::boolean &&
-         (one_row || row * static_cast<int64_t>(dtype_size(whole.dtype)) % 16 == 0);
+  return whole.dtype != DType::boolean && (neighbours || whole.element_count() == 1);
 }
 
 bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
@@ -122,7 +123,14 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
     if (op.kind != BlockOp::Kind::load || stages[i] != Stage::loop) continue;
     const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor)];
     if (tensor.pieced.axis >= 0) return false;
-    if (tensor.numbered < 0 && !fits_tma(tensor.type, op.type)) return false;
+    if (tensor.numbered >= 0) continue;
+    // The caller's tensors are taken to be dense.
+    const TensorView& view = tensor.view;
+    const Ints strides =
+        view.source < 0
+            ? dense_strides(tensor.type.shape)
+            : view_strides(view, dense_strides(mugraph.tensors[static_cast<size_t>(view.source)].type.shape));
+    if (!fits_tma(tensor.type, strides, op.type)) return false;
   }
   return true;
 }
