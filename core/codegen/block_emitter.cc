@@ -99,7 +99,7 @@ BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
                        Expr(iteration_number_)};
   const int64_t extent = places_[static_cast<size_t>(op.tensor)].shape[static_cast<size_t>(dim)];
   int64_t tile = extent;
-  Expr first = 0, last = extent;
+  Expr first = 0, last = extent, whole = ir::truth(true);
   std::string key = std::to_string(extent);
   bool ragged = false;
   for (int axis = 0; axis <= kGridAxes; ++axis) {
@@ -108,6 +108,7 @@ BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
     ragged |= next * parts != tile;
     key += " " + print(axes[axis]) + "/" + std::to_string(parts);
     if (parts > 1) first = first + axes[axis] * next;
+    if (axis == kGridAxes) whole = less_equal(first + next, last);
     last = ir::call(ir::Function::min_index, Scalar::i32, {last, first + next});
     tile = next;
   }
@@ -121,6 +122,10 @@ BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
     if (ragged) {
       at->second.left = ir::make_variable(name + "_left", Scalar::i32);
       to.let(at->second.left, last - at->second.first);
+      if (loop) {
+        loop_lefts_.insert(at->second.left);
+        whole_iterations_ = both(whole_iterations_, whole);
+      }
     }
   }
   return at->second;

@@ -468,6 +468,8 @@ class BlockEmitter {
   PipelinedProduct pipelined_;
   std::optional<PassedOver> masks_;  // with intervals: what they mask
   Symbol unmasked_;
+  std::set<Symbol> loop_lefts_;              // what is left of dimensions that the loop cuts
+  Expr whole_iterations_ = ir::truth(true);  // where an iteration's tiles are all there
   std::map<int32_t, TensorPlace> watched_;
   std::vector<Symbol> outstanding_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration

@@ -197,7 +197,7 @@ std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() {
   const Array& maximum = arrays[0];
   ir::MaskedIterations out;
   out.possible = passed->scores.tile.possible;
-  out.certain = passed->scores.tile.always;
+  out.certain = both(passed->scores.tile.always, whole_iterations_);
   out.unmasked = unmasked_;
   out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
   Builder to(out.look);

@@ -248,14 +248,19 @@ Expr BlockEmitter::register_offset(const Spread& spread, const Ints& strides, co
 Expr BlockEmitter::inside(BlockValue value, const Spread& spread, const Expr& index, bool edges,
                           const std::vector<int>& dims) {
   Expr out = ir::truth(true);
-  const auto& own = dims_[static_cast<size_t>(value)];
-  for (int d = 0; d < static_cast<int>(own.size()); ++d) {
+  const auto& extents = dims_[static_cast<size_t>(value)];
+  for (int d = 0; d < static_cast<int>(extents.size()); ++d) {
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
-    const TileDim& dim = own[static_cast<size_t>(d)];
+    const TileDim& dim = extents[static_cast<size_t>(d)];
     const bool ragged = edges && dim.left;
     if (!ragged && (int64_t{1} << spread.bits(d)) <= dim.tile) continue;
     const Expr at = coordinate(spread, d, index);
-    out = both(out, less(at, ragged ? Expr(dim.left) : Expr(dim.tile)));
+    Expr own = less(at, ragged ? Expr(dim.left) : Expr(dim.tile));
+    // Iterations that are masked nowhere have whole tiles.
+    if (ragged && masks_ && loop_lefts_.contains(dim.left))
+      own = both(either(Expr(unmasked_), own),
+                 (int64_t{1} << spread.bits(d)) <= dim.tile ? ir::truth(true) : less(at, dim.tile));
+    out = both(out, own);
   }
   return out;
 }

@@ -16,11 +16,12 @@ using namespace quern;
 struct Mask {
   const char *name, *definition;  // of m, of the row i and the key j
 };
+constexpr std::string_view kWide = "wide window";
 constexpr Mask kMasks[] = {
     {"causal", "m = le(j, i)"},
     {"later keys", "m = lt(i, j)"},
     {"window", "a = le(j, i)\nd = sub(i, j)\nb = lt(d, 40)\nm = mul(a, b)"},
-    {"wide window", "a = le(j, i)\nd = sub(i, j)\nb = lt(d, 190)\nm = mul(a, b)"},
+    {kWide.data(), "a = le(j, i)\nd = sub(i, j)\nb = lt(d, 190)\nm = mul(a, b)"},
     {"either end", "a = lt(j, 20)\nb = lt(i, j)\nm = max(a, b)"},
     {"offset", "d = add(i, 30)\nm = le(j, d)"},
     {"no key for some rows", "d = sub(i, 70)\nm = lt(j, d)"},
@@ -117,7 +118,7 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  KernelSchedule direct, staged, tma, warpgroup, producer, intervals, overlap;
+  KernelSchedule direct, staged, tma, warpgroup, producer, intervals, overlap, ragged;
   direct.warps = {1, 1, 2};
   staged.warps = {2, 1, 1};
   staged.stages = 2;
@@ -133,10 +134,13 @@ std::vector<Way> ways() {
   overlap = intervals;
   overlap.overlap = true;
   overlap.stages = 3;
+  ragged = overlap;
+  ragged.tile_k = 64;
   return {{"96", "16", "96", "3", "6", direct},      {"96", "16", "96", "3", "6", staged},
           {"80", "32", "100", "3", "4", staged},     {"96", "16", "96", "3", "3", tma},
           {"128", "64", "192", "2", "3", warpgroup}, {"128", "64", "192", "2", "3", producer},
-          {"128", "64", "320", "2", "5", intervals}, {"128", "64", "320", "2", "5", overlap}};
+          {"128", "64", "320", "2", "5", intervals}, {"128", "64", "320", "2", "5", overlap},
+          {"128", "64", "296", "2", "5", ragged}};
 }
 
 std::vector<MuGraphCase> cases() {
@@ -144,7 +148,11 @@ std::vector<MuGraphCase> cases() {
   for (const Way& way : ways())
     for (const Mask& mask : kMasks)
       for (const std::string dtype : {"f16", "bf16"})
-        for (const char* number : {"-inf", "-1000"}) {
+        for (const std::string number : {"-inf", "-1000"}) {
+          // Half of the loops of intervals, which are long; short windows say nothing of other loops.
+          const bool skipped =
+              way.schedule.intervals ? (dtype == "f16") != (number == "-inf") : mask.name == kWide;
+          if (skipped) continue;
           auto fill = [&](const std::string& text) {
             return with(with(with(text, "TENSORS", tensors_of(mask.definition)), "MASK", mask.definition),
                         "NUMBER", number);
