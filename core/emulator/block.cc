@@ -1,6 +1,9 @@
 #include "core/emulator/block.h"
 
 #include <sys/mman.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <algorithm>
 #include <numeric>
@@ -36,6 +39,13 @@ std::string source_line(const std::string& text, int line) {
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
+// Fibers are left in the middle of calls, and AddressSanitizer's marks of those frames would be taken for the next fiber's.
+void forget_frames([[maybe_unused]] char* stack) {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_UNPOISON_MEMORY_REGION(stack, FiberStacks::kSize);
+#endif
+}
+
 }  // namespace
 
 FiberStacks::FiberStacks() {
@@ -49,6 +59,7 @@ FiberStacks::~FiberStacks() { munmap(memory_, kStride * kMaxClusterThreads); }
 
 char* FiberStacks::top(int index) {
   for (; guarded_ <= index; ++guarded_) mprotect(memory_ + kStride * guarded_, kGuard, PROT_NONE);
+  forget_frames(memory_ + kStride * index + kGuard);
   return memory_ + kStride * (index + 1);
 }
 
