@@ -208,10 +208,10 @@ constexpr size_t kMostGridLabels = 3;
 bool in_loop(const LoopForm& form, int at) { return form.stages[static_cast<size_t>(at)] == Stage::loop; }
 
 // Labels of all partial accumulators and of the results that are stored in the loop, or of the others; but none that is
-// reduced on that side of the accumulators.
+// reduced on that side of the accumulators, or that softmax and norms need whole there.
 std::vector<std::vector<Label>> parted_labels(const Dag& dag, const std::vector<int>& stores,
-                                              const std::vector<Dims>& tensors, const LoopForm& form,
-                                              bool looped) {
+                                              const std::vector<Dims>& tensors, const Terms& terms,
+                                              const LoopForm& form, bool looped) {
   LabelSet set = partial_labels(dag, form);
   Dims order;
   for (size_t i = 0; i < dag.outputs.size(); ++i) {
@@ -221,9 +221,10 @@ std::vector<std::vector<Label>> parted_labels(const Dag& dag, const std::vector<
   }
   for (size_t at = 0; at < dag.ops.size(); ++at) {
     const bool first = form.stages[at] != Stage::after || form.accumulates[at];
-    if (first == looped)
-      for (int operand : dag.ops[at].operands)
-        set &= ~(dag.ops[static_cast<size_t>(operand)].labels & ~dag.ops[at].labels);
+    if (first != looped) continue;
+    const DagOp& op = dag.ops[at];
+    for (int operand : op.operands) set &= ~(dag.ops[static_cast<size_t>(operand)].labels & ~op.labels);
+    if (op.term.kind == BlockKind::composite) set &= ~label_set(terms.composites[op.term.index].axes);
   }
   return grid_choices(set, order, looped ? kMostGridLabels - 1 : kMostGridLabels);
 }
@@ -268,7 +269,7 @@ std::vector<Roles> legal_roles(const KernelDag& kernel, const std::vector<Dims>&
     if (loop < 0) continue;
     if (stores) {
       auto parted = [&](bool looped) {
-        return parted_labels(kernel.dag, kernel.stores, tensors, *form, looped);
+        return parted_labels(kernel.dag, kernel.stores, tensors, terms, *form, looped);
       };
       for (const std::vector<Label>& grid : parted(true))
         found.push_back({grid, loop, Split::second_kernel, *form, true, parted(false)[0]});

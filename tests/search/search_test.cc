@@ -397,6 +397,15 @@ void other_graphs(void**) {
   assert_true(!two.candidates.empty());
 }
 
+// Blocks that own rows do not cut what softmax needs whole.
+void softmax_beside_a_reduction_of_rows(void**) {
+  const SearchResult result =
+      found(graph_of("graph g\nin x: f32[24, 40]\nin b: f32[24, 1]\ns = add(x, b)\np = softmax(s, axis=[0])\n"
+                     "m = max(p, axis=[1], keepdims=true)\nout p, m\n"));
+  assert_true(!result.candidates.empty());
+  assert_true(print_report(result).find("FAILED") == std::string::npos);
+}
+
 // What is outside the algebra is left to library kernels, with the reason.
 void a_graph_that_is_partly_outside(void**) {
   const Graph graph = graph_of(
@@ -602,6 +611,7 @@ int main() {
       cmocka_unit_test(normalised_update),
       cmocka_unit_test(other_graphs),
       cmocka_unit_test(sums_that_no_quotient_hides),
+      cmocka_unit_test(softmax_beside_a_reduction_of_rows),
       cmocka_unit_test(a_graph_that_is_partly_outside),
       cmocka_unit_test(random_graphs_are_searched),
       cmocka_unit_test(the_result_does_not_depend_on_threads),
