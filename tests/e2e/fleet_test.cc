@@ -306,7 +306,9 @@ void a_better_plan_is_never_replaced(void**) {
   plain->start();
   wait_up(*plain);
   TestClient joined(plain->socket());
-  assert_int_equal(joined.ask<wire::PlanReply>(test_get(1)).tier, Tier::baseline);  // a hit asks nobody
+  // A hit asks nobody; whether it has heard of the better one by now is a matter of time.
+  const Tier tier = joined.ask<wire::PlanReply>(test_get(1)).tier;
+  assert_true(tier == Tier::baseline || tier == Tier::modelled);
   joined.ask<wire::Removed>([&] {
     wire::Remove remove;
     remove.keys = {best.key};
