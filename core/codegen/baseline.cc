@@ -185,7 +185,7 @@ BlockGrid block_grid(int64_t blocks) {
 }
 
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer,
-                              ir::LaunchesDependents last) {
+                              ir::LaunchesDependents alone) {
   const Graph prepared = prepare(decompose(graph), target);
   const Partition parts = partition(prepared, target);
   const Storage storage(prepared, parts);
@@ -222,8 +222,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
     draft.kernel = std::move(next.code.kernel);
     draft.kernel.name = next.code.kind;
     draft.waits_for_previous = program.overlapped;
-    draft.launches_dependents = k + 1 == parts.kernels.size() ? last : ir::LaunchesDependents::never;
-    if (program.overlapped) draft.launches_dependents = ir::LaunchesDependents::at_end;
+    draft.launches_dependents = program.overlapped ? ir::LaunchesDependents::at_end : alone;
     Chooser chooser({}, nullptr);
     if (Status status = run_passes(draft, {target, chooser}, observer); !status.ok()) return status;
     next.code.kernel = std::move(draft.kernel);

@@ -33,9 +33,10 @@ struct Emitted {
   std::vector<LaunchedKernel> code;  // of each launch, in order; of a joined one each part
 };
 
-// `last`: when the last kernel lets what is launched behind it begin. Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees every
-// kernel after each pass.
+// Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees every
+// kernel after each pass. `alone`: when a program of one kernel lets what is launched behind it begin; kernels of
+// others do at their end.
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer = {},
-                              ir::LaunchesDependents last = ir::LaunchesDependents::never);
+                              ir::LaunchesDependents alone = ir::LaunchesDependents::never);
 
 }  // namespace quern

@@ -34,10 +34,7 @@ BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
       order_(order),
       approximate_(approximate),
       warp_bits_(bits_for(schedule.workers() / 32)) {
-  if (std::none_of(program_.ops.begin(), program_.ops.end(), [](const BlockOp& op) {
-        return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction;
-      }))
-    row_warp_bits_ = bits_for(schedule.warps[0]);
+  if (!has_product(program_.ops)) row_warp_bits_ = bits_for(schedule.warps[0]);
   for (BlockOp& op : program_.ops) {
     if (op.kind != BlockOp::Kind::load || places_[static_cast<size_t>(op.tensor)].numbered < 0) continue;
     op.kind = BlockOp::Kind::compute;  // from where its tile begins
@@ -109,7 +106,7 @@ BlockEmitter::Interval BlockEmitter::interval(const BlockOp& op, int dim) {
     key += " " + print(axes[axis]) + "/" + std::to_string(parts);
     if (parts > 1) first = first + axes[axis] * next;
     if (axis == kGridAxes) whole = less_equal(first + next, last);
-    last = ir::call(ir::Function::min_index, Scalar::i32, {last, first + next});
+    last = ir::min_of(last, first + next);
     tile = next;
   }
   const bool loop = op.loop_dim == dim;
@@ -235,11 +232,6 @@ void BlockEmitter::emit(BlockValue value) {
 Symbol BlockEmitter::shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use, int64_t alignment) {
   shared_.push_back({ir::make_memory(fresh("s"), ir::Space::shared, type), bytes, alignment, use});
   return shared_.back().symbol;
-}
-
-bool BlockEmitter::stores_in_loop() const {
-  return std::any_of(program_.ops.begin(), program_.ops.end(),
-                     [](const BlockOp& op) { return op.kind == BlockOp::Kind::store && op.loop_dim >= 0; });
 }
 
 // Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.

@@ -176,7 +176,6 @@ class BlockEmitter {
   Symbol shared_buffer(Scalar type, int64_t bytes, SharedBuffer::Use use = SharedBuffer::Use::exchange,
                        int64_t alignment = 16);
   bool is_summed(BlockValue value) const;
-  bool stores_in_loop() const;  // then no iteration may be left out
   Status check_producer() const;
   int64_t tiles() const;
   ir::TileTurns draft_turns() const;
@@ -467,10 +466,11 @@ class BlockEmitter {
   std::set<WgmmaShape> shapes_;
   PipelinedProduct pipelined_;
   std::optional<PassedOver> masks_;  // with intervals: what they mask
-  Symbol unmasked_;
+  Symbol unmasked_;                  // and what is true where they mask nothing
   std::set<Symbol> loop_lefts_;              // what is left of dimensions that the loop cuts
   Expr whole_iterations_ = ir::truth(true);  // where an iteration's tiles are all there
-  std::map<int32_t, TensorPlace> watched_;
+  std::map<int32_t, TensorPlace>
+      watched_;                      // by tensor: where a kernel in front says which parts of it are finite
   std::vector<Symbol> outstanding_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration
 };

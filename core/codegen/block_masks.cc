@@ -106,7 +106,7 @@ bool BlockEmitter::vanishes(BlockValue value, BlockValue scores, BlockValue maxi
 
 // What there is to pass over, if the loop is online softmax over masked scores and nothing else.
 std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
-  if (schedule_.stages < 2 || stores_in_loop()) return std::nullopt;
+  if (schedule_.stages < 2 || stores_in_loop(program_.ops)) return std::nullopt;
   std::vector<BlockValue> sums;
   PassedOver out;
   for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {

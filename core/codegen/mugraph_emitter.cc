@@ -284,16 +284,16 @@ class MuEmitter {
     const LaunchArg parts{LaunchArg::Kind::workspace, round_up(workspace_, kWorkspaceAlignment)};
     workspace_ = parts.value + finite_parts(place.shape) * static_cast<int64_t>(sizeof(float));
     out_.plan.workspace_bytes = std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(workspace_));
-    const auto last = overlapped ? ir::LaunchesDependents::at_once : ir::LaunchesDependents::never;
-    if (Status status = baseline_program(*graph, {place.arg}, {parts}, last); !status.ok()) return status;
+    const auto alone = overlapped ? ir::LaunchesDependents::at_once : ir::LaunchesDependents::never;
+    if (Status status = baseline_program(*graph, {place.arg}, {parts}, alone); !status.ok()) return status;
     return parts;
   }
 
   // A program of the baseline emitter becomes part of this one.
   Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs,
                           const std::vector<LaunchArg>& outputs,
-                          ir::LaunchesDependents last = ir::LaunchesDependents::never) {
-    auto emitted = emit_baseline(graph, target_, observer_, last);
+                          ir::LaunchesDependents alone = ir::LaunchesDependents::never) {
+    auto emitted = emit_baseline(graph, target_, observer_, alone);
     if (!emitted) return emitted.status();
     const int64_t behind = round_up(workspace_, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";

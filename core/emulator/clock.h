@@ -77,7 +77,7 @@ class Clock {
   }
   // Whether the access is before whatever `thread` does now, in every order the GPU may run them.
   bool is_before(const Stamp& access, int thread) const {
-    if (access.epoch < launch_begin_) return access.epoch < settled_ || sees_earlier_launches(thread);
+    if (access.epoch < launch_begin_) return has_settled(access) || sees_earlier_launches(thread);
     if (access.epoch < cluster_begin_) return false;
     const int rank = rank_of(thread);
     if (rank_of(access) == rank) {

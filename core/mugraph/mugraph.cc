@@ -345,4 +345,15 @@ Status validate(MuGraph& mugraph) {
   return status;
 }
 
+bool has_product(const std::vector<BlockOp>& ops) {
+  return std::any_of(ops.begin(), ops.end(), [](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction;
+  });
+}
+
+bool stores_in_loop(const std::vector<BlockOp>& ops) {
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const BlockOp& op) { return op.kind == BlockOp::Kind::store && op.loop_dim >= 0; });
+}
+
 }  // namespace quern

@@ -160,8 +160,12 @@ struct MuGraph {
   std::vector<MuKernel> kernels;         // in launch order
   bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
   bool alone =
-      false;  // kernel_alone() (edit.h) has made it: what its inputs are of is as it was where they were made
+      false;  // of kernel_alone() (edit.h): its inputs are views and numbered as they were where they come from
 };
+
+// Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be left out.
+bool has_product(const std::vector<BlockOp>& ops);
+bool stores_in_loop(const std::vector<BlockOp>& ops);
 
 // Where a block value lives: before the loop (once), in the loop (one tile an iteration), after it.
 enum class Stage : uint8_t { before, loop, after };

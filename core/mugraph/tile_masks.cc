@@ -91,17 +91,10 @@ bool is_online(const MuKernel& kernel) {
   });
 }
 
-// Then no iteration may be left out.
-bool stores_in_loop(const MuKernel& kernel) {
-  return std::any_of(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::store && op.loop_dim >= 0;
-  });
-}
-
 }  // namespace
 
 double unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
-  return is_online(kernel) && !stores_in_loop(kernel) ? share(mugraph, kernel) : 1;
+  return is_online(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel) : 1;
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {

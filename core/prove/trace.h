@@ -62,8 +62,7 @@ struct Trace {
   };
   std::vector<Role> roles;  // 1, 2, ...
   std::map<const ir::SymbolData*, Memory> memories;
-  std::array<bool, 3> decide_trips =
-      {};               // whether iterations of loops that are gone through depend on the block's place
+  std::array<bool, 3> decide_trips = {};  // coordinates of the block on which trip counts depend
   std::string problem;  // what could not be followed; events are then not complete
 };
 

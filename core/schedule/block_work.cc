@@ -40,9 +40,7 @@ class Counter {
         product_(kernel.ops.size()),
         copies_(kernel.ops.size(), 1),
         split_rows_(kernel.ops.size()),
-        has_product_(std::any_of(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& each) {
-          return each.kind == BlockOp::Kind::compute && op_info(each.code).kind == OpKind::contraction;
-        })) {}
+        has_product_(has_product(kernel.ops)) {}
 
   BlockWork run() {
     for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
@@ -65,7 +63,8 @@ class Counter {
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of them, but for one
   // that is not overlapped.
   void pass_over(double share) {
-    if (share < 1 && schedule_.intervals) {
+    if (share == 1) return;
+    if (schedule_.intervals) {
       out_.trip_count = std::clamp<int64_t>(
           std::llround(share * static_cast<double>(out_.trip_count)) + schedule_.overlap, 1, out_.trip_count);
       return count_looked_at();
@@ -104,6 +103,7 @@ class Counter {
       out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(load.tensor)].type);
     });
   }
+
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
   const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
   double warps() const { return schedule_.workers() / 32.0; }

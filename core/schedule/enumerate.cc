@@ -31,10 +31,10 @@ struct Shape {
 Shape shape_of(const MuKernel& kernel) {
   Shape out;
   const std::vector<Stage> stages = block_stages(kernel);
+  out.stores_in_loop = stores_in_loop(kernel.ops);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     out.chained |= op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
-    out.stores_in_loop |= op.kind == BlockOp::Kind::store && op.loop_dim >= 0;
     if (op.kind == BlockOp::Kind::compute && op.attrs.axis &&
         (op_info(op.code).kind == OpKind::reduction || op_info(op.code).kind == OpKind::composite)) {
       const TensorType& from = kernel.ops[static_cast<size_t>(op.operands[0])].type;

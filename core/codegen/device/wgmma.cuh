@@ -1,6 +1,7 @@
 // Products of a warpgroup, four warps that begin at a multiple of four (PTX ISA, "Asynchronous Warpgroup Level
 // Matrix Multiply-Accumulate Operations", sm_90a): D[64, n] += A[64, 16] * B[16, n], n = 8, 16, ... 256,
-// or = without `add`. The tensor cores work beside the threads: between a product and wgmma_wait nobody touches its sums or writes its operands.
+// or = without `add`. The tensor cores work beside the threads: between a product and wgmma_wait nobody touches its sums
+// or writes its operands.
 // Shared memory that ordinary stores or cp.async have written needs fence_proxy_async and a barrier first.
 // All four warps do the same. With lane = 4 * group + pair, warp w of the four:
 //   sums[4 j], [4 j + 1]      D[16 w + group][8 j + 2 pair], [.. + 1]
