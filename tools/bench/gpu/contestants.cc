@@ -6,14 +6,18 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
+#include "core/codegen/baseline.h"
 #include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
 #include "core/mugraph/text.h"
+#include "core/optimize/optimize.h"
 #include "core/optimize/program_model.h"
+#include "core/optimize/ranking.h"
 #include "core/optimize/registers.h"
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
@@ -54,6 +58,89 @@ std::string stem(const std::string& path) {
   return file.substr(0, file.rfind('.'));
 }
 
+// What save() wrote has the label that it had.
+std::string label_of(const std::string& file, const std::string& graph) {
+  const std::string name = stem(file), prefix = stem(graph) + "-";
+  return name.rfind(prefix, 0) == 0 ? "search " + name.substr(prefix.size())
+                                    : file.substr(file.rfind('/') + 1);
+}
+
+Contestant contestant_of(const Subject& subject, const Schedule& schedule, EmittedMuGraph emitted,
+                         double us) {
+  Contestant out;
+  out.label = subject.label;
+  out.schedule = schedule;
+  out.searched_us = subject.us;
+  out.modelled_us = us;
+  out.source = std::move(emitted.source);
+  out.plan = std::move(emitted.plan);
+  out.blocks = std::move(emitted.blocks);
+  return out;
+}
+
+constexpr double kHopeless = 3;  // times the best, by the model
+
+// Emits those of a ranked list that are asked for, no text twice.
+class Pick {
+ public:
+  Pick(const std::vector<Subject>& subjects, const Target& target, bool tf32)
+      : subjects_(subjects), target_(target) {
+    std::vector<Candidate> candidates;
+    for (const Subject& subject : subjects) candidates.emplace_back().mugraph = subject.mugraph;
+    ranked_ =
+        rank_implementations(subjects[0].graph, candidates, target, {}, OptimizeOptions().schedules, tf32);
+    tried_.resize(ranked_.size());
+  }
+
+  void take_best(size_t most) {
+    for (size_t rank = 0; rank < ranked_.size() && out_.size() < most; ++rank) take(rank);
+  }
+
+  // The best of each muGraph that has none yet.
+  void take_others(size_t most) {
+    most += out_.size();
+    for (size_t rank = 0; rank < ranked_.size() && out_.size() < most; ++rank)
+      if (!seen_.contains(ranked_[rank].candidate)) take(rank);
+  }
+
+  // Ranks that grow by one factor, down to what nobody would take.
+  void take_far(size_t count) {
+    const auto end = std::find_if(ranked_.begin(), ranked_.end(), [&](const Implementation& each) {
+      return each.us > kHopeless * ranked_[0].us;
+    });
+    const double first = static_cast<double>(out_.size() + 1),
+                 all = static_cast<double>(end - ranked_.begin());
+    for (size_t i = 1; i <= count; ++i) {
+      const double share = static_cast<double>(i) / static_cast<double>(count);
+      size_t rank = static_cast<size_t>(first * std::pow(std::max(1.0, all / first), share)) - 1;
+      while (rank > 0 && (rank >= ranked_.size() || !take(rank))) --rank;
+    }
+  }
+
+  std::vector<Contestant> taken() && { return std::move(out_); }
+
+ private:
+  bool take(size_t rank) {
+    if (tried_[rank]) return false;
+    tried_[rank] = true;
+    const Implementation& from = ranked_[rank];
+    const Subject& subject = subjects_[from.candidate];
+    auto emitted = emit_mugraph(subject.graph, subject.mugraph, from.schedule, target_);
+    if (!emitted || !sources_.insert(emitted->source).second) return false;
+    seen_.insert(from.candidate);
+    out_.push_back(contestant_of(subject, from.schedule, std::move(*emitted), from.us));
+    return true;
+  }
+
+  const std::vector<Subject>& subjects_;
+  const Target& target_;
+  std::vector<Implementation> ranked_;
+  std::vector<bool> tried_;
+  std::set<size_t> seen_;  // candidates
+  std::set<std::string> sources_;
+  std::vector<Contestant> out_;
+};
+
 }  // namespace
 
 std::string read_file(const std::string& path) {
@@ -68,10 +155,13 @@ std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& 
   const Graph graph = need(parse_graph(read_file(options.graph)));
   std::vector<Subject> out;
   for (const std::string& file : options.mugraphs)
-    out.push_back({file.substr(file.rfind('/') + 1), graph, need(parse_mugraph(read_file(file)))});
+    out.push_back({label_of(file, options.graph), graph, need(parse_mugraph(read_file(file)))});
   if (options.search > 0) {
     SearchOptions how;
     how.results = std::max(how.results, options.search);
+    how.time_of = [&](const Graph& part, const MuGraph* mugraph) {
+      return modelled_subgraph(part, mugraph, target, false);
+    };
     const SearchResult result = need(search(graph, target, how));
     std::printf("search: %zu candidates in %.1f s\n", result.candidates.size(), result.report.seconds);
     for (size_t i = 0; i < std::min(options.search, result.candidates.size()); ++i) {
@@ -110,26 +200,50 @@ std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, con
   for (const Schedule& schedule : schedules) {
     size_t& of_kind = taken[computes_in_tf32(schedule)];
     if (of_kind == top) continue;
-    const double begin = milliseconds();
     auto emitted = emit_mugraph(subject.graph, subject.mugraph, schedule, target);
     if (!emitted) {
       ++refused[emitted.status().message()];
       continue;
     }
-    Contestant contestant;
-    contestant.emit_ms = milliseconds() - begin;
-    contestant.label = subject.label;
-    contestant.schedule = schedule;
-    contestant.searched_us = subject.us;
-    contestant.modelled_us = need(model.us(schedule));
-    contestant.source = std::move(emitted->source);
-    contestant.plan = std::move(emitted->plan);
-    contestant.blocks = std::move(emitted->blocks);
-    out.push_back(std::move(contestant));
+    out.push_back(contestant_of(subject, schedule, std::move(*emitted), need(model.us(schedule))));
     ++of_kind;
   }
   std::printf(", %zu taken\n", out.size());
   for (const auto& [reason, times] : refused) std::printf("  refused %d times: %s\n", times, reason.c_str());
+  return out;
+}
+
+std::vector<Contestant> emit_ranked(const std::vector<Subject>& subjects, size_t best, size_t spread,
+                                    const Target& target, bool tf32) {
+  Pick pick(subjects, target, tf32);
+  pick.take_best(best);
+  pick.take_others(spread / 2);
+  pick.take_far(spread - spread / 2);
+  return std::move(pick).taken();
+}
+
+std::vector<Contestant> emit_listed(const std::vector<Subject>& subjects, const std::vector<Listed>& programs,
+                                    const Target& target) {
+  std::vector<Contestant> out;
+  for (const Listed& each : programs) {
+    const auto subject = std::find_if(subjects.begin(), subjects.end(),
+                                      [&](const Subject& of) { return of.label == each.label; });
+    if (subject == subjects.end())
+      stop(Status(ErrorCode::NOT_FOUND, "a program is of " + each.label + ", which is not given"));
+    const ProgramModel model = need(ProgramModel::make(subject->graph, subject->mugraph, target));
+    auto emitted = need(emit_mugraph(subject->graph, subject->mugraph, each.schedule, target));
+    out.push_back(contestant_of(*subject, each.schedule, std::move(emitted), need(model.us(each.schedule))));
+  }
+  return out;
+}
+
+Contestant emit_baseline_contestant(const Graph& graph, const Target& target) {
+  Emitted emitted = need(emit_baseline(graph, target));
+  Contestant out;
+  out.label = kBaselineLabel;
+  out.modelled_us = modelled_launches(need(baseline_work(graph, target)), target);
+  out.source = std::move(emitted.source);
+  out.plan = std::move(emitted.plan);
   return out;
 }
 

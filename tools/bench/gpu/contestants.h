@@ -28,7 +28,7 @@ struct Contestant {
   Plan plan;
   std::vector<EmittedBlock> blocks;
   double searched_us = NAN, modelled_us = 0;  // by the model of the search, and by that of schedules
-  double emit_ms = 0, compile_ms = 0;
+  double compile_ms = 0;
   double error = 0;
   std::string wrong;  // empty: right
   std::string resources;
@@ -50,6 +50,19 @@ bool computes_in_tf32(const Schedule& schedule);
 // products in tf32, or `only` one; says on stdout why others cannot.
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
                                          const Target& target, bool tf32);
+// The `best` first ones of the list that the optimizer makes of all these muGraphs, and `spread` others: half of them
+// the best of muGraphs that have none among those, the rest from further and further down the list.
+std::vector<Contestant> emit_ranked(const std::vector<Subject>& subjects, size_t best, size_t spread,
+                                    const Target& target, bool tf32);
+// A program of a list that was made before, of the subject with this label.
+struct Listed {
+  std::string label;
+  Schedule schedule;
+};
+std::vector<Contestant> emit_listed(const std::vector<Subject>& subjects, const std::vector<Listed>& programs,
+                                    const Target& target);
+inline constexpr const char* kBaselineLabel = "baseline";
+Contestant emit_baseline_contestant(const Graph& graph, const Target& target);
 // By NVRTC, `jobs` at a time; says on stdout how many may not run (core/optimize/registers.h); those get
 // no cubin.
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,

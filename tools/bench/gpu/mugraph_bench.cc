@@ -27,23 +27,30 @@ over more than four times of it, beside what the models of schedules and of the 
   --top M             so many schedules of every muGraph (12)
   --tf32              and as many again that compute f32 products in tf32
   --schedule FILE     this schedule instead
-  --best N            of all of them, the N best by the model of schedules
+  --best N            of all of them, the N that the optimizer would try first
+  --spread N          and N others: the best of other muGraphs, and some from further down its list
+  --programs FILE     instead, the programs of this graph in FILE, as --json writes it
+  --baseline          the baseline's program too
   --target NAME       sm_90a
   --jobs N            compile so many at a time (1)
   --emit              stop before NVRTC
   --compile           stop after NVRTC; needs no GPU
   --check             do not time
+  --unchecked         do not check
+  --rounds N          time each of those that are not far behind so often (15)
   --small             instances of a few elements, as the verifier takes them; checked and not timed
   --text              print the text of the best schedule's kernels
-  --json FILE         add the results to FILE, by the graph's name
+  --json FILE         add the results to FILE, by the graph's name; after --emit without times
 )";
 
 struct Options {
   SubjectOptions subjects;
-  size_t top = 12, best = SIZE_MAX;
+  size_t top = 12, best = 0, spread = 0;
   unsigned jobs = 1;
-  std::string target = "sm_90a", schedule, json;
-  bool emit_only = false, compile_only = false, check_only = false, text = false, tf32 = false;
+  int rounds = 15;
+  std::string target = "sm_90a", schedule, json, programs;
+  bool emit_only = false, compile_only = false, check_only = false, unchecked = false, text = false,
+       tf32 = false, baseline = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -55,9 +62,10 @@ Options parse_options(int argc, char** argv) {
     const struct {
       const char* name;
       bool* flag;
-    } flags[] = {{"--emit", &options.emit_only},   {"--compile", &options.compile_only},
-                 {"--check", &options.check_only}, {"--small", &options.subjects.small},
-                 {"--text", &options.text},        {"--tf32", &options.tf32}};
+    } flags[] = {{"--emit", &options.emit_only},      {"--compile", &options.compile_only},
+                 {"--check", &options.check_only},    {"--small", &options.subjects.small},
+                 {"--text", &options.text},           {"--tf32", &options.tf32},
+                 {"--unchecked", &options.unchecked}, {"--baseline", &options.baseline}};
     const auto* flag = std::find_if(std::begin(flags), std::end(flags),
                                     [&](const auto& each) { return argument == each.name; });
     if (flag != std::end(flags)) {
@@ -74,6 +82,12 @@ Options parse_options(int argc, char** argv) {
       options.top = number(value);
     else if (argument == "--best")
       options.best = number(value);
+    else if (argument == "--spread")
+      options.spread = number(value);
+    else if (argument == "--rounds")
+      options.rounds = static_cast<int>(number(value));
+    else if (argument == "--programs")
+      options.programs = value;
     else if (argument == "--jobs")
       options.jobs = static_cast<unsigned>(number(value));
     else if (argument == "--search")
@@ -118,6 +132,19 @@ void print_table(const std::vector<Contestant>& contestants, bool checked) {
   }
 }
 
+// The programs of a graph that add_to_json() wrote, without the baseline's.
+std::vector<Listed> listed_programs(const std::string& path, const std::string& graph) {
+  std::vector<Listed> out;
+  const nlohmann::json all = nlohmann::json::parse(read_file(path));
+  for (const nlohmann::json& row : all.at(graph).at("candidates")) {
+    if (row.at("mugraph") == kBaselineLabel) continue;
+    std::string schedule = row.at("schedule");
+    std::replace(schedule.begin(), schedule.end(), ';', '\n');
+    out.push_back({row.at("mugraph"), need(parse_schedule(schedule))});
+  }
+  return out;
+}
+
 // {graph: {input_bytes, candidates: [...]}}; graphs that are in the file already stay.
 void add_to_json(const std::string& path, const std::string& graph, size_t input_bytes,
                  const std::vector<Contestant>& contestants) {
@@ -141,33 +168,37 @@ void add_to_json(const std::string& path, const std::string& graph, size_t input
   if (!out.flush()) stop(Status(ErrorCode::IO, path + " cannot be written"));
 }
 
-constexpr int kFirstRounds = 2, kRounds = 15;
+constexpr int kFirstRounds = 2;
 constexpr double kFarBehind = 3;  // after the first rounds it need not be known better
 
 // Fills in their errors and, with `timed`, the times of those that are right.
 void run_contestants(const Graph& graph, std::vector<Contestant>& contestants, Compiler& compiler,
-                     const Target& target, bool tf32, bool timed) {
+                     const Target& target, const Options& options) {
+  const bool timed = !options.check_only && !options.subjects.small;
   DeviceBenchOptions how;
-  how.tf32 = tf32;
+  how.tf32 = options.tf32;
   how.threads = 16;
-  if (const auto reference = make_reference(graph, target, compiler))
-    how.reference = encode_reference(*reference);
+  if (!options.unchecked)
+    if (const auto reference = make_reference(graph, target, compiler))
+      how.reference = encode_reference(*reference);
   const std::unique_ptr<Bench> bench = need(open_device_bench(graph, how));
   std::vector<uint32_t> ids;
   std::vector<Contestant*> right;
   for (Contestant& each : contestants) {
     const uint32_t id = need(bench->add(each.plan, computes_in_tf32(each.schedule)));
-    const Bench::Check check = need(bench->check(id));
-    each.error = check.error;
-    each.wrong = check.wrong;
-    if (!timed || !check.wrong.empty()) {
+    if (!options.unchecked) {
+      const Bench::Check check = need(bench->check(id));
+      each.error = check.error;
+      each.wrong = check.wrong;
+    }
+    if (!timed || !each.wrong.empty()) {
       bench->remove(id);
       continue;
     }
     ids.push_back(id);
     right.push_back(&each);
   }
-  for (const int rounds : {kFirstRounds, kRounds}) {
+  for (const int rounds : {kFirstRounds, options.rounds}) {
     if (ids.empty()) return;
     const std::vector<Bench::Time> times = need(bench->time(ids, rounds));
     double fastest = INFINITY;
@@ -210,16 +241,47 @@ bool compete(const Options& options, const Graph& graph, std::vector<Contestant>
   const bool runs = !options.compile_only && !options.emit_only;
   if (runs) {
     std::erase_if(contestants, [](const Contestant& each) { return each.plan.cubin.empty(); });
-    run_contestants(graph, contestants, compiler, target, options.tf32,
-                    !options.check_only && !options.subjects.small);
+    run_contestants(graph, contestants, compiler, target, options);
     std::stable_sort(contestants.begin(), contestants.end(), [](const Contestant& a, const Contestant& b) {
       return median(a.cold) < median(b.cold);
     });
-    if (!options.json.empty()) add_to_json(options.json, graph.name, input_bytes(graph), contestants);
   }
-  print_table(contestants, runs);
+  if (!options.json.empty() && !options.compile_only)
+    add_to_json(options.json, graph.name, input_bytes(graph), contestants);
+  print_table(contestants, runs && !options.unchecked);
   return std::all_of(contestants.begin(), contestants.end(),
                      [](const Contestant& each) { return each.wrong.empty(); });
+}
+
+std::vector<Contestant> make_contestants(const Options& options, const std::vector<Subject>& subjects,
+                                         const Schedule* only, const Target& target) {
+  std::vector<Contestant> out;
+  const Graph& graph = subjects[0].graph;
+  if (!options.programs.empty())
+    out = emit_listed(subjects, listed_programs(options.programs, graph.name), target);
+  else if (options.best + options.spread > 0 && !only)
+    out = emit_ranked(subjects, options.best, options.spread, target, options.tf32);
+  else
+    for (const Subject& subject : subjects) {
+      std::vector<Contestant> own = emit_contestants(subject, options.top, only, target, options.tf32);
+      std::move(own.begin(), own.end(), std::back_inserter(out));
+    }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Contestant& a, const Contestant& b) { return a.modelled_us < b.modelled_us; });
+  if (options.baseline) out.push_back(emit_baseline_contestant(graph, target));
+  return out;
+}
+
+// Every instance has shapes of its own.
+bool compete_small(const Options& options, const std::vector<Subject>& subjects, const Schedule* only,
+                   Compiler& compiler, const Target& target) {
+  bool right = true;
+  for (const Subject& subject : subjects) {
+    std::vector<Contestant> own = emit_contestants(subject, options.top, only, target, options.tf32);
+    if (options.text && !own.empty()) std::printf("%s", own[0].source.c_str());
+    if (!own.empty()) right &= compete(options, subject.graph, own, compiler, target);
+  }
+  return right;
 }
 
 }  // namespace
@@ -231,21 +293,10 @@ int main(int argc, char** argv) {
   const std::vector<Subject> subjects = make_subjects(options.subjects, target);
   Schedule schedule;
   if (!options.schedule.empty()) schedule = need(parse_schedule(read_file(options.schedule)));
-  bool right = true;
-  std::vector<Contestant> contestants;
-  for (const Subject& subject : subjects) {
-    std::vector<Contestant> own = emit_contestants(
-        subject, options.top, options.schedule.empty() ? nullptr : &schedule, target, options.tf32);
-    if (options.text && !own.empty()) std::printf("%s", own[0].source.c_str());
-    if (options.subjects.small && !own.empty())  // every instance has shapes of its own
-      right &= compete(options, subject.graph, own, *compiler, target);
-    else
-      std::move(own.begin(), own.end(), std::back_inserter(contestants));
-  }
-  if (options.subjects.small) return right ? 0 : 1;
+  const Schedule* only = options.schedule.empty() ? nullptr : &schedule;
+  if (options.subjects.small) return compete_small(options, subjects, only, *compiler, target) ? 0 : 1;
+  std::vector<Contestant> contestants = make_contestants(options, subjects, only, target);
   if (contestants.empty()) stop(Status(ErrorCode::UNSUPPORTED, "no schedule could be emitted"));
-  std::stable_sort(contestants.begin(), contestants.end(),
-                   [](const Contestant& a, const Contestant& b) { return a.modelled_us < b.modelled_us; });
-  if (contestants.size() > options.best) contestants.resize(options.best);
+  if (options.text) std::printf("%s", contestants[0].source.c_str());
   return compete(options, subjects[0].graph, contestants, *compiler, target) ? 0 : 1;
 }
