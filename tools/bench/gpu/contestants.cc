@@ -105,6 +105,7 @@ class Pick {
 
   // Ranks that grow by one factor, down to what nobody would take.
   void take_far(size_t count) {
+    if (ranked_.empty()) return;
     const auto end = std::find_if(ranked_.begin(), ranked_.end(), [&](const Implementation& each) {
       return each.us > kHopeless * ranked_[0].us;
     });

@@ -291,6 +291,7 @@ int main(int argc, char** argv) {
   const Target& target = *need(find_target(options.target));
   const std::unique_ptr<Compiler> compiler = need(open_nvrtc(""));
   const std::vector<Subject> subjects = make_subjects(options.subjects, target);
+  if (subjects.empty()) stop(Status(ErrorCode::UNSUPPORTED, "the search found no muGraph"));
   Schedule schedule;
   if (!options.schedule.empty()) schedule = need(parse_schedule(read_file(options.schedule)));
   const Schedule* only = options.schedule.empty() ? nullptr : &schedule;
