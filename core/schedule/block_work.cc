@@ -5,48 +5,27 @@
 #include <utility>
 
 #include "core/mugraph/narrow.h"
-#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
-#include "core/schedule/block_costs.h"
 #include "core/schedule/model_constants.h"
 #include "core/schedule/register_estimate.h"
-#include "core/schedule/tile_work.h"
+#include "core/schedule/scheduled_block.h"
 
 namespace quern {
 
 namespace {
 
-double padded_elements(const TensorType& type) {
-  double count = 1;
-  for (int64_t extent : type.shape) count *= static_cast<double>(padded(extent));
-  return count;
-}
-
-bool is_norm(OpCode code) {
-  return code == OpCode::rms_norm || code == OpCode::layer_norm || code == OpCode::softmax;
-}
-
-class Counter {
+class Counter : private ScheduledBlock {
  public:
   Counter(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
           const Target& target)
-      : mugraph_(mugraph),
-        kernel_(kernel),
-        schedule_(schedule),
-        target_(target),
+      : ScheduledBlock(mugraph, kernel, schedule, target),
         constants_(model_constants(target)),
-        stages_(block_stages(kernel)),
-        straight_(kernel.ops.size()),
-        product_(kernel.ops.size()),
-        copies_(kernel.ops.size(), 1),
-        split_rows_(kernel.ops.size()),
-        has_product_(has_product(kernel.ops)) {}
+        straight_(kernel.ops.size()) {}
 
   BlockWork run() {
     for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
     out_.cluster = kernel_.grid[kGridAxes - 1];
     out_.trip_count = kernel_.trip_count;
-    count_copies();
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
@@ -105,95 +84,6 @@ class Counter {
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
-  const BlockOp& op(BlockValue value) const { return kernel_.ops[static_cast<size_t>(value)]; }
-  double warps() const { return schedule_.workers() / 32.0; }
-  bool in_loop(size_t i) const { return stages_[i] == Stage::loop; }
-
-  // Whether a tile that is there once is reduced and used again: every thread has its part all the while.
-  bool is_kept(size_t i) const {
-    if (in_loop(i) || kernel_.ops[i].type.element_count() == 0) return false;
-    bool reduced = false;
-    int uses = 0;
-    for (const BlockOp& user : kernel_.ops)
-      for (BlockValue operand : user.operands) {
-        if (static_cast<size_t>(operand) != i) continue;
-        ++uses;
-        if (user.kind != BlockOp::Kind::compute) continue;
-        const bool norm = is_norm(user.code);
-        reduced |= norm || op_info(user.code).kind == OpKind::reduction;
-        uses += norm;
-      }
-    return reduced && uses > 1;
-  }
-
-  // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until that is
-  // complete. What products take and make is counted with them.
-  bool lives_on(BlockValue value) const {
-    const BlockOp& each = op(value);
-    if (product_[static_cast<size_t>(value)] || !in_loop(static_cast<size_t>(value)) ||
-        each.type.element_count() < schedule_.workers())
-      return false;
-    int64_t uses = 0;
-    for (const BlockOp& user : kernel_.ops) {
-      const int64_t own = std::count(user.operands.begin(), user.operands.end(), value);
-      if (own > 0 && user.kind == BlockOp::Kind::compute && op_info(user.code).kind == OpKind::contraction)
-        return false;
-      uses += own;
-    }
-    return uses > 1 && is_reduced(value);
-  }
-  bool is_reduced(BlockValue value) const {
-    for (size_t user = static_cast<size_t>(value) + 1; user < kernel_.ops.size(); ++user) {
-      const BlockOp& each = kernel_.ops[user];
-      if (each.kind != BlockOp::Kind::compute ||
-          std::find(each.operands.begin(), each.operands.end(), value) == each.operands.end())
-        continue;
-      if (op_info(each.code).kind == OpKind::reduction || is_norm(each.code)) return true;
-      if (is_elementwise(each) && is_reduced(static_cast<BlockValue>(user))) return true;
-    }
-    return false;
-  }
-
-  bool is_elementwise(const BlockOp& each) const {
-    if (each.kind != BlockOp::Kind::compute) return false;
-    const OpKind kind = op_info(each.code).kind;
-    return kind == OpKind::elementwise || kind == OpKind::composite;
-  }
-
-  // The left operand of a product by warps is made in registers, by every warp that has a part of its rows.
-  void count_copies() {
-    for (size_t i = kernel_.ops.size(); i-- > 0;) {
-      const BlockOp& each = kernel_.ops[i];
-      if (is_elementwise(each))
-        for (BlockValue operand : each.operands)
-          copies_[static_cast<size_t>(operand)] = std::max(copies_[static_cast<size_t>(operand)], copies_[i]);
-      else if (const auto dtype = dtype_by_warps(i))
-        copies_[static_cast<size_t>(each.operands[0])] = static_cast<double>(parts_of(i, *dtype).n);
-    }
-  }
-
-  // Of a product that tensor cores compute warp by warp.
-  std::optional<DType> dtype_by_warps(size_t i) const {
-    const BlockOp& each = kernel_.ops[i];
-    if (each.kind != BlockOp::Kind::compute || op_info(each.code).kind != OpKind::contraction ||
-        each.type.shape.size() < 2)
-      return {};
-    const auto dtype = tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
-    return dtype && *dtype != DType::f32 && uses_wgmma(each) ? std::nullopt : dtype;
-  }
-
-  static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
-
-  ProductParts parts_of(size_t i, DType dtype) const {
-    const BlockOp& each = kernel_.ops[i];
-    return product_parts(each.type.shape[each.type.shape.size() - 2], op(each.operands[0]).type.shape.back(),
-                         least_inner(dtype), schedule_.warps);
-  }
-
-  // Of a tile that is made in registers for `user`, with those that several warps make.
-  double elements_for(size_t user, BlockValue value) const {
-    return padded_elements(op(value).type) * copies_[user];
-  }
 
   void elementwise(size_t i) {
     const BlockOp& each = kernel_.ops[i];
@@ -204,14 +94,12 @@ class Counter {
     own.slots += elements / 32 * cost.issue;
     own.special += elements / 32 * cost.special;
     for (BlockValue operand : each.operands) {
-      product_[i] |= product_[static_cast<size_t>(operand)];
-      split_rows_[i] |= split_rows_[static_cast<size_t>(operand)];
       if (!is_staged_load(operand)) continue;
       const double bytes = static_cast<double>(bytes_each(operand));
       own.shared_bytes += elements_for(i, operand) * bytes;
       if (bytes == 2) own.slots += elements_for(i, operand) / 32;  // converted
     }
-    if (product_[i])
+    if (is_of_product(static_cast<BlockValue>(i)))
       for (BlockValue operand : each.operands) join_product(operand);
     if (in_loop(i)) needs_.block_middle = std::max(needs_.block_middle, padded_elements(each.type));
     if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
@@ -252,52 +140,6 @@ class Counter {
     }
   }
 
-  // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
-  bool comes(int32_t tensor) const {
-    const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
-    if (own.view.source >= 0) return comes(own.view.source);
-    if (own.pieced.axis >= 0)  // the largest
-      return comes(own.pieced
-                       .pieces[static_cast<size_t>(
-                           std::max_element(own.pieced.extents.begin(), own.pieced.extents.end()) -
-                           own.pieced.extents.begin())]
-                       .source);
-    return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
-  }
-  bool leaves(int32_t tensor) const {
-    return std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), tensor) != mugraph_.outputs.end();
-  }
-
-  // Of its tile, as the tensor has them.
-  double loaded_bytes(const BlockOp& load) const {
-    return static_cast<double>(load.type.element_count()) *
-           static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
-  }
-
-  // A row of a tile that is not the tensor's own is accessed in sectors of 32 bytes, and in DRAM in pairs of
-  // them: bytes that are moved over bytes that are wanted.
-  struct SectorWaste {
-    double l2 = 1, dram = 1;
-    double row = 1e9;  // bytes
-  };
-  SectorWaste sector_waste(const BlockOp& access) const {
-    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(access.tensor)].type;
-    if (whole.shape.empty() || access.type.shape.back() >= whole.shape.back()) return {};
-    const double row =
-        static_cast<double>(access.type.shape.back()) * static_cast<double>(dtype_size(whole.dtype));
-    const double pairs = std::max(1.0, std::min(2.0, 64 / row));
-    return {std::max(1.0, 32 / row), row < 64 ? 0.5 * (1 + pairs) : 1, row};
-  }
-
-  // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
-  double load_width(const BlockOp& load) const {
-    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor)].type;
-    const int64_t row = whole.shape.empty() ? 1 : whole.shape.back(), size = int64_t(dtype_size(whole.dtype));
-    int64_t bytes = whole.element_count() == row ? 16 : row * size;
-    if (!whole.shape.empty() && load.type.shape.back() < row) bytes |= load.type.shape.back() * size;
-    return static_cast<double>(std::min<int64_t>(16, bytes & -bytes));
-  }
-
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (!is_from_memory(each)) return;
@@ -332,48 +174,12 @@ class Counter {
     if (staged && width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
   }
 
-  // By single elements, for a product without tensor cores.
-  bool is_copied_turned(BlockValue load) const {
-    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
-      const BlockOp& user = kernel_.ops[i];
-      if (user.kind != BlockOp::Kind::compute || op_info(user.code).kind != OpKind::contraction) continue;
-      if (tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32)) continue;
-      for (size_t side : {size_t{0}, size_t{1}}) {
-        if (user.operands[side] != load) continue;
-        const size_t rank = op(load).type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
-        return is_turned(load, rank) && lies_by_inner(load, summed);
-      }
-    }
-    return false;
-  }
-
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
   void join_product(BlockValue value) {
     const BlockOp& each = op(value);
     if (each.kind != BlockOp::Kind::load || is_staged_load(value)) return;
     work(stages_[static_cast<size_t>(value)]).round_trips +=
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
-  }
-
-  // Neighbours along the inner dimension of a product are neighbours in shared memory.
-  bool is_by_inner(BlockValue operand, size_t side) const {
-    const BlockOp& from = op(operand);
-    const size_t rank = from.type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
-    return lies_by_inner(operand, summed) && !is_turned(operand, rank);
-  }
-  // Threads that copy a tile of f32 for a product without tensor cores lay it along rows or columns.
-  bool is_turned(BlockValue operand, size_t rank) const {
-    return is_staged_load(operand) && !(schedule_.tma && target_.tma) && rank > 1;
-  }
-  bool lies_by_inner(BlockValue operand, size_t summed) const {
-    const BlockOp& from = op(operand);
-    const size_t rank = from.type.shape.size();
-    if (!is_staged_load(operand)) return summed + 1 == rank;
-    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor)];
-    if (tensor.view.source < 0) return summed + 1 == rank;
-    const Ints strides = view_strides(
-        tensor.view, dense_strides(mugraph_.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
-    return strides[summed] == 1;
   }
 
   // Without tensor cores: both operands out of shared memory, where what the ring does not bring is left first.
@@ -418,17 +224,15 @@ class Counter {
 
   void product(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    product_[i] = true;
     const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
-    const std::optional<DType> dtype =
-        tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
-    if (!dtype || own_shape.size() < 2) return product_by_fma(i);
+    const std::optional<DType> dtype = tensor_dtype(i);
+    if (!dtype) return product_by_fma(i);
     Work& own = work(stages_[i]);
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
     double batch = 1;
     for (size_t d = 0; d + 2 < own_shape.size(); ++d) batch *= static_cast<double>(padded(own_shape[d]));
     const bool wide = *dtype == DType::f32;
-    if (!wide && uses_wgmma(each)) return wgmma_product(i, batch);
+    if (is_by_warpgroups(i)) return wgmma_product(i, batch);
     const int64_t k_least = least_inner(*dtype);
     const ProductParts parts = parts_of(i, *dtype);
     const int64_t m = std::max<int64_t>(16, padded(rows)) / parts.m,
@@ -467,7 +271,7 @@ class Counter {
       }
       if (in_loop(i)) needs_.fragments += words;
     }
-    if (split_rows_[static_cast<size_t>(each.operands[0])]) {
+    if (has_split_rows(each.operands[0])) {
       // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
       const double elements = padded_elements(op(each.operands[0]).type);
       own.shared_bytes += elements * 4 * 2;
@@ -489,40 +293,10 @@ class Counter {
       out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
       // What is used in the loop is exchanged there, by every warp that uses it.
       Work& own = in_loop(i) && !summed ? out_.loop : out_.once;
-      own.shared_bytes += padded_elements(each.type) * 4 * k_parts * (1 + copies_[i]);
+      own.shared_bytes += padded_elements(each.type) * 4 * k_parts * (1 + copies(i));
       own.chain += constants_.barrier_cycles + 2 * constants_.shared_latency;
       own.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
     }
-  }
-
-  int64_t bytes_each(BlockValue load) const {
-    return int64_t(dtype_size(mugraph_.tensors[static_cast<size_t>(op(load).tensor)].type.dtype));
-  }
-
-  bool is_from_memory(const BlockOp& load) const {
-    return mugraph_.tensors[static_cast<size_t>(load.tensor)].numbered < 0;
-  }
-  bool is_staged_load(BlockValue value) const {
-    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load && is_from_memory(op(value)) &&
-           stages_[static_cast<size_t>(value)] == Stage::loop;
-  }
-
-  int m_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
-
-  // Tiles of the iteration that all warps make of what is staged.
-  bool is_made(BlockValue value) const {
-    const size_t i = static_cast<size_t>(value);
-    const BlockOp& each = op(value);
-    return schedule_.stages > 0 && in_loop(i) && !product_[i] && each.kind == BlockOp::Kind::compute &&
-           (op_info(each.code).kind == OpKind::elementwise || op_info(each.code).kind == OpKind::composite);
-  }
-
-  bool uses_wgmma(const BlockOp& each) const {
-    const Ints& shape = each.type.shape;
-    const BlockValue n_operand = each.operands[static_cast<size_t>(1 - m_side())];
-    return schedule_.wgmma && target_.wgmma &&
-           (is_made(n_operand) || (is_staged_load(n_operand) && bytes_each(n_operand) == 2)) &&
-           padded(m_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kWgmmaRows;
   }
 
   // Tensor cores read staged operands by themselves, the N operand once for every 64 rows of the M operand.
@@ -541,7 +315,6 @@ class Counter {
     const auto groups = static_cast<double>(schedule_.workers() / 128);
     const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
     needs_.wgmma = true;
-    split_rows_[i] = side == 0 && m > 16 * schedule_.warps[0];
     Work& own = work(stages_[i]);
     const double size = batch * static_cast<double>(m * n * k) * repeats;
     own.wgmma += size / (16 * 8 * 16);
@@ -574,18 +347,6 @@ class Counter {
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
-  // Without products the first warps have rows of their own.
-  int row_warps() const { return has_product_ ? 1 : schedule_.warps[0]; }
-
-  ReducedParts parts_of_reduction(const BlockOp& each) const {
-    const BlockOp& from = op(each.operands[0]);
-    const Ints& axes = *each.attrs.axis;
-    return product_[static_cast<size_t>(each.operands[0])] && from.type.shape.size() > 1
-               ? reduced_product_parts(from.type.shape, axes, schedule_.warps)
-               : reduced_parts(from.type.shape, axes, static_cast<int64_t>(dtype_size(from.type.dtype)),
-                               schedule_.workers() / 32, row_warps());
-  }
-
   void reduction(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     const ReducedParts parts = parts_of_reduction(each);
@@ -599,16 +360,6 @@ class Counter {
     }
   }
 
-  // Sums over the loop stay in parts until its end.
-  bool is_summed(size_t i) const {
-    for (const BlockOp& user : kernel_.ops)
-      for (BlockValue operand : user.operands)
-        if (operand == static_cast<BlockValue>(i) &&
-            (user.kind != BlockOp::Kind::accumulate || user.combine == Combine::max))
-          return false;
-    return true;
-  }
-
   void accumulate(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (each.operands.empty()) return;
@@ -616,7 +367,7 @@ class Counter {
     const BlockOp& summed = op(each.operands[0]);
     const bool computed = summed.kind == BlockOp::Kind::compute,
                product = computed && op_info(summed.code).kind == OpKind::contraction,
-               parts = computed && !product_[static_cast<size_t>(each.operands[0])] &&
+               parts = computed && !is_of_product(each.operands[0]) &&
                        op_info(summed.code).kind == OpKind::reduction &&
                        each.kind == BlockOp::Kind::accumulate && each.combine != Combine::max;
     if (parts)
@@ -637,17 +388,8 @@ class Counter {
     }
   }
 
-  const MuGraph& mugraph_;
-  const MuKernel& kernel_;
-  const KernelSchedule& schedule_;
-  const Target& target_;
   const ModelConstants& constants_;
-  const std::vector<Stage> stages_;
   std::vector<char> straight_;  // loads whose fragments are counted
-  std::vector<char> product_;   // values made from a product, element by element
-  std::vector<double> copies_;  // of values made from others, that the block's warps make
-  std::vector<char> split_rows_;  // and from one by warpgroups that have several tiles of rows
-  const bool has_product_;
   RegisterNeeds needs_;
   BlockWork out_;
 };

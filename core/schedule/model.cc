@@ -12,8 +12,6 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kSubPartitionRegisters = 512;  // of each lane
-
 class KernelModel {
  public:
   KernelModel(const BlockWork& work, const KernelSchedule& schedule, const Target& target)

@@ -242,7 +242,7 @@ Status check_launches(const MuGraph& mugraph, const Schedule& schedule) {
 
 // Warps get registers from that of an SM's four sub-partitions where they run.
 int64_t KernelSchedule::launch_registers() const {
-  constexpr int64_t kSubPartitionRegisters = 512, kMost = 255;  // of each lane
+  constexpr int64_t kMost = 255;
   return std::min(kMost,
                   kSubPartitionRegisters / divide_up(threads() / 32 * std::max(1, min_blocks), 4) / 8 * 8);
 }

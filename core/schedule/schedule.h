@@ -14,6 +14,7 @@
 namespace quern {
 
 constexpr int kMaxWarps = 16;
+constexpr int64_t kSubPartitionRegisters = 512;  // of each lane
 constexpr int64_t kMaxExtent = 0x7fffffff;
 using TileExtents = std::array<int64_t, 3>;
 using WarpCounts = std::array<int, 3>;
