@@ -12,77 +12,96 @@ constexpr int64_t kMostSamples = 32;  // along an axis
 
 class Masks {
  public:
-  Masks(const MuGraph& mugraph, const MuKernel& kernel) : mugraph_(mugraph), kernel_(kernel) {}
+  Masks(const MuGraph& mugraph, const MuKernel& kernel)
+      : mugraph_(mugraph),
+        kernel_(kernel),
+        masks_(kernel.ops, [this](BlockValue value) { return positions(value); }) {
+    find_conditions();
+  }
 
-  // The conditions of the loop's masks, as far as they are known.
-  std::vector<BlockValue> conditions() const {
-    std::vector<BlockValue> out;
+  // Whether the loop has masks that positions decide, as far as is known.
+  bool any() const { return !conditions_.empty(); }
+
+  bool is_possible(const Coordinates& at) {
+    at_ = at;
+    return std::all_of(conditions_.begin(), conditions_.end(),
+                       [&](BlockValue condition) { return masks_.condition(condition)->possible; });
+  }
+
+ private:
+  void find_conditions() {
     const std::vector<Stage> stages = block_stages(kernel_);
-    const auto masks = masks_at(Coordinates{});
     for (size_t i = 0; i < kernel_.ops.size(); ++i) {
       const BlockOp& op = kernel_.ops[i];
       if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || stages[i] != Stage::loop) continue;
       const BlockOp& masked = kernel_.ops[static_cast<size_t>(op.operands[2])];
       if (masked.kind == BlockOp::Kind::compute && masked.code == OpCode::constant &&
-          masks.condition(op.operands[0]))
-        out.push_back(op.operands[0]);
+          masks_.condition(op.operands[0]))
+        conditions_.push_back(op.operands[0]);
     }
-    return out;
   }
 
-  bool is_possible(const std::vector<BlockValue>& conditions, const Coordinates& at) const {
-    const auto masks = masks_at(at);
-    return std::all_of(conditions.begin(), conditions.end(),
-                       [&](BlockValue condition) { return masks.condition(condition)->possible; });
-  }
-
- private:
-  TileMasks<int64_t, bool> masks_at(const Coordinates& at) const {
-    return {kernel_.ops, [this, at](BlockValue value) -> std::optional<PositionRange<int64_t>> {
-              const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
-              if (op.kind != BlockOp::Kind::load) return std::nullopt;
-              const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor)];
-              if (tensor.numbered < 0) return std::nullopt;
-              const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
-              const Interval own = tile_interval(kernel_, op, tensor.numbered, extent, at);
-              return PositionRange<int64_t>{own.first, own.first + own.tile - 1, extent};
-            }};
+  std::optional<PositionRange<int64_t>> positions(BlockValue value) const {
+    const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
+    if (op.kind != BlockOp::Kind::load) return std::nullopt;
+    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor)];
+    if (tensor.numbered < 0) return std::nullopt;
+    const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
+    const Interval own = tile_interval(kernel_, op, tensor.numbered, extent, at_);
+    return PositionRange<int64_t>{own.first, own.first + own.tile - 1, extent};
   }
 
   const MuGraph& mugraph_;
   const MuKernel& kernel_;
+  const TileMasks<int64_t, bool> masks_;
+  Coordinates at_{};
+  std::vector<BlockValue> conditions_;
 };
 
-// Of all blocks, or of those whose coordinate along `axis` is `fixed`.
-double share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_axis = -1, int64_t fixed = 0) {
-  const Masks masks(mugraph, kernel);
-  const std::vector<BlockValue> conditions = masks.conditions();
-  if (conditions.empty()) return 1;
+// Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as the busiest
+// of its blocks.
+UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_axis = -1, int64_t fixed = 0) {
+  Masks masks(mugraph, kernel);
+  if (!masks.any()) return {};
   // Axes that no position depends on need one sample.
-  Coordinates counts;
+  constexpr size_t kCluster = kGridAxes - 1, kLoop = kGridAxes;
+  Coordinates counts, samples;
   counts.fill(1);
   for (const BlockOp& op : kernel.ops) {
     if (op.kind != BlockOp::Kind::load || mugraph.tensors[static_cast<size_t>(op.tensor)].numbered < 0)
       continue;
     for (size_t axis = 0; axis < kGridAxes; ++axis)
       if (op.map[axis] >= 0) counts[axis] = kernel.grid[axis];
-    if (op.loop_dim >= 0) counts[kGridAxes] = kernel.trip_count;
+    if (op.loop_dim >= 0) counts[kLoop] = kernel.trip_count;
   }
-  if (fixed_axis >= 0) counts[static_cast<size_t>(fixed_axis)] = 1;
-  int64_t visited = 0, total = 0;
-  Coordinates number{};
-  for (;;) {
-    Coordinates at;
-    for (size_t axis = 0; axis < at.size(); ++axis)
-      at[axis] = number[axis] * counts[axis] / std::min(counts[axis], kMostSamples);
-    if (fixed_axis >= 0) at[static_cast<size_t>(fixed_axis)] = fixed;
-    ++total;
-    visited += masks.is_possible(conditions, at);
-    size_t axis = 0;
-    while (axis < number.size() && ++number[axis] == std::min(counts[axis], kMostSamples)) number[axis++] = 0;
-    if (axis == number.size()) break;
+  for (size_t axis = 0; axis < counts.size(); ++axis)
+    samples[axis] = static_cast<int>(axis) == fixed_axis ? 1 : std::min(counts[axis], kMostSamples);
+  Coordinates at{};
+  auto move_to = [&](size_t axis, int64_t sample) {
+    at[axis] = static_cast<int>(axis) == fixed_axis ? fixed : sample * counts[axis] / samples[axis];
+  };
+  const int64_t clusters = samples[0] * samples[1] * samples[2];
+  int64_t visited = 0, most = 0;
+  for (int64_t number = 0; number < clusters; ++number) {
+    move_to(0, number % samples[0]);
+    move_to(1, number / samples[0] % samples[1]);
+    move_to(2, number / samples[0] / samples[1]);
+    int64_t busiest = 0;
+    for (int64_t block = 0; block < samples[kCluster]; ++block) {
+      move_to(kCluster, block);
+      int64_t own = 0;
+      for (int64_t iteration = 0; iteration < samples[kLoop]; ++iteration) {
+        move_to(kLoop, iteration);
+        own += masks.is_possible(at);
+      }
+      busiest = std::max(busiest, own);
+    }
+    visited += busiest;
+    most = std::max(most, busiest);
   }
-  return static_cast<double>(visited) / static_cast<double>(total);
+  const auto iterations = static_cast<double>(samples[kLoop]);
+  return {static_cast<double>(visited) / (static_cast<double>(clusters) * iterations),
+          static_cast<double>(most) / iterations};
 }
 
 bool is_online(const MuKernel& kernel) {
@@ -93,8 +112,8 @@ bool is_online(const MuKernel& kernel) {
 
 }  // namespace
 
-double unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
-  return is_online(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel) : 1;
+UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
+  return is_online(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel) : UnmaskedShare();
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {
@@ -104,7 +123,7 @@ UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {
   for (int axis = 0; is_online(kernel) && axis < 3; ++axis) {
     const int64_t extent = kernel.grid[static_cast<size_t>(axis)];
     if (extent == 1) continue;
-    const double grows = share(mugraph, kernel, axis, extent - 1) - share(mugraph, kernel, axis, 0);
+    const double grows = share(mugraph, kernel, axis, extent - 1).mean - share(mugraph, kernel, axis, 0).mean;
     if (std::abs(grows) <= most) continue;
     most = std::abs(grows);
     out = {axis, grows > 0};

@@ -123,9 +123,12 @@ class TileMasks {
   const Leaf leaf_;
 };
 
-// The share of a kernel's tiles, of all its blocks and iterations, in which scores of online softmax are not all masked
-// by positions: about, of large grids.
-double unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
+// The share of a kernel's tiles, of all iterations of its blocks, in which scores of online softmax are not all masked by
+// positions: about, of large grids. Blocks of a cluster wait for each other, so that the busiest one counts for all.
+struct UnmaskedShare {
+  double mean = 1, most = 1;  // of all blocks, and of the one that has the most
+};
+UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 
 // The axis of the grid along which that differs from block to block: those at its end have more to do, or less.
 struct UnevenAxis {

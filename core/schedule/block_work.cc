@@ -41,14 +41,21 @@ class Counter : private ScheduledBlock {
 
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of them, but for one
   // that is not overlapped.
-  void pass_over(double share) {
-    if (share == 1) return;
+  void pass_over(const UnmaskedShare& unmasked) {
+    if (unmasked.mean == 1) return;
+    auto visited = [&](double share) {
+      return std::clamp<int64_t>(
+          std::llround(share * static_cast<double>(kernel_.trip_count)) + schedule_.overlap, 1,
+          kernel_.trip_count);
+    };
     if (schedule_.intervals) {
-      out_.trip_count = std::clamp<int64_t>(
-          std::llround(share * static_cast<double>(out_.trip_count)) + schedule_.overlap, 1, out_.trip_count);
+      out_.trip_count = visited(unmasked.mean);
+      out_.longest_trip_count = visited(unmasked.most);
       return count_looked_at();
     }
-    out_.passed_share = 1 - share;
+    out_.passed_share = 1 - unmasked.mean;
+    out_.longest_trip_count = out_.trip_count;
+    out_.longest_passed_share = 1 - unmasked.most;
     if (schedule_.stages < 2) {
       out_.passed = out_.loop;  // it looks at none
       return;
@@ -113,7 +120,7 @@ class Counter : private ScheduledBlock {
         return load(i);
       case BlockOp::Kind::store: {
         const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
-        const SectorWaste waste = sector_waste(each);
+        const SectorWaste waste = sector_waste(memory_row(each));
         if (leaves(each.tensor)) out_.unique_bytes += bytes_of(whole) * waste.dram;
         out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
@@ -146,7 +153,8 @@ class Counter : private ScheduledBlock {
     if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
     const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
-    const SectorWaste waste = sector_waste(each);
+    const Row row = memory_row(each);
+    const SectorWaste waste = sector_waste(row);
     if (comes(each.tensor)) {
       const double dram = bytes_of(whole) * waste.dram;
       out_.unique_bytes += dram;
@@ -154,7 +162,7 @@ class Counter : private ScheduledBlock {
     }
     const double width = is_copied_turned(static_cast<BlockValue>(i))
                              ? size
-                             : std::min(load_width(each), std::max(size, waste.row));
+                             : std::min(load_width(each), std::max(size, row.bytes));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
@@ -169,7 +177,11 @@ class Counter : private ScheduledBlock {
     Work& own = work(stages_[i]);
     own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
-    if (staged && engine) own.rows += bytes / std::min(128.0, waste.row);
+    if (staged && engine) {
+      const TmaCopies tma = tma_copies(each);
+      own.copies += tma.copies;
+      own.lines += tma.lines;
+    }
     // Asynchronous copies have at least four bytes.
     if (staged && width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
   }

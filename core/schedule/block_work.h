@@ -19,21 +19,24 @@ struct Work {
   double issue = 0, special = 0, shared_bytes = 0;
   double slots = 0;  // instructions that were counted one by one: each takes an issue slot
   double fma = 0;  // cycles of a sub-partition in which it issues products of register tiles, and their loads
-  double chain = 0;  // cycles that one warp waits for its own results, one after the other
+  double chain = 0;        // cycles that one warp waits for its own results, one after the other
   double round_trips = 0;  // to memory, each dependent on the one before: what it loads a little at a time
-  double rows = 0;   // of at most 128 bytes that TMA brings
+  double copies = 0, lines = 0;  // that TMA makes, and the lines of the L2 cache that their rows lie in
 };
 // What is computed of an iteration's tiles, and what brings them.
 inline constexpr double Work::*kComputes[] = {&Work::mma,          &Work::wgmma, &Work::issue, &Work::special,
                                               &Work::shared_bytes, &Work::slots, &Work::fma,   &Work::chain};
-inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::rows};
-static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)), "each count is in a list");
+inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::copies, &Work::lines};
+static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)),
+              "each count is in a list");
 
 struct BlockWork {
-  double blocks = 1;                      // of the grid, clusters and all
-  int64_t cluster = 1, trip_count = 1;    // blocks of a cluster; iterations of the loop
-  Work loop, once;                        // an iteration, and the rest
-  double passed_share = 0;                // of the iterations: those that all threads pass over
+  double blocks = 1;                    // of the grid, clusters and all
+  int64_t cluster = 1, trip_count = 1;  // blocks of a cluster; iterations of the loop
+  Work loop, once;                      // an iteration, and the rest
+  double passed_share = 0;              // of the iterations: those that all threads pass over
+  int64_t longest_trip_count = 0;  // of the block that has the most to do, where they differ; otherwise 0
+  double longest_passed_share = 0;
   Work passed;                            // what they do of them
   double loop_bytes = 0, once_bytes = 0;  // loaded an iteration, and once
   double loop_l2 = 0, once_l2 = 0;        // the same in whole sectors

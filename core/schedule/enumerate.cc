@@ -58,7 +58,7 @@ Shape shape_of(const MuKernel& kernel) {
 
 constexpr int64_t kPortableCluster = 8;  // blocks that every device with clusters allows
 constexpr int kWarpgroup = 128;          // threads
-constexpr int kMostMinBlocks = 4;  // more blocks an SM fit by themselves, or do not help
+constexpr int kMostMinBlocks = 4;        // more blocks an SM fit by themselves, or do not help
 
 // 0 as well where tile sizes say nothing.
 int64_t extent_or_none(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
@@ -221,7 +221,7 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
   if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one.
-  if (unmasked_share(mugraph, kernel) < 1) return std::nullopt;
+  if (unmasked_share(mugraph, kernel).mean < 1) return std::nullopt;
   if (block_work(mugraph, kernel, schedule, target).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
   out.persistent = blocks;
@@ -282,7 +282,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
     // Registers of the producer's are for those who need many: attention, which has sums of two products.
     fed.setmaxnreg = fed.producer && chained && fed.workers() > kWarpgroup;
-    const bool masked = unmasked_share(*applied, cut) < 1;
+    const bool masked = unmasked_share(*applied, cut).mean < 1;
     KernelSchedule cut_short = fed;
     cut_short.intervals = fed.producer && masked;
     if (cut_short.intervals) rank(cut_short);
@@ -368,7 +368,8 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
     if (count == 1)
       for (const KernelSchedule& each : *from) place.push_back({each});
     else
-      for (JoinedWay& way : joined_ways(mugraph, k, {from, from + static_cast<std::ptrdiff_t>(count)}, target))
+      for (JoinedWay& way :
+           joined_ways(mugraph, k, {from, from + static_cast<std::ptrdiff_t>(count)}, target))
         place.push_back(std::move(way.schedules));
     // Kernel by kernel: the others are at their best meanwhile.
     for (size_t own = 0; count > 1 && own < count; ++own)

@@ -48,7 +48,9 @@ class KernelModel {
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
     const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
     const double next = beside_others ? bound + constants_.wave_shadow * (first - bound) : first;
-    const double us = first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0);
+    const double us =
+        std::max(first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0),
+                 first + longest_us());
     out.us = constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
     if (work_.looked_at_bytes > 0)
       out.us +=
@@ -71,22 +73,36 @@ class KernelModel {
                          : all;
   }
 
+  // What the block that has the most to do is longer under way than a mean one: at the end it is alone.
+  double longest_us() const {
+    if (work_.longest_trip_count == 0) return 0;
+    BlockWork longest = work_;
+    longest.trip_count = work_.longest_trip_count;
+    longest.passed_share = work_.longest_passed_share;
+    const double running = std::min(work_.blocks, static_cast<double>(target_.sms));
+    KernelTime passing;
+    return KernelModel(longest, schedule_, target_).wave(running, work_.blocks, passing) -
+           wave(running, work_.blocks, passing);
+  }
+
   // `running` blocks at the same time, of `blocks`, from their first load to the last store; without what
   // launches them.
   double wave(double running, double blocks, KernelTime& out) const {
     const double trip_count = work_.loop_bytes > 0 ? static_cast<double>(work_.trip_count) : 0;
     const double block_bytes = work_.loop_l2 * trip_count + work_.once_l2;
-    // Of the busiest SM. Clusters of more than a pair have two there, if these fit, and leave
-    // others without.
+    // Of the busiest SM. Those that clusters of more than a pair find first have twice as many, if these fit, and others
+    // none.
     double per_sm = std::ceil(running / target_.sms);
-    if (cluster() > 2) per_sm = std::max(per_sm, std::min(static_cast<double>(out.blocks_per_sm), 2.0));
+    if (cluster() > 2)
+      per_sm = std::max(per_sm, std::min(static_cast<double>(out.blocks_per_sm), 2 * per_sm));
     // What a block gets of the bandwidth, in bytes a microsecond: of the SM's, the L2 cache's
     // and, for what is not there yet, DRAM's.
     const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
-    const double rate = std::min({constants_.sm_bytes_per_us / per_sm, target_.l2_gbps * 1e3 / running,
-                                  dram * std::max(1.0, block_bytes) / std::max(1.0, fresh)});
-    const double iteration_us = std::max(
-        work_.loop_l2 / rate, per_sm * work_.loop.rows * constants_.row_cycles / constants_.clock_mhz);
+    const double rate =
+        std::min({constants_.sm_bytes_per_us / per_sm, constants_.l2_share * target_.l2_gbps * 1e3 / running,
+                  dram * std::max(1.0, block_bytes) / std::max(1.0, fresh)});
+    const double iteration_us =
+        std::max(work_.loop_l2 / rate, per_sm * tma_cycles(work_.loop) / constants_.clock_mhz);
     const double once_us = work_.once_l2 / rate;
     const double loop = computed(work_.loop, per_sm), passed = computed(work_.passed, per_sm),
                  once = computed(work_.once, per_sm);
@@ -97,7 +113,7 @@ class KernelModel {
     out.compute_us += per_sm *
                       (trip_count * mean(cycles(work_.loop), cycles(work_.passed)) + cycles(work_.once)) /
                       constants_.clock_mhz;
-    const double asked = latency_us() + (work_.loop.rows > 0 ? constants_.map_us : 0);
+    const double asked = latency_us() + (work_.loop.copies > 0 ? constants_.map_us : 0);
     if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
       const double parts = work_.once.round_trips + per_sm, part = (parts - 1) / parts;
@@ -119,6 +135,10 @@ class KernelModel {
 
   // Of two things that go on side by side.
   static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }
+
+  double tma_cycles(const Work& work) const {
+    return work.copies * constants_.copy_cycles + work.lines * constants_.line_cycles;
+  }
 
   // Cycles of a warp that has the SM to itself.
   double alone(const Work& work) const {

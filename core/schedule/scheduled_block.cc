@@ -1,6 +1,7 @@
 #include "core/schedule/scheduled_block.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/mugraph/narrow.h"
 #include "core/mugraph/tensor_view.h"
@@ -75,13 +76,57 @@ double ScheduledBlock::loaded_bytes(const BlockOp& load) const {
          static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
 }
 
-ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const BlockOp& access) const {
-  const TensorType& whole = mugraph_.tensors[static_cast<size_t>(access.tensor)].type;
-  if (whole.shape.empty() || access.type.shape.back() >= whole.shape.back()) return {};
-  const double row =
-      static_cast<double>(access.type.shape.back()) * static_cast<double>(dtype_size(whole.dtype));
-  const double pairs = std::max(1.0, std::min(2.0, 64 / row));
-  return {std::max(1.0, 32 / row), row < 64 ? 0.5 * (1 + pairs) : 1, row};
+Ints ScheduledBlock::strides_of(const MuTensor& tensor) const {
+  if (tensor.view.source < 0) return dense_strides(tensor.type.shape);
+  return view_strides(tensor.view,
+                      dense_strides(mugraph_.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
+}
+
+ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
+  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(access.tensor)];
+  const Ints& shape = tensor.type.shape;
+  Row row;
+  if (shape.empty()) return row;
+  const Ints strides = strides_of(tensor);
+  row.dim = shape.size() - 1;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (strides[d] == 1 && shape[d] > 1) row.dim = d;
+  const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
+  int64_t part = shape[row.dim];
+  row.whole = access.type.shape[row.dim] >= part;
+  if (row.whole) return row;
+  row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
+  int64_t starts = kMostAlignment;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != row.dim && shape[d] > 1) starts |= strides[d] * size;
+  for (int axis = 0; axis <= kGridAxes; ++axis)
+    if (cuts(access, axis, static_cast<int>(row.dim)) && kernel_.parts(axis) > 1) {
+      part = kernel_.part(axis, part);
+      starts |= part * size;
+    }
+  row.alignment = starts & -starts;
+  return row;
+}
+
+ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
+  if (row.whole) return {};
+  const double beyond = static_cast<double>(32 - std::min<int64_t>(32, row.alignment));
+  const double pairs = std::max(1.0, std::min(2.0, 64 / row.bytes));
+  return {std::max(32.0, row.bytes + beyond) / row.bytes, row.bytes < 64 ? 0.5 * (1 + pairs) : 1};
+}
+
+ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load) const {
+  constexpr double kMostBox = 256, kLine = 128;
+  const Row row = memory_row(load);
+  const double tile_row =
+      static_cast<double>(load.type.shape[row.dim]) *
+      static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
+  const double panels = std::max(1.0, std::ceil(tile_row / kLine)), rows = loaded_bytes(load) / tile_row;
+  const double lines = (std::min(tile_row, kLine) + kLine - static_cast<double>(row.alignment)) / kLine;
+  double longest = 1;
+  for (size_t d = 0; d < load.type.shape.size(); ++d)
+    if (d != row.dim) longest = std::max(longest, static_cast<double>(padded(load.type.shape[d])));
+  return {panels * std::max(1.0, longest / kMostBox), rows * panels * std::max(1.0, lines)};
 }
 
 double ScheduledBlock::load_width(const BlockOp& load) const {
@@ -117,10 +162,7 @@ bool ScheduledBlock::lies_by_inner(BlockValue operand, size_t summed) const {
   const size_t rank = from.type.shape.size();
   if (!is_staged_load(operand)) return summed + 1 == rank;
   const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor)];
-  if (tensor.view.source < 0) return summed + 1 == rank;
-  const Ints strides = view_strides(
-      tensor.view, dense_strides(mugraph_.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
-  return strides[summed] == 1;
+  return tensor.view.source < 0 ? summed + 1 == rank : strides_of(tensor)[summed] == 1;
 }
 
 bool ScheduledBlock::is_turned(BlockValue operand, size_t rank) const {

@@ -48,13 +48,26 @@ class ScheduledBlock {
     return std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), tensor) != mugraph_.outputs.end();
   }
 
-  // A row of a tile that is not the tensor's own is accessed in sectors of 32 bytes, and in DRAM in pairs of
-  // them: bytes that are moved over bytes that are wanted.
+  // What of a tile's elements are neighbours in memory.
+  struct Row {
+    size_t dim = 0;
+    bool whole = true;  // it is the tensor's own, so that rows are neighbours too
+    double bytes = 1e9;
+    int64_t alignment = kMostAlignment;  // bytes: where rows begin
+  };
+  static constexpr int64_t kMostAlignment = 128;
+  Row memory_row(const BlockOp& access) const;
+  // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them: bytes that are
+  // moved over bytes that are wanted.
   struct SectorWaste {
     double l2 = 1, dram = 1;
-    double row = 1e9;  // bytes
   };
-  SectorWaste sector_waste(const BlockOp& access) const;
+  static SectorWaste sector_waste(const Row& row);
+  // Copies by TMA that bring a tile, each a panel of its rows, and the parts of rows that lie in one line of the cache.
+  struct TmaCopies {
+    double copies = 0, lines = 0;
+  };
+  TmaCopies tma_copies(const BlockOp& load) const;
   // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
   double load_width(const BlockOp& load) const;
 
@@ -101,6 +114,7 @@ class ScheduledBlock {
   bool uses_wgmma(const BlockOp& each) const;
   bool is_reduced(BlockValue value) const;
   bool lies_by_inner(BlockValue operand, size_t summed) const;
+  Ints strides_of(const MuTensor& tensor) const;
   // Threads that copy a tile of f32 for a product without tensor cores lay it along rows or columns.
   bool is_turned(BlockValue operand, size_t rank) const;
   // Without products the first warps have rows of their own.

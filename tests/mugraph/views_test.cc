@@ -207,20 +207,33 @@ void other_tensors_are_loaded(void**) {
 void shares_of_masks(void**) {
   struct Case {
     const char* mask;
-    double share;  // of 4 blocks of 16 rows and 8 iterations of 8 keys
+    double mean, most;  // of 4 blocks of 16 rows and 8 iterations of 8 keys
     int axis;
     bool grows;
   };
   for (const Case& each :
-       {Case{"m = le(j, i)", 20.0 / 32, 0, true}, Case{"m = lt(i, j)", 20.0 / 32, 0, false},
-        Case{"m = le(0, i)", 1, -1, false}, Case{"m = lt(j, 8)", 1.0 / 8, -1, false}}) {
+       {Case{"m = le(j, i)", 20.0 / 32, 1, 0, true}, Case{"m = lt(i, j)", 20.0 / 32, 1, 0, false},
+        Case{"m = le(0, i)", 1, 1, -1, false}, Case{"m = lt(j, 8)", 1.0 / 8, 1.0 / 8, -1, false}}) {
     const MuGraph mugraph = masked(each.mask);
     const MuKernel& kernel = mugraph.kernels.back();
-    assert_true(unmasked_share(mugraph, kernel) == each.share);
+    assert_true(unmasked_share(mugraph, kernel).mean == each.mean);
+    assert_true(unmasked_share(mugraph, kernel).most == each.most);
     const UnevenAxis uneven = uneven_axis(mugraph, kernel);
     assert_int_equal(uneven.axis, each.axis);
     if (each.axis >= 0) assert_int_equal(uneven.grows, each.grows);
   }
+}
+
+// Two blocks have half of the keys each: of 4 iterations the first one has 2, 4, 4 and 4, the second one fewer.
+void the_busiest_block_of_a_cluster_counts(void**) {
+  MuGraph mugraph = masked("m = le(j, i)");
+  MuKernel& kernel = mugraph.kernels.back();
+  kernel.grid[kGridAxes - 1] = 2;
+  kernel.trip_count = 4;
+  for (BlockOp& op : kernel.ops)
+    if (op.kind == BlockOp::Kind::load && op.loop_dim >= 0) op.map[kGridAxes - 1] = op.loop_dim;
+  assert_true(unmasked_share(mugraph, kernel).mean == 14.0 / 16);
+  assert_true(unmasked_share(mugraph, kernel).most == 1);
 }
 
 }  // namespace
@@ -232,6 +245,7 @@ int main() {
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
-                              cmocka_unit_test(shares_of_masks)};
+                              cmocka_unit_test(shares_of_masks),
+                              cmocka_unit_test(the_busiest_block_of_a_cluster_counts)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

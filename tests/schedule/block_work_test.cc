@@ -108,10 +108,8 @@ out z
 )";
 
 void left_operands_are_made_by_every_warp_of_the_columns(void**) {
-  const BlockWork one =
-      work_of(kGated, "kernel warps=[1, 1, 8] stages=3\n");
-  const BlockWork four =
-      work_of(kGated, "kernel warps=[1, 4, 2] stages=3\n");
+  const BlockWork one = work_of(kGated, "kernel warps=[1, 1, 8] stages=3\n");
+  const BlockWork four = work_of(kGated, "kernel warps=[1, 4, 2] stages=3\n");
   const double elements = 32 * 128;
   assert_float_equal(four.loop.special, 4 * one.loop.special, 1e-9);
   assert_true(four.loop.slots > 3.9 * one.loop.slots);
@@ -140,10 +138,8 @@ out z
 
 // Warps along the inner dimension have parts of a result; what the loop goes on with is put together there.
 void parts_of_a_product_meet_where_they_are_used(void**) {
-  const BlockWork whole =
-      work_of(kTwoProducts, "kernel warps=[1, 4, 1] stages=3\n");
-  const BlockWork parts =
-      work_of(kTwoProducts, "kernel warps=[1, 1, 4] stages=3\n");
+  const BlockWork whole = work_of(kTwoProducts, "kernel warps=[1, 4, 1] stages=3\n");
+  const BlockWork parts = work_of(kTwoProducts, "kernel warps=[1, 1, 4] stages=3\n");
   const double exchanged = 32 * 64 * 4 * 4;  // the four parts, written
   assert_true(parts.loop.shared_bytes > exchanged);
   assert_true(parts.loop.chain > whole.loop.chain + 100);
@@ -170,28 +166,74 @@ void warpgroups_keep_their_sums_in_registers(void**) {
     const char *tile, *warps;
     double registers;
   };
-  for (const Row& row : {Row{"128, 256", "8, 1, 1", 154}, Row{"128, 128", "4, 1, 1", 154}, Row{"128, 128", "8, 1, 1", 90},
-                         Row{"128, 64", "4, 2, 1", 58}, Row{"64, 64", "4, 1, 1", 58},
-                         // Rows of panels have 64 columns: two of four warpgroups repeat the others' work.
-                         Row{"128, 128", "4, 4, 1", 90}}) {
-    const BlockWork work =
-        work_of(kProduct, ("kernel tile=[" + std::string(row.tile) + ", 0] warps=[" + row.warps +
-                           "] stages=3 tma=1 wgmma=1 producer=1\n")
-                              .c_str());
+  for (const Row& row :
+       {Row{"128, 256", "8, 1, 1", 154}, Row{"128, 128", "4, 1, 1", 154}, Row{"128, 128", "8, 1, 1", 90},
+        Row{"128, 64", "4, 2, 1", 58}, Row{"64, 64", "4, 1, 1", 58},
+        // Rows of panels have 64 columns: two of four warpgroups repeat the others' work.
+        Row{"128, 128", "4, 4, 1", 90}}) {
+    const BlockWork work = work_of(kProduct, ("kernel tile=[" + std::string(row.tile) + ", 0] warps=[" +
+                                              row.warps + "] stages=3 tma=1 wgmma=1 producer=1\n")
+                                                 .c_str());
     assert_float_equal(work.registers, row.registers, 0.1 * row.registers);
   }
   // 128 x 256 by one warpgroup does not fit.
   assert_true(
-      work_of(kProduct, "kernel tile=[256, 0, 0] warps=[4, 1, 1] stages=3 tma=1 wgmma=1\n")
-          .registers > 255);
+      work_of(kProduct, "kernel tile=[256, 0, 0] warps=[4, 1, 1] stages=3 tma=1 wgmma=1\n").registers > 255);
 }
 
 void warpgroups_that_repeat_take_tensor_cores(void**) {
-  const BlockWork two =
-      work_of(kProduct, "kernel warps=[4, 2, 1] stages=3 tma=1 wgmma=1\n");
-  const BlockWork four =
-      work_of(kProduct, "kernel warps=[4, 4, 1] stages=3 tma=1 wgmma=1\n");
+  const BlockWork two = work_of(kProduct, "kernel warps=[4, 2, 1] stages=3 tma=1 wgmma=1\n");
+  const BlockWork four = work_of(kProduct, "kernel warps=[4, 4, 1] stages=3 tma=1 wgmma=1\n");
   assert_float_equal(four.loop.wgmma, 2 * two.loop.wgmma, 1e-9);
+}
+
+// A copy by TMA brings 128 bytes of each row of a tile: many rows, or one.
+void copies_bring_panels_of_rows(void**) {
+  const BlockWork gated = work_of(kGated, "kernel warps=[1, 4, 1] stages=3 tma=1\n");
+  assert_float_equal(gated.loop.copies, 2 + 2, 1e-9);
+  assert_float_equal(gated.loop.lines, 2 * 32 + 2 * 128, 1e-9);
+  const BlockWork row = work_of(R"(
+mugraph row
+in x: bf16[64, 4096]
+tensor z: bf16[64, 1]
+kernel grid=[4] loop=16 threads=128 {
+  x0 = load(x, x=0, loop=0)
+  s = sum(x0, axis=[1], keepdims=true)
+  store(s, z, x=0, loop=0)
+}
+out z
+)",
+                                "kernel stages=3 tma=1\n");
+  assert_float_equal(row.loop.copies, 64, 1e-9);
+  assert_float_equal(row.loop.lines, 64, 1e-9);
+}
+
+// Rows of 128 bytes, 2000 bytes apart, begin where a multiple of 16 is: in two lines of the cache but for one in eight,
+// and in four sectors and a half.
+void rows_of_ragged_tensors_begin_anywhere(void**) {
+  const char* const product = R"(
+mugraph product
+in x: bf16[128, EXTENT]
+in w: bf16[EXTENT, 64]
+tensor z: bf16[128, 64]
+kernel grid=[1] loop=15 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, loop=0)
+  m = matmul(x0, w0)
+  a = accumulate_sum(m)
+  store(a, z)
+}
+out z
+)";
+  auto of = [&](const char* extent) {
+    std::string text = product;
+    for (size_t at; (at = text.find("EXTENT")) != text.npos;) text.replace(at, 6, extent);
+    return work_of(text.c_str(), "kernel tile_k=64 warps=[4, 1, 1] stages=3 tma=1\n");
+  };
+  const BlockWork even = of("1024"), ragged = of("1000");
+  assert_float_equal(even.loop.lines, 128 + 64, 1e-9);
+  assert_float_equal(ragged.loop.lines, 128 * 1.875 + 64, 1e-9);
+  assert_float_equal(ragged.loop_l2 - even.loop_l2, 128 * 16, 1e-9);
 }
 
 }  // namespace
@@ -203,6 +245,8 @@ int main() {
                               cmocka_unit_test(left_operands_are_made_by_every_warp_of_the_columns),
                               cmocka_unit_test(parts_of_a_product_meet_where_they_are_used),
                               cmocka_unit_test(warpgroups_keep_their_sums_in_registers),
-                              cmocka_unit_test(warpgroups_that_repeat_take_tensor_cores)};
+                              cmocka_unit_test(warpgroups_that_repeat_take_tensor_cores),
+                              cmocka_unit_test(copies_bring_panels_of_rows),
+                              cmocka_unit_test(rows_of_ragged_tensors_begin_anywhere)};
   return cmocka_run_group_tests_name("schedule-block_work", tests, nullptr, nullptr);
 }
