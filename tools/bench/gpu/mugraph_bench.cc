@@ -40,7 +40,7 @@ over more than four times of it, beside what the models of schedules and of the 
   --rounds N          time each of those that are not far behind so often (15)
   --small             instances of a few elements, as the verifier takes them; checked and not timed
   --text              print the text of the best schedule's kernels
-  --json FILE         add the results to FILE, by the graph's name; after --emit without times
+  --json FILE         add the results to FILE, by the graph's name; after --emit and --compile without times
 )";
 
 struct Options {
@@ -246,7 +246,7 @@ bool compete(const Options& options, const Graph& graph, std::vector<Contestant>
       return median(a.cold) < median(b.cold);
     });
   }
-  if (!options.json.empty() && !options.compile_only)
+  if (!options.json.empty())
     add_to_json(options.json, graph.name, input_bytes(graph), contestants);
   print_table(contestants, runs && !options.unchecked);
   return std::all_of(contestants.begin(), contestants.end(),

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kSoftness = 0.05;     // of the choice: programs that differ by so much are nearly as likely
 constexpr double kErrorWeight = 0.03;  // of the squared error of the logarithm of times
+constexpr double kMoveWeight = 0.01;   // of the squared logarithm of what a constant is multiplied by
 
 struct Constant {
   const char* name;
@@ -23,10 +24,16 @@ constexpr Constant kFitted[] = {
 #undef QUERN_CONSTANT
 };
 
-double total_loss(const std::vector<const TimedGraph*>& graphs, const Target& target) {
+// The constants stand for what was measured before: they go no further from there than the graphs pay for.
+double total_loss(const std::vector<const TimedGraph*>& graphs, const Target& target,
+                  const ModelConstants& from) {
   double sum = 0;
   for (const TimedGraph* graph : graphs) sum += loss(*graph, target);
-  return sum / static_cast<double>(std::max<size_t>(1, graphs.size()));
+  sum /= static_cast<double>(std::max<size_t>(1, graphs.size()));
+  for (const Constant& constant : kFitted)
+    sum +=
+        kMoveWeight * std::pow(std::log(model_constants(target).*constant.member / from.*constant.member), 2);
+  return sum;
 }
 
 }  // namespace
@@ -57,14 +64,15 @@ void fit(const std::vector<TimedGraph>& graphs, const std::function<bool(const T
   std::vector<const TimedGraph*> subset;
   for (const TimedGraph& graph : graphs)
     if (in(graph)) subset.push_back(&graph);
+  const ModelConstants from = constants;
   target.model = &constants;
-  double least = total_loss(subset, target);
+  double least = total_loss(subset, target, from);
   for (double step : {1.3, 1.15, 1.07})
     for (const Constant& constant : kFitted)
       for (double factor : {step, 1 / step}) {
         const double before = constants.*constant.member;
         constants.*constant.member = before * factor;
-        const double now = total_loss(subset, target);
+        const double now = total_loss(subset, target, from);
         if (now < least - 1e-6)
           least = now;
         else

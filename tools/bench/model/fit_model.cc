@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "core/base/statistics.h"
@@ -97,9 +98,10 @@ void print_kernels(const TimedProgram& program, const Target& target) {
                 static_cast<long long>(time.blocks_per_sm));
     for (const Work* each : {&work.loop, &work.once})
       std::printf(
-          "%32s mma %.0f wgmma %.0f issue %.0f special %.0f shared %.0f chain %.0f round trips %.1f rows %.0f\n",
+          "%32s mma %.0f wgmma %.0f issue %.0f special %.0f shared %.0f chain %.0f round trips %.1f "
+          "copies %.0f lines %.0f\n",
           each == &work.loop ? "loop" : "once", each->mma, each->wgmma, each->issue, each->special,
-          each->shared_bytes, each->chain, each->round_trips, each->rows);
+          each->shared_bytes, each->chain, each->round_trips, each->copies, each->lines);
     std::printf("%32s bytes: loop %.0f once %.0f unique %.0f\n", "", work.loop_l2, work.once_l2,
                 work.unique_bytes);
   }
@@ -120,8 +122,8 @@ void print_programs(const TimedGraph& graph, const Target& target) {
 
 // What bounds the launches of the baseline's program.
 void print_launches(const TimedGraph& graph, const Target& target) {
-  std::printf("%8s %8s %8s %8s %6s %8s %9s %9s\n", "us", "memory", "compute", "blocks", "iterations", "blocks/SM",
-              "DRAM MB", "L2 MB");
+  std::printf("%8s %8s %8s %8s %6s %8s %9s %9s\n", "us", "memory", "compute", "blocks", "iterations",
+              "blocks/SM", "DRAM MB", "L2 MB");
   for (const LaunchWork& launch : graph.baseline) {
     const KernelTime time = modelled_block(launch.block, launch.schedule, target);
     const double blocks = static_cast<double>(launch.block.blocks);
@@ -129,22 +131,45 @@ void print_launches(const TimedGraph& graph, const Target& target) {
         "%8.2f %8.2f %8.2f %8.0f %6lld %8lld %9.2f %9.2f\n", time.us, time.memory_us, time.compute_us, blocks,
         static_cast<long long>(launch.block.trip_count), static_cast<long long>(time.blocks_per_sm),
         launch.block.unique_bytes / 1e6,
-        blocks * (launch.block.once_l2 + launch.block.loop_l2 * static_cast<double>(launch.block.trip_count)) /
+        blocks *
+            (launch.block.once_l2 + launch.block.loop_l2 * static_cast<double>(launch.block.trip_count)) /
             1e6);
   }
 }
 
-// Of programs of one kernel: the registers that the model says a thread wants, and what ptxas says.
+// What ptxas says of each launch, the last one first, as "0 bytes on the stack, 64 registers".
+std::vector<std::string> resources_of(const TimedProgram& program) {
+  std::vector<std::string> out;
+  std::istringstream all(program.resources);
+  for (std::string each; std::getline(all, each, ';');)
+    if (each.find(" registers") != std::string::npos) out.push_back(each);
+  return out;
+}
+
+// The registers that the model says a thread of each launch wants, and what ptxas says; not of programs in which others
+// are between them.
 void print_registers(const TimedGraph& graph, const Target& target) {
   for (const TimedProgram& program : graph.programs) {
-    if (program.schedule.kernels.size() != 1) continue;
+    if (!program.model) continue;
     const MuGraph applied = program.model->applied(program.schedule);
-    const KernelSchedule& how = program.schedule.kernels[0];
-    const BlockWork work = block_work(applied, applied.kernels[0], how, target);
-    std::string text = print_schedule(program.schedule);
-    text.pop_back();
-    std::printf("%s | %.1f | %d | %s | %s\n", graph.name.c_str(), work.registers, how.threads(), text.c_str(),
-                program.resources.c_str());
+    std::vector<std::string> resources = resources_of(program), lines;
+    for (size_t k = 0; k < applied.kernels.size(); k = launch_of(program.schedule, k).end) {
+      if (!applied.kernels[k].custom) continue;
+      double wanted = 0;
+      for (size_t part = k; part < launch_of(program.schedule, k).end; ++part)
+        wanted = std::max(
+            wanted,
+            block_work(applied, applied.kernels[part], program.schedule.kernels[part], target).registers);
+      const KernelSchedule& how = program.schedule.kernels[k];
+      std::string text = print_schedule({{how}});
+      text.pop_back();
+      char line[400];
+      std::snprintf(line, sizeof line, "%s | %s %zu | %.1f | %d | %s", graph.name.c_str(),
+                    program.label.c_str(), k, wanted, how.threads(), text.c_str());
+      lines.push_back(line);
+    }
+    for (size_t i = 0; lines.size() == resources.size() && i < lines.size(); ++i)
+      std::printf("%s |%s\n", lines[i].c_str(), resources[lines.size() - 1 - i].c_str());
   }
 }
 
