@@ -62,7 +62,7 @@ class Doctor {
 
   void socket_directory() {
     const std::string path = socket();
-    const Status status = check_socket_dir(path);
+    const Status status = check_socket_dir(path, trusted_users());
     if (status.ok() || status.code() == ErrorCode::NOT_FOUND)
       add("socket", Verdict::ok, path + (status.ok() ? "" : " (its directory will be made)"));
     else
@@ -188,7 +188,11 @@ class Doctor {
   void cache_directory() {
     const std::string path = cache_dir_.empty() ? default_cache_dir() : cache_dir_;
     struct stat info;
-    if (stat(path.c_str(), &info) != 0) {
+    const bool found = stat(path.c_str(), &info) == 0;
+    // What a service keeps for others is its own business: whether it can write was tried above.
+    if (!cache_dir_.empty() && (found ? info.st_uid != geteuid() : errno == EACCES))
+      return add("cache", Verdict::ok, path + ", of the user that runs the daemon");
+    if (!found) {
       const bool missing = errno == ENOENT;
       return add("cache", missing ? Verdict::ok : Verdict::fail,
                  path + ": " + (missing ? "will be made" : std::strerror(errno)),
