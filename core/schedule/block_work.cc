@@ -178,7 +178,7 @@ class Counter : private ScheduledBlock {
     own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
     if (staged && engine) {
-      const TmaCopies tma = tma_copies(each);
+      const TmaCopies tma = tma_copies(each, row);
       own.copies += tma.copies;
       own.lines += tma.lines;
     }

@@ -87,10 +87,15 @@ ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
   const Ints& shape = tensor.type.shape;
   Row row;
   if (shape.empty()) return row;
-  const Ints strides = strides_of(tensor);
   row.dim = shape.size() - 1;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (strides[d] == 1 && shape[d] > 1) row.dim = d;
+  Ints strides;  // of a view; otherwise each is a multiple of a row
+  if (tensor.view.source >= 0) {
+    strides = strides_of(tensor);
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (strides[d] == 1 && shape[d] > 1) row.dim = d;
+  } else {
+    while (row.dim > 0 && shape[row.dim] == 1) --row.dim;
+  }
   const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
   int64_t part = shape[row.dim];
   row.whole = access.type.shape[row.dim] >= part;
@@ -98,7 +103,7 @@ ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
   row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
   int64_t starts = kMostAlignment;
   for (size_t d = 0; d < shape.size(); ++d)
-    if (d != row.dim && shape[d] > 1) starts |= strides[d] * size;
+    if (d != row.dim && shape[d] > 1) starts |= (strides.empty() ? shape[row.dim] : strides[d]) * size;
   for (int axis = 0; axis <= kGridAxes; ++axis)
     if (cuts(access, axis, static_cast<int>(row.dim)) && kernel_.parts(axis) > 1) {
       part = kernel_.part(axis, part);
@@ -115,9 +120,8 @@ ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
   return {std::max(32.0, row.bytes + beyond) / row.bytes, row.bytes < 64 ? 0.5 * (1 + pairs) : 1};
 }
 
-ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load) const {
+ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const Row& row) const {
   constexpr double kMostBox = 256, kLine = 128;
-  const Row row = memory_row(load);
   const double tile_row =
       static_cast<double>(load.type.shape[row.dim]) *
       static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));

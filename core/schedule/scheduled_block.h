@@ -67,7 +67,7 @@ class ScheduledBlock {
   struct TmaCopies {
     double copies = 0, lines = 0;
   };
-  TmaCopies tma_copies(const BlockOp& load) const;
+  TmaCopies tma_copies(const BlockOp& load, const Row& row) const;
   // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
   double load_width(const BlockOp& load) const;
 
