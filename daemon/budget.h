@@ -33,11 +33,14 @@ class Account {
   Account(const Account&) = delete;
 
   size_t used() const { return used_; }
-  // False, and nothing happens, when it would be more than this client or all of them may hold.
+  // Whether this client, and all of them, may hold so much more.
+  bool has_room(size_t bytes) const {
+    return used_ + bytes <= budget_->client_bytes() && budget_->used_ + more(bytes) <= budget_->pool_bytes_;
+  }
+  // False, and nothing happens, when there is no room.
   bool charge(size_t bytes) {
-    const size_t more = beyond(used_ + bytes) - beyond(used_);
-    if (used_ + bytes > budget_->client_bytes() || budget_->used_ + more > budget_->pool_bytes_) return false;
-    budget_->used_ += more;
+    if (!has_room(bytes)) return false;
+    budget_->used_ += more(bytes);
     used_ += bytes;
     return true;
   }
@@ -47,6 +50,7 @@ class Account {
   }
 
  private:
+  size_t more(size_t bytes) const { return beyond(used_ + bytes) - beyond(used_); }  // out of the pool
   static size_t beyond(size_t bytes) { return bytes > Budget::kOwnBytes ? bytes - Budget::kOwnBytes : 0; }
 
   const std::shared_ptr<Budget> budget_;

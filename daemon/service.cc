@@ -33,9 +33,8 @@ Service::~Service() {
 
 std::shared_ptr<Account> Service::connect(ClientId id, uid_t user) {
   Client& client = clients_[id];
-  client.user = user;
-  client.account = std::make_shared<Account>(budget_);
-  return client.account;
+  client.asker = {user, id, std::make_shared<Account>(budget_), 0};
+  return client.asker.account;
 }
 
 void Service::disconnect(ClientId id) {
@@ -47,7 +46,7 @@ void Service::disconnect(ClientId id) {
     close_request(request);
   }
   subscriptions_.remove_all(id);
-  const uid_t user = found->second.user;
+  const uid_t user = found->second.asker.user;
   clients_.erase(found);
   std::shared_ptr<Account>& heir = heirs_[user];
   if (!heir) heir = std::make_shared<Account>(budget_);
@@ -55,14 +54,15 @@ void Service::disconnect(ClientId id) {
 }
 
 Caller Service::caller(const std::shared_ptr<Open>& open, uint8_t priority) const {
-  const Client& client = clients_.at(open->client);
-  return {{client.user, open->client, client.account, priority}, open};
+  Caller caller{clients_.at(open->client).asker, open};
+  caller.asker.priority = priority;
+  return caller;
 }
 
 Status Service::check_rights(const Client& client, const wire::Frame& frame) const {
   bool for_owner = false;
   wire::visit_message(frame.type, [&]<class M>() { for_owner = M::kKind == wire::MessageKind::owner; });
-  if (!for_owner || client.user == geteuid() || client.user == 0) return {};
+  if (!for_owner || client.asker.user == geteuid() || client.asker.user == 0) return {};
   return Status(ErrorCode::PERMISSION, std::string(wire::message_name(frame.type)) +
                                            " is for the user that runs the daemon; others may ask for plans");
 }
@@ -90,7 +90,7 @@ Result<std::string> Service::greet(const wire::Frame& frame) const {
 void Service::handle(ClientId id, const wire::Frame& frame) {
   Client& client = clients_.at(id);
   ++requests_;
-  if (frame.type == static_cast<uint16_t>(wire::Get::kType) && answer_hit(id, client, frame)) return;
+  if (frame.type == static_cast<uint16_t>(wire::Get::kType) && answer_hit(client, frame)) return;
   auto open = std::make_shared<Open>();
   open->client = id;
   open->request = frame.request;
@@ -104,7 +104,7 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
     return reply_error(
         open, Status(ErrorCode::BUSY, std::to_string(others) + " requests of this client wait already"));
   if (Status status = check_rights(client, frame); !status.ok()) return reply_error(open, status);
-  open->charge = charge_request(client, frame);
+  open->charge = Charge(client.asker.account, request_bytes(frame));
   if (!open->charge.ok())
     return reply_error(open, Status(ErrorCode::BUSY,
                                     "the requests of this client, or of all, take more memory "
@@ -112,32 +112,29 @@ void Service::handle(ClientId id, const wire::Frame& frame) {
   dispatch(open, frame);
 }
 
-bool Service::answer_hit(ClientId id, const Client& client, const wire::Frame& frame) {
+bool Service::answer_hit(Client& client, const wire::Frame& frame) {
   if (frame.request == 0 || client.open.size() >= options_.max_open_requests ||
-      frame.payload.size() > 2 * Planner::kLongText)
+      frame.payload.size() > 2 * Planner::kLongText || !client.asker.account->has_room(request_bytes(frame)))
     return false;
   Open open;
-  open.client = id;
+  open.client = client.asker.client;
   open.request = frame.request;
   open.type = frame.type;
   open.arrived_ns = hooks_.now_ns();
-  open.charge = charge_request(client, frame);
   wire::Get get;
-  if (!open.charge.ok() || !wire::decode(frame.payload, get).ok()) return false;
+  if (!wire::decode(frame.payload, get).ok()) return false;
   if (get.tier > 0 || get.flags & ~wire::kGetKnownFlags) return false;
   const PlanRequest request{std::move(get.graph), std::move(get.target), get.numerics,
                             std::move(get.constraints)};
-  auto found = planner_.find_recent(request, get.flags, {client.user, id, client.account, get.priority});
+  client.asker.priority = get.priority;
+  auto found = planner_.find_recent(request, get.flags, client.asker);
   if (!found) return false;
-  open.charge = {};
   send_answer(open, plan_frame(open, Planner::stored_answer(std::move(found))));
   return true;
 }
 
 // The message itself, and what is made of it: the canonical text and the key.
-Charge Service::charge_request(const Client& client, const wire::Frame& frame) {
-  return Charge(client.account, kRequestBytes + 3 * frame.payload.size());
-}
+size_t Service::request_bytes(const wire::Frame& frame) { return kRequestBytes + 3 * frame.payload.size(); }
 
 void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& frame) {
   auto refuse = [&] {
@@ -161,11 +158,11 @@ void Service::dispatch(const std::shared_ptr<Open>& open, const wire::Frame& fra
 void Service::note(const Open& open, const std::string& end) const {
   if (!hooks_.request_log) return;
   const auto client = clients_.find(open.client);
-  hooks_.request_log->info("event=request client=" + std::to_string(open.client) +
-                           " uid=" + (client == clients_.end() ? "?" : std::to_string(client->second.user)) +
-                           " message=" + wire::message_name(open.type) +
-                           (open.key ? " key=" + to_hex(*open.key) : "") + " " + end +
-                           " us=" + std::to_string((hooks_.now_ns() - open.arrived_ns) / 1000));
+  hooks_.request_log->info(
+      "event=request client=" + std::to_string(open.client) +
+      " uid=" + (client == clients_.end() ? "?" : std::to_string(client->second.asker.user)) +
+      " message=" + wire::message_name(open.type) + (open.key ? " key=" + to_hex(*open.key) : "") + " " +
+      end + " us=" + std::to_string((hooks_.now_ns() - open.arrived_ns) / 1000));
 }
 
 void Service::reply_frame(const std::shared_ptr<Open>& open, wire::OutFrame frame) {

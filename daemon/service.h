@@ -107,8 +107,7 @@ class Service {
     std::optional<Hash128> key;
   };
   struct Client {
-    uid_t user = 0;
-    std::shared_ptr<Account> account;
+    Asker asker;
     std::unordered_set<std::shared_ptr<Open>> open;
   };
 
@@ -132,11 +131,11 @@ class Service {
   void reply_aside(const std::shared_ptr<Open>& open, Work work);
   // A plan that is in memory is sent at once: nothing is kept for such a request. False when there is none, or anything
   // is wrong with the request.
-  bool answer_hit(ClientId id, const Client& client, const wire::Frame& frame);
+  bool answer_hit(Client& client, const wire::Frame& frame);
   wire::OutFrame plan_frame(Open& open, PlanAnswer answer);
   void send_answer(const Open& open, wire::OutFrame frame);
   void reply_plan(const std::shared_ptr<Open>& open, PlanAnswer answer);
-  static Charge charge_request(const Client& client, const wire::Frame& frame);
+  static size_t request_bytes(const wire::Frame& frame);
   Caller caller(const std::shared_ptr<Open>& open, uint8_t priority = 0) const;
   // PERMISSION for users who may ask for plans and no more.
   Status check_rights(const Client& client, const wire::Frame& frame) const;

@@ -62,7 +62,7 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Explain message) {
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Subscribe message) {
-  const std::shared_ptr<Account>& account = clients_.at(open->client).account;
+  const std::shared_ptr<Account>& account = clients_.at(open->client).asker.account;
   if (Status status = subscriptions_.add(message.key, open->client, account, options_.max_subscriptions);
       !status.ok())
     return reply_error(open, status);

@@ -45,9 +45,12 @@ alignas(64) char write_buffer[1 << 14];
 
 // A head and a small plan in one piece: the kernel, which copies a plan that is in no cache to wherever the head has
 // ended, takes longer than memcpy and the kernel together. At 32 KiB it is the other way round.
-uv_buf_t gathered(std::span<const uv_buf_t> buffers) {
+uv_buf_t gathered(std::span<const wire::OutFrame> frames) {
   char* end = write_buffer;
-  for (const uv_buf_t& buffer : buffers) end = std::copy_n(buffer.base, buffer.len, end);
+  for (const wire::OutFrame& frame : frames) {
+    end = std::copy_n(frame.head.data(), frame.head.size(), end);
+    if (frame.body) end = std::copy_n(frame.body->data(), frame.body->size(), end);
+  }
   return uv_buf_init(write_buffer, static_cast<unsigned>(end - write_buffer));
 }
 
@@ -179,9 +182,8 @@ void Session::send(wire::OutFrame frame) {
 void Session::flush() {
   if (closing_ || outbox_.empty()) return;
   const size_t size = std::exchange(outbox_bytes_, 0);
-  auto buffers = buffers_of(outbox_, 0);
-  uv_buf_t together;
-  if (buffers.size() > 1 && size <= sizeof write_buffer) buffers = {&(together = gathered(buffers)), 1};
+  const uv_buf_t together = size <= sizeof write_buffer ? gathered(outbox_) : uv_buf_t{};
+  const auto buffers = together.base ? std::span(&together, 1) : buffers_of(outbox_, 0);
   const int sent = uv_try_write(stream(), buffers.data(), static_cast<unsigned>(buffers.size()));
   if (sent == static_cast<int>(size)) return outbox_.clear();
   auto frames = std::exchange(outbox_, {});

@@ -23,7 +23,8 @@ Sessions::Sessions(uv_loop_t* loop, Log* log, std::function<void()> changed)
   uv_prepare_init(loop_, &prepare_);
   uv_timer_init(loop_, &watch_);
   prepare_.data = watch_.data = listening_.data = this;
-  uv_prepare_start(&prepare_, [](uv_prepare_t* any) { sessions_of(any)->flush_ready(); });
+  uv_idle_init(loop_, &more_);
+  uv_prepare_start(&prepare_, [](uv_prepare_t* any) { sessions_of(any)->before_waiting(); });
   hooks_.frame = [this](Session& session, const wire::Frame& frame) { on_frame(session, frame); };
   hooks_.closing = [this](Session& session, const std::string& why, bool client_fault) {
     dropped_ += client_fault;
@@ -136,6 +137,19 @@ void Sessions::make_ready(Session& session) {
   ready_.push_back(&session);
 }
 
+// Answers wait for those to requests that have come in meanwhile: a client that waits for several is woken once, and
+// waking it is what costs most.
+void Sessions::before_waiting() {
+  if (ready_.size() > 1 && ready_.size() > ready_before_) {
+    ready_before_ = ready_.size();
+    uv_idle_start(&more_, [](uv_idle_t*) {});
+    return;
+  }
+  ready_before_ = 0;
+  uv_idle_stop(&more_);
+  flush_ready();
+}
+
 void Sessions::flush_ready() {
   std::vector<Session*> ready;
   ready.swap(ready_);
@@ -156,7 +170,9 @@ bool Sessions::make_room(Session& session) {
 
 void Sessions::on_frame(Session& session, const wire::Frame& frame) {
   if (session.greeted) {
+    asking_ = &session;
     service_->handle(session.id(), frame);
+    asking_ = nullptr;
     return changed_();
   }
   auto welcome = service_->greet(frame);
@@ -173,6 +189,7 @@ void Sessions::on_frame(Session& session, const wire::Frame& frame) {
 }
 
 void Sessions::send(ClientId client, wire::OutFrame frame) {
+  if (asking_ && asking_->id() == client) return asking_->send(std::move(frame));
   if (const auto found = sessions_.find(client); found != sessions_.end())
     found->second->send(std::move(frame));
 }
@@ -211,7 +228,7 @@ void Sessions::close() {
   for (auto& [id, session] : sessions_) session->close("the daemon exits");
   for (uv_handle_t* any :
        {reinterpret_cast<uv_handle_t*>(&listening_), reinterpret_cast<uv_handle_t*>(&prepare_),
-        reinterpret_cast<uv_handle_t*>(&watch_)})
+        reinterpret_cast<uv_handle_t*>(&more_), reinterpret_cast<uv_handle_t*>(&watch_)})
     uv_close(any, nullptr);
 }
 

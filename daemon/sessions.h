@@ -48,7 +48,7 @@ class Sessions {
 
  private:
   static constexpr uint64_t kGreetingLimitNs = 10'000'000'000, kFarewellLimitNs = 2'000'000'000;
-  static constexpr size_t kTogether = 64;    // that are written to at the end of an iteration
+  static constexpr size_t kTogether = 64;    // that are written to at once
   static constexpr int kAcceptsAtOnce = 16;  // then whoever is connected has its turn
 
   void accept();
@@ -56,6 +56,7 @@ class Sessions {
   Status admit(const Peer& peer) const;
   void watch();
   void make_ready(Session& session);
+  void before_waiting();
   void flush_ready();
   bool make_room(Session& session);
   void on_frame(Session& session, const wire::Frame& frame);
@@ -67,11 +68,14 @@ class Sessions {
   Service* service_ = nullptr;
   uv_poll_t listening_;
   uv_prepare_t prepare_;
+  uv_idle_t more_;  // active: the loop looks for more requests, and does not wait
+  size_t ready_before_ = 0;
   uv_timer_t watch_;
   AdmissionLimits admission_;
   SessionLimits limits_;
   Session::Hooks hooks_;
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
+  Session* asking_ = nullptr;                    // whose frame is being handled
   std::vector<Session*> ready_;                  // that have something to send
   std::unordered_map<uint64_t, uid_t> users_;    // of sessions, as long as they are open
   std::multimap<uint64_t, uint64_t> deadlines_;  // time -> session that must have greeted, or gone, by then

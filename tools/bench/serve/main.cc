@@ -26,13 +26,14 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "usage: serve [--quernd PATH] [--redis PATH] [--parts round,in-process,start,puts] [--seconds S] "
     "[--rounds N]\n"
-    "             [--kib 8,32,128] [--entries N] [--puts N]\n"
+    "             [--kib 8,32,128] [--clients 1,16,200] [--entries N] [--puts N]\n"
     "  --quernd PATH    default: quernd in $PATH\n"
     "  --redis PATH     default: redis-server in $PATH\n"
     "  --parts LIST     what is measured; default all but puts, which takes minutes\n"
     "  --seconds S      of one round of one server; default 0.5\n"
     "  --rounds N       of each server for each row, in iterations; default 5\n"
     "  --kib LIST       sizes of plans\n"
+    "  --clients LIST   how many ask at once\n"
     "  --entries N      of the cold start; default 100000\n"
     "  --puts N         then the rows once more; default 1000000\n";
 
@@ -42,7 +43,7 @@ struct Settings {
   std::string quernd = "quernd", redis = "redis-server", parts = "round,in-process,start", dir;
   double seconds = 0.5;
   int rounds = 5;
-  std::vector<size_t> kib = {8, 32, 128};
+  std::vector<size_t> kib = {8, 32, 128}, clients = {1, 16, 200};
   uint64_t entries = 100000, puts = 1000000;
   std::vector<int> server_cores, own_cores;
 
@@ -152,7 +153,8 @@ void round_trips(const Settings& settings, const std::string& cache, const char*
     for (uint64_t number = first_of(size); number < first_of(size) + kPlans; ++number)
       redis_set(redis->socket(), number, plan_bytes(number, size << 10));
   for (const size_t size : settings.kib)
-    for (const int clients : {1, 16, 200}) row(settings, *quern, *redis, size, clients, first_of(size));
+    for (const size_t clients : settings.clients)
+      row(settings, *quern, *redis, size, static_cast<int>(clients), first_of(size));
   const Memory q = quern->memory(), r = redis->memory();
   std::printf("\nResident: quernd %.1f MiB, %.1f beyond mapped pages; Redis %.1f MiB.\n", q.resident_mib,
               q.beyond_maps_mib, r.resident_mib);
@@ -227,26 +229,24 @@ void after_puts(const Settings& settings) {
   round_trips(settings, cache, title.c_str());
 }
 
-std::vector<size_t> numbers(const char* list) {
+std::vector<size_t> numbers(const char* name, const char* list) {
   std::vector<size_t> found;
   for (char* end = nullptr; *list; list = *end ? end + 1 : end) {
     found.push_back(std::strtoull(list, &end, 10));
-    if (end == list || found.back() == 0) die("--kib takes numbers with commas between them");
+    if (end == list || found.back() == 0)
+      die(std::string("--") + name + " takes numbers with commas between them");
   }
   return found;
 }
 
 int run(int argc, char** argv) {
   Settings settings;
-  const option options[] = {{"quernd", required_argument, nullptr, 'q'},
-                            {"redis", required_argument, nullptr, 'r'},
-                            {"parts", required_argument, nullptr, 'p'},
-                            {"seconds", required_argument, nullptr, 's'},
-                            {"rounds", required_argument, nullptr, 'n'},
-                            {"kib", required_argument, nullptr, 'k'},
-                            {"entries", required_argument, nullptr, 'e'},
-                            {"puts", required_argument, nullptr, 'u'},
-                            {nullptr, 0, nullptr, 0}};
+  const option options[] = {
+      {"quernd", required_argument, nullptr, 'q'},  {"redis", required_argument, nullptr, 'r'},
+      {"parts", required_argument, nullptr, 'p'},   {"seconds", required_argument, nullptr, 's'},
+      {"rounds", required_argument, nullptr, 'n'},  {"kib", required_argument, nullptr, 'k'},
+      {"clients", required_argument, nullptr, 'c'}, {"entries", required_argument, nullptr, 'e'},
+      {"puts", required_argument, nullptr, 'u'},    {nullptr, 0, nullptr, 0}};
   for (int option; (option = getopt_long(argc, argv, "", options, nullptr)) != -1;) {
     if (option == 'q')
       settings.quernd = fs::absolute(optarg);
@@ -259,7 +259,9 @@ int run(int argc, char** argv) {
     else if (option == 'n')
       settings.rounds = std::max(std::atoi(optarg), 1);
     else if (option == 'k')
-      settings.kib = numbers(optarg);
+      settings.kib = numbers("kib", optarg);
+    else if (option == 'c')
+      settings.clients = numbers("clients", optarg);
     else if (option == 'e')
       settings.entries = std::strtoull(optarg, nullptr, 10);
     else if (option == 'u')
