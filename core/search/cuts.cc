@@ -72,10 +72,12 @@ std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
     const bool is_output = goal != dag.outputs.end();
     Cut cut{{}, tensors, 0};
     int tensor = static_cast<int>(tensors.size());
-    if (is_output)
+    if (is_output) {
       tensor = first_output + static_cast<int>(goal - dag.outputs.begin());
-    else
+    } else {
       cut.tensors.push_back(dims[at].result);
+      cut.handed_on = dtype_between_kernels(terms, dag.ops[at].id);
+    }
     std::vector<int> rest, rest_stores;
     for (size_t i = 0; i < dag.outputs.size(); ++i)
       if (stores[i] != tensor) {
@@ -84,7 +86,7 @@ std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
       }
     if (rest.empty()) continue;
     const double count = elements(cut.tensors[tensor], terms);
-    cut.traffic = 8 * count;
+    cut.traffic = 2 * static_cast<double>(dtype_size(cut.handed_on)) * count;
     if (count > most_elements) continue;
     cut.kernels = {extract(dag, {value}, {tensor}, {}), extract(dag, rest, rest_stores, {{value, tensor}})};
     // A second kernel that only copies what it is given is none.
@@ -104,7 +106,7 @@ std::vector<double> element_bytes(const Graph& graph, const std::vector<bool>& n
     for (ValueId id : *values) bytes.push_back(static_cast<double>(dtype_size(graph.node(id).type.dtype)));
   for (size_t i = 0; i < numbered.size(); ++i)
     if (numbered[i]) bytes[i] = 0;
-  bytes.resize(cut.tensors.size(), 4);
+  bytes.resize(cut.tensors.size(), static_cast<double>(dtype_size(cut.handed_on)));
   return bytes;
 }
 

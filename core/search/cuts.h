@@ -11,13 +11,14 @@ struct Cut {
   std::vector<KernelDag> kernels;  // in launch order
   std::vector<Dims> tensors;       // inputs, outputs, what is handed on
   double traffic = 0;              // bytes written and read between the kernels
+  DType handed_on = DType::f32;    // what is handed on: as the graph has it
 };
 
 // One kernel first, then cuts in two by ascending traffic, at most `most` in all. Values that are larger than
 // all inputs and outputs together are never handed on.
 std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most);
 
-// Bytes that loading an element of each tensor of a cut takes; what is handed on is f32, inputs that are `numbered`
+// Bytes that loading an element of each tensor of a cut takes; inputs that are `numbered`
 // (Piece) take none.
 std::vector<double> element_bytes(const Graph& graph, const std::vector<bool>& numbered, const Cut& cut);
 

@@ -452,7 +452,7 @@ Result<MuGraph> derive(const Graph& graph, const Terms& terms, const Design& des
   for (ValueId output : graph.outputs)
     mugraph.outputs.push_back(add_tensor(graph.node(output).name, graph.node(output).type));
   for (size_t i = ids.size(); i < design.tensors.size(); ++i) {
-    TensorType type{DType::f32, {}, false};
+    TensorType type{design.handed_on, {}, false};
     for (Label label : design.tensors[i]) type.shape.push_back(label < 0 ? 1 : terms.labels[label].extent);
     add_tensor("between", type);
   }

@@ -26,6 +26,7 @@ struct KernelDesign {
 struct Design {
   std::vector<KernelDesign> kernels;
   std::vector<Dims> tensors;
+  DType handed_on = DType::f32;  // of those that are neither inputs nor outputs
 };
 
 // `graph` is the one that `terms` are of. The muGraph is validated.

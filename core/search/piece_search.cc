@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/search/cuts.h"
+#include "core/search/factors.h"
 #include "core/search/keeper.h"
 #include "core/search/threads.h"
 #include "core/verify/verifier.h"
@@ -177,7 +178,9 @@ class PieceSearch {
       return Kept{arithmetic_us(dag, terms_, target_) + kOperatorUs * static_cast<double>(dag.ops.size()),
                   dag};
     };
+    const Factors factors(terms_);
     auto sink = [&](size_t part, const Dag& dag) {
+      if (factors.are_moved(dag)) return;
       std::unique_lock lock(mutex);
       Keeper& keeper = keepers[part];
       lock.unlock();
@@ -281,7 +284,7 @@ class PieceSearch {
 
   void add_design(size_t dag, const Cut& cut,
                   const std::vector<std::pair<const Roles*, const SizedKernel*>>& kernels) {
-    CostedDesign found{{{}, cut.tensors}, {}, 0, "", dag};
+    CostedDesign found{{{}, cut.tensors, cut.handed_on}, {}, 0, "", dag};
     for (size_t k = 0; k < kernels.size(); ++k) {
       const auto& [roles, sized] = kernels[k];
       found.design.kernels.push_back({cut.kernels[k], *roles, sized->sizes});

@@ -260,6 +260,19 @@ std::string outside_reason(const Graph& graph, ValueId id) {
   return "";
 }
 
+DType dtype_between_kernels(const Terms& terms, ClassId id) {
+  std::optional<DType> all;
+  for (size_t value = 0; value < terms.of_value.size(); ++value) {
+    const std::optional<DType> dtype = terms.dtype_of_value[value];
+    if (!dtype || terms.of_value[value] < 0 ||
+        terms.egraph.find(terms.of_value[value]) != terms.egraph.find(id))
+      continue;
+    if (!is_narrow(*dtype) || (all && *all != *dtype)) return DType::f32;
+    all = dtype;
+  }
+  return all.value_or(DType::f32);
+}
+
 Result<Terms> make_terms(const Graph& graph) {
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
     if (op_info(graph.nodes[id].code).kind == OpKind::leaf) continue;

@@ -47,6 +47,9 @@ struct Terms {
   std::vector<std::optional<DType>> dtype_of_value;
 };
 
+// In which dtype one kernel hands a value on to another: in 16 bits if that is how the graph has it, else in f32.
+DType dtype_between_kernels(const Terms& terms, ClassId id);
+
 // UNSUPPORTED with the reason when the piece has an operator or dimension that terms cannot express.
 Result<Terms> make_terms(const Graph& graph);
 

@@ -216,7 +216,9 @@ Noisy choose(const Noisy& a, const Noisy& b, Better better) {
   result.fragile = a.fragile || b.fragile;
   result.overflowed = a.overflowed || b.overflowed;
   if (crossing && std::isfinite(result.exact)) {
-    set_noise(result, std::max(a.noise(), b.noise()));
+    // Instead of one that is no number it may be the other.
+    const double other = result.fragile ? squared((a.exact - b.exact) / kReach) : 0;
+    set_noise(result, std::max(a.noise(), b.noise()) + other);
     result.source = 0;
   }
   return result;

@@ -32,13 +32,19 @@ const std::vector<double> kTies = {-1, -0.5, 0, 0, 0, 0.5, 1, 2};
 // Nearly half of them 0: as conditions they hide one branch about as often as the other.
 const std::vector<double> kExtremes = {
     INT32_MIN, INT32_MIN + 1, INT32_MAX, -1, 1, 65536, (1 << 24) + 1, 0, 0, 0, 0, 0};
-const std::vector<double> kNextTo = {0, 0, 0, 0.125, -0.125, 1, -1};
+const std::vector<double> kNextTo = {0, 0, 0, 0, 0, 0, 0.125, -0.125, 1, -1};
+constexpr double kSmall = 4;  // literals up to this size are among the ties
 
 class Input {
  public:
+  // `in_turn`: of a trial of literals, that this input has them; others seldom do, so that what the large ones among
+  // them make of it does not hide everything.
   Input(const TensorType& type, size_t index, TrialKind kind, uint64_t trial,
-        const std::vector<double>& literals)
+        const std::vector<double>& literals, bool in_turn)
       : type_(type), kind_(kind), random_(mix(trial ^ mix(index + 1))), literals_(literals) {
+    if (kind == TrialKind::literals && !in_turn && !random_.one_in(8)) kind_ = TrialKind::ties;
+    for (double literal : literals)
+      if (std::fabs(literal) <= kSmall) small_.push_back(literal);
     // The direction is one of the trial, that along a dimension one of the input.
     const double direction = mix(trial) & 1 ? 1 : -1;
     if (kind == TrialKind::by_input) base_ = direction * 0.5 * static_cast<double>(index);
@@ -81,12 +87,12 @@ class Input {
   double number(const Ints& position) {
     switch (kind_) {
       case TrialKind::ties:
-        return random_.of(kTies);
+        return small_.empty() || !random_.one_in(3) ? random_.of(kTies) : random_.of(small_);
       case TrialKind::by_input:
       case TrialKind::by_position:
         return along(position) + (1 + random_.wide(1)) * 0.0625;
       case TrialKind::literals:
-        return literals_.empty() || random_.one_in(4) ? random_.of(kTies)
+        return literals_.empty() || random_.one_in(8) ? random_.of(kTies)
                                                       : random_.of(literals_) + random_.of(kNextTo);
       case TrialKind::masked:
         return holds_lowest_ && (row_ == 0 || (row_ == 2 ? !is_seen() : random_.one_in(4))) ? -kInfinity
@@ -119,6 +125,7 @@ class Input {
   TrialKind kind_;
   Random random_;
   const std::vector<double>& literals_;
+  std::vector<double> small_;  // of them
   double base_ = 0;
   std::vector<double> slope_;
   uint64_t ones_ = 4;  // of eight truth values
@@ -139,10 +146,10 @@ void spoil(const Graph& graph, uint64_t trial, uint64_t seed, std::vector<std::v
 
 }  // namespace
 
-// How many special trials come before the n-th trial.
-static uint64_t specials_before(int n) {
+// How many trials of its kind come before the n-th trial.
+static uint64_t turn_of(int n) {
   uint64_t count = 0;
-  for (int i = 0; i < n; ++i) count += trial_kind(i) == TrialKind::special;
+  for (int i = 0; i < n; ++i) count += trial_kind(i) == trial_kind(n);
   return count;
 }
 
@@ -154,8 +161,8 @@ const char* trial_kind_name(TrialKind kind) {
 
 TrialKind trial_kind(int n) {
   using enum TrialKind;
-  constexpr TrialKind kOrder[kAllKinds] = {wide,        ties,    special,  masked, by_input, special,
-                                           by_position, special, literals, ties,   special,  by_input};
+  constexpr TrialKind kOrder[kAllKinds] = {wide,    ties,        special,  masked,  by_input, literals,
+                                           special, by_position, literals, special, ties,     literals};
   return kOrder[n % kAllKinds];
 }
 
@@ -182,9 +189,14 @@ std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, const std::
                                                  const OrderedDomain& domain) {
   const TrialKind kind = trial_kind(n);
   std::vector<std::vector<double>> numbers(graph.inputs.size());
-  for (size_t i = 0; i < graph.inputs.size(); ++i)
-    if (read[i]) numbers[i] = Input(graph.node(graph.inputs[i]).type, i, kind, seed, literals).run();
-  if (kind == TrialKind::special) spoil(graph, specials_before(n), seed, numbers);
+  const uint64_t turn = turn_of(n);
+  std::vector<size_t> able;
+  for (size_t i = 0; i < read.size(); ++i)
+    if (read[i]) able.push_back(i);
+  for (size_t i : able)
+    numbers[i] =
+        Input(graph.node(graph.inputs[i]).type, i, kind, seed, literals, able[turn % able.size()] == i).run();
+  if (kind == TrialKind::special) spoil(graph, turn, seed, numbers);
   std::vector<Elements<OrderedValue>> inputs;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     inputs.emplace_back();

@@ -14,12 +14,13 @@ namespace quern {
 // for two.
 enum class TrialKind : uint8_t {
   wide,         // numbers between -2 and 2, hardly ever equal; integers of all 32 bits
-  ties,         // few different numbers, many of them 0
+  ties,         // few different numbers, many of them 0, and small ones that are written in the programs
   by_input,     // every input above, or below, those in front of it
   by_position,  // rising or falling along every dimension
-  literals,     // the numbers that are written in the programs, and next to them
-  masked,       // wide, with -inf, in some rows all but two; the largest and the smallest integers
-  special,      // wide, with one element that is NaN or infinite, of each input in turn; extreme integers
+  literals,  // in one input, in turn, and some others the numbers that are written in the programs, and next to
+             // them; ties in the rest
+  masked,    // wide, with -inf, in some rows all but two; the largest and the smallest integers
+  special,  // wide, with one element that is NaN or infinite, of each input in turn; extreme integers
 };
 const char* trial_kind_name(TrialKind kind);
 // The kind of the n-th ordered trial. All of them come up among the first kAllKinds trials, the four that do

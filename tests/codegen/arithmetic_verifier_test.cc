@@ -37,12 +37,14 @@ struct WrongFile {
   By by;
 };
 constexpr WrongFile kWrong[] = {
+    {"axes-behind-rare-equality", By::field},
     {"bigmean-number-12", By::field},
     {"cast-bool-else", By::arithmetic},
     {"conj-6", By::field},
     {"eq-const-dropped", By::arithmetic},
     {"exp-half-mod-p", By::arithmetic},
-    {"factor-behind-product-bf16", By::arithmetic},    {"factor-in-front-of-product-f32", By::arithmetic},
+    {"factor-behind-product-bf16", By::arithmetic},
+    {"factor-in-front-of-product-f32", By::arithmetic},
     {"i32-mul-overflow-via-f32", By::arithmetic},
     {"intermediate-tensor-bf16", By::arithmetic},
     {"intermediate-tensor-i32", By::arithmetic},

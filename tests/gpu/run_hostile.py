@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs plans on a GPU, through a real daemon and the C API, on random and on hostile inputs; every element has its own bound.
 
-usage: run_hostile.py [--bundle DIR] [--masks] [--random N] [--classes A,B] [--tier modelled] [--searchers N] [--budget S] [--out FILE] [GRAPH.qg...]
+usage: run_hostile.py [--bundle DIR] [--masks] [--random N] [--classes A,B] [--tier modelled] [--searchers N] [--wait S] [--budget S] [--out FILE] [GRAPH.qg...]
 
 --masks adds attention under eight kinds of masks (attention_masks.py), --random N graphs of the seeded generator. Plans of the given
 tier are waited for first, all at once, as far as the daemon finds them. A table in Markdown; exits with 1 when an output is wrong."""
@@ -23,9 +23,9 @@ from run_graphs import TIERS, Buffers
 from torch_graph import Graph
 
 
-def prewarm(bundle, paths, tier, jobs):
+def prewarm(bundle, paths, tier, jobs, wait):
     def one(path):
-        subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", "90"], capture_output=True)
+        subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", str(wait)], capture_output=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, paths))
 
@@ -61,6 +61,7 @@ def main():
     parser.add_argument("--classes", default=",".join(CLASSES))
     parser.add_argument("--tier", choices=TIERS, default="modelled")
     parser.add_argument("--searchers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--wait", type=float, default=90, help="seconds for the plan of one graph; what has none is run with the baseline's")
     parser.add_argument("--budget", type=float, default=500)
     parser.add_argument("--out")
     parser.add_argument("graphs", nargs="*")
@@ -84,7 +85,7 @@ def main():
         with open(paths[-1], "w") as to:
             to.write(text)
     if options.tier != "baseline":
-        prewarm(bundle, paths, options.tier, options.searchers)
+        prewarm(bundle, paths, options.tier, options.searchers, options.wait)
     waited = time.time() - began
     torch.zeros(1, device="cuda")
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False

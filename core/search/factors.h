@@ -1,0 +1,36 @@
+// Factors of sums. That a factor which does not vary along an index commutes with the sum over it is true of numbers, not
+// of floats: terms with the factor may overflow, or lose bits, where those without it do not, and the other way round.
+#pragma once
+
+#include <vector>
+
+#include "core/search/dag.h"
+
+namespace quern {
+
+class Factors {
+ public:
+  // `terms` is saturated; it must outlive this.
+  explicit Factors(const Terms& terms);
+
+  // Whether a sum or contraction of the DAG has terms that may leave the range of the program's: with a factor that does
+  // not vary along its index, where no value of the graph has it; or without the factor that the graph's have. That may
+  // go behind the sum where it is a number that makes the terms larger, where f32 holds them anyway (products of f16), and
+  // where it is made of another reduction over the index, as of norms: those are known behind the loop only.
+  bool are_moved(const Dag& dag) const;
+
+ private:
+  bool is_of_graph(ClassId id) const;
+  bool is_sum_of_graph(ClassId id) const;
+  bool fits_anyway(ClassId sum) const;
+  bool has_reduction(ClassId id, Label label, std::vector<char>& seen) const;
+  bool keeps_terms_small(ClassId factor, bool divides, ClassId sum) const;
+  void note_larger_sums(ClassId id);
+  bool has_factor(const Dag& dag, int at, Label label) const;
+
+  const Terms& terms_;
+  std::vector<char> of_graph_, is_f16_;  // by class: whether the graph has the value, and has it in f16
+  std::vector<char> is_larger_;          // by class: a sum that the graph has with smaller terms
+};
+
+}  // namespace quern
