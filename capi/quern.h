@@ -450,7 +450,8 @@ typedef struct quern_launch_info {
   const quern_launch_arg* args; /* in the order of the kernel's parameters */
   size_t arg_count;
   /* 1: may be launched with CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 1, so that it begins
-     while the launch before it ends; it waits by itself for what it needs. */
+     while the launch before it, or what the caller enqueued before the plan, ends; it waits by itself for what
+     it needs. */
   uint32_t overlaps;
 } quern_launch_info;
 

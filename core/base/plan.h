@@ -81,7 +81,8 @@ struct Launch {
   uint32_t shared_bytes = 0;  // dynamic shared memory
   std::vector<LaunchArg> args;
   // It may begin before the launch in front of it has ended, and waits by itself before it touches what that
-  // one writes (programmatic dependent launch, sm_90 and later).
+  // one writes (programmatic dependent launch, sm_90 and later). The first: before what is enqueued in front of the plan
+  // has ended, and waits before it touches any buffer.
   bool overlaps = false;
   bool operator==(const Launch&) const = default;
 };

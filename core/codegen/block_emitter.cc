@@ -23,12 +23,13 @@ std::string unique_word(const std::string& name) {
 }  // namespace
 
 BlockEmitter::BlockEmitter(const MuKernel& kernel, BlockProgram program,
-                           const std::vector<TensorPlace>& places, const KernelSchedule& schedule,
+                           const std::vector<TensorPlace>& places, const KernelSchedule& schedule, bool first,
                            const Target& target, bool approximate, Chooser& chooser, const BlockOrder& order)
     : kernel_(kernel),
       program_(std::move(program)),
       places_(places),
       schedule_(schedule),
+      first_(first),
       target_(target),
       chooser_(chooser),
       order_(order),

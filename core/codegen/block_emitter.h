@@ -72,9 +72,10 @@ struct BlockKernel {
 
 class BlockEmitter {
  public:
+  // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
   BlockEmitter(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
-               const KernelSchedule& schedule, const Target& target, bool approximate, Chooser& chooser,
-               const BlockOrder& order = {});
+               const KernelSchedule& schedule, bool first, const Target& target, bool approximate,
+               Chooser& chooser, const BlockOrder& order = {});
 
   // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices
   // are not for this block.
@@ -332,6 +333,9 @@ class BlockEmitter {
   Ints starts_in_memory(const StagedTile& tile, const std::vector<int>& dims) const;
   std::optional<TensorMap> tensor_map(const StagedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_tma(StagedTile& tile);
+  // Whether nobody writes it while the kernel runs.
+  bool is_settled(const TensorPlace& place) const;
+  Body& copies_of(const TensorPlace& place, ir::Copies& copies) const;
   bool is_shared_by_blocks(const BlockOp& op) const;
   Expr place_in(const StagedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
   Expr thread_place(const StagedTile& tile, const Spread& spread, bool swizzled = true);
@@ -416,6 +420,7 @@ class BlockEmitter {
   BlockProgram program_;
   const std::vector<TensorPlace>& places_;
   const KernelSchedule& schedule_;
+  const bool first_;
   const Target& target_;
   Chooser& chooser_;
   const BlockOrder order_;
@@ -431,7 +436,8 @@ class BlockEmitter {
   int64_t conversion_cycles_ = 0;
   // Once; in every iteration, wherever its tiles are named; before the loop; loads of an iteration into registers
   // and into shared memory, and by TMA; what was loaded for the next iteration becomes that of this one.
-  Body prologue_, iteration_, declared_, direct_fetch_, staged_fetch_, tma_fetch_, take_;
+  Body prologue_, iteration_, declared_, direct_fetch_, take_;
+  ir::Copies staged_fetch_, tma_fetch_;
   std::map<std::string, Symbol> defined_;  // by the text of the expression
   std::map<std::string, Interval> intervals_;
   Symbol shared_memory_, ring_, full_, empty_, arrived_, iteration_number_, block_x_;

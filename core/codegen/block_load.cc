@@ -43,6 +43,18 @@ std::vector<BlockEmitter::TilePiece> BlockEmitter::tile_pieces(Builder& to, Bloc
   return out;
 }
 
+bool BlockEmitter::is_settled(const TensorPlace& place) const {
+  return place.arg.kind == LaunchArg::Kind::input && !first_;
+}
+
+Body& BlockEmitter::copies_of(const TensorPlace& place, ir::Copies& copies) const {
+  const bool all = place.pieces.empty()
+                       ? is_settled(place)
+                       : std::all_of(place.pieces.begin(), place.pieces.end(),
+                                     [&](const TensorPlace& part) { return is_settled(part); });
+  return all ? copies.of_inputs : copies.others;
+}
+
 int BlockEmitter::axis_of(BlockValue value) const {
   return places_[static_cast<size_t>(program_.op(value).tensor)].axis;
 }
@@ -172,10 +184,8 @@ void BlockEmitter::load_direct(BlockValue value, const Spread& spread) {
                            ir::select(within, ir::element(piece.from, at), ir::zero(element)));
       const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
                                           ir::address(piece.from, at), within};
-      if (piece.place->arg.kind != LaunchArg::Kind::input)
-        here.emit(Instr::load_written, operands, {element, per});
-      else
-        here.emit(Instr::load_global, operands, {element, per, !is_shared_by_blocks(op)});
+      here.emit(is_settled(*piece.place) ? Instr::load_global : Instr::load_written, operands,
+                {element, per, !is_shared_by_blocks(op)});
     });
   });
   if (loop) {
@@ -221,7 +231,7 @@ const BlockEmitter::StagedTile& BlockEmitter::stage_tile(BlockValue value) {
   copies_panels_ |= panels != panels_.end();
   put_in_panels(tile,
                 panels != panels_.end() ? bits_of(tile, dims_by_stride(tile)) : bits_as_read(tile, wanted));
-  Builder(staged_fetch_).add(stage_copy(tile));
+  Builder(copies_of(place, staged_fetch_)).add(stage_copy(tile));
   return tile;
 }
 

@@ -162,7 +162,7 @@ bool BlockEmitter::bring_by_tma(StagedTile& tile) {
                          : dims[i] == outermost ? first + part * map->box.front()
                                                 : first);
     }
-    Builder(tma_fetch_)
+    Builder(copies_of(places_[static_cast<size_t>(op.tensor)], tma_fetch_))
         .emit(Instr::tma_load, std::move(operands),
               {static_cast<int>(dims.size()), !is_shared_by_blocks(op)});
   }

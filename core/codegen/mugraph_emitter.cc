@@ -148,9 +148,19 @@ class MuEmitter {
     place.strides = view_strides(view, source.strides);
   }
 
-  bool uses_pdl(size_t k) const {
-    return k < mugraph_.kernels.size() && mugraph_.kernels[k].custom && schedule_.kernels[k].pdl &&
-           target_.tma;
+  bool uses_pdl(size_t k) const { return schedule_.kernels[k].pdl && target_.tma; }
+  // Whether it is in the first launch, and that overlaps what the caller enqueued before. One whose inputs a kernel in
+  // front looks at is not first. Loops that load into registers need the L1 cache for what is under way: whoever begins
+  // beside another kernel gets it as that one left it, and takes longer (a Llama layer 150 us instead of 134).
+  bool overlaps_caller(size_t k) const {
+    if (!out_.plan.launches.empty() || !target_.tma) return false;
+    bool all = true;
+    const LaunchedKernels launch = launch_of(schedule_, k);
+    for (size_t part = launch.first; part < launch.end; ++part) {
+      const KernelSchedule& schedule = schedule_.kernels[part];
+      all = all && !schedule.intervals && (schedule.stages > 0 || mugraph_.kernels[part].trip_count == 1);
+    }
+    return all;
   }
 
   // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like it, of other
@@ -176,7 +186,10 @@ class MuEmitter {
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), read_places_, schedule_.kernels[k], target_,
+    const bool first = overlaps_caller(k);
+    KernelSchedule schedule = schedule_.kernels[k];
+    schedule.pdl = uses_pdl(k) || first;
+    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), read_places_, schedule, first, target_,
                          approximate_functions(out_.plan.outputs), chooser, block_order(kernel));
     auto block = emitter.run();
     if (!block) return block.status();
@@ -189,10 +202,11 @@ class MuEmitter {
     ir::Kernel& code = draft.kernel;
     code.name = "q" + std::to_string(out_.plan.launches.size()) +
                 (parts_.empty() ? "" : "_" + std::to_string(parts_.size())) + "_block";
-    draft.waits_for_previous = uses_pdl(k);
+    draft.waits_for_previous = schedule.pdl;
     // What is in front of that has ended when it begins, as it overlaps with nothing.
     draft.only_looks_at_previous = block->watched.size() == 1;
-    if (uses_pdl(launch_of(schedule_, k).end)) draft.launches_dependents = ir::LaunchesDependents::at_once;
+    // Who does not overlap does not mind.
+    if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
     if (ir::confuses_wgmma(code.body))
       return Status(ErrorCode::UNSUPPORTED,
@@ -208,7 +222,7 @@ class MuEmitter {
     shapes_.merge(block->shapes);
     tf32_ |= block->tf32;
     for (TensorMap& map : block->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
-    overlaps_ = uses_pdl(k);
+    overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
     parts_.push_back(std::move(*block));
     return {};
   }
@@ -226,11 +240,11 @@ class MuEmitter {
       parts.push_back({part.draft.kernel, part.grid, part.cluster});
     }
     launch.block.x = static_cast<uint32_t>(parts[0].kernel.threads);
-    // The first launch never overlaps what the caller enqueued before. A wait is for the kernel in front
-    // alone; as every block waits before it lets the next kernel begin, and before it can end, the ones
-    // before that have ended too: kernels see all that came before them, never more than two run at a time,
-    // and the end of the last one is the end of the plan.
-    launch.overlaps = overlaps_ && !out_.plan.launches.empty();
+    // A wait is for the kernel in front alone; as every block waits before it lets the next kernel begin, and before it can
+    // end, the ones before that have ended too: kernels see all that came before them, never more than two run at a time,
+    // and the end of the last one is the end of the plan. So what the caller enqueued has ended when the second launch
+    // begins.
+    launch.overlaps = overlaps_;
     if (joined) {
       const auto made = ir::join_kernels(launch.kernel, std::move(parts));
       if (!made) return made.status();

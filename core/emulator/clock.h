@@ -45,6 +45,9 @@ class Clock {
   // waited for them.
   void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps);
   bool overlaps() const { return overlaps_; }
+  // Whether what the caller enqueued before the first launch may still run, as far as the thread knows.
+  bool awaits_caller(int thread) const { return overlaps_caller() && !sees_earlier_launches(thread); }
+  bool overlaps_caller() const { return overlaps_ && launches_ == 1; }
   // Whether the access is of a launch that has ended when this one begins.
   bool has_settled(const Stamp& access) const { return !overlaps_ || access.epoch < settled_; }
   // `blocks` are the numbers of the cluster's blocks in the grid.
@@ -117,6 +120,7 @@ class Clock {
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   uint32_t settled_ = 0;  // what was before is known to all threads
   bool overlaps_ = false;
+  int launches_ = 0;           // this one is the last of them
   std::vector<bool> earlier_;  // of each thread
   Dim3 grid_, block_;
   int block_threads_ = 1, ranks_ = 1;

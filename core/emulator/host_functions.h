@@ -146,7 +146,7 @@ __device__ __forceinline__ unsigned join_halves(const unsigned* words, int low, 
 }
 
 // memory.cuh
-template <class T, int kCount>
+template <class T, int kCount, bool kStreaming>
 __device__ __forceinline__ Vector<T, kCount> load_vector_written(const void* p) {
   static_assert(sizeof(T) * kCount >= 4, "4, 8 or 16 bytes");
   return *static_cast<const Vector<T, kCount>*>(p);
@@ -154,7 +154,7 @@ __device__ __forceinline__ Vector<T, kCount> load_vector_written(const void* p) 
 template <class T, int kCount>
 __device__ __forceinline__ Vector<T, kCount> load_vector_streaming(const void* p) {
   quern::emulated::read_constant(p, sizeof(T) * kCount);
-  return load_vector_written<T, kCount>(p);
+  return load_vector_written<T, kCount, true>(p);
 }
 template <class T, int kCount, bool kStreaming>
 __device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {

@@ -53,7 +53,7 @@ Region* Memory::find_for(const char* action, uintptr_t address, size_t size) {
 
 bool Memory::read(uintptr_t address, size_t size, int thread) {
   Region* region = find_for("read", address, size);
-  if (!region) return false;
+  if (!region || !judge_caller("read", *region, address, thread)) return false;
   if (!region->is_writable()) return true;
   Cell* cells = &region->cells[address - region->begin];
   Cell last;  // the byte before, before this read; mostly all bytes of an access are alike
@@ -83,7 +83,15 @@ bool Memory::read_shared(uintptr_t address, size_t size, int thread) {
   return read(address, size, thread);
 }
 
+// Buffers of the caller's, of which the workspace is one.
+bool Memory::judge_caller(const char* action, const Region& region, uintptr_t address, int thread) {
+  if (!region.is_the_callers() || !clock_.awaits_caller(thread)) return true;
+  return violate(std::string(action) + " of " + locate(address) + " by " + clock_.describe_thread(thread) +
+                 " with no grid_wait before: what the caller enqueued before may still use it");
+}
+
 bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thread) {
+  if (!judge_caller("write", region, address, thread)) return false;
   if (!region.is_writable()) return violate("write of " + bytes(size) + " to read-only " + locate(address));
   const Cell* cells = &region.cells[address - region.begin];
   for (size_t i = 0; i < size; ++i) {
@@ -145,6 +153,9 @@ void Memory::change_held(uintptr_t address, size_t size, uint32_t by) {
 
 bool Memory::read_constant(uintptr_t address, size_t size) {
   const Region* region = find_for("read", address, size);
+  if (region && region->is_the_callers() && clock_.overlaps_caller())
+    return violate("read of " + locate(address) +
+                   " as a constant, which what the caller enqueued before may write");
   if (!region || !region->is_writable() || !clock_.overlaps()) return region;
   for (size_t i = 0; i < size; ++i)
     if (const Stamp& write = region->cells[address - region->begin + i].write;

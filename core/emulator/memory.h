@@ -33,6 +33,9 @@ struct Region {
 
   bool holds(uintptr_t address) const { return address - begin < size; }
   bool is_shared() const { return kind == Kind::shared_array || kind == Kind::dynamic_shared; }
+  bool is_the_callers() const {
+    return kind == Kind::input || kind == Kind::output || kind == Kind::workspace;
+  }
   bool is_writable() const { return kind != Kind::input && kind != Kind::constants; }
 };
 
@@ -80,6 +83,7 @@ class Memory {
  private:
   Region* find(uintptr_t address);
   Region* find_for(const char* action, uintptr_t address, size_t size);
+  bool judge_caller(const char* action, const Region& region, uintptr_t address, int thread);
   bool judge_write(Region& region, uintptr_t address, size_t size, int thread);
 
   bool violate(std::string text);

@@ -42,7 +42,8 @@ void is_caught(void** state) {
       make_plan({make_tensor("x", DType::f32, test.length)}, {make_tensor("y", DType::f32, test.length)},
                 test.grid, test.block, test.shared_bytes, test.workspace_bytes);
   plan.launches[0].cluster = test.cluster;
-  if (test.cluster.count() > 1 || test.box > 0 || test.twice) plan.target = "sm_90a";
+  if (test.cluster.count() > 1 || test.box > 0 || test.twice || test.first_overlaps) plan.target = "sm_90a";
+  plan.launches[0].overlaps = test.first_overlaps;
   if (test.twice) {
     plan.launches.push_back(plan.launches[0]);
     plan.launches[1].overlaps = true;

@@ -20,6 +20,7 @@ struct FaultCase {
   Dim3 cluster = {1};
   int64_t box = 0;     // the last parameter is a tensor map of x with boxes of so many elements; 0: none
   bool twice = false;  // the kernel runs once more, and overlaps with itself
+  bool first_overlaps = false;  // with what is in front of the plan
 };
 
 inline float x(int i) { return static_cast<float>(i + 1); }

@@ -573,7 +573,7 @@ extern "C" __global__ void kernel(const float* x, float* y) {
   grid_wait();
   const int i = blockIdx.x * 64 + threadIdx.x;
   y[i] = x[i];
-  if (load_vector_@written<float, 1>@now<float, 1, true>@(y + i)[0] != x[i]) y[i] = 0.0f;
+  if (load_vector_@written<float, 1, false>@now<float, 1, true>@(y + i)[0] != x[i]) y[i] = 0.0f;
 })",
      .rule = "as a constant",
      .value = same,
@@ -587,6 +587,40 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      .rule = "ends with no grid_wait",
      .value = same,
      .twice = true},
+    {.name = "an input read while what is in front of the plan may write it",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  const int i = blockIdx.x * 64 + threadIdx.x;
+  @grid_wait();@@
+  const float value = x[i];
+  @@grid_wait();@
+  y[i] = value;
+})",
+     .rule = "what the caller enqueued before",
+     .value = same,
+     .first_overlaps = true},
+    {.name = "an output written while what is in front of the plan may read it",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  const int i = blockIdx.x * 64 + threadIdx.x;
+  @grid_wait();@@
+  y[i] = 0;
+  @@grid_wait();@
+  y[i] = x[i];
+})",
+     .rule = "what the caller enqueued before",
+     .value = same,
+     .first_overlaps = true},
+    {.name = "an input that what is in front of the plan may write read as a constant",
+     .text = R"(
+extern "C" __global__ void kernel(const float* x, float* y) {
+  grid_wait();
+  const int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = load_vector_@written<float, 1, false>@now<float, 1, true>@(x + i)[0];
+})",
+     .rule = "as a constant",
+     .value = same,
+     .first_overlaps = true},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/kernel/passes/passes.h"
 
 #include "core/kernel/builder.h"
+#include "core/kernel/print_ir.h"
 #include "tests/support/test.h"
 
 namespace quern::ir {
@@ -85,12 +86,12 @@ void add_ring(Draft& draft, const Names& names, bool tma) {
   if (tma) {
     ring.maps = {names.map};
     ring.tma_bytes = 256;
-    Builder(ring.tma).emit(
-        Instr::tma_load,
-        {address(names.tile, 0), Expr(names.map), Expr(names.arriving), 0, Expr(names.iteration) * 64},
-        {2, true});
+    Builder(ring.tma.others)
+        .emit(Instr::tma_load,
+              {address(names.tile, 0), Expr(names.map), Expr(names.arriving), 0, Expr(names.iteration) * 64},
+              {2, true});
   } else {
-    Builder(ring.cp_async)
+    Builder(ring.cp_async.others)
         .emit(Instr::cp_async,
               {address(names.tile, thread_index()),
                address(names.x, Expr(names.iteration) * 64 + thread_index())},
@@ -271,6 +272,93 @@ void specialize_warps_makes_a_producer(void**) {
       if lane == 0
         mbarrier_arrive mbarrier empty + i % 2  # orders memory
 )");
+}
+
+// Programmatic dependent launch: tiles of inputs come while the kernel in front still runs, others behind the wait, which
+// each role has for itself.
+void producers_fetch_inputs_before_they_wait(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.kernel.threads = 96;
+  draft.producer = true;
+  draft.waits_for_previous = true;
+  draft.launches_dependents = LaunchesDependents::at_once;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, true);
+  place_ring(draft);
+  const Symbol map = make_memory("map1", Space::tensor_map, Scalar::tensor_map);
+  Builder(draft.ring.tma.of_inputs)
+      .emit(Instr::tma_load,
+            {address(names.tile, 32), Expr(map), Expr(names.arriving), 0, Expr(names.iteration) * 64},
+            {2, true});
+  draft.section(Stage::loop).body = add_tile(names);
+  run(draft, "specialize_warps");
+  assert_false(draft.waits_for_previous);
+  assert_text_equal(print_ir(draft.roles), R"(role producer, warp 2
+  if lane == 0
+    for i in 0 .. 2, rolled
+      stage: shared byte* = shared + i % 2 * 256
+      tile: shared f32* = stage
+      arriving: shared mbarrier* = full + i % 2
+      mbarrier_arrive_expect mbarrier arriving, 256  # orders memory
+      tma_load<2, true> write shared tile + 32, map map1, mbarrier arriving at (0, i * 64)
+    grid_wait  # grid, orders memory
+    for i in 0 .. 8, rolled
+      mbarrier_wait mbarrier empty + i % 2, i / 2 & 1 ^ 1  # orders memory
+      stage: shared byte* = shared + i % 2 * 256
+      tile: shared f32* = stage
+      arriving: shared mbarrier* = full + i % 2
+      if 2 <= i
+        mbarrier_arrive_expect mbarrier arriving, 256  # orders memory
+        tma_load<2, true> write shared tile + 32, map map1, mbarrier arriving at (0, i * 64)
+      tma_load<2, true> write shared tile, map map0, mbarrier arriving at (0, i * 64)
+  grid_wait  # grid, orders memory
+grid_wait  # grid, orders memory
+grid_launch_dependents  # grid
+)");
+}
+
+void stage_loads_fetches_inputs_before_it_waits(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.waits_for_previous = true;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, false);
+  place_ring(draft);
+  std::swap(draft.ring.cp_async.of_inputs, draft.ring.cp_async.others);
+  draft.section(Stage::loop).body = add_tile(names);
+  Draft reading = draft;
+  run(draft, "stage_loads");
+  assert_text_equal(print_ir(draft.loop_body), R"(declare sum: f32[1] = 0
+for i in 0 .. 1, rolled
+  stage: shared byte* = shared + i % 2 * 256
+  tile: shared f32* = stage
+  cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+cp_async_commit
+grid_wait  # grid, orders memory
+for step in -1 .. 8, rolled
+  cp_async_wait<0>  # orders copies
+  block_barrier  # block, orders memory
+  if step + 1 < 8
+    i: i32 = step + 1
+    stage: shared byte* = shared + i % 2 * 256
+    tile: shared f32* = stage
+    if 0 <= step
+      cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+  cp_async_commit
+  if step < 0
+    continue
+  i: i32 = step
+  stage: shared byte* = shared + i % 2 * 256
+  tile: shared f32* = stage
+  sum[0] = sum[0] + tile[63 - int(threadIdx.x)]
+cp_async_wait<0>  # orders copies
+)");
+  // What stands in front of the loop may read what the kernel in front writes.
+  reading.section(Stage::before).body =
+      body([&](Builder& to) { to.assign(element(names.sum, 0), element(names.x, 0)); });
+  run(reading, "stage_loads");
+  assert_true(reading.waits_for_previous);
 }
 
 void pipeline_products_overlaps_iterations(void**) {
@@ -519,6 +607,8 @@ int main() {
                               cmocka_unit_test(await_products_waits_at_the_end_of_an_iteration),
                               cmocka_unit_test(skip_masked_tiles_asks_all_threads),
                               cmocka_unit_test(specialize_warps_makes_a_producer),
+                              cmocka_unit_test(producers_fetch_inputs_before_they_wait),
+                              cmocka_unit_test(stage_loads_fetches_inputs_before_it_waits),
                               cmocka_unit_test(pipeline_products_overlaps_iterations),
                               cmocka_unit_test(stage_loads_fills_a_ring),
                               cmocka_unit_test(stage_loads_prefetches_into_registers),

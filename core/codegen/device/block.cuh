@@ -16,12 +16,12 @@ __device__ __forceinline__ void load_elements(Register* to, const T* from, bool 
 #pragma unroll
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
 }
-// The same of what an earlier kernel of the program wrote.
-template <class T, int kCount, class Register>
+// The same of what a kernel in front wrote.
+template <class T, int kCount, bool kStreaming, class Register>
 __device__ __forceinline__ void load_written_elements(Register* to, const T* from, bool inside) {
   constexpr int kRegisters = kCount * sizeof(T) / sizeof(Register);
   Vector<Register, kRegisters> loaded = {};
-  if (inside) loaded = load_vector_written<Register, kRegisters>(from);
+  if (inside) loaded = load_vector_written<Register, kRegisters, kStreaming>(from);
 #pragma unroll
   for (int i = 0; i < kRegisters; ++i) to[i] = loaded[i];
 }

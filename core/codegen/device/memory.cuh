@@ -87,13 +87,18 @@ __device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {
 }
 // The same of data that an earlier kernel of the program wrote. This one may have begun before that one ended
 // (grid.cuh), so what it reads is no constant: ld.global.nc could be moved to before the wait.
-template <class T, int kCount>
+template <class T, int kCount, bool kStreaming>
 __device__ __forceinline__ Vector<T, kCount> load_vector_written(const void* p) {
   constexpr int kWords = sizeof(T) * kCount / 4;
   static_assert(kWords == 1 || kWords == 2 || kWords == 4, "4, 8 or 16 bytes");
   const auto from = __cvta_generic_to_global(p);
   Vector<unsigned, kWords> v;
-  if constexpr (kWords == 4)
+  if constexpr (kWords == 4 && kStreaming)
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(from)
+                 : "memory");
+  else if constexpr (kWords == 4)
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                  : "l"(from)

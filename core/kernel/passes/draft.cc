@@ -8,6 +8,12 @@ int64_t TileRing::stage_bytes() const {
   return bytes;
 }
 
+Body Copies::all() const {
+  Body body = of_inputs;
+  body.insert(body.end(), others.begin(), others.end());
+  return body;
+}
+
 Stmt Draft::barrier() const {
   if (!producer) return Instruction{Instr::block_barrier, {}, {}};
   return Instruction{Instr::named_barrier, {}, {workers}};

@@ -9,6 +9,13 @@
 
 namespace quern::ir {
 
+// What brings tiles: of tensors that no kernel of the program writes, and of the others.
+struct Copies {
+  Body of_inputs, others;
+  bool empty() const { return of_inputs.empty() && others.empty(); }
+  Body all() const;
+};
+
 // Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but one.
 struct TileRing {
   struct Tile {
@@ -18,11 +25,11 @@ struct TileRing {
   Symbol stage;  // that of this iteration
   int stages = 0;
   std::vector<Tile> tiles;
-  Body cp_async;  // what all threads copy in an iteration
+  Copies cp_async;  // what all threads copy in an iteration
   bool cp_async_for_wgmma = false;
   // What one thread asks TMA for, and how many bytes that is. `full` are the mbarriers of stages whose bytes are there,
   // `arriving` that of this iteration, `empty` those that the producer waits for.
-  Body tma;
+  Copies tma;
   int64_t tma_bytes = 0;
   std::vector<Symbol> maps;
   Symbol full, empty, arriving;
@@ -102,7 +109,7 @@ struct Draft {
   bool producer = false;
   bool waits_for_previous = false;  // for the kernel before it, which may still run
   bool only_looks_at_previous = false;  // nothing but MaskedIterations::look reads what that writes
-  bool waits_late = false;              // what waits for it, stands in the bodies of roles
+  bool waits_late = false;              // every role and body waits where a pass has put that
   LaunchesDependents launches_dependents = LaunchesDependents::never;
 
   // Names of the thread, and of the block's place: they touch no memory.

@@ -55,8 +55,8 @@ class DraftPrinter {
       line("  tile " + tile.memory->name + ": " + type_text(*tile.memory) + ", " +
            std::to_string(tile.bytes) + " bytes");
     if (!draft_.loop) return;
-    section("copies of an iteration, by all threads", ring.cp_async);
-    section("copies of an iteration, by TMA, " + std::to_string(ring.tma_bytes) + " bytes", ring.tma);
+    section("copies of an iteration, by all threads", ring.cp_async.all());
+    section("copies of an iteration, by TMA, " + std::to_string(ring.tma_bytes) + " bytes", ring.tma.all());
   }
   void loop(const TileLoop& loop) {
     line("loop of " + loop.iteration->name + ", trip count " + print(loop.trip_count) +

@@ -10,11 +10,30 @@ namespace quern::ir {
 
 namespace {
 
+// What the producer asks for. Inputs of the first iterations, as many as the ring has stages, need not wait for the kernel
+// in front; if all tiles are of inputs, none needs to.
+void ask_for_tiles(const Draft& draft, Builder& to) {
+  const TileRing& ring = draft.ring;
+  const Symbol& number = draft.loop->iteration;
+  const Expr iteration = iteration_of_all(draft, number);
+  const Requests all = draft.loop->requests.value_or(Requests{draft.loop->trip_count, draft.loop->names});
+  const bool ahead = fetches_ahead(draft) && !ring.tma.others.empty();
+  if (ahead) {
+    to.add(fetch_inputs(draft, all, ring.stages));
+    to.emit(Instr::grid_wait);
+  }
+  to.rolled(number, 0, all.trip_count, [&](Builder& each) {
+    // Before its first phase has ended an mbarrier takes a wait for the phase before that.
+    each.emit(Instr::mbarrier_wait,
+              {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
+    for (const Body& part : {stage_tiles(draft), all.names}) each.add(part);
+    each.add(tma_request(draft, ahead ? std::optional(less_equal(ring.stages, number)) : std::nullopt));
+  });
+}
+
 // The whole life of the producer. It may end before what it asked for has landed, and before the others: the
 // block, whose memory TMA writes, ends with the last of them.
 WarpRole producer_role(const Draft& draft) {
-  const TileRing& ring = draft.ring;
-  const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
   WarpRole producer{"producer", draft.workers / 32, {}, (draft.kernel.threads - draft.workers) / 32};
   Builder role(producer.body);
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
@@ -22,16 +41,10 @@ WarpRole producer_role(const Draft& draft) {
   role.when(one_thread, [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
-      const Requests all = draft.loop->requests.value_or(Requests{draft.loop->trip_count, draft.loop->names});
-      turn.rolled(draft.loop->iteration, 0, all.trip_count, [&](Builder& each) {
-        // Before its first phase has ended an mbarrier takes a wait for the phase before that.
-        each.emit(Instr::mbarrier_wait,
-                  {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
-        for (const Body& part : {stage_tiles(draft), all.names, tma_request(draft)}) each.add(part);
-      });
+      ask_for_tiles(draft, turn);
     });
   });
-  if (draft.waits_late) role.emit(Instr::grid_wait);
+  if (draft.waits_late || fetches_ahead(draft)) role.emit(Instr::grid_wait);
   return producer;
 }
 
@@ -72,6 +85,10 @@ Status specialize_warps(Draft& draft, const PassContext&) {
   draft.roles = {producer_role(draft)};
   if (draft.schedule.setmaxnreg)
     Builder(draft.roles).emit(Instr::setmaxnreg_inc, {}, {draft.schedule.most_registers()});
+  if (fetches_ahead(draft)) {
+    Builder after(draft.roles);
+    wait_for_previous(draft, after);
+  }
   if (draft.schedule.overlap) return {};
   draft.loop_body = consumer_loop(draft);
   draft.loop.reset();

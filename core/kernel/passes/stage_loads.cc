@@ -8,16 +8,21 @@ namespace quern::ir {
 
 namespace {
 
-// As many iterations ahead as there are stages but one.
-void staged(const Draft& draft, Builder& out) {
+// As many iterations ahead as there are stages but one; inputs of these before the kernel in front has ended.
+void staged(Draft& draft, Builder& out) {
   const TileLoop& loop = *draft.loop;
   const int ahead = draft.ring.stages - 1;
+  const bool early = fetches_ahead(draft);
+  if (early) {
+    out.add(fetch_inputs(draft, {loop.trip_count, loop.names}, ahead));
+    wait_for_previous(draft, out);
+  }
   const Symbol step = make_variable("step", Scalar::i32);
   out.rolled(step, -ahead, loop.trip_count, [&](Builder& to) {
     wait_for_copies(draft, to, ahead - 1);
     to.when(less(Expr(step) + ahead, loop.trip_count), [&](Builder& fetch) {
       fetch.let(loop.iteration, Expr(step) + ahead);
-      fetch.add(fetch_tiles(draft));
+      fetch.add(fetch_tiles(draft, early ? std::optional(less_equal(0, step)) : std::nullopt));
     });
     commit_copies(draft, to);
     to.when(less(step, 0), [](Builder& early) { early.add(Continue{}); });

@@ -1,5 +1,7 @@
 #include "core/kernel/passes/tile_loop.h"
 
+#include "core/kernel/effects.h"
+
 namespace quern::ir {
 
 Body wait_for_products(const std::vector<Symbol>& sums, int pending) {
@@ -30,24 +32,88 @@ Body stage_tiles(const Draft& draft) {
   return body;
 }
 
-Body tma_request(const Draft& draft) {
+namespace {
+
+void name_arriving(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
-  Body body;
-  Builder to(body);
   to.let(ring.arriving,
          address(ring.full, stage_number(ring, iteration_of_all(draft, draft.loop->iteration))));
+}
+
+// The first that is asked for in an iteration: how much will come.
+void ask_for_inputs(const TileRing& ring, Builder& to) {
   to.emit(Instr::mbarrier_arrive_expect, {Expr(ring.arriving), ring.tma_bytes});
-  to.add(ring.tma);
+  to.add(ring.tma.of_inputs);
+}
+
+void when_any(const std::optional<Expr>& condition, Builder& to, const std::function<void(Builder&)>& write) {
+  if (!condition)
+    write(to);
+  else
+    to.when(*condition, write);
+}
+
+bool touches_memory(const Body& body) {
+  bool found = false;
+  visit_effects(body, [&](const Effect& effect) { found |= effect.symbol->space != Space::variable; });
+  return found;
+}
+
+}  // namespace
+
+Body tma_request(const Draft& draft, const std::optional<Expr>& later) {
+  Body body;
+  Builder to(body);
+  name_arriving(draft, to);
+  when_any(later, to, [&](Builder& there) { ask_for_inputs(draft.ring, there); });
+  to.add(draft.ring.tma.others);
   return body;
 }
 
-Body fetch_tiles(const Draft& draft) {
+Body fetch_tiles(const Draft& draft, const std::optional<Expr>& later) {
+  const TileRing& ring = draft.ring;
   Body body;
   Builder to(body);
-  for (const Body& part : {stage_tiles(draft), draft.loop->names, draft.ring.cp_async}) to.add(part);
-  if (!draft.ring.maps.empty())
-    to.when(equal(thread_index(), 0), [&](Builder& first) { first.add(tma_request(draft)); });
+  for (const Body& part : {stage_tiles(draft), draft.loop->names}) to.add(part);
+  if (!ring.cp_async.of_inputs.empty())
+    when_any(later, to, [&](Builder& there) { there.add(ring.cp_async.of_inputs); });
+  to.add(ring.cp_async.others);
+  if (!ring.maps.empty())
+    to.when(equal(thread_index(), 0), [&](Builder& first) { first.add(tma_request(draft, later)); });
   return body;
+}
+
+// A producer has nothing to do with what the others do in front of the loop.
+bool fetches_ahead(const Draft& draft) {
+  return draft.waits_for_previous && !draft.turns && !touches_memory(draft.prologue) &&
+         (draft.producer || !touches_memory(draft.section(Stage::before).body)) &&
+         !(draft.ring.cp_async.of_inputs.empty() && draft.ring.tma.of_inputs.empty());
+}
+
+Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count) {
+  const TileRing& ring = draft.ring;
+  Body body;
+  Builder(body).rolled(draft.loop->iteration, 0, min_of(all.trip_count, count), [&](Builder& each) {
+    for (const Body& part : {stage_tiles(draft), all.names, ring.cp_async.of_inputs}) each.add(part);
+    if (ring.maps.empty()) return;
+    when_any(draft.producer ? std::nullopt : std::optional(equal(thread_index(), 0)), each,
+             [&](Builder& one) {
+               name_arriving(draft, one);
+               ask_for_inputs(ring, one);
+             });
+  });
+  if (!ring.cp_async.of_inputs.empty()) Builder(body).emit(Instr::cp_async_commit);
+  return body;
+}
+
+void wait_for_previous(Draft& draft, Builder& to) {
+  to.emit(Instr::grid_wait);
+  if (draft.launches_dependents == LaunchesDependents::at_once) {
+    to.emit(Instr::grid_launch_dependents);
+    draft.launches_dependents = LaunchesDependents::never;
+  }
+  draft.waits_for_previous = false;
+  draft.waits_late = true;
 }
 
 Body tma_wait(const Draft& draft) {

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict__ t0, f16* __restrict__ t3, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
+extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* t0, f16* __restrict__ t3, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
   const int lane = lane_index();
   const int warp = int(threadIdx.x) / 32;
   unsigned char* const shared = dynamic_shared<unsigned char>();
@@ -12,6 +12,8 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
     mbarrier_init_fence();
   }
   __syncthreads();
+  grid_wait();
+  grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int i5 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i10 = (lane >> 2 & 7) + (warp & 3) * 16;
@@ -21,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   const f16* const at9 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
   for (int r = 0; r < 16; ++r) {
-    load_elements<f16, 2, true>(&q0_8[r], at9 + (i10 + (r & 1) * 8) * 64 + i11 + (r >> 1 & 7) * 8, true);
+    load_written_elements<f16, 2, true>(&q0_8[r], at9 + (i10 + (r & 1) * 8) * 64 + i11 + (r >> 1 & 7) * 8, true);
   }
   unsigned q0__pairs7[16];
 #pragma unroll

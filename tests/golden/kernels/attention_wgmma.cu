@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restrict__ t0, bf16* __restrict__ t3, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
+extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16* __restrict__ t3, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
   const int lane = lane_index();
   const int warp = int(threadIdx.x) / 32;
   unsigned char* const shared = dynamic_shared<unsigned char>();
@@ -11,6 +11,8 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
     mbarrier_init_fence();
   }
   __syncthreads();
+  grid_wait();
+  grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int i6 = (lane >> 2 & 7) + (warp & 3) * 16;
   const int i7 = (lane & 3) * 2;
@@ -19,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
   const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
   for (int r = 0; r < 16; ++r) {
-    load_elements<bf16, 2, true>(&q0_4[r], at5 + (i6 + (r & 1) * 8) * 64 + i7 + (r >> 1 & 7) * 8, true);
+    load_written_elements<bf16, 2, true>(&q0_4[r], at5 + (i6 + (r & 1) * 8) * 64 + i7 + (r >> 1 & 7) * 8, true);
   }
   unsigned q0__pairs3[16];
 #pragma unroll

@@ -7,6 +7,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   float* const s31 = reinterpret_cast<float*>(shared);
   const int rank = cluster_rank();
   const int block_x = int(blockIdx.x) / 3;
+  grid_launch_dependents();
   const int first0 = block_x;
   const int first1 = int(blockIdx.z) * 2;
   const int i7 = lane >> 2 & 7;

@@ -3,6 +3,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   const int warp = int(threadIdx.x) / 32;
   unsigned char* const shared = dynamic_shared<unsigned char>();
   float* const s36 = reinterpret_cast<float*>(shared);
+  grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int first1 = int(blockIdx.z) * 2;
   const int first3 = int(blockIdx.y);
@@ -173,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
 extern "C" __global__ void __launch_bounds__(128) q1_block(const float* __restrict__ t3, const float* __restrict__ t4, const float* __restrict__ t5, f16* __restrict__ t6) {
   const int lane = lane_index();
   const int warp = int(threadIdx.x) / 32;
+  grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int first1 = int(blockIdx.y) * 2;
   const int i5 = lane & 3;

@@ -17,6 +17,8 @@ extern "C" __global__ void __launch_bounds__(160) q0_block(f16* __restrict__ t2,
     mbarrier_init_fence();
   }
   __syncthreads();
+  grid_wait();
+  grid_launch_dependents();
   const int first1 = int(blockIdx.x) * 64;
   const int i7 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i9 = (lane >> 3 & 3) + (warp & 3) * 4;

@@ -18,6 +18,8 @@ extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2
     mbarrier_init_fence();
   }
   __syncthreads();
+  grid_wait();
+  grid_launch_dependents();
   // producer
   if (warp == 8) {
     if (lane == 0) {
