@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/codegen/baseline.h"
 #include "core/emulator/emulator.h"
 #include "core/jit/device.h"
 #include "core/jit/launcher.h"
 #include "core/verify/hostile.h"
+#include "core/verify/sampled_runs.h"
 
 namespace quern {
 
@@ -105,12 +107,11 @@ std::vector<OutputCheck> check_outputs(const Graph& graph, const std::vector<std
   const std::vector<TensorDesc> input_descs = graph.input_descs(), output_descs = graph.output_descs();
   std::vector<RealTensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(read_buffer(input_descs[i], inputs[i].data()));
-  const std::vector<Expected> expected = expect_outputs(graph, values, tf32);
+  ExpectedOutputs expected(graph, std::move(values), tf32);
   std::vector<OutputCheck> checks;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const RealTensor actual = read_buffer(output_descs[i], outputs[i].data());
-    checks.push_back({output_descs[i], compare(output_descs[i], actual, expected[i])});
-  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    checks.push_back({output_descs[i],
+                      expected.compare(i, output_descs[i], read_buffer(output_descs[i], outputs[i].data()))});
   return checks;
 }
 

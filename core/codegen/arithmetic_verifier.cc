@@ -55,11 +55,12 @@ std::vector<std::string> input_classes() {
 }
 
 // Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that there is
-// time for.
+// time for, but factors that are grouped in another way show where one input alone is hostile.
 int draws_of(const std::string& cls, int draws, int floats) {
-  if (draws == 1) return 1;
   const HostileClass* hostile = find_hostile_class(cls);
-  if (hostile && hostile->one_input) return std::max(draws, floats);
+  if (hostile && hostile->inputs == HostileInputs::either) return std::max(draws, 1 + floats);
+  if (draws == 1) return 1;
+  if (hostile && hostile->inputs == HostileInputs::one) return std::max(draws, floats);
   return draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
 }
 

@@ -39,7 +39,8 @@ std::string source_line(const std::string& text, int line) {
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// Fibers are left in the middle of calls, and AddressSanitizer's marks of those frames would be taken for the next fiber's.
+// Fibers are left in the middle of calls, and AddressSanitizer's marks of those frames would be taken for the next fiber's, or for those of
+// whatever is mapped there later.
 void forget_frames([[maybe_unused]] char* stack) {
 #ifdef __SANITIZE_ADDRESS__
   ASAN_UNPOISON_MEMORY_REGION(stack, FiberStacks::kSize);
@@ -55,7 +56,10 @@ FiberStacks::FiberStacks() {
   memory_ = static_cast<char*>(memory);
 }
 
-FiberStacks::~FiberStacks() { munmap(memory_, kStride * kMaxClusterThreads); }
+FiberStacks::~FiberStacks() {
+  for (int index = 0; index < guarded_; ++index) forget_frames(memory_ + kStride * index + kGuard);
+  munmap(memory_, kStride * kMaxClusterThreads);
+}
 
 char* FiberStacks::top(int index) {
   for (; guarded_ <= index; ++guarded_) mprotect(memory_ + kStride * guarded_, kGuard, PROT_NONE);

@@ -19,7 +19,6 @@ void Clock::begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps) {
   // Whoever did not overlap began when all before it had ended.
   if (overlaps && !overlaps_) settled_ = launch_begin_;
   overlaps_ = overlaps;
-  ++launches_;
   grid_ = grid;
   block_ = block;
   block_threads_ = static_cast<int>(block.count());

@@ -47,7 +47,7 @@ class Clock {
   bool overlaps() const { return overlaps_; }
   // Whether what the caller enqueued before the first launch may still run, as far as the thread knows.
   bool awaits_caller(int thread) const { return overlaps_caller() && !sees_earlier_launches(thread); }
-  bool overlaps_caller() const { return overlaps_ && launches_ == 1; }
+  bool overlaps_caller() const { return overlaps_ && launch_begin_ == 1; }
   // Whether the access is of a launch that has ended when this one begins.
   bool has_settled(const Stamp& access) const { return !overlaps_ || access.epoch < settled_; }
   // `blocks` are the numbers of the cluster's blocks in the grid.
@@ -120,7 +120,6 @@ class Clock {
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   uint32_t settled_ = 0;  // what was before is known to all threads
   bool overlaps_ = false;
-  int launches_ = 0;           // this one is the last of them
   std::vector<bool> earlier_;  // of each thread
   Dim3 grid_, block_;
   int block_threads_ = 1, ranks_ = 1;

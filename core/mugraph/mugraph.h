@@ -159,8 +159,8 @@ struct MuGraph {
   std::vector<int32_t> inputs, outputs;  // tensors, in the order of the graph it computes
   std::vector<MuKernel> kernels;         // in launch order
   bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
-  bool alone =
-      false;  // of kernel_alone() (edit.h): its inputs are views and numbered as they were where they come from
+  // Of kernel_alone() (edit.h): its inputs are views and numbered as they were where they come from.
+  bool alone = false;
 };
 
 // Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be left out.

@@ -199,4 +199,10 @@ int64_t view_offset(const TensorView& view, const Ints& source_strides) {
   return offset;
 }
 
+Ints strides_if_dense(const MuGraph& mugraph, const MuTensor& tensor) {
+  if (tensor.view.source < 0) return dense_strides(tensor.type.shape);
+  return view_strides(tensor.view,
+                      dense_strides(mugraph.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
+}
+
 }  // namespace quern

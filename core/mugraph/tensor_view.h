@@ -19,5 +19,7 @@ PiecedView pieced_view_of(const MuGraph& mugraph, const MuKernel& kernel);
 // Of a view of a tensor with these strides: its own, and the place of its first element, in elements.
 Ints view_strides(const TensorView& view, const Ints& source_strides);
 int64_t view_offset(const TensorView& view, const Ints& source_strides);
+// Of a tensor, where all that are no views are dense.
+Ints strides_if_dense(const MuGraph& mugraph, const MuTensor& tensor);
 
 }  // namespace quern

@@ -125,12 +125,7 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
     if (tensor.pieced.axis >= 0) return false;
     if (tensor.numbered >= 0) continue;
     // The caller's tensors are taken to be dense.
-    const TensorView& view = tensor.view;
-    const Ints strides =
-        view.source < 0
-            ? dense_strides(tensor.type.shape)
-            : view_strides(view, dense_strides(mugraph.tensors[static_cast<size_t>(view.source)].type.shape));
-    if (!fits_tma(tensor.type, strides, op.type)) return false;
+    if (!fits_tma(tensor.type, strides_if_dense(mugraph, tensor), op.type)) return false;
   }
   return true;
 }

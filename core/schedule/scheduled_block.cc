@@ -76,12 +76,6 @@ double ScheduledBlock::loaded_bytes(const BlockOp& load) const {
          static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
 }
 
-Ints ScheduledBlock::strides_of(const MuTensor& tensor) const {
-  if (tensor.view.source < 0) return dense_strides(tensor.type.shape);
-  return view_strides(tensor.view,
-                      dense_strides(mugraph_.tensors[static_cast<size_t>(tensor.view.source)].type.shape));
-}
-
 ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
   const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(access.tensor)];
   const Ints& shape = tensor.type.shape;
@@ -90,7 +84,7 @@ ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
   row.dim = shape.size() - 1;
   Ints strides;  // of a view; otherwise each is a multiple of a row
   if (tensor.view.source >= 0) {
-    strides = strides_of(tensor);
+    strides = strides_if_dense(mugraph_, tensor);
     for (size_t d = 0; d < shape.size(); ++d)
       if (strides[d] == 1 && shape[d] > 1) row.dim = d;
   } else {
@@ -166,7 +160,7 @@ bool ScheduledBlock::lies_by_inner(BlockValue operand, size_t summed) const {
   const size_t rank = from.type.shape.size();
   if (!is_staged_load(operand)) return summed + 1 == rank;
   const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor)];
-  return tensor.view.source < 0 ? summed + 1 == rank : strides_of(tensor)[summed] == 1;
+  return tensor.view.source < 0 ? summed + 1 == rank : strides_if_dense(mugraph_, tensor)[summed] == 1;
 }
 
 bool ScheduledBlock::is_turned(BlockValue operand, size_t rank) const {

@@ -114,7 +114,6 @@ class ScheduledBlock {
   bool uses_wgmma(const BlockOp& each) const;
   bool is_reduced(BlockValue value) const;
   bool lies_by_inner(BlockValue operand, size_t summed) const;
-  Ints strides_of(const MuTensor& tensor) const;
   // Threads that copy a tile of f32 for a product without tensor cores lay it along rows or columns.
   bool is_turned(BlockValue operand, size_t rank) const;
   // Without products the first warps have rows of their own.

@@ -232,28 +232,41 @@ Doubles tiny(DType dtype, const Ints& shape, uint64_t seed) {
   return elements;
 }
 
-Doubles huge(DType dtype, const Ints& shape, uint64_t seed) {
-  Random random(seed);
-  const double largest = float_range(dtype).largest;
-  const int kind = static_cast<int>(random.below(4));
-  if (kind == 0) return uniform(count_of(shape), random, largest);
-  if (kind == 1) return uniform(count_of(shape), random, std::sqrt(largest));  // squares still fit
+// All of them, or one in `rare` of others.
+Doubles largest(Random& random, double most, const Ints& shape, uint64_t rare) {
+  if (rare == 1) return uniform(count_of(shape), random, most);
   Doubles elements = uniform(count_of(shape), random, 1);
-  const uint64_t rare = kind == 2 ? 64 : 1024;
   for (double& element : elements)
-    if (random.one_in(rare)) element = (random.one_in(2) ? 1 : -1) * largest;
+    if (random.one_in(rare)) element = (random.one_in(2) ? 1 : -1) * most;
   return elements;
 }
 
+Doubles huge(DType dtype, const Ints& shape, uint64_t seed) {
+  Random random(seed);
+  const double most = float_range(dtype).largest;
+  const int kind = static_cast<int>(random.below(4));
+  if (kind == 1) return uniform(count_of(shape), random, std::sqrt(most));  // squares still fit
+  return largest(random, most, shape, kind == 0 ? 1 : kind == 2 ? 64 : 1024);
+}
+
+// Where other inputs are not, products with them still fit; and rounding decides nothing yet.
+Doubles huge_alone(DType dtype, const Ints& shape, uint64_t seed) {
+  Random random(seed);
+  return largest(random, 0.75 * float_range(dtype).largest, shape, random.one_in(2) ? 1 : 64);
+}
+
 constexpr HostileClass kClasses[] = {
-    {"masked", "-inf per element, tile, half, row, and in padding, as an additive mask has it", true, masked},
-    {"lowest", "the same with -1e30 (-1e4 in f16) or the lowest finite number of the dtype", true, lowest},
-    {"special", "a few NaN and infinities among friendly numbers", true, special},
-    {"logits", "products over 64 to 1024 elements reach 1e4, or the elements do", false, logits},
-    {"offset", "means of up to 1e5 deviations (500 in f16, 60 in bf16)", false, offset},
-    {"constant", "rows of one number each, many of them 0", false, constant},
-    {"tiny", "1e-3, whose products leave f16, and subnormals", false, tiny},
-    {"huge", "the largest finite numbers, in a few elements or in all", false, huge},
+    {"masked", "-inf per element, tile, half, row, and in padding, as an additive mask has it",
+     HostileInputs::one, masked},
+    {"lowest", "the same with -1e30 (-1e4 in f16) or the lowest finite number of the dtype",
+     HostileInputs::one, lowest},
+    {"special", "a few NaN and infinities among friendly numbers", HostileInputs::one, special},
+    {"logits", "products over 64 to 1024 elements reach 1e4, or the elements do", HostileInputs::all, logits},
+    {"offset", "means of up to 1e5 deviations (500 in f16, 60 in bf16)", HostileInputs::all, offset},
+    {"constant", "rows of one number each, many of them 0", HostileInputs::all, constant},
+    {"tiny", "1e-3, whose products leave f16, and subnormals", HostileInputs::all, tiny},
+    {"huge", "the largest finite numbers, in a few elements or in all", HostileInputs::either, huge,
+     huge_alone},
 };
 
 // ---- integers and truth values ----
@@ -361,16 +374,23 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
                                         const std::vector<bool>& read, size_t which) {
   Random random(seed_of(seed, cls));
+  bool spares = cls.inputs == HostileInputs::one;
+  if (cls.inputs == HostileInputs::either) {
+    spares = which == SIZE_MAX ? seed % 4 == 3 : which > 0;
+    if (which != SIZE_MAX) --which;
+  }
   const std::optional<size_t> chosen = choose_input(graph, random, which);
+  HostileClass own_class = cls;
+  if (spares) own_class.elements = cls.alone;
   std::vector<std::string> buffers;
   for (const TensorDesc& desc : graph.input_descs()) {
     const size_t i = buffers.size();
-    const bool friendly = cls.one_input && is_float(desc.dtype) && i != chosen;
+    const bool friendly = spares && is_float(desc.dtype) && i != chosen;
     const uint64_t own = friendly ? mix(random.bits(), i) : seed;
     if (i < read.size() && !read[i])
       buffers.emplace_back();
     else
-      buffers.push_back(friendly ? random_buffer(desc, own) : hostile_buffer(desc, i, cls, own));
+      buffers.push_back(friendly ? random_buffer(desc, own) : hostile_buffer(desc, i, own_class, own));
   }
   return buffers;
 }

@@ -11,14 +11,21 @@
 
 namespace quern {
 
+// Elements of a float input, dense row-major, before they are rounded to its dtype.
+using HostileElements = std::vector<double> (*)(DType dtype, const Ints& shape, uint64_t seed);
+
+// Which float inputs of a graph are drawn from a class; the others are friendly.
+enum class HostileInputs : uint8_t {
+  all,
+  one,     // with infinities in all of them nearly every result is NaN, which shows nothing
+  either,  // all at once, or one: what overflows with one factor may not be seen beside another
+};
+
 struct HostileClass {
   const char* name;
   const char* doc;  // what its float inputs hold
-  // Only one float input of a graph is drawn from the class, the others are friendly: with infinities in all
-  // of them nearly every result is NaN, which shows nothing.
-  bool one_input;
-  // Dense row-major elements of a float input, before they are rounded to its dtype.
-  std::vector<double> (*elements)(DType dtype, const Ints& shape, uint64_t seed);
+  HostileInputs inputs;
+  HostileElements elements, alone = elements;  // drawn for all inputs, and for one
 };
 
 std::span<const HostileClass> hostile_classes();
@@ -32,7 +39,8 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
                            uint64_t seed);
 
 // One buffer an input; empty where `read` says that nobody reads it. Of a class that spares the others, float input number
-// `which` is drawn from it; one that is likely to show something, or none, where there is no such input.
+// `which` is drawn from it; one that is likely to show something, or none, where there is no such input. Of one that does
+// so in some draws, all are for 0, and number `which` - 1 for others; without a number the seed decides.
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
                                         const std::vector<bool>& read = {}, size_t which = SIZE_MAX);
 

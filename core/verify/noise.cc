@@ -13,8 +13,7 @@ Noisy NoisyDomain::apply(OpCode code, DType compute, const Noisy* operands) {
 
 Noisy NoisyDomain::finish(Noisy value, const Node& node) {
   value.reached = 0;
-  const OpKind kind = op_info(node.code).kind;
-  if (kind != OpKind::elementwise && kind != OpKind::contraction && kind != OpKind::reduction) return value;
+  if (!rounds(node)) return value;
   return sourced(noise::finish(value, node.type.dtype, sources_ + 1));
 }
 

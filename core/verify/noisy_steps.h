@@ -65,6 +65,9 @@ Noisy combine_integers(const Noisy& a, const Noisy& b, Meaning meaning) {
   return whole(both(a, b, 0), meaning(exact), meaning(unfused));
 }
 
+// Of a product of two numbers that are rounded to 10 bits of mantissa.
+constexpr double kTf32Product = 2 * (0x1p-22 / 3);
+
 // A product of a matmul. `tf32`: operands of f32 products are rounded to 10 bits of mantissa.
 inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf32) {
   const double a2 = a.exact * a.exact, b2 = b.exact * b.exact;
@@ -76,7 +79,7 @@ inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf
   result.exact = a.exact * b.exact;
   result.unfused = static_cast<float>(a.unfused * b.unfused);
   if (tf32 && dtype == DType::f32) {
-    result.variance += 2 * (0x1p-22 / 3) * a2 * b2;
+    result.variance += kTf32Product * a2 * b2;
     constexpr double kRoundsToInfinity = 0x1.ffep127;
     const double larger = std::max(std::fabs(a.exact), std::fabs(b.exact));
     result.fragile |= larger >= kRoundsToInfinity && std::isfinite(larger);
@@ -171,7 +174,8 @@ inline Noisy finish(Noisy value, DType dtype, uint32_t source) {
       if (std::isfinite(value.exact)) value.variance += rounding_variance(dtype, value.exact);
     }
     // The program that overflows here knows nothing of the real number.
-    if (std::isfinite(round_to(dtype, value.exact)) && !std::isfinite(value.unfused)) {
+    if (std::isfinite(value.exact) && !std::isfinite(value.unfused) &&
+        value.unfused != round_to(dtype, value.exact)) {
       value.variance = std::numeric_limits<double>::infinity();
       value.fragile = true;
     }

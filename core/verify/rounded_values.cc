@@ -9,6 +9,7 @@
 #include "core/mugraph/numerators.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/evaluate_mugraph.h"
+#include "core/verify/interface.h"
 #include "core/verify/stop.h"
 #include "core/verify/trial_inputs.h"
 
@@ -117,7 +118,7 @@ bool same_operators(const MuGraph& a, const MuGraph& b) {
 }  // namespace
 
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop) {
-  if (mugraph.noted) return;
+  if (mugraph.noted || !check_interface(graph, mugraph).ok()) return;
   for (MuKernel& kernel : mugraph.kernels)
     for (BlockOp& op : kernel.ops) op.rounds_to = std::nullopt, op.in_f32 = false;
   note_narrow_loads(mugraph);

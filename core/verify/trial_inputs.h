@@ -17,10 +17,9 @@ enum class TrialKind : uint8_t {
   ties,         // few different numbers, many of them 0, and small ones that are written in the programs
   by_input,     // every input above, or below, those in front of it
   by_position,  // rising or falling along every dimension
-  literals,  // in one input, in turn, and some others the numbers that are written in the programs, and next to
-             // them; ties in the rest
-  masked,    // wide, with -inf, in some rows all but two; the largest and the smallest integers
-  special,  // wide, with one element that is NaN or infinite, of each input in turn; extreme integers
+  literals,     // in each input in turn, the numbers that are written in the programs; in most others ties
+  masked,       // wide, with -inf, in some rows all but two; the largest and the smallest integers
+  special,      // wide, with one element that is NaN or infinite, of each input in turn; extreme integers
 };
 const char* trial_kind_name(TrialKind kind);
 // The kind of the n-th ordered trial. All of them come up among the first kAllKinds trials, the four that do

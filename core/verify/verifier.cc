@@ -11,6 +11,7 @@
 #include "core/verify/evaluate_mugraph.h"
 #include "core/verify/findings.h"
 #include "core/verify/full_shape.h"
+#include "core/verify/interface.h"
 #include "core/verify/numbers.h"
 #include "core/verify/rounded_values.h"
 #include "core/verify/trial_inputs.h"
@@ -42,29 +43,6 @@ std::string coordinates(const Ints& shape, int64_t offset) {
 std::string element_name(const Graph& graph, size_t output, int64_t at) {
   const Node& node = graph.node(graph.outputs[output]);
   return "output " + std::to_string(output) + " " + coordinates(node.type.shape, at);
-}
-
-// Inputs and outputs of a muGraph must have the shapes and dtypes of the graph's.
-Status check_interface(const Graph& graph, const MuGraph& mugraph) {
-  auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_GRAPH, std::move(message)); };
-  auto compare = [&](const char* what, const std::vector<ValueId>& values,
-                     const std::vector<int32_t>& tensors) {
-    if (values.size() != tensors.size())
-      return wrong(std::to_string(tensors.size()) + " " + what + "s instead of " +
-                   std::to_string(values.size()));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const TensorType& wanted = graph.node(values[i]).type;
-      const TensorType& given = mugraph.tensors[static_cast<size_t>(tensors[i])].type;
-      const std::string name = std::string(what) + " " + std::to_string(i) + " has ";
-      if (wanted.shape != given.shape)
-        return wrong(name + "shape " + print_ints(given.shape) + " instead of " + print_ints(wanted.shape));
-      if (wanted.dtype != given.dtype)
-        return wrong(name + "dtype " + dtype_name(given.dtype) + " instead of " + dtype_name(wanted.dtype));
-    }
-    return Status();
-  };
-  Status status = compare("input", graph.inputs, mugraph.inputs);
-  return status.ok() ? compare("output", graph.outputs, mugraph.outputs) : status;
 }
 
 // Whether the order of values can matter: then the outcomes of ordered trials are many.

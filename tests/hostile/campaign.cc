@@ -6,6 +6,7 @@
 #include <cctype>
 #include <deque>
 #include <random>
+#include <utility>
 
 #include "core/codegen/arithmetic_verifier.h"
 #include "core/codegen/mugraph_emitter.h"
@@ -16,7 +17,7 @@
 #include "core/optimize/program_model.h"
 #include "core/optimize/ranking.h"
 #include "core/verify/hostile.h"
-#include "core/verify/reference.h"
+#include "core/verify/sampled_runs.h"
 #include "tests/support/hostile_graph.h"
 
 namespace quern {
@@ -66,22 +67,19 @@ class Stopwatch {
 struct Trial {
   std::string name;  // of the class
   std::vector<std::string> buffers;
-  std::vector<RealTensor> inputs;
-  std::vector<Expected> expected;
+  ExpectedOutputs expected;
 };
 
 Trial make_trial(const Graph& graph, const std::string& name, uint64_t seed) {
-  Trial trial{name, {}, {}, {}};
   const std::vector<TensorDesc> descs = graph.input_descs();
+  std::vector<std::string> buffers;
   if (name == kRandom)
-    for (size_t i = 0; i < descs.size(); ++i)
-      trial.buffers.push_back(random_buffer(descs[i], seed * 1000 + i));
+    for (size_t i = 0; i < descs.size(); ++i) buffers.push_back(random_buffer(descs[i], seed * 1000 + i));
   else
-    trial.buffers = hostile_inputs(graph, *find_hostile_class(name), seed);
-  for (size_t i = 0; i < descs.size(); ++i)
-    trial.inputs.push_back(read_buffer(descs[i], trial.buffers[i].data()));
-  trial.expected = expect_outputs(graph, trial.inputs);
-  return trial;
+    buffers = hostile_inputs(graph, *find_hostile_class(name), seed);
+  std::vector<RealTensor> inputs;
+  for (size_t i = 0; i < descs.size(); ++i) inputs.push_back(read_buffer(descs[i], buffers[i].data()));
+  return {name, std::move(buffers), ExpectedOutputs(graph, std::move(inputs), false)};
 }
 
 // What a search or the baseline made of a graph.
@@ -300,8 +298,7 @@ class Attack {
   }
 
   // Empty if it is right.
-  std::string judge(const Subject& subject, const Contender& contender, Program& program,
-                    const Trial& trial) {
+  std::string judge(const Subject& subject, const Contender& contender, Program& program, Trial& trial) {
     const Stopwatch watch(report_, "ms in the emulator");
     report_.count("runs on " + trial.name);
     const std::vector<std::string_view> views(trial.buffers.begin(), trial.buffers.end());
@@ -312,7 +309,7 @@ class Attack {
     }
     for (size_t i = 0; i < outputs->size(); ++i) {
       const TensorDesc& desc = contender.plan.outputs[i];
-      const Comparison result = compare(desc, read_buffer(desc, (*outputs)[i].data()), trial.expected[i]);
+      const Comparison result = trial.expected.compare(i, desc, read_buffer(desc, (*outputs)[i].data()));
       if (result.acceptable) continue;
       report_.count("wrong on " + trial.name);
       return desc.name + " " + result.what + "; error " + std::to_string(result.error) + " above " +

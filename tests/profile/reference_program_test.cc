@@ -181,7 +181,7 @@ void hostile_inputs_of_all_classes(void**) {
       auto graph = parse_graph(text);
       assert_ok(graph);
       Trial trial{graph->name + ", " + cls.name, *graph, hostile_inputs(*graph, cls, 1), false};
-      trial.tf32 = graph->name == "linear" && cls.one_input;
+      trial.tf32 = graph->name == "linear" && cls.inputs == HostileInputs::one;
       trials.push_back(std::move(trial));
     }
   for (uint64_t seed = 1; seed <= 10; ++seed) {

@@ -385,6 +385,8 @@ static void infinities_and_nan(void**) {
   // An intermediate value of the unfused program overflows: nothing is asked.
   assert_true(takes("a = mul(x, y)\nz = mul(a, 0.001)\n", 300, 300, 90));
   assert_true(takes("a = mul(x, y)\nz = mul(a, 0.001)\n", 300, 300, INFINITY));
+  // But what is too large with it is infinite.
+  assert_false(takes("a = mul(x, y)\nz = mul(a, 100)\n", 300, 300, -INFINITY));
   // f64 itself overflows: likewise. A shifted softmax is right though the written one is NaN.
   assert_true(takes("a = cast(x, dtype=f32)\ne = exp(a)\nz = div(e, e)\n", 1000, 1, 1));
 }
@@ -454,6 +456,12 @@ static void overflow_in_between_is_no_knowledge(void**) {
   assert_true(accepts(body, large, {0.731 - 1.8}));
   assert_false(accepts(body, large, {9}));
   assert_false(accepts(body, small, {run(body, small)[0][0] + 0.01}));
+  // Nor is one with the sign of what is not infinite, though the product of two such has the right one again.
+  const std::string signs =
+      "in x: f16[1, 4]\nin w: f16[4, 1]\na = mul(x, 2)\ns = matmul(a, w)\ne = erf(s)\ny = mul(e, s)\nout y\n";
+  const RealTensor half = {35000, 32752, 32752, 32752}, ones = {1, -1, -1, -1};
+  assert_true(accepts(signs, {half, ones}, {-std::numeric_limits<double>::infinity()}));
+  assert_false(accepts(signs, {{3500, 3275, 3275, 3275}, ones}, {-std::numeric_limits<double>::infinity()}));
 }
 
 // Sums of finite terms that may overflow in another order oppose the infinity of one of them.

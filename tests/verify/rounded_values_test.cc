@@ -349,10 +349,22 @@ out o
   assert_true((downs == std::vector<int>{4, 4}));  // 8 keys of a split, and 8 splits
 }
 
+// They would be evaluated on inputs that are too small for them.
+void programs_of_other_inputs_are_left_alone(void**) {
+  const std::string text = "mugraph g\nin x: bf16[17, 8]\ntensor y: bf16[17, 8]\nkernel grid=[5] {\nv0 = load(x, x=0)\n"
+                           "v1 = relu(v0)\nstore(v1, y, x=0)\n}\nout y\n";
+  for (const std::string shape : {"[17, 8]", "[16, 8]", "[17, 1]"}) {
+    MuGraph mugraph = mugraph_of(text);
+    note_rounded_values(graph_of("graph g\nin x: bf16" + shape + "\ny = relu(x)\nout y\n"), mugraph);
+    assert_int_equal(mugraph.noted, shape == "[17, 8]");
+  }
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(moved_weights_are_invented),
+  const CMUnitTest tests[] = {cmocka_unit_test(programs_of_other_inputs_are_left_alone),
+                              cmocka_unit_test(moved_weights_are_invented),
                               cmocka_unit_test(normed_inputs_are_values_of_the_graph),
                               cmocka_unit_test(numerators_of_a_softmax_are_narrow),
                               cmocka_unit_test(exponentials_above_one_are_not),
