@@ -70,6 +70,9 @@ struct BlockKernel {
   bool tf32 = false;            // a product of f32 operands is computed in it
 };
 
+// The dimension of operand `side` of a product that is summed over.
+inline int summed_dim(int side, int rank) { return rank == 1 ? 0 : rank - (side == 0 ? 1 : 2); }
+
 class BlockEmitter {
  public:
   // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
@@ -390,8 +393,8 @@ class BlockEmitter {
   bool is_cooperative(BlockValue value, DType dtype, const Spread& fragments) const;
   Spread cooperative_spread(BlockValue value, DType dtype) const;
   Spread operand_spread(BlockValue product, size_t side) const;
-  CooperativeTile& cooperative_tile(BlockValue value, const MatmulPlan& plan);
-  const CooperativeTile& make_cooperatively(BlockValue value, const MatmulPlan& plan, int summed_dim);
+  CooperativeTile& cooperative_tile(BlockValue product, int side);
+  const CooperativeTile& make_cooperatively(BlockValue product, int side);
   Expr word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim, const Expr& index);
   Symbol packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
   Expr rearranged_word(const Array& array, const Spread& spread, const Expr& w) const;
@@ -452,7 +455,8 @@ class BlockEmitter {
   std::map<BlockValue, MatmulPlan> plans_;
   std::map<BlockValue, BlockValue> factors_;  // max accumulator -> the value exp(old - new)
   std::map<BlockValue, StagedTile> staged_;
-  std::map<BlockValue, CooperativeTile> cooperative_tiles_;
+  // Operands by how products take them: their dtype, whether by wgmma, and the dimension that is summed over.
+  std::map<std::tuple<BlockValue, DType, bool, int>, CooperativeTile> cooperative_tiles_;
   std::map<std::pair<BlockValue, Stage>, StagedTile> fma_tiles_;
   std::map<BlockValue, int> turned_;  // loads whose tiles have neighbours along another dimension than memory
   std::map<std::string, Symbol> packed_;
@@ -475,8 +479,8 @@ class BlockEmitter {
   Symbol unmasked_;                  // and what is true where they mask nothing
   std::set<Symbol> loop_lefts_;              // what is left of dimensions that the loop cuts
   Expr whole_iterations_ = ir::truth(true);  // where an iteration's tiles are all there
-  std::map<int32_t, TensorPlace>
-      watched_;                      // by tensor: where a kernel in front says which parts of it are finite
+  // By tensor: where a kernel in front says which parts of it are finite.
+  std::map<int32_t, TensorPlace> watched_;
   std::vector<Symbol> outstanding_;  // sums for which an iteration waits at its end
   int64_t tma_bytes_ = 0;          // of an iteration
 };

@@ -16,7 +16,6 @@ constexpr int kVectorBits = 2;  // elements of four bytes in 16
 constexpr int64_t kBankPadding = 4;
 
 int free_dim(int side, int rank) { return rank == 1 ? -1 : rank - (side == 0 ? 2 : 1); }
-int summed_dim(int side, int rank) { return rank == 1 ? 0 : rank - (side == 0 ? 1 : 2); }
 // Of a result's dimension of a batch; negative where the operand has none.
 int batch_dim(int dim, int rank, int batch_dims) { return dim + std::max(0, rank - 2) - batch_dims; }
 int64_t extent_of(const Ints& shape, int dim) { return dim < 0 ? 1 : shape[static_cast<size_t>(dim)]; }

@@ -99,8 +99,11 @@ Spread BlockEmitter::operand_spread(BlockValue product, size_t side) const {
 // Where it lies: for warpgroups in panels, else in rows. Of a product that is software-pipelined there are
 // three, since some warps make the one of their iteration while others have not waited for the one two
 // iterations before.
-BlockEmitter::CooperativeTile& BlockEmitter::cooperative_tile(BlockValue value, const MatmulPlan& plan) {
-  const auto [at, fresh_one] = cooperative_tiles_.try_emplace(value);
+BlockEmitter::CooperativeTile& BlockEmitter::cooperative_tile(BlockValue product, int side) {
+  const BlockValue value = program_.op(product).operands[static_cast<size_t>(side)];
+  const MatmulPlan& plan = plans_.at(product);
+  const auto [at, fresh_one] = cooperative_tiles_.try_emplace(
+      {value, plan.dtype, plan.wgmma, summed_dim(side, program_.op(value).type.rank())});
   CooperativeTile& made = at->second;
   if (!fresh_one) return made;
   const Spread spread = cooperative_spread(value, plan.dtype);
@@ -138,11 +141,13 @@ BlockEmitter::CooperativeTile& BlockEmitter::cooperative_tile(BlockValue value, 
   return made;
 }
 
-const BlockEmitter::CooperativeTile& BlockEmitter::make_cooperatively(BlockValue value, const MatmulPlan& plan,
-                                                        int summed_dim) {
-  CooperativeTile& made = cooperative_tile(value, plan);
+const BlockEmitter::CooperativeTile& BlockEmitter::make_cooperatively(BlockValue product, int side) {
+  CooperativeTile& made = cooperative_tile(product, side);
   if (made.is_made) return made;
   made.is_made = true;
+  const BlockValue value = program_.op(product).operands[static_cast<size_t>(side)];
+  const MatmulPlan& plan = plans_.at(product);
+  const int summed = summed_dim(side, program_.op(value).type.rank());
   const StagedTile& tile = made.tile;
   const Spread spread = cooperative_spread(value, plan.dtype);
   int vector = 0;
@@ -159,7 +164,7 @@ const BlockEmitter::CooperativeTile& BlockEmitter::make_cooperatively(BlockValue
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.store(Instr::store_shared, ir::address(tile.memory, place_in(tile, chunks, c)), Scalar::u32, words,
                  [&](Builder&, const Expr& j) {
-                   return word_of(value, spread, plan.dtype, summed_dim, c * (1 << vector) + j * per_word);
+                   return word_of(value, spread, plan.dtype, summed, c * (1 << vector) + j * per_word);
                  });
     });
   });
@@ -186,8 +191,9 @@ Expr BlockEmitter::word_of(BlockValue value, const Spread& spread, DType dtype, 
 // The value in words for tensor cores, in exactly this order of registers.
 Symbol BlockEmitter::packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim) {
   const Stage place = place_of(value);
-  const std::string key = std::to_string(value) + " " + std::to_string(static_cast<int>(place)) + " " +
-                          std::to_string(summed_dim) + " " + text_of(spread);
+  const std::string key = std::to_string(value) + " " + dtype_name(dtype) + " " +
+                          std::to_string(static_cast<int>(place)) + " " + std::to_string(summed_dim) + " " +
+                          text_of(spread);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
   const bool pairs = is_packed_in_pairs(dtype);
   const int words = spread.count() / (pairs ? 2 : 1);
@@ -247,13 +253,11 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
   const MatmulPlan& plan = plans_.at(value);
   const BlockValue operand = op.operands[static_cast<size_t>(side)];
   const Spread& spread = side == 0 ? plan.a : plan.b;
-  const int summed_dim = program_.op(operand).type.rank() - (side == 0 ? 1 : 2);
   const bool by_all = plan.cooperative[static_cast<size_t>(side)];
   const StagedTile* tile = nullptr;
   Fragments out;
   if (by_all) {
-    const CooperativeTile& made = make_cooperatively(operand, plan, summed_dim);
-    tile = &made.tile;
+    tile = &make_cooperatively(value, side).tile;
   } else {
     tile = matrices_of(operand, plan.dtype);
   }
@@ -283,7 +287,7 @@ BlockEmitter::Fragments BlockEmitter::fragments(BlockValue value, int side) {
     }
   }
   if (by_all) fail(operand, "does not lie in shared memory as tensor cores take it");
-  out.registers = packed(operand, spread, plan.dtype, summed_dim);
+  out.registers = packed(operand, spread, plan.dtype, summed_dim(side, program_.op(operand).type.rank()));
   return out;
 }
 

@@ -47,18 +47,18 @@ void BlockEmitter::finish_pipelined_iteration(BlockValue accumulator, const Arra
   const MatmulPlan& plan = plans_.at(pipelined_.value);
   const BlockValue m_operand = program_.op(pipelined_.value).operands[static_cast<size_t>(plan.m_side)];
   const Spread& spread = plan.m_side == 0 ? plan.a : plan.b;
-  const int summed_dim = program_.op(m_operand).type.rank() - (plan.m_side == 0 ? 1 : 2);
-  make_cooperatively(pipelined_n_operand(), plan, program_.op(pipelined_n_operand()).type.rank() - (plan.m_side == 0 ? 2 : 1));
+  const int summed = summed_dim(plan.m_side, program_.op(m_operand).type.rank());
+  make_cooperatively(pipelined_.value, 1 - plan.m_side);
   pipelined_.rest = ir::wait_for_products({pipelined_.sums});
   Builder to(pipelined_.rest);
   if (program_.op(accumulator).combine == Combine::rescaled_sum) to.add(rescale(accumulator, sums));
   to.unrolled("w", spread.count() / 2, [&](Builder& each, const Expr& w) {
-    each.assign(ir::element(pipelined_.words, w), word_of(m_operand, spread, plan.dtype, summed_dim, w * 2));
+    each.assign(ir::element(pipelined_.words, w), word_of(m_operand, spread, plan.dtype, summed, w * 2));
   });
 }
 
 ir::PipelinedProduct BlockEmitter::draft_pipelined() {
-  const CooperativeTile& made = cooperative_tiles_.at(pipelined_n_operand());
+  const CooperativeTile& made = cooperative_tile(pipelined_.value, 1 - plans_.at(pipelined_.value).m_side);
   ir::PipelinedProduct out;
   out.group = std::move(pipelined_.group);
   out.rest = std::move(pipelined_.rest);

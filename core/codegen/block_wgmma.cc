@@ -20,7 +20,6 @@ constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;
 constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
 
 int free_dim(int side, int rank) { return side == 0 ? rank - 2 : rank - 1; }
-int summed_dim(int side, int rank) { return side == 0 ? rank - 1 : rank - 2; }
 
 void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
   for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
@@ -147,7 +146,7 @@ Expr BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int s
                                  bool previous) {
   const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
   const bool made = plan.cooperative[static_cast<size_t>(side)];
-  const StagedTile& tile = made ? cooperative_tile(operand, plan).tile : stage_tile(operand);
+  const StagedTile& tile = made ? cooperative_tile(value, side).tile : stage_tile(operand);
   if (tile.bit_places.empty()) {
     fail(operand, "is made as mma.sync takes it, and wgmma wants it too");
     return 0;
@@ -160,7 +159,7 @@ Expr BlockEmitter::panel_operand(BlockValue value, const MatmulPlan& plan, int s
   const size_t row = static_cast<size_t>(tile.row_bits);
   const int64_t panel = turned && inner.size() > row ? bytes(inner[row]) : 0,
                 step = rows.size() > kRowGroupBits ? bytes(rows[kRowGroupBits]) : 0;
-  const Symbol& memory = previous && made ? cooperative_tile(operand, plan).previous_memory : tile.memory;
+  const Symbol& memory = previous && made ? cooperative_tile(value, side).previous_memory : tile.memory;
   return ir::call(ir::Function::shared_operand, Scalar::byte,
                   {ir::address(memory, place_in(tile, side == 0 ? plan.a : plan.b, index, false))},
                   {bytes(tile.row_bits), turned, panel, step});
@@ -181,8 +180,7 @@ void BlockEmitter::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   to.emit(Instr::wgmma_fence);
   to.add(wgmma_group(value, sums, words, false));
   if (const int n_side = 1 - plan.m_side; plan.cooperative[static_cast<size_t>(n_side)]) {
-    const BlockValue made = program_.op(value).operands[static_cast<size_t>(n_side)];
-    make_cooperatively(made, plan, summed_dim(n_side, program_.op(made).type.rank()));
+    make_cooperatively(value, n_side);
     to.add(ir::wait_for_products({sums}));
   }
   text(stage) += std::move(body);

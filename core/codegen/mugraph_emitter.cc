@@ -205,7 +205,7 @@ class MuEmitter {
     draft.waits_for_previous = schedule.pdl;
     // What is in front of that has ended when it begins, as it overlaps with nothing.
     draft.only_looks_at_previous = block->watched.size() == 1;
-    // Who does not overlap does not mind.
+    // A launch behind it without the attribute waits for its end all the same.
     if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
     if (ir::confuses_wgmma(code.body))

@@ -85,8 +85,8 @@ __device__ __forceinline__ Vector<T, kCount> load_vector_now(const void* p) {
     asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v[0]) : "l"(from));
   return bit_cast<Vector<T, kCount>>(v);
 }
-// The same of data that an earlier kernel of the program wrote. This one may have begun before that one ended
-// (grid.cuh), so what it reads is no constant: ld.global.nc could be moved to before the wait.
+// The same of data that a kernel in front wrote. This one may have begun before that one ended (grid.cuh), so what
+// it reads is no constant: ld.global.nc could be moved to before the wait.
 template <class T, int kCount, bool kStreaming>
 __device__ __forceinline__ Vector<T, kCount> load_vector_written(const void* p) {
   constexpr int kWords = sizeof(T) * kCount / 4;

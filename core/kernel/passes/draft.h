@@ -9,7 +9,7 @@
 
 namespace quern::ir {
 
-// What brings tiles: of tensors that no kernel of the program writes, and of the others.
+// What brings tiles: of inputs, as far as nobody writes them while the kernel runs, and of other tensors.
 struct Copies {
   Body of_inputs, others;
   bool empty() const { return of_inputs.empty() && others.empty(); }

@@ -65,24 +65,21 @@ struct Intervals {
   }
 };
 
-// The two rounds. Stages of the ring are taken in the order of `visit`.
+// The two rounds. Stages of the ring are taken in the order of `visit`. `wait`: what stands in front of a look.
 Body rounds(const Draft& draft, const Intervals& intervals, const Symbol& iteration, const Expr& trip_count,
-            const Body& names, const Body& work) {
+            const Body& names, const Body& work, const Body& wait) {
   const TileLoop& loop = *draft.loop;
   const MaskedIterations& masked = *loop.masked;
   const Symbol round = make_variable("round", Scalar::i32), again = make_variable("again", Scalar::boolean),
                passed = make_variable("passed", Scalar::boolean), count = make_variable("count", Scalar::i32),
                number = make_variable("number", Scalar::i32);
-  const bool waits = draft.waits_for_previous && draft.only_looks_at_previous;
   Body out;
   Builder to(out);
   to.rolled(round, 0, 2, [&](Builder& each) {
     each.let(again, less(0, round));
     each.declare(masked.vanishes, true);
     each.when(Expr(again), [&](Builder& there) {
-      if (waits) there.emit(Instr::grid_wait);
-      if (waits && draft.launches_dependents == LaunchesDependents::at_once)
-        there.emit(Instr::grid_launch_dependents);
+      there.add(wait);
       there.add(masked.look);
     });
     each.let(passed,
@@ -139,12 +136,12 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   loop.requests = Requests{intervals.possible,
                            named(select(less(visit, intervals.certain), intervals.number_of_certain(visit),
                                         intervals.number_of_partly(Expr(visit) - intervals.certain)))};
-  loop.behind = rounds(draft, intervals, iteration, trip_count, names, work);
+  Body wait;
   if (draft.waits_for_previous && draft.only_looks_at_previous) {
-    draft.waits_for_previous = false;
-    draft.waits_late = true;
-    draft.launches_dependents = LaunchesDependents::never;
+    Builder to(wait);
+    wait_for_previous(draft, to);
   }
+  loop.behind = rounds(draft, intervals, iteration, trip_count, names, work, wait);
   return {};
 }
 
