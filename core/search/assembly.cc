@@ -127,6 +127,13 @@ std::string kernel_forms(const MuGraph& mugraph) {
   return out;
 }
 
+std::string kernel_loops(const MuGraph& mugraph) {
+  std::string out;
+  for (const MuKernel& kernel : mugraph.kernels)
+    out += !kernel.custom ? "operator\n" : kernel.trip_count > 1 ? "loop\n" : "once\n";
+  return out;
+}
+
 Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts) {
   MuGraph whole;

@@ -20,6 +20,10 @@ std::optional<double> number_of(const EGraph& egraph, ClassId id) {
   return std::nullopt;
 }
 
+bool is_sum(const DagOp& op) {
+  return op.term.label >= 0 && (op_info(op.term.code).laws & kLinear || op.term.code == OpCode::matmul);
+}
+
 }  // namespace
 
 Factors::Factors(const Terms& terms) : terms_(terms) {
@@ -33,43 +37,46 @@ Factors::Factors(const Terms& terms) : terms_(terms) {
     is_f16_[id] |= terms.dtype_of_value[value] == DType::f16;
   }
   for (ClassId id : classes)
-    if (is_of_graph(id) && is_sum_of_graph(id)) note_larger_sums(id);
+    if (is_of_graph(id) && is_sum_of_graph(id)) {
+      std::vector<char> seen(of_graph_.size());
+      note_larger_sums(id, false, seen);
+    }
 }
 
 bool Factors::is_of_graph(ClassId id) const { return of_graph_[static_cast<size_t>(terms_.egraph.find(id))]; }
 
-// Of values that the graph has, or of their products.
-bool Factors::is_sum_of_graph(ClassId id) const {
-  auto has = [&](ClassId part) { return is_of_graph(part); };
-  for (const ENode& sum : terms_.egraph.nodes(id)) {
-    if (sum.code != OpCode::reduce_sum) continue;
-    if (has(sum.children[0])) return true;
-    for (const ENode& product : terms_.egraph.nodes(sum.children[0]))
-      if (product.code == OpCode::mul && std::all_of(product.children.begin(), product.children.end(), has))
+// Whether a class is a sum of products both of whose operands are that.
+template <class Is>
+bool Factors::adds_products_of(ClassId sum, Is is) const {
+  for (const ENode& node : terms_.egraph.nodes(sum)) {
+    if (node.code != OpCode::reduce_sum) continue;
+    for (const ENode& product : terms_.egraph.nodes(node.children[0]))
+      if (product.code == OpCode::mul && std::all_of(product.children.begin(), product.children.end(), is))
         return true;
   }
   return false;
 }
 
-bool Factors::fits_anyway(ClassId sum) const {
-  auto is_f16 = [&](ClassId part) { return is_f16_[static_cast<size_t>(terms_.egraph.find(part))]; };
-  for (const ENode& node : terms_.egraph.nodes(sum))
-    if (node.code == OpCode::reduce_sum)
-      for (const ENode& product : terms_.egraph.nodes(node.children[0]))
-        if (product.code == OpCode::mul &&
-            std::all_of(product.children.begin(), product.children.end(), is_f16))
-          return true;
-  return false;
+// Of values that the graph has, or of their products.
+bool Factors::is_sum_of_graph(ClassId id) const {
+  auto is_there = [&](ClassId part) { return is_of_graph(part); };
+  const std::vector<ENode>& nodes = terms_.egraph.nodes(id);
+  return adds_products_of(id, is_there) || std::any_of(nodes.begin(), nodes.end(), [&](const ENode& node) {
+           return node.code == OpCode::reduce_sum && is_there(node.children[0]);
+         });
 }
 
-bool Factors::has_reduction(ClassId id, Label label, std::vector<char>& seen) const {
+bool Factors::adds_exponentials(ClassId id, Label label, std::vector<char>& seen) const {
   char& here = seen[static_cast<size_t>(terms_.egraph.find(id))];
   if (std::exchange(here, true)) return false;
   for (const ENode& node : terms_.egraph.nodes(id)) {
-    const OpKind kind = op_info(node.code).kind;
-    if (kind == OpKind::composite || (kind == OpKind::reduction && node.index == label)) return true;
+    if (node.code == OpCode::reduce_sum && node.index == label) {
+      const std::vector<ENode>& added = terms_.egraph.nodes(node.children[0]);
+      if (std::any_of(added.begin(), added.end(), [](const ENode& of) { return of.code == OpCode::exp; }))
+        return true;
+    }
     for (ClassId child : node.children)
-      if (has_reduction(child, label, seen)) return true;
+      if (adds_exponentials(child, label, seen)) return true;
   }
   return false;
 }
@@ -80,28 +87,55 @@ bool Factors::keeps_terms_small(ClassId factor, bool divides, ClassId sum) const
   for (const ENode& node : terms_.egraph.nodes(sum)) {
     if (node.code != OpCode::reduce_sum) continue;
     std::vector<char> seen(of_graph_.size());
-    if (!has_reduction(factor, node.index, seen)) return true;
+    if (!adds_exponentials(factor, node.index, seen)) return true;
   }
   return false;
 }
 
-// Sums that this one of the graph is a multiple of.
-void Factors::note_larger_sums(ClassId id) {
+// Sums that this one of the graph is a multiple of, whatever factors are between. Those of f16 fit into f32 with any factor.
+void Factors::note_larger_sums(ClassId id, bool is_larger, std::vector<char>& seen) {
+  char& here = seen[static_cast<size_t>(terms_.egraph.find(id))];
+  const char bit = is_larger ? 2 : 1;
+  if (here & bit) return;
+  here |= bit;
+  auto is_f16 = [&](ClassId part) { return is_f16_[static_cast<size_t>(terms_.egraph.find(part))]; };
   for (const ENode& node : terms_.egraph.nodes(id)) {
     const bool divides = node.code == OpCode::div;
     if (node.code != OpCode::mul && !divides) continue;
     for (size_t side = 0; side < (divides ? 1 : 2); ++side) {
       const ClassId sum = terms_.egraph.find(node.children[side]);
-      if (!is_of_graph(sum) && !fits_anyway(sum) && keeps_terms_small(node.children[1 - side], divides, sum))
-        is_larger_[static_cast<size_t>(sum)] = true;
+      if (is_of_graph(sum)) continue;
+      const bool larger = is_larger || keeps_terms_small(node.children[1 - side], divides, sum);
+      if (larger && !adds_products_of(sum, is_f16)) is_larger_[static_cast<size_t>(sum)] = true;
+      note_larger_sums(sum, larger, seen);
     }
   }
 }
 
+bool Factors::is_multiple(ClassId a, ClassId b) const {
+  const std::vector<ENode>& nodes = terms_.egraph.nodes(a);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const ENode& node) {
+    auto is_b = [&](size_t side) { return terms_.egraph.find(node.children[side]) == terms_.egraph.find(b); };
+    return (node.code == OpCode::mul && (is_b(0) || is_b(1))) || (node.code == OpCode::div && is_b(0));
+  });
+}
+
+bool Factors::is_made_twice(const Dag& dag) const {
+  std::vector<ClassId> sums;
+  for (const DagOp& op : dag.ops) {
+    if (!is_sum(op)) continue;
+    for (ClassId other : sums)
+      if (is_multiple(op.id, other) || is_multiple(other, op.id)) return true;
+    sums.push_back(op.id);
+  }
+  return false;
+}
+
 bool Factors::are_moved(const Dag& dag) const {
+  if (is_made_twice(dag)) return true;
   return std::any_of(dag.ops.begin(), dag.ops.end(), [&](const DagOp& sum) {
     const BlockTerm& term = sum.term;
-    if (term.label < 0 || !(op_info(term.code).laws & kLinear || term.code == OpCode::matmul)) return false;
+    if (!is_sum(sum)) return false;
     if (is_larger_[static_cast<size_t>(sum.id)]) return true;
     for (size_t i = 0; i < sum.operands.size(); ++i)
       if (has_factor(dag, sum.operands[i], i < 2 ? term.label : term.label2)) return true;

@@ -16,16 +16,21 @@ class Factors {
   // Whether a sum or contraction of the DAG has terms that may leave the range of the program's: with a factor that does
   // not vary along its index, where no value of the graph has it; or without the factor that the graph's have. That may
   // go behind the sum where it is a number that makes the terms larger, where f32 holds them anyway (products of f16), and
-  // where it is made of another reduction over the index, as of norms: those are known behind the loop only.
+  // where it divides by a sum of exponentials over the index, as softmax does: they are at most 1 each.
+  // Or whether it makes a sum and a multiple of it, which round in their own ways: x sigmoid(x) of two different x is
+  // wrong where the rounding of one x would cancel.
   bool are_moved(const Dag& dag) const;
 
  private:
   bool is_of_graph(ClassId id) const;
   bool is_sum_of_graph(ClassId id) const;
-  bool fits_anyway(ClassId sum) const;
-  bool has_reduction(ClassId id, Label label, std::vector<char>& seen) const;
+  template <class Is>
+  bool adds_products_of(ClassId sum, Is is) const;
+  bool adds_exponentials(ClassId id, Label label, std::vector<char>& seen) const;
   bool keeps_terms_small(ClassId factor, bool divides, ClassId sum) const;
-  void note_larger_sums(ClassId id);
+  void note_larger_sums(ClassId id, bool is_larger, std::vector<char>& seen);
+  bool is_multiple(ClassId a, ClassId b) const;
+  bool is_made_twice(const Dag& dag) const;
   bool has_factor(const Dag& dag, int at, Label label) const;
 
   const Terms& terms_;

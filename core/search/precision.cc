@@ -83,13 +83,10 @@ class PrecisionPass {
   };
   Dtypes dtypes_of(ClassId id) const {
     Dtypes out;
-    const ClassId own = terms_.egraph.find(id);
-    for (size_t value = 0; value < terms_.of_value.size(); ++value) {
-      const std::optional<DType> dtype = terms_.dtype_of_value[value];
-      if (!dtype || terms_.of_value[value] < 0 || terms_.egraph.find(terms_.of_value[value]) != own) continue;
-      out.narrow |= is_narrow(*dtype);
-      out.f32 |= *dtype == DType::f32;
-    }
+    for_each_dtype(terms_, id, [&](DType dtype) {
+      out.narrow |= is_narrow(dtype);
+      out.f32 |= dtype == DType::f32;
+    });
     return out;
   }
 

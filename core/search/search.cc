@@ -5,7 +5,6 @@
 #include <deque>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "core/graph/canon.h"
 #include "core/mugraph/tensor_view.h"
@@ -14,6 +13,7 @@
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
+#include "core/search/ways.h"
 #include "core/verify/rounded_values.h"
 
 namespace quern {
@@ -26,7 +26,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastUs = 1;        // of a kernel
 constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
 constexpr int64_t kMostProducts = 3;  // of a part
-constexpr size_t kMostAlike = 4;      // choices of a piece that others are to be like
+constexpr size_t kMostWithOtherLoops = 2;  // ways
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -292,7 +292,7 @@ class Search {
       others_.push_back({{joined}, first, pieces_.size(), apart});
       return {};
     }
-    std::erase_if(others_, [&](const Other& other) { return other.first >= first; });
+    std::erase_if(others_, [&](const OtherPieces& other) { return other.first >= first; });
     const auto from = pieces_.begin() + static_cast<std::ptrdiff_t>(first);
     others_.push_back({{from, pieces_.end()}, first, first + 1, best.us});
     pieces_.erase(from, pieces_.end());
@@ -359,11 +359,7 @@ class Search {
 
   PieceMemo* memo() const { return options_.oracle ? nullptr : options_.memo; }
 
-  // What a piece may be computed by, best first: null is the baseline.
-  struct Choice {
-    double us;
-    const Candidate* candidate;
-  };
+  // What a piece may be computed by, best first.
   std::vector<Choice> choices_of(const std::string& text) const {
     std::vector<Choice> choices;
     if (const auto found = found_.find(text); found != found_.end()) {
@@ -377,138 +373,32 @@ class Search {
     return choices;
   }
 
-  // A way to compute the graph, by how much slower it is than the best one.
-  struct Way {
-    double slower;
-    std::vector<const Piece*> pieces;
-    std::vector<Choice> choices;
-  };
-
-  // The best choice of every piece.
-  Way best_way() const {
-    Way way{0, {}, {}};
-    for (const Piece& piece : pieces_) {
-      way.pieces.push_back(&piece);
-      way.choices.push_back(choices_of(piece.text())[0]);
-    }
-    return way;
-  }
-
-  // One piece, and all that are equal to it, has another choice.
-  std::vector<Way> with_other_choices(const Way& best) const {
-    std::vector<Way> ways;
-    std::map<std::string, std::vector<size_t>> equal;
-    for (size_t p = 0; p < pieces_.size(); ++p) equal[pieces_[p].text()].push_back(p);
-    for (const auto& [text, places] : equal) {
-      const std::vector<Choice> choices = choices_of(text);
-      for (size_t i = 1; i < choices.size(); ++i) {
-        Way& way = ways.emplace_back(best);
-        way.slower = (choices[i].us - choices[0].us) * static_cast<double>(places.size());
-        for (size_t place : places) way.choices[place] = choices[i];
-      }
-    }
-    return ways;
-  }
-
-  // What was parted is whole, or parted otherwise: the model that parted it may be wrong.
-  std::vector<Way> with_other_pieces(const Way& best) const {
-    std::vector<Way> ways;
-    for (const Other& other : others_) {
-      const bool whole = other.pieces.size() == 1;
-      for (size_t i = 0; i < (whole ? choices_of(other.pieces[0].text()).size() : 1); ++i) {
-        Way& way = ways.emplace_back(Way{-other.us, {}, {}});
-        auto add = [&](const Piece& piece, const Choice& choice) {
-          way.pieces.push_back(&piece);
-          way.choices.push_back(choice);
-        };
-        for (size_t p = 0; p < other.first; ++p) add(*best.pieces[p], best.choices[p]);
-        for (const Piece& piece : other.pieces) {
-          add(piece, choices_of(piece.text())[i]);
-          way.slower += way.choices.back().us;
-        }
-        for (size_t p = other.last; p < pieces_.size(); ++p) add(*best.pieces[p], best.choices[p]);
-        if (whole && !way.choices[other.first].candidate) ways.pop_back();
-      }
-    }
-    return ways;
-  }
-
-  // Pieces that read one value are all computed in one way: kernels that are alike share a launch well. For each way that the
-  // best choices of the slowest of them have.
-  std::vector<Way> with_alike_choices(const Way& best) const {
-    std::vector<Way> ways;
-    std::map<ValueId, std::vector<size_t>> readers;
-    for (size_t p = 0; p < pieces_.size(); ++p)
-      for (ValueId input : pieces_[p].inputs) readers[input].push_back(p);
-    std::set<std::string> seen;
-    for (const auto& [value, places] : readers) {
-      const size_t slowest = *std::max_element(places.begin(), places.end(), [&](size_t a, size_t b) {
-        return best.choices[a].us < best.choices[b].us;
-      });
-      const std::vector<Choice> choices = choices_of(pieces_[slowest].text());
-      for (size_t i = 0; places.size() > 1 && i < std::min(choices.size(), kMostAlike); ++i) {
-        if (!choices[i].candidate) continue;
-        const std::string form = kernel_forms(choices[i].candidate->mugraph);
-        Way way = best;
-        size_t alike = 0;
-        std::string changed = form;
-        for (size_t place : places)
-          for (const Choice& choice : choices_of(pieces_[place].text()))
-            if (choice.candidate && kernel_forms(choice.candidate->mugraph) == form) {
-              way.slower += choice.us - best.choices[place].us;
-              way.choices[place] = choice;
-              changed += " " + std::to_string(place);
-              ++alike;
-              break;
-            }
-        if (alike > 1 && way.slower > 0 && seen.insert(changed).second) ways.push_back(std::move(way));
-      }
-    }
-    return ways;
-  }
-
-  // Without times that could be compared: the i-th choice of every piece, or the last there is.
-  std::vector<Way> by_rank() const {
-    std::vector<Way> ways;
-    size_t most = 1;
-    for (size_t i = 0; i < most; ++i) {
-      Way& way = ways.emplace_back(Way{0, {}, {}});
-      for (const Piece& piece : pieces_) {
-        const std::vector<Choice> choices = choices_of(piece.text());
-        most = std::max(most, choices.size());
-        way.pieces.push_back(&piece);
-        way.choices.push_back(choices[std::min(i, choices.size() - 1)]);
-      }
-    }
-    return ways;
-  }
-
-  // The best choice of every piece, then ways with one change.
-  std::vector<Way> by_time() const {
-    const Way best_choices = best_way();
-    std::vector<Way> kinds[] = {with_other_choices(best_choices), with_other_pieces(best_choices),
-                                with_alike_choices(best_choices)};
-    size_t most = 0;
-    for (std::vector<Way>& kind : kinds) {
-      std::stable_sort(kind.begin(), kind.end(),
-                       [](const Way& a, const Way& b) { return a.slower < b.slower; });
-      most = std::max(most, kind.size());
-    }
-    // The kinds in turn.
-    std::vector<Way> ways = {best_choices};
-    for (size_t i = 0; i < most; ++i)
-      for (std::vector<Way>& kind : kinds)
-        if (i < kind.size()) ways.push_back(std::move(kind[i]));
-    return ways;
-  }
-
   void combine() {
-    double best = kNever;
-    for (const Way& way : options_.time_of ? by_time() : by_rank()) {
-      if (result_.candidates.size() == options_.results) break;
+    const Ways ways(pieces_, others_, [&](const Piece& piece) { return choices_of(piece.text()); });
+    if (!options_.time_of) return combine(ways.by_rank(), options_.results);
+    std::vector<Way> others = ways.with_other_loops();
+    others.resize(std::min({others.size(), kMostWithOtherLoops, options_.results - 1}));
+    // Only all kernels together, which may share launches, say how long a way takes.
+    combine(ways.by_time(), 2 * options_.results);
+    sort_candidates();
+    if (result_.candidates.size() > options_.results - others.size())
+      result_.candidates.resize(options_.results - others.size());
+    combine(others, options_.results);
+    sort_candidates();
+  }
+
+  void sort_candidates() {
+    std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
+  }
+
+  // Adds the candidates of these ways, until there are `most`.
+  void combine(const std::vector<Way>& ways, size_t most) {
+    double best = result_.candidates.empty() ? kNever : result_.candidates[0].us;
+    for (const Way& way : ways) {
+      if (result_.candidates.size() >= most) break;
       std::optional<Candidate> candidate = combined(graph_, way);
       if (!candidate) continue;  // an output that no kernel computes, or nothing but the baseline
-      // Of all kernels together, which may share launches.
       if (options_.time_of && way.pieces.size() > 1)
         if (const double us = options_.time_of(graph_, &candidate->mugraph); std::isfinite(us))
           candidate->us = us;
@@ -516,9 +406,6 @@ class Search {
       best = std::min(best, candidate->us);
       result_.candidates.push_back(std::move(*candidate));
     }
-    if (options_.time_of)
-      std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
-                       [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
   }
 
   std::optional<Candidate> combined(const Graph& graph, const Way& way) const {
@@ -565,13 +452,7 @@ class Search {
   };
   std::map<std::string, First> first_;
   std::map<std::string, PieceResult> found_;
-  // Other pieces than pieces_[first, last), which take `us`: what was parted as a whole, or parted otherwise.
-  struct Other {
-    std::vector<Piece> pieces;
-    size_t first, last;
-    double us;
-  };
-  std::vector<Other> others_;
+  std::vector<OtherPieces> others_;
   size_t pieces_left_ = 0;  // to be settled behind this one
   SearchResult result_;
 };

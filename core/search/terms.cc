@@ -262,15 +262,8 @@ std::string outside_reason(const Graph& graph, ValueId id) {
 
 DType dtype_between_kernels(const Terms& terms, ClassId id) {
   std::optional<DType> all;
-  for (size_t value = 0; value < terms.of_value.size(); ++value) {
-    const std::optional<DType> dtype = terms.dtype_of_value[value];
-    if (!dtype || terms.of_value[value] < 0 ||
-        terms.egraph.find(terms.of_value[value]) != terms.egraph.find(id))
-      continue;
-    if (!is_narrow(*dtype) || (all && *all != *dtype)) return DType::f32;
-    all = dtype;
-  }
-  return all.value_or(DType::f32);
+  for_each_dtype(terms, id, [&](DType dtype) { all = all.value_or(dtype) == dtype ? dtype : DType::f32; });
+  return all && is_narrow(*all) ? *all : DType::f32;
 }
 
 Result<Terms> make_terms(const Graph& graph) {

@@ -47,6 +47,16 @@ struct Terms {
   std::vector<std::optional<DType>> dtype_of_value;
 };
 
+// f(dtype) for each value of the graph that the class is.
+template <class F>
+void for_each_dtype(const Terms& terms, ClassId id, F f) {
+  const ClassId own = terms.egraph.find(id);
+  for (size_t value = 0; value < terms.of_value.size(); ++value)
+    if (terms.dtype_of_value[value] && terms.of_value[value] >= 0 &&
+        terms.egraph.find(terms.of_value[value]) == own)
+      f(*terms.dtype_of_value[value]);
+}
+
 // In which dtype one kernel hands a value on to another: in 16 bits if that is how the graph has it, else in f32.
 DType dtype_between_kernels(const Terms& terms, ClassId id);
 

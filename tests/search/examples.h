@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/graph/text.h"
+#include "core/search/generator.h"
 #include "core/search/saturate.h"
 #include "core/search/universe.h"
 #include "tests/support/test.h"
@@ -24,6 +25,17 @@ inline Terms saturated_terms(const Graph& graph) {
   saturate(terms->egraph, all_axioms());
   for (ClassId& goal : terms->goals) goal = terms->egraph.find(goal);
   return std::move(*terms);
+}
+
+// f(dag) for every way to compute what the terms are of, within the bound.
+template <class F>
+void for_each_dag(const Terms& terms, int bound, F f) {
+  const Universe universe(terms);
+  GeneratorOptions options;
+  options.bound = bound;
+  options.threads = 1;
+  GeneratorState state;
+  assert_ok(generate(terms, universe, options, state, [&](size_t, const Dag& dag) { f(dag); }));
 }
 
 }  // namespace quern

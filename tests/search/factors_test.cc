@@ -3,7 +3,6 @@
 
 #include <set>
 
-#include "core/search/generator.h"
 #include "tests/search/examples.h"
 
 namespace quern {
@@ -13,19 +12,21 @@ namespace {
 // The DAGs of a product some of whose factors have moved over sums, or those without such.
 std::set<std::string> dags(const std::string& text, bool with) {
   const Terms terms = saturated_terms(graph_of(text));
-  const Universe universe(terms);
   const Factors factors(terms);
-  GeneratorOptions options;
-  options.bound = 8;
-  options.threads = 1;
-  GeneratorState state;
   std::set<std::string> out;
-  assert_ok(generate(terms, universe, options, state, [&](size_t, const Dag& dag) {
+  for_each_dag(terms, 8, [&](const Dag& dag) {
     const std::string text = print_dag(dag, terms);
     // Others multiply what the sum adds up element by element.
     if (text.find("matmul") != std::string::npos && factors.are_moved(dag) == with) out.insert(text);
-  }));
+  });
   return out;
+}
+
+size_t last_factor(const std::string& dag) {
+  size_t last = 0;
+  for (const char* factor : {"mul(", "div("})
+    if (const size_t at = dag.rfind(factor); at != dag.npos) last = std::max(last, at);
+  return last;
 }
 
 // Of one product and one factor: in front of either operand, or behind.
@@ -43,7 +44,7 @@ void the_graphs_own_factors_stay(void**) {
   auto places = [](const std::string& text) {
     bool in_front = false, behind = false;
     for (const std::string& dag : dags(text, false))
-      (dag.find("mul(") < dag.find("matmul") ? in_front : behind) = true;
+      (last_factor(dag) < dag.find("matmul") ? in_front : behind) = true;
     return std::pair(in_front, behind);
   };
   auto scaled = [](const std::string& dtype, const std::string& made) {
@@ -53,10 +54,21 @@ void the_graphs_own_factors_stay(void**) {
   const std::string given = "a = mul(x, r)\n";
   assert_true(places(scaled("f32", given)) == std::pair(true, false));
   assert_true(places(scaled("f16", given)) == std::pair(true, true));
-  // Known behind the loop only.
+  // Of norms, too.
   const std::string of_rows =
       "s = mul(x, x)\nm = sum(s, axis=1, keepdims=true)\nt = rsqrt(m)\na = mul(x, t)\n";
-  assert_true(places(scaled("f32", of_rows)).second);
+  assert_true(places(scaled("f32", of_rows)) == std::pair(true, false));
+  assert_true(places(scaled("f16", of_rows)) == std::pair(true, true));
+}
+
+// What softmax divides by: the exponentials are at most 1 without it.
+void sums_of_exponentials_go_behind_products(void**) {
+  bool behind = false;
+  for (const std::string& dag : dags("graph g\nin x: bf16[8, 16]\nin w: bf16[16, 24]\np = softmax(x)\ny = "
+                                     "matmul(p, w)\nout y\n",
+                                     false))
+    behind |= dag.find("matmul") < last_factor(dag);
+  assert_true(behind);
 }
 
 // A number that keeps the terms of the graph's product small stays in front of it, unless f32 holds them anyway.
@@ -98,6 +110,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(quern::numbers_stay_behind_products),
                               cmocka_unit_test(quern::the_graphs_own_factors_stay),
                               cmocka_unit_test(quern::numbers_that_make_terms_smaller_stay_in_front),
+                              cmocka_unit_test(quern::sums_of_exponentials_go_behind_products),
                               cmocka_unit_test(quern::means_are_sums),
                               cmocka_unit_test(quern::distributed_factors_stay_behind_products)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

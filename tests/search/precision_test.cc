@@ -3,7 +3,6 @@
 
 #include <set>
 
-#include "core/search/generator.h"
 #include "tests/search/examples.h"
 
 namespace quern {
@@ -13,13 +12,8 @@ namespace {
 // "mul(x, g) tf32": the operands of all products of all DAGs.
 std::set<std::string> operands_of_products(std::string_view text) {
   const Terms terms = saturated_terms(graph_of(text));
-  const Universe universe(terms);
-  GeneratorOptions options;
-  options.bound = 9;
-  options.threads = 1;
-  GeneratorState state;
   std::set<std::string> out;
-  assert_ok(generate(terms, universe, options, state, [&](size_t, const Dag& dag) {
+  for_each_dag(terms, 9, [&](const Dag& dag) {
     const std::vector<Precision> precision = precisions(dag, terms);
     std::vector<std::string> name;
     for (size_t at = 0; at < dag.ops.size(); ++at) {
@@ -39,7 +33,7 @@ std::set<std::string> operands_of_products(std::string_view text) {
         out.insert(name[static_cast<size_t>(operand)] + " " +
                    kNames[static_cast<size_t>(precision[static_cast<size_t>(operand)])]);
     }
-  }));
+  });
   return out;
 }
 
