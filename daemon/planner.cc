@@ -52,15 +52,14 @@ Planner::Planner(Hooks hooks)
            [this](const JobSpec& spec, const JobResult& result, bool stored) {
              settled(spec, result, stored);
            }}),
-      measures_({hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
-                 hooks_.measuring,
-                 [this](const Hash128& key, uint64_t generation, Tier tier) {
-                   made_better(key, generation, tier);
-                 },
-                 elsewhere(wire::JobKind::measure),
-                 [this](const JobSpec& spec, const JobResult& result) {
-                   settled(spec, result, result.status.ok() && result.stored.ok());
-                 }}) {
+      measures_(
+          {hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
+           hooks_.measuring,
+           // The fleet gets it when the measuring is over: until then its time is one look, and often too short.
+           hooks_.better, elsewhere(wire::JobKind::measure),
+           [this](const JobSpec& spec, const JobResult& result) {
+             settled(spec, result, result.status.ok() && result.stored.ok());
+           }}) {
   if (hooks_.store)
     if (auto known = hooks_.store->meta(kMetaToolchain); known.ok()) toolchain_ = *known;
   compiler_changed();

@@ -203,6 +203,7 @@ class Planner {
   void job_ended(const JobSpec& spec, const Asker& asker, const JobResult& result);
   void made_better(const Hash128& key, uint64_t generation, Tier tier);
   void drop_foreign_time(PlanPut& put) const;
+  bool brings_programs(const PlanPut& put) const;
   std::optional<Jobs::Elsewhere> elsewhere(wire::JobKind kind);
   bool serves(const JobSpec& spec, const FleetPlan& plan, bool waited) const;
   void settled(const JobSpec& spec, const JobResult& result, bool stored);

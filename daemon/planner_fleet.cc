@@ -1,6 +1,7 @@
 // The planner's dealings with the second level (fleet.h).
 #include <algorithm>
 
+#include "core/optimize/program.h"
 #include "daemon/fleet.h"
 #include "daemon/planner.h"
 
@@ -47,6 +48,7 @@ bool Planner::serves(const JobSpec& spec, const FleetPlan& plan, bool waited) co
 // The lease goes back, after what was found.
 void Planner::settled(const JobSpec& spec, const JobResult& result, bool stored) {
   if (!hooks_.fleet) return;
+  if (stored && !result.elsewhere && spec.kind == wire::JobKind::measure) hooks_.fleet->offer(result.key);
   if (stored && !result.elsewhere && !result.published) hooks_.fleet->offer(result.key, spec.device);
   hooks_.fleet->release(errand_of(spec));
 }
@@ -119,9 +121,23 @@ void Planner::take(const JobSpec& spec, std::optional<FleetPlan> found,
                     });
 }
 
+// Whether there are some among them that this node does not have.
+bool Planner::brings_programs(const PlanPut& put) const {
+  if (!put.programs) return false;
+  const auto own = hooks_.store->programs(put.material.key());
+  const auto known = own.ok() ? decode_programs(*own) : Result<std::vector<Program>>(own.status());
+  const auto sent = decode_programs(*put.programs);
+  if (!known || !sent) return sent.ok();
+  return !std::all_of(sent->begin(), sent->end(), [&](const Program& program) {
+    return std::any_of(known->begin(), known->end(),
+                       [&](const Program& each) { return each.name() == program.name(); });
+  });
+}
+
 void Planner::import(FleetPlan plan) {
   drop_foreign_time(plan.put);
-  const bool programs = plan.put.programs.has_value();
+  const bool programs = brings_programs(plan.put);
+  if (!programs) plan.put.programs.reset();  // those here may have code
   const std::string material = plan.put.material.bytes();
   hooks_.store->put(std::move(plan.put), [this, programs, material](Result<PutOutcome> outcome) {
     hooks_.post([=, this] {

@@ -7,7 +7,7 @@
 //   better;  search_lists: they list programs;
 //   search_tells: they say that they have a plan before they go on
 //   gpu            the device that it measures on, of target sm_90a (default: there is no driver)
-//   measure_crashes, measure_hangs: the same for measuring, after an early plan if measure_early says so;
+//   measure_crashes, measure_hangs, measure_delay_ms: the same for measuring, after an early plan if measure_early says so;
 //   measure_fails: what every measuring fails with, as NO_DEVICE or, with measure_busy, as BUSY
 // and it writes there: `compiles`, `searches` and `measures` one byte a job, `pids`, `search_pids` and
 // `measure_pids` one line a process.
@@ -50,6 +50,10 @@ bool take_one(const char* name) {
   return true;
 }
 
+void take_time(const char* name) {
+  if (const int ms = std::atoi(read_text(name).c_str())) usleep(static_cast<useconds_t>(ms) * 1000);
+}
+
 void put_plan(const wire::Job& job, wire::JobDone& done) {
   done.plan = fake_plan(job.graph, job.target, 5000, Tier::modelled);
   done.modelled_ns = 1000;
@@ -74,8 +78,7 @@ Result<wire::JobDone> run_search(const wire::Job& job, const WorkerSkill::Send& 
   if (take_one("search_crashes")) abort();
   if (!read_text("search_tells").empty()) send(what_it_has(job));
   if (take_one("search_hangs")) pause();
-  if (const int delay = std::atoi(read_text("search_delay_ms").c_str()))
-    usleep(static_cast<useconds_t>(delay) * 1000);
+  take_time("search_delay_ms");
   wire::JobDone done;
   done.reason = "the fake finds nothing";
   done.report = "search: 0 candidates\n";
@@ -107,6 +110,7 @@ Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send&
   send(progress);
   if (take_one("measure_crashes")) abort();
   if (take_one("measure_hangs")) pause();
+  take_time("measure_delay_ms");
   const bool busy = !read_text("measure_busy").empty();
   if (const std::string why = read_text("measure_fails"); !why.empty())
     return Status(busy ? ErrorCode::BUSY : ErrorCode::NO_DEVICE, why);
@@ -135,8 +139,7 @@ Result<wire::JobDone> run(const wire::Job& job, const WorkerSkill::Send& send) {
   if (take_one("spins"))
     while (getpid() != 0) {
     }
-  if (const int delay = std::atoi(read_text("delay_ms").c_str()))
-    usleep(static_cast<useconds_t>(delay) * 1000);
+  take_time("delay_ms");
   if (const std::string why = read_text("fails"); !why.empty()) return Status(ErrorCode::COMPILE, why);
   return wire::JobDone{fake_plan(job.graph, job.target, 4000), 1000, 2000};
 }

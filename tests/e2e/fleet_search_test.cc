@@ -217,6 +217,33 @@ void programs_are_measured_once_for_each_device(void**) {
   }
 }
 
+// The time that a plan has when it is published early was taken in one look, and is less than the one that it has in the end.
+void times_of_early_plans_stay_where_they_are(void**) {
+  Nodes nodes(2, {{"search_finds", "1"},
+                  {"search_lists", "1"},
+                  {"gpu", kDevice},
+                  {"measure_early", "1"},
+                  {"measure_delay_ms", "200"}});
+  nodes.start();
+  wire::Get get = test_get(1);
+  get.tier = static_cast<uint8_t>(Tier::measured);
+  TestClient first(nodes[0].socket()), second(nodes[1].socket());
+  for (TestClient* client : {&first, &second})
+    assert_true(eventually([&] { return client->fact("gpu 0").find("sm_90a") != std::string::npos; }));
+  assert_int_equal(first.ask<wire::PlanReply>(get).tier, Tier::measured);
+  // It is counted as done a moment before the fleet is offered what came of it.
+  assert_true(eventually([&] {
+    const uint64_t sent = first.counter("fleet_sent");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return first.counter("measures_done") == 1 && settled(nodes[0]) && first.counter("fleet_sent") == sent;
+  }));
+  const auto plan = second.ask<wire::PlanReply>(get).plan;
+  assert_true(plan.size() > 7000);  // the early one has 6000 bytes of code
+  assert_true(plan == first.ask<wire::PlanReply>(get).plan);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  assert_int_equal(nodes.sum("measures"), 1);
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -232,6 +259,7 @@ int main() {
       cmocka_unit_test(a_search_without_an_end_goes_on_elsewhere),
       cmocka_unit_test(better_plans_are_news),
       cmocka_unit_test(programs_are_measured_once_for_each_device),
+      cmocka_unit_test(times_of_early_plans_stay_where_they_are),
   };
   return cmocka_run_group_tests_name("fleet_search", tests, nullptr, nullptr);
 }

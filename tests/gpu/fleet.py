@@ -41,13 +41,18 @@ class Node:
     def prewarm(self, graphs):
         return self.begin("prewarm", *graphs, "--target", "sm_90a", "--wait-tier", "measured", "--timeout", str(self.timeout))
 
-    def until(self, holds, seconds=20):
-        over = time.monotonic() + seconds
+    def until(self, holds, seconds=None):
+        over = time.monotonic() + (seconds or self.timeout)
         while not holds(self.run("stats")):
             if time.monotonic() > over:
                 return False
             time.sleep(0.1)
         return True
+
+    def rests(self):
+        """A plan is published, and who waits for it is told, as soon as it is faster than what stood: the measuring goes on."""
+        return self.until(lambda stats: not any(stats["counters"][f"{kind}_{state}"] for kind in ("jobs", "searches", "measures")
+                                                for state in ("queued", "running")) and stats["counters"]["fleet_queued"] == 0)
 
     def work(self):
         counters = self.run("stats")["counters"]
@@ -99,7 +104,7 @@ def main():
         began = time.monotonic()
         nodes[0].end(nodes[0].prewarm(apart))
         must(tiers(nodes[0], apart) == [("hit", "measured")] * len(apart), "what one daemon has measured are its hits of tier measured")
-        must(nodes[0].until(lambda stats: stats["counters"]["fleet_queued"] == 0), "all of it is on the server")
+        must(nodes[0].rests(), "it has come to rest, and all of it is on the server")
         done = note(f"{len(apart)} graphs, on one only", began, none)
         must([done[0][name] for name in WORK] == [len(apart)] * 3, f"it compiled, searched and measured each once: {done[0]}")
         began, before = time.monotonic(), [node.work() for node in nodes]
@@ -114,11 +119,13 @@ def main():
         for node in nodes:
             got = [tier for _, tier in tiers(node, together)]
             must(got == ["measured"] * len(together), f"{node.name} has the graphs that both were asked for: {got}")
+        must(all([node.rests() for node in nodes]), "both have come to rest")
         done = note(f"{len(together)} others, on both at once", began, before)
         for name in WORK:
             must(sum(each[name] for each in done) == len(together), f"{name} of both together: {[each[name] for each in done]}")
-        refused = [node.run("stats")["counters"]["fleet_refused"] for node in nodes]
-        must(not any(refused), f"no value was refused: {refused}")
+        for what in ("fleet_refused", "fleet_failures", "jobs_failed", "searches_failed", "measures_failed"):
+            counted = [node.run("stats")["counters"][what] for node in nodes]
+            must(not any(counted), f"{what}: {counted}")
         print(f"\n| asked | s | {' | '.join(f'{name}, each' for name in WORK)} |\n|---|---|---|---|---|\n" + "\n".join(rows))
     finally:
         for node in nodes:

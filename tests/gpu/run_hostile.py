@@ -25,7 +25,9 @@ from torch_graph import Graph
 
 def prewarm(bundle, paths, tier, jobs, wait):
     def one(path):
-        subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", str(wait)], capture_output=True)
+        done = subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", str(wait)], capture_output=True, text=True)
+        if done.returncode and "no plan" not in done.stderr:
+            raise SystemExit(f"{path}: {done.stderr.strip()}")
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, paths))
 
@@ -61,7 +63,7 @@ def main():
     parser.add_argument("--classes", default=",".join(CLASSES))
     parser.add_argument("--tier", choices=TIERS, default="modelled")
     parser.add_argument("--searchers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--wait", type=float, default=90, help="seconds for the plan of one graph; what has none is run with the baseline's")
+    parser.add_argument("--wait", type=int, default=90, help="seconds for the plan of one graph; what has none is run with the baseline's")
     parser.add_argument("--budget", type=float, default=500)
     parser.add_argument("--out")
     parser.add_argument("graphs", nargs="*")
