@@ -29,7 +29,9 @@ Result<std::string_view> target_or_default(const char* target) {
   static std::atomic<const char*> of_device_0{nullptr};
   if (const char* known = of_device_0.load()) return std::string_view(known);
   Result<const char*> found = device_target(0);
-  if (!found) return found.status().with_context("no target was given");
+  if (!found)
+    return found.status().with_context(
+        "no target such as sm_90a was given, and there is no GPU to take it from");
   of_device_0 = *found;
   return std::string_view(*found);
 }

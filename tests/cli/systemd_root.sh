@@ -28,7 +28,21 @@ units=$(dirname "$0")/../../daemon/systemd
 install -D -m 644 "$units/quern.sysusers" usr/lib/sysusers.d/quern.conf
 for unit in service socket; do
   sed 's|@bindir@|/usr/bin|' "$units/quern-system.$unit.in" > "etc/systemd/system/quern-system.$unit"
+  sed 's|@bindir@|/usr/bin|' "$units/quernd.$unit.in" > "usr/lib/systemd/user/quernd.$unit"
 done
+# What logind and user@.service do when somebody logs in, without PAM and the bus.
+cat > etc/systemd/system/login@.service <<'UNIT'
+[Service]
+Type=notify
+User=%i
+Delegate=yes
+RuntimeDirectory=user/%i
+RuntimeDirectoryMode=0700
+StateDirectory=home-%i
+Environment=XDG_RUNTIME_DIR=/run/user/%i HOME=/var/lib/home-%i
+ExecStart=/lib/systemd/systemd --user
+KillMode=mixed
+UNIT
 if [[ -n $nvrtc ]]; then # where only this user may look
   mkdir -p usr/lib/quern/nvrtc
   cp -L "$nvrtc"/libnvrtc*.so* usr/lib/quern/nvrtc

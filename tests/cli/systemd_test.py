@@ -31,8 +31,9 @@ def why_not():
 NO_SYSTEMD = why_not()
 
 
-@unittest.skipIf(NO_SYSTEMD, NO_SYSTEMD)
-class SystemService(unittest.TestCase):
+class Systemd(unittest.TestCase):
+    """A machine that has come up, with the socket of the system's service."""
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quern-systemd-", dir="/tmp"))
         self.addCleanup(shutil.rmtree, self.folder, True)
@@ -57,11 +58,10 @@ class SystemService(unittest.TestCase):
         self.init = children[0] if children else "0"
         return os.path.exists(f"/proc/{self.init}/root/run/quern/quernd.sock")
 
-    def run_in(self, *command, code=0, user=None):
+    def run_in(self, *command, code=0, user=None, **more):
         enter = ["nsenter", f"--target={self.init}", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd"]
         become = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        environment = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "QUERN_SOCKET": "/run/quern/quernd.sock", "QUERN_NO_START": "1",
-                       "QUERN_TRUST_UIDS": getattr(self, "owner", "")}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "QUERN_NO_START": "1", **more}
         done = subprocess.run([*enter, *become, *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=60)
         if code is not None and done.returncode != code:
@@ -69,13 +69,33 @@ class SystemService(unittest.TestCase):
         return done.stdout
 
     def journal(self):
-        return self.run_in("journalctl", "--no-pager", "-u", SERVICE, code=None)
+        return self.run_in("journalctl", "--no-pager", "-n", "100", code=None)
 
+    def is_started_again(self, serves):
+        """After a kill at once, after a stop by the next client."""
+        first = self.shown("MainPID")
+        self.run_in("kill", "-9", first)
+        self.until(lambda: self.shown("MainPID") not in ("0", first), "it is not started again")
+        self.assertIn("hit", serves())
+        self.control("stop")
+        self.assertEqual((self.shown("ActiveState"), self.shown("Result")), ("inactive", "success"))
+        self.assertIn("hit", serves())
+        self.assertEqual(self.shown("ActiveState"), "active")
+
+
+@unittest.skipIf(NO_SYSTEMD, NO_SYSTEMD)
+class SystemService(Systemd):
     def shown(self, name):
         return self.run_in("systemctl", "show", SERVICE, "--value", "-p", name).strip()
 
+    def control(self, verb):
+        self.run_in("systemctl", verb, SERVICE)
+
+    def quern(self, *arguments, code=0):
+        return self.run_in("quern", *arguments, user=GUEST, code=code, QUERN_SOCKET="/run/quern/quernd.sock", QUERN_TRUST_UIDS=self.owner)
+
     def get(self):
-        return self.run_in("quern", "get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a", user=GUEST)
+        return self.quern("get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a")
 
     @needs_compiler
     def test_guests_are_served_and_it_starts_again(self):
@@ -83,10 +103,10 @@ class SystemService(unittest.TestCase):
         self.assertEqual(self.shown("ActiveState"), "inactive")
         self.assertIn("compiled for this request", self.get())  # the socket has started it
         self.assertEqual((self.shown("ActiveState"), self.shown("NRestarts")), ("active", "0"))
-        findings = self.run_in("quern", "doctor", user=GUEST)  # exit 0: nothing that is needed fails
+        findings = self.quern("doctor")  # exit 0: nothing that is needed fails
         self.assertRegex(findings, r"cache +/var/cache/quern, of the user that runs the daemon")
         for refused in (["rm", "--all"], ["stop"]):
-            self.assertIn("is for the user that runs the daemon", self.run_in("quern", *refused, user=GUEST, code=3))
+            self.assertIn("is for the user that runs the daemon", self.quern(*refused, code=3))
 
         first = self.shown("MainPID")
         status = self.run_in("cat", f"/proc/{first}/status")
@@ -96,16 +116,55 @@ class SystemService(unittest.TestCase):
         for folder in ("/var/cache/quern", "/var/log/quern"):
             self.assertEqual(self.run_in("stat", "-c", "%U %a", folder), "quern 700\n")
 
-        self.run_in("systemctl", "reload", SERVICE)
+        self.control("reload")
         self.until(lambda: "event=reloaded" in self.run_in("cat", "/var/log/quern/quernd.log"), "it is not reloaded")
         self.assertEqual(self.shown("MainPID"), first)
-        self.run_in("kill", "-9", first)
-        self.until(lambda: self.shown("MainPID") not in ("0", first), "it is not started again")
+        self.is_started_again(self.get)
+
+
+@unittest.skipIf(NO_SYSTEMD, NO_SYSTEMD)
+class UserService(Systemd):
+    """The units of one user, under a systemd of the user's own."""
+
+    USER, RUNTIME, HOME = "1234", "/run/user/1234", "/var/lib/home-1234"
+
+    def as_user(self, *command, code=0):
+        return self.run_in(*command, user=self.USER, code=code, HOME=self.HOME, XDG_RUNTIME_DIR=self.RUNTIME)
+
+    def shown(self, name):
+        return self.as_user("systemctl", "--user", "show", "quernd.service", "--value", "-p", name).strip()
+
+    def control(self, verb):
+        self.as_user("systemctl", "--user", verb, "quernd.service")
+
+    def get(self):
+        return self.as_user("quern", "get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a")
+
+    @needs_compiler
+    def test_a_user_has_a_daemon(self):
+        self.run_in("bash", "-c", f"echo someone:x:{self.USER}:{self.USER}::{self.HOME}:/bin/sh >> /etc/passwd")
+        self.run_in("systemctl", "start", f"login@{self.USER}")
+        self.assertIn("no daemon", self.as_user("quern", "get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a", code=3))
+        self.as_user("systemctl", "--user", "enable", "--now", "quernd.socket")
+        self.assertEqual(self.run_in("stat", "-c", "%u %a", f"{self.RUNTIME}/quern", f"{self.RUNTIME}/quern/quernd.sock"),
+                         f"{self.USER} 700\n{self.USER} 600\n")
+        self.assertEqual(self.shown("ActiveState"), "inactive")
+        self.assertIn("compiled for this request", self.get())  # clients find the socket by themselves, and it starts the daemon
+        self.assertEqual((self.shown("ActiveState"), self.shown("NRestarts")), ("active", "0"))
+        self.assertRegex(self.as_user("quern", "doctor"), rf"cache +{self.HOME}/.cache/quern")
+        first = self.shown("MainPID")
+        status = self.run_in("cat", f"/proc/{first}/status")
+        self.assertRegex(status, rf"Uid:\t{self.USER}\t")
+        self.assertRegex(status, r"NoNewPrivs:\t1")
+        self.control("reload")
+        self.until(lambda: "event=reloaded" in self.journal(), "it is not reloaded")
+        self.assertEqual(self.shown("MainPID"), first)
+        self.is_started_again(self.get)
+        self.as_user("quern", "stop")  # a stop that the user asks the daemon for is none that systemd repairs
+        self.until(lambda: self.shown("ActiveState") == "inactive", "it has not stopped")
         self.assertIn("hit", self.get())
-        self.run_in("systemctl", "stop", SERVICE)
-        self.assertEqual((self.shown("ActiveState"), self.shown("Result")), ("inactive", "success"))
-        self.assertIn("hit", self.get())  # and the next client starts it
-        self.assertEqual(self.shown("ActiveState"), "active")
+        self.as_user("systemctl", "--user", "disable", "--now", "quernd.socket", "quernd.service")
+        self.as_user("quern", "get", EXAMPLES / "ntrans_b1.qg", "-t", "sm_90a", code=3)
 
 
 class Checked(unittest.TestCase):

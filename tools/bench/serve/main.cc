@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "capi/quern.h"
 #include "tools/bench/serve/fill.h"
@@ -37,7 +36,8 @@ constexpr const char* kUsage =
     "  --entries N      of the cold start; default 100000\n"
     "  --puts N         then the rows once more; default 1000000\n";
 
-constexpr uint64_t kPlans = 64;  // that are asked for in iterations
+constexpr uint64_t kPlans = 64;   // that are asked for in iterations
+constexpr size_t kMostCores = 4;  // of the servers, and of those who ask
 
 struct Settings {
   std::string quernd = "quernd", redis = "redis-server", parts = "round,in-process,start", dir;
@@ -272,14 +272,15 @@ int run(int argc, char** argv) {
   char name[] = "/tmp/quern-serve-XXXXXX";
   if (!mkdtemp(name)) die("no directory in /tmp");
   settings.dir = name;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  // One half asks, the other serves.
-  for (int core = 0; core < cores && cores > 1; ++core)
-    (core < cores / 2 ? settings.server_cores : settings.own_cores).push_back(core);
+  // One half asks, the other serves; no more than neighbours, which share caches.
+  std::vector<int> cores = allowed_cores();
+  cores.resize(std::min(cores.size(), 2 * kMostCores));
+  for (size_t i = 0; i < cores.size() && cores.size() > 1; ++i)
+    (i < cores.size() / 2 ? settings.server_cores : settings.own_cores).push_back(cores[i]);
   run_on(settings.own_cores);
   if (settings.has("round")) round_trips(settings, settings.dir + "/cache", "Round trips:");
   if (settings.has("in-process")) {
-    if (!settings.has("round")) fill_or_die({settings.dir + "/cache", first_of(32), kPlans, 32 << 10});
+    fill_or_die({settings.dir + "/cache", first_of(32), kPlans, 32 << 10});  // rows may be of other sizes
     in_process(settings, settings.dir + "/cache");
   }
   if (settings.has("start")) cold_starts(settings);

@@ -15,6 +15,15 @@
 
 namespace quern::serve {
 
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
+  return cores;
+}
+
 void run_on(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);

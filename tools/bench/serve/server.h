@@ -20,7 +20,7 @@ class Server {
   Server(const Server&) = delete;
 
   Memory memory() const;
-  double cpu_us() const;  // that its threads have run
+  double cpu_us() const;                         // that its threads have run
   double start_ms() const { return start_ms_; }  // until it accepted a connection
   const std::string& socket() const { return socket_; }
 
@@ -29,6 +29,9 @@ class Server {
   pid_t pid_ = 0;
   double start_ms_ = 0;
 };
+
+// The processors that this process may use.
+std::vector<int> allowed_cores();
 
 // This process from here on.
 void run_on(const std::vector<int>& cores);
