@@ -189,9 +189,9 @@ class MuEmitter {
     const bool first = overlaps_caller(k);
     KernelSchedule schedule = schedule_.kernels[k];
     schedule.pdl = uses_pdl(k) || first;
-    BlockEmitter emitter(kernel, lower_block(mugraph_, kernel), read_places_, schedule, first, target_,
-                         approximate_functions(out_.plan.outputs), chooser, block_order(kernel));
-    auto block = emitter.run();
+    const BlockFacts facts(kernel, lower_block(mugraph_, kernel), read_places_, schedule, first, target_,
+                           approximate_functions(out_.plan.outputs), block_order(kernel));
+    auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
     for (const BlockKernel::Watched& watched : block->watched) {
       auto arg = look_for_finite(watched.tensor, uses_pdl(k));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/codegen/baseline.h"
-#include "core/codegen/block_emitter.h"
+#include "core/codegen/block/lowering.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {

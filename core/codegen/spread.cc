@@ -209,4 +209,15 @@ Expr register_part(const Expr& variable, const Spread& spread, int dim) {
   return move_bits(variable, std::move(moves));
 }
 
+Expr leaders(const Spread& spread) {
+  int lanes = 0, warps = 0;
+  for (size_t i = 0; i < spread.lanes.size(); ++i)
+    if (spread.lanes[i].dim < 0) lanes |= 1 << i;
+  for (size_t i = 0; i < spread.warps.size(); ++i)
+    if (spread.warps[i].dim < 0) warps |= 1 << i;
+  const Expr first_lane = lanes ? equal(Expr(lane()) & lanes, 0) : ir::truth(true),
+             first_warp = warps ? equal(Expr(warp()) & warps, 0) : ir::truth(true);
+  return both(first_lane, first_warp);
+}
+
 }  // namespace quern

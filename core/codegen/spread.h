@@ -87,6 +87,8 @@ const ir::Symbol& rank();
 // `variable` does.
 ir::Expr thread_part(const Spread& spread, int dim);
 ir::Expr register_part(const ir::Expr& variable, const Spread& spread, int dim);
+// Of threads that hold the same tile, whether this is the first.
+ir::Expr leaders(const Spread& spread);
 std::string add_text(const std::string& a, const std::string& b);  // "0" disappears
 
 }  // namespace quern

@@ -1,8 +1,7 @@
-// Values that are in registers, but not in those where they are needed: moved as core/schedule's conversions
-// say.
+#include "core/codegen/block/conversions.h"
+
 #include <algorithm>
 
-#include "core/codegen/block_emitter.h"
 #include "core/schedule/bit_terms.h"
 
 namespace quern {
@@ -54,28 +53,12 @@ std::vector<uint64_t> span_of(const F2Matrix& matrix) {
   return out;
 }
 
-}  // namespace
-
-Expr BlockEmitter::address(const Layout& layout, std::string_view output, const Expr& index) {
-  const BitTerms terms = bit_terms(layout, output);
-  Expr threads = 0, registers = 0;
-  for (const BitTerm& term : terms.terms) {
-    const std::string& input = layout.inputs()[static_cast<size_t>(term.input)].name;
-    if (input == kRegister) {
-      registers = registers ^ value_of(term, index);
-      continue;
-    }
-    const bool ranks = input == kWarp && layout.input_bits(kWarp) > warp_bits_;
-    threads = threads ^ value_of(term, ranks ? warp_and_rank() : Expr(input == kLane ? lane() : warp()));
-  }
-  threads = define("i", threads);
-  // Added constants become part of an instruction, XORed ones do not.
-  return terms.disjoint ? threads + registers : threads ^ registers;
-}
+// As to_layout numbers them.
+Expr warp_and_rank(int warp_bits) { return Expr(warp()) + Expr(rank()) * (1 << warp_bits); }
 
 // A thread whose bits are beyond the tile holds nothing of it: no copy to shuffle from, but no place in
 // shared memory either.
-Result<Conversion> BlockEmitter::plan_move(const Array& from, const Spread& to, const Ints& shape) const {
+Result<Conversion> plan_move(const RegisterTile& from, const Spread& to, const Ints& shape, int warp_bits) {
   const bool narrow = from.dtype == DType::boolean;
   const ConversionOptions options{.element_bytes = narrow ? 1 : 4,
                                   .max_vector_bytes = narrow ? 1 : 16,
@@ -89,7 +72,7 @@ Result<Conversion> BlockEmitter::plan_move(const Array& from, const Spread& to, 
   }
   // What warps hold parts of, none of them holds.
   Spread held = from.spread;
-  for (int bit = 0; bit < warp_bits_; ++bit)
+  for (int bit = 0; bit < warp_bits; ++bit)
     if (from.partial_warps >> bit & 1) held.warps[static_cast<size_t>(bit)] = {};
   Conversion out{.kind = ConversionKind::shared};
   out.shared = plan_exchange(to_layout(held, shape, ranks), to_layout(to, shape, ranks),
@@ -99,34 +82,52 @@ Result<Conversion> BlockEmitter::plan_move(const Array& from, const Spread& to, 
   return out;
 }
 
-std::optional<int64_t> BlockEmitter::move_cycles(BlockValue value, Array from, const Spread& want) const {
-  const Ints& shape = program_.shape(value);
-  from.dtype = register_type(program_.op(value).type.dtype);
+}  // namespace
+
+std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, RegisterTile from,
+                                   const Spread& want) {
+  const Ints& shape = facts.program.shape(value);
+  from.dtype = register_type(facts.program.op(value).type.dtype);
   from.partial_lanes = 0;  // put together by who makes it
   if (from.whole() && serves(from.spread, want, shape)) return 0;
-  auto plan = plan_move(from, within_tile(want, shape), shape);
+  auto plan = plan_move(from, within_tile(want, shape), shape, facts.warp_bits);
   if (!plan) return std::nullopt;
   return plan->cost.cycles();
 }
 
-Expr BlockEmitter::warp_and_rank() const { return Expr(warp()) + Expr(rank()) * (1 << warp_bits_); }
+Expr Conversions::address(const Layout& layout, std::string_view output, const Expr& index) {
+  const BitTerms terms = bit_terms(layout, output);
+  Expr threads = 0, registers = 0;
+  for (const BitTerm& term : terms.terms) {
+    const std::string& input = layout.inputs()[static_cast<size_t>(term.input)].name;
+    if (input == kRegister) {
+      registers = registers ^ value_of(term, index);
+      continue;
+    }
+    const bool ranks = input == kWarp && layout.input_bits(kWarp) > warp_bits_;
+    threads =
+        threads ^ value_of(term, ranks ? warp_and_rank(warp_bits_) : Expr(input == kLane ? lane() : warp()));
+  }
+  threads = bounds_.define("i", threads);
+  // Added constants become part of an instruction, XORed ones do not.
+  return terms.disjoint ? threads + registers : threads ^ registers;
+}
 
-void BlockEmitter::convert(BlockValue value, const Spread& want) {
-  Array from;
-  for (const Array& array : arrays_[static_cast<size_t>(value)])
-    if (array.partial_lanes == 0 && (array.scope == Stage::before || array.scope == now_) &&
+void Conversions::convert(BlockValue value, const Spread& want) {
+  RegisterTile from;
+  for (const RegisterTile& array : values_.tiles(value))
+    if (array.partial_lanes == 0 && values_.is_defined_now(array) &&
         (!array.spread.is_shared_out() || array.spread.ranks == want.ranks))
       from = array;
   if (!from.registers) return fail(value, "is in another block of the cluster");
-  const Ints& shape = program_.shape(value);
-  Array to;
-  to.spread = within_tile(want, shape);
+  RegisterTile to;
+  to.spread = within_tile(want, program_.shape(value));
   to.dtype = register_type(from.dtype);
   to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.spread.count());
   to.scope = place_of(value);
-  auto plan = plan_move(from, to.spread, shape);
+  auto plan = plan_move(from, to.spread, program_.shape(value), warp_bits_);
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
-  conversion_cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
+  cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
   if (plan->shared) {
     // Registers in the order in which they are loaded.
     Spread& spread = to.spread;
@@ -139,20 +140,24 @@ void BlockEmitter::convert(BlockValue value, const Spread& want) {
   } else if (plan->shuffle) {
     shuffle(*plan->shuffle, from, to);
   } else {
-    Body body;
-    Builder out(body);
-    out.declare(to.registers);
-    for (size_t r = 0; r < plan->register_source.size(); ++r)
-      out.assign(ir::element(to.registers, static_cast<int64_t>(r)),
-                 read(from, from.spread, static_cast<int64_t>(plan->register_source[r])).as(to.dtype));
-    text(to.scope) += std::move(body);
+    move_registers(*plan, from, to);
   }
-  arrays_[static_cast<size_t>(value)].push_back(std::move(to));
+  values_.hold(value, std::move(to));
+}
+
+void Conversions::move_registers(const Conversion& plan, const RegisterTile& from, const RegisterTile& to) {
+  Body body;
+  Builder out(body);
+  out.declare(to.registers);
+  for (size_t r = 0; r < plan.register_source.size(); ++r)
+    out.assign(ir::element(to.registers, static_cast<int64_t>(r)),
+               values_.read(from, from.spread, static_cast<int64_t>(plan.register_source[r])).as(to.dtype));
+  text(to.scope) += std::move(body);
 }
 
 // Every round, a lane offers one of its registers and takes what another offers. Which one may depend on the
 // lane: then it is selected.
-void BlockEmitter::shuffle(const ShufflePlan& plan, const Array& from, const Array& to) {
+void Conversions::shuffle(const ShufflePlan& plan, const RegisterTile& from, const RegisterTile& to) {
   const Scalar type = ir::scalar_of(to.dtype);
   auto thread_number = [&](const F2Matrix& matrix) { return address(of_threads(matrix), kOffset, 0); };
   const Expr send = thread_number(plan.send), from_lane = thread_number(plan.lane),
@@ -167,7 +172,7 @@ void BlockEmitter::shuffle(const ShufflePlan& plan, const Array& from, const Arr
       auto element = [&](uint64_t word) { return number((word << plan.word_bits) + e); };
       std::optional<Expr> offered;
       for (size_t i = sent.size(); i-- > 0;) {
-        const Expr own = read(from, from.spread, element(round.send ^ sent[i])).as(to.dtype);
+        const Expr own = values_.read(from, from.spread, element(round.send ^ sent[i])).as(to.dtype);
         offered = offered ? ir::select(equal(send, number(sent[i])), own, *offered) : own;
       }
       const Expr got =
@@ -190,40 +195,64 @@ void BlockEmitter::shuffle(const ShufflePlan& plan, const Array& from, const Arr
 }
 
 // Through shared memory: what is partial by warp lies there side by side and is put together by who reads it.
-void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const Array& to) {
-  const Scalar type = ir::scalar_of(to.dtype);
+void Conversions::exchange(const SharedExchange& plan, const RegisterTile& from, const RegisterTile& to) {
   std::vector<BitMove> parts;
   for (int bit = 0; bit < warp_bits_; ++bit)
     if (from.partial_warps >> bit & 1) parts.push_back({bit, static_cast<int>(parts.size())});
   const int64_t size = int64_t{1} << plan.memory.output_bits(), copies = int64_t{1} << parts.size();
-  const Symbol buffer = shared_buffer(type, copies * size * (to.dtype == DType::boolean ? 1 : 4));
+  const Symbol buffer =
+      shared_buffer(ir::scalar_of(to.dtype), copies * size * (to.dtype == DType::boolean ? 1 : 4));
+  Body put = this->put(plan, from, to, buffer, size, parts),
+       get = this->get(plan, from, to, buffer, size, copies);
+  if (plan.across_warps) {
+    text(to.scope) += std::move(put);
+    text(to.scope) += std::move(get);
+    return;
+  }
+  Body within_warp;
+  Builder all(within_warp);
+  all.emit(Instr::warp_barrier);
+  all.add(std::move(put));
+  all.emit(Instr::warp_barrier);
+  all.add(std::move(get));
+  text(to.scope) += std::move(within_warp);
+}
 
-  const SharedAccess &store = plan.store, &load = plan.load;
-  const int stored = 1 << store.vector_bits, loaded = 1 << load.vector_bits;
-  // Of threads that hold the same, the first; of warps that hold parts, all; and every block for itself.
+// Of threads that hold the same, the first; of warps that hold parts, all; and every block for itself.
+Body Conversions::put(const SharedExchange& plan, const RegisterTile& from, const RegisterTile& to,
+                      const Symbol& buffer, int64_t size, const std::vector<BitMove>& parts) {
+  const SharedAccess& store = plan.store;
   const uint64_t warps = (uint64_t{1} << warp_bits_) - 1;
   const uint64_t idle_warps = store.idle_warps & warps & ~uint64_t{from.partial_warps};
   auto first_of = [](const Symbol& number, uint64_t idle) {
     return idle ? equal(Expr(number) & static_cast<int64_t>(idle), 0) : ir::truth(true);
   };
-  Body put, get;
-  Builder(put).when(
+  Body body;
+  Builder(body).when(
       both(first_of(lane(), store.idle_lanes), first_of(warp(), idle_warps)), [&](Builder& some) {
         some.unrolled("c", store.instructions, [&](Builder& each, const Expr& c) {
           const Expr at = address(store.address, kOffset, c) + move_bits(warp(), parts) * size;
-          each.store(
-              Instr::store_shared, ir::address(buffer, at), type, stored, [&](Builder& one, const Expr& j) {
-                const Expr r =
-                    one.named("r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
-                return read(from, from.spread, r).as(to.dtype);
-              });
+          each.store(Instr::store_shared, ir::address(buffer, at), ir::scalar_of(to.dtype),
+                     1 << store.vector_bits, [&](Builder& one, const Expr& j) {
+                       const Expr r = one.named(
+                           "r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
+                       return values_.read(from, from.spread, r).as(to.dtype);
+                     });
         });
       });
-  Builder out(get);
+  return body;
+}
+
+Body Conversions::get(const SharedExchange& plan, const RegisterTile& from, const RegisterTile& to,
+                      const Symbol& buffer, int64_t size, int64_t copies) {
+  const Scalar type = ir::scalar_of(to.dtype);
+  const int loaded = 1 << plan.load.vector_bits;
+  Body body;
+  Builder out(body);
   out.declare(to.registers);
-  out.unrolled("c", load.instructions, [&](Builder& each, const Expr& c) {
+  out.unrolled("c", plan.load.instructions, [&](Builder& each, const Expr& c) {
     std::vector<Expr> operands = {ir::address(to.registers, c * loaded),
-                                  ir::address(buffer, address(load.address, kOffset, c))};
+                                  ir::address(buffer, address(plan.load.address, kOffset, c))};
     ir::TemplateArgs templates = {type, loaded};
     if (copies > 1) {
       operands.push_back(size);
@@ -232,18 +261,7 @@ void BlockEmitter::exchange(const SharedExchange& plan, const Array& from, const
     }
     each.emit(Instr::load_shared, std::move(operands), std::move(templates));
   });
-  if (plan.across_warps) {
-    text(to.scope) += std::move(put);
-    text(to.scope) += std::move(get);
-    return;
-  }
-  Body both_parts;
-  Builder all(both_parts);
-  all.emit(Instr::warp_barrier);
-  all.add(std::move(put));
-  all.emit(Instr::warp_barrier);
-  all.add(std::move(get));
-  text(to.scope) += std::move(both_parts);
+  return body;
 }
 
 }  // namespace quern

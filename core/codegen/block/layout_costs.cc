@@ -1,7 +1,11 @@
 // What the layouts of a block's tensors cost: loads and stores, reductions, and conversions between layouts.
 #include <algorithm>
 
-#include "core/codegen/layout_question.h"
+#include "core/base/dtype_info.h"
+#include "core/codegen/block/conversions.h"
+#include "core/codegen/block/global_memory.h"
+#include "core/codegen/block/layout_question.h"
+#include "core/codegen/block/reductions.h"
 
 namespace quern {
 
@@ -15,7 +19,7 @@ constexpr int64_t kShuffle = 4;  // and the sum
 
 }  // namespace
 
-void BlockEmitter::LayoutQuestion::count_own(const Variable& variable) {
+void LayoutQuestion::count_own(const Variable& variable) {
   const BlockOp& op = program_.op(variable.value);
   std::vector<int64_t> costs;
   for (const Spread& spread : variable.candidates) {
@@ -29,34 +33,34 @@ void BlockEmitter::LayoutQuestion::count_own(const Variable& variable) {
   problem_.tensors.push_back(std::move(costs));
 }
 
-int64_t BlockEmitter::LayoutQuestion::reduce_cycles(BlockValue value, const Spread& from) const {
-  const Array array = block_.reduced_array(value, from);
+int64_t LayoutQuestion::reduce_cycles(BlockValue value, const Spread& from) const {
+  const RegisterTile array = reduced_tile(program_, value, from);
   const int rounds = __builtin_popcount(array.partial_lanes);
   return (from.count() * kCompute + int64_t{array.spread.count()} * rounds * kShuffle) *
          times(program_.stage(value));
 }
 
-int64_t BlockEmitter::LayoutQuestion::memory_cycles(BlockValue value, const Spread& spread) const {
+int64_t LayoutQuestion::memory_cycles(BlockValue value, const Spread& spread) const {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::reduce_cluster)
-    return spread.count() * block_.cluster_blocks() * kSharedAccess;
+    return spread.count() * facts_.cluster_blocks() * kSharedAccess;
   StoreForm form{spread, spread, 0, 0};
   if (op.kind == BlockOp::Kind::store)
-    form = block_.store_form(value, spread);
+    form = store_form(facts_, value, spread);
   else
-    form.vector = block_.vector_bits(value, spread, block_.inner_dim(op.tensor, op.type.shape));
-  const int inner = block_.inner_dim(op.tensor, op.type.shape), vector = form.vector;
+    form.vector = facts_.vector_bits(value, spread, facts_.inner_dim(op));
+  const int inner = facts_.inner_dim(op), vector = form.vector;
   const int64_t accesses = (int64_t{spread.count()} >> vector) * times(program_.stage(value));
-  if (op.kind == BlockOp::Kind::load && block_.is_staged(value)) return accesses * kSharedAccess;
+  if (op.kind == BlockOp::Kind::load && facts_.is_staged(value)) return accesses * kSharedAccess;
   int run = vector;  // neighbours in memory that lanes have together
   for (const CoordBit& lane : form.stored.lanes) run += lane == CoordBit{inner, run};
   const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
-  const int64_t size = static_cast<int64_t>(dtype_size(block_.places_[static_cast<size_t>(op.tensor)].dtype));
+  const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(op).dtype));
   const int64_t bytes = (size << vector) * 32;
   return accesses * (kAccess + shuffles * kShuffle + bytes / std::min<int64_t>(32, size << run) * kSector);
 }
 
-void BlockEmitter::LayoutQuestion::count_ask(const Ask& ask) {
+void LayoutQuestion::count_ask(const Ask& ask) {
   const Held& from = held(ask.value);
   const int variable = is_source(ask.value) ? variables_[static_cast<size_t>(ask.value)] : from.variable;
   std::vector<std::vector<int64_t>> costs;
@@ -69,18 +73,18 @@ void BlockEmitter::LayoutQuestion::count_ask(const Ask& ask) {
             serves(spread, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
     }
   } else {
-    for (const Array& array : from.arrays) {
+    for (const RegisterTile& array : from.tiles) {
       costs.emplace_back();
       for (const Spread& want : ask.wants)
-        costs.back().push_back(block_.move_cycles(ask.value, array, want).value_or(kNever) * ask.times);
+        costs.back().push_back(move_cycles(facts_, ask.value, array, want).value_or(kNever) * ask.times);
     }
   }
   if (!is_source(ask.value)) count_edge(conversions_, variable, ask.variable, costs);
   count_edge(problem_, variable, ask.variable, costs);
 }
 
-void BlockEmitter::LayoutQuestion::count_edge(LayoutProblem& problem, int from, int to,
-                                              const std::vector<std::vector<int64_t>>& costs) {
+void LayoutQuestion::count_edge(LayoutProblem& problem, int from, int to,
+                                const std::vector<std::vector<int64_t>>& costs) {
   if (from >= 0 && to >= 0 && from != to) return problem.edges.push_back({from, to, costs});
   if (problem.tensors.empty()) return;
   std::vector<int64_t>& own = problem.tensors[static_cast<size_t>(std::max({from, to, 0}))];

@@ -1,14 +1,10 @@
-// Masks that positions decide (core/mugraph/tile_masks.h). An iteration of online softmax all of whose scores are masked
-// is passed over: its scores are one number, and where that lies so far below the maximum of every row that its
-// exponentials are 0, it changes nothing but what 0 times an infinity or NaN makes NaN; so the other operands of its
-// products are looked at first.
-#include <algorithm>
+#include "core/codegen/block/position_masks.h"
+
 #include <cmath>
 
+#include "core/base/dtype_info.h"
 #include "core/base/integers.h"
-#include "core/codegen/block_emitter.h"
 #include "core/codegen/finite_parts.h"
-#include "core/mugraph/tile_masks.h"
 
 namespace quern {
 
@@ -34,22 +30,22 @@ FiniteTest finite_test(DType dtype) {
 
 }  // namespace
 
-std::optional<TileTruth<Expr>> BlockEmitter::tile_truth(BlockValue condition) const {
+std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) const {
   const TileMasks<Expr, Expr> masks(
       program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Expr>> {
         const BlockOp& op = program_.op(value);
         if (op.kind != BlockOp::Kind::compute || op.code != OpCode::iota) return std::nullopt;
         const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
-        const Expr first = op.tensor < 0 ? Expr(0) : firsts_[static_cast<size_t>(value)][axis];
+        const Expr first = op.tensor < 0 ? Expr(0) : bounds_.firsts(value)[axis];
         const int64_t extent = op.type.shape[axis],
-                      most = op.tensor < 0 ? extent : 2 * places_[static_cast<size_t>(op.tensor)].shape[axis];
+                      most = op.tensor < 0 ? extent : 2 * facts_.place(op).shape[axis];
         return PositionRange<Expr>{first, first + (extent - 1), most};
       });
   return masks.condition(condition);
 }
 
 // The scores of online softmax: a select by positions of a number for what is masked.
-std::optional<BlockEmitter::MaskedScores> BlockEmitter::masked_scores(BlockValue value) const {
+std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || !program_.is_number(op.operands[2]))
     return std::nullopt;
@@ -65,8 +61,8 @@ std::optional<BlockEmitter::MaskedScores> BlockEmitter::masked_scores(BlockValue
 
 // Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of which
 // `tiles` are the staged ones.
-bool BlockEmitter::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
-                            std::set<BlockValue>& tiles) const {
+bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
+                             std::set<BlockValue>& tiles) const {
   const BlockOp& op = program_.op(value);
   if (op.kind != BlockOp::Kind::compute) return false;
   auto from = [&](size_t i) { return vanishes(op.operands[i], scores, maximum, tiles); };
@@ -94,7 +90,8 @@ bool BlockEmitter::vanishes(BlockValue value, BlockValue scores, BlockValue maxi
     case OpCode::matmul:
       for (size_t side : {size_t{0}, size_t{1}}) {
         const BlockValue other = op.operands[1 - side];
-        if (!from(side) || program_.op(other).kind != BlockOp::Kind::load || !is_staged(other)) continue;
+        if (!from(side) || program_.op(other).kind != BlockOp::Kind::load || !facts_.is_staged(other))
+          continue;
         tiles.insert(other);
         return true;
       }
@@ -105,11 +102,11 @@ bool BlockEmitter::vanishes(BlockValue value, BlockValue scores, BlockValue maxi
 }
 
 // What there is to pass over, if the loop is online softmax over masked scores and nothing else.
-std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
+std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() const {
   if (schedule_.stages < 2 || stores_in_loop(program_.ops)) return std::nullopt;
   std::vector<BlockValue> sums;
   PassedOver out;
-  for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value) {
+  for (BlockValue value = 0; value < facts_.count(); ++value) {
     const BlockOp& op = program_.op(value);
     if (op.kind != BlockOp::Kind::accumulate || op.operands.empty()) continue;
     if (op.combine == Combine::rescaled_sum) {
@@ -135,9 +132,9 @@ std::optional<BlockEmitter::PassedOver> BlockEmitter::passed_over() const {
 
 // Reads this thread's part of a staged tile, and gives whether all numbers in it are finite. The threads that compute read
 // all of the tile between them.
-Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
-  const StagedTile& tile = staged_.at(value);
-  const DType dtype = places_[static_cast<size_t>(program_.op(value).tensor)].dtype;
+Expr PositionMasks::finite_part(Builder& to, BlockValue value) const {
+  const SharedTile& tile = *staged_.find(value);
+  const DType dtype = facts_.place(value).dtype;
   const FiniteTest test = finite_test(dtype);
   const Symbol words = ir::make_pointer("words" + std::to_string(value), tile.memory, Scalar::u32),
                found = ir::make_registers("found" + std::to_string(value), Scalar::u32, 1),
@@ -164,13 +161,14 @@ Expr BlockEmitter::finite_part(Builder& to, BlockValue value) const {
 
 // Reads whether all numbers of the tensor's memory are finite, as the kernel in front has found (finite_parts.h). Each thread
 // that computes reads some of what was found.
-Expr BlockEmitter::known_finite(Builder& to, int32_t tensor) {
+Expr PositionMasks::known_finite(Builder& to, int32_t tensor) {
   const std::string name = "finite" + std::to_string(tensor);
-  const int64_t parts = finite_parts(places_[static_cast<size_t>(tensor)].shape),
+  const int64_t parts = finite_parts(facts_.places[static_cast<size_t>(tensor)].shape),
                 workers = schedule_.workers();
   TensorPlace& place =
       watched_.emplace(tensor, TensorPlace{name, DType::f32, {parts}, {1}, {}}).first->second;
-  const Symbol memory = pointer(-1, place), found = ir::make_registers(name + "_found", Scalar::boolean, 1),
+  const Symbol memory = memory_.pointer(-1, place),
+               found = ir::make_registers(name + "_found", Scalar::boolean, 1),
                part = ir::make_registers(name + "_part", Scalar::f32, 1),
                number = ir::make_variable(name + "_number", Scalar::i32);
   to.declare(found);
@@ -186,34 +184,44 @@ Expr BlockEmitter::known_finite(Builder& to, int32_t tensor) {
   return ir::element(found, 0);
 }
 
-// What the passes skip_masked_tiles and mask_intervals need to know.
-std::optional<ir::MaskedIterations> BlockEmitter::draft_masked() {
-  const auto passed = schedule_.intervals ? masks_ : passed_over();
-  if (!passed) return std::nullopt;
-  const auto& arrays = arrays_[static_cast<size_t>(passed->maximum)];
-  if (arrays.empty() || !arrays[0].whole() || arrays[0].dtype != DType::f32) return std::nullopt;
-  for (BlockValue tile : passed->tiles)
-    if (!staged_.contains(tile)) return std::nullopt;
-  const Array& maximum = arrays[0];
-  ir::MaskedIterations out;
-  out.possible = passed->scores.tile.possible;
-  out.certain = both(passed->scores.tile.always, whole_iterations_);
-  out.unmasked = unmasked_;
-  out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
-  Builder to(out.look);
+void PositionMasks::find() {
+  if (!schedule_.intervals) return;
+  masks_ = passed_over();
+  if (masks_) body_.masked_selects = masks_->scores.selects;
+}
+
+// That all numbers of the tiles are finite: of what a kernel in front has looked at (with intervals), or of what is staged.
+Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
   Expr all = ir::truth(true);
-  std::set<int32_t> watched;
-  for (BlockValue tile : passed->tiles)
+  std::set<int32_t> tensors;
+  for (BlockValue tile : tiles)
     if (schedule_.intervals)
-      for (int32_t tensor : places_[static_cast<size_t>(program_.op(tile).tensor)].memory)
-        watched.insert(tensor);
+      for (int32_t tensor : facts_.place(tile).memory) tensors.insert(tensor);
     else
       all = both(all, finite_part(to, tile));
-  for (int32_t tensor : watched) all = both(all, known_finite(to, tensor));
-  for (int64_t r = 0; r < maximum.registers->count; ++r)
-    all = both(all, ir::less_equal(
-                        ir::literal(kVanishing, Scalar::f32),
-                        ir::element(maximum.registers, r) - ir::literal(passed->scores.masked, Scalar::f32)));
+  for (int32_t tensor : tensors) all = both(all, known_finite(to, tensor));
+  return all;
+}
+
+std::optional<ir::MaskedIterations> PositionMasks::draft() {
+  const auto passed = schedule_.intervals ? masks_ : passed_over();
+  if (!passed) return std::nullopt;
+  const auto& maxima = values_.tiles(passed->maximum);
+  if (maxima.empty() || !maxima[0].whole() || maxima[0].dtype != DType::f32) return std::nullopt;
+  for (BlockValue tile : passed->tiles)
+    if (!staged_.find(tile)) return std::nullopt;
+  const Symbol& maximum = maxima[0].registers;
+  ir::MaskedIterations out;
+  out.possible = passed->scores.tile.possible;
+  out.certain = both(passed->scores.tile.always, bounds_.whole_iterations());
+  if (schedule_.intervals) out.unmasked = body_.unmasked;
+  out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
+  Builder to(out.look);
+  Expr all = all_finite(to, passed->tiles);
+  for (int64_t r = 0; r < maximum->count; ++r)
+    all =
+        both(all, ir::less_equal(ir::literal(kVanishing, Scalar::f32),
+                                 ir::element(maximum, r) - ir::literal(passed->scores.masked, Scalar::f32)));
   to.assign(ir::element(out.vanishes, 0), all);
   return out;
 }

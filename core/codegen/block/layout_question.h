@@ -7,13 +7,16 @@
 // they write, and how loads come first.
 #pragma once
 
-#include "core/codegen/block_emitter.h"
+#include "core/codegen/block/product_plans.h"
+#include "core/codegen/block/values.h"
+#include "core/schedule/choices.h"
+#include "core/schedule/layout_choice.h"
 
 namespace quern {
 
-class BlockEmitter::LayoutQuestion {
+class LayoutQuestion {
  public:
-  explicit LayoutQuestion(const BlockEmitter& block);
+  LayoutQuestion(const BlockFacts& facts, const ProductPlans& plans);
 
   const LayoutProblem& problem() const { return problem_; }
   // Of conversions, so that what is held can be had where it is asked for.
@@ -29,7 +32,7 @@ class BlockEmitter::LayoutQuestion {
   // What registers hold of a value, for every candidate of a variable; without one there is one array.
   struct Held {
     int variable = -1;
-    std::vector<Array> arrays;
+    std::vector<RegisterTile> tiles;
   };
   // A tensor with a choice.
   struct Variable {
@@ -49,7 +52,6 @@ class BlockEmitter::LayoutQuestion {
     std::vector<Spread> spreads;
   };
 
-  BlockValue count() const { return static_cast<BlockValue>(program_.ops.size()); }
   Held& held(BlockValue value) { return held_[static_cast<size_t>(value)]; }
   const Held& held(BlockValue value) const { return held_[static_cast<size_t>(value)]; }
   // Comes from memory again whenever it is asked for in another spread.
@@ -57,7 +59,7 @@ class BlockEmitter::LayoutQuestion {
     const BlockOp::Kind kind = program_.op(value).kind;
     return kind == BlockOp::Kind::load || kind == BlockOp::Kind::reduce_cluster;
   }
-  int64_t times(Stage stage) const { return stage == Stage::loop ? block_.kernel_.trip_count : 1; }
+  int64_t times(Stage stage) const { return stage == Stage::loop ? facts_.kernel.trip_count : 1; }
 
   void visit(BlockValue value);
   void hold(BlockValue value, const Spread& spread, unsigned partial_warps = 0);
@@ -98,7 +100,8 @@ class BlockEmitter::LayoutQuestion {
   static void count_edge(LayoutProblem& problem, int from, int to,
                          const std::vector<std::vector<int64_t>>& costs);
 
-  const BlockEmitter& block_;
+  const BlockFacts& facts_;
+  const ProductPlans& plans_;
   const BlockProgram& program_;
   std::vector<Held> held_;
   std::vector<int> variables_;  // of values, -1: none
@@ -106,5 +109,8 @@ class BlockEmitter::LayoutQuestion {
   std::vector<Ask> asks_;
   LayoutProblem problem_, conversions_;
 };
+
+// INVALID_ARGUMENT when the chooser's choices are not for this block.
+Result<ChosenLayouts> choose_layouts(const BlockFacts& facts, const ProductPlans& plans, Chooser& chooser);
 
 }  // namespace quern

@@ -1,7 +1,9 @@
 // Who holds values of a block and who asks for them, and the layouts that come into question.
-#include "core/codegen/layout_question.h"
+#include "core/codegen/block/layout_question.h"
 
 #include <algorithm>
+
+#include "core/codegen/block/reductions.h"
 
 namespace quern {
 
@@ -17,12 +19,13 @@ void add(std::vector<Spread>& candidates, const Spread& spread) {
 
 }  // namespace
 
-BlockEmitter::LayoutQuestion::LayoutQuestion(const BlockEmitter& block)
-    : block_(block),
-      program_(block.program_),
+LayoutQuestion::LayoutQuestion(const BlockFacts& facts, const ProductPlans& plans)
+    : facts_(facts),
+      plans_(plans),
+      program_(facts.program),
       held_(program_.ops.size()),
       variables_(program_.ops.size(), -1) {
-  for (BlockValue value = 0; value < count(); ++value) visit(value);
+  for (BlockValue value = 0; value < facts_.count(); ++value) visit(value);
   for (const Ask& ask : asks_)
     if (is_source(ask.value)) add_candidates(ask);
   for (const Variable& variable : tensors_) count_own(variable);
@@ -30,15 +33,15 @@ BlockEmitter::LayoutQuestion::LayoutQuestion(const BlockEmitter& block)
   for (const Ask& ask : asks_) count_ask(ask);
 }
 
-std::map<BlockValue, Spread> BlockEmitter::LayoutQuestion::answer(const LayoutPlan& plan) const {
+std::map<BlockValue, Spread> LayoutQuestion::answer(const LayoutPlan& plan) const {
   auto chosen = [&](int variable) {
     return variable < 0 ? size_t{0} : static_cast<size_t>(plan.candidates[static_cast<size_t>(variable)]);
   };
   std::map<BlockValue, Spread> layouts;
-  for (BlockValue value = 0; value < count(); ++value) {
+  for (BlockValue value = 0; value < facts_.count(); ++value) {
     const size_t at = static_cast<size_t>(value);
-    if (!held_[at].arrays.empty())
-      layouts[value] = held_[at].arrays[chosen(held_[at].variable)].spread;
+    if (!held_[at].tiles.empty())
+      layouts[value] = held_[at].tiles[chosen(held_[at].variable)].spread;
     else if (variables_[at] >= 0)
       layouts[value] = tensors_[static_cast<size_t>(variables_[at])].candidates[chosen(variables_[at])];
     else
@@ -47,10 +50,10 @@ std::map<BlockValue, Spread> BlockEmitter::LayoutQuestion::answer(const LayoutPl
   return layouts;
 }
 
-bool BlockEmitter::LayoutQuestion::waits_for_parts(BlockValue value) const {
+bool LayoutQuestion::waits_for_parts(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   const bool stays = op.kind == BlockOp::Kind::accumulate || program_.stage(value) == Stage::before;
-  if (!held(value).arrays.empty() && stays && !held(value).arrays[0].whole()) return true;
+  if (!held(value).tiles.empty() && stays && !held(value).tiles[0].whole()) return true;
   if (op.kind == BlockOp::Kind::reduce_cluster) return true;
   if (program_.is_compute(value, OpKind::contraction) || program_.is_compute(value, OpKind::reduction))
     return false;
@@ -61,7 +64,7 @@ bool BlockEmitter::LayoutQuestion::waits_for_parts(BlockValue value) const {
          });
 }
 
-void BlockEmitter::LayoutQuestion::visit(BlockValue value) {
+void LayoutQuestion::visit(BlockValue value) {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::store) return store(value);
   if (op.kind == BlockOp::Kind::accumulate) {
@@ -74,68 +77,69 @@ void BlockEmitter::LayoutQuestion::visit(BlockValue value) {
     const Layouts from = consult(op.operands[0], program_.stage(value));
     held(value).variable = from.variable;
     for (const Spread& spread : from.spreads)
-      held(value).arrays.push_back(block_.reduced_array(value, spread));
-  } else if (program_.is_compute(value, OpKind::movement) && !block_.is_free(value)) {
+      held(value).tiles.push_back(reduced_tile(program_, value, spread));
+  } else if (program_.is_compute(value, OpKind::movement) && !facts_.is_free(value)) {
     for (BlockValue operand : op.operands) consult(operand, program_.stage(value));
-    hold(value, block_.blocked(value, register_type(op.type.dtype), -1));
+    hold(value, facts_.blocked(value, register_type(op.type.dtype), -1));
   }
 }
 
-void BlockEmitter::LayoutQuestion::hold(BlockValue value, const Spread& spread, unsigned partial_warps) {
-  Array array;
+void LayoutQuestion::hold(BlockValue value, const Spread& spread, unsigned partial_warps) {
+  RegisterTile array;
   array.spread = spread;
   array.partial_warps = partial_warps;
-  held(value).arrays = {array};
+  held(value).tiles = {array};
 }
 
-void BlockEmitter::LayoutQuestion::product(BlockValue value) {
+void LayoutQuestion::product(BlockValue value) {
   const BlockOp& op = program_.op(value);
-  const MatmulPlan& plan = block_.plans_.at(value);
+  const MatmulPlan& plan = plans_.of(value);
   hold(value, plan.d, plan.partial_warps);
   for (size_t side : {size_t{0}, size_t{1}}) {
     if (plan.shared[side]) continue;
     if (plan.fma)
       consult(op.operands[side], program_.stage(value));
     else
-      ask(op.operands[side], -1, {block_.operand_spread(value, side)}, program_.stage(value));
+      ask(op.operands[side], -1, {plans_.operand_spread(value, static_cast<int>(side))},
+          program_.stage(value));
   }
 }
 
-void BlockEmitter::LayoutQuestion::accumulate(BlockValue value) {
+void LayoutQuestion::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   Held& own = held(value);
   if (op.combine == Combine::concat) {
     consult(operand, Stage::loop);
-    return hold(value, block_.blocked(value, register_type(op.type.dtype), -1));
+    return hold(value, facts_.blocked(value, register_type(op.type.dtype), -1));
   }
-  const bool partial = block_.keeps_parts(value);
+  const bool partial = facts_.keeps_parts(value);
   if (partial) {
     own = held(operand);
   } else {
     const Layouts from = consult(operand, Stage::loop);
     own.variable = from.variable;
-    for (const Spread& spread : from.spreads) own.arrays.emplace_back().spread = spread;
+    for (const Spread& spread : from.spreads) own.tiles.emplace_back().spread = spread;
   }
-  if (const auto at = block_.factors_.find(value); at != block_.factors_.end()) held(at->second) = own;
+  if (const auto at = facts_.factors.find(value); at != facts_.factors.end()) held(at->second) = own;
   if (op.combine != Combine::rescaled_sum) return;
-  const BlockValue factor = block_.factors_.at(op.operands[1]);
+  const BlockValue factor = facts_.factors.at(op.operands[1]);
   const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(factor));
   std::vector<Spread> wants;
-  for (const Array& array : own.arrays) wants.push_back(renumbered(array.spread, dims));
+  for (const RegisterTile& array : own.tiles) wants.push_back(renumbered(array.spread, dims));
   ask(factor, own.variable, std::move(wants), Stage::loop);
 }
 
-void BlockEmitter::LayoutQuestion::publish(BlockValue operand) {
+void LayoutQuestion::publish(BlockValue operand) {
   if (!waits_for_parts(operand)) return void(consult(operand, Stage::after));
-  ask(operand, -1, {block_.blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)}, Stage::after);
+  ask(operand, -1, {facts_.blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)}, Stage::after);
 }
 
-void BlockEmitter::LayoutQuestion::store(BlockValue value) {
+void LayoutQuestion::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
-  const DType dtype = block_.places_[static_cast<size_t>(op.tensor)].dtype;
-  const int inner = block_.inner_dim(op.tensor, op.type.shape);
-  const Spread vectors = block_.shared_out(value, dtype, inner);
+  const DType dtype = facts_.place(op).dtype;
+  const int inner = facts_.inner_dim(op);
+  const Spread vectors = facts_.shared_out(value, dtype, inner);
   Variable own{value, {}};
   if (waits_for_parts(op.operands[0])) own.candidates = {vectors};
   if (!vectors.is_shared_out()) {
@@ -148,17 +152,17 @@ void BlockEmitter::LayoutQuestion::store(BlockValue value) {
   ask(op.operands[0], variable, tensors_.back().candidates, program_.stage(value));
 }
 
-int BlockEmitter::LayoutQuestion::choose_for(Variable variable) {
+int LayoutQuestion::choose_for(Variable variable) {
   const int number = static_cast<int>(tensors_.size());
   variables_[static_cast<size_t>(variable.value)] = number;
   tensors_.push_back(std::move(variable));
   return number;
 }
 
-BlockEmitter::LayoutQuestion::Layouts BlockEmitter::LayoutQuestion::consult(BlockValue value, Stage stage) {
-  if (const Held& known = held(value); !known.arrays.empty()) {
+LayoutQuestion::Layouts LayoutQuestion::consult(BlockValue value, Stage stage) {
+  if (const Held& known = held(value); !known.tiles.empty()) {
     Layouts out{known.variable, {}};
-    for (const Array& array : known.arrays) out.spreads.push_back(array.spread);
+    for (const RegisterTile& array : known.tiles) out.spreads.push_back(array.spread);
     ask(value, known.variable, out.spreads, stage);  // parts are to be put together
     return out;
   }
@@ -170,9 +174,9 @@ BlockEmitter::LayoutQuestion::Layouts BlockEmitter::LayoutQuestion::consult(Bloc
   return {variable, tensors_[static_cast<size_t>(variable)].candidates};
 }
 
-std::optional<Spread> BlockEmitter::LayoutQuestion::known_spread(BlockValue value) const {
-  if (!held(value).arrays.empty()) return held(value).arrays[0].spread;
-  if (const auto at = block_.demands_.find(value); at != block_.demands_.end()) return at->second;
+std::optional<Spread> LayoutQuestion::known_spread(BlockValue value) const {
+  if (!held(value).tiles.empty()) return held(value).tiles[0].spread;
+  if (const Spread* const demand = plans_.demand(value)) return *demand;
   const BlockOp& op = program_.op(value);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = view_dims(program_, value);
@@ -188,15 +192,13 @@ std::optional<Spread> BlockEmitter::LayoutQuestion::known_spread(BlockValue valu
   return std::nullopt;
 }
 
-Spread BlockEmitter::LayoutQuestion::vectors(BlockValue value) const {
-  const BlockValue root = block_.root_load(value);
-  if (root < 0) return block_.blocked(value, DType::f32, program_.op(value).type.rank() - 1);
-  const int32_t tensor = program_.op(root).tensor;
-  return block_.blocked(value, block_.places_[static_cast<size_t>(tensor)].dtype,
-                        block_.inner_dim(tensor, program_.shape(root)));
+Spread LayoutQuestion::vectors(BlockValue value) const {
+  const BlockValue root = facts_.root_load(value);
+  if (root < 0) return facts_.blocked(value, DType::f32, program_.op(value).type.rank() - 1);
+  return facts_.blocked(value, facts_.place(root).dtype, facts_.inner_dim(root));
 }
 
-std::vector<Spread> BlockEmitter::LayoutQuestion::candidates(BlockValue value) const {
+std::vector<Spread> LayoutQuestion::candidates(BlockValue value) const {
   std::vector<Spread> out;
   add(out, usual(value));
   collect(value, out);
@@ -204,47 +206,48 @@ std::vector<Spread> BlockEmitter::LayoutQuestion::candidates(BlockValue value) c
   return out;
 }
 
-void BlockEmitter::LayoutQuestion::collect(BlockValue value, std::vector<Spread>& out) const {
-  for (const Array& array : held(value).arrays) add(out, array.spread);
-  if (const auto at = block_.demands_.find(value); at != block_.demands_.end()) add(out, at->second);
-  if (!held(value).arrays.empty() || !program_.is_compute(value, OpKind::elementwise)) return;
+void LayoutQuestion::collect(BlockValue value, std::vector<Spread>& out) const {
+  for (const RegisterTile& array : held(value).tiles) add(out, array.spread);
+  if (const Spread* const demand = plans_.demand(value)) add(out, *demand);
+  if (!held(value).tiles.empty() || !program_.is_compute(value, OpKind::elementwise)) return;
   for (BlockValue operand : program_.op(value).operands)
     if (program_.shape(operand) == program_.shape(value)) collect(operand, out);
 }
 
-void BlockEmitter::LayoutQuestion::ask(BlockValue value, int variable, std::vector<Spread> wants,
-                                       Stage stage) {
+void LayoutQuestion::ask(BlockValue value, int variable, std::vector<Spread> wants, Stage stage) {
   if (program_.is_number(value)) return;
-  if (is_source(value) || !held(value).arrays.empty()) {
+  if (is_source(value) || !held(value).tiles.empty()) {
     const bool once = program_.stage(value) == Stage::before;
     asks_.push_back({value, variable, std::move(wants), once ? 1 : times(stage)});
     return;
   }
   for (size_t i = 0; i < program_.op(value).operands.size(); ++i) {
-    const std::vector<int> dims = block_.asked_dims(value, i);
+    const std::vector<int> dims = facts_.asked_dims(value, i);
     std::vector<Spread> operands;
     for (const Spread& want : wants) operands.push_back(renumbered(want, dims));
     ask(program_.op(value).operands[i], variable, std::move(operands), stage);
   }
 }
 
-void BlockEmitter::LayoutQuestion::add_candidates(const Ask& ask) {
+void LayoutQuestion::add_candidates(const Ask& ask) {
   int& variable = variables_[static_cast<size_t>(ask.value)];
   if (variable < 0) variable = choose_for({ask.value, {usual(ask.value)}, false});
   Variable& own = tensors_[static_cast<size_t>(variable)];
   if (own.complete) return;
   for (const Spread& want : ask.wants) add(own.candidates, want);
 }
-Status BlockEmitter::choose_layouts() {
-  const LayoutQuestion question(*this);
-  auto plan = chooser_.layouts(question.problem());
+
+Result<ChosenLayouts> choose_layouts(const BlockFacts& facts, const ProductPlans& plans, Chooser& chooser) {
+  const LayoutQuestion question(facts, plans);
+  auto plan = chooser.layouts(question.problem());
   if (!plan) return plan.status();
-  layouts_ = question.answer(*plan);
-  for (BlockValue value = 0; value < static_cast<BlockValue>(program_.ops.size()); ++value)
-    if (question.waits_for_parts(value)) in_parts_.insert(value);
-  layout_cycles_ = plan->cost;
-  planned_conversion_cycles_ = question.conversion_cycles(*plan);
-  return {};
+  ChosenLayouts out;
+  out.layouts = question.answer(*plan);
+  for (BlockValue value = 0; value < facts.count(); ++value)
+    if (question.waits_for_parts(value)) out.in_parts.insert(value);
+  out.cycles = plan->cost;
+  out.conversion_cycles = question.conversion_cycles(*plan);
+  return out;
 }
 
 }  // namespace quern

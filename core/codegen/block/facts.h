@@ -1,0 +1,82 @@
+// A block as it is given, with its schedule, and what follows from that alone: where a load's neighbours lie in memory,
+// which tiles are staged, what is computed where it is asked for.
+#pragma once
+
+#include <map>
+
+#include "core/base/dtype_info.h"
+#include "core/base/target.h"
+#include "core/codegen/block_program.h"
+#include "core/codegen/spread.h"
+#include "core/codegen/trace.h"
+#include "core/schedule/schedule.h"
+
+namespace quern {
+
+// Which axis of a launch counts along which axis of the grid, and along which one backwards.
+struct BlockOrder {
+  std::array<int, 3> axes = {0, 1, 2};
+  int backwards = -1;
+};
+
+struct BlockFacts {
+  // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
+  // `approximate`: functions exact to some 2^-21, which is more than 16-bit outputs show.
+  // Loads of what lies nowhere become iotas, and each running maximum that sums are relative to gets a factor.
+  BlockFacts(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
+             const KernelSchedule& schedule, bool first, const Target& target, bool approximate,
+             const BlockOrder& order);
+
+  const MuKernel& kernel;
+  BlockProgram program;
+  const std::vector<TensorPlace>& places;
+  const KernelSchedule& schedule;
+  const Target& target;
+  const BlockOrder order;
+  const bool first, approximate;
+  int warp_bits, row_warp_bits = 0;  // of warps that have rows of their own, where there are no products
+  std::map<BlockValue, BlockValue> factors;  // max accumulator -> the value exp(old - new)
+
+  BlockValue count() const { return static_cast<BlockValue>(program.ops.size()); }
+  int64_t tiles() const { return kernel.grid[0] * kernel.grid[1] * kernel.grid[2]; }
+  int64_t cluster_blocks() const { return kernel.grid[static_cast<size_t>(Axis::cluster)]; }
+  // Of the number of a block in its cluster; 0 if it is no power of two.
+  int rank_bits() const;
+
+  // Of a load or store: where its tensor lies.
+  const TensorPlace& place(const BlockOp& access) const { return places[static_cast<size_t>(access.tensor)]; }
+  const TensorPlace& place(BlockValue access) const { return place(program.op(access)); }
+  // The dimension of its tile whose neighbours are neighbours in memory; -1: none.
+  int inner_dim(const BlockOp& access) const;
+  int inner_dim(BlockValue access) const { return inner_dim(program.op(access)); }
+  // Low bits of `inner` that are in registers and can move as one access of up to 16 bytes: every vector is
+  // aligned, of whole words, and either inside the tensor or outside.
+  int vector_bits(BlockValue access, const Spread& spread, int inner) const;
+  bool is_shared_by_blocks(const BlockOp& load) const;
+  // Whether nobody writes it while the kernel runs.
+  bool is_settled(const TensorPlace& place) const;
+  // Comes through a stage of the ring in shared memory.
+  bool is_staged(BlockValue load) const;
+  // Loads into registers are issued an iteration before their use.
+  bool prefetches() const { return schedule.prefetch && schedule.stages == 0; }
+
+  // Computed where it is asked for, element by element.
+  bool is_free(BlockValue value) const;
+  // Of such a value: for each of its dimensions that of operand number `operand`, or -1.
+  std::vector<int> asked_dims(BlockValue value, size_t operand) const;
+  // The load that a value is made of, element by element; -1: none.
+  BlockValue root_load(BlockValue value) const;
+  // Whether only a sum over the iterations uses it.
+  bool is_summed(BlockValue value) const;
+  // A maximum that the loop itself reads.
+  bool is_shift(BlockValue accumulator) const;
+  // Whether the accumulator takes over what its operand has in parts.
+  bool keeps_parts(BlockValue accumulator) const;
+
+  // In vectors of `dtype` along `inner` (-1: the last dimension), then lanes and warps.
+  Spread blocked(BlockValue value, DType dtype, int inner) const;
+  // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread idles.
+  Spread shared_out(BlockValue value, DType dtype, int inner) const;
+};
+
+}  // namespace quern

@@ -1,0 +1,223 @@
+#include "core/codegen/block/global_memory.h"
+
+#include <algorithm>
+
+#include "core/base/dtype_info.h"
+
+namespace quern {
+
+StoreForm store_form(const BlockFacts& facts, BlockValue value, Spread spread) {
+  constexpr int kMostExchangedBits = 2;  // four words are one access
+  const BlockOp& op = facts.program.op(value);
+  const DType dtype = facts.place(op).dtype;
+  const int inner = facts.inner_dim(op);
+  auto lowest_first = [&](Spread& to, int first, int last) {
+    for (int bit = last - 1; bit >= first; --bit) {
+      const auto at = std::find(to.registers.begin(), to.registers.end(), CoordBit{inner, bit});
+      std::rotate(to.registers.begin(), at, at + 1);
+    }
+  };
+  StoreForm form{std::move(spread), {}, 0, 0};
+  form.vector = facts.vector_bits(value, form.registers, inner);
+  const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
+                                      [](const CoordBit& lane) { return lane.dim >= 0; });
+  if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane)
+    for (int words = kMostExchangedBits; words > 0; --words) {
+      Spread exchanged = form.registers;
+      bool there = true;
+      for (int bit = 0; bit < words && there; ++bit) {
+        CoordBit& lane = exchanged.lanes[static_cast<size_t>(bit)];
+        const auto at = std::find(exchanged.registers.begin(), exchanged.registers.end(),
+                                  CoordBit{inner, 1 + kMostExchangedBits + bit});
+        there = lane == CoordBit{inner, 1 + bit} && at != exchanged.registers.end();
+        if (there) std::swap(lane, *at);
+      }
+      if (!there || facts.vector_bits(value, exchanged, inner) != 1 + words) continue;
+      lowest_first(form.registers, 1 + kMostExchangedBits, 1 + kMostExchangedBits + words);
+      lowest_first(form.registers, 0, 1);
+      lowest_first(exchanged, 0, 1 + words);
+      form.vector = 1 + words;
+      form.exchanged = words;
+      form.stored = std::move(exchanged);
+      return form;
+    }
+  lowest_first(form.registers, 0, form.vector);
+  form.stored = form.registers;
+  return form;
+}
+
+Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
+  for (const Parameter& known : parameters_)
+    if (known.place == &place) return known.symbol;
+  const bool written = std::any_of(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::store && op.tensor == tensor;
+  });
+  parameters_.push_back(
+      {&place, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
+  return parameters_.back().symbol;
+}
+
+Symbol GlobalMemory::tile_pointer(Builder& to, const std::string& prefix, BlockValue value,
+                                  const TensorPlace& place, int64_t begin) {
+  const Symbol tensor = pointer(program_.op(value).tensor, place);
+  Expr at = place.offset;
+  for (size_t d = 0; d < place.strides.size(); ++d)
+    at = at + ir::cast(bounds_.firsts(value)[d], Scalar::i64) * place.strides[d];
+  if (begin > 0) at = at - Expr(begin * place.strides[static_cast<size_t>(facts_.place(value).axis)]);
+  const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
+  to.let(tile, ir::address(tensor, at));
+  return tile;
+}
+
+std::vector<TilePiece> GlobalMemory::pieces(Builder& to, BlockValue value) {
+  const TensorPlace& place = facts_.place(value);
+  if (place.pieces.empty()) return {{&place, tile_pointer(to, "at", value, place), 0, 0}};
+  std::vector<TilePiece> out;
+  int64_t begin = 0;
+  for (const TensorPlace& piece : place.pieces) {
+    const int64_t end = begin + piece.shape[static_cast<size_t>(place.axis)];
+    if (begin < end) out.push_back({&piece, tile_pointer(to, "at", value, piece, begin), begin, end});
+    begin = end;
+  }
+  return out;
+}
+
+// Whether every tile lies in one piece: where pieces begin, tiles do.
+bool GlobalMemory::pieces_hold_tiles(BlockValue value, const std::vector<TilePiece>& pieces) const {
+  const BlockOp& op = program_.op(value);
+  const int dim = facts_.place(value).axis;
+  int64_t part = facts_.place(op).shape[static_cast<size_t>(dim)];
+  Ints parts;
+  for (int axis = 0; axis <= kGridAxes; ++axis)
+    if (cuts(op, axis, dim)) parts.push_back(part = kernel_.part(axis, part));
+  auto begins_there = [&](int64_t at) { return at % part == 0; };
+  return !parts.empty() && std::all_of(parts.begin(), parts.end(), begins_there) &&
+         std::all_of(pieces.begin(), pieces.end(),
+                     [&](const TilePiece& piece) { return begins_there(piece.begin); });
+}
+
+void GlobalMemory::read_pieces(Builder& to, BlockValue value, const Spread& chunks, const Expr& chunk,
+                               const std::vector<TilePiece>& pieces, const ReadPiece& read) {
+  if (pieces.size() == 1) return read(to, pieces[0]);
+  Expr at = bounds_.firsts(value)[static_cast<size_t>(facts_.place(value).axis)];
+  if (!pieces_hold_tiles(value, pieces))
+    at = at + bounds_.coordinate(chunks, facts_.place(value).axis, chunk);
+  at = to.named("row", at);
+  for (const TilePiece& piece : pieces) {
+    Expr there = ir::truth(true);  // what lies outside the tensor is the last one's
+    if (piece.begin > pieces.front().begin) there = both(there, less_equal(Expr(piece.begin), at));
+    if (piece.end < pieces.back().end) there = both(there, less(at, Expr(piece.end)));
+    to.when(there, [&](Builder& here) { read(here, piece); });
+  }
+}
+
+void GlobalMemory::load(BlockValue value, const Spread& spread) {
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = facts_.place(op);
+  const int inner = facts_.inner_dim(op), vector = facts_.vector_bits(value, spread, inner);
+  RegisterTile array;
+  array.dtype = place.dtype;
+  array.spread = spread;
+  array.words = vector > 0 && is_packed_in_pairs(place.dtype);
+  auto& registers = array.spread.registers;
+  for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
+    const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
+    std::rotate(registers.begin(), at, at + 1);
+  }
+  const bool loop = program_.stage(value) == Stage::loop, ahead = loop && facts_.prefetches();
+  array.scope = loop ? Stage::loop : Stage::before;
+  const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
+  const Scalar element = ir::scalar_of(place.dtype), type = array.words ? Scalar::u32 : element;
+  array.registers = fresh_registers(base_name(value), type, count);
+  const Symbol to =
+      ahead ? ir::make_registers("next_" + array.registers->name, type, count) : array.registers;
+
+  Body fetch;
+  Builder out(fetch);
+  const std::vector<TilePiece> from = pieces(out, value);
+  const Spread chunks = chunks_of(array.spread, vector);
+  out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+    const Expr within = bounds_.inside(value, chunks, r);
+    read_pieces(each, value, chunks, r, from, [&](Builder& here, const TilePiece& piece) {
+      const Expr at = bounds_.offset(chunks, piece.place->strides, r);
+      if (vector == 0)
+        return here.assign(ir::element(to, r),
+                           ir::select(within, ir::element(piece.from, at), ir::zero(element)));
+      const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
+                                          ir::address(piece.from, at), within};
+      here.emit(facts_.is_settled(*piece.place) ? Instr::load_global : Instr::load_written, operands,
+                {element, per, !facts_.is_shared_by_blocks(op)});
+    });
+  });
+  place_load(value, std::move(array), to, std::move(fetch));
+}
+
+// `fetch` fills `to`: the tile's registers, or those of the next iteration's tile.
+void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch) {
+  if (tile.scope == Stage::loop) {
+    const bool ahead = to != tile.registers;
+    Builder declared(body_.declared);
+    declared.declare(to, ahead);
+    Builder(fetch_).add(std::move(fetch));
+    if (ahead) {
+      declared.declare(tile.registers, true);
+      Builder(next_).unrolled("r", to->count, [&](Builder& each, const Expr& r) {
+        each.assign(ir::element(tile.registers, r), ir::element(to, r));
+      });
+    }
+  } else {
+    fetch.insert(fetch.begin(), ir::Declare{to});
+    text(Stage::before) += std::move(fetch);
+  }
+  values_.hold(value, std::move(tile));
+}
+
+// Which blocks of a cluster have something to store: all, if the store or the value gives each its part; the
+// first of those that have the same.
+Expr GlobalMemory::storing_block(const BlockOp& op, const Spread& spread) const {
+  if (facts_.cluster_blocks() == 1 || op.map[static_cast<size_t>(Axis::cluster)] >= 0) return ir::truth(true);
+  if (!spread.is_shared_out()) return equal(rank(), 0);
+  int same = 0;
+  for (size_t i = 0; i < spread.ranks.size(); ++i)
+    if (spread.ranks[i].dim < 0) same |= 1 << i;
+  return same ? equal(Expr(rank()) & same, 0) : ir::truth(true);
+}
+
+void GlobalMemory::store(BlockValue value) {
+  const BlockOp& op = program_.op(value);
+  const TensorPlace& place = facts_.place(op);
+  const BlockValue source = op.operands[0];
+  const StoreForm form = store_form(facts_, value, values_.natural(value));
+  const Spread &spread = form.registers, chunks = chunks_of(form.stored, form.vector);
+  const int per = 1 << form.vector;
+  const DType type = register_type(place.dtype);
+  const Scalar element_type = ir::scalar_of(place.dtype);
+  auto number = [&](const Expr& r) {
+    return ir::rounded(ir::converted(values_.element(source, spread, r), type), place.dtype);
+  };
+  Body body;
+  Builder out(body);
+  const Symbol to = tile_pointer(out, "to", value, place);
+  out.when(both(leaders(spread), storing_block(op, spread)), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      const Symbol v = ir::make_vector("v", element_type, per);
+      auto gather = [&](Builder& all) {
+        all.declare(v);
+        all.unrolled("j", per, [&](Builder& one, const Expr& j) {
+          one.assign(ir::element(v, j), number(one.named("r", c * per + j)));
+        });
+        if (form.exchanged > 0) all.emit(Instr::exchange_words, {v}, {element_type, per});
+      };
+      if (form.exchanged > 0) gather(each);  // by all lanes, whichever of them store
+      each.when(bounds_.inside(value, chunks, c), [&](Builder& there) {
+        const Expr at = bounds_.offset(chunks, place.strides, c);
+        if (form.vector == 0) return there.assign(ir::element(to, at), number(c));
+        if (form.exchanged == 0) gather(there);
+        there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, per});
+      });
+    });
+  });
+  text(now()) += std::move(body);
+}
+
+}  // namespace quern

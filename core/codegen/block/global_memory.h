@@ -1,0 +1,64 @@
+// Straight between global memory and registers: loads that no ring stages, stores, and pointers to tiles.
+#pragma once
+
+#include "core/codegen/block/values.h"
+
+namespace quern {
+
+// The order in which registers are handed over, and what is stored once lanes have exchanged 2^`exchanged` words each;
+// 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
+// exchange words until each has up to 16 bytes that lie together.
+struct StoreForm {
+  Spread registers, stored;
+  int vector = 0, exchanged = 0;
+};
+StoreForm store_form(const BlockFacts& facts, BlockValue store, Spread spread);
+
+// What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in which it has them.
+struct TilePiece {
+  const TensorPlace* place;
+  Symbol from;  // where the tile would begin, were it all in this piece
+  int64_t begin, end;
+};
+
+class GlobalMemory : BlockPart {
+ public:
+  GlobalMemory(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, Values& values)
+      : BlockPart(facts, body), bounds_(bounds), values_(values) {}
+
+  void load(BlockValue value, const Spread& spread);
+  void store(BlockValue value);
+
+  Symbol pointer(int32_t tensor, const TensorPlace& place);
+  std::vector<TilePiece> pieces(Builder& to, BlockValue load);
+  // Calls `read` for the piece that the chunk is in: once, or under a condition for each piece.
+  using ReadPiece = std::function<void(Builder&, const TilePiece&)>;
+  void read_pieces(Builder& to, BlockValue load, const Spread& chunks, const Expr& chunk,
+                   const std::vector<TilePiece>& pieces, const ReadPiece& read);
+
+  // What pointers were asked for, in order.
+  struct Parameter {
+    const TensorPlace* place;  // of a tensor, or one of its pieces
+    Symbol symbol;
+  };
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  // An iteration's loads into registers; and what makes those of the next iteration those of this one.
+  const Body& fetch() const { return fetch_; }
+  Body take_fetch() { return std::move(fetch_); }
+  Body take_next() { return std::move(next_); }
+
+ private:
+  // A pointer to the tensor's first element of the tile, defined in `to`.
+  Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue access, const TensorPlace& place,
+                      int64_t begin = 0);
+  bool pieces_hold_tiles(BlockValue load, const std::vector<TilePiece>& pieces) const;
+  void place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch);
+  Expr storing_block(const BlockOp& op, const Spread& spread) const;
+
+  TileBounds& bounds_;
+  Values& values_;
+  std::vector<Parameter> parameters_;
+  Body fetch_, next_;
+};
+
+}  // namespace quern

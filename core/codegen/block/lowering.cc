@@ -1,0 +1,333 @@
+#include "core/codegen/block/lowering.h"
+
+#include <algorithm>
+
+#include "core/base/grid.h"
+#include "core/codegen/block/cluster_reductions.h"
+#include "core/codegen/block/conversions.h"
+#include "core/codegen/block/layout_question.h"
+#include "core/codegen/block/position_masks.h"
+#include "core/codegen/block/reductions.h"
+#include "core/kernel/passes/tile_loop.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int kMostRegisters = 4096;      // of one tile, a thread: beyond, compiling takes minutes
+constexpr int64_t kMostExtent = 1 << 30;  // of a dimension: indices have 32 bits
+
+class BlockLowering : BlockPart {
+ public:
+  BlockLowering(const BlockFacts& facts, BlockBody& body)
+      : BlockPart(facts, body),
+        plans_(facts),
+        bounds_(facts, body),
+        shared_tiles_(facts, body, bounds_),
+        memory_(facts, body, bounds_, values_),
+        staged_(facts, body, plans_, bounds_, memory_, shared_tiles_, values_),
+        conversions_(facts, body, bounds_, values_),
+        cluster_(facts, body, bounds_, values_),
+        values_(facts, body, bounds_, memory_, staged_, conversions_, cluster_),
+        operands_(facts, body, plans_, bounds_, shared_tiles_, staged_, values_),
+        products_(facts, body, plans_, bounds_, shared_tiles_, staged_, values_, operands_),
+        pipelined_(facts, body, plans_, products_, operands_),
+        moves_(facts, body, bounds_, values_),
+        reductions_(facts, body, plans_, bounds_, values_, products_, pipelined_, moves_),
+        masks_(facts, body, bounds_, memory_, staged_, values_) {}
+
+  Result<BlockKernel> run(Chooser& chooser);
+
+ private:
+  void write_sections();
+  void write(BlockValue value);
+  void write_reduction(BlockValue value);
+  void write_product(BlockValue value);
+  Status check_tiles() const;
+  Status check_producer() const;
+  Status check_persistent() const;
+  bool keeps_groups_outstanding() const;
+  // What passes get (core/kernel/passes); to be called last.
+  ir::TileTurns draft_turns() const;
+  ir::TileLoop draft_loop();
+  ir::Draft draft();
+  void add_launch(BlockKernel& out) const;
+  void add_parameters(BlockKernel& out) const;
+
+  ProductPlans plans_;
+  TileBounds bounds_;
+  SharedTiles shared_tiles_;
+  GlobalMemory memory_;
+  StagedTiles staged_;
+  Conversions conversions_;
+  ClusterReductions cluster_;
+  Values values_;
+  Operands operands_;
+  Products products_;
+  PipelinedProduct pipelined_;
+  Moves moves_;
+  Reductions reductions_;
+  PositionMasks masks_;
+  bool has_loop_ = false;
+};
+
+Status check_extents(const BlockFacts& facts) {
+  const Target& target = facts.target;
+  if (facts.cluster_blocks() > target.max_cluster)
+    return Status(ErrorCode::UNSUPPORTED, "clusters of " + std::to_string(facts.cluster_blocks()) +
+                                              " blocks, " + target.name + " has at most " +
+                                              std::to_string(target.max_cluster));
+  const auto& grid = facts.kernel.grid;
+  if (!fits_launch(grid[0] * facts.cluster_blocks(), grid[1], grid[2]))
+    return Status(ErrorCode::UNSUPPORTED, "the grid is larger than a GPU's");
+  for (const TensorPlace& place : facts.places)
+    for (int64_t extent : place.shape)
+      if (extent >= kMostExtent) return Status(ErrorCode::UNSUPPORTED, "an extent does not fit 30 bits");
+  return {};
+}
+
+void BlockLowering::write(BlockValue value) {
+  switch (program_.op(value).kind) {
+    case BlockOp::Kind::load:
+      return;  // where it is asked for
+    case BlockOp::Kind::store:
+      return memory_.store(value);
+    case BlockOp::Kind::accumulate:
+      return reductions_.accumulate(value);
+    case BlockOp::Kind::reduce_cluster:
+      return cluster_.publish(value);
+    case BlockOp::Kind::compute:
+      if (program_.is_compute(value, OpKind::reduction)) return write_reduction(value);
+      if (program_.is_compute(value, OpKind::contraction)) return write_product(value);
+      if (program_.is_compute(value, OpKind::movement) && !facts_.is_free(value)) moves_.move(value);
+  }
+}
+
+// What only an accumulator uses is made there.
+void BlockLowering::write_reduction(BlockValue value) {
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  if (users.size() == 1 && program_.op(users[0]).kind == BlockOp::Kind::accumulate &&
+      facts_.keeps_parts(users[0]))
+    return;
+  reductions_.reduce(value);
+}
+
+void BlockLowering::write_product(BlockValue value) {
+  if (facts_.is_summed(value)) return;
+  const MatmulPlan& plan = plans_.of(value);
+  RegisterTile tile;
+  tile.dtype = register_type(program_.op(value).type.dtype);
+  tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), plan.d.count());
+  tile.spread = plan.d;
+  tile.partial_warps = plan.partial_warps;
+  tile.scope = now();
+  text(now()) += {ir::Declare{tile.registers, !plan.wgmma}};
+  products_.add(value, tile.registers, now());
+  if (plan.wgmma) {
+    const bool pipelined = plans_.pipelined().behind == value;
+    Body body;
+    Builder to(body);
+    if (pipelined) to.add(pipelined_.issue());
+    to.add(ir::wait_for_products({tile.registers}, pipelined ? 1 : 0));
+    text(now()) += std::move(body);
+  }
+  values_.hold(value, std::move(tile));
+}
+
+// Accumulators are written where they sum; factors of maxima where these are.
+void BlockLowering::write_sections() {
+  for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
+    body_.now = stage;
+    for (BlockValue value = 0; value < facts_.count() && body_.status.ok(); ++value) {
+      const BlockOp& op = program_.op(value);
+      const bool accumulates = op.kind == BlockOp::Kind::accumulate;
+      if (accumulates && op.operands.empty()) continue;
+      if ((accumulates ? Stage::loop : program_.stage(value)) != stage) continue;
+      has_loop_ |= stage == Stage::loop;
+      write(value);
+    }
+  }
+}
+
+Status BlockLowering::check_tiles() const {
+  for (BlockValue value = 0; value < facts_.count(); ++value)
+    for (const RegisterTile& tile : values_.tiles(value))
+      if (tile.spread.count() > kMostRegisters)
+        return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(tile.spread.count()) +
+                                                  " elements a thread: cut it smaller");
+  return {};
+}
+
+// Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.
+Status BlockLowering::check_producer() const {
+  if (!schedule_.producer) return {};
+  if (staged_.tma_tiles() > 0 && !staged_.has_copies() && memory_.fetch().empty()) return {};
+  const auto loads = std::count_if(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
+    return op.kind == BlockOp::Kind::load && program_.stage(&op - &program_.ops[0]) == Stage::loop;
+  });
+  return Status(ErrorCode::UNSUPPORTED,
+                std::string("a producer warp brings all tiles of a loop by TMA, which on ") + target_.name +
+                    " can bring " + std::to_string(staged_.tma_tiles()) + " of these " +
+                    std::to_string(loads) +
+                    " (tma=1; rows dense and of whole 16 bytes, edges only where the tensor ends)");
+}
+
+// Nothing but the ring is shared by tiles, one of which is loaded while another is stored.
+Status BlockLowering::check_persistent() const {
+  if (schedule_.persistent == 0) return {};
+  const char* why = facts_.cluster_blocks() > 1 ? "blocks of a cluster"
+                    : !body_.shared.empty()     ? "shared memory beside the ring"
+                                                : nullptr;
+  if (!why) return {};
+  return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
+}
+
+// Whether wgmma groups of an iteration may be outstanding when the next one begins: they read nothing but the
+// ring, and nobody looks at what they sum before the end.
+bool BlockLowering::keeps_groups_outstanding() const {
+  const auto& all = plans_.all();
+  return schedule_.producer && !reductions_.outstanding().empty() &&
+         std::all_of(all.begin(), all.end(), [&](const auto& each) {
+           const auto& [value, plan] = each;
+           if (!plan.wgmma || program_.stage(value) != Stage::loop) return true;
+           const BlockOp& user = program_.op(program_.users[static_cast<size_t>(value)][0]);
+           return plan.shared[0] && plan.shared[1] && !plan.cooperative[0] && !plan.cooperative[1] &&
+                  user.kind == BlockOp::Kind::accumulate && user.combine == Combine::sum;
+         });
+}
+
+ir::TileLoop BlockLowering::draft_loop() {
+  ir::TileLoop loop;
+  loop.iteration = body_.iteration_number;
+  loop.trip_count = kernel_.trip_count;
+  loop.declared = std::move(body_.declared);
+  loop.names = std::move(body_.iteration);
+  loop.loads = memory_.take_fetch();
+  loop.take = memory_.take_next();
+  loop.prefetch = facts_.prefetches();
+  loop.outstanding = reductions_.outstanding();
+  loop.groups_stay_outstanding = keeps_groups_outstanding();
+  if (pipelined_.is_there())
+    loop.pipelined = pipelined_.draft();
+  else
+    loop.masked = masks_.draft();
+  return loop;
+}
+
+// Tiles in the order in which blocks would be launched.
+ir::TileTurns BlockLowering::draft_turns() const {
+  const int64_t tiles = facts_.tiles(), blocks = std::min(schedule_.persistent, tiles);
+  const Expr block = ir::block_index(0);
+  ir::TileTurns turns;
+  turns.turn = ir::make_variable("turn", Scalar::i32);
+  turns.count = tiles % blocks == 0 ? Expr(tiles / blocks) : (tiles + blocks - 1 - block) / blocks;
+  Builder to(turns.names);
+  Expr rest = to.let(ir::make_variable("tile", Scalar::i32), block + Expr(turns.turn) * blocks);
+  for (const int axis : facts_.order.axes) {
+    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)];
+    const Expr index = axis == facts_.order.axes.back() ? rest : rest % extent;
+    to.let(bounds_.tile_axis(axis), axis == facts_.order.backwards ? Expr(extent - 1) - index : index);
+    rest = rest / extent;
+  }
+  return turns;
+}
+
+ir::Draft BlockLowering::draft() {
+  ir::Draft draft;
+  draft.schedule = schedule_;
+  draft.kernel.threads = schedule_.threads();
+  draft.kernel.min_blocks = std::max(schedule_.min_blocks, schedule_.setmaxnreg ? 1 : 0);
+  draft.lane = lane();
+  draft.memory = body_.shared_memory;
+  draft.workers = schedule_.workers();
+  draft.producer = schedule_.producer;
+  Builder thread(draft.thread_names), block(draft.block_names);
+  thread.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
+  thread.let(warp(), ir::thread_index() / 32);
+  if (facts_.cluster_blocks() > 1) {
+    block.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
+    block.let(bounds_.block_x(), ir::block_index(0) / facts_.cluster_blocks());
+  }
+  // No block ends while others read what it has.
+  if (const size_t last = cluster_.last_gather(); last > 0) {
+    text(Stage::after).insert(last, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
+    Builder(draft.end).emit(Instr::cluster_wait);
+  }
+  if (schedule_.persistent > 0) draft.turns = draft_turns();
+  draft.prologue = std::move(body_.prologue);
+  draft.buffers = std::move(body_.shared);
+  if (has_loop_) draft.loop = draft_loop();
+  draft.ring = staged_.draft();
+  for (size_t i = 0; i < body_.steps.size(); ++i) draft.sections[i].steps = std::move(body_.steps[i]);
+  return draft;
+}
+
+// Blocks of a cluster are neighbours along x.
+void BlockLowering::add_launch(BlockKernel& out) const {
+  const auto cluster = static_cast<uint32_t>(facts_.cluster_blocks());
+  auto blocks = [&](size_t axis) {
+    return static_cast<uint32_t>(kernel_.grid[static_cast<size_t>(facts_.order.axes[axis])]);
+  };
+  out.cluster.x = cluster;
+  out.grid = {blocks(0) * cluster, blocks(1), blocks(2)};
+  if (schedule_.persistent > 0)
+    out.grid = {static_cast<uint32_t>(std::min(schedule_.persistent, facts_.tiles())), 1, 1};
+  out.facts.grid = out.grid;
+  out.facts.cluster = out.cluster;
+}
+
+void BlockLowering::add_parameters(BlockKernel& out) const {
+  auto elements = [&](const TensorPlace& place) {
+    return place.offset + TensorDesc{"", place.dtype, place.shape, place.strides}.span();
+  };
+  for (const GlobalMemory::Parameter& parameter : memory_.parameters()) {
+    for (const auto& [tensor, place] : masks_.watched())
+      if (parameter.place == &place) out.watched.push_back({out.args.size(), tensor});
+    // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
+    out.draft.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
+    out.args.push_back(parameter.place->arg);
+    out.facts.parameters.push_back({elements(*parameter.place), kTensorMapAlignment, std::nullopt});
+  }
+  for (const StagedTiles::Map& map : staged_.maps()) {
+    const auto number = static_cast<int64_t>(out.tensor_maps.size());
+    out.draft.kernel.parameters.push_back({map.symbol, true});
+    out.args.push_back({LaunchArg::Kind::tensor_map, number});
+    out.facts.parameters.push_back(
+        {elements(facts_.places[static_cast<size_t>(map.tensor)]), kTensorMapAlignment, map.map});
+    out.tensor_maps.push_back(map.map);
+  }
+}
+
+Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
+  masks_.find();
+  auto layouts = choose_layouts(facts_, plans_, chooser);
+  if (!layouts) return layouts.status();
+  BlockKernel out;
+  out.costs.layout_cycles = layouts->cycles;
+  out.costs.planned_conversion_cycles = layouts->conversion_cycles;
+  values_.choose(std::move(*layouts));
+  write_sections();
+  if (!body_.status.ok()) return body_.status;
+  if (Status status = check_tiles(); !status.ok()) return status;
+  if (Status status = check_producer(); !status.ok()) return status;
+  if (Status status = check_persistent(); !status.ok()) return status;
+  add_launch(out);
+  out.draft = draft();
+  out.costs.conversion_cycles = conversions_.cycles();
+  add_parameters(out);
+  out.shapes = products_.shapes();
+  out.tf32 = std::any_of(plans_.all().begin(), plans_.all().end(), [](const auto& plan) {
+    return plan.second.tensor_cores && plan.second.dtype == DType::f32;
+  });
+  return out;
+}
+
+}  // namespace
+
+Result<BlockKernel> lower_to_draft(const BlockFacts& facts, Chooser& chooser) {
+  if (Status status = check_extents(facts); !status.ok()) return status;
+  BlockBody body;
+  return BlockLowering(facts, body).run(chooser);
+}
+
+}  // namespace quern

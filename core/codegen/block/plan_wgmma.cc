@@ -1,0 +1,161 @@
+// Which products qualify for warpgroups (wgmma), and which of their operands tensor cores read from shared memory by
+// themselves. One operand's side of the result is M, the 64 rows of wgmma; the other is its up to 256 columns.
+// Either operand of the product can be M: a few rows times many columns is computed as many rows
+// of the transposed result. The N operand must lie in a staged tile; M may, or comes from registers.
+#include <algorithm>
+
+#include "core/base/dtype_info.h"
+#include "core/codegen/block/product_plans.h"
+#include "core/codegen/wgmma_text.h"
+
+namespace quern {
+
+namespace {
+
+// Of one instruction: 64 rows, of 8 each; k.
+constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;
+constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
+
+void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
+  for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
+}
+
+}  // namespace
+
+// Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
+bool ProductPlans::is_panel_operand(BlockValue value, DType dtype) const {
+  const BlockOp& op = program_.op(value);
+  const int rank = op.type.rank();
+  if (op.kind != BlockOp::Kind::load || !facts_.is_staged(value)) return false;
+  const TensorPlace& place = facts_.place(op);
+  const int inner = facts_.inner_dim(op);
+  if (place.dtype != dtype || inner < rank - 2) return false;
+  const int64_t row = place.strides[static_cast<size_t>(inner == rank - 1 ? rank - 2 : rank - 1)];
+  for (int d = 0; d < rank - 2; ++d)
+    if (op.type.shape[static_cast<size_t>(d)] > 1 && place.strides[static_cast<size_t>(d)] <= row)
+      return false;
+  return true;
+}
+
+// Whether the value is made, element by element, from a tile that they could read, and all warps can make it
+// for them: without room around it, which would have to be filled.
+bool ProductPlans::is_cooperative_panel(BlockValue value, DType dtype) const {
+  const BlockValue load = facts_.root_load(value);
+  const Ints& shape = program_.shape(value);
+  return load >= 0 && load != value && is_panel_operand(load, dtype) &&
+         std::min(shape[shape.size() - 2], shape.back()) >= int64_t{1} << kInnerBits &&
+         shape[static_cast<size_t>(facts_.inner_dim(load))] % 8 == 0;
+}
+
+bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
+  if (!schedule_.wgmma || !target_.wgmma || !dtype_info(plan.dtype).wgmma) return false;
+  const BlockOp& op = program_.op(product);
+  plan.m_side = schedule_.warps[0] >= 4 ? 0 : 1;
+  const size_t m_side = static_cast<size_t>(plan.m_side), n_side = static_cast<size_t>(plan.n_side());
+  const Ints &left = program_.shape(op.operands[0]), &right = program_.shape(op.operands[1]);
+  const std::array<int64_t, 2> extents = {left[left.size() - 2], right.back()};
+  ProductBits bits{bits_for(extents[m_side]), std::max(kRowGroupBits, bits_for(extents[n_side])),
+                   std::max(kInnerBits, bits_for(left.back()))};
+  const BlockValue n_operand = op.operands[n_side];
+  plan.cooperative[n_side] = is_cooperative_panel(n_operand, plan.dtype);
+  if (bits.m < kWgmmaRowBits || !(plan.cooperative[n_side] || is_panel_operand(n_operand, plan.dtype)))
+    return false;
+  plan.shared[n_side] = true;
+  plan.shared[m_side] = is_panel_operand(op.operands[m_side], plan.dtype);
+  // No instruction begins within a row of a panel.
+  const int n_rank = program_.op(n_operand).type.rank();
+  const bool turned = facts_.inner_dim(facts_.root_load(n_operand)) == free_dim(plan.n_side(), n_rank);
+  share_among_warpgroups(product, plan, turned ? std::min(bits.n, kPanelBits) : kRowGroupBits, bits);
+  place_panels(product, plan, bits);
+  plan.wgmma = plan_batch(product, plan);
+  return plan.wgmma;
+}
+
+// Dimensions of a product's M and N operand, and of its result.
+struct ProductPlans::WgmmaDims {
+  WgmmaDims(const BlockProgram& program, BlockValue product, const MatmulPlan& plan) {
+    const BlockOp& op = program.op(product);
+    auto rank = [&](int side) { return program.op(op.operands[static_cast<size_t>(side)]).type.rank(); };
+    const int m_side = plan.m_side, n_side = plan.n_side();
+    m = free_dim(m_side, op.type.rank());
+    n = free_dim(n_side, op.type.rank());
+    high_m = free_dim(m_side, rank(m_side));
+    high_k = summed_dim(m_side, rank(m_side));
+    wide_n = free_dim(n_side, rank(n_side));
+    wide_k = summed_dim(n_side, rank(n_side));
+  }
+  int m, n, high_m, high_k, wide_n, wide_k;
+};
+
+// Takes from `left` what warps tell apart; at least 2^`n_least` columns stay.
+void ProductPlans::share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least,
+                                          ProductBits& left) const {
+  const WgmmaDims dims(program_, product, plan);
+  Spread &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a, &d = plan.d;
+  const int m_warps = bits_for(schedule_.warps[static_cast<size_t>(plan.m_side)]),
+            wide_warps = plan.m_side == 0 ? bits_for(schedule_.warps[1]) : 0;
+  for (std::vector<CoordBit>* warps : {&high.warps, &wide.warps, &d.warps})
+    warps->assign(static_cast<size_t>(warp_bits_), {});
+  for (int position = 0; position < warp_bits_; ++position) {
+    const size_t p = static_cast<size_t>(position);
+    const bool by_m = position < m_warps, by_k = position >= m_warps + wide_warps;
+    if (position < 2) {  // within a warpgroup
+      d.warps[p] = {dims.m, 4 + position};
+      if (!plan.shared[static_cast<size_t>(plan.m_side)]) high.warps[p] = {dims.high_m, 4 + position};
+    } else if (by_m && left.m > kWgmmaRowBits) {
+      d.warps[p] = {dims.m, --left.m};
+      high.warps[p] = {dims.high_m, left.m};
+    } else if (by_k && left.k > kInnerBits) {
+      high.warps[p] = {dims.high_k, --left.k};
+      wide.warps[p] = {dims.wide_k, left.k};
+      plan.partial_warps |= 1u << position;
+    } else if (left.n > n_least) {
+      d.warps[p] = {dims.n, --left.n};
+      wide.warps[p] = {dims.wide_n, left.n};
+    }
+  }
+}
+
+// Registers of the sums, and of the M operand; of operands in shared memory registers count instructions.
+void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const ProductBits& bits) const {
+  const WgmmaDims dims(program_, product, plan);
+  Spread &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a, &d = plan.d;
+  const int one = std::min(bits.n, bits_for(kMostWgmmaColumns));
+  plan.columns = 1 << one;
+  plan.steps = 1 << (bits.k - kInnerBits);
+  plan.down = 1 << (bits.m - kWgmmaRowBits);
+  plan.across = 1 << (bits.n - one);
+  d.lanes = {CoordBit{dims.n, 1}, {dims.n, 2}, {dims.m, 0}, {dims.m, 1}, {dims.m, 2}};
+  d.registers = {{dims.n, 0}, {dims.m, 3}};
+  put_bits(d.registers, dims.n, kRowGroupBits, bits.n);
+  put_bits(d.registers, dims.m, kWgmmaRowBits, bits.m);
+  if (!plan.shared[static_cast<size_t>(plan.m_side)]) {
+    high.lanes = {
+        CoordBit{dims.high_k, 1}, {dims.high_k, 2}, {dims.high_m, 0}, {dims.high_m, 1}, {dims.high_m, 2}};
+    high.registers = {{dims.high_k, 0}, {dims.high_m, 3}, {dims.high_k, 3}};
+  }
+  put_bits(high.registers, dims.high_k, kInnerBits, bits.k);
+  put_bits(high.registers, dims.high_m, kWgmmaRowBits, bits.m);
+  put_bits(wide.registers, dims.wide_k, kInnerBits, bits.k);
+  put_bits(wide.registers, dims.wide_n, one, bits.n);
+}
+
+// Room in staged tiles for whole instructions.
+void ProductPlans::note_panels(BlockValue value, const MatmulPlan& plan) {
+  const BlockOp& op = program_.op(value);
+  for (int side = 0; side < 2; ++side) {
+    if (!plan.shared[side] || plan.cooperative[side]) continue;
+    const BlockValue operand = op.operands[static_cast<size_t>(side)];
+    const int rank = program_.op(operand).type.rank();
+    Ints& least = panels_[operand];
+    least.resize(static_cast<size_t>(rank), 1);
+    auto need = [&](int dim, int64_t extent) {
+      least[static_cast<size_t>(dim)] = std::max(least[static_cast<size_t>(dim)], extent);
+    };
+    need(summed_dim(side, rank), int64_t{1} << kInnerBits);
+    need(free_dim(side, rank), int64_t{1} << (side == plan.m_side ? kWgmmaRowBits : kRowGroupBits));
+    need(facts_.inner_dim(operand), 16);  // rows of 32 bytes
+  }
+}
+
+}  // namespace quern

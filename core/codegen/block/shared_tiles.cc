@@ -1,0 +1,152 @@
+#include "core/codegen/block/shared_tiles.h"
+
+#include <algorithm>
+
+#include "core/base/dtype_info.h"
+
+namespace quern {
+
+std::vector<int> SharedTiles::dims_by_stride(const SharedTile& tile) const {
+  const TensorPlace& place = facts_.place(tile.value);
+  std::vector<int> dims;
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d) {
+    const size_t at = static_cast<size_t>(d);
+    if (d != tile.inner && (place.shape[at] > 1 || tile.padded[at] > 1)) dims.push_back(d);
+  }
+  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
+    return place.strides[static_cast<size_t>(a)] > place.strides[static_cast<size_t>(b)];
+  });
+  dims.push_back(tile.inner);
+  return dims;
+}
+
+std::vector<CoordBit> SharedTiles::bits_of(const SharedTile& tile, const std::vector<int>& dims) {
+  std::vector<CoordBit> bits;
+  for (size_t i = dims.size() - 1; i-- > 0;)
+    for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(dims[i])]; ++bit)
+      bits.push_back({dims[i], bit});
+  return bits;
+}
+
+// First those that lanes tell apart, of fragments the pair in a word before them: what ldmatrix
+// reads together lies in eight rows that follow each other. (Of tf32, where rows are not those of matrices, a
+// lane's next word: then four lanes that read 32 bytes each are two rows apart, in different banks.)
+std::vector<CoordBit> SharedTiles::bits_as_read(const SharedTile& tile, const Spread& spread) const {
+  std::vector<CoordBit> bits;
+  const std::vector<CoordBit> all = bits_of(tile, dims_by_stride(tile));
+  auto add = [&](const CoordBit& bit) {
+    const bool is_there = std::find(all.begin(), all.end(), bit) != all.end();
+    if (is_there && std::find(bits.begin(), bits.end(), bit) == bits.end()) bits.push_back(bit);
+  };
+  if (!spread.registers.empty() && spread.registers[0].dim == spread.lanes[0].dim) add(spread.registers[0]);
+  for (const CoordBit& bit : spread.lanes) add(bit);
+  for (const CoordBit& bit : all) add(bit);
+  return bits;
+}
+
+void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& others) const {
+  const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(tile.value).dtype));
+  const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)],
+                row = std::min(inner * size, kSwizzledRow);
+  tile.row_bits = bits_for(row / size);
+  tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
+  for (int bit = 0; bit < tile.row_bits; ++bit) tile.bits.push_back({tile.inner, bit});
+  tile.bits.insert(tile.bits.end(), others.begin(), others.end());
+  tile.panel_bits = static_cast<int>(tile.bits.size());
+  for (int bit = tile.row_bits; bit < bits_for(inner); ++bit) tile.bits.push_back({tile.inner, bit});
+  tile.bit_places.resize(tile.padded.size());
+  for (size_t d = 0; d < tile.padded.size(); ++d)
+    tile.bit_places[d].resize(static_cast<size_t>(bits_for(tile.padded[d])));
+  for (size_t at = 0; at < tile.bits.size(); ++at)
+    tile.bit_places[static_cast<size_t>(tile.bits[at].dim)][static_cast<size_t>(tile.bits[at].bit)] =
+        static_cast<int>(at);
+  const int64_t unit = alignment();  // where the tile behind it can begin
+  tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
+}
+
+std::vector<int> SharedTiles::beyond(const SharedTile& tile, const Spread& spread) {
+  std::vector<int> dims;
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
+    if ((int64_t{1} << spread.bits(d)) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
+  return dims;
+}
+
+Expr SharedTiles::place_in(const SharedTile& tile, const Spread& spread, const Expr& index, bool swizzled) {
+  return place_from(thread_place(tile, spread, swizzled), tile, spread, index, swizzled);
+}
+
+namespace {
+
+// Bits that are somewhere in the tile, and where they are. Who reads beyond it looks at beyond() first.
+template <class Bits>
+std::vector<BitMove> moves_into(const std::vector<std::vector<int>>& bit_places, const Bits& bits) {
+  std::vector<BitMove> moves;
+  int from = 0;
+  for (const CoordBit& bit : bits) {
+    const int number = from++;
+    if (bit.dim < 0) continue;
+    const std::vector<int>& places = bit_places[static_cast<size_t>(bit.dim)];
+    if (bit.bit < static_cast<int>(places.size()))
+      moves.push_back({number, places[static_cast<size_t>(bit.bit)]});
+  }
+  return moves;
+}
+
+}  // namespace
+
+Expr SharedTiles::thread_place(const SharedTile& tile, const Spread& spread, bool swizzled) {
+  if (tile.bit_places.empty()) return bounds_.offset(spread, tile.pitch, 0);
+  const Expr thread = move_bits(lane(), moves_into(tile.bit_places, spread.lanes)) +
+                      move_bits(warp(), moves_into(tile.bit_places, spread.warps));
+  if (tile.swizzle == 0 || !swizzled) return bounds_.define("i", thread);
+  return bounds_.define("i", ir::call(ir::Function::swizzled, Scalar::i32, {thread}, {tile.swizzle}));
+}
+
+Expr SharedTiles::place_from(const Expr& base, const SharedTile& tile, const Spread& spread,
+                             const Expr& index, bool swizzled) {
+  if (tile.bit_places.empty()) return base + TileBounds::register_offset(spread, tile.pitch, index);
+  const Expr mine = move_bits(index, moves_into(tile.bit_places, spread.registers));
+  if (tile.swizzle == 0 || !swizzled) return base + mine;
+  return ir::call(ir::Function::swizzled_sum, Scalar::i32, {base, mine}, {tile.swizzle});
+}
+
+bool SharedTiles::read_matrices(Builder& out, const SharedTile& tile, DType dtype, const Spread& spread,
+                                const Symbol& to, int words, const Expr& skipped) {
+  if (spread.registers.empty() || !beyond(tile, spread).empty()) return false;
+  const bool pairs = is_packed_in_pairs(dtype);
+  const CoordBit pair = spread.registers[0];
+  auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
+  const bool plain = pairs ? is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2)
+                           : is(spread.lanes[0], 0) && is(spread.lanes[1], 1);
+  const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
+                      pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
+                      spread.lanes[1].dim != tile.inner;
+  if (!plain && !pairs) {
+    out.unrolled("r", words, [&](Builder& each, const Expr& r) {
+      const Expr number = ir::element(tile.memory, place_in(tile, spread, skipped * words + r));
+      each.assign(ir::element(to, r), ir::call(ir::Function::float_bits, Scalar::u32, {number}));
+    });
+    return true;
+  }
+  if (!plain && !turned) return false;
+  // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
+  const int matrices = std::min(2, bits_for(words));
+  const auto words_at = spread.registers.begin() + (pairs ? 1 : 0);
+  Spread rows;
+  for (size_t i = 0; i < 3; ++i)
+    rows.lanes[i] = plain ? spread.lanes[i + 2] : (i == 0 ? pair : spread.lanes[i - 1]);
+  for (size_t i = 0; i < static_cast<size_t>(matrices); ++i)
+    rows.lanes[i + 3] = *(words_at + static_cast<long>(i));
+  rows.warps = spread.warps;
+  rows.registers.assign(words_at + matrices, spread.registers.end());
+  const int count = 1 << matrices, reads = words >> matrices;
+  out.unrolled("r", reads, [&](Builder& each, const Expr& r) {
+    each.emit(
+        plain ? Instr::ldmatrix : Instr::ldmatrix_trans,
+        {ir::address(to, r * count), ir::address(tile.memory, place_in(tile, rows, skipped * reads + r))},
+        {count});
+  });
+  return true;
+}
+
+}  // namespace quern

@@ -1,0 +1,211 @@
+#include "core/codegen/block/staged_tiles.h"
+
+#include <algorithm>
+
+#include "core/base/dtype_info.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int64_t kLeastCopy = 4;  // bytes of cp.async
+
+}  // namespace
+
+Body& StagedTiles::copies_of(const TensorPlace& place, ir::Copies& copies) const {
+  const bool all = place.pieces.empty()
+                       ? facts_.is_settled(place)
+                       : std::all_of(place.pieces.begin(), place.pieces.end(),
+                                     [&](const TensorPlace& part) { return facts_.is_settled(part); });
+  return all ? copies.of_inputs : copies.others;
+}
+
+StagedTiles::StagedTiles(const BlockFacts& facts, BlockBody& body, const ProductPlans& plans,
+                         TileBounds& bounds, GlobalMemory& memory, SharedTiles& shared, Values& values)
+    : BlockPart(facts, body),
+      plans_(plans),
+      bounds_(bounds),
+      memory_(memory),
+      shared_(shared),
+      values_(values),
+      ring_(ir::make_memory("stage", ir::Space::shared, Scalar::byte)),
+      full_(ir::make_memory("full", ir::Space::shared, Scalar::mbarrier)),
+      empty_(ir::make_memory("empty", ir::Space::shared, Scalar::mbarrier)),
+      arrived_(ir::make_pointer("arrived", full_, Scalar::mbarrier)) {}
+
+const SharedTile* StagedTiles::find(BlockValue load) const {
+  const auto at = tiles_.find(load);
+  return at == tiles_.end() ? nullptr : &at->second;
+}
+
+const SharedTile& StagedTiles::tile(BlockValue load) {
+  const auto [at, fresh_one] = tiles_.try_emplace(load);
+  SharedTile& tile = at->second;
+  if (!fresh_one) return tile;
+  const BlockOp& op = program_.op(load);
+  const TensorPlace& place = facts_.place(op);
+  const Spread* const demand = plans_.demand(load);
+  const Spread& wanted = demand ? *demand : values_.natural(load);
+  const Ints* const panels = plans_.panel_extents(load);
+  tile.value = load;
+  tile.memory = ir::make_pointer(fresh("tile_" + base_name(load)), ring_, ir::scalar_of(place.dtype));
+  for (int d = 0; d < op.type.rank(); ++d)
+    tile.padded.push_back(
+        int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
+  const int inner_in_memory = facts_.inner_dim(op);
+  tile.inner = plans_.turned(load).value_or(inner_in_memory < 0 ? op.type.rank() - 1 : inner_in_memory);
+  if (panels)
+    for (size_t d = 0; d < tile.padded.size(); ++d) tile.padded[d] = std::max(tile.padded[d], (*panels)[d]);
+  auto& inner = tile.padded[static_cast<size_t>(tile.inner)];
+  inner = std::max<int64_t>(inner, 16 / static_cast<int64_t>(dtype_size(place.dtype)));
+  if (schedule_.tma && target_.tma && place.pieces.empty() && bring_by_tma(tile)) return tile;
+  copies_panels_ |= panels != nullptr;
+  shared_.put_in_panels(tile, panels ? SharedTiles::bits_of(tile, shared_.dims_by_stride(tile))
+                                     : shared_.bits_as_read(tile, wanted));
+  Builder(copies_of(place, cp_async_)).add(copy(tile));
+  return tile;
+}
+
+// The order in which neighbouring threads copy a tile: as it lies there. Where memory has neighbours along another
+// dimension, a sector of these, then vectors of the tile: what the swizzle leaves in different banks.
+std::vector<CoordBit> StagedTiles::copy_order(const SharedTile& tile, int inner) const {
+  constexpr int kSectorBits = 3, kVectorBits = 2;  // of four bytes
+  if (inner < 0 || inner == tile.inner) return tile.bits;
+  std::vector<CoordBit> order;
+  auto add = [&](const CoordBit& bit) {
+    if (std::find(tile.bits.begin(), tile.bits.end(), bit) != tile.bits.end() &&
+        std::find(order.begin(), order.end(), bit) == order.end())
+      order.push_back(bit);
+  };
+  for (int bit = 0; bit < kSectorBits; ++bit) add({inner, bit});
+  for (int bit = 0; bit < kVectorBits; ++bit) add({tile.inner, bit});
+  for (const CoordBit& bit : tile.bits) add(bit);
+  return order;
+}
+
+// All threads copy the tile, zeros where there is nothing.
+Body StagedTiles::copy(const SharedTile& tile) {
+  const BlockOp& op = program_.op(tile.value);
+  const TensorPlace& place = facts_.place(op);
+  // Vectors along the inner dimension, lanes and warps over the rest as it lies: what neighbouring lanes
+  // write is in different banks.
+  Spread vector;
+  for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(tile.inner)]; ++bit)
+    vector.registers.push_back({tile.inner, bit});
+  const int inner = facts_.inner_dim(op), bits = facts_.vector_bits(tile.value, vector, inner);
+  const Spread chunks = chunks_of(spread_in_order(copy_order(tile, inner), bits, warp_bits_), bits);
+  const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);
+  Body body;
+  Builder to(body);
+  const std::vector<TilePiece> pieces = memory_.pieces(to, tile.value);
+  to.when(leaders(chunks), [&](Builder& some) {
+    if (bytes >= kLeastCopy && place.pieces.empty())
+      return copy_from_own(some, tile, pieces.front(), chunks, bytes);
+    some.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+      memory_.read_pieces(each, tile.value, chunks, r, pieces, [&](Builder& here, const TilePiece& piece) {
+        copy_chunk(here, tile, piece, chunks, r, bytes);
+      });
+    });
+  });
+  return body;
+}
+
+// A thread's copies are numbers apart; of those beyond an edge nothing is read.
+void StagedTiles::copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
+                                const Spread& chunks, int64_t bytes) {
+  const Ints& strides = piece.place->strides;
+  const Symbol own = ir::make_pointer(fresh("own"), piece.from, piece.from->type);
+  to.let(own, ir::address(piece.from, bounds_.offset(chunks, strides, 0)));
+  to.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+    std::vector<Expr> operands = {ir::address(tile.memory, shared_.place_in(tile, chunks, r)),
+                                  ir::address(own, TileBounds::register_offset(chunks, strides, r))};
+    if (const Expr within = bounds_.inside(tile.value, chunks, r); !within.is_number(1))
+      operands.push_back(ir::select(within, bytes, 0));
+    each.emit(Instr::cp_async, std::move(operands), {bytes});
+  });
+}
+
+void StagedTiles::copy_chunk(Builder& to, const SharedTile& tile, const TilePiece& piece,
+                             const Spread& chunks, const Expr& r, int64_t bytes) {
+  const Expr within = bounds_.inside(tile.value, chunks, r),
+             at = bounds_.offset(chunks, piece.place->strides, r);
+  const Expr place_there = shared_.place_in(tile, chunks, r);
+  if (bytes < kLeastCopy)
+    return to.assign(ir::element(tile.memory, place_there),
+                     ir::select(within, ir::element(piece.from, at), ir::zero(tile.memory->type)));
+  std::vector<Expr> operands = {ir::address(tile.memory, place_there)};
+  if (within.is_number(1)) {
+    operands.push_back(ir::address(piece.from, at));
+  } else {
+    const Expr is_inside = to.let(ir::make_variable("inside", Scalar::boolean), within);
+    operands.push_back(ir::address(piece.from, ir::select(is_inside, at, ir::cast(0, at.type()))));
+    operands.push_back(ir::select(is_inside, bytes, 0));
+  }
+  to.emit(Instr::cp_async, std::move(operands), {bytes});
+}
+
+void StagedTiles::load(BlockValue value, const Spread& spread) {
+  const SharedTile& tile = this->tile(value);
+  const TensorPlace& place = facts_.place(value);
+  const std::vector<int> beyond = shared_.beyond(tile, spread);
+  RegisterTile array;
+  array.dtype = place.dtype;
+  array.spread = spread;
+  array.scope = Stage::loop;
+  auto& registers = array.spread.registers;
+  int vector = 0;
+  while (std::find(beyond.begin(), beyond.end(), tile.inner) == beyond.end() &&
+         (dtype_size(place.dtype) << (vector + 1)) <= 16) {
+    const auto at = std::find(registers.begin(), registers.end(), CoordBit{tile.inner, vector});
+    if (at == registers.end()) break;
+    std::rotate(registers.begin() + vector, at, at + 1);  // the vector's bits go first
+    ++vector;
+  }
+  const bool pairs = is_packed_in_pairs(place.dtype);
+  const Scalar element = ir::scalar_of(place.dtype);
+  const std::string name = fresh(base_name(value));
+  Body body;
+  Builder to(body);
+  if (pairs) {
+    array.registers = ir::make_registers(name, Scalar::u32, spread.count() / 2);
+    array.words =
+        shared_.read_matrices(to, tile, place.dtype, spread, array.registers, spread.count() / 2, 0);
+  }
+  if (array.words) {
+    array.spread = spread;
+  } else {
+    array.words = vector > 0 && pairs;
+    array.registers = ir::make_registers(name, array.words ? Scalar::u32 : element,
+                                         spread.count() >> (array.words ? 1 : 0));
+    const Spread chunks = chunks_of(array.spread, vector);
+    to.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
+      const Expr within = beyond.empty() ? ir::truth(true) : bounds_.inside(value, chunks, r, false, beyond);
+      each.emit(Instr::load_shared_or_zero,
+                {ir::address(array.registers, r * (1 << vector >> (array.words ? 1 : 0))),
+                 ir::address(tile.memory, shared_.place_in(tile, chunks, r)), within},
+                {element, 1 << vector});
+    });
+  }
+  body.insert(body.begin(), ir::Declare{array.registers});
+  text(Stage::loop) += std::move(body);
+  values_.hold(value, std::move(array));
+}
+
+ir::TileRing StagedTiles::draft() {
+  ir::TileRing ring;
+  ring.stage = ring_;
+  ring.stages = schedule_.stages;
+  for (const auto& [value, tile] : tiles_) ring.tiles.push_back({tile.memory, tile.bytes});
+  ring.cp_async = std::move(cp_async_);
+  ring.cp_async_for_wgmma = copies_panels_;
+  ring.tma = std::move(tma_);
+  ring.tma_bytes = tma_bytes_;
+  for (const Map& map : maps_) ring.maps.push_back(map.symbol);
+  ring.full = full_;
+  ring.empty = empty_;
+  ring.arriving = arrived_;
+  ring.alignment = shared_.alignment();
+  return ring;
+}
+
+}  // namespace quern

@@ -1,0 +1,60 @@
+// The ring of staged tiles: which tile of a load lies where in a stage, and what brings it there ahead of time, cp.async
+// of all threads or TMA.
+#pragma once
+
+#include "core/codegen/block/global_memory.h"
+#include "core/codegen/block/product_plans.h"
+#include "core/codegen/block/shared_tiles.h"
+
+namespace quern {
+
+class StagedTiles : BlockPart {
+ public:
+  StagedTiles(const BlockFacts& facts, BlockBody& body, const ProductPlans& plans, TileBounds& bounds,
+              GlobalMemory& memory, SharedTiles& shared, Values& values);
+
+  // The tile of a staged load; the first to ask for it has it brought.
+  const SharedTile& tile(BlockValue load);
+  const SharedTile* find(BlockValue load) const;
+  // Into registers: as matrices where the spread is one of tensor cores, else in vectors.
+  void load(BlockValue value, const Spread& spread);
+
+  bool has_copies() const { return !cp_async_.empty(); }
+  size_t tma_tiles() const { return maps_.size(); }
+  struct Map {
+    TensorMap map;
+    Symbol symbol;
+    int32_t tensor;
+  };
+  const std::vector<Map>& maps() const { return maps_; }
+  // What passes get; to be called last.
+  ir::TileRing draft();
+
+ private:
+  Body& copies_of(const TensorPlace& place, ir::Copies& copies) const;
+  std::vector<CoordBit> copy_order(const SharedTile& tile, int inner) const;
+  Body copy(const SharedTile& tile);
+  void copy_chunk(Builder& to, const SharedTile& tile, const TilePiece& piece, const Spread& chunks,
+                  const Expr& chunk, int64_t bytes);
+  void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece, const Spread& chunks,
+                     int64_t bytes);
+  // tma.cc
+  bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
+  Ints starts_in_memory(const SharedTile& tile, const std::vector<int>& dims) const;
+  std::optional<TensorMap> tensor_map(const SharedTile& tile, const std::vector<int>& dims) const;
+  bool bring_by_tma(SharedTile& tile);
+
+  const ProductPlans& plans_;
+  TileBounds& bounds_;
+  GlobalMemory& memory_;
+  SharedTiles& shared_;
+  Values& values_;
+  std::map<BlockValue, SharedTile> tiles_;
+  ir::Copies cp_async_, tma_;
+  bool copies_panels_ = false;  // for wgmma, by cp.async
+  std::vector<Map> maps_;
+  int64_t tma_bytes_ = 0;  // of an iteration
+  Symbol ring_, full_, empty_, arrived_;
+};
+
+}  // namespace quern

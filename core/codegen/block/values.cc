@@ -1,0 +1,171 @@
+#include "core/codegen/block/values.h"
+
+#include <cmath>
+
+#include "core/base/dtype_info.h"
+#include "core/codegen/block/cluster_reductions.h"
+#include "core/codegen/block/conversions.h"
+#include "core/codegen/block/staged_tiles.h"
+#include "core/lang/meaning.h"
+
+namespace quern {
+
+const RegisterTile* Values::find(BlockValue value, const Spread& want) const {
+  for (const RegisterTile& array : tiles(value))
+    if (array.whole() && is_defined_now(array) && serves(array.spread, want, program_.shape(value)))
+      return &array;
+  return nullptr;
+}
+
+Value Values::read(const RegisterTile& array, const Spread& want, const Expr& index) {
+  const Expr at = register_index(index, array.spread, want);
+  const Scalar memory = ir::scalar_of(array.dtype);
+  auto to_float = [](const Expr& element) {
+    return ir::call(ir::Function::to_float, Scalar::f32, {element});
+  };
+  if (array.words) return to_float(ir::call(ir::Function::half_at, memory, {array.registers, at}, {memory}));
+  const Expr element = ir::element(array.registers, at);
+  return is_narrow(array.dtype) ? to_float(element) : element;
+}
+
+Value Values::element(BlockValue value, const Spread& spread, const Expr& index) {
+  if (program_.is_number(value)) return Value(program_.op(value).number);
+  if (const RegisterTile* array = find(value, spread)) return read(*array, spread, index);
+  if (facts_.is_free(value) &&
+      (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
+    return compute(value, spread, index);
+  materialize(value, spread);
+  const RegisterTile* array = find(value, spread);
+  if (!array) {
+    if (body_.status.ok()) fail(value, "does not come into the registers where it is needed");
+    return Value(0.0);
+  }
+  return read(*array, spread, index);
+}
+
+// One multiplication and addition in front of the exponential: the scale and the exponential's base become one
+// factor, and the shift times it is the same for all elements of a row.
+Value Values::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
+                          const Expr& index) {
+  auto operand = [&](BlockValue from) {
+    const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(from));
+    const Spread own = renumbered(spread, dims);
+    if (from == exp.shift && facts_.is_free(from) && !program_.is_number(from) && !find(from, own))
+      materialize(from, own);  // once for a row
+    return ir::converted(element(from, own, renumbered_index(index, spread, dims)), DType::f32);
+  };
+  const Expr from = operand(exp.x), shift = operand(exp.shift);
+  std::vector<Expr> operands = {from, ir::literal(exp.scale, Scalar::f32), shift};
+  if (exp.down) operands.push_back(ir::literal(exp.down, Scalar::f32));
+  const auto form =
+      exp.form == ExpForm::shifted ? ir::Function::exp_shifted : ir::Function::exp_shifted_bounded;
+  return ir::call(form, Scalar::f32, std::move(operands));
+}
+
+Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const Spread& spread,
+                              const Expr& index) {
+  const BlockOp& op = program_.op(value);
+  const BlockValue from = op.operands[i];
+  const std::vector<int> dims = facts_.asked_dims(value, i);
+  const Spread own = renumbered(spread, dims);
+  // What is the same for several elements is computed once; compilers find that too, but it takes them time.
+  if (own.count() < spread.count() && program_.is_compute(from, OpKind::elementwise) && !find(from, own))
+    materialize(from, own);
+  Value operand = element(from, own, renumbered_index(index, spread, dims));
+  const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
+  if (!is_cast(op) && !operand.is_number()) operand = ir::converted(operand, type);
+  if (i == 0 && body_.masked_selects.contains(value))
+    operand = ir::either(Expr(body_.unmasked), operand.as(DType::boolean));
+  return operand;
+}
+
+Value Values::compute(BlockValue value, const Spread& spread, const Expr& index) {
+  const BlockOp& op = program_.op(value);
+  ExpArithmetic exp;
+  if (op.code == OpCode::exp) exp = exp_arithmetic(program_, value, facts_.approximate);
+  if (exp.x >= 0) return shifted_exp(value, exp, spread, index);
+  if (program_.is_compute(value, OpKind::movement)) {
+    const std::vector<int> dims = facts_.asked_dims(value, 0);
+    return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
+  }
+  if (op.code == OpCode::iota) {
+    const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
+    const Expr at = bounds_.coordinate(spread, static_cast<int>(axis), index);
+    return ir::converted(op.tensor < 0 ? at : bounds_.firsts(value)[axis] + at, register_type(op.type.dtype));
+  }
+  std::vector<TensorType> types;
+  std::vector<Value> operands;
+  for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
+  const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    operands.push_back(compute_operand(value, i, wanted, spread, index));
+  if (is_cast(op)) {
+    const DType dtype = *op.attrs.dtype, to = register_type(dtype);
+    if (operands[0].is_number()) return operands[0].as(to);
+    const Expr number = ir::converted(operands[0], to);
+    if (!is_narrow(dtype)) return number;
+    return ir::call(ir::Function::to_float, Scalar::f32, {ir::rounded(number, dtype)});
+  }
+  if (facts_.approximate)
+    for (Value& operand : operands) operand = operand.approximate();
+  if (exp.down && exp.form == ExpForm::fast)
+    return ir::call(ir::Function::exp_fast, Scalar::f32,
+                    {operands[0].as(DType::f32), ir::literal(exp.down, Scalar::f32)});
+  Value result = apply_meaning<Value>(op.code, operands.data());
+  if (exp.down) result = result * Value(std::ldexp(1, -exp.down));
+  return ir::converted(result, register_type(op.type.dtype));
+}
+
+void Values::materialize(BlockValue value, const Spread& spread) {
+  const BlockOp& op = program_.op(value);
+  if (op.kind == BlockOp::Kind::load)
+    return facts_.is_staged(value) ? staged_.load(value, spread) : memory_.load(value, spread);
+  if (op.kind == BlockOp::Kind::reduce_cluster) return cluster_.gather(value, spread);
+  if (facts_.is_free(value)) {
+    const Stage place = place_of(value);
+    Body body;
+    Builder to(body);
+    RegisterTile array;
+    array.spread = spread;
+    array.dtype = register_type(op.type.dtype);
+    array.scope = place;
+    array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), spread.count());
+    to.declare(array.registers);
+    to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
+      each.assign(ir::element(array.registers, r), compute(value, spread, r).as(array.dtype));
+    });
+    text(place) += std::move(body);
+    hold(value, std::move(array));
+    return;
+  }
+  if (tiles(value).empty()) {
+    fail(value, "is used before it is made");
+    return;
+  }
+  finish_lanes(value);
+  if (!find(value, spread)) conversions_.convert(value, spread);
+}
+
+void Values::finish_lanes(BlockValue value) {
+  RegisterTile array = tiles(value).front();
+  for (const RegisterTile& other : tiles(value))
+    if (other.partial_lanes == 0 && is_defined_now(other)) return;
+  const Symbol from = array.registers;
+  array.registers = fresh_registers(base_name(value), from->type, array.spread.count());
+  array.scope = place_of(value);
+  Body body;
+  Builder to(body);
+  to.declare(array.registers);
+  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+    const Expr own = ir::element(array.registers, r);
+    each.assign(own, ir::element(from, r));
+    for (int bit = 0; bit < kLaneBits; ++bit)
+      if (array.partial_lanes >> bit & 1)
+        each.combine(array.reduction, own, ir::call(ir::Function::shuffle_xor, own.type(), {own, 1 << bit}));
+  });
+  array.partial_lanes = 0;
+  text(array.scope) += std::move(body);
+  hold(value, std::move(array));
+}
+
+}  // namespace quern
