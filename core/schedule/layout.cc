@@ -76,12 +76,6 @@ std::vector<LayoutDim> permuted(const std::vector<LayoutDim>& dims, std::span<co
   return result;
 }
 
-std::vector<LayoutDim> renamed(std::vector<LayoutDim> dims, std::string_view from, std::string_view to) {
-  for (LayoutDim& dim : dims)
-    if (dim.name == from) dim.name = to;
-  return dims;
-}
-
 }  // namespace
 
 Layout::Layout(std::vector<LayoutDim> inputs, std::vector<LayoutDim> outputs, F2Matrix matrix)
@@ -168,53 +162,11 @@ Layout Layout::operator*(const Layout& outer) const {
   return Layout(std::move(inputs), std::move(outputs), std::move(matrix));
 }
 
-std::optional<Layout> Layout::left_divide(const Layout& divisor) const {
-  auto rest = [](const std::vector<LayoutDim>& whole, const std::vector<LayoutDim>& part) {
-    std::optional<std::vector<LayoutDim>> result = whole;
-    for (const LayoutDim& dim : part)
-      if (find_dim(whole, dim.name) == nullptr || bits_of(whole, dim.name) < dim.bits)
-        return decltype(result)();
-    for (LayoutDim& dim : *result) dim.bits -= bits_of(part, dim.name);
-    return result;
-  };
-  auto inputs = rest(inputs_, divisor.inputs_), outputs = rest(outputs_, divisor.outputs_);
-  if (!inputs || !outputs) return std::nullopt;
-  // What is left of each column above the divisor's bits; whether that is all of it, the product tells.
-  F2Matrix matrix{total_bits(*outputs), {}};
-  for (const LayoutDim& dim : inputs_) {
-    std::vector<uint64_t> whole = columns(dim.name);
-    for (int bit = divisor.input_bits(dim.name); bit < dim.bits; ++bit) {
-      uint64_t column = 0;
-      for (const LayoutDim& out : *outputs)
-        if (out.bits > 0)
-          column |= (coordinate(whole[bit], out.name) >> divisor.output_bits(out.name))
-                    << shift_of(*outputs, out.name);
-      matrix.columns.push_back(column);
-    }
-  }
-  Layout quotient(std::move(*inputs), std::move(*outputs), std::move(matrix));
-  std::vector<std::string_view> input_names, output_names;
-  for (const LayoutDim& dim : inputs_) input_names.push_back(dim.name);
-  for (const LayoutDim& dim : outputs_) output_names.push_back(dim.name);
-  if ((divisor * quotient).reordered(input_names, output_names) != *this) return std::nullopt;
-  return quotient;
-}
-
 std::optional<Layout> Layout::inverse() const {
   if (input_bits() != output_bits()) return std::nullopt;
-  return right_inverse();
-}
-
-std::optional<Layout> Layout::right_inverse() const {
   std::optional<F2Matrix> matrix = f2_solve(matrix_, f2_identity(output_bits()));
   if (!matrix) return std::nullopt;
   return Layout(outputs_, inputs_, std::move(*matrix));
-}
-
-std::optional<Layout> Layout::left_inverse() const {
-  std::optional<F2Matrix> matrix = f2_solve(f2_transpose(matrix_), f2_identity(input_bits()));
-  if (!matrix) return std::nullopt;
-  return Layout(outputs_, inputs_, f2_transpose(*matrix));
 }
 
 Layout Layout::reordered(std::span<const std::string_view> inputs,
@@ -228,14 +180,6 @@ Layout Layout::reordered(std::span<const std::string_view> inputs,
 
 Layout Layout::reshaped(std::vector<LayoutDim> inputs, std::vector<LayoutDim> outputs) const {
   return Layout(std::move(inputs), std::move(outputs), matrix_);
-}
-
-Layout Layout::renamed_input(std::string_view from, std::string_view to) const {
-  return Layout(renamed(inputs_, from, to), outputs_, matrix_);
-}
-
-Layout Layout::renamed_output(std::string_view from, std::string_view to) const {
-  return Layout(inputs_, renamed(outputs_, from, to), matrix_);
 }
 
 Layout Layout::without_output(std::string_view output) const {

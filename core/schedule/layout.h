@@ -75,22 +75,12 @@ class Layout {
   Layout then(const Layout& next) const;
   // The Kronecker product: in dimensions that both have, `outer` takes the bits above those of this.
   Layout operator*(const Layout& outer) const;
-  // The q with (divisor * q) == this up to the order of dimensions, if there is one.
-  std::optional<Layout> left_divide(const Layout& divisor) const;
   // Exact inverse of a bijection.
   std::optional<Layout> inverse() const;
-  // r with r.then(*this) the identity, for a surjective layout; of several inputs the one with the earliest
-  // bits.
-  std::optional<Layout> right_inverse() const;
-  // l with this->then(l) the identity, for an injective layout.
-  std::optional<Layout> left_inverse() const;
-
   // The same map with dimensions in another order; each list is a permutation of the names.
   Layout reordered(std::span<const std::string_view> inputs, std::span<const std::string_view> outputs) const;
   // The same flat map cut into other dimensions; total bits stay.
   Layout reshaped(std::vector<LayoutDim> inputs, std::vector<LayoutDim> outputs) const;
-  Layout renamed_input(std::string_view from, std::string_view to) const;
-  Layout renamed_output(std::string_view from, std::string_view to) const;
   // The slice that a reduction over `output` leaves: what differed only there becomes a duplicate.
   Layout without_output(std::string_view output) const;
   // The part where `input` is 0.

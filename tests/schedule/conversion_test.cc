@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "core/schedule/layout_constructors.h"
 #include "core/schedule/layout_text.h"
 #include "tests/schedule/layout_samples.h"
+#include "tests/schedule/layouts.h"
 #include "tests/schedule/simulate.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 #include "tests/schedule/layout_samples.h"
 
-#include "core/schedule/layout_constructors.h"
+#include "tests/schedule/layouts.h"
 
 namespace quern {
 

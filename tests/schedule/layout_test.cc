@@ -29,51 +29,19 @@ static void composition_and_product_mean_what_they_say(void**) {
       const Layout product = low * high;
       for (uint64_t i = 0; i < 16; ++i)
         assert_int_equal(product.apply(i), low.apply(i & 3) | high.apply(i >> 2) << 2);
-      assert_true(*product.left_divide(low) == high);
     }
-}
-
-static void division_fails_only_where_no_quotient_exists(void**) {
-  int divided = 0;
-  for (uint64_t code = 0; code < 512; ++code) {
-    const Layout whole({{"a", 3}}, {{"x", 3}}, {3, {code & 7, code >> 3 & 7, code >> 6}});
-    for (const Layout& part : all_small("a", "x")) {
-      std::optional<Layout> expected;
-      for (uint64_t rest = 0; rest < 2; ++rest) {
-        const Layout quotient({{"a", 1}}, {{"x", 1}}, {1, {rest}});
-        if (part * quotient == whole) expected = quotient;
-      }
-      assert_true(whole.left_divide(part) == expected);
-      divided += expected.has_value();
-    }
-  }
-  assert_int_equal(divided, 32);
-  assert_false(Layout::identity("a", "x", 2).left_divide(Layout::identity("b", "x", 1)).has_value());
-}
-
-static void division_of_several_dimensions(void**) {
-  std::mt19937_64 random(5);
-  for (int i = 0; i < 200; ++i) {
-    const Layout low = random_layout(random, 2, 1, 0, 2, 1), high = random_layout(random, 1, 2, 1, 1, 2);
-    const std::optional<Layout> quotient = (low * high).left_divide(low);
-    assert_true(quotient.has_value() && *quotient == high);
-  }
 }
 
 static void inverses_invert(void**) {
   std::mt19937_64 random(6);
-  int bijections = 0, surjections = 0, injections = 0;
+  int bijections = 0;
   for (int i = 0; i < 2000; ++i) {
     const Layout layout = random_layout(random, random() % 4, 2, 1, random() % 3, random() % 4);
-    assert_int_equal(layout.right_inverse().has_value(), layout.is_surjective());
-    assert_int_equal(layout.left_inverse().has_value(), layout.is_injective());
     assert_int_equal(layout.inverse().has_value(), layout.is_surjective() && layout.is_injective());
-    if (auto r = layout.right_inverse()) assert_true(is_identity(r->then(layout)) && ++surjections);
-    if (auto l = layout.left_inverse()) assert_true(is_identity(layout.then(*l)) && ++injections);
     if (auto inverse = layout.inverse())
       assert_true(is_identity(layout.then(*inverse)) && is_identity(inverse->then(layout)) && ++bijections);
   }
-  assert_true(bijections > 50 && surjections > bijections && injections > bijections);
+  assert_true(bijections > 50);
 }
 
 static void all_bijections_of_three_bits(void**) {
@@ -113,8 +81,6 @@ static void dimensions_move_and_the_map_stays(void**) {
         assert_int_equal(flat.apply(r | l << 2 | w << 5), mn[0] | mn[1] << 2);
       }
   assert_false(layout.without_output("m").has_output("m"));
-  assert_true(layout.renamed_output("m", "k").has_output("k"));
-  assert_true(layout.renamed_input(kLane, "k").has_input("k"));
 }
 
 static void copies_are_found(void**) {
@@ -186,8 +152,6 @@ static void bit_terms_compute_the_layout(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(composition_and_product_mean_what_they_say),
-                              cmocka_unit_test(division_fails_only_where_no_quotient_exists),
-                              cmocka_unit_test(division_of_several_dimensions),
                               cmocka_unit_test(inverses_invert),
                               cmocka_unit_test(all_bijections_of_three_bits),
                               cmocka_unit_test(dimensions_move_and_the_map_stays),

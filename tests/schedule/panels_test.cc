@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/schedule/layout_constructors.h"
+#include "tests/schedule/layouts.h"
 #include "tests/support/test.h"
 
 namespace {

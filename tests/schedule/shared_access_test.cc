@@ -1,8 +1,8 @@
 // Accesses to given memory layouts: which instruction fits, and conflicts against counted banks.
 #include "core/schedule/shared_access.h"
 
-#include "core/schedule/layout_constructors.h"
 #include "tests/schedule/layout_samples.h"
+#include "tests/schedule/layouts.h"
 #include "tests/schedule/simulate.h"
 #include "tests/support/test.h"
 
@@ -92,7 +92,7 @@ static void ldmatrix_reads_tma_tiles(void**) {
   assert_int_equal(best_load(over(b, rows_of_n), rows_of_n, 2, true).kind, AccessKind::ldmatrix_trans);
 }
 
-// The PTX ISA's own x4 form: fragment and addresses of layout_constructors.h are what shared_access derives.
+// The PTX ISA's own x4 form: fragment and addresses of layouts.h are what shared_access derives.
 static void derived_addresses_are_those_of_the_instruction(void**) {
   const DimSize sizes[] = {{"column", 8}, {"row", 8}, {"matrix", 4}};
   const Layout memory = dense_memory(sizes);

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "core/schedule/layout_constructors.h"
 #include "tests/schedule/layout_samples.h"
+#include "tests/schedule/layouts.h"
 #include "tests/schedule/simulate.h"
 #include "tests/support/test.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/codegen/block/facts.h"
+#include "core/codegen/layout_expr.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/draft.h"
 

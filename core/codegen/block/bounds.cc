@@ -127,34 +127,34 @@ Expr TileBounds::define(const std::string& prefix, const Expr& expression) {
   return Expr(at->second);
 }
 
-Expr TileBounds::coordinate(const Spread& spread, int dim, const Expr& index) {
-  return define("i", thread_part(spread, dim)) + register_part(index, spread, dim);
+Expr TileBounds::coordinate(const RegisterLayout& layout, int dim, const Expr& index) {
+  return define("i", thread_part(layout, dim)) + register_part(index, layout, dim);
 }
 
 namespace {
 
-Expr wide_enough(const Spread& spread, int dim, int64_t stride) {
-  const bool wide = stride * (int64_t{1} << spread.bits(dim)) > 0x7fffffff;
+Expr wide_enough(const RegisterLayout& layout, int dim, int64_t stride) {
+  const bool wide = stride * (int64_t{1} << layout.bits(dim)) > 0x7fffffff;
   return wide ? ir::cast(Expr(stride), Scalar::i64) : Expr(stride);
 }
 
 }  // namespace
 
-Expr TileBounds::offset(const Spread& spread, const Ints& strides, const Expr& index) {
+Expr TileBounds::offset(const RegisterLayout& layout, const Ints& strides, const Expr& index) {
   Expr out = 0;
   for (int d = 0; d < static_cast<int>(strides.size()); ++d)
-    out = out + coordinate(spread, d, index) * wide_enough(spread, d, strides[static_cast<size_t>(d)]);
+    out = out + coordinate(layout, d, index) * wide_enough(layout, d, strides[static_cast<size_t>(d)]);
   return out;
 }
 
-Expr TileBounds::register_offset(const Spread& spread, const Ints& strides, const Expr& index) {
+Expr TileBounds::register_offset(const RegisterLayout& layout, const Ints& strides, const Expr& index) {
   Expr out = 0;
   for (int d = 0; d < static_cast<int>(strides.size()); ++d)
-    out = out + register_part(index, spread, d) * wide_enough(spread, d, strides[static_cast<size_t>(d)]);
+    out = out + register_part(index, layout, d) * wide_enough(layout, d, strides[static_cast<size_t>(d)]);
   return out;
 }
 
-Expr TileBounds::inside(BlockValue value, const Spread& spread, const Expr& index, bool edges,
+Expr TileBounds::inside(BlockValue value, const RegisterLayout& layout, const Expr& index, bool edges,
                         const std::vector<int>& dims) {
   Expr out = ir::truth(true);
   const auto& extents = dims_[static_cast<size_t>(value)];
@@ -162,13 +162,13 @@ Expr TileBounds::inside(BlockValue value, const Spread& spread, const Expr& inde
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
     const TileDim& dim = extents[static_cast<size_t>(d)];
     const bool ragged = edges && dim.left;
-    if (!ragged && (int64_t{1} << spread.bits(d)) <= dim.tile) continue;
-    const Expr at = coordinate(spread, d, index);
+    if (!ragged && (int64_t{1} << layout.bits(d)) <= dim.tile) continue;
+    const Expr at = coordinate(layout, d, index);
     Expr own = less(at, ragged ? Expr(dim.left) : Expr(dim.tile));
     // Iterations that are masked nowhere have whole tiles.
     if (ragged && !body_.masked_selects.empty() && loop_lefts_.contains(dim.left))
       own = both(either(Expr(body_.unmasked), own),
-                 (int64_t{1} << spread.bits(d)) <= dim.tile ? ir::truth(true) : less(at, dim.tile));
+                 (int64_t{1} << layout.bits(d)) <= dim.tile ? ir::truth(true) : less(at, dim.tile));
     out = both(out, own);
   }
   return out;

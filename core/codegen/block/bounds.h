@@ -30,12 +30,12 @@ class TileBounds : BlockPart {
   Expr define(const std::string& prefix, const Expr& expression);
   // Of what register `index` holds: its coordinate along `dim`, its place in memory of these strides, and that from the
   // thread's register 0 on.
-  Expr coordinate(const Spread& spread, int dim, const Expr& index);
-  Expr offset(const Spread& spread, const Ints& strides, const Expr& index);
-  static Expr register_offset(const Spread& spread, const Ints& strides, const Expr& index);
+  Expr coordinate(const RegisterLayout& layout, int dim, const Expr& index);
+  Expr offset(const RegisterLayout& layout, const Ints& strides, const Expr& index);
+  static Expr register_offset(const RegisterLayout& layout, const Ints& strides, const Expr& index);
   // Whether register `index` is inside the tile; known to be true if every register is. Only dimensions in
   // `dims` (all if empty) are looked at, and edges of the block only if `edges`.
-  Expr inside(BlockValue value, const Spread& spread, const Expr& index, bool edges = true,
+  Expr inside(BlockValue value, const RegisterLayout& layout, const Expr& index, bool edges = true,
               const std::vector<int>& dims = {});
 
  private:

@@ -15,11 +15,12 @@ void ClusterReductions::publish(BlockValue value) {
   }
   if (ready.empty()) return;
   for (BlockValue operand : ready) {
-    const Spread spread = values_.is_in_parts(operand)
-                              ? facts_.blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)
-                              : values_.natural(operand);
-    if (!values_.find(operand, spread)) values_.materialize(operand, spread);
-    const RegisterTile* array = values_.find(operand, spread);
+    const RegisterLayout layout =
+        values_.is_in_parts(operand)
+            ? facts_.blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)
+            : values_.natural(operand);
+    if (!values_.find(operand, layout)) values_.materialize(operand, layout);
+    const RegisterTile* array = values_.find(operand, layout);
     if (!array) return fail(operand, "does not come into the registers where it is needed");
     const RegisterTile have = *array;
     const PublishedTile& tile = published_[operand] = place_tile(operand, have.dtype);
@@ -44,7 +45,8 @@ ClusterReductions::PublishedTile ClusterReductions::place_tile(BlockValue value,
 
 // As many neighbours at once as both the tile and the registers allow; their bits of the register's number go
 // first.
-int ClusterReductions::vector_bits(BlockValue value, const PublishedTile& tile, Spread& spread) const {
+int ClusterReductions::vector_bits(BlockValue value, const PublishedTile& tile,
+                                   RegisterLayout& layout) const {
   const Ints& shape = program_.shape(value);
   const int last = static_cast<int>(shape.size()) - 1;
   int vector = 0;
@@ -52,21 +54,21 @@ int ClusterReductions::vector_bits(BlockValue value, const PublishedTile& tile, 
     const int64_t next = int64_t{2} << vector;
     bool aligned = shape[static_cast<size_t>(last)] % next == 0 && tile.size % next == 0;
     for (int d = 0; d < last; ++d) aligned &= tile.pitch[static_cast<size_t>(d)] % next == 0;
-    const auto at = std::find(spread.registers.begin(), spread.registers.end(), CoordBit{last, vector});
-    if (!aligned || at == spread.registers.end()) break;
-    std::rotate(spread.registers.begin() + vector, at, at + 1);
+    const auto at = std::find(layout.registers.begin(), layout.registers.end(), CoordBit{last, vector});
+    if (!aligned || at == layout.registers.end()) break;
+    std::rotate(layout.registers.begin() + vector, at, at + 1);
     ++vector;
   }
   return vector;
 }
 
 Body ClusterReductions::put(BlockValue value, const RegisterTile& have, const PublishedTile& tile) {
-  Spread writes = have.spread;
+  RegisterLayout writes = have.layout;
   const int vector = vector_bits(value, tile, writes), per = 1 << vector;
-  const Spread chunks = chunks_of(writes, vector);
+  const RegisterLayout chunks = chunks_of(writes, vector);
   const Scalar type = ir::scalar_of(tile.dtype);
   Body body;
-  Builder(body).when(leaders(have.spread), [&](Builder& some) {
+  Builder(body).when(leaders(have.layout), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.when(bounds_.inside(value, chunks, c, false), [&](Builder& there) {
         there.store(Instr::store_shared, ir::address(tile.memory, bounds_.offset(chunks, tile.pitch, c)),
@@ -79,48 +81,48 @@ Body ClusterReductions::put(BlockValue value, const RegisterTile& have, const Pu
   return body;
 }
 
-// For each block of the cluster and each row of `spread` (of the shift): by how much what that block has
+// For each block of the cluster and each row of `layout` (of the shift): by how much what that block has
 // summed shrinks when it becomes relative to the maximum of all.
-Symbol ClusterReductions::factors(BlockValue shift, const Spread& spread) {
+Symbol ClusterReductions::factors(BlockValue shift, const RegisterLayout& layout) {
   const PublishedTile& tile = published_.at(shift);
   const int64_t blocks = facts_.cluster_blocks();
   const auto [known, fresh_one] =
       factors_.try_emplace(tile.memory->name + " " +
-                           print(bounds_.offset(spread, tile.pitch, ir::make_variable("r", Scalar::i32))));
+                           print(bounds_.offset(layout, tile.pitch, ir::make_variable("r", Scalar::i32))));
   if (!fresh_one) return known->second;
-  known->second = fresh_registers(base_name(shift) + "factor", Scalar::f32, spread.count() * blocks);
+  known->second = fresh_registers(base_name(shift) + "factor", Scalar::f32, layout.count() * blocks);
   Body body;
   Builder to(body);
   to.declare(known->second);
-  to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
+  to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
     each.emit(Instr::cluster_factors,
               {ir::address(known->second, r * blocks),
-               ir::address(tile.memory, bounds_.offset(spread, tile.pitch, r)),
-               bounds_.inside(shift, spread, r, false)},
+               ir::address(tile.memory, bounds_.offset(layout, tile.pitch, r)),
+               bounds_.inside(shift, layout, r, false)},
               {blocks});
   });
   text(Stage::after) += std::move(body);
   return known->second;
 }
 
-void ClusterReductions::gather(BlockValue value, const Spread& want) {
+void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   const PublishedTile& tile = published_.at(operand);
   RegisterTile array;
-  array.spread = want;
+  array.layout = want;
   array.dtype = tile.dtype;
   array.scope = Stage::after;
   const Scalar type = ir::scalar_of(tile.dtype);
   array.registers = fresh_registers(base_name(value), type, want.count());
-  const int vector = vector_bits(operand, tile, array.spread), per = 1 << vector;
-  const Spread chunks = chunks_of(array.spread, vector);
+  const int vector = vector_bits(operand, tile, array.layout), per = 1 << vector;
+  const RegisterLayout chunks = chunks_of(array.layout, vector);
   const bool rescaled = op.combine == Combine::rescaled_sum;
   std::vector<int> dims;
   Symbol factors;
   if (rescaled) {
     dims = operand_dims(op.type.shape, program_.shape(op.operands[1]));
-    factors = this->factors(op.operands[1], renumbered(array.spread, dims));
+    factors = this->factors(op.operands[1], renumbered(array.layout, dims));
   }
   const int64_t blocks = facts_.cluster_blocks();
   Body body;
@@ -137,7 +139,7 @@ void ClusterReductions::gather(BlockValue value, const Spread& want) {
           const Expr own = ir::element(array.registers, c * per + j);
           Expr part = ir::element(v, j);
           if (rescaled)
-            part = ir::element(factors, renumbered_index(c * per + j, array.spread, dims) * blocks + block) *
+            part = ir::element(factors, renumbered_index(c * per + j, array.layout, dims) * blocks + block) *
                    part;
           last.assign(own, ir::select(equal(block, 0), part,
                                       ir::combine(reduction_of(op.combine), own, part, tile.dtype)));

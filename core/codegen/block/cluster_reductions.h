@@ -15,7 +15,7 @@ class ClusterReductions : BlockPart {
   // Leaves the operands of this and of all later reductions that can be left already.
   void publish(BlockValue reduction);
   // Reads what all blocks have and puts it together.
-  void gather(BlockValue reduction, const Spread& want);
+  void gather(BlockValue reduction, const RegisterLayout& want);
   // Number of steps after the loop behind which nothing is read from other blocks any more.
   size_t last_gather() const { return last_gather_; }
 
@@ -28,10 +28,10 @@ class ClusterReductions : BlockPart {
     int64_t size = 1;
   };
   PublishedTile place_tile(BlockValue value, DType dtype);
-  int vector_bits(BlockValue value, const PublishedTile& tile, Spread& spread) const;
+  int vector_bits(BlockValue value, const PublishedTile& tile, RegisterLayout& layout) const;
   // Writes a tile to where other blocks will read it.
   Body put(BlockValue value, const RegisterTile& have, const PublishedTile& tile);
-  Symbol factors(BlockValue shift, const Spread& spread);
+  Symbol factors(BlockValue shift, const RegisterLayout& layout);
 
   TileBounds& bounds_;
   Values& values_;

@@ -21,20 +21,20 @@ Expr deposit(const Expr& variable, const std::vector<int>& bits) {
 }
 
 // The same with nothing where bits are beyond the tile.
-Spread within_tile(Spread spread, const Ints& shape) {
-  std::erase_if(spread.registers, [&](const CoordBit& bit) { return is_beyond(bit, shape); });
-  for (CoordBit& bit : spread.lanes)
+RegisterLayout within_tile(RegisterLayout layout, const Ints& shape) {
+  std::erase_if(layout.registers, [&](const CoordBit& bit) { return is_beyond(bit, shape); });
+  for (CoordBit& bit : layout.lanes)
     if (is_beyond(bit, shape)) bit = {};
-  for (std::vector<CoordBit>* bits : {&spread.warps, &spread.ranks})
+  for (std::vector<CoordBit>* bits : {&layout.warps, &layout.ranks})
     for (CoordBit& bit : *bits)
       if (is_beyond(bit, shape)) bit = {};
-  return spread;
+  return layout;
 }
 
-// Extents that hold all coordinates which a spread names.
-Ints room_of(const Spread& spread, Ints shape) {
+// Extents that hold all coordinates which a layout names.
+Ints room_of(const RegisterLayout& layout, Ints shape) {
   for (size_t d = 0; d < shape.size(); ++d)
-    shape[d] = std::max(shape[d], int64_t{1} << spread.bits(static_cast<int>(d)));
+    shape[d] = std::max(shape[d], int64_t{1} << layout.bits(static_cast<int>(d)));
   return shape;
 }
 
@@ -53,30 +53,31 @@ std::vector<uint64_t> span_of(const F2Matrix& matrix) {
   return out;
 }
 
-// As to_layout numbers them.
+// As linear() numbers them.
 Expr warp_and_rank(int warp_bits) { return Expr(warp()) + Expr(rank()) * (1 << warp_bits); }
 
 // A thread whose bits are beyond the tile holds nothing of it: no copy to shuffle from, but no place in
 // shared memory either.
-Result<Conversion> plan_move(const RegisterTile& from, const Spread& to, const Ints& shape, int warp_bits) {
+Result<Conversion> plan_move(const RegisterTile& from, const RegisterLayout& to, const Ints& shape,
+                             int warp_bits) {
   const bool narrow = from.dtype == DType::boolean;
   const ConversionOptions options{.element_bytes = narrow ? 1 : 4,
                                   .max_vector_bytes = narrow ? 1 : 16,
                                   .permit_shuffles = !narrow,
                                   .permit_ldmatrix = false};
-  const size_t ranks = std::max(from.spread.ranks.size(), to.ranks.size());
+  const size_t ranks = std::max(from.layout.ranks.size(), to.ranks.size());
   if (from.whole()) {
-    const Ints room = room_of(from.spread, shape);
-    auto inside = plan_conversion(to_layout(from.spread, room, ranks), to_layout(to, room, ranks), options);
+    const Ints room = room_of(from.layout, shape);
+    auto inside = plan_conversion(linear(from.layout, room, ranks), linear(to, room, ranks), options);
     if (!inside || inside->kind != ConversionKind::shared) return inside;
   }
   // What warps hold parts of, none of them holds.
-  Spread held = from.spread;
+  RegisterLayout held = from.layout;
   for (int bit = 0; bit < warp_bits; ++bit)
     if (from.partial_warps >> bit & 1) held.warps[static_cast<size_t>(bit)] = {};
   Conversion out{.kind = ConversionKind::shared};
-  out.shared = plan_exchange(to_layout(held, shape, ranks), to_layout(to, shape, ranks),
-                             options.element_bytes, options.max_vector_bytes, false);
+  out.shared = plan_exchange(linear(held, shape, ranks), linear(to, shape, ranks), options.element_bytes,
+                             options.max_vector_bytes, false);
   out.shared->across_warps |= !from.whole();
   out.cost = cost_of(*out.shared);
   return out;
@@ -85,11 +86,11 @@ Result<Conversion> plan_move(const RegisterTile& from, const Spread& to, const I
 }  // namespace
 
 std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, RegisterTile from,
-                                   const Spread& want) {
+                                   const RegisterLayout& want) {
   const Ints& shape = facts.program.shape(value);
   from.dtype = register_type(facts.program.op(value).type.dtype);
   from.partial_lanes = 0;  // put together by who makes it
-  if (from.whole() && serves(from.spread, want, shape)) return 0;
+  if (from.whole() && serves(from.layout, want, shape)) return 0;
   auto plan = plan_move(from, within_tile(want, shape), shape, facts.warp_bits);
   if (!plan) return std::nullopt;
   return plan->cost.cycles();
@@ -113,29 +114,29 @@ Expr Conversions::address(const Layout& layout, std::string_view output, const E
   return terms.disjoint ? threads + registers : threads ^ registers;
 }
 
-void Conversions::convert(BlockValue value, const Spread& want) {
+void Conversions::convert(BlockValue value, const RegisterLayout& want) {
   RegisterTile from;
   for (const RegisterTile& array : values_.tiles(value))
     if (array.partial_lanes == 0 && values_.is_defined_now(array) &&
-        (!array.spread.is_shared_out() || array.spread.ranks == want.ranks))
+        (!array.layout.is_shared_out() || array.layout.ranks == want.ranks))
       from = array;
   if (!from.registers) return fail(value, "is in another block of the cluster");
   RegisterTile to;
-  to.spread = within_tile(want, program_.shape(value));
+  to.layout = within_tile(want, program_.shape(value));
   to.dtype = register_type(from.dtype);
-  to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.spread.count());
+  to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.layout.count());
   to.scope = place_of(value);
-  auto plan = plan_move(from, to.spread, program_.shape(value), warp_bits_);
+  auto plan = plan_move(from, to.layout, program_.shape(value), warp_bits_);
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
   cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
   if (plan->shared) {
     // Registers in the order in which they are loaded.
-    Spread& spread = to.spread;
-    const std::vector<CoordBit> registers = spread.registers;
-    spread.registers.clear();
+    RegisterLayout& layout = to.layout;
+    const std::vector<CoordBit> registers = layout.registers;
+    layout.registers.clear();
     for (const std::vector<int>* bits :
          {&plan->shared->load.element_bits, &plan->shared->load.instruction_bits})
-      for (int bit : *bits) spread.registers.push_back(registers[static_cast<size_t>(bit)]);
+      for (int bit : *bits) layout.registers.push_back(registers[static_cast<size_t>(bit)]);
     exchange(*plan->shared, from, to);
   } else if (plan->shuffle) {
     shuffle(*plan->shuffle, from, to);
@@ -151,7 +152,7 @@ void Conversions::move_registers(const Conversion& plan, const RegisterTile& fro
   out.declare(to.registers);
   for (size_t r = 0; r < plan.register_source.size(); ++r)
     out.assign(ir::element(to.registers, static_cast<int64_t>(r)),
-               values_.read(from, from.spread, static_cast<int64_t>(plan.register_source[r])).as(to.dtype));
+               values_.read(from, from.layout, static_cast<int64_t>(plan.register_source[r])).as(to.dtype));
   text(to.scope) += std::move(body);
 }
 
@@ -172,7 +173,7 @@ void Conversions::shuffle(const ShufflePlan& plan, const RegisterTile& from, con
       auto element = [&](uint64_t word) { return number((word << plan.word_bits) + e); };
       std::optional<Expr> offered;
       for (size_t i = sent.size(); i-- > 0;) {
-        const Expr own = values_.read(from, from.spread, element(round.send ^ sent[i])).as(to.dtype);
+        const Expr own = values_.read(from, from.layout, element(round.send ^ sent[i])).as(to.dtype);
         offered = offered ? ir::select(equal(send, number(sent[i])), own, *offered) : own;
       }
       const Expr got =
@@ -236,7 +237,7 @@ Body Conversions::put(const SharedExchange& plan, const RegisterTile& from, cons
                      1 << store.vector_bits, [&](Builder& one, const Expr& j) {
                        const Expr r = one.named(
                            "r", deposit(j, store.element_bits) + deposit(c, store.instruction_bits));
-                       return values_.read(from, from.spread, r).as(to.dtype);
+                       return values_.read(from, from.layout, r).as(to.dtype);
                      });
         });
       });

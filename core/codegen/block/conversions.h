@@ -13,7 +13,7 @@ class Conversions : BlockPart {
       : BlockPart(facts, body), bounds_(bounds), values_(values) {}
 
   // Has registers hold the value, which others hold, as `want` says.
-  void convert(BlockValue value, const Spread& want);
+  void convert(BlockValue value, const RegisterLayout& want);
   // Issue cycles of a warp, over all iterations, of what was converted.
   int64_t cycles() const { return cycles_; }
 
@@ -35,6 +35,6 @@ class Conversions : BlockPart {
 
 // What convert() will emit, in issue cycles of a warp; nothing if it cannot be done.
 std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, RegisterTile from,
-                                   const Spread& want);
+                                   const RegisterLayout& want);
 
 }  // namespace quern

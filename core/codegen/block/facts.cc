@@ -56,7 +56,7 @@ int BlockFacts::inner_dim(const BlockOp& access) const {
   return best;
 }
 
-int BlockFacts::vector_bits(BlockValue value, const Spread& spread, int inner) const {
+int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int inner) const {
   if (inner < 0) return 0;
   const BlockOp& op = program.op(value);
   const TensorPlace& place = this->place(op);
@@ -87,8 +87,8 @@ int BlockFacts::vector_bits(BlockValue value, const Spread& spread, int inner) c
   };
   int bits = 0;
   while ((dtype_size(place.dtype) << (bits + 1)) <= 16 && divides(int64_t{2} << bits) &&
-         std::find(spread.registers.begin(), spread.registers.end(), CoordBit{inner, bits}) !=
-             spread.registers.end())
+         std::find(layout.registers.begin(), layout.registers.end(), CoordBit{inner, bits}) !=
+             layout.registers.end())
     ++bits;
   return dtype_size(place.dtype) << bits < 4 ? 0 : bits;  // vectors have whole words
 }
@@ -173,7 +173,7 @@ bool BlockFacts::keeps_parts(BlockValue value) const {
          program.op(operand).code == reduction_of(op.combine);
 }
 
-Spread BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
+RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
   const Ints& shape = program.shape(value);
   int all = -(kLaneBits + warp_bits);
   for (int64_t extent : shape) all += bits_for(extent);
@@ -182,11 +182,11 @@ Spread BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
   while (inner >= 0 && (dtype_size(dtype) << (vector + 1)) <= 16 && vector + 1 <= all &&
          shape[static_cast<size_t>(inner)] % (int64_t{2} << vector) == 0)
     ++vector;
-  return blocked_spread(shape, std::max(inner, 0), vector, warp_bits, 0, row_warp_bits);
+  return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, 0, row_warp_bits);
 }
 
-Spread BlockFacts::shared_out(BlockValue value, DType dtype, int inner) const {
-  const Spread alone = blocked(value, dtype, inner);
+RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner) const {
+  const RegisterLayout alone = blocked(value, dtype, inner);
   if (rank_bits() == 0) return alone;
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
@@ -195,7 +195,7 @@ Spread BlockFacts::shared_out(BlockValue value, DType dtype, int inner) const {
   while (vector < std::max(all, 2) && static_cast<size_t>(vector) < alone.registers.size() &&
          alone.registers[static_cast<size_t>(vector)] == CoordBit{inner, vector})
     ++vector;
-  return blocked_spread(shape, std::max(inner, 0), vector, warp_bits, rank_bits());
+  return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, rank_bits());
 }
 
 }  // namespace quern

@@ -7,7 +7,7 @@
 #include "core/base/dtype_info.h"
 #include "core/base/target.h"
 #include "core/codegen/block_program.h"
-#include "core/codegen/spread.h"
+#include "core/codegen/register_layout.h"
 #include "core/codegen/trace.h"
 #include "core/schedule/schedule.h"
 
@@ -51,7 +51,7 @@ struct BlockFacts {
   int inner_dim(BlockValue access) const { return inner_dim(program.op(access)); }
   // Low bits of `inner` that are in registers and can move as one access of up to 16 bytes: every vector is
   // aligned, of whole words, and either inside the tensor or outside.
-  int vector_bits(BlockValue access, const Spread& spread, int inner) const;
+  int vector_bits(BlockValue access, const RegisterLayout& layout, int inner) const;
   bool is_shared_by_blocks(const BlockOp& load) const;
   // Whether nobody writes it while the kernel runs.
   bool is_settled(const TensorPlace& place) const;
@@ -74,9 +74,9 @@ struct BlockFacts {
   bool keeps_parts(BlockValue accumulator) const;
 
   // In vectors of `dtype` along `inner` (-1: the last dimension), then lanes and warps.
-  Spread blocked(BlockValue value, DType dtype, int inner) const;
+  RegisterLayout blocked(BlockValue value, DType dtype, int inner) const;
   // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread idles.
-  Spread shared_out(BlockValue value, DType dtype, int inner) const;
+  RegisterLayout shared_out(BlockValue value, DType dtype, int inner) const;
 };
 
 }  // namespace quern

@@ -16,10 +16,10 @@ constexpr int kVectorBits = 2;  // elements of four bytes in 16
 constexpr int64_t kBankPadding = 4;
 
 // Leading registers that are neighbours along dimension `inner`.
-int leading_vector(const Spread& spread, int inner) {
+int leading_vector(const RegisterLayout& layout, int inner) {
   size_t bits = 0;
-  while (bits < kVectorBits && bits < spread.registers.size() &&
-         spread.registers[bits] == CoordBit{inner, static_cast<int>(bits)})
+  while (bits < kVectorBits && bits < layout.registers.size() &&
+         layout.registers[bits] == CoordBit{inner, static_cast<int>(bits)})
     ++bits;
   return static_cast<int>(bits);
 }
@@ -29,7 +29,7 @@ int leading_vector(const Spread& spread, int inner) {
 // What is loaded at once of an operand: registers of a group of steps, or of a step, in vectors.
 struct Products::FmaOperand {
   const SharedTile* tile = nullptr;
-  Spread chunks, batch;
+  RegisterLayout chunks, batch;
   Symbol registers;
   Expr base = 0;  // the place of what comes first
   bool by_inner = false;
@@ -48,7 +48,7 @@ const SharedTile& Products::fma_tile(BlockValue operand, bool staged, DType dtyp
       if (buffer.symbol == tile.memory && place != now()) buffer.use = SharedBuffer::Use::loop_carried;
     return tile;
   }
-  const Spread spread = values_.natural(operand);
+  const RegisterLayout layout = values_.natural(operand);
   tile.value = operand;
   tile.inner = program_.op(operand).type.rank() - 1;
   const Ints& shape = program_.shape(operand);
@@ -56,34 +56,34 @@ const SharedTile& Products::fma_tile(BlockValue operand, bool staged, DType dtyp
   tile.pitch.resize(shape.size());
   for (size_t d = shape.size(); d-- > 0;) {
     tile.padded.insert(tile.padded.begin(),
-                       int64_t{1} << std::max(bits_for(shape[d]), spread.bits(static_cast<int>(d))));
+                       int64_t{1} << std::max(bits_for(shape[d]), layout.bits(static_cast<int>(d))));
     tile.pitch[d] = size;
     size *= tile.padded.front();
     if (d + 1 == shape.size() && size >= kBankPadding) size += kBankPadding;
   }
   tile.memory = shared_buffer(ir::scalar_of(dtype), size * 4,
                               place == now() ? SharedBuffer::Use::exchange : SharedBuffer::Use::loop_carried);
-  Body fill = fill_fma_tile(tile, spread, dtype);
+  Body fill = fill_fma_tile(tile, layout, dtype);
   text(place) += std::move(fill);
   return tile;
 }
 
-Body Products::fill_fma_tile(const SharedTile& tile, Spread spread, DType dtype) {
+Body Products::fill_fma_tile(const SharedTile& tile, RegisterLayout layout, DType dtype) {
   const BlockValue operand = tile.value;
   for (int bit = kVectorBits; bit-- > 0;)
     if (const auto found =
-            std::find(spread.registers.begin(), spread.registers.end(), CoordBit{tile.inner, bit});
-        found != spread.registers.end())
-      std::rotate(spread.registers.begin(), found, found + 1);
-  const int vector = leading_vector(spread, tile.inner), per = 1 << vector;
-  const Spread chunks = chunks_of(spread, vector);
+            std::find(layout.registers.begin(), layout.registers.end(), CoordBit{tile.inner, bit});
+        found != layout.registers.end())
+      std::rotate(layout.registers.begin(), found, found + 1);
+  const int vector = leading_vector(layout, tile.inner), per = 1 << vector;
+  const RegisterLayout chunks = chunks_of(layout, vector);
   const Scalar type = ir::scalar_of(dtype);
   Body body;
-  Builder(body).when(leaders(spread), [&](Builder& some) {
+  Builder(body).when(leaders(layout), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       auto number = [&](const Expr& r) {
-        return ir::select(bounds_.inside(operand, spread, r),
-                          ir::converted(values_.element(operand, spread, r), dtype), ir::zero(type));
+        return ir::select(bounds_.inside(operand, layout, r),
+                          ir::converted(values_.element(operand, layout, r), dtype), ir::zero(type));
       };
       const Expr to = bounds_.offset(chunks, tile.pitch, c);
       if (vector == 0) return each.assign(ir::element(tile.memory, to), number(c));

@@ -6,24 +6,24 @@
 
 namespace quern {
 
-StoreForm store_form(const BlockFacts& facts, BlockValue value, Spread spread) {
+StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout layout) {
   constexpr int kMostExchangedBits = 2;  // four words are one access
   const BlockOp& op = facts.program.op(value);
   const DType dtype = facts.place(op).dtype;
   const int inner = facts.inner_dim(op);
-  auto lowest_first = [&](Spread& to, int first, int last) {
+  auto lowest_first = [&](RegisterLayout& to, int first, int last) {
     for (int bit = last - 1; bit >= first; --bit) {
       const auto at = std::find(to.registers.begin(), to.registers.end(), CoordBit{inner, bit});
       std::rotate(to.registers.begin(), at, at + 1);
     }
   };
-  StoreForm form{std::move(spread), {}, 0, 0};
+  StoreForm form{std::move(layout), {}, 0, 0};
   form.vector = facts.vector_bits(value, form.registers, inner);
   const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
                                       [](const CoordBit& lane) { return lane.dim >= 0; });
   if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane)
     for (int words = kMostExchangedBits; words > 0; --words) {
-      Spread exchanged = form.registers;
+      RegisterLayout exchanged = form.registers;
       bool there = true;
       for (int bit = 0; bit < words && there; ++bit) {
         CoordBit& lane = exchanged.lanes[static_cast<size_t>(bit)];
@@ -96,7 +96,7 @@ bool GlobalMemory::pieces_hold_tiles(BlockValue value, const std::vector<TilePie
                      [&](const TilePiece& piece) { return begins_there(piece.begin); });
 }
 
-void GlobalMemory::read_pieces(Builder& to, BlockValue value, const Spread& chunks, const Expr& chunk,
+void GlobalMemory::read_pieces(Builder& to, BlockValue value, const RegisterLayout& chunks, const Expr& chunk,
                                const std::vector<TilePiece>& pieces, const ReadPiece& read) {
   if (pieces.size() == 1) return read(to, pieces[0]);
   Expr at = bounds_.firsts(value)[static_cast<size_t>(facts_.place(value).axis)];
@@ -111,22 +111,22 @@ void GlobalMemory::read_pieces(Builder& to, BlockValue value, const Spread& chun
   }
 }
 
-void GlobalMemory::load(BlockValue value, const Spread& spread) {
+void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = facts_.place(op);
-  const int inner = facts_.inner_dim(op), vector = facts_.vector_bits(value, spread, inner);
+  const int inner = facts_.inner_dim(op), vector = facts_.vector_bits(value, layout, inner);
   RegisterTile array;
   array.dtype = place.dtype;
-  array.spread = spread;
+  array.layout = layout;
   array.words = vector > 0 && is_packed_in_pairs(place.dtype);
-  auto& registers = array.spread.registers;
+  auto& registers = array.layout.registers;
   for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
     const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
     std::rotate(registers.begin(), at, at + 1);
   }
   const bool loop = program_.stage(value) == Stage::loop, ahead = loop && facts_.prefetches();
   array.scope = loop ? Stage::loop : Stage::before;
-  const int count = spread.count() >> (array.words ? 1 : 0), per = 1 << vector;
+  const int count = layout.count() >> (array.words ? 1 : 0), per = 1 << vector;
   const Scalar element = ir::scalar_of(place.dtype), type = array.words ? Scalar::u32 : element;
   array.registers = fresh_registers(base_name(value), type, count);
   const Symbol to =
@@ -135,7 +135,7 @@ void GlobalMemory::load(BlockValue value, const Spread& spread) {
   Body fetch;
   Builder out(fetch);
   const std::vector<TilePiece> from = pieces(out, value);
-  const Spread chunks = chunks_of(array.spread, vector);
+  const RegisterLayout chunks = chunks_of(array.layout, vector);
   out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
     const Expr within = bounds_.inside(value, chunks, r);
     read_pieces(each, value, chunks, r, from, [&](Builder& here, const TilePiece& piece) {
@@ -174,12 +174,12 @@ void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol&
 
 // Which blocks of a cluster have something to store: all, if the store or the value gives each its part; the
 // first of those that have the same.
-Expr GlobalMemory::storing_block(const BlockOp& op, const Spread& spread) const {
+Expr GlobalMemory::storing_block(const BlockOp& op, const RegisterLayout& layout) const {
   if (facts_.cluster_blocks() == 1 || op.map[static_cast<size_t>(Axis::cluster)] >= 0) return ir::truth(true);
-  if (!spread.is_shared_out()) return equal(rank(), 0);
+  if (!layout.is_shared_out()) return equal(rank(), 0);
   int same = 0;
-  for (size_t i = 0; i < spread.ranks.size(); ++i)
-    if (spread.ranks[i].dim < 0) same |= 1 << i;
+  for (size_t i = 0; i < layout.ranks.size(); ++i)
+    if (layout.ranks[i].dim < 0) same |= 1 << i;
   return same ? equal(Expr(rank()) & same, 0) : ir::truth(true);
 }
 
@@ -188,17 +188,17 @@ void GlobalMemory::store(BlockValue value) {
   const TensorPlace& place = facts_.place(op);
   const BlockValue source = op.operands[0];
   const StoreForm form = store_form(facts_, value, values_.natural(value));
-  const Spread &spread = form.registers, chunks = chunks_of(form.stored, form.vector);
+  const RegisterLayout &layout = form.registers, chunks = chunks_of(form.stored, form.vector);
   const int per = 1 << form.vector;
   const DType type = register_type(place.dtype);
   const Scalar element_type = ir::scalar_of(place.dtype);
   auto number = [&](const Expr& r) {
-    return ir::rounded(ir::converted(values_.element(source, spread, r), type), place.dtype);
+    return ir::rounded(ir::converted(values_.element(source, layout, r), type), place.dtype);
   };
   Body body;
   Builder out(body);
   const Symbol to = tile_pointer(out, "to", value, place);
-  out.when(both(leaders(spread), storing_block(op, spread)), [&](Builder& some) {
+  out.when(both(leaders(layout), storing_block(op, layout)), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       const Symbol v = ir::make_vector("v", element_type, per);
       auto gather = [&](Builder& all) {

@@ -9,10 +9,10 @@ namespace quern {
 // 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
 // exchange words until each has up to 16 bytes that lie together.
 struct StoreForm {
-  Spread registers, stored;
+  RegisterLayout registers, stored;
   int vector = 0, exchanged = 0;
 };
-StoreForm store_form(const BlockFacts& facts, BlockValue store, Spread spread);
+StoreForm store_form(const BlockFacts& facts, BlockValue store, RegisterLayout layout);
 
 // What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in which it has them.
 struct TilePiece {
@@ -26,14 +26,14 @@ class GlobalMemory : BlockPart {
   GlobalMemory(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, Values& values)
       : BlockPart(facts, body), bounds_(bounds), values_(values) {}
 
-  void load(BlockValue value, const Spread& spread);
+  void load(BlockValue value, const RegisterLayout& layout);
   void store(BlockValue value);
 
   Symbol pointer(int32_t tensor, const TensorPlace& place);
   std::vector<TilePiece> pieces(Builder& to, BlockValue load);
   // Calls `read` for the piece that the chunk is in: once, or under a condition for each piece.
   using ReadPiece = std::function<void(Builder&, const TilePiece&)>;
-  void read_pieces(Builder& to, BlockValue load, const Spread& chunks, const Expr& chunk,
+  void read_pieces(Builder& to, BlockValue load, const RegisterLayout& chunks, const Expr& chunk,
                    const std::vector<TilePiece>& pieces, const ReadPiece& read);
 
   // What pointers were asked for, in order.
@@ -53,7 +53,7 @@ class GlobalMemory : BlockPart {
                       int64_t begin = 0);
   bool pieces_hold_tiles(BlockValue load, const std::vector<TilePiece>& pieces) const;
   void place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch);
-  Expr storing_block(const BlockOp& op, const Spread& spread) const;
+  Expr storing_block(const BlockOp& op, const RegisterLayout& layout) const;
 
   TileBounds& bounds_;
   Values& values_;

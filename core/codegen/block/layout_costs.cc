@@ -22,35 +22,35 @@ constexpr int64_t kShuffle = 4;  // and the sum
 void LayoutQuestion::count_own(const Variable& variable) {
   const BlockOp& op = program_.op(variable.value);
   std::vector<int64_t> costs;
-  for (const Spread& spread : variable.candidates) {
+  for (const RegisterLayout& layout : variable.candidates) {
     if (is_source(variable.value) || op.kind == BlockOp::Kind::store)
-      costs.push_back(memory_cycles(variable.value, spread));
+      costs.push_back(memory_cycles(variable.value, layout));
     else
-      costs.push_back(spread.count() * kCompute * times(program_.stage(variable.value)));
+      costs.push_back(layout.count() * kCompute * times(program_.stage(variable.value)));
     for (BlockValue user : program_.users[static_cast<size_t>(variable.value)])
-      if (program_.is_compute(user, OpKind::reduction)) costs.back() += reduce_cycles(user, spread);
+      if (program_.is_compute(user, OpKind::reduction)) costs.back() += reduce_cycles(user, layout);
   }
   problem_.tensors.push_back(std::move(costs));
 }
 
-int64_t LayoutQuestion::reduce_cycles(BlockValue value, const Spread& from) const {
+int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& from) const {
   const RegisterTile array = reduced_tile(program_, value, from);
   const int rounds = __builtin_popcount(array.partial_lanes);
-  return (from.count() * kCompute + int64_t{array.spread.count()} * rounds * kShuffle) *
+  return (from.count() * kCompute + int64_t{array.layout.count()} * rounds * kShuffle) *
          times(program_.stage(value));
 }
 
-int64_t LayoutQuestion::memory_cycles(BlockValue value, const Spread& spread) const {
+int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& layout) const {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::reduce_cluster)
-    return spread.count() * facts_.cluster_blocks() * kSharedAccess;
-  StoreForm form{spread, spread, 0, 0};
+    return layout.count() * facts_.cluster_blocks() * kSharedAccess;
+  StoreForm form{layout, layout, 0, 0};
   if (op.kind == BlockOp::Kind::store)
-    form = store_form(facts_, value, spread);
+    form = store_form(facts_, value, layout);
   else
-    form.vector = facts_.vector_bits(value, spread, facts_.inner_dim(op));
+    form.vector = facts_.vector_bits(value, layout, facts_.inner_dim(op));
   const int inner = facts_.inner_dim(op), vector = form.vector;
-  const int64_t accesses = (int64_t{spread.count()} >> vector) * times(program_.stage(value));
+  const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));
   if (op.kind == BlockOp::Kind::load && facts_.is_staged(value)) return accesses * kSharedAccess;
   int run = vector;  // neighbours in memory that lanes have together
   for (const CoordBit& lane : form.stored.lanes) run += lane == CoordBit{inner, run};
@@ -66,16 +66,16 @@ void LayoutQuestion::count_ask(const Ask& ask) {
   std::vector<std::vector<int64_t>> costs;
   if (is_source(ask.value)) {
     const Variable& own = tensors_[static_cast<size_t>(variable)];
-    for (const Spread& spread : own.candidates) {
+    for (const RegisterLayout& layout : own.candidates) {
       costs.emplace_back();
-      for (const Spread& want : ask.wants)
+      for (const RegisterLayout& want : ask.wants)
         costs.back().push_back(
-            serves(spread, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
+            serves(layout, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
     }
   } else {
     for (const RegisterTile& array : from.tiles) {
       costs.emplace_back();
-      for (const Spread& want : ask.wants)
+      for (const RegisterLayout& want : ask.wants)
         costs.back().push_back(move_cycles(facts_, ask.value, array, want).value_or(kNever) * ask.times);
     }
   }

@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kMostCandidates = 4;
 
-void add(std::vector<Spread>& candidates, const Spread& spread) {
-  if (spread.is_shared_out() || candidates.size() >= kMostCandidates) return;
-  if (std::find(candidates.begin(), candidates.end(), spread) == candidates.end())
-    candidates.push_back(spread);
+void add(std::vector<RegisterLayout>& candidates, const RegisterLayout& layout) {
+  if (layout.is_shared_out() || candidates.size() >= kMostCandidates) return;
+  if (std::find(candidates.begin(), candidates.end(), layout) == candidates.end())
+    candidates.push_back(layout);
 }
 
 }  // namespace
@@ -33,15 +33,15 @@ LayoutQuestion::LayoutQuestion(const BlockFacts& facts, const ProductPlans& plan
   for (const Ask& ask : asks_) count_ask(ask);
 }
 
-std::map<BlockValue, Spread> LayoutQuestion::answer(const LayoutPlan& plan) const {
+std::map<BlockValue, RegisterLayout> LayoutQuestion::answer(const LayoutPlan& plan) const {
   auto chosen = [&](int variable) {
     return variable < 0 ? size_t{0} : static_cast<size_t>(plan.candidates[static_cast<size_t>(variable)]);
   };
-  std::map<BlockValue, Spread> layouts;
+  std::map<BlockValue, RegisterLayout> layouts;
   for (BlockValue value = 0; value < facts_.count(); ++value) {
     const size_t at = static_cast<size_t>(value);
     if (!held_[at].tiles.empty())
-      layouts[value] = held_[at].tiles[chosen(held_[at].variable)].spread;
+      layouts[value] = held_[at].tiles[chosen(held_[at].variable)].layout;
     else if (variables_[at] >= 0)
       layouts[value] = tensors_[static_cast<size_t>(variables_[at])].candidates[chosen(variables_[at])];
     else
@@ -76,17 +76,17 @@ void LayoutQuestion::visit(BlockValue value) {
   } else if (program_.is_compute(value, OpKind::reduction)) {
     const Layouts from = consult(op.operands[0], program_.stage(value));
     held(value).variable = from.variable;
-    for (const Spread& spread : from.spreads)
-      held(value).tiles.push_back(reduced_tile(program_, value, spread));
+    for (const RegisterLayout& layout : from.layouts)
+      held(value).tiles.push_back(reduced_tile(program_, value, layout));
   } else if (program_.is_compute(value, OpKind::movement) && !facts_.is_free(value)) {
     for (BlockValue operand : op.operands) consult(operand, program_.stage(value));
     hold(value, facts_.blocked(value, register_type(op.type.dtype), -1));
   }
 }
 
-void LayoutQuestion::hold(BlockValue value, const Spread& spread, unsigned partial_warps) {
+void LayoutQuestion::hold(BlockValue value, const RegisterLayout& layout, unsigned partial_warps) {
   RegisterTile array;
-  array.spread = spread;
+  array.layout = layout;
   array.partial_warps = partial_warps;
   held(value).tiles = {array};
 }
@@ -100,7 +100,7 @@ void LayoutQuestion::product(BlockValue value) {
     if (plan.fma)
       consult(op.operands[side], program_.stage(value));
     else
-      ask(op.operands[side], -1, {plans_.operand_spread(value, static_cast<int>(side))},
+      ask(op.operands[side], -1, {plans_.operand_layout(value, static_cast<int>(side))},
           program_.stage(value));
   }
 }
@@ -119,14 +119,14 @@ void LayoutQuestion::accumulate(BlockValue value) {
   } else {
     const Layouts from = consult(operand, Stage::loop);
     own.variable = from.variable;
-    for (const Spread& spread : from.spreads) own.tiles.emplace_back().spread = spread;
+    for (const RegisterLayout& layout : from.layouts) own.tiles.emplace_back().layout = layout;
   }
   if (const auto at = facts_.factors.find(value); at != facts_.factors.end()) held(at->second) = own;
   if (op.combine != Combine::rescaled_sum) return;
   const BlockValue factor = facts_.factors.at(op.operands[1]);
   const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(factor));
-  std::vector<Spread> wants;
-  for (const RegisterTile& array : own.tiles) wants.push_back(renumbered(array.spread, dims));
+  std::vector<RegisterLayout> wants;
+  for (const RegisterTile& array : own.tiles) wants.push_back(renumbered(array.layout, dims));
   ask(factor, own.variable, std::move(wants), Stage::loop);
 }
 
@@ -139,11 +139,11 @@ void LayoutQuestion::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const DType dtype = facts_.place(op).dtype;
   const int inner = facts_.inner_dim(op);
-  const Spread vectors = facts_.shared_out(value, dtype, inner);
+  const RegisterLayout vectors = facts_.shared_out(value, dtype, inner);
   Variable own{value, {}};
   if (waits_for_parts(op.operands[0])) own.candidates = {vectors};
   if (!vectors.is_shared_out()) {
-    for (const Spread& spread : candidates(op.operands[0])) add(own.candidates, spread);
+    for (const RegisterLayout& layout : candidates(op.operands[0])) add(own.candidates, layout);
     add(own.candidates, vectors);
   } else if (own.candidates.empty()) {
     own.candidates = candidates(op.operands[0]);
@@ -162,8 +162,8 @@ int LayoutQuestion::choose_for(Variable variable) {
 LayoutQuestion::Layouts LayoutQuestion::consult(BlockValue value, Stage stage) {
   if (const Held& known = held(value); !known.tiles.empty()) {
     Layouts out{known.variable, {}};
-    for (const RegisterTile& array : known.tiles) out.spreads.push_back(array.spread);
-    ask(value, known.variable, out.spreads, stage);  // parts are to be put together
+    for (const RegisterTile& array : known.tiles) out.layouts.push_back(array.layout);
+    ask(value, known.variable, out.layouts, stage);  // parts are to be put together
     return out;
   }
   int& variable = variables_[static_cast<size_t>(value)];
@@ -174,47 +174,47 @@ LayoutQuestion::Layouts LayoutQuestion::consult(BlockValue value, Stage stage) {
   return {variable, tensors_[static_cast<size_t>(variable)].candidates};
 }
 
-std::optional<Spread> LayoutQuestion::known_spread(BlockValue value) const {
-  if (!held(value).tiles.empty()) return held(value).tiles[0].spread;
-  if (const Spread* const demand = plans_.demand(value)) return *demand;
+std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value) const {
+  if (!held(value).tiles.empty()) return held(value).tiles[0].layout;
+  if (const RegisterLayout* const demand = plans_.demand(value)) return *demand;
   const BlockOp& op = program_.op(value);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = view_dims(program_, value);
     if (dims.empty() || std::find(dims.begin(), dims.end(), -1) != dims.end()) return std::nullopt;
     if (op.type.element_count() != program_.op(op.operands[0]).type.element_count()) return std::nullopt;
-    if (auto spread = known_spread(op.operands[0])) return renumbered(*spread, dims);
+    if (auto layout = known_layout(op.operands[0])) return renumbered(*layout, dims);
     return std::nullopt;
   }
   if (!program_.is_compute(value, OpKind::elementwise) && !is_cast(op)) return std::nullopt;
   for (BlockValue operand : op.operands)
     if (program_.shape(operand) == op.type.shape)
-      if (auto spread = known_spread(operand)) return spread;
+      if (auto layout = known_layout(operand)) return layout;
   return std::nullopt;
 }
 
-Spread LayoutQuestion::vectors(BlockValue value) const {
+RegisterLayout LayoutQuestion::vectors(BlockValue value) const {
   const BlockValue root = facts_.root_load(value);
   if (root < 0) return facts_.blocked(value, DType::f32, program_.op(value).type.rank() - 1);
   return facts_.blocked(value, facts_.place(root).dtype, facts_.inner_dim(root));
 }
 
-std::vector<Spread> LayoutQuestion::candidates(BlockValue value) const {
-  std::vector<Spread> out;
+std::vector<RegisterLayout> LayoutQuestion::candidates(BlockValue value) const {
+  std::vector<RegisterLayout> out;
   add(out, usual(value));
   collect(value, out);
   add(out, vectors(value));
   return out;
 }
 
-void LayoutQuestion::collect(BlockValue value, std::vector<Spread>& out) const {
-  for (const RegisterTile& array : held(value).tiles) add(out, array.spread);
-  if (const Spread* const demand = plans_.demand(value)) add(out, *demand);
+void LayoutQuestion::collect(BlockValue value, std::vector<RegisterLayout>& out) const {
+  for (const RegisterTile& array : held(value).tiles) add(out, array.layout);
+  if (const RegisterLayout* const demand = plans_.demand(value)) add(out, *demand);
   if (!held(value).tiles.empty() || !program_.is_compute(value, OpKind::elementwise)) return;
   for (BlockValue operand : program_.op(value).operands)
     if (program_.shape(operand) == program_.shape(value)) collect(operand, out);
 }
 
-void LayoutQuestion::ask(BlockValue value, int variable, std::vector<Spread> wants, Stage stage) {
+void LayoutQuestion::ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage) {
   if (program_.is_number(value)) return;
   if (is_source(value) || !held(value).tiles.empty()) {
     const bool once = program_.stage(value) == Stage::before;
@@ -223,8 +223,8 @@ void LayoutQuestion::ask(BlockValue value, int variable, std::vector<Spread> wan
   }
   for (size_t i = 0; i < program_.op(value).operands.size(); ++i) {
     const std::vector<int> dims = facts_.asked_dims(value, i);
-    std::vector<Spread> operands;
-    for (const Spread& want : wants) operands.push_back(renumbered(want, dims));
+    std::vector<RegisterLayout> operands;
+    for (const RegisterLayout& want : wants) operands.push_back(renumbered(want, dims));
     ask(program_.op(value).operands[i], variable, std::move(operands), stage);
   }
 }
@@ -234,7 +234,7 @@ void LayoutQuestion::add_candidates(const Ask& ask) {
   if (variable < 0) variable = choose_for({ask.value, {usual(ask.value)}, false});
   Variable& own = tensors_[static_cast<size_t>(variable)];
   if (own.complete) return;
-  for (const Spread& want : ask.wants) add(own.candidates, want);
+  for (const RegisterLayout& want : ask.wants) add(own.candidates, want);
 }
 
 Result<ChosenLayouts> choose_layouts(const BlockFacts& facts, const ProductPlans& plans, Chooser& chooser) {

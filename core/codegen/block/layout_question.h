@@ -23,8 +23,8 @@ class LayoutQuestion {
   int64_t conversion_cycles(const LayoutPlan& plan) const {
     return *layout_cost(conversions_, plan.candidates);
   }
-  // For every value the spread in which operators ask for all of it.
-  std::map<BlockValue, Spread> answer(const LayoutPlan& plan) const;
+  // For every value the layout in which operators ask for all of it.
+  std::map<BlockValue, RegisterLayout> answer(const LayoutPlan& plan) const;
   // Whether some of the tiles that the value is made of, element by element, are partial.
   bool waits_for_parts(BlockValue value) const;
 
@@ -37,24 +37,24 @@ class LayoutQuestion {
   // A tensor with a choice.
   struct Variable {
     BlockValue value;
-    std::vector<Spread> candidates;
+    std::vector<RegisterLayout> candidates;
     bool complete = true;  // no more candidates: something else depends on them
   };
-  // A value that is held, or a source, asked for in a spread for every candidate of a variable (or in one).
+  // A value that is held, or a source, asked for in a layout for every candidate of a variable (or in one).
   struct Ask {
     BlockValue value;
     int variable;
-    std::vector<Spread> wants;
+    std::vector<RegisterLayout> wants;
     int64_t times;
   };
   struct Layouts {
     int variable;
-    std::vector<Spread> spreads;
+    std::vector<RegisterLayout> layouts;
   };
 
   Held& held(BlockValue value) { return held_[static_cast<size_t>(value)]; }
   const Held& held(BlockValue value) const { return held_[static_cast<size_t>(value)]; }
-  // Comes from memory again whenever it is asked for in another spread.
+  // Comes from memory again whenever it is asked for in another layout.
   bool is_source(BlockValue value) const {
     const BlockOp::Kind kind = program_.op(value).kind;
     return kind == BlockOp::Kind::load || kind == BlockOp::Kind::reduce_cluster;
@@ -62,7 +62,7 @@ class LayoutQuestion {
   int64_t times(Stage stage) const { return stage == Stage::loop ? facts_.kernel.trip_count : 1; }
 
   void visit(BlockValue value);
-  void hold(BlockValue value, const Spread& spread, unsigned partial_warps = 0);
+  void hold(BlockValue value, const RegisterLayout& layout, unsigned partial_warps = 0);
   void product(BlockValue value);
   // Sums of products lie as tensor cores have them, others as their operand.
   void accumulate(BlockValue value);
@@ -73,27 +73,27 @@ class LayoutQuestion {
   int choose_for(Variable variable);
   // In which layouts an operator asks for all of an operand: where it lies, or as is to be chosen.
   Layouts consult(BlockValue value, Stage stage);
-  // The spread that a value has, or is asked for in by a product, or that loads it best; nothing if it is
+  // The layout that a value has, or is asked for in by a product, or that loads it best; nothing if it is
   // made of nothing that has one.
-  std::optional<Spread> known_spread(BlockValue value) const;
+  std::optional<RegisterLayout> known_layout(BlockValue value) const;
   // In vectors of the load that the value is made of.
-  Spread vectors(BlockValue value) const;
-  Spread usual(BlockValue value) const {
-    const auto spread = known_spread(value);
-    return spread ? *spread : vectors(value);
+  RegisterLayout vectors(BlockValue value) const;
+  RegisterLayout usual(BlockValue value) const {
+    const auto layout = known_layout(value);
+    return layout ? *layout : vectors(value);
   }
   // The usual one first.
-  std::vector<Spread> candidates(BlockValue value) const;
+  std::vector<RegisterLayout> candidates(BlockValue value) const;
   // Those of what the value is made of, element by element.
-  void collect(BlockValue value, std::vector<Spread>& out) const;
+  void collect(BlockValue value, std::vector<RegisterLayout>& out) const;
   // Down to what is held or comes from memory.
-  void ask(BlockValue value, int variable, std::vector<Spread> wants, Stage stage);
+  void ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage);
   void add_candidates(const Ask& ask);
   // What a tensor costs by itself.
   void count_own(const Variable& variable);
-  int64_t reduce_cycles(BlockValue value, const Spread& from) const;
+  int64_t reduce_cycles(BlockValue value, const RegisterLayout& from) const;
   // Of a load or store, or of reading what the blocks of a cluster have left.
-  int64_t memory_cycles(BlockValue value, const Spread& spread) const;
+  int64_t memory_cycles(BlockValue value, const RegisterLayout& layout) const;
   void count_ask(const Ask& ask);
   // Between variables, or of one alone, where the other side has no choice. What nobody can choose stands
   // with the first.

@@ -118,7 +118,7 @@ void BlockLowering::write_product(BlockValue value) {
   RegisterTile tile;
   tile.dtype = register_type(program_.op(value).type.dtype);
   tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), plan.d.count());
-  tile.spread = plan.d;
+  tile.layout = plan.d;
   tile.partial_warps = plan.partial_warps;
   tile.scope = now();
   text(now()) += {ir::Declare{tile.registers, !plan.wgmma}};
@@ -152,8 +152,8 @@ void BlockLowering::write_sections() {
 Status BlockLowering::check_tiles() const {
   for (BlockValue value = 0; value < facts_.count(); ++value)
     for (const RegisterTile& tile : values_.tiles(value))
-      if (tile.spread.count() > kMostRegisters)
-        return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(tile.spread.count()) +
+      if (tile.layout.count() > kMostRegisters)
+        return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(tile.layout.count()) +
                                                   " elements a thread: cut it smaller");
   return {};
 }

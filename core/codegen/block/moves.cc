@@ -3,15 +3,15 @@
 namespace quern {
 
 Body Moves::write_elements(BlockValue value, const Symbol& to, const Expr& start, const Ints& strides) {
-  const Spread spread = values_.natural(value);
+  const RegisterLayout layout = values_.natural(value);
   const DType type = register_type(program_.op(value).type.dtype);
   Body body;
-  Builder(body).when(leaders(spread), [&](Builder& some) {
-    some.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
-      const Expr number = ir::converted(values_.element(value, spread, r), type),
-                 valid = bounds_.inside(value, spread, r);
-      each.when(bounds_.inside(value, spread, r, false), [&](Builder& there) {
-        there.assign(ir::element(to, start + bounds_.offset(spread, strides, r)),
+  Builder(body).when(leaders(layout), [&](Builder& some) {
+    some.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
+      const Expr number = ir::converted(values_.element(value, layout, r), type),
+                 valid = bounds_.inside(value, layout, r);
+      each.when(bounds_.inside(value, layout, r, false), [&](Builder& there) {
+        there.assign(ir::element(to, start + bounds_.offset(layout, strides, r)),
                      ir::select(valid, number, ir::literal(0, number.type())));
       });
     });
@@ -28,17 +28,17 @@ void Moves::read_elements(BlockValue value, const Symbol& from, const Expr& star
                           Stage place) {
   RegisterTile array;
   array.dtype = register_type(program_.op(value).type.dtype);
-  array.spread = facts_.blocked(value, array.dtype, -1);
+  array.layout = facts_.blocked(value, array.dtype, -1);
   array.scope = place;
   const Scalar type = ir::scalar_of(array.dtype);
-  array.registers = fresh_registers(base_name(value), type, array.spread.count());
+  array.registers = fresh_registers(base_name(value), type, array.layout.count());
   Body body;
   Builder to(body);
   to.declare(array.registers);
-  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
-    const Expr element = ir::element(from, start + bounds_.offset(array.spread, strides, r));
+  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
+    const Expr element = ir::element(from, start + bounds_.offset(array.layout, strides, r));
     each.assign(ir::element(array.registers, r),
-                ir::select(bounds_.inside(value, array.spread, r, false), element, ir::literal(0, type)));
+                ir::select(bounds_.inside(value, array.layout, r, false), element, ir::literal(0, type)));
   });
   text(place) += std::move(body);
   values_.hold(value, std::move(array));

@@ -10,16 +10,16 @@ namespace {
 
 constexpr int kRowGroupBits = 3;  // of wgmma: 8 rows
 
-std::string text_of(const Spread& spread) {
+std::string text_of(const RegisterLayout& layout) {
   std::string out;
   auto put = [&](const CoordBit& bit) {
     out += std::to_string(bit.dim) + "." + std::to_string(bit.bit) + " ";
   };
-  for (const CoordBit& bit : spread.registers) put(bit);
+  for (const CoordBit& bit : layout.registers) put(bit);
   out += "/ ";
-  for (const CoordBit& bit : spread.lanes) put(bit);
+  for (const CoordBit& bit : layout.lanes) put(bit);
   out += "/ ";
-  for (const CoordBit& bit : spread.warps) put(bit);
+  for (const CoordBit& bit : layout.warps) put(bit);
   return out;
 }
 
@@ -37,12 +37,12 @@ CooperativeTile& Operands::cooperative_tile(BlockValue product, int side) {
 // For warpgroups in panels, else in rows. Of a product that is software-pipelined there are three, since some warps make
 // the one of their iteration while others have not waited for the one two iterations before.
 void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan) {
-  const Spread spread = plans_.cooperative_spread(value, plan.dtype);
+  const RegisterLayout layout = plans_.cooperative_layout(value, plan.dtype);
   SharedTile& tile = made.tile;
   tile.value = facts_.root_load(value);
-  tile.inner = spread.registers[0].dim;
+  tile.inner = layout.registers[0].dim;
   for (int d = 0; d < program_.op(value).type.rank(); ++d)
-    tile.padded.push_back(int64_t{1} << spread.bits(d));
+    tile.padded.push_back(int64_t{1} << layout.bits(d));
   const Scalar type = ir::scalar_of(plan.dtype);
   if (plan.wgmma) {
     shared_.put_in_panels(tile, SharedTiles::bits_of(tile, shared_.dims_by_stride(tile)));
@@ -78,21 +78,21 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   const MatmulPlan& plan = plans_.of(product);
   const int summed = summed_dim(side, program_.op(value).type.rank());
   const SharedTile& tile = made.tile;
-  const Spread spread = plans_.cooperative_spread(value, plan.dtype);
+  const RegisterLayout layout = plans_.cooperative_layout(value, plan.dtype);
   int vector = 0;
-  while (static_cast<size_t>(vector) < spread.registers.size() && vector < 3 &&
-         spread.registers[static_cast<size_t>(vector)] == CoordBit{tile.inner, vector})
+  while (static_cast<size_t>(vector) < layout.registers.size() && vector < 3 &&
+         layout.registers[static_cast<size_t>(vector)] == CoordBit{tile.inner, vector})
     ++vector;
-  const Spread chunks = chunks_of(spread, vector);
+  const RegisterLayout chunks = chunks_of(layout, vector);
   const int per_word = static_cast<int>(4 / dtype_size(plan.dtype)),
             words = static_cast<int>((dtype_size(plan.dtype) << vector) / 4);
   Body body;
   Builder to(body);
-  to.when(leaders(spread), [&](Builder& some) {
+  to.when(leaders(layout), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),
                  Scalar::u32, words, [&](Builder&, const Expr& j) {
-                   return word_of(value, spread, plan.dtype, summed, c * (1 << vector) + j * per_word);
+                   return word_of(value, layout, plan.dtype, summed, c * (1 << vector) + j * per_word);
                  });
     });
   });
@@ -101,13 +101,13 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   return made;
 }
 
-Expr Operands::word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim,
+Expr Operands::word_of(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim,
                        const Expr& index) {
   auto one = [&](const Expr& at) {
-    const Expr number = ir::converted(values_.element(value, spread, at), DType::f32);
+    const Expr number = ir::converted(values_.element(value, layout, at), DType::f32);
     const bool is_load = program_.op(value).kind == BlockOp::Kind::load;
     return is_load ? number
-                   : ir::select(bounds_.inside(value, spread, at, true, {summed_dim}), number,
+                   : ir::select(bounds_.inside(value, layout, at, true, {summed_dim}), number,
                                 ir::zero(Scalar::f32));
   };
   if (!is_packed_in_pairs(dtype)) return ir::call(ir::Function::to_tf32, Scalar::u32, {one(index)});
@@ -115,27 +115,27 @@ Expr Operands::word_of(BlockValue value, const Spread& spread, DType dtype, int 
   return ir::call(ir::Function::pack, Scalar::u32, {first, second}, {ir::scalar_of(dtype)});
 }
 
-Symbol Operands::packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim) {
+Symbol Operands::packed(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim) {
   const Stage place = place_of(value);
   const std::string key = std::to_string(value) + " " + dtype_name(dtype) + " " +
                           std::to_string(static_cast<int>(place)) + " " + std::to_string(summed_dim) + " " +
-                          text_of(spread);
+                          text_of(layout);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
   const bool pairs = is_packed_in_pairs(dtype);
-  const int words = spread.count() / (pairs ? 2 : 1);
+  const int words = layout.count() / (pairs ? 2 : 1);
   const Symbol registers =
       fresh_registers(base_name(value) + (pairs ? "_pairs" : "_tf32"), Scalar::u32, words);
   Body body;
   Builder to(body);
   to.declare(registers);
-  if (!fill_by_matrices(to, value, spread, dtype, registers)) {
+  if (!fill_by_matrices(to, value, layout, dtype, registers)) {
     const bool loads_it = is_load_of(value, dtype);
-    if (loads_it && !values_.find(value, spread)) values_.materialize(value, spread);
-    const RegisterTile* const tile = loads_it ? values_.find(value, spread) : nullptr;
+    if (loads_it && !values_.find(value, layout)) values_.materialize(value, layout);
+    const RegisterTile* const tile = loads_it ? values_.find(value, layout) : nullptr;
     to.unrolled("w", words, [&](Builder& each, const Expr& w) {
       each.assign(ir::element(registers, w),
-                  tile && tile->words ? rearranged_word(*tile, spread, w)
-                                      : word_of(value, spread, dtype, summed_dim, w * (pairs ? 2 : 1)));
+                  tile && tile->words ? rearranged_word(*tile, layout, w)
+                                      : word_of(value, layout, dtype, summed_dim, w * (pairs ? 2 : 1)));
     });
   }
   text(place) += std::move(body);
@@ -148,25 +148,25 @@ bool Operands::is_load_of(BlockValue value, DType dtype) const {
 }
 
 // Straight from the stage, if it lies there as tensor cores take it and is not in registers already.
-bool Operands::fill_by_matrices(Builder& to, BlockValue value, const Spread& spread, DType dtype,
+bool Operands::fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout, DType dtype,
                                 const Symbol& registers) {
-  if (!is_load_of(value, dtype) || !facts_.is_staged(value) || values_.find(value, spread)) return false;
+  if (!is_load_of(value, dtype) || !facts_.is_staged(value) || values_.find(value, layout)) return false;
   const int words = static_cast<int>(registers->count);
-  if (!shared_.read_matrices(to, staged_.tile(value), dtype, spread, registers, words, 0)) return false;
+  if (!shared_.read_matrices(to, staged_.tile(value), dtype, layout, registers, words, 0)) return false;
   if (!is_packed_in_pairs(dtype)) to.emit(Instr::round_to_tf32, {registers});
   return true;
 }
 
-Expr Operands::rearranged_word(const RegisterTile& array, const Spread& spread, const Expr& w) {
-  if (array.spread.registers[0] == spread.registers[0]) {
-    Spread from = array.spread, half = spread;  // without the bit within a word
+Expr Operands::rearranged_word(const RegisterTile& array, const RegisterLayout& layout, const Expr& w) {
+  if (array.layout.registers[0] == layout.registers[0]) {
+    RegisterLayout from = array.layout, half = layout;  // without the bit within a word
     from.registers.erase(from.registers.begin());
     half.registers.erase(half.registers.begin());
     return ir::element(array.registers, register_index(w, from, half));
   }
   return ir::call(ir::Function::join_halves, Scalar::u32,
-                  {array.registers, register_index(w * 2, array.spread, spread),
-                   register_index(w * 2 + 1, array.spread, spread)});
+                  {array.registers, register_index(w * 2, array.layout, layout),
+                   register_index(w * 2 + 1, array.layout, layout)});
 }
 
 const SharedTile* Operands::matrices_of(BlockValue value, DType dtype) {
@@ -197,7 +197,7 @@ std::optional<Fragments> Operands::by_steps(BlockValue product, int side, const 
   const bool by_all = plan.cooperative[static_cast<size_t>(side)];
   const int batch = side == 0 ? plan.batch_a : plan.batch_b;
   // Registers of one step first, then those that tell steps and matrices of a batch apart.
-  Spread by_step = plan.operand(side);
+  RegisterLayout by_step = plan.operand(side);
   const int words = (by_step.count() >> plan.pair_bits()) / plan.steps / batch;
   auto& registers = by_step.registers;
   const auto steps_at = registers.begin() + plan.pair_bits() + (side == 0 && !plan.low_rows ? 2 : 1);

@@ -38,10 +38,11 @@ class Operands : BlockPart {
   // want the same.
   Fragments fragments(BlockValue product, int side);
   // The value in words, in exactly this order of registers.
-  Symbol packed(BlockValue value, const Spread& spread, DType dtype, int summed_dim);
+  Symbol packed(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim);
   // What tensor cores take in a word: elements `index` and `index` + 1 of a value in 16 bits, or one in tf32;
   // zeros behind the edges of a dimension that a product sums over.
-  Expr word_of(BlockValue value, const Spread& spread, DType dtype, int summed_dim, const Expr& index);
+  Expr word_of(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim,
+               const Expr& index);
   // The descriptor of instruction `index`; `previous`: of the tile of the iteration before.
   Expr panel_operand(BlockValue product, int side, const Expr& index, bool previous);
   CooperativeTile& cooperative_tile(BlockValue product, int side);
@@ -49,10 +50,10 @@ class Operands : BlockPart {
 
  private:
   bool is_load_of(BlockValue value, DType dtype) const;
-  bool fill_by_matrices(Builder& to, BlockValue value, const Spread& spread, DType dtype,
+  bool fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout, DType dtype,
                         const Symbol& registers);
-  // Word `w` of a spread, out of a tile of words in another order.
-  static Expr rearranged_word(const RegisterTile& tile, const Spread& spread, const Expr& w);
+  // Word `w` of a layout, out of a tile of words in another order.
+  static Expr rearranged_word(const RegisterTile& tile, const RegisterLayout& layout, const Expr& w);
   // The staged tile that is an operand of one product as it lies; null if the operand is none.
   const SharedTile* matrices_of(BlockValue value, DType dtype);
   std::optional<Fragments> by_steps(BlockValue product, int side, const SharedTile& tile);

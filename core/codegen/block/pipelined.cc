@@ -16,14 +16,14 @@ Body PipelinedProduct::issue() {
 }
 
 void PipelinedProduct::finish_iteration(const std::function<Body()>& rescale) {
-  const Spread& spread = plan().operand(plan().m_side);
+  const RegisterLayout& layout = plan().operand(plan().m_side);
   const int summed = summed_dim(plan().m_side, program_.op(m_operand()).type.rank());
   operands_.make_cooperatively(product(), plan().n_side());
   rest_ = ir::wait_for_products({sums_});
   Builder to(rest_);
   to.add(rescale());
-  to.unrolled("w", spread.count() / 2, [&](Builder& each, const Expr& w) {
-    each.assign(ir::element(words_, w), operands_.word_of(m_operand(), spread, plan().dtype, summed, w * 2));
+  to.unrolled("w", layout.count() / 2, [&](Builder& each, const Expr& w) {
+    each.assign(ir::element(words_, w), operands_.word_of(m_operand(), layout, plan().dtype, summed, w * 2));
   });
 }
 

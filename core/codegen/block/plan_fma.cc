@@ -26,7 +26,7 @@ struct FmaSide {
 // Rows or columns of the tile of sums, from the lowest bit on: vectors, lanes, other registers, warps.
 void place_side(const FmaTile& tile, const FmaSide& side, int warp_bits, MatmulPlan& plan) {
   const bool left = side.side == 0;
-  Spread& spread = left ? plan.a : plan.b;
+  RegisterLayout& layout = left ? plan.a : plan.b;
   const int vector = left ? tile.m_vector : tile.n_vector, lanes = left ? tile.m_lanes : tile.n_lanes,
             registers = left ? tile.m_registers : tile.n_registers,
             warps = left ? tile.m_warps : tile.n_warps;
@@ -34,23 +34,23 @@ void place_side(const FmaTile& tile, const FmaSide& side, int warp_bits, MatmulP
   put_bits(sums, side.own, 0, vector);
   put_bits(sums, side.own, vector + lanes, registers + lanes);
   for (const CoordBit& bit : sums) plan.d.registers.push_back({side.of_result, bit.bit});
-  if (side.form.by_inner) put_bits(spread.registers, side.summed, 0, tile.group);
-  spread.registers.insert(spread.registers.end(), sums.begin(), sums.end());
-  put_bits(spread.registers, side.summed, side.form.by_inner ? tile.group : 0, tile.group + tile.groups);
+  if (side.form.by_inner) put_bits(layout.registers, side.summed, 0, tile.group);
+  layout.registers.insert(layout.registers.end(), sums.begin(), sums.end());
+  put_bits(layout.registers, side.summed, side.form.by_inner ? tile.group : 0, tile.group + tile.groups);
   const int first_lane = left ? tile.n_lanes : 0, first_warp = left ? 0 : tile.m_warps;
   for (int i = 0; i < lanes; ++i) {
     const size_t lane = static_cast<size_t>(first_lane + i);
-    spread.lanes[lane] = {side.own, vector + i};
+    layout.lanes[lane] = {side.own, vector + i};
     plan.d.lanes[lane] = {side.of_result, vector + i};
   }
-  spread.warps.resize(static_cast<size_t>(warp_bits));
+  layout.warps.resize(static_cast<size_t>(warp_bits));
   for (int i = 0; i < warps; ++i) {
     const size_t warp = static_cast<size_t>(first_warp + i);
-    spread.warps[warp] = {side.own, registers + lanes + i};
+    layout.warps[warp] = {side.own, registers + lanes + i};
     plan.d.warps[warp] = {side.of_result, registers + lanes + i};
   }
   for (int i = 0; i < tile.k_warps; ++i)
-    spread.warps[static_cast<size_t>(tile.m_warps + tile.n_warps + i)] = {side.summed,
+    layout.warps[static_cast<size_t>(tile.m_warps + tile.n_warps + i)] = {side.summed,
                                                                           tile.group + tile.groups + i};
 }
 

@@ -16,6 +16,12 @@ std::vector<int> others(int count, const std::vector<int>& taken) {
   return out;
 }
 
+std::vector<CoordBit> coord_bits(int dim, const std::vector<int>& bits) {
+  std::vector<CoordBit> out;
+  for (int bit : bits) out.push_back({dim, bit});
+  return out;
+}
+
 int vector_bits_of(DType dtype) { return bits_for(16 / static_cast<int64_t>(dtype_size(dtype))); }
 
 }  // namespace
@@ -121,39 +127,37 @@ void ProductPlans::place_fragments(BlockValue product, MatmulPlan& plan, const P
   const BlockOp& op = program_.op(product);
   const int ra = program_.op(op.operands[0]).type.rank(), rb = program_.op(op.operands[1]).type.rank(),
             rd = op.type.rank();
-  const std::vector<int> n_low = {vector, vector + 1, vector + 2}, n_tiles = others(bits.n, n_low);
-  Spread &fa = plan.a, &fb = plan.b, &fd = plan.d;
-  fa.lanes = {
-      CoordBit{ra - 1, inner.lanes[0]}, {ra - 1, inner.lanes[1]}, {ra - 2, 0}, {ra - 2, 1}, {ra - 2, 2}};
-  fb.lanes = {CoordBit{rb - 2, inner.lanes[0]},
-              {rb - 2, inner.lanes[1]},
-              {rb - 1, n_low[0]},
-              {rb - 1, n_low[1]},
-              {rb - 1, n_low[2]}};
-  fd.lanes = {CoordBit{rd - 1, n_low[1]}, {rd - 1, n_low[2]}, {rd - 2, 0}, {rd - 2, 1}, {rd - 2, 2}};
-  // The pair that shares a word, the rows from 8 on, then the rest of the inner dimension.
+  // In the order in which mma counts them.
+  const std::vector<int> rows = {0, 1, 2, 3}, columns = {vector, vector + 1, vector + 2};
   const size_t pairs = static_cast<size_t>(plan.pair_bits());
-  auto add_inner = [&](size_t first, size_t last) {
-    for (size_t i = first; i < last; ++i) {
-      fa.registers.push_back({ra - 1, inner.registers[i]});
-      fb.registers.push_back({rb - 2, inner.registers[i]});
-    }
+  std::vector<int> k(inner.registers.begin(), inner.registers.begin() + plan.pair_bits());
+  k.insert(k.end(), inner.lanes.begin(), inner.lanes.end());
+  k.push_back(inner.registers[pairs]);
+  auto place = [](RegisterLayout& to, const Layout& fragment, const std::vector<CoordBit>& m,
+                  const std::vector<CoordBit>& n) {
+    RegisterLayout placed = fragment_layout(fragment, {{"m", m}, {"n", n}});
+    to.registers = std::move(placed.registers);
+    to.lanes = placed.lanes;
   };
-  add_inner(0, pairs);
-  if (!plan.low_rows) fa.registers.push_back({ra - 2, 3});
-  fd.registers = {{rd - 1, n_low[0]}, {rd - 2, 3}};
-  add_inner(pairs, inner.registers.size());
-  for (int bit : n_tiles) {
-    fb.registers.push_back({rb - 1, bit});
-    fd.registers.push_back({rd - 1, bit});
-  }
-  for (int bit = 4; bit < bits.m; ++bit) {
-    fa.registers.push_back({ra - 2, bit});
-    fd.registers.push_back({rd - 2, bit});
-  }
-  plan.steps = 1 << (inner.registers.size() - 1 - pairs);
-  plan.across = 1 << n_tiles.size();
-  plan.down = 1 << (bits.m - 4);
+  place(plan.a, mma_a(plan.mma_kind(), "m", "n"), coord_bits(ra - 2, rows), coord_bits(ra - 1, k));
+  place(plan.b, mma_b(plan.mma_kind(), "m", "n"), coord_bits(rb - 2, k), coord_bits(rb - 1, columns));
+  place(plan.d, mma_c("m", "n"), coord_bits(rd - 2, rows), coord_bits(rd - 1, columns));
+  if (plan.low_rows) std::erase(plan.a.registers, CoordBit{ra - 2, 3});
+  // More fragments: along the inner dimension, columns and rows.
+  const std::vector<int> steps(inner.registers.begin() + plan.pair_bits() + 1, inner.registers.end()),
+      across = others(bits.n, columns), down = others(bits.m, rows);
+  auto repeat = [](RegisterLayout& to, int dim, const std::vector<int>& along) {
+    for (const CoordBit& bit : coord_bits(dim, along)) to.registers.push_back(bit);
+  };
+  repeat(plan.a, ra - 1, steps);
+  repeat(plan.a, ra - 2, down);
+  repeat(plan.b, rb - 2, steps);
+  repeat(plan.b, rb - 1, across);
+  repeat(plan.d, rd - 1, across);
+  repeat(plan.d, rd - 2, down);
+  plan.steps = 1 << steps.size();
+  plan.across = 1 << across.size();
+  plan.down = 1 << down.size();
 }
 
 }  // namespace quern

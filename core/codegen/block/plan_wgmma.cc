@@ -20,6 +20,12 @@ void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
   for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
 }
 
+std::vector<CoordBit> coord_bits(int dim, int count) {
+  std::vector<CoordBit> out;
+  put_bits(out, dim, 0, count);
+  return out;
+}
+
 }  // namespace
 
 // Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
@@ -91,7 +97,8 @@ struct ProductPlans::WgmmaDims {
 void ProductPlans::share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least,
                                           ProductBits& left) const {
   const WgmmaDims dims(program_, product, plan);
-  Spread &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a, &d = plan.d;
+  RegisterLayout &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a,
+                 &d = plan.d;
   const int m_warps = bits_for(schedule_.warps[static_cast<size_t>(plan.m_side)]),
             wide_warps = plan.m_side == 0 ? bits_for(schedule_.warps[1]) : 0;
   for (std::vector<CoordBit>* warps : {&high.warps, &wide.warps, &d.warps})
@@ -119,20 +126,26 @@ void ProductPlans::share_among_warpgroups(BlockValue product, MatmulPlan& plan, 
 // Registers of the sums, and of the M operand; of operands in shared memory registers count instructions.
 void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const ProductBits& bits) const {
   const WgmmaDims dims(program_, product, plan);
-  Spread &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a, &d = plan.d;
+  RegisterLayout &high = plan.m_side == 0 ? plan.a : plan.b, &wide = plan.m_side == 0 ? plan.b : plan.a,
+                 &d = plan.d;
   const int one = std::min(bits.n, bits_for(kMostWgmmaColumns));
   plan.columns = 1 << one;
   plan.steps = 1 << (bits.k - kInnerBits);
   plan.down = 1 << (bits.m - kWgmmaRowBits);
   plan.across = 1 << (bits.n - one);
-  d.lanes = {CoordBit{dims.n, 1}, {dims.n, 2}, {dims.m, 0}, {dims.m, 1}, {dims.m, 2}};
-  d.registers = {{dims.n, 0}, {dims.m, 3}};
-  put_bits(d.registers, dims.n, kRowGroupBits, bits.n);
+  const RegisterLayout sums =
+      fragment_layout(wgmma_accumulator(plan.columns, "m", "n"),
+                      {{"m", coord_bits(dims.m, kWgmmaRowBits)}, {"n", coord_bits(dims.n, one)}});
+  d.lanes = sums.lanes;
+  d.registers = sums.registers;
+  put_bits(d.registers, dims.n, one, bits.n);
   put_bits(d.registers, dims.m, kWgmmaRowBits, bits.m);
   if (!plan.shared[static_cast<size_t>(plan.m_side)]) {
-    high.lanes = {
-        CoordBit{dims.high_k, 1}, {dims.high_k, 2}, {dims.high_m, 0}, {dims.high_m, 1}, {dims.high_m, 2}};
-    high.registers = {{dims.high_k, 0}, {dims.high_m, 3}, {dims.high_k, 3}};
+    const RegisterLayout rows = fragment_layout(
+        wgmma_a(plan.mma_kind(), "m", "k"),
+        {{"m", coord_bits(dims.high_m, kWgmmaRowBits)}, {"k", coord_bits(dims.high_k, kInnerBits)}});
+    high.lanes = rows.lanes;
+    high.registers = rows.registers;
   }
   put_bits(high.registers, dims.high_k, kInnerBits, bits.k);
   put_bits(high.registers, dims.high_m, kWgmmaRowBits, bits.m);

@@ -36,12 +36,12 @@ void ProductPlans::note_demands(BlockValue product, const MatmulPlan& plan) {
   for (int side = 0; side < 2; ++side) {
     const size_t s = static_cast<size_t>(side);
     if (plan.shared[s] && !plan.cooperative[s]) continue;
-    const Spread spread = operand_spread(product, side);
+    const RegisterLayout layout = operand_layout(product, side);
     std::vector<BlockValue> open = {program_.op(product).operands[s]};
     while (!open.empty()) {
       const BlockValue next = open.back();
       open.pop_back();
-      demands_.emplace(next, spread);
+      demands_.emplace(next, layout);
       if (!program_.is_compute(next, OpKind::elementwise)) continue;
       for (BlockValue operand : program_.op(next).operands)
         if (program_.shape(operand) == program_.shape(next)) open.push_back(operand);
@@ -49,7 +49,7 @@ void ProductPlans::note_demands(BlockValue product, const MatmulPlan& plan) {
   }
 }
 
-const Spread* ProductPlans::demand(BlockValue value) const {
+const RegisterLayout* ProductPlans::demand(BlockValue value) const {
   const auto at = demands_.find(value);
   return at == demands_.end() ? nullptr : &at->second;
 }
@@ -91,7 +91,7 @@ bool ProductPlans::plan_batch(BlockValue value, MatmulPlan& plan) const {
 // Whether warps need the same tile of what is computed, element by element, from a staged one: then it is
 // made once, by all, and left in shared memory in words. `bits` are those of its coordinates in `fragments`,
 // which a warp would make for itself.
-bool ProductPlans::is_cooperative(BlockValue value, DType dtype, const Spread& fragments) const {
+bool ProductPlans::is_cooperative(BlockValue value, DType dtype, const RegisterLayout& fragments) const {
   const BlockValue load = facts_.root_load(value);
   if (load < 0 || load == value || !facts_.is_staged(load)) return false;
   const Ints& shape = program_.shape(value);
@@ -104,14 +104,14 @@ bool ProductPlans::is_cooperative(BlockValue value, DType dtype, const Spread& f
                                                             [](const CoordBit& bit) { return bit.dim < 0; });
 }
 
-Spread ProductPlans::cooperative_spread(BlockValue value, DType dtype) const {
+RegisterLayout ProductPlans::cooperative_layout(BlockValue value, DType dtype) const {
   return facts_.blocked(value, dtype, facts_.inner_dim(facts_.root_load(value)));
 }
 
-Spread ProductPlans::operand_spread(BlockValue product, int side) const {
+RegisterLayout ProductPlans::operand_layout(BlockValue product, int side) const {
   const MatmulPlan& plan = of(product);
   const size_t s = static_cast<size_t>(side);
-  return plan.cooperative[s] ? cooperative_spread(program_.op(product).operands[s], plan.dtype)
+  return plan.cooperative[s] ? cooperative_layout(program_.op(product).operands[s], plan.dtype)
                              : plan.operand(side);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/codegen/block/facts.h"
+#include "core/schedule/fragments.h"
 #include "core/schedule/tile_work.h"
 
 namespace quern {
@@ -12,10 +13,13 @@ struct MatmulPlan {
   bool tensor_cores = false;
   std::optional<FmaTile> fma;  // without them
   DType dtype = DType::f16;    // f32: tf32
+  MmaKind mma_kind() const {
+    return is_packed_in_pairs(dtype) ? MmaKind::m16n8k16_16bit : MmaKind::m16n8k8_tf32;
+  }
   // Register bits within a word.
   int pair_bits() const { return is_packed_in_pairs(dtype) ? 1 : 0; }
-  Spread a, b, d;
-  const Spread& operand(int side) const { return side == 0 ? a : b; }
+  RegisterLayout a, b, d;
+  const RegisterLayout& operand(int side) const { return side == 0 ? a : b; }
   bool low_rows = false;  // at most 8 rows: registers of the upper rows are not there in `a`
   int down = 1, across = 1, steps = 1, batch = 1;
   int batch_a = 1, batch_b = 1;  // 1 if the operand is the same for all
@@ -52,14 +56,14 @@ class ProductPlans {
   const MatmulPlan& of(BlockValue product) const { return plans_.at(product); }
   bool contains(BlockValue value) const { return plans_.contains(value); }
   // The layout in which a product takes or gives the value, or null.
-  const Spread* demand(BlockValue value) const;
+  const RegisterLayout* demand(BlockValue value) const;
   // Of an operand that wgmma reads from its stage: the least extents of its tile; or null.
   const Ints* panel_extents(BlockValue load) const;
   // Of a staged tile that has its neighbours along another dimension than memory: that one.
   std::optional<int> turned(BlockValue load) const;
-  // In which spread an operand of a product is computed; and in which one all warps make it together.
-  Spread operand_spread(BlockValue product, int side) const;
-  Spread cooperative_spread(BlockValue value, DType dtype) const;
+  // In which layout an operand of a product is computed; and in which one all warps make it together.
+  RegisterLayout operand_layout(BlockValue product, int side) const;
+  RegisterLayout cooperative_layout(BlockValue value, DType dtype) const;
 
   // The product that is software-pipelined, and the one of its iteration that is waited for first; -1: none.
   struct Pipelined {
@@ -70,7 +74,7 @@ class ProductPlans {
 
  private:
   void note_demands(BlockValue product, const MatmulPlan& plan);
-  bool is_cooperative(BlockValue value, DType dtype, const Spread& fragments) const;
+  bool is_cooperative(BlockValue value, DType dtype, const RegisterLayout& fragments) const;
   bool plan_batch(BlockValue product, MatmulPlan& plan) const;
   void find_pipelined();
 
@@ -113,7 +117,7 @@ class ProductPlans {
   const Target& target_;
   const int warp_bits_;
   std::map<BlockValue, MatmulPlan> plans_;
-  std::map<BlockValue, Spread> demands_;
+  std::map<BlockValue, RegisterLayout> demands_;
   std::map<BlockValue, Ints> panels_;
   std::map<BlockValue, int> turned_;
   Pipelined pipelined_;

@@ -42,7 +42,7 @@ class Products : BlockPart {
   void fma(BlockValue product, const Symbol& sums, Stage stage);
   FmaOperand fma_operand(BlockValue product, int side);
   const SharedTile& fma_tile(BlockValue operand, bool staged, DType dtype);
-  Body fill_fma_tile(const SharedTile& tile, Spread spread, DType dtype);
+  Body fill_fma_tile(const SharedTile& tile, RegisterLayout layout, DType dtype);
   static void load_fma(Builder& to, const FmaOperand& operand, Scalar type, const Expr& z, const Expr& step);
   static void fma_group(Builder& to, const MatmulPlan& plan, const std::vector<FmaOperand>& operands,
                         const Symbol& sums, const Expr& z, const Expr& g);

@@ -4,7 +4,7 @@
 
 namespace quern {
 
-RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, const Spread& from) {
+RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, const RegisterLayout& from) {
   const BlockOp& op = program.op(reduction);
   const size_t rank = program.shape(op.operands[0]).size();
   std::vector<int> kept(rank);
@@ -16,7 +16,7 @@ RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, con
     next += !reduced[d] || *op.attrs.keepdims;
   }
   RegisterTile array;
-  array.spread = renumbered(from, kept);
+  array.layout = renumbered(from, kept);
   array.dtype = register_type(op.type.dtype);
   array.reduction = op.code;
   for (size_t i = 0; i < from.lanes.size(); ++i)
@@ -31,7 +31,7 @@ RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, con
 void Reductions::reduce_into(BlockValue reduction, const Symbol& registers, Stage stage) {
   const BlockOp& op = program_.op(reduction);
   const BlockValue operand = op.operands[0];
-  const Spread from = values_.natural(operand);
+  const RegisterLayout from = values_.natural(operand);
   const DType dtype = register_type(op.type.dtype);
   std::vector<int> axes;
   for (int64_t axis : *op.attrs.axis) axes.push_back(static_cast<int>(axis));
@@ -55,7 +55,7 @@ Body Reductions::started(const RegisterTile& array) {
   Body body;
   Builder to(body);
   to.declare(array.registers);
-  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
     each.assign(ir::element(array.registers, r), ir::identity(array.reduction, array.dtype));
   });
   return body;
@@ -63,7 +63,7 @@ Body Reductions::started(const RegisterTile& array) {
 
 void Reductions::reduce(BlockValue value) {
   RegisterTile tile = reduced_tile(program_, value, values_.natural(program_.op(value).operands[0]));
-  tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), tile.spread.count());
+  tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), tile.layout.count());
   tile.scope = now();
   text(now()) += started(tile);
   reduce_into(value, tile.registers, now());
@@ -74,10 +74,10 @@ Body Reductions::rescale(BlockValue value, const RegisterTile& sums) {
   const BlockValue shift = program_.op(value).operands[1], factor = facts_.factors.at(shift);
   const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(factor));
   Body body;
-  Builder(body).unrolled("r", sums.spread.count(), [&](Builder& each, const Expr& r) {
+  Builder(body).unrolled("r", sums.layout.count(), [&](Builder& each, const Expr& r) {
     const Expr sum = ir::element(sums.registers, r);
     const Value number =
-        values_.element(factor, renumbered(sums.spread, dims), renumbered_index(r, sums.spread, dims));
+        values_.element(factor, renumbered(sums.layout, dims), renumbered_index(r, sums.layout, dims));
     each.assign(sum, sum * number.as(DType::f32));
   });
   return body;
@@ -85,25 +85,25 @@ Body Reductions::rescale(BlockValue value, const RegisterTile& sums) {
 
 void Reductions::shift(BlockValue value) {
   const BlockValue operand = program_.op(value).operands[0];
-  const Spread spread = values_.natural(operand);
+  const RegisterLayout layout = values_.natural(operand);
   RegisterTile array;
-  array.spread = spread;
+  array.layout = layout;
   array.dtype = register_type(program_.op(value).type.dtype);
   array.reduction = OpCode::reduce_max;
   const Scalar type = ir::scalar_of(array.dtype);
-  array.registers = fresh_registers(base_name(value), type, spread.count());
+  array.registers = fresh_registers(base_name(value), type, layout.count());
   Builder(body_.declared).add(started(array));
   const auto factor_value = facts_.factors.find(value);
   Body body;
   Builder to(body);
   RegisterTile factor = array;
   if (factor_value != facts_.factors.end()) {
-    factor.registers = fresh_registers(base_name(value) + "_factor", type, spread.count());
+    factor.registers = fresh_registers(base_name(value) + "_factor", type, layout.count());
     factor.scope = Stage::loop;
     to.declare(factor.registers);
   }
-  to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
-    const Expr number = ir::converted(values_.element(operand, spread, r), array.dtype),
+  to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
+    const Expr number = ir::converted(values_.element(operand, layout, r), array.dtype),
                top = ir::element(array.registers, r);
     if (factor_value == facts_.factors.end()) return each.combine(OpCode::reduce_max, top, number);
     const Expr old = each.let(ir::make_variable("old", type), top);
@@ -121,9 +121,9 @@ RegisterTile Reductions::sums_of(BlockValue accumulator) const {
   const BlockValue operand = op.operands[0];
   RegisterTile tile;
   if (!facts_.keeps_parts(accumulator)) {
-    tile.spread = values_.natural(operand);
+    tile.layout = values_.natural(operand);
   } else if (plans_.contains(operand)) {
-    tile.spread = plans_.of(operand).d;
+    tile.layout = plans_.of(operand).d;
     tile.partial_warps = plans_.of(operand).partial_warps;
   } else {
     tile = reduced_tile(program_, operand, values_.natural(program_.op(operand).operands[0]));
@@ -144,7 +144,7 @@ void Reductions::accumulate(BlockValue value) {
   RegisterTile tile = sums_of(value);
   tile.registers = pipelined
                        ? pipelined_.sums()
-                       : fresh_registers(base_name(value), ir::scalar_of(tile.dtype), tile.spread.count());
+                       : fresh_registers(base_name(value), ir::scalar_of(tile.dtype), tile.layout.count());
   Builder(body_.declared).add(started(tile));
   if (rescaled && !pipelined) text(Stage::loop) += rescale(value, tile);
   if (pipelined) {
@@ -155,9 +155,9 @@ void Reductions::accumulate(BlockValue value) {
     reduce_into(operand, tile.registers, Stage::loop);
   } else {
     Body body;
-    Builder(body).unrolled("r", tile.spread.count(), [&](Builder& each, const Expr& r) {
+    Builder(body).unrolled("r", tile.layout.count(), [&](Builder& each, const Expr& r) {
       each.combine(tile.reduction, ir::element(tile.registers, r),
-                   ir::converted(values_.element(operand, tile.spread, r), tile.dtype));
+                   ir::converted(values_.element(operand, tile.layout, r), tile.dtype));
     });
     text(Stage::loop) += std::move(body);
   }

@@ -7,7 +7,7 @@
 namespace quern {
 
 // What is left when the operand of a reduction, in `from`, is reduced by every thread for itself.
-RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, const Spread& from);
+RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, const RegisterLayout& from);
 
 class Reductions : BlockPart {
  public:

@@ -31,15 +31,15 @@ std::vector<CoordBit> SharedTiles::bits_of(const SharedTile& tile, const std::ve
 // First those that lanes tell apart, of fragments the pair in a word before them: what ldmatrix
 // reads together lies in eight rows that follow each other. (Of tf32, where rows are not those of matrices, a
 // lane's next word: then four lanes that read 32 bytes each are two rows apart, in different banks.)
-std::vector<CoordBit> SharedTiles::bits_as_read(const SharedTile& tile, const Spread& spread) const {
+std::vector<CoordBit> SharedTiles::bits_as_read(const SharedTile& tile, const RegisterLayout& layout) const {
   std::vector<CoordBit> bits;
   const std::vector<CoordBit> all = bits_of(tile, dims_by_stride(tile));
   auto add = [&](const CoordBit& bit) {
     const bool is_there = std::find(all.begin(), all.end(), bit) != all.end();
     if (is_there && std::find(bits.begin(), bits.end(), bit) == bits.end()) bits.push_back(bit);
   };
-  if (!spread.registers.empty() && spread.registers[0].dim == spread.lanes[0].dim) add(spread.registers[0]);
-  for (const CoordBit& bit : spread.lanes) add(bit);
+  if (!layout.registers.empty() && layout.registers[0].dim == layout.lanes[0].dim) add(layout.registers[0]);
+  for (const CoordBit& bit : layout.lanes) add(bit);
   for (const CoordBit& bit : all) add(bit);
   return bits;
 }
@@ -64,15 +64,16 @@ void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& o
   tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
 }
 
-std::vector<int> SharedTiles::beyond(const SharedTile& tile, const Spread& spread) {
+std::vector<int> SharedTiles::beyond(const SharedTile& tile, const RegisterLayout& layout) {
   std::vector<int> dims;
   for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
-    if ((int64_t{1} << spread.bits(d)) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
+    if ((int64_t{1} << layout.bits(d)) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
   return dims;
 }
 
-Expr SharedTiles::place_in(const SharedTile& tile, const Spread& spread, const Expr& index, bool swizzled) {
-  return place_from(thread_place(tile, spread, swizzled), tile, spread, index, swizzled);
+Expr SharedTiles::place_in(const SharedTile& tile, const RegisterLayout& layout, const Expr& index,
+                           bool swizzled) {
+  return place_from(thread_place(tile, layout, swizzled), tile, layout, index, swizzled);
 }
 
 namespace {
@@ -94,36 +95,37 @@ std::vector<BitMove> moves_into(const std::vector<std::vector<int>>& bit_places,
 
 }  // namespace
 
-Expr SharedTiles::thread_place(const SharedTile& tile, const Spread& spread, bool swizzled) {
-  if (tile.bit_places.empty()) return bounds_.offset(spread, tile.pitch, 0);
-  const Expr thread = move_bits(lane(), moves_into(tile.bit_places, spread.lanes)) +
-                      move_bits(warp(), moves_into(tile.bit_places, spread.warps));
+Expr SharedTiles::thread_place(const SharedTile& tile, const RegisterLayout& layout, bool swizzled) {
+  if (tile.bit_places.empty()) return bounds_.offset(layout, tile.pitch, 0);
+  const Expr thread = move_bits(lane(), moves_into(tile.bit_places, layout.lanes)) +
+                      move_bits(warp(), moves_into(tile.bit_places, layout.warps));
   if (tile.swizzle == 0 || !swizzled) return bounds_.define("i", thread);
   return bounds_.define("i", ir::call(ir::Function::swizzled, Scalar::i32, {thread}, {tile.swizzle}));
 }
 
-Expr SharedTiles::place_from(const Expr& base, const SharedTile& tile, const Spread& spread,
+Expr SharedTiles::place_from(const Expr& base, const SharedTile& tile, const RegisterLayout& layout,
                              const Expr& index, bool swizzled) {
-  if (tile.bit_places.empty()) return base + TileBounds::register_offset(spread, tile.pitch, index);
-  const Expr mine = move_bits(index, moves_into(tile.bit_places, spread.registers));
+  if (tile.bit_places.empty()) return base + TileBounds::register_offset(layout, tile.pitch, index);
+  const Expr mine = move_bits(index, moves_into(tile.bit_places, layout.registers));
   if (tile.swizzle == 0 || !swizzled) return base + mine;
   return ir::call(ir::Function::swizzled_sum, Scalar::i32, {base, mine}, {tile.swizzle});
 }
 
-bool SharedTiles::read_matrices(Builder& out, const SharedTile& tile, DType dtype, const Spread& spread,
-                                const Symbol& to, int words, const Expr& skipped) {
-  if (spread.registers.empty() || !beyond(tile, spread).empty()) return false;
+bool SharedTiles::read_matrices(Builder& out, const SharedTile& tile, DType dtype,
+                                const RegisterLayout& layout, const Symbol& to, int words,
+                                const Expr& skipped) {
+  if (layout.registers.empty() || !beyond(tile, layout).empty()) return false;
   const bool pairs = is_packed_in_pairs(dtype);
-  const CoordBit pair = spread.registers[0];
+  const CoordBit pair = layout.registers[0];
   auto is = [&](const CoordBit& bit, int number) { return bit == CoordBit{tile.inner, number}; };
-  const bool plain = pairs ? is(pair, 0) && is(spread.lanes[0], 1) && is(spread.lanes[1], 2)
-                           : is(spread.lanes[0], 0) && is(spread.lanes[1], 1);
-  const bool turned = is(spread.lanes[2], 0) && is(spread.lanes[3], 1) && is(spread.lanes[4], 2) &&
-                      pair.dim != tile.inner && spread.lanes[0].dim != tile.inner &&
-                      spread.lanes[1].dim != tile.inner;
+  const bool plain = pairs ? is(pair, 0) && is(layout.lanes[0], 1) && is(layout.lanes[1], 2)
+                           : is(layout.lanes[0], 0) && is(layout.lanes[1], 1);
+  const bool turned = is(layout.lanes[2], 0) && is(layout.lanes[3], 1) && is(layout.lanes[4], 2) &&
+                      pair.dim != tile.inner && layout.lanes[0].dim != tile.inner &&
+                      layout.lanes[1].dim != tile.inner;
   if (!plain && !pairs) {
     out.unrolled("r", words, [&](Builder& each, const Expr& r) {
-      const Expr number = ir::element(tile.memory, place_in(tile, spread, skipped * words + r));
+      const Expr number = ir::element(tile.memory, place_in(tile, layout, skipped * words + r));
       each.assign(ir::element(to, r), ir::call(ir::Function::float_bits, Scalar::u32, {number}));
     });
     return true;
@@ -131,14 +133,14 @@ bool SharedTiles::read_matrices(Builder& out, const SharedTile& tile, DType dtyp
   if (!plain && !turned) return false;
   // Lanes give the addresses of rows of matrices: their low three bits count rows, the others matrices.
   const int matrices = std::min(2, bits_for(words));
-  const auto words_at = spread.registers.begin() + (pairs ? 1 : 0);
-  Spread rows;
+  const auto words_at = layout.registers.begin() + (pairs ? 1 : 0);
+  RegisterLayout rows;
   for (size_t i = 0; i < 3; ++i)
-    rows.lanes[i] = plain ? spread.lanes[i + 2] : (i == 0 ? pair : spread.lanes[i - 1]);
+    rows.lanes[i] = plain ? layout.lanes[i + 2] : (i == 0 ? pair : layout.lanes[i - 1]);
   for (size_t i = 0; i < static_cast<size_t>(matrices); ++i)
     rows.lanes[i + 3] = *(words_at + static_cast<long>(i));
-  rows.warps = spread.warps;
-  rows.registers.assign(words_at + matrices, spread.registers.end());
+  rows.warps = layout.warps;
+  rows.registers.assign(words_at + matrices, layout.registers.end());
   const int count = 1 << matrices, reads = words >> matrices;
   out.unrolled("r", reads, [&](Builder& each, const Expr& r) {
     each.emit(

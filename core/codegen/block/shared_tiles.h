@@ -37,26 +37,27 @@ class SharedTiles : BlockPart {
   // Bits of all dimensions but the inner one, the last of `dims` but one first.
   static std::vector<CoordBit> bits_of(const SharedTile& tile, const std::vector<int>& dims);
   // The same, but first those that lanes tell apart.
-  std::vector<CoordBit> bits_as_read(const SharedTile& tile, const Spread& spread) const;
+  std::vector<CoordBit> bits_as_read(const SharedTile& tile, const RegisterLayout& layout) const;
   // Rows of the innermost dimension are cut into panels as wide as a swizzle (core/schedule's swizzled_panels);
   // a panel holds all other dimensions row after row, their bits in this order.
   void put_in_panels(SharedTile& tile, const std::vector<CoordBit>& others) const;
 
-  // Dimensions along which the spread reaches beyond what the tile has room for.
-  static std::vector<int> beyond(const SharedTile& tile, const Spread& spread);
+  // Dimensions along which the layout reaches beyond what the tile has room for.
+  static std::vector<int> beyond(const SharedTile& tile, const RegisterLayout& layout);
   // Where in the tile, counted in elements, what register `index` of a thread stands for lies.
   // Without the swizzle: where the hardware looks when it swizzles by itself.
-  Expr place_in(const SharedTile& tile, const Spread& spread, const Expr& index, bool swizzled = true);
+  Expr place_in(const SharedTile& tile, const RegisterLayout& layout, const Expr& index,
+                bool swizzled = true);
   // Where a thread's register 0 lies, and from there (or from another register's place) the one that the bits of `index`
   // lead to.
-  Expr thread_place(const SharedTile& tile, const Spread& spread, bool swizzled = true);
-  static Expr place_from(const Expr& base, const SharedTile& tile, const Spread& spread, const Expr& index,
-                         bool swizzled = true);
+  Expr thread_place(const SharedTile& tile, const RegisterLayout& layout, bool swizzled = true);
+  static Expr place_from(const Expr& base, const SharedTile& tile, const RegisterLayout& layout,
+                         const Expr& index, bool swizzled = true);
 
-  // Fills `words` words of `to` by ldmatrix, those behind the first `skipped` times as many of the spread; false, and
+  // Fills `words` words of `to` by ldmatrix, those behind the first `skipped` times as many of the layout; false, and
   // nothing is written, if rows of the tile are not rows of the matrices. A row of a matrix is eight 16-bit elements or
   // four f32; of these only the first kind can be transposed, others are read one by one.
-  bool read_matrices(Builder& out, const SharedTile& tile, DType dtype, const Spread& spread,
+  bool read_matrices(Builder& out, const SharedTile& tile, DType dtype, const RegisterLayout& layout,
                      const Symbol& to, int words, const Expr& skipped);
 
  private:

@@ -44,8 +44,8 @@ const SharedTile& StagedTiles::tile(BlockValue load) {
   if (!fresh_one) return tile;
   const BlockOp& op = program_.op(load);
   const TensorPlace& place = facts_.place(op);
-  const Spread* const demand = plans_.demand(load);
-  const Spread& wanted = demand ? *demand : values_.natural(load);
+  const RegisterLayout* const demand = plans_.demand(load);
+  const RegisterLayout& wanted = demand ? *demand : values_.natural(load);
   const Ints* const panels = plans_.panel_extents(load);
   tile.value = load;
   tile.memory = ir::make_pointer(fresh("tile_" + base_name(load)), ring_, ir::scalar_of(place.dtype));
@@ -89,11 +89,11 @@ Body StagedTiles::copy(const SharedTile& tile) {
   const TensorPlace& place = facts_.place(op);
   // Vectors along the inner dimension, lanes and warps over the rest as it lies: what neighbouring lanes
   // write is in different banks.
-  Spread vector;
+  RegisterLayout vector;
   for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(tile.inner)]; ++bit)
     vector.registers.push_back({tile.inner, bit});
   const int inner = facts_.inner_dim(op), bits = facts_.vector_bits(tile.value, vector, inner);
-  const Spread chunks = chunks_of(spread_in_order(copy_order(tile, inner), bits, warp_bits_), bits);
+  const RegisterLayout chunks = chunks_of(layout_in_order(copy_order(tile, inner), bits, warp_bits_), bits);
   const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);
   Body body;
   Builder to(body);
@@ -112,7 +112,7 @@ Body StagedTiles::copy(const SharedTile& tile) {
 
 // A thread's copies are numbers apart; of those beyond an edge nothing is read.
 void StagedTiles::copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
-                                const Spread& chunks, int64_t bytes) {
+                                const RegisterLayout& chunks, int64_t bytes) {
   const Ints& strides = piece.place->strides;
   const Symbol own = ir::make_pointer(fresh("own"), piece.from, piece.from->type);
   to.let(own, ir::address(piece.from, bounds_.offset(chunks, strides, 0)));
@@ -126,7 +126,7 @@ void StagedTiles::copy_from_own(Builder& to, const SharedTile& tile, const TileP
 }
 
 void StagedTiles::copy_chunk(Builder& to, const SharedTile& tile, const TilePiece& piece,
-                             const Spread& chunks, const Expr& r, int64_t bytes) {
+                             const RegisterLayout& chunks, const Expr& r, int64_t bytes) {
   const Expr within = bounds_.inside(tile.value, chunks, r),
              at = bounds_.offset(chunks, piece.place->strides, r);
   const Expr place_there = shared_.place_in(tile, chunks, r);
@@ -144,15 +144,15 @@ void StagedTiles::copy_chunk(Builder& to, const SharedTile& tile, const TilePiec
   to.emit(Instr::cp_async, std::move(operands), {bytes});
 }
 
-void StagedTiles::load(BlockValue value, const Spread& spread) {
+void StagedTiles::load(BlockValue value, const RegisterLayout& layout) {
   const SharedTile& tile = this->tile(value);
   const TensorPlace& place = facts_.place(value);
-  const std::vector<int> beyond = shared_.beyond(tile, spread);
+  const std::vector<int> beyond = shared_.beyond(tile, layout);
   RegisterTile array;
   array.dtype = place.dtype;
-  array.spread = spread;
+  array.layout = layout;
   array.scope = Stage::loop;
-  auto& registers = array.spread.registers;
+  auto& registers = array.layout.registers;
   int vector = 0;
   while (std::find(beyond.begin(), beyond.end(), tile.inner) == beyond.end() &&
          (dtype_size(place.dtype) << (vector + 1)) <= 16) {
@@ -167,17 +167,17 @@ void StagedTiles::load(BlockValue value, const Spread& spread) {
   Body body;
   Builder to(body);
   if (pairs) {
-    array.registers = ir::make_registers(name, Scalar::u32, spread.count() / 2);
+    array.registers = ir::make_registers(name, Scalar::u32, layout.count() / 2);
     array.words =
-        shared_.read_matrices(to, tile, place.dtype, spread, array.registers, spread.count() / 2, 0);
+        shared_.read_matrices(to, tile, place.dtype, layout, array.registers, layout.count() / 2, 0);
   }
   if (array.words) {
-    array.spread = spread;
+    array.layout = layout;
   } else {
     array.words = vector > 0 && pairs;
     array.registers = ir::make_registers(name, array.words ? Scalar::u32 : element,
-                                         spread.count() >> (array.words ? 1 : 0));
-    const Spread chunks = chunks_of(array.spread, vector);
+                                         layout.count() >> (array.words ? 1 : 0));
+    const RegisterLayout chunks = chunks_of(array.layout, vector);
     to.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
       const Expr within = beyond.empty() ? ir::truth(true) : bounds_.inside(value, chunks, r, false, beyond);
       each.emit(Instr::load_shared_or_zero,

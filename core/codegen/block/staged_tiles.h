@@ -16,8 +16,8 @@ class StagedTiles : BlockPart {
   // The tile of a staged load; the first to ask for it has it brought.
   const SharedTile& tile(BlockValue load);
   const SharedTile* find(BlockValue load) const;
-  // Into registers: as matrices where the spread is one of tensor cores, else in vectors.
-  void load(BlockValue value, const Spread& spread);
+  // Into registers: as matrices where the layout is one of tensor cores, else in vectors.
+  void load(BlockValue value, const RegisterLayout& layout);
 
   bool has_copies() const { return !cp_async_.empty(); }
   size_t tma_tiles() const { return maps_.size(); }
@@ -34,10 +34,10 @@ class StagedTiles : BlockPart {
   Body& copies_of(const TensorPlace& place, ir::Copies& copies) const;
   std::vector<CoordBit> copy_order(const SharedTile& tile, int inner) const;
   Body copy(const SharedTile& tile);
-  void copy_chunk(Builder& to, const SharedTile& tile, const TilePiece& piece, const Spread& chunks,
+  void copy_chunk(Builder& to, const SharedTile& tile, const TilePiece& piece, const RegisterLayout& chunks,
                   const Expr& chunk, int64_t bytes);
-  void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece, const Spread& chunks,
-                     int64_t bytes);
+  void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
+                     const RegisterLayout& chunks, int64_t bytes);
   // tma.cc
   bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
   Ints starts_in_memory(const SharedTile& tile, const std::vector<int>& dims) const;

@@ -10,15 +10,15 @@
 
 namespace quern {
 
-const RegisterTile* Values::find(BlockValue value, const Spread& want) const {
+const RegisterTile* Values::find(BlockValue value, const RegisterLayout& want) const {
   for (const RegisterTile& array : tiles(value))
-    if (array.whole() && is_defined_now(array) && serves(array.spread, want, program_.shape(value)))
+    if (array.whole() && is_defined_now(array) && serves(array.layout, want, program_.shape(value)))
       return &array;
   return nullptr;
 }
 
-Value Values::read(const RegisterTile& array, const Spread& want, const Expr& index) {
-  const Expr at = register_index(index, array.spread, want);
+Value Values::read(const RegisterTile& array, const RegisterLayout& want, const Expr& index) {
+  const Expr at = register_index(index, array.layout, want);
   const Scalar memory = ir::scalar_of(array.dtype);
   auto to_float = [](const Expr& element) {
     return ir::call(ir::Function::to_float, Scalar::f32, {element});
@@ -28,31 +28,31 @@ Value Values::read(const RegisterTile& array, const Spread& want, const Expr& in
   return is_narrow(array.dtype) ? to_float(element) : element;
 }
 
-Value Values::element(BlockValue value, const Spread& spread, const Expr& index) {
+Value Values::element(BlockValue value, const RegisterLayout& layout, const Expr& index) {
   if (program_.is_number(value)) return Value(program_.op(value).number);
-  if (const RegisterTile* array = find(value, spread)) return read(*array, spread, index);
+  if (const RegisterTile* array = find(value, layout)) return read(*array, layout, index);
   if (facts_.is_free(value) &&
       (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
-    return compute(value, spread, index);
-  materialize(value, spread);
-  const RegisterTile* array = find(value, spread);
+    return compute(value, layout, index);
+  materialize(value, layout);
+  const RegisterTile* array = find(value, layout);
   if (!array) {
     if (body_.status.ok()) fail(value, "does not come into the registers where it is needed");
     return Value(0.0);
   }
-  return read(*array, spread, index);
+  return read(*array, layout, index);
 }
 
 // One multiplication and addition in front of the exponential: the scale and the exponential's base become one
 // factor, and the shift times it is the same for all elements of a row.
-Value Values::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread,
+Value Values::shifted_exp(BlockValue value, const ExpArithmetic& exp, const RegisterLayout& layout,
                           const Expr& index) {
   auto operand = [&](BlockValue from) {
     const std::vector<int> dims = operand_dims(program_.shape(value), program_.shape(from));
-    const Spread own = renumbered(spread, dims);
+    const RegisterLayout own = renumbered(layout, dims);
     if (from == exp.shift && facts_.is_free(from) && !program_.is_number(from) && !find(from, own))
       materialize(from, own);  // once for a row
-    return ir::converted(element(from, own, renumbered_index(index, spread, dims)), DType::f32);
+    return ir::converted(element(from, own, renumbered_index(index, layout, dims)), DType::f32);
   };
   const Expr from = operand(exp.x), shift = operand(exp.shift);
   std::vector<Expr> operands = {from, ir::literal(exp.scale, Scalar::f32), shift};
@@ -62,16 +62,16 @@ Value Values::shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spre
   return ir::call(form, Scalar::f32, std::move(operands));
 }
 
-Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const Spread& spread,
+Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const RegisterLayout& layout,
                               const Expr& index) {
   const BlockOp& op = program_.op(value);
   const BlockValue from = op.operands[i];
   const std::vector<int> dims = facts_.asked_dims(value, i);
-  const Spread own = renumbered(spread, dims);
+  const RegisterLayout own = renumbered(layout, dims);
   // What is the same for several elements is computed once; compilers find that too, but it takes them time.
-  if (own.count() < spread.count() && program_.is_compute(from, OpKind::elementwise) && !find(from, own))
+  if (own.count() < layout.count() && program_.is_compute(from, OpKind::elementwise) && !find(from, own))
     materialize(from, own);
-  Value operand = element(from, own, renumbered_index(index, spread, dims));
+  Value operand = element(from, own, renumbered_index(index, layout, dims));
   const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
   if (!is_cast(op) && !operand.is_number()) operand = ir::converted(operand, type);
   if (i == 0 && body_.masked_selects.contains(value))
@@ -79,18 +79,18 @@ Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const Sp
   return operand;
 }
 
-Value Values::compute(BlockValue value, const Spread& spread, const Expr& index) {
+Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr& index) {
   const BlockOp& op = program_.op(value);
   ExpArithmetic exp;
   if (op.code == OpCode::exp) exp = exp_arithmetic(program_, value, facts_.approximate);
-  if (exp.x >= 0) return shifted_exp(value, exp, spread, index);
+  if (exp.x >= 0) return shifted_exp(value, exp, layout, index);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = facts_.asked_dims(value, 0);
-    return element(op.operands[0], renumbered(spread, dims), renumbered_index(index, spread, dims));
+    return element(op.operands[0], renumbered(layout, dims), renumbered_index(index, layout, dims));
   }
   if (op.code == OpCode::iota) {
     const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
-    const Expr at = bounds_.coordinate(spread, static_cast<int>(axis), index);
+    const Expr at = bounds_.coordinate(layout, static_cast<int>(axis), index);
     return ir::converted(op.tensor < 0 ? at : bounds_.firsts(value)[axis] + at, register_type(op.type.dtype));
   }
   std::vector<TensorType> types;
@@ -98,7 +98,7 @@ Value Values::compute(BlockValue value, const Spread& spread, const Expr& index)
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
   const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
   for (size_t i = 0; i < op.operands.size(); ++i)
-    operands.push_back(compute_operand(value, i, wanted, spread, index));
+    operands.push_back(compute_operand(value, i, wanted, layout, index));
   if (is_cast(op)) {
     const DType dtype = *op.attrs.dtype, to = register_type(dtype);
     if (operands[0].is_number()) return operands[0].as(to);
@@ -116,23 +116,23 @@ Value Values::compute(BlockValue value, const Spread& spread, const Expr& index)
   return ir::converted(result, register_type(op.type.dtype));
 }
 
-void Values::materialize(BlockValue value, const Spread& spread) {
+void Values::materialize(BlockValue value, const RegisterLayout& layout) {
   const BlockOp& op = program_.op(value);
   if (op.kind == BlockOp::Kind::load)
-    return facts_.is_staged(value) ? staged_.load(value, spread) : memory_.load(value, spread);
-  if (op.kind == BlockOp::Kind::reduce_cluster) return cluster_.gather(value, spread);
+    return facts_.is_staged(value) ? staged_.load(value, layout) : memory_.load(value, layout);
+  if (op.kind == BlockOp::Kind::reduce_cluster) return cluster_.gather(value, layout);
   if (facts_.is_free(value)) {
     const Stage place = place_of(value);
     Body body;
     Builder to(body);
     RegisterTile array;
-    array.spread = spread;
+    array.layout = layout;
     array.dtype = register_type(op.type.dtype);
     array.scope = place;
-    array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), spread.count());
+    array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), layout.count());
     to.declare(array.registers);
-    to.unrolled("r", spread.count(), [&](Builder& each, const Expr& r) {
-      each.assign(ir::element(array.registers, r), compute(value, spread, r).as(array.dtype));
+    to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
+      each.assign(ir::element(array.registers, r), compute(value, layout, r).as(array.dtype));
     });
     text(place) += std::move(body);
     hold(value, std::move(array));
@@ -143,7 +143,7 @@ void Values::materialize(BlockValue value, const Spread& spread) {
     return;
   }
   finish_lanes(value);
-  if (!find(value, spread)) conversions_.convert(value, spread);
+  if (!find(value, layout)) conversions_.convert(value, layout);
 }
 
 void Values::finish_lanes(BlockValue value) {
@@ -151,12 +151,12 @@ void Values::finish_lanes(BlockValue value) {
   for (const RegisterTile& other : tiles(value))
     if (other.partial_lanes == 0 && is_defined_now(other)) return;
   const Symbol from = array.registers;
-  array.registers = fresh_registers(base_name(value), from->type, array.spread.count());
+  array.registers = fresh_registers(base_name(value), from->type, array.layout.count());
   array.scope = place_of(value);
   Body body;
   Builder to(body);
   to.declare(array.registers);
-  to.unrolled("r", array.spread.count(), [&](Builder& each, const Expr& r) {
+  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
     const Expr own = ir::element(array.registers, r);
     each.assign(own, ir::element(from, r));
     for (int bit = 0; bit < kLaneBits; ++bit)

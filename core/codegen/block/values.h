@@ -19,7 +19,7 @@ class StagedTiles;
 // Partial: the tile is what `reduction` makes of what these bits of lane and warp numbers tell apart.
 struct RegisterTile {
   Symbol registers;
-  Spread spread;
+  RegisterLayout layout;
   DType dtype = DType::f32;
   bool words = false;
   Stage scope = Stage::before;  // where it is defined
@@ -30,7 +30,7 @@ struct RegisterTile {
 
 // Layouts in which operators ask for all of a value, and what they cost.
 struct ChosenLayouts {
-  std::map<BlockValue, Spread> layouts;
+  std::map<BlockValue, RegisterLayout> layouts;
   std::set<BlockValue> in_parts;  // some of the tiles that these are made of, element by element
   // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, and of the conversions among it.
   int64_t cycles = 0, conversion_cycles = 0;
@@ -50,7 +50,7 @@ class Values : BlockPart {
 
   // Before the first value is asked for.
   void choose(ChosenLayouts layouts) { chosen_ = std::move(layouts); }
-  const Spread& natural(BlockValue value) const { return chosen_.layouts.at(value); }
+  const RegisterLayout& natural(BlockValue value) const { return chosen_.layouts.at(value); }
   bool is_in_parts(BlockValue value) const { return chosen_.in_parts.contains(value); }
 
   // What registers hold of a value.
@@ -61,24 +61,25 @@ class Values : BlockPart {
     tiles_[static_cast<size_t>(value)].push_back(std::move(tile));
   }
   // A tile that is whole, defined where statements stand now, and in which a thread finds all that it wants; or null.
-  const RegisterTile* find(BlockValue value, const Spread& want) const;
+  const RegisterTile* find(BlockValue value, const RegisterLayout& want) const;
   bool is_defined_now(const RegisterTile& tile) const {
     return tile.scope == Stage::before || tile.scope == now();
   }
-  static Value read(const RegisterTile& tile, const Spread& want, const Expr& index);
+  static Value read(const RegisterTile& tile, const RegisterLayout& want, const Expr& index);
 
-  // Element `index` of the value in this spread, loaded, converted or computed where no register has it.
-  Value element(BlockValue value, const Spread& spread, const Expr& index);
+  // Element `index` of the value in this layout, loaded, converted or computed where no register has it.
+  Value element(BlockValue value, const RegisterLayout& layout, const Expr& index);
   // Has registers hold it.
-  void materialize(BlockValue value, const Spread& spread);
+  void materialize(BlockValue value, const RegisterLayout& layout);
   // Puts the partial results of lanes together, so that every lane has them.
   void finish_lanes(BlockValue value);
 
  private:
-  Value compute(BlockValue value, const Spread& spread, const Expr& index);
-  Value compute_operand(BlockValue value, size_t operand, DType wanted, const Spread& spread,
+  Value compute(BlockValue value, const RegisterLayout& layout, const Expr& index);
+  Value compute_operand(BlockValue value, size_t operand, DType wanted, const RegisterLayout& layout,
                         const Expr& index);
-  Value shifted_exp(BlockValue value, const ExpArithmetic& exp, const Spread& spread, const Expr& index);
+  Value shifted_exp(BlockValue value, const ExpArithmetic& exp, const RegisterLayout& layout,
+                    const Expr& index);
 
   TileBounds& bounds_;
   GlobalMemory& memory_;

@@ -1,8 +1,7 @@
 // The constructors against the formulas and figures of the PTX ISA, element by element.
-#include "core/schedule/layout_constructors.h"
-
 #include <functional>
 
+#include "tests/schedule/layouts.h"
 #include "tests/support/test.h"
 
 using namespace quern;

@@ -1,17 +1,15 @@
-// The layouts that hardware and memory prescribe. Sizes are powers of two; the fragments count registers in
-// elements, so a 32-bit register of two 16-bit elements is two values of `register` (the even one in the low
-// half).
+// Layouts that tests try things on: blocked ones, what ldmatrix reads and leaves, and memory with and without swizzles.
+// Sizes are powers of two.
 #pragma once
 
 #include <span>
 #include <string_view>
 
-#include "core/schedule/layout.h"
+#include "core/schedule/fragments.h"
 
 namespace quern {
 
-// --- Register layouts ---
-
+int mma_k(MmaKind kind);
 // One dimension of a blocked layout: how many neighbours a thread holds, then over how many lanes and warps
 // it goes on.
 struct BlockedDim {
@@ -31,23 +29,7 @@ struct DimSize {
 // `tile` made to cover a tensor of these sizes: repeated in further registers where it is smaller (listed
 // dims first to last), wrapped around, and so holding copies, where it is larger.
 Layout cover(const Layout& tile, std::span<const DimSize> sizes);
-// `layout` with more warps, which go along `dim`; with 0 for no dim, which hold copies.
-Layout along_warps(const Layout& layout, std::string_view dim, int warps);
 inline Layout copied_to_warps(const Layout& layout, int warps) { return along_warps(layout, {}, warps); }
-
-// Operands and result of mma.sync (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and
-// the same for m16n8k8 with .tf32), for one warp: A[16, k], B[k, 8], C[16, 8] with k = 16 or 8. `rows` and
-// `columns` name the tensor's dimensions.
-enum class MmaKind { m16n8k16_16bit, m16n8k8_tf32 };
-int mma_k(MmaKind kind);
-Layout mma_a(MmaKind kind, std::string_view rows, std::string_view columns);
-Layout mma_b(MmaKind kind, std::string_view rows, std::string_view columns);
-Layout mma_c(std::string_view rows, std::string_view columns);
-
-// Operand A in registers and the accumulator of wgmma.mma_async (PTX ISA, "Register Fragments for
-// wgmma.mma_async.m64nNk16"), for the four warps of a warpgroup: A[64, k], D[64, n], n = 8, 16, ... 256.
-Layout wgmma_a(MmaKind kind, std::string_view rows, std::string_view columns);
-Layout wgmma_accumulator(int n, std::string_view rows, std::string_view columns);
 
 // What ldmatrix leaves in the registers of a warp: `matrices` (1, 2 or 4) of 8 rows of 8 16-bit elements, as
 // the dimensions `matrix`, `row`, `column`; with .trans the element [row, column] is where [column, row]
