@@ -10,8 +10,8 @@ ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool
   if (!approximate) return out;
   const BlockValue difference = program.op(value).operands[0];
   auto is = [&](BlockValue inner, OpCode code) {
-    return program.op(inner).kind == BlockOp::Kind::compute && program.op(inner).code == code &&
-           program.users[static_cast<size_t>(inner)].size() == 1 && is_float(program.op(inner).type.dtype);
+    return program.op(inner).is_compute(code) && program.users[static_cast<size_t>(inner)].size() == 1 &&
+           is_float(program.op(inner).type.dtype);
   };
   if (!is(difference, OpCode::sub)) return out;
   const std::optional<DType> rounded = narrow_dtype(program, program.op(difference).operands[0]);
@@ -21,10 +21,10 @@ ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool
   out.shift = program.op(difference).operands[1];
   while (is(out.x, OpCode::mul) || is(out.x, OpCode::div)) {
     const BlockOp& scaled = program.op(out.x);
-    const size_t number = scaled.code == OpCode::mul && program.is_number(scaled.operands[0]) ? 0 : 1;
+    const size_t number = scaled.code() == OpCode::mul && program.is_number(scaled.operands[0]) ? 0 : 1;
     if (!program.is_number(scaled.operands[number]) || program.is_number(scaled.operands[1 - number])) break;
-    const double by = program.op(scaled.operands[number]).number;
-    out.scale = scaled.code == OpCode::mul ? out.scale * by : out.scale / by;
+    const double by = program.op(scaled.operands[number]).number();
+    out.scale = scaled.code() == OpCode::mul ? out.scale * by : out.scale / by;
     out.x = scaled.operands[1 - number];
   }
   return out;

@@ -8,6 +8,7 @@
 #include "core/graph/decompose.h"
 #include "core/lang/meaning.h"
 #include "core/lang/value_real.h"
+#include "core/mugraph/block_graph.h"
 #include "core/mugraph/edit.h"
 #include "core/mugraph/narrow.h"
 
@@ -28,14 +29,13 @@ class Lowering {
         operand = stages_[i] == Stage::loop && is_maximum(operand)
                       ? frame(numbers_[static_cast<size_t>(operand)])
                       : numbers_[static_cast<size_t>(operand)];
-      const bool compute = op.kind == BlockOp::Kind::compute;
-      if (compute && op_info(op.code).kind == OpKind::composite)
+      if (op.is_compute(OpKind::composite))
         numbers_.push_back(expand(copy));
-      else if (compute && op.code == OpCode::matmul)
+      else if (op.is_compute(OpCode::matmul))
         numbers_.push_back(product(std::move(copy)));
-      else if (compute && op_info(op.code).laws & kOrdered)
+      else if (op.is_compute() && op_info(op.code()).laws & kOrdered)
         numbers_.push_back(ordered(std::move(copy)));
-      else if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster)
+      else if (op.has_combine())
         numbers_.push_back(sum(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
@@ -57,7 +57,7 @@ class Lowering {
   // Of the muGraph: a maximum over the iterations.
   bool is_maximum(BlockValue value) const {
     const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
-    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
+    return op.is_accumulate(Combine::max);
   }
 
   // What the loop reads of a running maximum: 0 while that is -inf. Then all values so far are -inf, and
@@ -69,9 +69,7 @@ class Lowering {
     const TensorType type = out_.op(maximum).type;
     if (!is_float(type.dtype)) return at->second = maximum;
     auto number = [&](double value) {
-      BlockOp op;
-      op.kind = BlockOp::Kind::compute;
-      op.number = value;
+      BlockOp op = BlockOp::constant(value);
       op.type = {type.dtype, {}, true};
       return append(std::move(op));
     };
@@ -91,12 +89,8 @@ class Lowering {
   }
 
   BlockValue compute(OpCode code, std::vector<BlockValue> operands, TensorType type, Attrs attrs = {}) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::compute;
-    op.code = code;
-    op.operands = std::move(operands);
+    BlockOp op(BlockOp::Compute{code, std::move(attrs)}, std::move(operands));
     op.type = std::move(type);
-    op.attrs = std::move(attrs);
     return append(std::move(op));
   }
 
@@ -112,8 +106,8 @@ class Lowering {
   // Where a value is concatenated along its dimension `dim` from the end.
   bool is_concat(BlockValue value, size_t from_end) const {
     const BlockOp& op = out_.op(value);
-    return op.kind == BlockOp::Kind::compute && op.code == OpCode::concat &&
-           (*op.attrs.axis)[0] + static_cast<int64_t>(from_end) == op.type.rank();
+    return op.is_compute(OpCode::concat) &&
+           (*op.attrs().axis)[0] + static_cast<int64_t>(from_end) == op.type.rank();
   }
 
   // Concatenated rows times concatenated columns are a sum of products, if both are cut at the same places.
@@ -129,18 +123,16 @@ class Lowering {
   // What numbers alone make; nothing if others are in it.
   std::optional<double> number_of(BlockValue value) const {
     const BlockOp& op = out_.op(value);
-    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
-    if (op.code == OpCode::constant) return op.number;
-    if (op_info(op.code).kind == OpKind::movement && op.operands.size() == 1)
-      return number_of(op.operands[0]);
-    if (op_info(op.code).kind != OpKind::elementwise || !is_float(op.type.dtype)) return std::nullopt;
+    if (op.is_compute(OpCode::constant)) return op.number();
+    if (op.is_compute(OpKind::movement) && op.operands.size() == 1) return number_of(op.operands[0]);
+    if (!op.is_compute(OpKind::elementwise) || !is_float(op.type.dtype)) return std::nullopt;
     std::vector<Real> numbers;
     for (BlockValue operand : op.operands) {
       const std::optional<double> number = number_of(operand);
       if (!number) return std::nullopt;
       numbers.emplace_back(*number);
     }
-    return apply_meaning(op.code, numbers.data()).v;
+    return apply_meaning(op.code(), numbers.data()).v;
   }
 
   // Whether a factor that the search has put in front of a product, where the graph has none, goes behind it.
@@ -157,8 +149,8 @@ class Lowering {
   // An operand of a product without its factors that are misplaced, which multiply `factor`.
   BlockValue without_factors(BlockValue value, bool in_f32, double& factor) {
     const BlockOp op = out_.op(value);
-    if (op.kind != BlockOp::Kind::compute || op.rounds_to || !is_float(op.type.dtype)) return value;
-    const bool product = op.code == OpCode::mul, quotient = op.code == OpCode::div;
+    if (!op.is_compute() || op.rounds_to || !is_float(op.type.dtype)) return value;
+    const bool product = op.is_compute(OpCode::mul), quotient = op.is_compute(OpCode::div);
     for (size_t number = product ? 0 : 1; number < 2 && (product || quotient); ++number) {
       const std::optional<double> by = number_of(op.operands[number]);
       const BlockValue from = op.operands[1 - number];
@@ -168,7 +160,7 @@ class Lowering {
       factor *= own;
       return without_factors(from, in_f32, factor);
     }
-    const bool moves = op_info(op.code).kind == OpKind::movement && op.operands.size() == 1;
+    const bool moves = op.is_compute(OpKind::movement) && op.operands.size() == 1;
     BlockOp copy = op;
     for (size_t i = 0; i < (product ? 2 : quotient || moves ? 1 : 0); ++i)
       copy.operands[i] = without_factors(op.operands[i], in_f32, factor);
@@ -176,9 +168,7 @@ class Lowering {
   }
   BlockValue times(BlockValue value, double factor) {
     if (factor == 1) return value;
-    BlockOp number;
-    number.kind = BlockOp::Kind::compute;
-    number.number = factor;
+    BlockOp number = BlockOp::constant(factor);
     number.type = {DType::f32, {}, true};
     const TensorType type = out_.op(value).type;
     const BlockValue scaled = compute(OpCode::mul, {value, append(std::move(number))}, type);
@@ -189,7 +179,7 @@ class Lowering {
   // Sums of products that got a factor behind them are multiplied by it once.
   BlockValue sum(BlockOp op) {
     const auto at = factors_.find(op.operands[0]);
-    if (at == factors_.end() || (op.combine != Combine::sum && op.combine != Combine::rescaled_sum))
+    if (at == factors_.end() || (op.combine() != Combine::sum && op.combine() != Combine::rescaled_sum))
       return append(std::move(op));
     const auto [value, factor] = at->second;
     op.operands[0] = value;
@@ -234,12 +224,7 @@ class Lowering {
   }
 
   BlockOp number(BlockOp op) const {
-    if (op.kind != BlockOp::Kind::compute || op.extents.empty()) return op;
-    op.number = 1;
-    for (const TensorDim& dim : op.extents)
-      op.number *= static_cast<double>(
-          mugraph_.tensors[static_cast<size_t>(dim.tensor)].type.shape[static_cast<size_t>(dim.dim)]);
-    op.extents.clear();
+    if (op.is_compute(OpCode::constant)) op.become(BlockOp::Compute{.number = constant_value(mugraph_, op)});
     return op;
   }
 
@@ -247,22 +232,20 @@ class Lowering {
   // every ordered reduction: the scaled values need not be kept for it.
   BlockValue ordered(BlockOp op) {
     const BlockOp scaled = out_.op(op.operands[0]);
-    const bool scales = scaled.kind == BlockOp::Kind::compute &&
-                        (scaled.code == OpCode::mul || scaled.code == OpCode::div) &&
-                        scaled.type.dtype != DType::i32;
+    const bool quotient = scaled.is_compute(OpCode::div),
+               scales = (quotient || scaled.is_compute(OpCode::mul)) && scaled.type.dtype != DType::i32;
     for (size_t number : {size_t{0}, size_t{1}}) {
-      if (!scales || (number == 0 && scaled.code == OpCode::div)) continue;
+      if (!scales || (number == 0 && quotient)) continue;
       const BlockOp& by = out_.op(scaled.operands[number]);
       const BlockValue values = scaled.operands[1 - number];
-      if (by.kind != BlockOp::Kind::compute || by.code != OpCode::constant || !(by.number > 0) ||
-          !std::isfinite(by.number) || out_.op(values).type.dtype != scaled.type.dtype ||
-          out_.shape(values) != scaled.type.shape)
+      if (!by.is_compute(OpCode::constant) || !(by.number() > 0) || !std::isfinite(by.number()) ||
+          out_.op(values).type.dtype != scaled.type.dtype || out_.shape(values) != scaled.type.shape)
         continue;
       const TensorType type = op.type;
       std::vector<BlockValue> operands = scaled.operands;
       op.operands = {values};
       operands[1 - number] = append(std::move(op));
-      return compute(scaled.code, std::move(operands), type);
+      return compute(scaled.code(), std::move(operands), type);
     }
     return append(std::move(op));
   }
@@ -276,8 +259,8 @@ class Lowering {
   BlockValue expand(const BlockOp& op) {
     Graph graph;
     Node node;
-    node.code = op.code;
-    node.attrs = op.attrs;
+    node.code = op.code();
+    node.attrs = op.attrs();
     node.type = op.type;
     for (BlockValue operand : op.operands) {
       node.operands.push_back(static_cast<ValueId>(graph.nodes.size()));
@@ -296,11 +279,7 @@ class Lowering {
         values.push_back(op.operands[next++]);
         continue;
       }
-      BlockOp made;
-      made.kind = BlockOp::Kind::compute;
-      made.code = part.code;
-      made.attrs = part.attrs;
-      made.number = part.number;
+      BlockOp made(BlockOp::Compute{part.code, part.attrs, part.number});
       made.type = part.type;
       made.name = op.name;
       for (ValueId operand : part.operands) made.operands.push_back(values[static_cast<size_t>(operand)]);
@@ -323,20 +302,20 @@ class Lowering {
 
 std::vector<int> view_dims(const BlockProgram& program, BlockValue value) {
   const BlockOp& op = program.op(value);
-  if (op.kind != BlockOp::Kind::compute || op.operands.size() != 1) return {};
+  if (!op.is_compute() || op.operands.size() != 1) return {};
   const Ints& from = program.shape(op.operands[0]);
   std::vector<int> dims(from.size(), -1);
-  if (op.code == OpCode::transpose) {
+  if (op.code() == OpCode::transpose) {
     for (size_t i = 0; i < from.size(); ++i)
-      dims[static_cast<size_t>((*op.attrs.perm)[i])] = static_cast<int>(i);
+      dims[static_cast<size_t>((*op.attrs().perm)[i])] = static_cast<int>(i);
     return dims;
   }
-  if (op.code == OpCode::broadcast) {
+  if (op.code() == OpCode::broadcast) {
     for (size_t i = 0; i < from.size(); ++i)
       dims[i] = static_cast<int>(i + op.type.shape.size() - from.size());
     return dims;
   }
-  if (op.code != OpCode::reshape) return {};
+  if (op.code() != OpCode::reshape) return {};
   size_t to = 0;  // dimensions of extent 1 come and go, the others stay in order
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i] == 1) continue;

@@ -23,9 +23,7 @@ struct TensorPlace {
   std::vector<int32_t> memory = {};  // the tensors that are there
 };
 
-inline bool is_cast(const BlockOp& op) {
-  return op.kind == BlockOp::Kind::compute && op.code == OpCode::cast;
-}
+inline bool is_cast(const BlockOp& op) { return op.is_compute(OpCode::cast); }
 
 struct BlockProgram {
   std::vector<BlockOp> ops;
@@ -35,12 +33,8 @@ struct BlockProgram {
   const BlockOp& op(BlockValue value) const { return ops[static_cast<size_t>(value)]; }
   const Ints& shape(BlockValue value) const { return op(value).type.shape; }
   Stage stage(BlockValue value) const { return stages[static_cast<size_t>(value)]; }
-  bool is_compute(BlockValue value, OpKind kind) const {
-    return op(value).kind == BlockOp::Kind::compute && op_info(op(value).code).kind == kind;
-  }
-  bool is_number(BlockValue value) const {
-    return op(value).kind == BlockOp::Kind::compute && op(value).code == OpCode::constant;
-  }
+  bool is_compute(BlockValue value, OpKind kind) const { return op(value).is_compute(kind); }
+  bool is_number(BlockValue value) const { return op(value).is_compute(OpCode::constant); }
   // Made of numbers alone.
   bool is_fixed(BlockValue value) const {
     return is_number(value) || (is_compute(value, OpKind::elementwise) &&

@@ -23,10 +23,10 @@ void Interpreter::lower(size_t k, const KernelSchedule* schedule, bool approxima
   form.approximate = approximate;
   for (BlockValue value = 0; value < static_cast<BlockValue>(program.ops.size()); ++value) {
     const BlockOp& op = program.op(value);
-    if (op.kind != BlockOp::Kind::compute) continue;
-    if (op.code == OpCode::matmul && schedule)
+    if (!op.is_compute()) continue;
+    if (op.code() == OpCode::matmul && schedule)
       if (const auto dtype = tensor_core_dtype(program, value, schedule->tf32)) form.products[value] = *dtype;
-    if (op.code == OpCode::exp)
+    if (op.code() == OpCode::exp)
       if (const auto exp = exp_arithmetic(program, value, approximate); exp.x >= 0 || exp.down)
         form.exponentials[value] = exp;
   }

@@ -109,8 +109,8 @@ std::optional<KernelDomain::Tile> KernelDomain::compute(
 // Matrices of at least rank 2, as lower_block leaves them.
 KernelDomain::Tile KernelDomain::product(const BlockOp& op, const Tile& a, const Tile& b,
                                          DType operands) const {
-  Attrs attrs = op.attrs;
-  const auto type = infer_type(op.code, std::vector<TensorType>{a.type, b.type}, attrs);
+  Attrs attrs = op.attrs();
+  const auto type = infer_type(op.code(), std::vector<TensorType>{a.type, b.type}, attrs);
   check(type.ok(), "a product of tiles that do not fit together");
   Elements<double> left, right;
   for (const Value& value : a.elements) left.push_back(operand_value(read(value), operands));

@@ -28,8 +28,8 @@ void visit_tensors(const MuGraph& mugraph, const MuKernel& kernel, Visit visit) 
     visit(kernel.result);
   }
   for (const BlockOp& op : kernel.ops)
-    if (op.tensor >= 0)
-      for (int32_t tensor : memory_of(mugraph, op.tensor)) visit(tensor);
+    if (op.has_access())
+      for (int32_t tensor : memory_of(mugraph, op.tensor())) visit(tensor);
 }
 
 }  // namespace

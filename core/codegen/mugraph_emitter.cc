@@ -172,9 +172,9 @@ class MuEmitter {
     if (uneven.grows) order.backwards = uneven.axis;
     double bytes = 0;
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::load && op.loop_dim >= 0 &&
-          mugraph_.tensors[static_cast<size_t>(op.tensor)].numbered < 0)
-        bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor)].type);
+      if (op.is_load() && op.loop_dim() >= 0 &&
+          mugraph_.tensors[static_cast<size_t>(op.tensor())].numbered < 0)
+        bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor())].type);
     std::array<int, 3> axes = order.axes;
     std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
     auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };

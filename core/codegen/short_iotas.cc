@@ -60,11 +60,8 @@ ShortIotas iotas_to_inputs(const MuGraph& whole, MuGraph& small) {
     }
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       BlockOp& op = kernel.ops[i];
-      if (op.kind != BlockOp::Kind::compute || op.code != OpCode::iota ||
-          !is_shorter(before.ops[i].attrs, op.attrs))
-        continue;
-      op.tensor = add_input(before.ops[i].attrs, op.attrs, op.type);
-      op.kind = BlockOp::Kind::load;
+      if (!op.is_compute(OpCode::iota) || !is_shorter(before.ops[i].attrs(), op.attrs())) continue;
+      op.become(BlockOp::Load{{add_input(before.ops[i].attrs(), op.attrs(), op.type)}});
     }
   }
   return positions;

@@ -3,9 +3,9 @@
 namespace quern {
 
 double constant_value(const MuGraph& mugraph, const BlockOp& op) {
-  if (op.extents.empty()) return op.number;
+  if (op.extents().empty()) return op.number();
   double product = 1;
-  for (const TensorDim& dim : op.extents)
+  for (const TensorDim& dim : op.extents())
     product *= static_cast<double>(
         mugraph.tensors[static_cast<size_t>(dim.tensor)].type.shape[static_cast<size_t>(dim.dim)]);
   return product;
@@ -19,11 +19,11 @@ Graph block_graph(const MuGraph& mugraph, const MuKernel& kernel) {
     Node node;
     node.type = op.type;
     node.name = "b" + std::to_string(i);
-    if (op.kind == BlockOp::Kind::compute) {
-      node.code = op.code;
-      node.attrs = op.attrs;
+    if (op.is_compute()) {
+      node.code = op.code();
+      node.attrs = op.attrs();
       node.operands.assign(op.operands.begin(), op.operands.end());
-      if (op.code == OpCode::constant) node.number = constant_value(mugraph, op);
+      if (op.code() == OpCode::constant) node.number = constant_value(mugraph, op);
     } else {
       node.strides = dense_strides(node.type.shape);
       graph.inputs.push_back(static_cast<ValueId>(i));
@@ -58,7 +58,7 @@ Graph operator_graph(const MuGraph& mugraph, const MuKernel& kernel) {
 }
 
 Attrs attrs_for_tile(const MuKernel& kernel, const BlockOp& op, const Ints& operand_shape) {
-  if (op.code != OpCode::reshape) return op.attrs;
+  if (op.code() != OpCode::reshape) return op.attrs();
   const Ints& nominal = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
   Ints kept, kept_nominal, wanted;
   for (size_t d = 0; d < nominal.size(); ++d)
@@ -66,9 +66,9 @@ Attrs attrs_for_tile(const MuKernel& kernel, const BlockOp& op, const Ints& oper
       kept_nominal.push_back(nominal[d]);
       kept.push_back(operand_shape[d]);
     }
-  for (int64_t extent : *op.attrs.shape)
+  for (int64_t extent : *op.attrs().shape)
     if (extent != 1) wanted.push_back(extent);
-  Attrs attrs = op.attrs;
+  Attrs attrs = op.attrs();
   if (wanted != kept_nominal) return attrs;
   size_t next = 0;
   for (int64_t& extent : *attrs.shape)
@@ -80,10 +80,10 @@ Dimensions block_dimensions(const MuKernel& kernel, const Graph& block) {
   Dimensions dims(block);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::compute) continue;
-    const bool joins = op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat;
+    if (op.is_load() || op.is_compute()) continue;
+    const bool joins = op.is_accumulate(Combine::concat);
     for (int d = 0; d < op.type.rank(); ++d)
-      if (!joins || d != op.dim)
+      if (!joins || d != op.concat_dim())
         dims.join(static_cast<ValueId>(i), static_cast<size_t>(d), op.operands[0], static_cast<size_t>(d));
   }
   return dims;

@@ -35,9 +35,9 @@ KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel) {
     add(out.writes, kernel.result);
   }
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind == BlockOp::Kind::load)
-      for (int32_t tensor : memory_of(mugraph, op.tensor)) add(out.reads, tensor);
-    if (op.kind == BlockOp::Kind::store) add(out.writes, op.tensor);
+    if (op.is_load())
+      for (int32_t tensor : memory_of(mugraph, op.tensor())) add(out.reads, tensor);
+    if (op.is_store()) add(out.writes, op.tensor());
   }
   return out;
 }

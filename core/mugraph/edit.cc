@@ -18,7 +18,7 @@ std::string unique_tensor_name(const MuGraph& mugraph, const std::string& name) 
 std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops) {
   std::vector<bool> wanted(ops.size(), false);
   for (size_t i = ops.size(); i-- > 0;) {
-    wanted[i] = wanted[i] || ops[i].kind == BlockOp::Kind::store;
+    wanted[i] = wanted[i] || ops[i].is_store();
     if (!wanted[i]) continue;
     for (BlockValue operand : ops[i].operands) wanted[static_cast<size_t>(operand)] = true;
   }
@@ -38,7 +38,7 @@ MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel) {
   MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted, true};
   std::vector<bool> written(mugraph.tensors.size());
   for (const BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::store) written[static_cast<size_t>(op.tensor)] = true;
+    if (op.is_store()) written[static_cast<size_t>(op.tensor())] = true;
   for (size_t t = 0; t < written.size(); ++t)
     if (!mugraph.tensors[t].type.literal)
       (written[t] ? out.outputs : out.inputs).push_back(static_cast<int32_t>(t));

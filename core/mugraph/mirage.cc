@@ -170,12 +170,7 @@ class BlockReader {
   }
 
   BlockValue compute(OpCode code, std::vector<BlockValue> operands, Attrs attrs = {}) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::compute;
-    op.code = code;
-    op.operands = std::move(operands);
-    op.attrs = std::move(attrs);
-    return append(std::move(op), {});
+    return append(BlockOp(BlockOp::Compute{code, std::move(attrs)}, std::move(operands)), {});
   }
 
   // `dim` from the last when negative.
@@ -186,19 +181,12 @@ class BlockReader {
     return compute(OpCode::reduce_sum, {x}, attrs);
   }
 
-  BlockValue accumulate(BlockValue x) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::accumulate;
-    op.operands = {x};
-    return append(std::move(op), {});
-  }
+  BlockValue accumulate(BlockValue x) { return append(BlockOp(BlockOp::Accumulate{Combine::sum}, {x}), {}); }
 
   BlockValue root_mean_square(BlockValue x) {
     const BlockValue squares = accumulate(sum(compute(OpCode::square, {x}), -1, true));
-    BlockOp count;
-    count.kind = BlockOp::Kind::compute;
-    count.number = static_cast<double>(shape(x).back() * kernel_.trip_count);
-    counts_.push_back({append(std::move(count), {}), x});
+    const auto count = static_cast<double>(shape(x).back() * kernel_.trip_count);
+    counts_.push_back({append(BlockOp::constant(count), {}), x});
     return compute(OpCode::sqrt, {compute(OpCode::div, {squares, counts_.back().count})});
   }
 
@@ -215,7 +203,7 @@ class BlockReader {
     return result(op, accumulate(sum(compute(OpCode::reshape, {x}, attrs), -2, false)));
   }
 
-  Status place(const Json& op, const char* map_name, BlockOp& access) {
+  Status place(const Json& op, const char* map_name, BlockOp::Access& access) {
     auto tensor = member(op, "dtensor");
     if (!tensor) return tensor.status();
     auto guid = integer(**tensor, "guid");
@@ -234,23 +222,21 @@ class BlockReader {
   }
 
   Status load(const Json& op) {
-    BlockOp access;
+    BlockOp::Access access;
     if (Status status = place(op, "input_map", access); !status.ok()) return status;
     auto loop_dim = integer(op, "forloop_dim");
     if (!loop_dim) return loop_dim.status();
     if (*loop_dim < -1 || *loop_dim > kMaxRank) return invalid("\"forloop_dim\" names no dimension");
     access.loop_dim = static_cast<int>(*loop_dim);
-    return result(op, append(std::move(access), {}));
+    return result(op, append(BlockOp(BlockOp::Load{access}), {}));
   }
 
   Status store(const Json& op) {
-    BlockOp access;
-    access.kind = BlockOp::Kind::store;
+    BlockOp::Access access;
     if (Status status = place(op, "output_map", access); !status.ok()) return status;
     auto operands = values(op);
     if (!operands) return operands.status();
-    access.operands = std::move(*operands);
-    append(std::move(access), {});
+    append(BlockOp(BlockOp::Store{access}, std::move(*operands)), {});
     return {};
   }
 
@@ -301,12 +287,12 @@ void name_counts(const MuGraph& mugraph, MuKernel& kernel, const std::vector<Cou
     const DimClass wanted = dims.of(count.of, static_cast<size_t>(rank) - 1);
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& load = kernel.ops[i];
-      if (load.kind != BlockOp::Kind::load) continue;
-      const Ints& whole = mugraph.tensors[static_cast<size_t>(load.tensor)].type.shape;
+      if (!load.is_load()) continue;
+      const Ints& whole = mugraph.tensors[static_cast<size_t>(load.tensor())].type.shape;
       for (size_t d = 0; d < whole.size(); ++d)
         if (dims.of(static_cast<ValueId>(i), d) == wanted &&
-            static_cast<double>(whole[d]) == constant.number && constant.extents.empty())
-          constant.extents = {{load.tensor, static_cast<int>(d)}};
+            static_cast<double>(whole[d]) == constant.number() && constant.extents().empty())
+          constant.compute().extents = {{load.tensor(), static_cast<int>(d)}};
     }
   }
 }

@@ -124,36 +124,37 @@ class Validator {
     for (BlockValue operand : op.operands) {
       if (operand < 0 || static_cast<size_t>(operand) >= i)
         return invalid("an operand comes after its user or does not exist");
-      if (kernel.ops[operand].kind == BlockOp::Kind::store) return invalid("a store has no value");
+      if (kernel.ops[operand].is_store()) return invalid("a store has no value");
     }
     size_t expected = op.operands.size();
-    if (op.kind == BlockOp::Kind::load) expected = 0;
-    if (op.kind == BlockOp::Kind::store) expected = 1;
-    if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster)
-      expected = op.combine == Combine::rescaled_sum ? 2 : 1;
+    if (op.is_load()) expected = 0;
+    if (op.is_store()) expected = 1;
+    if (op.has_combine()) expected = op.combine() == Combine::rescaled_sum ? 2 : 1;
     if (op.operands.size() != expected) return invalid("expected " + std::to_string(expected) + " operands");
     return {};
   }
 
   // Axes along which a load or store cuts each dimension must exist in the tensor.
   Status check_map(const BlockOp& op) const {
-    const int rank = mugraph_.tensors[op.tensor].type.rank();
-    for (int dim : op.map)
+    const int rank = mugraph_.tensors[op.tensor()].type.rank();
+    for (int dim : op.map())
       if (dim < -1 || dim >= rank)
         return invalid("a map names dimension " + std::to_string(dim) + " of a tensor of rank " +
                        std::to_string(rank));
-    if (op.loop_dim < -1 || op.loop_dim >= rank)
+    if (op.loop_dim() < -1 || op.loop_dim() >= rank)
       return invalid("the loop cuts a dimension that does not exist");
     return {};
   }
 
   Status infer(MuKernel& kernel, BlockOp& op) {
     auto operand = [&](size_t i) -> const TensorType& { return kernel.ops[op.operands[i]].type; };
-    switch (op.kind) {
+    switch (op.kind()) {
+      case BlockOp::Kind::rescale_factor:
+        return invalid("a muGraph has no rescale factors: code generation makes them");
       case BlockOp::Kind::load: {
-        if (Status status = read(op.tensor); !status.ok()) return status;
+        if (Status status = read(op.tensor()); !status.ok()) return status;
         if (Status status = check_map(op); !status.ok()) return status;
-        op.type = mugraph_.tensors[op.tensor].type;
+        op.type = mugraph_.tensors[op.tensor()].type;
         for (int d = 0; d < op.type.rank(); ++d) op.type.shape[d] = nominal_tile(kernel, op, d);
         return {};
       }
@@ -161,57 +162,55 @@ class Validator {
         return infer_compute(kernel, op);
       case BlockOp::Kind::accumulate:
         op.type = operand(0);
-        if (op.combine == Combine::concat) {
-          if (op.dim < 0 || op.dim >= op.type.rank())
+        if (op.combine() == Combine::concat) {
+          if (op.concat_dim() < 0 || op.concat_dim() >= op.type.rank())
             return invalid("concat along a dimension that does not exist");
-          op.type.shape[op.dim] *= kernel.trip_count;
+          op.type.shape[op.concat_dim()] *= kernel.trip_count;
           if (Status status = check_shape(op.type.shape); !status.ok()) return status;
         }
-        if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
-          return invalid("a rescaled sum needs a max accumulator");
-        return {};
+        return check_shift(kernel, op);
       case BlockOp::Kind::reduce_cluster:
-        if (op.combine == Combine::concat) return invalid("the blocks of a cluster do not concatenate");
-        if (op.combine == Combine::rescaled_sum && !is_max(kernel, op.operands[1], BlockOp::Kind::accumulate))
-          return invalid("a rescaled sum needs a max accumulator");
+        if (op.combine() == Combine::concat) return invalid("the blocks of a cluster do not concatenate");
         op.type = operand(0);
-        return {};
+        return check_shift(kernel, op);
       case BlockOp::Kind::store:
         return infer_store(kernel, op, operand(0));
     }
     return {};
   }
 
-  static bool is_max(const MuKernel& kernel, BlockValue value, BlockOp::Kind kind) {
-    return kernel.ops[value].kind == kind && kernel.ops[value].combine == Combine::max;
+  static Status check_shift(const MuKernel& kernel, const BlockOp& op) {
+    if (op.combine() == Combine::rescaled_sum && !kernel.ops[op.operands[1]].is_accumulate(Combine::max))
+      return invalid("a rescaled sum needs a max accumulator");
+    return {};
   }
 
   Status infer_compute(const MuKernel& kernel, BlockOp& op) {
-    if (op.code == OpCode::input) return invalid("a block graph has loads, not inputs");
-    if (op.code == OpCode::constant) {
-      for (const TensorDim& dim : op.extents)
+    if (op.code() == OpCode::input) return invalid("a block graph has loads, not inputs");
+    if (op.code() == OpCode::constant) {
+      for (const TensorDim& dim : op.extents())
         if (!exists(dim.tensor) || dim.dim < 0 || dim.dim >= mugraph_.tensors[dim.tensor].type.rank())
           return invalid("a constant names an extent that does not exist");
       // As in graphs, a whole number is an integer where it meets integers.
-      const bool whole = op.extents.empty() && round_to(DType::i32, op.number) == op.number;
+      const bool whole = op.extents().empty() && round_to(DType::i32, op.number()) == op.number();
       op.type = {whole ? DType::i32 : DType::f32, {}, true};
       return {};
     }
     std::vector<TensorType> types;
     for (BlockValue value : op.operands) types.push_back(kernel.ops[value].type);
-    auto type = infer_type(op.code, types, op.attrs);
+    auto type = infer_type(op.code(), types, op.compute().attrs);
     if (!type) return type.status();
     op.type = std::move(*type);
     return {};
   }
 
   Status infer_store(const MuKernel& kernel, BlockOp& op, const TensorType& tile) {
-    if (Status status = write(op.tensor); !status.ok()) return status;
+    if (Status status = write(op.tensor()); !status.ok()) return status;
     if (Status status = check_map(op); !status.ok()) return status;
     for (int axis = 0; axis < kGridAxes; ++axis)
-      if (kernel.grid[axis] > 1 && op.map[axis] < 0 && axis != static_cast<int>(Axis::cluster))
+      if (kernel.grid[axis] > 1 && op.map()[axis] < 0 && axis != static_cast<int>(Axis::cluster))
         return invalid("several blocks store to the same place: a grid axis cuts no dimension");
-    const TensorType& whole = mugraph_.tensors[op.tensor].type;
+    const TensorType& whole = mugraph_.tensors[op.tensor()].type;
     if (tile.rank() != whole.rank()) return invalid("the tile and the tensor differ in rank");
     for (int d = 0; d < whole.rank(); ++d)
       if (nominal_tile(kernel, op, d) != tile.shape[d])
@@ -224,23 +223,23 @@ class Validator {
 
   // The extent of dimension `d` of a tile away from ragged edges.
   int64_t nominal_tile(const MuKernel& kernel, const BlockOp& op, int d) const {
-    return tile_interval(kernel, op, d, mugraph_.tensors[op.tensor].type.shape[d]).tile;
+    return tile_interval(kernel, op, d, mugraph_.tensors[op.tensor()].type.shape[d]).tile;
   }
 
   static Status check_stage(const MuKernel& kernel, size_t i, const std::vector<Stage>& stages) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind == BlockOp::Kind::store) return check_store(kernel, op, stages);
-    if (op.kind == BlockOp::Kind::reduce_cluster)
+    if (op.is_store()) return check_store(kernel, op, stages);
+    if (op.is_reduce_cluster())
       for (BlockValue operand : op.operands)
         if (stages[operand] == Stage::loop) return invalid("a reduction over the cluster in the loop");
-    if (op.kind == BlockOp::Kind::accumulate && stages[op.operands[0]] == Stage::after)
+    if (op.is_accumulate() && stages[op.operands[0]] == Stage::after)
       return invalid("an accumulator over the iterations of a value that is complete only after them");
     for (BlockValue operand : op.operands) {
       const BlockOp& source = kernel.ops[operand];
-      const bool running = source.kind == BlockOp::Kind::accumulate && source.combine == Combine::max;
+      const bool running = source.is_accumulate(Combine::max);
       if (stages[i] == Stage::loop && stages[operand] == Stage::after && !running)
         return invalid("an operator in the loop needs a value that is complete only after it");
-      if (stages[i] != Stage::loop && stages[operand] == Stage::loop && op.kind != BlockOp::Kind::accumulate)
+      if (stages[i] != Stage::loop && stages[operand] == Stage::loop && !op.is_accumulate())
         return invalid("a value of the loop is used after it without an accumulator");
     }
     return {};
@@ -249,12 +248,12 @@ class Validator {
   // What differs from iteration to iteration is stored where the loop cuts, or accumulated first.
   static Status check_store(const MuKernel& kernel, const BlockOp& op, const std::vector<Stage>& stages) {
     const bool looped = stages[static_cast<size_t>(op.operands[0])] == Stage::loop;
-    if (looped && op.loop_dim < 0)
+    if (looped && op.loop_dim() < 0)
       return invalid("a store in the loop needs a dimension that the loop cuts, or accumulate first");
-    if (!looped && op.loop_dim >= 0)
+    if (!looped && op.loop_dim() >= 0)
       return invalid("the loop cuts a store of a value that is not in the loop");
     if (looped && kernel.grid[static_cast<size_t>(Axis::cluster)] > 1 &&
-        op.map[static_cast<size_t>(Axis::cluster)] < 0)
+        op.map()[static_cast<size_t>(Axis::cluster)] < 0)
       return invalid("several blocks of a cluster store to the same place in the loop");
     return {};
   }
@@ -263,36 +262,7 @@ class Validator {
   std::vector<bool> written_;
 };
 
-// The reductions, in the order of Combine.
-constexpr OpCode kReductions[] = {
-#define QUERN_REDUCTION(id, ...) OpCode::reduce_##id,
-#include "core/lang/ops.def"
-};
-
 }  // namespace
-
-OpCode reduction_of(Combine combine) {
-  if (combine == Combine::rescaled_sum) return OpCode::reduce_sum;
-  check(combine != Combine::concat, "a concatenation is no reduction");
-  return kReductions[static_cast<size_t>(combine)];
-}
-
-Combine combine_of(OpCode reduction) {
-  const auto at = std::find(std::begin(kReductions), std::end(kReductions), reduction);
-  check(at != std::end(kReductions), "the operator is no reduction");
-  return static_cast<Combine>(at - std::begin(kReductions));
-}
-
-std::string combine_text(Combine combine) {
-  switch (combine) {
-    case Combine::rescaled_sum:
-      return "rescaled";
-    case Combine::concat:
-      return "concat";
-    default:
-      return op_info(reduction_of(combine)).text;
-  }
-}
 
 int64_t MuKernel::part(int axis, int64_t extent) const {
   const int64_t tile = tiles[static_cast<size_t>(axis)];
@@ -323,11 +293,11 @@ std::vector<Stage> block_stages(const MuKernel& kernel) {
   // A value that reads a running maximum is in the loop if anything else it reads is; so operators that feed
   // accumulators decide first.
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) {
+    if (op.has_combine()) {
       stages.push_back(Stage::after);
       continue;
     }
-    Stage stage = op.kind == BlockOp::Kind::load && op.loop_dim >= 0 ? Stage::loop : Stage::before;
+    Stage stage = op.is_load() && op.loop_dim() >= 0 ? Stage::loop : Stage::before;
     for (BlockValue operand : op.operands) {
       if (stages[operand] == Stage::loop)
         stage = Stage::loop;
@@ -346,14 +316,13 @@ Status validate(MuGraph& mugraph) {
 }
 
 bool has_product(const std::vector<BlockOp>& ops) {
-  return std::any_of(ops.begin(), ops.end(), [](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == OpKind::contraction;
-  });
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const BlockOp& op) { return op.is_compute(OpKind::contraction); });
 }
 
 bool stores_in_loop(const std::vector<BlockOp>& ops) {
   return std::any_of(ops.begin(), ops.end(),
-                     [](const BlockOp& op) { return op.kind == BlockOp::Kind::store && op.loop_dim >= 0; });
+                     [](const BlockOp& op) { return op.is_store() && op.loop_dim() >= 0; });
 }
 
 }  // namespace quern

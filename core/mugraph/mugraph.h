@@ -13,88 +13,9 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/mugraph/block_op.h"
 
 namespace quern {
-
-// Axes along which work is spread: the grid, the blocks of a cluster (which can read each other's shared
-// memory), the loop.
-enum class Axis : uint8_t { x, y, z, cluster };
-inline constexpr int kGridAxes = 4;
-inline constexpr int64_t kMaxClusterBlocks = 16;  // 8 are portable; more must be asked for
-// For each axis, the dimension of the tensor that it cuts, or -1: every block sees all of it. A dimension cut
-// by several axes is cut by the first one first.
-using AxisMap = std::array<int, kGridAxes>;
-inline constexpr AxisMap kReplicated = {-1, -1, -1, -1};
-
-// How an accumulator puts the values of the loop's iterations (or of the cluster's blocks) together: as a
-// reduction does, one of ops.def, or in another way.
-enum class Combine : uint8_t {
-#define QUERN_REDUCTION(id, ...) id,
-#include "core/lang/ops.def"
-  // Sum of values that were computed relative to a shift which changes from iteration to iteration: what is there is
-  // multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same kernel
-  // (online softmax).
-  rescaled_sum,
-  // Iterations lie one after the other along dimension `dim` of the result.
-  concat,
-};
-// What two values are combined by: of a rescaled sum, once they have the same shift, reduce_sum. Not for
-// concat.
-OpCode reduction_of(Combine combine);
-Combine combine_of(OpCode reduction);
-// "sum", "max", ...: the name of a reduction, or of the other form.
-std::string combine_text(Combine combine);
-
-struct TensorDim {
-  int32_t tensor = -1;
-  int dim = 0;
-  bool operator==(const TensorDim&) const = default;
-};
-
-using BlockValue = int32_t;  // the index of the block operator that makes the value
-
-// An operator of a block graph. A value is *in the loop* when it depends on a load that the loop cuts, and
-// not only through an accumulator; it then has one tile per iteration. What does not is computed once, before the
-// loop or after it.
-struct BlockOp {
-  enum class Kind : uint8_t {
-    load,            // a tile of global tensor `tensor`
-    compute,         // `code` over tiles
-    accumulate,      // over the iterations of the loop
-    reduce_cluster,  // over the blocks of a cluster; every block gets the result
-    store,           // a tile to global tensor `tensor`
-  };
-  Kind kind = Kind::load;
-  std::vector<BlockValue>
-      operands;  // accumulate and reduce_cluster with rescaled_sum: the value, then its `max` accumulator
-  // load, store
-  int32_t tensor = -1;
-  AxisMap map = kReplicated;  // imap or omap
-  // The dimension the loop cuts (fmap), -1 = none. A store that it cuts is in the loop: it stores the iteration's tile.
-  int loop_dim = -1;
-  // compute: any primitive or composite operator; constants are operators without operands, with `number`,
-  // or, if `extents` names any, with the product of those extents of global tensors (so that the mean over a
-  // dimension survives a change of its extent)
-  OpCode code = OpCode::constant;
-  Attrs attrs;
-  double number = 0;
-  std::vector<TensorDim> extents;
-  // accumulate, reduce_cluster
-  Combine combine = Combine::sum;
-  int dim = -1;  // concat
-  TensorType
-      type;  // of the tile of a block that is not at a ragged edge; dtype f32 inside (nothing is rounded)
-  std::string name;
-  // The 16-bit dtype to which the unfused program rounds this very value, where that is known: validate()
-  // knows it of loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that
-  // it is made of has 16 bits.
-  std::optional<DType> rounds_to = {};
-  bool of_narrow = false;
-  // Whether the unfused program computes this value, or what it goes into first of what the graph has, in
-  // f32.
-  bool in_f32 = false;
-  int down = 0;  // of an exponential: it is scaled by 2^-down (numerators.h)
-};
 
 // A reader of a `max` accumulator that is itself in the loop sees the running maximum, this iteration included;
 // others see the final one.
@@ -189,7 +110,7 @@ Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64
                        const Coordinates& at = {}, bool looped = true);
 // Whether the operator's tensor is cut by this axis, or kGridAxes for the loop, along `dim`.
 inline bool cuts(const BlockOp& op, int axis, int dim) {
-  return (axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim) == dim;
+  return (axis < kGridAxes ? op.map()[static_cast<size_t>(axis)] : op.loop_dim()) == dim;
 }
 
 // Fills in the types of all block values (nominal tiles). INVALID_GRAPH naming kernel and operator when

@@ -12,16 +12,12 @@ namespace {
 using Ops = std::vector<BlockOp>;
 
 const BlockOp& at(const Ops& ops, BlockValue value) { return ops[static_cast<size_t>(value)]; }
-bool is(const BlockOp& op, OpCode code) { return op.kind == BlockOp::Kind::compute && op.code == code; }
-bool is_number(const BlockOp& op) { return is(op, OpCode::constant); }
-bool is_kind(const BlockOp& op, OpKind kind) {
-  return op.kind == BlockOp::Kind::compute && op_info(op.code).kind == kind;
-}
+bool is_number(const BlockOp& op) { return op.is_compute(OpCode::constant); }
 
 // Made of numbers alone.
 bool is_fixed(const Ops& ops, BlockValue value) {
   const BlockOp& op = at(ops, value);
-  return is_number(op) || (is_kind(op, OpKind::elementwise) &&
+  return is_number(op) || (op.is_compute(OpKind::elementwise) &&
                            std::all_of(op.operands.begin(), op.operands.end(),
                                        [&](BlockValue operand) { return is_fixed(ops, operand); }));
 }
@@ -29,36 +25,35 @@ bool is_fixed(const Ops& ops, BlockValue value) {
 // Whether all loads behind a value, but for those of conditions, are of narrow floats.
 bool is_of_narrow(const Ops& ops, BlockValue value) {
   const BlockOp& op = at(ops, value);
-  if (op.kind == BlockOp::Kind::load) return op.of_narrow;
-  if (is(op, OpCode::cast)) return is_narrow(*op.attrs.dtype);
+  if (op.is_load()) return op.of_narrow;
+  if (op.is_compute(OpCode::cast)) return is_narrow(*op.attrs().dtype);
   for (size_t i = 0; i < op.operands.size(); ++i)
-    if (!(is(op, OpCode::where) && i == 0) && !is_of_narrow(ops, op.operands[i])) return false;
+    if (!(op.is_compute(OpCode::where) && i == 0) && !is_of_narrow(ops, op.operands[i])) return false;
   return true;
 }
 
 // Whether the result of a reduction broadcasts to its operand: it has all dimensions, or the first are reduced.
 bool broadcasts_back(const BlockOp& op) {
-  if (op.attrs.keepdims.value_or(false)) return true;
-  for (size_t i = 0; op.attrs.axis && i < op.attrs.axis->size(); ++i)
-    if ((*op.attrs.axis)[i] != static_cast<int64_t>(i)) return false;
-  return op.attrs.axis.has_value();
+  if (op.attrs().keepdims.value_or(false)) return true;
+  for (size_t i = 0; op.attrs().axis && i < op.attrs().axis->size(); ++i)
+    if ((*op.attrs().axis)[i] != static_cast<int64_t>(i)) return false;
+  return op.attrs().axis.has_value();
 }
 
 // Accumulators and clusters, as reductions, take the largest element.
 bool takes_maximum(const BlockOp& op) {
-  return (is(op, OpCode::reduce_max) && broadcasts_back(op)) ||
-         ((op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) &&
-          op.combine == Combine::max);
+  return (op.is_compute(OpCode::reduce_max) && broadcasts_back(op)) ||
+         (op.has_combine() && op.combine() == Combine::max);
 }
 
 // Whether all elements of the result are elements of the operands, or these with another sign.
 bool selects(const BlockOp& op) {
-  if (takes_maximum(op) || is(op, OpCode::reduce_max) || is(op, OpCode::reduce_min) ||
-      is_kind(op, OpKind::movement))
+  if (takes_maximum(op) || op.is_compute(OpCode::reduce_max) || op.is_compute(OpCode::reduce_min) ||
+      op.is_compute(OpKind::movement))
     return true;
-  if (op.kind == BlockOp::Kind::accumulate) return op.combine == Combine::concat;
+  if (op.is_accumulate()) return op.combine() == Combine::concat;
   for (OpCode code : {OpCode::where, OpCode::max, OpCode::min, OpCode::neg, OpCode::abs, OpCode::relu})
-    if (is(op, code)) return true;
+    if (op.is_compute(code)) return true;
   return false;
 }
 
@@ -70,12 +65,12 @@ struct Scaled {
 Scaled without_factors(const Ops& ops, Scaled scaled) {
   for (;;) {
     const BlockOp& op = at(ops, scaled.value);
-    const bool quotient = is(op, OpCode::div);
-    if (!quotient && !is(op, OpCode::mul)) return scaled;
+    const bool quotient = op.is_compute(OpCode::div);
+    if (!quotient && !op.is_compute(OpCode::mul)) return scaled;
     const size_t number = !quotient && is_number(at(ops, op.operands[0])) ? 0 : 1;
     const BlockOp& by = at(ops, op.operands[number]);
-    if (!is_number(by) || !by.extents.empty() || !(by.number > 0)) return scaled;
-    scaled.factor = quotient ? scaled.factor / by.number : scaled.factor * by.number;
+    if (!is_number(by) || !by.extents().empty() || !(by.number() > 0)) return scaled;
+    scaled.factor = quotient ? scaled.factor / by.number() : scaled.factor * by.number();
     scaled.value = op.operands[1 - number];
   }
 }
@@ -90,8 +85,8 @@ Scaled maximum_of(const Ops& ops, BlockValue value) {
     if (takes_maximum(op)) {
       found = true;
       scaled.value = op.operands[0];
-    } else if (is(op, OpCode::where) && is_number(at(ops, op.operands[1])) &&
-               at(ops, op.operands[1]).number == 0 && is(at(ops, op.operands[0]), OpCode::eq) &&
+    } else if (op.is_compute(OpCode::where) && is_number(at(ops, op.operands[1])) &&
+               at(ops, op.operands[1]).number() == 0 && at(ops, op.operands[0]).is_compute(OpCode::eq) &&
                at(ops, op.operands[0]).operands[0] == op.operands[2])
       scaled.value = op.operands[2];
     else
@@ -102,7 +97,7 @@ Scaled maximum_of(const Ops& ops, BlockValue value) {
 }  // namespace
 
 bool is_numerator(const Ops& ops, const BlockOp& op) {
-  if (!is(op, OpCode::exp) || !is(at(ops, op.operands[0]), OpCode::sub)) return false;
+  if (!op.is_compute(OpCode::exp) || !at(ops, op.operands[0]).is_compute(OpCode::sub)) return false;
   const std::vector<BlockValue>& difference = at(ops, op.operands[0]).operands;
   const Scaled scores = without_factors(ops, {difference[0]}), largest = maximum_of(ops, difference[1]);
   return largest.value == scores.value && std::fabs(largest.factor / scores.factor - 1) < 1e-6;
@@ -118,14 +113,14 @@ void note_narrow_loads(MuGraph& mugraph) {
         narrow(input) || mugraph.tensors[static_cast<size_t>(input)].type.dtype == DType::boolean;
   for (MuKernel& kernel : mugraph.kernels) {
     for (BlockOp& op : kernel.ops) {
-      if (op.kind != BlockOp::Kind::load) continue;
-      if (narrow(op.tensor)) op.rounds_to = mugraph.tensors[static_cast<size_t>(op.tensor)].type.dtype;
-      op.of_narrow = of_narrow[static_cast<size_t>(op.tensor)];
+      if (!op.is_load()) continue;
+      if (narrow(op.tensor())) op.rounds_to = mugraph.tensors[static_cast<size_t>(op.tensor())].type.dtype;
+      op.of_narrow = of_narrow[static_cast<size_t>(op.tensor())];
     }
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store)
-        of_narrow[static_cast<size_t>(op.tensor)] =
-            narrow(op.tensor) || is_of_narrow(kernel.ops, op.operands[0]);
+      if (op.is_store())
+        of_narrow[static_cast<size_t>(op.tensor())] =
+            narrow(op.tensor()) || is_of_narrow(kernel.ops, op.operands[0]);
     for (int32_t operand : kernel.operands)
       of_narrow[static_cast<size_t>(kernel.result)] =
           narrow(kernel.result) ||
@@ -144,14 +139,13 @@ void note_in_f32(MuGraph& mugraph) {
       if (is_f32(operand) && in_f32[static_cast<size_t>(kernel->result)])
         in_f32[static_cast<size_t>(operand)] = true;
     for (auto op = kernel->ops.rbegin(); op != kernel->ops.rend(); ++op) {
-      if (op->kind == BlockOp::Kind::store) op->in_f32 = in_f32[static_cast<size_t>(op->tensor)];
+      if (op->is_store()) op->in_f32 = in_f32[static_cast<size_t>(op->tensor())];
       if (!op->in_f32) continue;
       for (BlockValue operand : op->operands) {
         BlockOp& from = kernel->ops[static_cast<size_t>(operand)];
         if (!from.rounds_to) from.in_f32 = true;
       }
-      if (op->kind == BlockOp::Kind::load && is_f32(op->tensor))
-        in_f32[static_cast<size_t>(op->tensor)] = true;
+      if (op->is_load() && is_f32(op->tensor())) in_f32[static_cast<size_t>(op->tensor())] = true;
     }
   }
 }
@@ -159,20 +153,20 @@ void note_in_f32(MuGraph& mugraph) {
 std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value, bool exactly) {
   const BlockOp& op = at(ops, value);
   if (op.rounds_to) return exactly && op.in_f32 ? std::nullopt : op.rounds_to;
-  if (is(op, OpCode::cast)) return is_narrow(*op.attrs.dtype) ? op.attrs.dtype : std::nullopt;
+  if (op.is_compute(OpCode::cast)) return is_narrow(*op.attrs().dtype) ? op.attrs().dtype : std::nullopt;
   if (is_numerator(ops, op))
     return exactly ? std::nullopt : narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
   if (!selects(op)) return std::nullopt;
   std::optional<DType> all;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    if ((is(op, OpCode::where) && i == 0) || is_fixed(ops, op.operands[i])) continue;
+    if ((op.is_compute(OpCode::where) && i == 0) || is_fixed(ops, op.operands[i])) continue;
     const std::optional<DType> own = narrow_dtype(ops, op.operands[i], exactly);
     if (!own || (all && *all != *own)) return std::nullopt;
     all = own;
   }
   for (BlockValue operand : op.operands)
     if (const BlockOp& number = at(ops, operand); all && is_fixed(ops, operand))
-      if (!is_number(number) || round_to(*all, number.number) != number.number) return std::nullopt;
+      if (!is_number(number) || round_to(*all, number.number()) != number.number()) return std::nullopt;
   return all;
 }
 

@@ -26,10 +26,10 @@ class Magnitudes {
       std::vector<double>& values = values_.emplace_back();
       for (const BlockOp& op : kernel.ops) {
         values.push_back(op.rounds_to == DType::f16 ? kLargestF16 : of(kernel, op, values));
-        if (op.kind == BlockOp::Kind::store)
-          tensors_[static_cast<size_t>(op.tensor)] =
+        if (op.is_store())
+          tensors_[static_cast<size_t>(op.tensor())] =
               std::min(values[static_cast<size_t>(op.operands[0])],
-                       of_dtype(mugraph.tensors[static_cast<size_t>(op.tensor)].type.dtype));
+                       of_dtype(mugraph.tensors[static_cast<size_t>(op.tensor())].type.dtype));
       }
     }
   }
@@ -42,23 +42,23 @@ class Magnitudes {
   }
 
   double of(const MuKernel& kernel, const BlockOp& op, const std::vector<double>& values) const {
-    if (op.kind == BlockOp::Kind::load) return tensors_[static_cast<size_t>(op.tensor)];
+    if (op.is_load()) return tensors_[static_cast<size_t>(op.tensor())];
     auto operand = [&](size_t i) { return values[static_cast<size_t>(op.operands[i])]; };
     double most = 0;
     for (size_t i = 0; i < op.operands.size(); ++i) most = std::max(most, operand(i));
     const double terms = op.operands.empty()
                              ? 1
                              : count_of(kernel.ops[static_cast<size_t>(op.operands[0])]) / count_of(op);
-    const bool sums = op.combine == Combine::sum || op.combine == Combine::rescaled_sum;
-    if (op.kind == BlockOp::Kind::accumulate)
-      return operand(0) + (sums ? std::log2(static_cast<double>(kernel.trip_count)) : 0);
-    if (op.kind == BlockOp::Kind::reduce_cluster)
-      return operand(0) + (sums ? std::log2(static_cast<double>(kernel.grid[3])) : 0);
-    if (op.kind == BlockOp::Kind::store) return most;
-    switch (op.code) {
+    if (op.has_combine()) {
+      const bool sums = op.combine() == Combine::sum || op.combine() == Combine::rescaled_sum;
+      const int64_t count = op.is_accumulate() ? kernel.trip_count : kernel.grid[3];
+      return operand(0) + (sums ? std::log2(static_cast<double>(count)) : 0);
+    }
+    if (op.is_store()) return most;
+    switch (op.code()) {
       case OpCode::constant:
-        if (!op.extents.empty()) return kUnknown;
-        return op.number == 0 ? 0 : std::log2(std::fabs(op.number));
+        if (!op.extents().empty()) return kUnknown;
+        return op.number() == 0 ? 0 : std::log2(std::fabs(op.number()));
       case OpCode::exp:
         return is_numerator(kernel.ops, op) ? 0 : kUnknown;
       case OpCode::add:
@@ -83,7 +83,7 @@ class Magnitudes {
       case OpCode::reduce_min:
         return most;
       default:
-        return op_info(op.code).kind == OpKind::movement ? most : kUnknown;
+        return op.is_compute(OpKind::movement) ? most : kUnknown;
     }
   }
 
@@ -128,16 +128,16 @@ class Powers {
     const BlockOp& op = ops[i];
     std::vector<int> powers;
     for (BlockValue operand : op.operands) powers.push_back(values_[k][static_cast<size_t>(operand)]);
-    if (op.kind == BlockOp::Kind::load) return tensors_[static_cast<size_t>(op.tensor)];
-    if (op.kind != BlockOp::Kind::compute) {
+    if (op.is_load()) return tensors_[static_cast<size_t>(op.tensor())];
+    if (!op.is_compute()) {
       if (powers.size() > 1) want(powers[1], 0);
-      if (op.kind == BlockOp::Kind::store) {
-        if (mugraph_.tensors[static_cast<size_t>(op.tensor)].type.dtype != DType::f32) want(powers[0], 0);
-        tensors_[static_cast<size_t>(op.tensor)] = powers[0];
+      if (op.is_store()) {
+        if (mugraph_.tensors[static_cast<size_t>(op.tensor())].type.dtype != DType::f32) want(powers[0], 0);
+        tensors_[static_cast<size_t>(op.tensor())] = powers[0];
       }
       return powers[0];
     }
-    if (op.code == OpCode::matmul && powers[0] + powers[1] != 0 &&
+    if (op.code() == OpCode::matmul && powers[0] + powers[1] != 0 &&
         tensor_core_dtype(ops, static_cast<BlockValue>(i), true) == DType::f16)
       scales_ = false;
     return of_computed(ops, op, powers, is_exponential(k, i));
@@ -147,10 +147,9 @@ class Powers {
                   bool exponential) {
     auto is_zero = [&](size_t i) {  // by whatever it is multiplied
       const BlockOp& number = ops[static_cast<size_t>(op.operands[i])];
-      return number.kind == BlockOp::Kind::compute && number.code == OpCode::constant && number.number == 0 &&
-             number.extents.empty();
+      return number.is_compute(OpCode::constant) && number.number() == 0 && number.extents().empty();
     };
-    switch (op.code) {
+    switch (op.code()) {
       case OpCode::mul:
       case OpCode::matmul:
         return limited(powers[0] + powers[1]);
@@ -176,7 +175,7 @@ class Powers {
       case OpCode::reduce_min:
         return powers[0];
       default:
-        if (op_info(op.code).kind == OpKind::movement && powers.size() == 1) return powers[0];
+        if (op.is_compute(OpKind::movement) && powers.size() == 1) return powers[0];
         for (int power : powers) want(power, 0);
         return exponential ? 1 : 0;
     }

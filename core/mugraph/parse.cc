@@ -12,7 +12,7 @@ namespace {
 
 struct CombineWord {
   std::string word;
-  BlockOp::Kind kind;
+  bool cluster;
   Combine combine;
 };
 
@@ -23,9 +23,8 @@ const std::vector<CombineWord>& combine_words() {
       if (op.kind == OpKind::reduction) combines.push_back(combine_of(op.code));
     std::vector<CombineWord> words;
     for (Combine combine : combines) {
-      words.push_back({"accumulate_" + combine_text(combine), BlockOp::Kind::accumulate, combine});
-      if (combine != Combine::concat)
-        words.push_back({"cluster_" + combine_text(combine), BlockOp::Kind::reduce_cluster, combine});
+      words.push_back({"accumulate_" + combine_text(combine), false, combine});
+      if (combine != Combine::concat) words.push_back({"cluster_" + combine_text(combine), true, combine});
     }
     return words;
   }();
@@ -240,62 +239,55 @@ class Parser {
     auto name = new_name(values_);
     if (!name) return name.status();
     if (Status status = punctuation('='); !status.ok()) return status;
-    BlockOp op;
-    op.name = name->text;
-    if (Status status = definition(kernel, op); !status.ok()) return status;
+    auto op = definition(kernel);
+    if (!op) return op.status();
+    op->name = name->text;
     values_.emplace(name->text, static_cast<BlockValue>(kernel.ops.size()));
-    kernel.ops.push_back(std::move(op));
+    kernel.ops.push_back(std::move(*op));
     return {};
   }
 
-  Status definition(MuKernel& kernel, BlockOp& op) {
+  Result<BlockOp> definition(MuKernel& kernel) {
     const Token word = lexer_.peek();
     for (const CombineWord& row : combine_words())
-      if (lexer_.accept_name(row.word)) {
-        op.kind = row.kind;
-        op.combine = row.combine;
-        return combination(op);
-      }
-    if (lexer_.accept_name("load")) return load(op);
-    op.kind = BlockOp::Kind::compute;
-    if (lexer_.accept_name("extent")) return extents(op);
-    if (lexer_.accept_name("number")) return number(op);
+      if (lexer_.accept_name(row.word)) return combination(row);
+    if (lexer_.accept_name("load")) return load();
+    if (lexer_.accept_name("extent")) return extents();
+    if (lexer_.accept_name("number")) return number();
     if (auto info = read_operator(lexer_); !info) return info.status();
-    return compute(kernel, op, word);
+    return compute(kernel, word);
   }
 
-  Status load(BlockOp& op) {
+  Result<BlockOp> load() {
     if (Status status = punctuation('('); !status.ok()) return status;
     auto tensor = known_tensor();
     if (!tensor) return tensor.status();
-    op.tensor = *tensor;
-    return cuts(op);
+    BlockOp::Access access{*tensor};
+    if (Status status = cuts(access); !status.ok()) return status;
+    return BlockOp(BlockOp::Load{access});
   }
 
   Status store(MuKernel& kernel) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::store;
     lexer_.take();
     if (Status status = punctuation('('); !status.ok()) return status;
     auto value = known_value();
     if (!value) return value.status();
-    op.operands = {*value};
     if (Status status = punctuation(','); !status.ok()) return status;
     auto tensor = known_tensor();
     if (!tensor) return tensor.status();
-    op.tensor = *tensor;
-    if (Status status = cuts(op); !status.ok()) return status;
-    kernel.ops.push_back(std::move(op));
+    BlockOp::Access access{*tensor};
+    if (Status status = cuts(access); !status.ok()) return status;
+    kernel.ops.push_back(BlockOp(BlockOp::Store{access}, {*value}));
     return {};
   }
 
   // { "," AXIS "=" DIM } ")"
-  Status cuts(BlockOp& op) {
+  Status cuts(BlockOp::Access& access) {
     while (lexer_.accept(',')) {
       const Token word = lexer_.peek();
-      int* place = word.text == "loop" ? &op.loop_dim : nullptr;
+      int* place = word.text == "loop" ? &access.loop_dim : nullptr;
       for (size_t axis = 0; axis < kGridAxes; ++axis)
-        if (word.text == kAxisWords[axis]) place = &op.map[axis];
+        if (word.text == kAxisWords[axis]) place = &access.map[axis];
       if (!place) return lexer_.expected("x, y, z, cluster or loop");
       if (*place >= 0) return lexer_.error("this axis is given twice");
       lexer_.take();
@@ -309,24 +301,27 @@ class Parser {
     return punctuation(')');
   }
 
-  Status combination(BlockOp& op) {
+  Result<BlockOp> combination(const CombineWord& row) {
     Attrs attrs;
+    std::vector<BlockValue> operands;
     const Token at = lexer_.peek();
     Status status = arguments(attrs, [&](const Token&) -> Status {
       auto value = known_value();
-      if (value) op.operands.push_back(*value);
+      if (value) operands.push_back(*value);
       return value.status();
     });
     if (!status.ok()) return status;
-    const bool concat = op.combine == Combine::concat;
+    const bool concat = row.combine == Combine::concat;
     if (attrs.present() != (concat ? attr_bit(AttrId::axis) : 0) || (concat && attrs.axis->size() != 1))
       return Lexer::error_at(at, concat ? "accumulate_concat needs one axis" : "no attribute belongs here");
-    if (concat) op.dim = static_cast<int>(attrs.axis->front());
-    return {};
+    if (row.cluster) return BlockOp(BlockOp::ReduceCluster{row.combine}, std::move(operands));
+    const int dim = concat ? static_cast<int>(attrs.axis->front()) : -1;
+    return BlockOp(BlockOp::Accumulate{row.combine, dim}, std::move(operands));
   }
 
   // "(" TENSOR "[" DIM "]" { "," ... } ")"
-  Status extents(BlockOp& op) {
+  Result<BlockOp> extents() {
+    BlockOp::Compute constant;
     if (Status status = punctuation('('); !status.ok()) return status;
     do {
       auto tensor = known_tensor();
@@ -336,44 +331,43 @@ class Parser {
       if (!dim) return dim.status();
       if (dim->size() != 1 || dim->front() < 0 || dim->front() >= static_cast<int64_t>(kMaxRank))
         return Lexer::error_at(at, "expected one dimension");
-      op.extents.push_back({*tensor, static_cast<int>(dim->front())});
+      constant.extents.push_back({*tensor, static_cast<int>(dim->front())});
     } while (lexer_.accept(','));
-    return punctuation(')');
+    if (Status status = punctuation(')'); !status.ok()) return status;
+    return BlockOp(std::move(constant));
   }
 
-  Status number(BlockOp& op) {
+  Result<BlockOp> number() {
     if (Status status = punctuation('('); !status.ok()) return status;
     const Token token = lexer_.peek();
     const auto value = is_number(token) ? parse_number(token.text) : std::nullopt;
     if (!value) return lexer_.expected("a number that f64 can hold");
     lexer_.take();
-    op.number = value->value;
-    return punctuation(')');
+    if (Status status = punctuation(')'); !status.ok()) return status;
+    return BlockOp::constant(value->value);
   }
 
   // An operator of ops.def; a number among its operands becomes a constant before it.
-  Status compute(MuKernel& kernel, BlockOp& op, const Token& word) {
-    Status status = arguments(op.attrs, [&](const Token& token) -> Status {
+  Result<BlockOp> compute(MuKernel& kernel, const Token& word) {
+    Attrs attrs;
+    std::vector<BlockValue> operands;
+    Status status = arguments(attrs, [&](const Token& token) -> Status {
       if (is_number(token)) {
         const auto number = parse_number(token.text);
         if (!number) return lexer_.expected("a number that f64 can hold");
         lexer_.take();
-        BlockOp constant;
-        constant.kind = BlockOp::Kind::compute;
-        constant.number = number->value;
-        op.operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
-        kernel.ops.push_back(std::move(constant));
+        operands.push_back(static_cast<BlockValue>(kernel.ops.size()));
+        kernel.ops.push_back(BlockOp::constant(number->value));
         return {};
       }
       auto value = known_value();
-      if (value) op.operands.push_back(*value);
+      if (value) operands.push_back(*value);
       return value.status();
     });
     if (!status.ok()) return status;
-    auto info = operator_taking(word, op.operands.size());
+    auto info = operator_taking(word, operands.size());
     if (!info) return info.status();
-    op.code = (*info)->code;
-    return {};
+    return BlockOp(BlockOp::Compute{(*info)->code, std::move(attrs)}, std::move(operands));
   }
 
   Lexer lexer_;

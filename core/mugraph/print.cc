@@ -21,14 +21,13 @@ class BlockPrinter {
   // A number that one operator uses, and that has no name, stands where it is used.
   bool is_inline(size_t i) const {
     const BlockOp& op = kernel_.ops[i];
-    return op.kind == BlockOp::Kind::compute && op.code == OpCode::constant && op.extents.empty() &&
-           op.name.empty() && uses_[i] == 1;
+    return op.is_compute(OpCode::constant) && op.extents().empty() && op.name.empty() && uses_[i] == 1;
   }
 
   // "y = load(x, loop=1)", without the type.
   std::string statement(size_t i) const {
     const BlockOp& op = kernel_.ops[i];
-    return op.kind == BlockOp::Kind::store ? call(op) : name(i) + " = " + call(op);
+    return op.is_store() ? call(op) : name(i) + " = " + call(op);
   }
 
  private:
@@ -39,7 +38,7 @@ class BlockPrinter {
   }
   std::string operand(BlockValue value) const {
     const size_t i = static_cast<size_t>(value);
-    return is_inline(i) ? print_number(kernel_.ops[i].number) : name(i);
+    return is_inline(i) ? print_number(kernel_.ops[i].number()) : name(i);
   }
   std::string operands(const BlockOp& op) const {
     std::string text;
@@ -49,36 +48,38 @@ class BlockPrinter {
   static std::string cuts(const BlockOp& op) {
     std::string text;
     for (int axis = 0; axis < kGridAxes; ++axis)
-      if (op.map[static_cast<size_t>(axis)] >= 0)
+      if (op.map()[static_cast<size_t>(axis)] >= 0)
         text +=
-            std::string(", ") + kAxisNames[axis] + "=" + std::to_string(op.map[static_cast<size_t>(axis)]);
-    if (op.loop_dim >= 0) text += ", loop=" + std::to_string(op.loop_dim);
+            std::string(", ") + kAxisNames[axis] + "=" + std::to_string(op.map()[static_cast<size_t>(axis)]);
+    if (op.loop_dim() >= 0) text += ", loop=" + std::to_string(op.loop_dim());
     return text;
   }
 
   std::string call(const BlockOp& op) const {
-    switch (op.kind) {
+    switch (op.kind()) {
       case BlockOp::Kind::load:
-        return "load(" + tensor(op.tensor) + cuts(op) + ")";
+        return "load(" + tensor(op.tensor()) + cuts(op) + ")";
       case BlockOp::Kind::store:
-        return "store(" + operands(op) + ", " + tensor(op.tensor) + cuts(op) + ")";
+        return "store(" + operands(op) + ", " + tensor(op.tensor()) + cuts(op) + ")";
       case BlockOp::Kind::accumulate:
-        return "accumulate_" + combine_text(op.combine) + "(" + operands(op) +
-               (op.combine == Combine::concat ? ", axis=" + std::to_string(op.dim) : "") + ")";
+        return "accumulate_" + combine_text(op.combine()) + "(" + operands(op) +
+               (op.combine() == Combine::concat ? ", axis=" + std::to_string(op.concat_dim()) : "") + ")";
       case BlockOp::Kind::reduce_cluster:
-        return "cluster_" + combine_text(op.combine) + "(" + operands(op) + ")";
+        return "cluster_" + combine_text(op.combine()) + "(" + operands(op) + ")";
+      case BlockOp::Kind::rescale_factor:
+        return "rescale_factor()";
       case BlockOp::Kind::compute:
         break;
     }
-    if (op.code != OpCode::constant) {
-      const std::string attrs = print_attrs(op.attrs);
+    if (op.code() != OpCode::constant) {
+      const std::string attrs = print_attrs(op.attrs());
       const std::string arguments = operands(op);
-      return std::string(op_info(op.code).text) + "(" + arguments +
+      return std::string(op_info(op.code()).text) + "(" + arguments +
              (arguments.empty() || attrs.empty() ? "" : ", ") + attrs + ")";
     }
-    if (op.extents.empty()) return "number(" + print_number(op.number) + ")";
+    if (op.extents().empty()) return "number(" + print_number(op.number()) + ")";
     std::string text;
-    for (const TensorDim& dim : op.extents)
+    for (const TensorDim& dim : op.extents())
       text += (text.empty() ? "" : ", ") + tensor(dim.tensor) + "[" + std::to_string(dim.dim) + "]";
     return "extent(" + text + ")";
   }
@@ -140,8 +141,8 @@ std::string dot_block_graph(const MuGraph& mugraph, const MuKernel& kernel, size
     const std::string box = prefix + std::to_string(i);
     text += "    " + box + " [label=" + quote_dot(printer.statement(i) + "  " + print_ints(op.type.shape)) +
             "];\n";
-    if (op.kind == BlockOp::Kind::load) edges += "  t" + std::to_string(op.tensor) + " -> " + box + ";\n";
-    if (op.kind == BlockOp::Kind::store) edges += "  " + box + " -> t" + std::to_string(op.tensor) + ";\n";
+    if (op.is_load()) edges += "  t" + std::to_string(op.tensor()) + " -> " + box + ";\n";
+    if (op.is_store()) edges += "  " + box + " -> t" + std::to_string(op.tensor()) + ";\n";
     for (BlockValue operand : op.operands)
       if (!printer.is_inline(static_cast<size_t>(operand)))
         edges += "  " + prefix + std::to_string(operand) + " -> " + box + ";\n";

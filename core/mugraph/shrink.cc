@@ -159,11 +159,10 @@ class Shrinker {
     axes_.back().push_back(extents_.add(kernel.trip_count, Extents::Role::axis));
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
-      if (op.kind == BlockOp::Kind::load || op.kind == BlockOp::Kind::store)
-        add_access(op, static_cast<ValueId>(i));
-      if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat) {
-        const Var joined = kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.dim));
-        const Var tile = kernels_.back().var(op.operands[0], static_cast<size_t>(op.dim));
+      if (op.has_access()) add_access(op.access(), static_cast<ValueId>(i));
+      if (op.is_accumulate(Combine::concat)) {
+        const Var joined = kernels_.back().var(static_cast<ValueId>(i), static_cast<size_t>(op.concat_dim()));
+        const Var tile = kernels_.back().var(op.operands[0], static_cast<size_t>(op.concat_dim()));
         extents_.follows("iterations", {tile, axes_.back().back()}, joined);
         extents_.product({joined}, {tile, axes_.back().back()});
       }
@@ -171,13 +170,13 @@ class Shrinker {
   }
 
   // The last kernel's operator `id` loads or stores.
-  void add_access(const BlockOp& op, ValueId id) {
-    const std::vector<Var>& whole = tensors_[static_cast<size_t>(op.tensor)];
+  void add_access(const BlockOp::Access& access, ValueId id) {
+    const std::vector<Var>& whole = tensors_[static_cast<size_t>(access.tensor)];
     for (size_t d = 0; d < whole.size(); ++d) {
       std::vector<Var> cutting;
       for (size_t axis = 0; axis < kGridAxes; ++axis)
-        if (op.map[axis] == static_cast<int>(d)) cutting.push_back(axes_.back()[axis]);
-      if (op.loop_dim == static_cast<int>(d)) cutting.push_back(axes_.back().back());
+        if (access.map[axis] == static_cast<int>(d)) cutting.push_back(axes_.back()[axis]);
+      if (access.loop_dim == static_cast<int>(d)) cutting.push_back(axes_.back().back());
       const Var tile = kernels_.back().var(id, d);
       if (cutting.empty())
         extents_.equal(tile, whole[d]);
@@ -266,8 +265,8 @@ class Shrinker {
       kernel.trip_count = extents_.value(axes_[k].back());
       kernel.tiles = {};
       for (size_t i = 0; i < kernel.ops.size(); ++i)
-        if (kernel.ops[i].kind == BlockOp::Kind::compute)
-          kernel.ops[i].attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
+        if (kernel.ops[i].is_compute())
+          kernel.ops[i].compute().attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
     }
     if (Status status = validate(mugraph); !status.ok()) return status;
     for (size_t k = 0; k < kernels_.size(); ++k)
@@ -344,8 +343,7 @@ double work(const MuGraph& mugraph) {
     double blocks = 1;
     for (int64_t extent : kernel.grid) blocks *= static_cast<double>(extent);
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const bool every_turn =
-          kernel.custom && (stages[i] == Stage::loop || kernel.ops[i].kind == BlockOp::Kind::accumulate);
+      const bool every_turn = kernel.custom && (stages[i] == Stage::loop || kernel.ops[i].is_accumulate());
       total += elements(graph, graph.nodes[i]) * blocks *
                (every_turn ? static_cast<double>(kernel.trip_count) : 1);
     }

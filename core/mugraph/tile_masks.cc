@@ -33,18 +33,17 @@ class Masks {
     const std::vector<Stage> stages = block_stages(kernel_);
     for (size_t i = 0; i < kernel_.ops.size(); ++i) {
       const BlockOp& op = kernel_.ops[i];
-      if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || stages[i] != Stage::loop) continue;
+      if (!op.is_compute(OpCode::where) || stages[i] != Stage::loop) continue;
       const BlockOp& masked = kernel_.ops[static_cast<size_t>(op.operands[2])];
-      if (masked.kind == BlockOp::Kind::compute && masked.code == OpCode::constant &&
-          masks_.condition(op.operands[0]))
+      if (masked.is_compute(OpCode::constant) && masks_.condition(op.operands[0]))
         conditions_.push_back(op.operands[0]);
     }
   }
 
   std::optional<PositionRange<int64_t>> positions(BlockValue value) const {
     const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
-    if (op.kind != BlockOp::Kind::load) return std::nullopt;
-    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor)];
+    if (!op.is_load()) return std::nullopt;
+    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor())];
     if (tensor.numbered < 0) return std::nullopt;
     const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
     const Interval own = tile_interval(kernel_, op, tensor.numbered, extent, at_);
@@ -68,11 +67,10 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
   Coordinates counts, samples;
   counts.fill(1);
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind != BlockOp::Kind::load || mugraph.tensors[static_cast<size_t>(op.tensor)].numbered < 0)
-      continue;
+    if (!op.is_load() || mugraph.tensors[static_cast<size_t>(op.tensor())].numbered < 0) continue;
     for (size_t axis = 0; axis < kGridAxes; ++axis)
-      if (op.map[axis] >= 0) counts[axis] = kernel.grid[axis];
-    if (op.loop_dim >= 0) counts[kLoop] = kernel.trip_count;
+      if (op.map()[axis] >= 0) counts[axis] = kernel.grid[axis];
+    if (op.loop_dim() >= 0) counts[kLoop] = kernel.trip_count;
   }
   for (size_t axis = 0; axis < counts.size(); ++axis)
     samples[axis] = static_cast<int>(axis) == fixed_axis ? 1 : std::min(counts[axis], kMostSamples);
@@ -105,9 +103,8 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
 }
 
 bool is_online(const MuKernel& kernel) {
-  return std::any_of(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
-  });
+  return std::any_of(kernel.ops.begin(), kernel.ops.end(),
+                     [](const BlockOp& op) { return op.is_accumulate(Combine::rescaled_sum); });
 }
 
 }  // namespace

@@ -43,11 +43,11 @@ class TileMasks {
   // Nothing for conditions that are not decided by positions, or in a way that is not known.
   std::optional<Tile> condition(BlockValue value) const {
     const BlockOp& op = at(value);
-    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
-    switch (op.code) {
+    if (!op.is_compute()) return std::nullopt;
+    switch (op.code()) {
       case OpCode::constant:
-        if (!op.extents.empty() || (op.number != 0 && op.number != 1)) return std::nullopt;
-        return Tile{truth(op.number == 1), truth(op.number == 1)};
+        if (!op.extents().empty() || (op.number() != 0 && op.number() != 1)) return std::nullopt;
+        return Tile{truth(op.number() == 1), truth(op.number() == 1)};
       case OpCode::transpose:
       case OpCode::reshape:
       case OpCode::cast:
@@ -85,8 +85,8 @@ class TileMasks {
   std::optional<Tile> comparison(const BlockOp& op) const {
     const auto a = range(op.operands[0]), b = range(op.operands[1]);
     if (!a || !b) return std::nullopt;
-    if (op.code == OpCode::lt) return Tile{less(a->high, b->low), less(a->low, b->high)};
-    if (op.code == OpCode::le) return Tile{less_equal(a->high, b->low), less_equal(a->low, b->high)};
+    if (op.code() == OpCode::lt) return Tile{less(a->high, b->low), less(a->low, b->high)};
+    if (op.code() == OpCode::le) return Tile{less_equal(a->high, b->low), less_equal(a->low, b->high)};
     return Tile{both(less_equal(a->high, b->low), less_equal(b->high, a->low)),
                 both(less_equal(a->low, b->high), less_equal(b->low, a->high))};
   }
@@ -101,21 +101,21 @@ class TileMasks {
   std::optional<Range> range(BlockValue value) const {
     const BlockOp& op = at(value);
     if (auto known = leaf_(value)) return known;
-    if (op.kind != BlockOp::Kind::compute) return std::nullopt;
-    if (op.code == OpCode::constant) {
-      const auto number = static_cast<int64_t>(op.number);
-      if (!op.extents.empty() || static_cast<double>(number) != op.number || number > kMost ||
+    if (!op.is_compute()) return std::nullopt;
+    if (op.code() == OpCode::constant) {
+      const auto number = static_cast<int64_t>(op.number());
+      if (!op.extents().empty() || static_cast<double>(number) != op.number() || number > kMost ||
           number < -kMost)
         return std::nullopt;
       return Range{Number(number), Number(number), number < 0 ? -number : number};
     }
-    if (op.code == OpCode::transpose || op.code == OpCode::reshape) return range(op.operands[0]);
-    if (op.type.dtype != DType::i32 || (op.code != OpCode::add && op.code != OpCode::sub))
+    if (op.code() == OpCode::transpose || op.code() == OpCode::reshape) return range(op.operands[0]);
+    if (op.type.dtype != DType::i32 || (op.code() != OpCode::add && op.code() != OpCode::sub))
       return std::nullopt;
     const auto a = range(op.operands[0]), b = range(op.operands[1]);
     if (!a || !b || a->most + b->most > kMost) return std::nullopt;
     const int64_t most = a->most + b->most;
-    if (op.code == OpCode::add) return Range{a->low + b->low, a->high + b->high, most};
+    if (op.code() == OpCode::add) return Range{a->low + b->low, a->high + b->high, most};
     return Range{a->low - b->high, a->high - b->low, most};
   }
 

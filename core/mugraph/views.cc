@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "core/mugraph/edit.h"
 
@@ -12,21 +11,14 @@ namespace {
 
 constexpr size_t kMostOperators = 24;  // that a load becomes: beyond, memory is cheaper
 
-// Where a load cuts its tensor.
-struct Cuts {
-  AxisMap map = kReplicated;
-  int loop_dim = -1;
-  bool operator<(const Cuts& other) const {
-    return std::tie(map, loop_dim) < std::tie(other.map, other.loop_dim);
-  }
-};
+using Access = BlockOp::Access;
 
 // The same cuts of another tensor: `dims` gives for each dimension of the one its number in the other, or -1.
-Cuts renumbered(const Cuts& cuts, const std::vector<int>& dims) {
-  Cuts out;
+Access renumbered(const Access& access, int32_t tensor, const std::vector<int>& dims) {
+  Access out{tensor};
   auto to = [&](int dim) { return dim < 0 ? -1 : dims[static_cast<size_t>(dim)]; };
-  for (size_t axis = 0; axis < cuts.map.size(); ++axis) out.map[axis] = to(cuts.map[axis]);
-  out.loop_dim = to(cuts.loop_dim);
+  for (size_t axis = 0; axis < access.map.size(); ++axis) out.map[axis] = to(access.map[axis]);
+  out.loop_dim = to(access.loop_dim);
   return out;
 }
 
@@ -98,18 +90,16 @@ class Rewriter {
     expanded_.clear();
     std::vector<BlockValue> became;
     for (const BlockOp& op : from.ops) {
-      if (op.kind == BlockOp::Kind::load) {
-        const auto operators = positions_.operators(op.tensor);
-        became.push_back(operators && *operators > 1 ? expand(to, op.tensor, {op.map, op.loop_dim})
-                                                     : append(to, op));
+      if (op.is_load()) {
+        const auto operators = positions_.operators(op.tensor());
+        became.push_back(operators && *operators > 1 ? expand(to, op.access()) : append(to, op));
         continue;
       }
       BlockOp copy = op;
       for (BlockValue& operand : copy.operands) operand = became[static_cast<size_t>(operand)];
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::transpose &&
-          from.ops[static_cast<size_t>(op.operands[0])].kind == BlockOp::Kind::load &&
-          to.ops[static_cast<size_t>(copy.operands[0])].kind == BlockOp::Kind::load)
-        copy = transposed(to.ops[static_cast<size_t>(copy.operands[0])], *op.attrs.perm);
+      if (op.is_compute(OpCode::transpose) && from.ops[static_cast<size_t>(op.operands[0])].is_load() &&
+          to.ops[static_cast<size_t>(copy.operands[0])].is_load())
+        copy = transposed(to.ops[static_cast<size_t>(copy.operands[0])].access(), *op.attrs().perm);
       became.push_back(append(to, std::move(copy)));
     }
     keep_stored(to.ops);
@@ -122,36 +112,21 @@ class Rewriter {
   }
 
   static BlockValue compute(MuKernel& to, OpCode code, std::vector<BlockValue> operands, Attrs attrs) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::compute;
-    op.code = code;
-    op.operands = std::move(operands);
-    op.attrs = std::move(attrs);
-    return append(to, std::move(op));
+    return append(to, BlockOp(BlockOp::Compute{code, std::move(attrs)}, std::move(operands)));
   }
 
   // Operators of a block graph that compute a tile of what positions decide.
-  BlockValue expand(MuKernel& to, int32_t id, const Cuts& cuts) {
-    const auto [at, fresh] = expanded_.try_emplace({id, cuts}, -1);
+  BlockValue expand(MuKernel& to, const Access& access) {
+    const auto [at, fresh] = expanded_.try_emplace(access, -1);
     if (!fresh) return at->second;
-    const MuTensor& tensor = positions_.tensor(id);
-    BlockOp op;
-    if (tensor.type.literal) {
-      op.kind = BlockOp::Kind::compute;
-      op.number = tensor.number;
-      return at->second = append(to, std::move(op));
-    }
-    const MuKernel& maker = *positions_.maker(id);
-    if (maker.code == OpCode::iota) {
-      op.tensor = id;
-      op.map = cuts.map;
-      op.loop_dim = cuts.loop_dim;
-      return at->second = append(to, std::move(op));
-    }
+    const MuTensor& tensor = positions_.tensor(access.tensor);
+    if (tensor.type.literal) return at->second = append(to, BlockOp::constant(tensor.number));
+    const MuKernel& maker = *positions_.maker(access.tensor);
+    if (maker.code == OpCode::iota) return at->second = append(to, BlockOp(BlockOp::Load{access}));
     std::vector<BlockValue> operands;
     for (int32_t operand : maker.operands) {
       const int32_t source = maker.code == OpCode::transpose ? operand : positions_.repeated(operand);
-      operands.push_back(expand(to, source, renumbered(cuts, dims_in(maker, source))));
+      operands.push_back(expand(to, renumbered(access, source, dims_in(maker, source))));
     }
     BlockValue value = compute(to, maker.code, std::move(operands), maker.attrs);
     // Kernels compute in f32 what operators over whole tensors round.
@@ -160,7 +135,7 @@ class Rewriter {
       attrs.dtype = tensor.type.dtype;
       value = compute(to, OpCode::cast, {value}, std::move(attrs));
     }
-    return expanded_[{id, cuts}] = value;
+    return expanded_[access] = value;
   }
 
   // For each dimension of what an operator makes its number in an operand.
@@ -180,15 +155,10 @@ class Rewriter {
   }
 
   // A load of what a transpose of the load's tensor makes.
-  BlockOp transposed(const BlockOp& load, const Ints& perm) {
+  BlockOp transposed(const Access& load, const Ints& perm) {
     std::vector<int> dims(perm.size());
     for (size_t d = 0; d < perm.size(); ++d) dims[static_cast<size_t>(perm[d])] = static_cast<int>(d);
-    const Cuts cuts = renumbered({load.map, load.loop_dim}, dims);
-    BlockOp out;
-    out.tensor = transposed_tensor(load.tensor, perm);
-    out.map = cuts.map;
-    out.loop_dim = cuts.loop_dim;
-    return out;
+    return BlockOp(BlockOp::Load{renumbered(load, transposed_tensor(load.tensor, perm), dims)});
   }
 
   int32_t transposed_tensor(int32_t source, const Ints& perm) {
@@ -213,10 +183,7 @@ class Rewriter {
   static void visit_tensors(MuKernel& kernel, Visit visit) {
     for (int32_t& operand : kernel.operands) visit(operand);
     if (!kernel.custom) visit(kernel.result);
-    for (BlockOp& op : kernel.ops) {
-      if (op.tensor >= 0) visit(op.tensor);
-      for (TensorDim& dim : op.extents) visit(dim.tensor);
-    }
+    for (BlockOp& op : kernel.ops) for_each_tensor(op, visit);
   }
 
   void drop_unused_operators() {
@@ -255,7 +222,7 @@ class Rewriter {
 
   MuGraph& mugraph_;
   const Positions positions_;
-  std::map<std::pair<int32_t, Cuts>, BlockValue> expanded_;  // of the kernel that is rewritten
+  std::map<Access, BlockValue> expanded_;                    // of the kernel that is rewritten
   std::map<std::pair<int32_t, Ints>, int32_t> transposed_;   // tensors, by source and perm
   std::vector<MuKernel> transposes_;                         // that the kernel needs in front of it
 };

@@ -8,6 +8,7 @@
 #include "core/base/facts.h"
 #include "core/graph/builder.h"
 #include "core/lang/attrs.h"
+#include "core/mugraph/edit.h"
 #include "core/verify/verifier.h"
 
 namespace quern {
@@ -21,7 +22,7 @@ using Tensors = std::set<int32_t>;
 Tensors read_by(const MuKernel& kernel) {
   Tensors read(kernel.operands.begin(), kernel.operands.end());
   for (const BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::load) read.insert(op.tensor);
+    if (op.is_load()) read.insert(op.tensor());
   return read;
 }
 
@@ -29,7 +30,7 @@ Tensors written_by(const MuKernel& kernel) {
   Tensors written;
   if (!kernel.custom) written.insert(kernel.result);
   for (const BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::store) written.insert(op.tensor);
+    if (op.is_store()) written.insert(op.tensor());
   return written;
 }
 
@@ -161,8 +162,7 @@ class Partition {
     for (const MuKernel& kernel : mugraph.kernels) {
       used.merge(read_by(kernel));
       used.merge(written_by(kernel));
-      for (const BlockOp& op : kernel.ops)
-        for (const TensorDim& dim : op.extents) used.insert(dim.tensor);
+      for (const BlockOp& op : kernel.ops) for_each_tensor(op, [&](int32_t id) { used.insert(id); });
     }
     std::vector<MuTensor> tensors;
     std::vector<int32_t> became(mugraph.tensors.size(), -1);
@@ -177,10 +177,7 @@ class Partition {
     for (MuKernel& kernel : mugraph.kernels) {
       for (int32_t& id : kernel.operands) rename(id);
       if (!kernel.custom) rename(kernel.result);
-      for (BlockOp& op : kernel.ops) {
-        if (op.tensor >= 0) rename(op.tensor);
-        for (TensorDim& dim : op.extents) rename(dim.tensor);
-      }
+      for (BlockOp& op : kernel.ops) for_each_tensor(op, rename);
     }
   }
 

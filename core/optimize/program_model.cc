@@ -122,7 +122,7 @@ Result<ProgramModel> ProgramModel::make(const Graph& graph, const MuGraph& mugra
   for (const Step& step : steps) {
     if (mugraph.kernels[step.first].custom) {
       for (const BlockOp& op : mugraph.kernels[step.first].ops)
-        for (int32_t tensor : op.tensor < 0 ? std::vector<int32_t>() : memory_of(mugraph, op.tensor))
+        for (int32_t tensor : op.has_access() ? memory_of(mugraph, op.tensor()) : std::vector<int32_t>())
           cache.read(tensor, bytes_of(mugraph.tensors[static_cast<size_t>(tensor)].type));
       continue;
     }
@@ -174,7 +174,7 @@ std::string ProgramModel::print(const Schedule& schedule) const {
     for (size_t part = launch_of(schedule, k).first; part <= k; ++part) {
       const MuKernel& kernel = cut.kernels[part];
       for (const BlockOp& op : kernel.ops)
-        if (op.kind == BlockOp::Kind::store) written.push_back(op.tensor);
+        if (op.is_store()) written.push_back(op.tensor());
       blocks += block_work(cut, kernel, schedule.kernels[part], target_).blocks;
     }
     line(written, blocks, modelled_launch(cut, schedule, k, target_));

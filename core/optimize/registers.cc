@@ -37,7 +37,8 @@ std::string traits(const MuKernel& applied, KernelSchedule schedule, bool joined
   schedule.joined = joined;
   std::string text = print_schedule({{schedule}}) + (applied.trip_count > 1 ? "loop\n" : "");
   for (const BlockOp& op : applied.ops) {
-    text += std::to_string(static_cast<int>(op.kind)) + " " + std::to_string(static_cast<int>(op.code));
+    text += std::to_string(static_cast<int>(op.kind()));
+    if (op.is_compute()) text += " " + std::to_string(static_cast<int>(op.code())) + ":";
     for (int64_t extent : op.type.shape) text += " " + std::to_string(extent);
     text += "\n";
   }
@@ -48,8 +49,8 @@ std::string traits(const MuKernel& applied, KernelSchedule schedule, bool joined
 std::string kind_of(const MuKernel& kernel, const KernelSchedule& schedule) {
   std::multiset<int> codes;
   for (const BlockOp& op : kernel.ops)
-    if (const OpKind kind = op_info(op.code).kind; kind == OpKind::contraction || kind == OpKind::reduction)
-      codes.insert(static_cast<int>(op.code));
+    if (op.is_compute(OpKind::contraction) || op.is_compute(OpKind::reduction))
+      codes.insert(static_cast<int>(op.code()));
   std::string text = schedule.persistent > 0 ? "persistent" : kernel.trip_count > 1 ? "loop" : "once";
   for (int code : codes) text += " " + std::to_string(code);
   return text;

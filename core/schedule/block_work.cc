@@ -64,7 +64,7 @@ class Counter : private ScheduledBlock {
     for (double Work::*part : kLoads) out_.passed.*part = out_.loop.*part;
     out_.passed.chain = constants_.barrier_cycles + constants_.handover_cycles;
     visit_values([&](const BlockOp& load) {
-      const DType dtype = mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype;
+      const DType dtype = mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype;
       const double bytes =
           static_cast<double>(load.type.element_count()) * static_cast<double>(dtype_size(dtype));
       out_.passed.shared_bytes += bytes;
@@ -76,17 +76,17 @@ class Counter : private ScheduledBlock {
   template <class Visit>
   void visit_values(const Visit& visit) const {
     for (const BlockOp& each : kernel_.ops)
-      if (each.kind == BlockOp::Kind::compute && op_info(each.code).kind == OpKind::contraction)
+      if (each.is_compute(OpKind::contraction))
         for (size_t side : {size_t{0}, size_t{1}}) {
           const BlockOp &own = op(each.operands[side]), &other = op(each.operands[1 - side]);
-          if (own.kind == BlockOp::Kind::load && own.loop_dim >= 0 && other.kind == BlockOp::Kind::compute &&
+          if (own.is_load() && own.loop_dim() >= 0 && other.is_compute() &&
               in_loop(static_cast<size_t>(each.operands[1 - side])))
             visit(own);
         }
   }
   void count_looked_at() {
     visit_values([&](const BlockOp& load) {
-      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(load.tensor)].type);
+      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(load.tensor())].type);
     });
   }
 
@@ -95,7 +95,7 @@ class Counter : private ScheduledBlock {
   void elementwise(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (each.operands.empty()) return;
-    const ElementCost cost = element_cost(each.code);
+    const ElementCost cost = element_cost(each.code());
     const double elements = elements_for(i, static_cast<BlockValue>(i));
     Work& own = work(stages_[i]);
     own.slots += elements / 32 * cost.issue;
@@ -115,13 +115,13 @@ class Counter : private ScheduledBlock {
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(each.type));
-    switch (each.kind) {
+    switch (each.kind()) {
       case BlockOp::Kind::load:
         return load(i);
       case BlockOp::Kind::store: {
-        const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
+        const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
         const SectorWaste waste = sector_waste(memory_row(each));
-        if (leaves(each.tensor)) out_.unique_bytes += bytes_of(whole) * waste.dram;
+        if (leaves(each.tensor())) out_.unique_bytes += bytes_of(whole) * waste.dram;
         out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
         own.issue += padded_elements(each.type) / 32 * 1.5;
@@ -131,10 +131,12 @@ class Counter : private ScheduledBlock {
       case BlockOp::Kind::accumulate:
       case BlockOp::Kind::reduce_cluster:
         return accumulate(i);
+      case BlockOp::Kind::rescale_factor:  // in no muGraph
+        return;
       case BlockOp::Kind::compute:
         break;
     }
-    switch (op_info(each.code).kind) {
+    switch (op_info(each.code()).kind) {
       case OpKind::contraction:
         return product(i);
       case OpKind::reduction:
@@ -151,11 +153,11 @@ class Counter : private ScheduledBlock {
     const BlockOp& each = kernel_.ops[i];
     if (!is_from_memory(each)) return;
     if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
-    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor)].type;
+    const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
     const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
     const Row row = memory_row(each);
     const SectorWaste waste = sector_waste(row);
-    if (comes(each.tensor)) {
+    if (comes(each.tensor())) {
       const double dram = bytes_of(whole) * waste.dram;
       out_.unique_bytes += dram;
       out_.fresh_bytes += dram;
@@ -189,7 +191,7 @@ class Counter : private ScheduledBlock {
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
   void join_product(BlockValue value) {
     const BlockOp& each = op(value);
-    if (each.kind != BlockOp::Kind::load || is_staged_load(value)) return;
+    if (!each.is_load() || is_staged_load(value)) return;
     work(stages_[static_cast<size_t>(value)]).round_trips +=
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
@@ -219,7 +221,7 @@ class Counter : private ScheduledBlock {
       const BlockValue operand = each.operands[side];
       const BlockOp& from = op(operand);
       if (is_staged_load(operand) &&
-          mugraph_.tensors[static_cast<size_t>(from.tensor)].type.dtype == each.type.dtype)
+          mugraph_.tensors[static_cast<size_t>(from.tensor())].type.dtype == each.type.dtype)
         continue;
       const double elements = padded_elements(from.type);
       Work& made = work(stages_[static_cast<size_t>(operand)]);
@@ -265,17 +267,17 @@ class Counter : private ScheduledBlock {
         needs_.held += words;  // packed once, before the loop
         continue;
       }
-      if (!in_loop(i) && op(operand).kind == BlockOp::Kind::compute) needs_.made += words;
+      if (!in_loop(i) && op(operand).is_compute()) needs_.made += words;
       if (wide) own.issue += words * warps() * 2;  // rounded
-      if (op(operand).kind == BlockOp::Kind::load && from_loop && schedule_.stages > 0) {
+      if (op(operand).is_load() && from_loop && schedule_.stages > 0) {
         // By ldmatrix, or one by one.
         const bool wide = bytes_each(operand) == 4;
         own.shared_bytes += words * (wide ? 8 : 4) * 32 * warps();
         own.issue += (wide ? words * 2 * 3 : words / 4 * 2) * warps();
       } else {
-        own.issue += words * warps() * (op(operand).kind == BlockOp::Kind::load ? 1 : 2);
-        if (op(operand).kind == BlockOp::Kind::load) read_direct(operand, words);
-        if (side == 1 && op(operand).kind == BlockOp::Kind::compute) {
+        own.issue += words * warps() * (op(operand).is_load() ? 1 : 2);
+        if (op(operand).is_load()) read_direct(operand, words);
+        if (side == 1 && op(operand).is_compute()) {
           // Nobody leaves a tile in the order in which products take their right operands.
           own.shared_bytes += padded_elements(op(operand).type) * 4 + words * 4 * 32 * warps();
           own.chain += 2 * constants_.barrier_cycles + words * constants_.shared_latency;
@@ -297,8 +299,7 @@ class Counter : private ScheduledBlock {
   void keep_product(size_t i, double thread_sums, double k_parts) {
     const BlockOp& each = kernel_.ops[i];
     const bool summed = std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
-      return user.kind == BlockOp::Kind::accumulate && !user.operands.empty() &&
-             user.operands[0] == static_cast<BlockValue>(i);
+      return user.is_accumulate() && user.operands[0] == static_cast<BlockValue>(i);
     });
     (summed || !in_loop(i) ? needs_.product_sums : needs_.product_middle) += thread_sums;
     if (k_parts > 1) {
@@ -374,27 +375,24 @@ class Counter : private ScheduledBlock {
 
   void accumulate(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    if (each.operands.empty()) return;
     const double elements = padded_elements(each.type);
     const BlockOp& summed = op(each.operands[0]);
-    const bool computed = summed.kind == BlockOp::Kind::compute,
-               product = computed && op_info(summed.code).kind == OpKind::contraction,
-               parts = computed && !is_of_product(each.operands[0]) &&
-                       op_info(summed.code).kind == OpKind::reduction &&
-                       each.kind == BlockOp::Kind::accumulate && each.combine != Combine::max;
+    const bool product = summed.is_compute(OpKind::contraction),
+               parts = summed.is_compute(OpKind::reduction) && !is_of_product(each.operands[0]) &&
+                       each.is_accumulate() && each.combine() != Combine::max;
     if (parts)
       needs_.held += parts_of_reduction(summed).values;
     else if (!product)
       needs_.block_sums += elements;
-    if (each.kind == BlockOp::Kind::reduce_cluster) {
+    if (each.is_reduce_cluster()) {
       out_.once.chain += constants_.cluster_cycles;
       out_.once.shared_bytes += 2 * elements * 4;
       return;
     }
-    if (each.combine == Combine::rescaled_sum) {
+    if (each.combine() == Combine::rescaled_sum) {
       out_.loop.issue += elements / 32;
     }
-    if (each.combine == Combine::max) {
+    if (each.combine() == Combine::max) {
       out_.loop.issue += elements / 32 * 8 + warps() * 4;
       out_.loop.special += elements / 32;
     }
@@ -411,7 +409,7 @@ class Counter : private ScheduledBlock {
 bool gains_by_tf32(const MuKernel& kernel) {
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind != BlockOp::Kind::compute || op_info(op.code).kind != OpKind::contraction) continue;
+    if (!op.is_compute(OpKind::contraction)) continue;
     const auto value = static_cast<BlockValue>(i);
     if (tensor_core_dtype(kernel.ops, value, true) != tensor_core_dtype(kernel.ops, value, false))
       return true;

@@ -34,16 +34,15 @@ Shape shape_of(const MuKernel& kernel) {
   out.stores_in_loop = stores_in_loop(kernel.ops);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
-    out.chained |= op.kind == BlockOp::Kind::accumulate && op.combine == Combine::rescaled_sum;
-    if (op.kind == BlockOp::Kind::compute && op.attrs.axis &&
-        (op_info(op.code).kind == OpKind::reduction || op_info(op.code).kind == OpKind::composite)) {
+    out.chained |= op.is_accumulate(Combine::rescaled_sum);
+    if ((op.is_compute(OpKind::reduction) || op.is_compute(OpKind::composite)) && op.attrs().axis) {
       const TensorType& from = kernel.ops[static_cast<size_t>(op.operands[0])].type;
-      const Ints& axes = *op.attrs.axis;
+      const Ints& axes = *op.attrs().axis;
       if (std::find(axes.begin(), axes.end(), int64_t{from.rank()} - 1) != axes.end())
         out.summed_rows =
             std::max(out.summed_rows, from.element_count() / std::max<int64_t>(1, from.shape.back()));
     }
-    if (op.kind != BlockOp::Kind::compute || op.code != OpCode::matmul || op.type.rank() < 2) continue;
+    if (!op.is_compute(OpCode::matmul) || op.type.rank() < 2) continue;
     if (stages[i] != Stage::loop && kernel.trip_count > 1) continue;
     const Ints& left = kernel.ops[static_cast<size_t>(op.operands[0])].type.shape;
     const Ints& own = op.type.shape;
@@ -120,8 +119,8 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::vector<Stage> stages = block_stages(kernel);
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
-    if (op.kind != BlockOp::Kind::load || stages[i] != Stage::loop) continue;
-    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor)];
+    if (!op.is_load() || stages[i] != Stage::loop) continue;
+    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor())];
     if (tensor.pieced.axis >= 0) return false;
     if (tensor.numbered >= 0) continue;
     // The caller's tensors are taken to be dense.

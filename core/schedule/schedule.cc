@@ -31,24 +31,24 @@ LoopUse through(const BlockOp& op, const std::vector<LoopUse>& uses) {
   LoopUse out;
   const size_t rank = op.type.shape.size();
   out.dims.assign(rank, false);
-  const bool reduction = op_info(op.code).kind == OpKind::reduction;
+  const bool reduction = op.is_compute(OpKind::reduction);
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const LoopUse& use = uses[static_cast<size_t>(op.operands[i])];
     const size_t own = use.dims.size();
     for (size_t d = 0; d < own; ++d) {
       if (!use.dims[d]) continue;
       if (reduction) {
-        const Ints& axes = *op.attrs.axis;
+        const Ints& axes = *op.attrs().axis;
         const auto at = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d));
         if (at != axes.end()) {
           out.partial = true;
           continue;
         }
         size_t dropped = 0;
-        if (!*op.attrs.keepdims)
+        if (!*op.attrs().keepdims)
           for (int64_t axis : axes) dropped += axis < static_cast<int64_t>(d);
         out.dims[d - dropped] = true;
-      } else if (op.code == OpCode::matmul && d + (i == 0 ? 1 : 2) == own) {
+      } else if (op.code() == OpCode::matmul && d + (i == 0 ? 1 : 2) == own) {
         out.partial = true;
       } else {
         out.dims[d + rank - own] = true;
@@ -60,14 +60,14 @@ LoopUse through(const BlockOp& op, const std::vector<LoopUse>& uses) {
 
 // A norm of rows that the loop does not cut through: every row is as it would be in any other iteration.
 bool keeps_rows_whole(const BlockOp& op, const std::vector<LoopUse>& uses) {
-  if (op.code != OpCode::rms_norm && op.code != OpCode::layer_norm && op.code != OpCode::softmax)
+  if (op.code() != OpCode::rms_norm && op.code() != OpCode::layer_norm && op.code() != OpCode::softmax)
     return false;
   const LoopUse& rows = uses[static_cast<size_t>(op.operands[0])];
   for (size_t i = 1; i < op.operands.size(); ++i) {  // weights
     const std::vector<bool>& dims = uses[static_cast<size_t>(op.operands[i])].dims;
     if (std::find(dims.begin(), dims.end(), true) != dims.end()) return false;
   }
-  return std::none_of(op.attrs.axis->begin(), op.attrs.axis->end(),
+  return std::none_of(op.attrs().axis->begin(), op.attrs().axis->end(),
                       [&](int64_t axis) { return rows.dims[static_cast<size_t>(axis)]; });
 }
 
@@ -82,22 +82,22 @@ Status check_loop(const MuKernel& kernel) {
       touched |= std::find(from.dims.begin(), from.dims.end(), true) != from.dims.end();
       partial |= from.partial;
     }
-    if (op.kind == BlockOp::Kind::load) {
-      if (op.loop_dim >= 0) use.dims[static_cast<size_t>(op.loop_dim)] = true;
-    } else if (op.kind == BlockOp::Kind::accumulate) {
-      if (op.combine == Combine::concat || uses[static_cast<size_t>(op.operands[0])].dims != use.dims ||
+    if (op.is_load()) {
+      if (op.loop_dim() >= 0) use.dims[static_cast<size_t>(op.loop_dim())] = true;
+    } else if (op.is_accumulate()) {
+      if (op.combine() == Combine::concat || uses[static_cast<size_t>(op.operands[0])].dims != use.dims ||
           !uses[static_cast<size_t>(op.operands[0])].partial)
         return misfit("an accumulator keeps what differs from iteration to iteration");
       const BlockOp& source = kernel.ops[static_cast<size_t>(op.operands[0])];
-      if ((is_reduction(source.code) ? source.code : OpCode::reduce_sum) != reduction_of(op.combine))
+      if ((is_reduction(source.code()) ? source.code() : OpCode::reduce_sum) != reduction_of(op.combine()))
         return misfit("an accumulator combines otherwise than the iteration does");
-    } else if (op.kind == BlockOp::Kind::store && op.loop_dim >= 0) {
+    } else if (op.is_store() && op.loop_dim() >= 0) {
       const LoopUse& stored = uses[static_cast<size_t>(op.operands[0])];
-      use.dims[static_cast<size_t>(op.loop_dim)] = true;
+      use.dims[static_cast<size_t>(op.loop_dim())] = true;
       if (stored.partial || stored.dims != use.dims)
         return misfit("a store in the loop is not of what the loop cuts");
-    } else if (op.kind == BlockOp::Kind::compute && (touched || partial)) {
-      const OpKind kind = op_info(op.code).kind;
+    } else if (op.is_compute() && (touched || partial)) {
+      const OpKind kind = op_info(op.code()).kind;
       if (partial) return misfit("one iteration's part of a reduction is used before it is accumulated");
       if (keeps_rows_whole(op, uses)) {
         use = uses[static_cast<size_t>(op.operands[0])];
@@ -116,7 +116,7 @@ Status check_loop(const MuKernel& kernel) {
 // of the block.
 int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim,
                      bool looped = true) {
-  const Ints& shape = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape;
+  const Ints& shape = mugraph.tensors[static_cast<size_t>(op.tensor())].type.shape;
   return tile_interval(kernel, op, dim, shape[static_cast<size_t>(dim)], {}, looped).tile;
 }
 
@@ -143,11 +143,11 @@ void fit_parts_to_iterations(const MuGraph& mugraph, MuKernel& kernel, int64_t t
     int64_t looped = 0;
     bool other = false;
     for (const BlockOp& op : kernel.ops) {
-      const int dim = op.tensor < 0 ? -1 : op.map[static_cast<size_t>(axis)];
+      const int dim = op.has_access() ? op.map()[static_cast<size_t>(axis)] : -1;
       if (dim < 0) continue;
       const int64_t extent =
-          mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
-      if (op.loop_dim == dim) {
+          mugraph.tensors[static_cast<size_t>(op.tensor())].type.shape[static_cast<size_t>(dim)];
+      if (op.loop_dim() == dim) {
         other |= looped != 0 && looped != extent;
         looped = extent;
       } else {
@@ -190,19 +190,20 @@ Status retile(const MuGraph& mugraph, MuKernel& kernel, const KernelSchedule& wa
 Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& kernel) {
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     BlockOp& op = kernel.ops[i];
-    if (op.kind == BlockOp::Kind::load) {
-      op.type = mugraph.tensors[static_cast<size_t>(op.tensor)].type;
+    if (op.is_load()) {
+      op.type = mugraph.tensors[static_cast<size_t>(op.tensor())].type;
       for (int d = 0; d < op.type.rank(); ++d)
         op.type.shape[static_cast<size_t>(d)] = nominal_tile(mugraph, kernel, op, d);
-    } else if (op.kind == BlockOp::Kind::accumulate || op.kind == BlockOp::Kind::reduce_cluster) {
+    } else if (op.has_combine()) {
       op.type = kernel.ops[static_cast<size_t>(op.operands[0])].type;
-      if (op.combine == Combine::concat) op.type.shape[static_cast<size_t>(op.dim)] *= kernel.trip_count;
-    } else if (op.kind == BlockOp::Kind::compute && op.code != OpCode::constant) {
+      if (op.combine() == Combine::concat)
+        op.type.shape[static_cast<size_t>(op.concat_dim())] *= kernel.trip_count;
+    } else if (op.is_compute() && op.code() != OpCode::constant) {
       std::vector<TensorType> types;
       for (BlockValue operand : op.operands) types.push_back(kernel.ops[static_cast<size_t>(operand)].type);
-      if (op.code == OpCode::reshape) {
+      if (op.code() == OpCode::reshape) {
         const Ints& old = before.ops[static_cast<size_t>(op.operands[0])].type.shape;
-        Ints& shape = *op.attrs.shape;
+        Ints& shape = *op.compute().attrs.shape;
         size_t from = 0;
         for (int64_t& extent : shape) {
           if (extent == 1) continue;
@@ -211,7 +212,7 @@ Status fit_reshapes(const MuGraph& mugraph, const MuKernel& before, MuKernel& ke
           extent = types[0].shape[from++];
         }
       }
-      auto type = infer_type(op.code, types, op.attrs);
+      auto type = infer_type(op.code(), types, op.compute().attrs);
       if (!type) return type.status();
       op.type = std::move(*type);
     }
@@ -264,10 +265,11 @@ LaunchedKernels launch_of(const Schedule& schedule, size_t k) {
 Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
   int64_t extent = 0, part = 0;
   for (const BlockOp& op : kernel.ops) {
-    if (op.kind != BlockOp::Kind::load && op.kind != BlockOp::Kind::store) continue;
-    const int dim = axis < kGridAxes ? op.map[static_cast<size_t>(axis)] : op.loop_dim;
+    if (!op.has_access()) continue;
+    const int dim = axis < kGridAxes ? op.map()[static_cast<size_t>(axis)] : op.loop_dim();
     if (dim < 0) continue;
-    const int64_t own = mugraph.tensors[static_cast<size_t>(op.tensor)].type.shape[static_cast<size_t>(dim)];
+    const int64_t own =
+        mugraph.tensors[static_cast<size_t>(op.tensor())].type.shape[static_cast<size_t>(dim)];
     if (extent != 0 && own != extent) return misfit("an axis cuts dimensions of different extents");
     extent = own;
     part = std::max(part, axis < kGridAxes ? own : nominal_tile(mugraph, kernel, op, dim, false));

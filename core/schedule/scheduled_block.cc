@@ -45,7 +45,7 @@ void ScheduledBlock::find_products() {
         product_[i] |= product_[static_cast<size_t>(operand)];
         split_rows_[i] |= split_rows_[static_cast<size_t>(operand)];
       }
-    else if (each.kind == BlockOp::Kind::compute && op_info(each.code).kind == OpKind::contraction) {
+    else if (each.is_compute(OpKind::contraction)) {
       product_[i] = true;
       split_rows_[i] = is_by_warpgroups(i) && m_side() == 0 &&
                        padded(each.type.shape[each.type.shape.size() - 2]) > 16 * schedule_.warps[0];
@@ -54,9 +54,7 @@ void ScheduledBlock::find_products() {
 }
 
 bool ScheduledBlock::is_elementwise(const BlockOp& each) const {
-  if (each.kind != BlockOp::Kind::compute) return false;
-  const OpKind kind = op_info(each.code).kind;
-  return kind == OpKind::elementwise || kind == OpKind::composite;
+  return each.is_compute(OpKind::elementwise) || each.is_compute(OpKind::composite);
 }
 
 bool ScheduledBlock::comes(int32_t tensor) const {
@@ -73,11 +71,11 @@ bool ScheduledBlock::comes(int32_t tensor) const {
 
 double ScheduledBlock::loaded_bytes(const BlockOp& load) const {
   return static_cast<double>(load.type.element_count()) *
-         static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
+         static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype));
 }
 
 ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
-  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(access.tensor)];
+  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(access.tensor())];
   const Ints& shape = tensor.type.shape;
   Row row;
   if (shape.empty()) return row;
@@ -118,7 +116,7 @@ ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const 
   constexpr double kMostBox = 256, kLine = 128;
   const double tile_row =
       static_cast<double>(load.type.shape[row.dim]) *
-      static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor)].type.dtype));
+      static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype));
   const double panels = std::max(1.0, std::ceil(tile_row / kLine)), rows = loaded_bytes(load) / tile_row;
   const double lines = (std::min(tile_row, kLine) + kLine - static_cast<double>(row.alignment)) / kLine;
   double longest = 1;
@@ -128,7 +126,7 @@ ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const 
 }
 
 double ScheduledBlock::load_width(const BlockOp& load) const {
-  const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor)].type;
+  const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor())].type;
   const int64_t row = whole.shape.empty() ? 1 : whole.shape.back(), size = int64_t(dtype_size(whole.dtype));
   int64_t bytes = whole.element_count() == row ? 16 : row * size;
   if (!whole.shape.empty() && load.type.shape.back() < row) bytes |= load.type.shape.back() * size;
@@ -144,7 +142,7 @@ bool ScheduledBlock::is_by_inner(BlockValue operand, size_t side) const {
 bool ScheduledBlock::is_copied_turned(BlockValue load) const {
   for (size_t i = 0; i < kernel_.ops.size(); ++i) {
     const BlockOp& user = kernel_.ops[i];
-    if (user.kind != BlockOp::Kind::compute || op_info(user.code).kind != OpKind::contraction) continue;
+    if (!user.is_compute(OpKind::contraction)) continue;
     if (tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32)) continue;
     for (size_t side : {size_t{0}, size_t{1}}) {
       if (user.operands[side] != load) continue;
@@ -159,7 +157,7 @@ bool ScheduledBlock::lies_by_inner(BlockValue operand, size_t summed) const {
   const BlockOp& from = op(operand);
   const size_t rank = from.type.shape.size();
   if (!is_staged_load(operand)) return summed + 1 == rank;
-  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor)];
+  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor())];
   return tensor.view.source < 0 ? summed + 1 == rank : strides_if_dense(mugraph_, tensor)[summed] == 1;
 }
 
@@ -169,9 +167,7 @@ bool ScheduledBlock::is_turned(BlockValue operand, size_t rank) const {
 
 bool ScheduledBlock::is_made(BlockValue value) const {
   const size_t i = static_cast<size_t>(value);
-  const BlockOp& each = op(value);
-  return schedule_.stages > 0 && in_loop(i) && !product_[i] && each.kind == BlockOp::Kind::compute &&
-         (op_info(each.code).kind == OpKind::elementwise || op_info(each.code).kind == OpKind::composite);
+  return schedule_.stages > 0 && in_loop(i) && !product_[i] && is_elementwise(op(value));
 }
 
 bool ScheduledBlock::uses_wgmma(const BlockOp& each) const {
@@ -184,9 +180,7 @@ bool ScheduledBlock::uses_wgmma(const BlockOp& each) const {
 
 std::optional<DType> ScheduledBlock::tensor_dtype(size_t i) const {
   const BlockOp& each = kernel_.ops[i];
-  if (each.kind != BlockOp::Kind::compute || op_info(each.code).kind != OpKind::contraction ||
-      each.type.shape.size() < 2)
-    return {};
+  if (!each.is_compute(OpKind::contraction) || each.type.shape.size() < 2) return {};
   return tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
 }
 
@@ -220,9 +214,9 @@ bool ScheduledBlock::is_kept(size_t i) const {
     for (BlockValue operand : user.operands) {
       if (static_cast<size_t>(operand) != i) continue;
       ++uses;
-      if (user.kind != BlockOp::Kind::compute) continue;
-      const bool norm = is_norm(user.code);
-      reduced |= norm || op_info(user.code).kind == OpKind::reduction;
+      if (!user.is_compute()) continue;
+      const bool norm = is_norm(user.code());
+      reduced |= norm || user.is_compute(OpKind::reduction);
       uses += norm;
     }
   return reduced && uses > 1;
@@ -236,8 +230,7 @@ bool ScheduledBlock::lives_on(BlockValue value) const {
   int64_t uses = 0;
   for (const BlockOp& user : kernel_.ops) {
     const int64_t own = std::count(user.operands.begin(), user.operands.end(), value);
-    if (own > 0 && user.kind == BlockOp::Kind::compute && op_info(user.code).kind == OpKind::contraction)
-      return false;
+    if (own > 0 && user.is_compute(OpKind::contraction)) return false;
     uses += own;
   }
   return uses > 1 && is_reduced(value);
@@ -246,10 +239,10 @@ bool ScheduledBlock::lives_on(BlockValue value) const {
 bool ScheduledBlock::is_reduced(BlockValue value) const {
   for (size_t user = static_cast<size_t>(value) + 1; user < kernel_.ops.size(); ++user) {
     const BlockOp& each = kernel_.ops[user];
-    if (each.kind != BlockOp::Kind::compute ||
+    if (!each.is_compute() ||
         std::find(each.operands.begin(), each.operands.end(), value) == each.operands.end())
       continue;
-    if (op_info(each.code).kind == OpKind::reduction || is_norm(each.code)) return true;
+    if (each.is_compute(OpKind::reduction) || is_norm(each.code())) return true;
     if (is_elementwise(each) && is_reduced(static_cast<BlockValue>(user))) return true;
   }
   return false;
@@ -258,15 +251,14 @@ bool ScheduledBlock::is_reduced(BlockValue value) const {
 bool ScheduledBlock::is_summed(size_t i) const {
   for (const BlockOp& user : kernel_.ops)
     for (BlockValue operand : user.operands)
-      if (operand == static_cast<BlockValue>(i) &&
-          (user.kind != BlockOp::Kind::accumulate || user.combine == Combine::max))
+      if (operand == static_cast<BlockValue>(i) && (!user.is_accumulate() || user.combine() == Combine::max))
         return false;
   return true;
 }
 
 ReducedParts ScheduledBlock::parts_of_reduction(const BlockOp& each) const {
   const BlockOp& from = op(each.operands[0]);
-  const Ints& axes = *each.attrs.axis;
+  const Ints& axes = *each.attrs().axis;
   return product_[static_cast<size_t>(each.operands[0])] && from.type.shape.size() > 1
              ? reduced_product_parts(from.type.shape, axes, schedule_.warps)
              : reduced_parts(from.type.shape, axes, static_cast<int64_t>(dtype_size(from.type.dtype)),

@@ -31,15 +31,15 @@ class ScheduledBlock {
   bool has_split_rows(BlockValue value) const { return split_rows_[static_cast<size_t>(value)]; }
 
   bool is_from_memory(const BlockOp& load) const {
-    return mugraph_.tensors[static_cast<size_t>(load.tensor)].numbered < 0;
+    return mugraph_.tensors[static_cast<size_t>(load.tensor())].numbered < 0;
   }
   int64_t bytes_each(BlockValue load) const {
-    return int64_t(dtype_size(mugraph_.tensors[static_cast<size_t>(op(load).tensor)].type.dtype));
+    return int64_t(dtype_size(mugraph_.tensors[static_cast<size_t>(op(load).tensor())].type.dtype));
   }
   // Of its tile, as the tensor has them.
   double loaded_bytes(const BlockOp& load) const;
   bool is_staged_load(BlockValue value) const {
-    return schedule_.stages > 0 && op(value).kind == BlockOp::Kind::load && is_from_memory(op(value)) &&
+    return schedule_.stages > 0 && op(value).is_load() && is_from_memory(op(value)) &&
            stages_[static_cast<size_t>(value)] == Stage::loop;
   }
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "core/mugraph/edit.h"
+
 namespace quern {
 
 namespace {
@@ -57,7 +59,7 @@ class DependenceOrder {
   static void visit_reads(const MuKernel& kernel, const Visit& visit) {
     for (int32_t operand : kernel.operands) visit(operand);
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::load) visit(op.tensor);
+      if (op.is_load()) visit(op.tensor());
   }
 
   int level_of(const MuKernel& kernel) {
@@ -71,7 +73,7 @@ class DependenceOrder {
     });
     if (!kernel.custom) made_[static_cast<size_t>(kernel.result)] = own;
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store) made_[static_cast<size_t>(op.tensor)] = own;
+      if (op.is_store()) made_[static_cast<size_t>(op.tensor())] = own;
     return std::max(0, own.level);
   }
 
@@ -116,10 +118,13 @@ std::string kernel_forms(const MuGraph& mugraph) {
     out += kernel.trip_count > 1 ? "loop" : "once";
     out += kernel.grid[3] > 1 ? " cluster\n" : "\n";
     for (const BlockOp& op : kernel.ops) {
-      for (int part :
-           {static_cast<int>(op.kind), static_cast<int>(op.code), static_cast<int>(op.combine), op.loop_dim})
-        add(part);
-      for (int dim : op.map) add(dim);
+      add(static_cast<int>(op.kind()));
+      if (op.is_compute()) add(static_cast<int>(op.code()));
+      if (op.has_combine()) add(static_cast<int>(op.combine()));
+      if (op.has_access()) {
+        add(op.loop_dim());
+        for (int dim : op.map()) add(dim);
+      }
       for (BlockValue operand : op.operands) add(operand);
       out += "\n";
     }
@@ -166,10 +171,7 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pi
     for (MuKernel kernel : part.kernels) {
       for (int32_t& operand : kernel.operands) operand = became[operand];
       if (!kernel.custom) kernel.result = became[kernel.result];
-      for (BlockOp& op : kernel.ops) {
-        if (op.tensor >= 0) op.tensor = became[op.tensor];
-        for (TensorDim& dim : op.extents) dim.tensor = became[dim.tensor];
-      }
+      for (BlockOp& op : kernel.ops) for_each_tensor(op, [&](int32_t& tensor) { tensor = became[tensor]; });
       whole.kernels.push_back(std::move(kernel));
     }
   }

@@ -109,9 +109,8 @@ bool Constraints::allow(const MuGraph& mugraph) const {
         });
     if (!allow_grid(kernel.grid) || !allow_trip_count(kernel.trip_count) || !threads) return false;
     for (const BlockOp& op : kernel.ops) {
-      if (op.kind == BlockOp::Kind::load && (!lists_map(imaps, kernel, op.map) || !lists(fmaps, op.loop_dim)))
-        return false;
-      if (op.kind == BlockOp::Kind::store && !lists_map(omaps, kernel, op.map)) return false;
+      if (op.is_load() && (!lists_map(imaps, kernel, op.map()) || !lists(fmaps, op.loop_dim()))) return false;
+      if (op.is_store() && !lists_map(omaps, kernel, op.map())) return false;
     }
   }
   return true;

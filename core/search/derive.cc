@@ -110,21 +110,11 @@ class KernelWriter {
   }
 
   BlockValue compute(OpCode code, std::vector<BlockValue> operands, Attrs attrs = {}) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::compute;
-    op.code = code;
-    op.operands = std::move(operands);
-    op.attrs = std::move(attrs);
-    return append(std::move(op));
+    return append(BlockOp(BlockOp::Compute{code, std::move(attrs)}, std::move(operands)));
   }
 
   BlockValue load(int32_t tensor, const Dims& dims) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::load;
-    op.tensor = tensor;
-    op.map = axis_map(dims);
-    op.loop_dim = loop_dim(dims);
-    return append(std::move(op));
+    return append(BlockOp(BlockOp::Load{{tensor, axis_map(dims), loop_dim(dims)}}));
   }
 
   int loop_dim(const Dims& dims) const {
@@ -133,13 +123,7 @@ class KernelWriter {
   }
 
   void store_value(BlockValue value, int32_t tensor, const Dims& dims) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::store;
-    op.operands = {value};
-    op.tensor = tensor;
-    op.map = axis_map(dims);
-    op.loop_dim = loop_dim(dims);
-    append(std::move(op));
+    append(BlockOp(BlockOp::Store{{tensor, axis_map(dims), loop_dim(dims)}}, {value}));
   }
 
   // A value with dimensions `have` as one with dimensions `want`, which have the same labels.
@@ -237,20 +221,17 @@ class KernelWriter {
   }
 
   BlockValue constant(const BlockTerm& term) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::compute;
-    op.code = OpCode::constant;
-    op.number = term.number;
+    BlockOp::Compute constant{.number = term.number};
     if (term.index > 0) {
-      op.number = 1;
+      constant.number = 1;
       for (Label label = 0; label < static_cast<Label>(terms_.labels.size()); ++label) {
         if (!has_label(terms_.counts[term.index - 1], label)) continue;
         const LabelInfo& info = terms_.labels[label];
-        op.extents.push_back({mugraph_.inputs[info.input], info.dim});
-        op.number *= static_cast<double>(terms_.labels[label].extent);
+        constant.extents.push_back({mugraph_.inputs[info.input], info.dim});
+        constant.number *= static_cast<double>(terms_.labels[label].extent);
       }
     }
-    return append(std::move(op));
+    return append(BlockOp(std::move(constant)));
   }
 
   BlockValue composite(size_t at) {
@@ -301,20 +282,18 @@ class KernelWriter {
   }
 
   void accumulate(size_t at) {
-    BlockOp op;
-    op.kind = BlockOp::Kind::accumulate;
-    op.combine = combine_of(dag_, roles_.form, at);
-    op.operands = {value_[at]};
-    if (op.combine == Combine::rescaled_sum) {
+    const Combine combine = combine_of(dag_, roles_.form, at);
+    const bool rescaled = combine == Combine::rescaled_sum;
+    BlockOp op(BlockOp::Accumulate{combine}, {value_[at]});
+    if (rescaled) {
       const int shift = roles_.form.shift[at];
       const Dims want = aligned(dims_[at].result, dims_[shift].result);
       op.operands = {view(value_[at], dims_[at].result, want, kExactly), running_[shift]};
       dims_[at].result = want;
     }
-    const bool rescaled = op.combine == Combine::rescaled_sum;
     running_[at] = value_[at] = append(op);
     if (roles_.split == Split::cluster) {
-      op.kind = BlockOp::Kind::reduce_cluster;
+      op.become(BlockOp::ReduceCluster{combine});
       op.operands[0] = running_[at];
       value_[at] = append(std::move(op));
     }

@@ -145,8 +145,8 @@ class MuEvaluator {
         return apply(each, operands);
     const Ints no_shape;
     auto made = make_operator(
-        op.code, attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape), operands,
-        op.name);
+        op.code(), attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape),
+        operands, op.name);
     if (!made) return made.status();
     known.push_back(std::move(*made));
     return apply(known.back(), operands);
@@ -191,20 +191,20 @@ class MuEvaluator {
 
   Status run_grid(const MuKernel& kernel) {
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store) {
-        const size_t count = static_cast<size_t>(type_of(op.tensor).element_count());
-        tensors_[op.tensor].assign(count, domain_.zero(DType::f32));
-        written_[op.tensor].assign(count, false);
+      if (op.is_store()) {
+        const size_t count = static_cast<size_t>(type_of(op.tensor()).element_count());
+        tensors_[op.tensor()].assign(count, domain_.zero(DType::f32));
+        written_[op.tensor()].assign(count, false);
       }
     for (int64_t z = 0; z < kernel.grid[2]; ++z)
       for (int64_t y = 0; y < kernel.grid[1]; ++y)
         for (int64_t x = 0; x < kernel.grid[0]; ++x)
           if (Status status = run_cluster(kernel, x, y, z); !status.ok()) return status;
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::store)
-        for (bool element : written_[op.tensor])
+      if (op.is_store())
+        for (bool element : written_[op.tensor()])
           if (!element)
-            return wrong("\"" + mugraph_.tensors[op.tensor].name + "\" has elements that no block writes");
+            return wrong("\"" + mugraph_.tensors[op.tensor()].name + "\" has elements that no block writes");
     return {};
   }
 
@@ -221,10 +221,10 @@ class MuEvaluator {
         const BlockOp& op = kernel.ops[i];
         if (stopped(1 + op.type.element_count())) status = cancelled();
         if (!status.ok()) return;
-        const bool accumulator = op.kind == BlockOp::Kind::accumulate;
+        const bool accumulator = op.is_accumulate();
         if (accumulator ? stage != Stage::loop : stages[i] != stage) continue;
-        const bool stores = op.kind == BlockOp::Kind::store;
-        if (op.kind == BlockOp::Kind::reduce_cluster || (stores && stage != Stage::loop)) continue;
+        const bool stores = op.is_store();
+        if (op.is_reduce_cluster() || (stores && stage != Stage::loop)) continue;
         status = stores ? store(kernel, block, op, iteration) : step(kernel, block, i, stage, iteration);
         if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
         if (!accumulator && !stores) show(op, block.values[i]);
@@ -234,25 +234,23 @@ class MuEvaluator {
       run_stage(block, Stage::before, 0);
       for (int64_t iteration = 0; iteration < kernel.trip_count && status.ok(); ++iteration) run_stage(block, Stage::loop, iteration);
       for (size_t i = 0; i < kernel.ops.size(); ++i)
-        if (kernel.ops[i].kind == BlockOp::Kind::accumulate) show(kernel.ops[i], block.values[i]);
+        if (kernel.ops[i].is_accumulate()) show(kernel.ops[i], block.values[i]);
     }
     // After the loop the blocks of a cluster go in step, because each may need the others' values.
     for (size_t i = 0; i < kernel.ops.size() && status.ok(); ++i) {
       if (stopped()) return cancelled();
       const BlockOp& op = kernel.ops[i];
-      const bool late = op.kind == BlockOp::Kind::reduce_cluster || op.kind == BlockOp::Kind::store;
-      if (stages[i] == Stage::loop ||
-          (!late && (stages[i] != Stage::after || op.kind == BlockOp::Kind::accumulate)))
-        continue;
-      if (op.kind == BlockOp::Kind::reduce_cluster)
+      const bool late = op.is_reduce_cluster() || op.is_store();
+      if (stages[i] == Stage::loop || (!late && (stages[i] != Stage::after || op.is_accumulate()))) continue;
+      if (op.is_reduce_cluster())
         status = reduce_cluster(kernel, blocks, i);
-      else if (op.kind == BlockOp::Kind::store)
+      else if (op.is_store())
         status = store(kernel, blocks, op);
       else
         for (Block& block : blocks)
           if (status.ok()) status = step(kernel, block, i, Stage::after, 0);
       if (!status.ok()) status = status.with_context("operator " + std::to_string(i));
-      if (op.kind != BlockOp::Kind::store)
+      if (!op.is_store())
         for (Block& block : blocks) show(op, block.values[i]);
     }
     return status;
@@ -266,21 +264,13 @@ class MuEvaluator {
 
   Status step(const MuKernel& kernel, Block& block, size_t i, Stage stage, int64_t iteration) {
     const BlockOp& op = kernel.ops[i];
-    switch (op.kind) {
-      case BlockOp::Kind::load:
-        block.values[i] = load(kernel, op, block.at, iteration);
-        return {};
-      case BlockOp::Kind::accumulate:
-        return accumulate(kernel, block, i, iteration);
-      default:
-        break;
+    if (op.is_accumulate()) return accumulate(kernel, block, i, iteration);
+    if (op.is_load()) {
+      block.values[i] = load(kernel, op, block.at, iteration);
+      return {};
     }
-    if (op.code == OpCode::constant) {
-      double number = op.number;
-      if (!op.extents.empty()) number = 1;
-      for (const TensorDim& dim : op.extents)
-        number *= static_cast<double>(type_of(dim.tensor).shape[dim.dim]);
-      block.values[i] = BlockTile{op.type, {domain_.number(number, op.type.dtype)}};
+    if (op.is_compute(OpCode::constant)) {
+      block.values[i] = BlockTile{op.type, {domain_.number(constant_value(mugraph_, op), op.type.dtype)}};
       return {};
     }
     if constexpr (kKnowsKernels)
@@ -306,15 +296,13 @@ class MuEvaluator {
     return {};
   }
 
-  static bool is_running_maximum(const BlockOp& op) {
-    return op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max;
-  }
+  static bool is_running_maximum(const BlockOp& op) { return op.is_accumulate(Combine::max); }
 
   // The part of every dimension that a block sees or writes.
   std::vector<Interval> intervals(const MuKernel& kernel, const BlockOp& op,
                                   const std::array<int64_t, kGridAxes>& at, int64_t iteration) const {
     std::vector<Interval> result;
-    const Ints& shape = type_of(op.tensor).shape;
+    const Ints& shape = type_of(op.tensor()).shape;
     const Coordinates coordinates = coordinates_of(at, iteration);
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
       result.push_back(tile_interval(kernel, op, d, shape[d], coordinates));
@@ -340,18 +328,18 @@ class MuEvaluator {
 
   BlockTile load(const MuKernel& kernel, const BlockOp& op, const std::array<int64_t, kGridAxes>& at,
                  int64_t iteration) {
-    const Ints strides = dense_strides(type_of(op.tensor).shape);
+    const Ints strides = dense_strides(type_of(op.tensor()).shape);
     const auto [shape, start] = tile_place(intervals(kernel, op, at, iteration), strides);
-    BlockTile tile{{type_of(op.tensor).dtype, shape}, {}};
+    BlockTile tile{{type_of(op.tensor()).dtype, shape}, {}};
     tile.elements.reserve(static_cast<size_t>(tile.type.element_count()));
     for_each_offset(shape, strides, start,
-                    [&](int64_t offset) { tile.elements.push_back(tensors_[op.tensor][offset]); });
+                    [&](int64_t offset) { tile.elements.push_back(tensors_[op.tensor()][offset]); });
     return tile;
   }
 
   Status store(const MuKernel& kernel, std::vector<Block>& blocks, const BlockOp& op) {
     const bool once =
-        kernel.grid[3] > 1 && op.map[3] < 0;  // all blocks of the cluster have the same tile; one stores it
+        kernel.grid[3] > 1 && op.map()[3] < 0;  // all blocks of the cluster have the same tile; one stores it
     for (Block& block : blocks) {
       const BlockTile& tile = *block.values[op.operands[0]];
       if (once && block.at[3] > 0) {
@@ -366,18 +354,18 @@ class MuEvaluator {
 
   Status store(const MuKernel& kernel, const Block& block, const BlockOp& op, int64_t iteration) {
     const BlockTile& tile = *block.values[op.operands[0]];
-    const Ints strides = dense_strides(type_of(op.tensor).shape);
+    const Ints strides = dense_strides(type_of(op.tensor()).shape);
     const auto [shape, start] = tile_place(intervals(kernel, op, block.at, iteration), strides);
     if (shape != tile.type.shape)
       return wrong("a tile of shape " + print_ints(tile.type.shape) + " is stored to a place of shape " +
                    print_ints(shape));
-    const Tensor elements = stored(tile, op.tensor);
+    const Tensor elements = stored(tile, op.tensor());
     size_t next = 0;
     bool twice = false;
     for_each_offset(shape, strides, start, [&](int64_t offset) {
-      twice |= written_[op.tensor][offset];
-      written_[op.tensor][offset] = true;
-      tensors_[op.tensor][offset] = elements[next++];
+      twice |= written_[op.tensor()][offset];
+      written_[op.tensor()][offset] = true;
+      tensors_[op.tensor()][offset] = elements[next++];
     });
     if (twice) return wrong("two blocks store to the same place");
     return {};
@@ -430,26 +418,26 @@ class MuEvaluator {
       into = value;
       return {};
     }
-    if (op.combine == Combine::concat) {
+    if (op.combine() == Combine::concat) {
       Attrs attrs;
-      attrs.axis = Ints{op.dim};
+      attrs.axis = Ints{op.concat_dim()};
       auto joined = apply(OpCode::concat, attrs, {&*into, &value});
       if (!joined) return joined.status();
       into = std::move(*joined);
       return {};
     }
-    if (op.combine == Combine::rescaled_sum && iteration > 0) {
+    if (op.combine() == Combine::rescaled_sum && iteration > 0) {
       const BlockValue shift = op.operands[1];
       if (Status status = rescale(*into, block.old_shift[shift], *block.values[shift]); !status.ok())
         return status;
     }
-    return combine(*into, value, op.combine);
+    return combine(*into, value, op.combine());
   }
 
   Status reduce_cluster(const MuKernel& kernel, std::vector<Block>& blocks, size_t i) {
     const BlockOp& op = kernel.ops[i];
     std::optional<BlockTile> total, shift;
-    if (op.combine == Combine::rescaled_sum)
+    if (op.combine() == Combine::rescaled_sum)
       for (Block& block : blocks) {
         const BlockTile& local = *block.values[op.operands[1]];
         if (!shift)
@@ -464,7 +452,7 @@ class MuEvaluator {
           return status;
       if (!total)
         total = std::move(value);
-      else if (Status status = combine(*total, value, op.combine); !status.ok())
+      else if (Status status = combine(*total, value, op.combine()); !status.ok())
         return status;
     }
     for (Block& block : blocks) block.values[i] = total;

@@ -41,7 +41,7 @@ void FullShape::sample(const MuGraph& mugraph, size_t output, std::vector<int64_
   const Ints dense = dense_strides(shape);
   for (const MuKernel& kernel : mugraph.kernels)
     for (const BlockOp& op : kernel.ops) {
-      if (op.kind != BlockOp::Kind::store || op.tensor != mugraph.outputs[output]) continue;
+      if (!op.is_store() || op.tensor() != mugraph.outputs[output]) continue;
       // Before and behind the edges of the first and the last tile, in all dimensions at once.
       int64_t edges[4] = {0, 0, 0, 0};
       for (size_t d = 0; d < shape.size(); ++d) {

@@ -80,9 +80,7 @@ bool names_extent(const Graph& graph, const MuGraph& mugraph) {
     if (node.code == OpCode::constant && stands_for_one(node.number)) return true;
   for (const MuKernel& kernel : mugraph.kernels)
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::constant && op.extents.empty() &&
-          stands_for_one(op.number))
-        return true;
+      if (op.is_compute(OpCode::constant) && op.extents().empty() && stands_for_one(op.number())) return true;
   return false;
 }
 

@@ -35,8 +35,8 @@ class PullMuGraph {
       stages_.push_back(kernel.custom ? block_stages(kernel) : std::vector<Stage>());
       if (!kernel.custom) writer_[static_cast<size_t>(kernel.result)] = {static_cast<int>(k), -1};
       for (size_t i = 0; i < kernel.ops.size(); ++i)
-        if (kernel.ops[i].kind == BlockOp::Kind::store)
-          writer_[static_cast<size_t>(kernel.ops[i].tensor)] = {static_cast<int>(k), static_cast<int>(i)};
+        if (kernel.ops[i].is_store())
+          writer_[static_cast<size_t>(kernel.ops[i].tensor())] = {static_cast<int>(k), static_cast<int>(i)};
     }
   }
 
@@ -122,7 +122,7 @@ class PullMuGraph {
   // The element that some block has stored at `at`.
   Value stored(size_t k, const BlockOp& store, int64_t at) {
     const MuKernel& kernel = mugraph_.kernels[k];
-    const Ints& shape = mugraph_.tensors[static_cast<size_t>(store.tensor)].type.shape;
+    const Ints& shape = mugraph_.tensors[static_cast<size_t>(store.tensor())].type.shape;
     const Ints dense = dense_strides(shape);
     Place place = {0, 0, 0, 0};
     int64_t iteration = kOutside;
@@ -149,14 +149,14 @@ class PullMuGraph {
     }
     return domain_.store(value(k, place, iteration, store.operands[0], offset),
                          context.form->graph.node(context.form->nodes[store.operands[0]]).type.dtype,
-                         mugraph_.tensors[static_cast<size_t>(store.tensor)].type.dtype);
+                         mugraph_.tensors[static_cast<size_t>(store.tensor())].type.dtype);
   }
 
   // ---- values of a block ----
 
   Ints load_shape(const MuKernel& kernel, const BlockOp& op, const Place& place, int64_t iteration,
                   Tile& tile) const {
-    const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.shape;
+    const Ints& whole = mugraph_.tensors[static_cast<size_t>(op.tensor())].type.shape;
     tile.whole = dense_strides(whole);
     Ints shape;
     const Coordinates at = coordinates_of(place, std::max<int64_t>(iteration, 0));
@@ -188,9 +188,9 @@ class PullMuGraph {
     std::vector<Ints> given(kernel.ops.size());  // shapes that follow from the place
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
-      if (op.kind == BlockOp::Kind::load)
+      if (op.is_load())
         given[i] = load_shape(kernel, op, place, iteration, context.loads[i]);
-      else if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::concat && iteration < 0)
+      else if (op.is_accumulate(Combine::concat) && iteration < 0)
         given[i] = {concat_extent(k, place, op)};
     }
     const auto [known, is_new] = forms_.try_emplace({k, iteration < 0, std::move(given)});
@@ -201,7 +201,7 @@ class PullMuGraph {
         [this, k, place, iteration, &context](ValueId node, int64_t at, int64_t step, int64_t count, Value* to) {
           const size_t i = static_cast<size_t>(context.form->ops[static_cast<size_t>(node)]);
           const BlockOp& op = mugraph_.kernels[k].ops[i];
-          if (op.kind == BlockOp::Kind::load) return loaded(context.loads[i], op.tensor, at, step, count, to);
+          if (op.is_load()) return loaded(context.loads[i], op.tensor(), at, step, count, to);
           for (int64_t e = 0; e < count; ++e) to[e] = source(k, place, iteration, i, at + e * step);
         });
   }
@@ -214,17 +214,17 @@ class PullMuGraph {
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const BlockOp& op = kernel.ops[i];
       Node& node = graph.nodes[i];
-      if (op.kind == BlockOp::Kind::load) {
+      if (op.is_load()) {
         node.type.shape = given[i];
-      } else if (op.kind == BlockOp::Kind::compute) {
-        if (op.code == OpCode::constant) continue;
+      } else if (op.is_compute()) {
+        if (op.code() == OpCode::constant) continue;
         if (!op.operands.empty())
           node.attrs =
               attrs_for_tile(kernel, op, graph.nodes[static_cast<size_t>(op.operands[0])].type.shape);
         compute_node(graph, node, iteration, stages_[k][i]);
       } else {
         node.type.shape = graph.nodes[static_cast<size_t>(op.operands[0])].type.shape;
-        if (!given[i].empty()) node.type.shape[static_cast<size_t>(op.dim)] = given[i][0];
+        if (!given[i].empty()) node.type.shape[static_cast<size_t>(op.concat_dim())] = given[i][0];
       }
     }
     auto form = std::make_unique<Form>();
@@ -261,7 +261,7 @@ class PullMuGraph {
     int64_t extent = 0;
     for (int64_t iteration = 0; iteration < mugraph_.kernels[k].trip_count; ++iteration)
       extent += context(k, place, iteration)
-                    .form->shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.dim)];
+                    .form->shapes[static_cast<size_t>(op.operands[0])][static_cast<size_t>(op.concat_dim())];
     return extent;
   }
 
@@ -279,7 +279,7 @@ class PullMuGraph {
     const MuKernel& kernel = mugraph_.kernels[k];
     const BlockOp& op = kernel.ops[i];
     if (budget_.spent()) return domain_.zero(DType::f32);
-    if (op.kind == BlockOp::Kind::accumulate && op.combine == Combine::max) {
+    if (op.is_accumulate(Combine::max)) {
       if (iteration < 0) return running_max(k, place, i, kernel.trip_count - 1, at);
       return domain_.frame(running_max(k, place, i, iteration, at));
     }
@@ -287,8 +287,7 @@ class PullMuGraph {
     auto& folded = context(k, place, iteration).folded;
     if (const auto known = folded.find({i, at}); known != folded.end()) return known->second;
     budget_.spend(1);
-    const Value result =
-        op.kind == BlockOp::Kind::reduce_cluster ? reduced(k, place, op, at) : accumulated(k, place, op, at);
+    const Value result = op.is_reduce_cluster() ? reduced(k, place, op, at) : accumulated(k, place, op, at);
     folded.emplace(std::pair{i, at}, result);
     return result;
   }
@@ -338,8 +337,8 @@ class PullMuGraph {
   Value accumulated(size_t k, const Place& place, const BlockOp& op, int64_t at) {
     const MuKernel& kernel = mugraph_.kernels[k];
     const DType compute = compute_class(op.type.dtype);
-    if (op.combine == Combine::concat) return concatenated(k, place, op, at);
-    const bool rescaled = op.combine == Combine::rescaled_sum;
+    if (op.combine() == Combine::concat) return concatenated(k, place, op, at);
+    const bool rescaled = op.combine() == Combine::rescaled_sum;
     const size_t shift = rescaled ? static_cast<size_t>(op.operands[1]) : 0;
     Value total = domain_.zero(compute);
     for (int64_t iteration = 0; iteration < kernel.trip_count && !budget_.spent(); ++iteration) {
@@ -350,14 +349,14 @@ class PullMuGraph {
         total = domain_.rescale(total, running_max(k, place, shift, iteration - 1, from),
                                 running_max(k, place, shift, iteration, from));
       }
-      total = iteration == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
+      total = iteration == 0 ? next : domain_.combine(reduction_of(op.combine()), total, next, compute);
     }
     return total;
   }
 
   Value concatenated(size_t k, const Place& place, const BlockOp& op, int64_t at) {
     const MuKernel& kernel = mugraph_.kernels[k];
-    const size_t axis = static_cast<size_t>(op.dim);
+    const size_t axis = static_cast<size_t>(op.concat_dim());
     const size_t self = static_cast<size_t>(&op - kernel.ops.data());
     const Ints whole = dense_strides(context(k, place, kOutside).form->shapes[self]);
     Ints position;
@@ -385,7 +384,7 @@ class PullMuGraph {
     auto member = [&](int64_t rank) { return Place{place[0], place[1], place[2], rank}; };
     Value shift = domain_.identity(OpCode::reduce_max, compute);
     int64_t from = 0;
-    if (op.combine == Combine::rescaled_sum) {
+    if (op.combine() == Combine::rescaled_sum) {
       const std::vector<Ints>& shapes = context(k, place, kOutside).form->shapes;
       from = broadcast_offset(shapes[static_cast<size_t>(op.operands[1])],
                               shapes[static_cast<size_t>(op.operands[0])], at);
@@ -397,9 +396,9 @@ class PullMuGraph {
     Value total = domain_.zero(compute);
     for (int64_t rank = 0; rank < kernel.grid[3] && !budget_.spent(); ++rank) {
       Value next = value(k, member(rank), kOutside, op.operands[0], at);
-      if (op.combine == Combine::rescaled_sum)
+      if (op.combine() == Combine::rescaled_sum)
         next = domain_.rescale(next, value(k, member(rank), kOutside, op.operands[1], from), shift);
-      total = rank == 0 ? next : domain_.combine(reduction_of(op.combine), total, next, compute);
+      total = rank == 0 ? next : domain_.combine(reduction_of(op.combine()), total, next, compute);
     }
     return total;
   }

@@ -100,7 +100,7 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
   for (size_t k = 0; k < mugraph.kernels.size(); ++k)
     for (size_t i = 0; i < mugraph.kernels[k].ops.size(); ++i) {
       BlockOp& op = mugraph.kernels[k].ops[i];
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::constant) continue;
+      if (op.is_compute(OpCode::constant)) continue;
       const BlockOp& small = instance.mugraph.kernels[k].ops[i];
       if (!op.rounds_to) op.rounds_to = domain.known(small);
       op.in_f32 = domain.known_in_f32(small);

@@ -176,7 +176,7 @@ std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph) {
   for (const MuKernel& kernel : mugraph.kernels) {
     for (int32_t tensor : kernel.operands) tensors[tensor] = true;
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::load) tensors[op.tensor] = true;
+      if (op.is_load()) tensors[op.tensor()] = true;
   }
   std::vector<bool> read;
   for (size_t i = 0; i < graph.inputs.size(); ++i)

@@ -59,7 +59,7 @@ Target small_gpu(const char* name) {
 bool stores_in_loop(const MuGraph& mugraph) {
   const MuKernel& kernel = mugraph.kernels[0];
   return kernel.trip_count > 1 && std::any_of(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& op) {
-           return op.kind == BlockOp::Kind::store && op.loop_dim >= 0;
+           return op.is_store() && op.loop_dim() >= 0;
          });
 }
 

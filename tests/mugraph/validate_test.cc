@@ -31,12 +31,7 @@ void tiles_and_stages_follow_from_the_maps(void**) {
 }
 
 // A load whose first dimension axis y cuts, the loop too.
-BlockOp looped_load() {
-  BlockOp load;
-  load.map = {-1, 0, -1, -1};
-  load.loop_dim = 0;
-  return load;
-}
+BlockOp looped_load() { return BlockOp(BlockOp::Load{{.map = {-1, 0, -1, -1}, .loop_dim = 0}}); }
 
 void ragged_tiles_are_rounded_up(void**) {
   MuKernel kernel;

@@ -231,7 +231,7 @@ void the_busiest_block_of_a_cluster_counts(void**) {
   kernel.grid[kGridAxes - 1] = 2;
   kernel.trip_count = 4;
   for (BlockOp& op : kernel.ops)
-    if (op.kind == BlockOp::Kind::load && op.loop_dim >= 0) op.map[kGridAxes - 1] = op.loop_dim;
+    if (op.is_load() && op.loop_dim() >= 0) op.access().map[kGridAxes - 1] = op.loop_dim();
   assert_true(unmasked_share(mugraph, kernel).mean == 14.0 / 16);
   assert_true(unmasked_share(mugraph, kernel).most == 1);
 }

@@ -38,20 +38,17 @@ class Block {
   explicit Block(const MuKernel& kernel) : kernel_(kernel), stages_(block_stages(kernel)) {}
 
   int count(OpCode code) const {
-    return count_if([&](const BlockOp& op, Stage) { return is(op, code); });
+    return count_if([&](const BlockOp& op, Stage) { return op.is_compute(code); });
   }
   int count(OpCode code, Stage stage) const {
-    return count_if([&](const BlockOp& op, Stage at) { return is(op, code) && at == stage; });
+    return count_if([&](const BlockOp& op, Stage at) { return op.is_compute(code) && at == stage; });
   }
   int accumulators(Combine combine) const {
-    return count_if([&](const BlockOp& op, Stage) {
-      return op.kind == BlockOp::Kind::accumulate && op.combine == combine;
-    });
+    return count_if([&](const BlockOp& op, Stage) { return op.is_accumulate(combine); });
   }
   int reductions(Combine combine) const {
-    return count_if([&](const BlockOp& op, Stage) {
-      return op.kind == BlockOp::Kind::reduce_cluster && op.combine == combine;
-    });
+    return count_if(
+        [&](const BlockOp& op, Stage) { return op.is_reduce_cluster() && op.combine() == combine; });
   }
   // Divisions by what was accumulated, however they are written.
   int divisions_after() const {
@@ -59,9 +56,6 @@ class Block {
   }
 
  private:
-  static bool is(const BlockOp& op, OpCode code) {
-    return op.kind == BlockOp::Kind::compute && op.code == code;
-  }
   int count_if(const std::function<bool(const BlockOp&, Stage)>& wanted) const {
     int count = 0;
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count += wanted(kernel_.ops[i], stages_[i]);
@@ -209,8 +203,8 @@ out db
     assert_int_equal(second.count(OpCode::reduce_sum), 2);
     int stored = 0, loaded = 0;
     for (const BlockOp& op : best.kernels[0].ops) {
-      stored += op.kind == BlockOp::Kind::store && op.loop_dim == 0;
-      loaded += op.kind == BlockOp::Kind::load && op.loop_dim == 0;
+      stored += op.is_store() && op.loop_dim() == 0;
+      loaded += op.is_load() && op.loop_dim() == 0;
     }
     assert_int_equal(stored, 1);
     assert_int_equal(loaded, 2);
@@ -240,9 +234,8 @@ out o
   int products = 0, transposes = 0;
   for (const MuKernel& kernel : best.kernels)
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
-      if (kernel.ops[i].kind != BlockOp::Kind::compute) continue;
-      transposes += kernel.ops[i].code == OpCode::transpose;
-      if (kernel.ops[i].code != OpCode::matmul) continue;
+      transposes += kernel.ops[i].is_compute(OpCode::transpose);
+      if (!kernel.ops[i].is_compute(OpCode::matmul)) continue;
       ++products;
       assert_true(tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), false) == DType::f16);
     }

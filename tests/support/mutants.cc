@@ -53,6 +53,13 @@ const std::multimap<OpCode, OpCode>& confusions() {
   return pairs;
 }
 
+void set_combine(BlockOp& op, Combine combine) {
+  if (op.is_accumulate())
+    op.become(BlockOp::Accumulate{combine});
+  else
+    op.become(BlockOp::ReduceCluster{combine});
+}
+
 class Mutator {
  public:
   explicit Mutator(const MuGraph& mugraph) : mugraph_(mugraph) {}
@@ -112,16 +119,17 @@ class Mutator {
   void change_op(size_t k, size_t i) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
     change_operands(k, i);
-    switch (op.kind) {
+    switch (op.kind()) {
       case Kind::load:
         change_map(k, i);
         break;
       case Kind::store:
         change_map(k, i);
         for (size_t j = 0; j < i; ++j)
-          if (mugraph_.kernels[k].ops[j].kind == Kind::store)
-            add(k, i, "stores swapped",
-                [&](MuKernel& kernel, BlockOp& store) { std::swap(store.tensor, kernel.ops[j].tensor); });
+          if (mugraph_.kernels[k].ops[j].is_store())
+            add(k, i, "stores swapped", [&](MuKernel& kernel, BlockOp& store) {
+              std::swap(store.access().tensor, kernel.ops[j].access().tensor);
+            });
         break;
       case Kind::compute:
         change_compute(k, i);
@@ -129,6 +137,8 @@ class Mutator {
       case Kind::accumulate:
       case Kind::reduce_cluster:
         change_combination(k, i);
+        break;
+      case Kind::rescale_factor:
         break;
     }
   }
@@ -153,15 +163,12 @@ class Mutator {
   // The operand, its last two dimensions exchanged.
   void transpose_operand(size_t k, size_t i, size_t o) {
     add(k, i, "transposed tile", [&](MuKernel& kernel, BlockOp& op) {
-      BlockOp transpose;
-      transpose.kind = Kind::compute;
-      transpose.code = OpCode::transpose;
-      transpose.operands = {op.operands[o]};
       Ints perm;
       const int rank = kernel.ops[static_cast<size_t>(op.operands[o])].type.rank();
       for (int d = 0; d < rank; ++d) perm.push_back(d);
       std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-      transpose.attrs.perm = perm;
+      BlockOp transpose(BlockOp::Compute{OpCode::transpose}, {op.operands[o]});
+      transpose.compute().attrs.perm = perm;
       const BlockValue at = static_cast<BlockValue>(i);
       for (size_t j = i; j < kernel.ops.size(); ++j)
         for (BlockValue& operand : kernel.ops[j].operands) operand += operand >= at;
@@ -172,52 +179,53 @@ class Mutator {
 
   void change_map(size_t k, size_t i) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
-    const int rank = mugraph_.tensors[static_cast<size_t>(op.tensor)].type.rank();
+    const int rank = mugraph_.tensors[static_cast<size_t>(op.tensor())].type.rank();
     for (int dim = -1; dim < rank; ++dim) {
-      for (size_t axis = 0; axis < op.map.size(); ++axis)
-        if (mugraph_.kernels[k].grid[axis] > 1 && op.map[axis] != dim)
-          add(k, i, "another map", [&](MuKernel&, BlockOp& m) { m.map[axis] = dim; });
-      if ((op.kind == Kind::load || op.loop_dim >= 0) && mugraph_.kernels[k].trip_count > 1 &&
-          op.loop_dim != dim)
-        add(k, i, "the loop cuts another dimension", [&](MuKernel&, BlockOp& m) { m.loop_dim = dim; });
+      for (size_t axis = 0; axis < op.map().size(); ++axis)
+        if (mugraph_.kernels[k].grid[axis] > 1 && op.map()[axis] != dim)
+          add(k, i, "another map", [&](MuKernel&, BlockOp& m) { m.access().map[axis] = dim; });
+      if ((op.is_load() || op.loop_dim() >= 0) && mugraph_.kernels[k].trip_count > 1 && op.loop_dim() != dim)
+        add(k, i, "the loop cuts another dimension",
+            [&](MuKernel&, BlockOp& m) { m.access().loop_dim = dim; });
     }
-    for (size_t a = 0; a < op.map.size(); ++a)
-      for (size_t b = a + 1; b < op.map.size(); ++b)
-        if (op.map[a] != op.map[b])
-          add(k, i, "axes exchanged", [&](MuKernel&, BlockOp& m) { std::swap(m.map[a], m.map[b]); });
-    if (op.kind == Kind::load)
+    for (size_t a = 0; a < op.map().size(); ++a)
+      for (size_t b = a + 1; b < op.map().size(); ++b)
+        if (op.map()[a] != op.map()[b])
+          add(k, i, "axes exchanged",
+              [&](MuKernel&, BlockOp& m) { std::swap(m.access().map[a], m.access().map[b]); });
+    if (op.is_load())
       for (int32_t tensor = 0; tensor < static_cast<int32_t>(mugraph_.tensors.size()); ++tensor)
-        if (tensor != op.tensor)
-          add(k, i, "another tensor", [&](MuKernel&, BlockOp& m) { m.tensor = tensor; });
+        if (tensor != op.tensor())
+          add(k, i, "another tensor", [&](MuKernel&, BlockOp& m) { m.access().tensor = tensor; });
   }
 
   void change_compute(size_t k, size_t i) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
-    const auto [first, last] = confusions().equal_range(op.code);
+    const auto [first, last] = confusions().equal_range(op.code());
     for (auto at = first; at != last; ++at)
       add(k, i, std::string("taken for ") + op_info(at->second).text,
-          [&](MuKernel&, BlockOp& m) { m.code = at->second; });
-    if (op.attrs.axis && op.attrs.axis->size() == 1)
+          [&](MuKernel&, BlockOp& m) { m.compute().code = at->second; });
+    if (op.attrs().axis && op.attrs().axis->size() == 1)
       for (int64_t axis = 0; axis < 4; ++axis)
-        if (axis != op.attrs.axis->front())
-          add(k, i, "another axis", [&](MuKernel&, BlockOp& m) { m.attrs.axis = Ints{axis}; });
-    if (op.attrs.eps)
+        if (axis != op.attrs().axis->front())
+          add(k, i, "another axis", [&](MuKernel&, BlockOp& m) { m.compute().attrs.axis = Ints{axis}; });
+    if (op.attrs().eps)
       for (double eps : {0.0, 1e-6, 1e-3})
-        if (eps != *op.attrs.eps)
-          add(k, i, "another epsilon", [&](MuKernel&, BlockOp& m) { m.attrs.eps = eps; });
-    if (op.code == OpCode::where) change_condition(k, i);
-    if (op.code == OpCode::slice) change_slice(k, i);
-    if (op.code == OpCode::iota) add_one(k, i, "the index off by one");
-    if (op.code != OpCode::constant) return;
-    if (op.extents.empty()) {
-      for (double number : {0.0, op.number / 10, op.number + 1, -op.number})
-        if (number != op.number)
-          add(k, i, "another number", [&](MuKernel&, BlockOp& m) { m.number = number; });
+        if (eps != *op.attrs().eps)
+          add(k, i, "another epsilon", [&](MuKernel&, BlockOp& m) { m.compute().attrs.eps = eps; });
+    if (op.code() == OpCode::where) change_condition(k, i);
+    if (op.code() == OpCode::slice) change_slice(k, i);
+    if (op.code() == OpCode::iota) add_one(k, i, "the index off by one");
+    if (op.code() != OpCode::constant) return;
+    if (op.extents().empty()) {
+      for (double number : {0.0, op.number() / 10, op.number() + 1, -op.number()})
+        if (number != op.number())
+          add(k, i, "another number", [&](MuKernel&, BlockOp& m) { m.compute().number = number; });
     } else {
       for (size_t t = 0; t < mugraph_.tensors.size(); ++t)
         for (int d = 0; d < mugraph_.tensors[t].type.rank(); ++d)
-          if (const TensorDim dim{static_cast<int32_t>(t), d}; dim != op.extents[0])
-            add(k, i, "another extent", [&](MuKernel&, BlockOp& m) { m.extents[0] = dim; });
+          if (const TensorDim dim{static_cast<int32_t>(t), d}; dim != op.extents()[0])
+            add(k, i, "another extent", [&](MuKernel&, BlockOp& m) { m.compute().extents[0] = dim; });
     }
   }
 
@@ -233,10 +241,10 @@ class Mutator {
     const Ints& whole = mugraph_.kernels[k].ops[static_cast<size_t>(op.operands[0])].type.shape;
     for (size_t d = 0; d < whole.size(); ++d)
       for (int64_t by : {-1, 1})
-        if ((*op.attrs.start)[d] + by >= 0 && (*op.attrs.stop)[d] + by <= whole[d])
+        if ((*op.attrs().start)[d] + by >= 0 && (*op.attrs().stop)[d] + by <= whole[d])
           add(k, i, "slice off by one", [&](MuKernel&, BlockOp& m) {
-            (*m.attrs.start)[d] += by;
-            (*m.attrs.stop)[d] += by;
+            (*m.compute().attrs.start)[d] += by;
+            (*m.compute().attrs.stop)[d] += by;
           });
   }
 
@@ -244,11 +252,8 @@ class Mutator {
   void add_one(size_t k, size_t i, const std::string& change) {
     add(k, i, change, [&](MuKernel& kernel, BlockOp&) {
       const BlockValue self = static_cast<BlockValue>(i);
-      BlockOp one, sum;
-      one.kind = sum.kind = Kind::compute;
-      one.number = 1;
-      sum.code = OpCode::add;
-      sum.operands = {self, self + 1};
+      const BlockOp one = BlockOp::constant(1);
+      const BlockOp sum(BlockOp::Compute{OpCode::add}, {self, self + 1});
       for (size_t j = i + 1; j < kernel.ops.size(); ++j)
         for (BlockValue& operand : kernel.ops[j].operands)
           operand += operand >= self ? 2 : 0;
@@ -258,19 +263,19 @@ class Mutator {
 
   void change_combination(size_t k, size_t i) {
     const BlockOp& op = mugraph_.kernels[k].ops[i];
-    if (op.combine != Combine::rescaled_sum && op.combine != Combine::concat)
+    if (op.combine() != Combine::rescaled_sum && op.combine() != Combine::concat)
       for (OpCode other : reductions())
-        if (combine_of(other) != op.combine)
-          add(k, i, combine_text(combine_of(other)) + " for " + combine_text(op.combine),
-              [other](MuKernel&, BlockOp& m) { m.combine = combine_of(other); });
-    if (op.combine == Combine::rescaled_sum)
+        if (combine_of(other) != op.combine())
+          add(k, i, combine_text(combine_of(other)) + " for " + combine_text(op.combine()),
+              [other](MuKernel&, BlockOp& m) { set_combine(m, combine_of(other)); });
+    if (op.combine() == Combine::rescaled_sum)
       add(k, i, "rescaling forgotten", [](MuKernel&, BlockOp& m) {
-        m.combine = Combine::sum;
+        set_combine(m, Combine::sum);
         m.operands.pop_back();
       });
-    for (size_t j = 0; j < i && op.combine == Combine::sum; ++j)
+    for (size_t j = 0; j < i && op.combine() == Combine::sum; ++j)
       add(k, i, "rescaled without need", [&](MuKernel&, BlockOp& m) {
-        m.combine = Combine::rescaled_sum;
+        set_combine(m, Combine::rescaled_sum);
         m.operands.push_back(static_cast<BlockValue>(j));
       });
     add(k, i, "dropped", [&](MuKernel& kernel, BlockOp& m) {

@@ -278,7 +278,7 @@ std::vector<int> downs(const std::string& dtype, const std::string& shape, const
   std::vector<int> found;
   for (const MuKernel& kernel : mugraph.kernels)
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::exp) found.push_back(op.down);
+      if (op.is_compute(OpCode::exp)) found.push_back(op.down);
   return found;
 }
 
@@ -345,7 +345,7 @@ out o
   std::vector<int> downs;
   for (const MuKernel& kernel : mugraph.kernels)
     for (const BlockOp& op : kernel.ops)
-      if (op.kind == BlockOp::Kind::compute && op.code == OpCode::exp) downs.push_back(op.down);
+      if (op.is_compute(OpCode::exp)) downs.push_back(op.down);
   assert_true((downs == std::vector<int>{4, 4}));  // 8 keys of a split, and 8 splits
 }
 

@@ -32,7 +32,7 @@ void BlockPart::fail(BlockValue value, const std::string& what) {
 std::string BlockPart::base_name(BlockValue value) const {
   const BlockOp& op = program_.op(value);
   if (!op.name.empty()) return unique_word(op.name);
-  if (op.kind == BlockOp::Kind::load) return unique_word(facts_.place(op).name);
+  if (op.is_load()) return unique_word(facts_.place(op).name);
   return "v_";
 }
 

@@ -42,7 +42,7 @@ TileBounds::Interval TileBounds::interval(const BlockOp& op, int dim) {
     last = ir::min_of(last, first + next);
     tile = next;
   }
-  const bool loop = op.loop_dim == dim;
+  const bool loop = op.loop_dim() == dim;
   if (first.is_number(0)) return {first, nullptr};
   const auto [at, fresh_one] = intervals_.try_emplace(key, Interval{first, nullptr});
   if (fresh_one) {
@@ -69,17 +69,17 @@ std::vector<int> result_dims(const BlockProgram& program, BlockValue value, size
   const Ints &shape = op.type.shape, &own = program.shape(op.operands[operand]);
   std::vector<int> to(own.size(), -1);
   if (program.is_compute(value, OpKind::reduction)) {
-    const Ints& axes = *op.attrs.axis;
+    const Ints& axes = *op.attrs().axis;
     int next = 0;
     for (size_t d = 0; d < own.size(); ++d) {
       const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
       if (!reduced) to[d] = next;
-      next += !reduced || *op.attrs.keepdims;
+      next += !reduced || *op.attrs().keepdims;
     }
   } else if (program.is_compute(value, OpKind::movement)) {
     const std::vector<int> view = view_dims(program, value);
     if (view.size() == own.size()) to = view;
-    if (op.code == OpCode::concat || op.code == OpCode::slice)  // their axes have another extent
+    if (op.code() == OpCode::concat || op.code() == OpCode::slice)  // their axes have another extent
       std::iota(to.begin(), to.end(), 0);
   } else {
     const bool product = program.is_compute(value, OpKind::contraction);
@@ -98,7 +98,7 @@ void TileBounds::find_extents(BlockValue value) {
   const Ints& shape = op.type.shape;
   auto& dims = dims_[at];
   for (int64_t extent : shape) dims.push_back({extent, nullptr});
-  if (op.tensor >= 0) {
+  if (op.has_access()) {
     for (int d = 0; d < op.type.rank(); ++d) {
       const Interval interval = this->interval(op, d);
       firsts_[at].push_back(interval.first);

@@ -7,10 +7,10 @@ namespace quern {
 void ClusterReductions::publish(BlockValue value) {
   std::vector<BlockValue> ready;
   for (BlockValue other = value; other < facts_.count(); ++other) {
-    if (program_.op(other).kind != BlockOp::Kind::reduce_cluster) continue;
+    if (!program_.op(other).is_reduce_cluster()) continue;
     for (BlockValue operand : program_.op(other).operands)
-      if ((operand < value || program_.op(operand).kind == BlockOp::Kind::accumulate) &&
-          !published_.contains(operand) && std::find(ready.begin(), ready.end(), operand) == ready.end())
+      if ((operand < value || program_.op(operand).is_accumulate()) && !published_.contains(operand) &&
+          std::find(ready.begin(), ready.end(), operand) == ready.end())
         ready.push_back(operand);
   }
   if (ready.empty()) return;
@@ -117,7 +117,7 @@ void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
   array.registers = fresh_registers(base_name(value), type, want.count());
   const int vector = vector_bits(operand, tile, array.layout), per = 1 << vector;
   const RegisterLayout chunks = chunks_of(array.layout, vector);
-  const bool rescaled = op.combine == Combine::rescaled_sum;
+  const bool rescaled = op.combine() == Combine::rescaled_sum;
   std::vector<int> dims;
   Symbol factors;
   if (rescaled) {
@@ -142,7 +142,7 @@ void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
             part = ir::element(factors, renumbered_index(c * per + j, array.layout, dims) * blocks + block) *
                    part;
           last.assign(own, ir::select(equal(block, 0), part,
-                                      ir::combine(reduction_of(op.combine), own, part, tile.dtype)));
+                                      ir::combine(reduction_of(op.combine()), own, part, tile.dtype)));
         });
       });
     });

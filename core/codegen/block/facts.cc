@@ -18,20 +18,19 @@ BlockFacts::BlockFacts(const MuKernel& kernel, BlockProgram given, const std::ve
       warp_bits(bits_for(schedule.workers() / 32)) {
   if (!has_product(program.ops)) row_warp_bits = bits_for(schedule.warps[0]);
   for (BlockOp& op : program.ops) {
-    if (op.kind != BlockOp::Kind::load || place(op).numbered < 0) continue;
-    op.kind = BlockOp::Kind::compute;  // from where its tile begins
-    op.code = OpCode::iota;
-    op.attrs.axis = Ints{place(op).numbered};
+    if (!op.is_load() || place(op).numbered < 0) continue;
+    BlockOp::Compute iota{.code = OpCode::iota, .tile = op.access()};  // from where its tile begins
+    iota.attrs.axis = Ints{place(op).numbered};
+    op.become(std::move(iota));
   }
   // The factor of a running maximum is a value like others, so that it finds its way where it is needed.
   for (BlockValue value = 0, last = count(); value < last; ++value) {
     const BlockOp op = program.op(value);
-    if (op.kind != BlockOp::Kind::accumulate || op.combine != Combine::rescaled_sum) continue;
+    if (!op.is_accumulate(Combine::rescaled_sum)) continue;
     const BlockValue shift = op.operands[1];
     if (factors.contains(shift)) continue;
     factors[shift] = count();
-    BlockOp factor;
-    factor.kind = BlockOp::Kind::accumulate;
+    BlockOp factor{BlockOp::RescaleFactor()};
     factor.type = program.op(shift).type;
     factor.name = program.op(shift).name;
     program.ops.push_back(factor);
@@ -95,7 +94,7 @@ int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int 
 
 bool BlockFacts::is_shared_by_blocks(const BlockOp& op) const {
   for (int axis = 0; axis < kGridAxes; ++axis)
-    if (kernel.grid[static_cast<size_t>(axis)] > 1 && op.map[static_cast<size_t>(axis)] < 0) return true;
+    if (kernel.grid[static_cast<size_t>(axis)] > 1 && op.map()[static_cast<size_t>(axis)] < 0) return true;
   return false;
 }
 
@@ -121,9 +120,9 @@ std::vector<int> inverse_dims(const std::vector<int>& dims, size_t rank) {
 
 bool BlockFacts::is_free(BlockValue value) const {
   const BlockOp& op = program.op(value);
-  if (op.kind != BlockOp::Kind::compute) return false;
-  const OpKind kind = op_info(op.code).kind;
-  return kind == OpKind::elementwise || is_cast(op) || op.code == OpCode::iota ||
+  if (!op.is_compute()) return false;
+  const OpKind kind = op_info(op.code()).kind;
+  return kind == OpKind::elementwise || is_cast(op) || op.code() == OpCode::iota ||
          (kind == OpKind::movement && is_view(program, value));
 }
 
@@ -138,7 +137,7 @@ std::vector<int> BlockFacts::asked_dims(BlockValue value, size_t operand) const 
 
 BlockValue BlockFacts::root_load(BlockValue value) const {
   const BlockOp& op = program.op(value);
-  if (op.kind == BlockOp::Kind::load) return value;
+  if (op.is_load()) return value;
   if (!program.is_compute(value, OpKind::elementwise) && !is_cast(op)) return -1;
   for (BlockValue operand : op.operands)
     if (program.shape(operand) == op.type.shape)
@@ -150,13 +149,13 @@ bool BlockFacts::is_summed(BlockValue value) const {
   const auto& users = program.users[static_cast<size_t>(value)];
   if (users.size() != 1 || program.stage(value) != Stage::loop) return false;
   const BlockOp& user = program.op(users[0]);
-  return user.kind == BlockOp::Kind::accumulate && user.combine != Combine::concat &&
-         reduction_of(user.combine) == OpCode::reduce_sum;
+  return user.is_accumulate() && user.combine() != Combine::concat &&
+         reduction_of(user.combine()) == OpCode::reduce_sum;
 }
 
 bool BlockFacts::is_shift(BlockValue value) const {
   const auto& users = program.users[static_cast<size_t>(value)];
-  return program.op(value).combine == Combine::max &&
+  return program.op(value).combine() == Combine::max &&
          (factors.contains(value) || std::any_of(users.begin(), users.end(), [&](BlockValue user) {
             return program.stage(user) == Stage::loop;
           }));
@@ -165,12 +164,13 @@ bool BlockFacts::is_shift(BlockValue value) const {
 bool BlockFacts::keeps_parts(BlockValue value) const {
   const BlockOp& op = program.op(value);
   const BlockValue operand = op.operands[0];
-  if (op.combine == Combine::concat || is_shift(value) || !program.only_for(operand, value) ||
+  if (op.combine() == Combine::concat || is_shift(value) || !program.only_for(operand, value) ||
       program.stage(operand) != Stage::loop)
     return false;
-  if (program.is_compute(operand, OpKind::contraction)) return reduction_of(op.combine) == OpCode::reduce_sum;
+  if (program.is_compute(operand, OpKind::contraction))
+    return reduction_of(op.combine()) == OpCode::reduce_sum;
   return program.is_compute(operand, OpKind::reduction) &&
-         program.op(operand).code == reduction_of(op.combine);
+         program.op(operand).code() == reduction_of(op.combine());
 }
 
 RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {

@@ -44,7 +44,9 @@ struct BlockFacts {
   int rank_bits() const;
 
   // Of a load or store: where its tensor lies.
-  const TensorPlace& place(const BlockOp& access) const { return places[static_cast<size_t>(access.tensor)]; }
+  const TensorPlace& place(const BlockOp& access) const {
+    return places[static_cast<size_t>(access.tensor())];
+  }
   const TensorPlace& place(BlockValue access) const { return place(program.op(access)); }
   // The dimension of its tile whose neighbours are neighbours in memory; -1: none.
   int inner_dim(const BlockOp& access) const;

@@ -49,9 +49,8 @@ StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout l
 Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
   for (const Parameter& known : parameters_)
     if (known.place == &place) return known.symbol;
-  const bool written = std::any_of(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::store && op.tensor == tensor;
-  });
+  const bool written = std::any_of(program_.ops.begin(), program_.ops.end(),
+                                   [&](const BlockOp& op) { return op.is_store() && op.tensor() == tensor; });
   parameters_.push_back(
       {&place, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});
   return parameters_.back().symbol;
@@ -59,7 +58,7 @@ Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
 
 Symbol GlobalMemory::tile_pointer(Builder& to, const std::string& prefix, BlockValue value,
                                   const TensorPlace& place, int64_t begin) {
-  const Symbol tensor = pointer(program_.op(value).tensor, place);
+  const Symbol tensor = pointer(program_.op(value).tensor(), place);
   Expr at = place.offset;
   for (size_t d = 0; d < place.strides.size(); ++d)
     at = at + ir::cast(bounds_.firsts(value)[d], Scalar::i64) * place.strides[d];
@@ -175,7 +174,8 @@ void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol&
 // Which blocks of a cluster have something to store: all, if the store or the value gives each its part; the
 // first of those that have the same.
 Expr GlobalMemory::storing_block(const BlockOp& op, const RegisterLayout& layout) const {
-  if (facts_.cluster_blocks() == 1 || op.map[static_cast<size_t>(Axis::cluster)] >= 0) return ir::truth(true);
+  if (facts_.cluster_blocks() == 1 || op.map()[static_cast<size_t>(Axis::cluster)] >= 0)
+    return ir::truth(true);
   if (!layout.is_shared_out()) return equal(rank(), 0);
   int same = 0;
   for (size_t i = 0; i < layout.ranks.size(); ++i)

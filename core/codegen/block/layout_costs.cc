@@ -23,7 +23,7 @@ void LayoutQuestion::count_own(const Variable& variable) {
   const BlockOp& op = program_.op(variable.value);
   std::vector<int64_t> costs;
   for (const RegisterLayout& layout : variable.candidates) {
-    if (is_source(variable.value) || op.kind == BlockOp::Kind::store)
+    if (is_source(variable.value) || op.is_store())
       costs.push_back(memory_cycles(variable.value, layout));
     else
       costs.push_back(layout.count() * kCompute * times(program_.stage(variable.value)));
@@ -42,16 +42,15 @@ int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& fr
 
 int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& layout) const {
   const BlockOp& op = program_.op(value);
-  if (op.kind == BlockOp::Kind::reduce_cluster)
-    return layout.count() * facts_.cluster_blocks() * kSharedAccess;
+  if (op.is_reduce_cluster()) return layout.count() * facts_.cluster_blocks() * kSharedAccess;
   StoreForm form{layout, layout, 0, 0};
-  if (op.kind == BlockOp::Kind::store)
+  if (op.is_store())
     form = store_form(facts_, value, layout);
   else
     form.vector = facts_.vector_bits(value, layout, facts_.inner_dim(op));
   const int inner = facts_.inner_dim(op), vector = form.vector;
   const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));
-  if (op.kind == BlockOp::Kind::load && facts_.is_staged(value)) return accesses * kSharedAccess;
+  if (op.is_load() && facts_.is_staged(value)) return accesses * kSharedAccess;
   int run = vector;  // neighbours in memory that lanes have together
   for (const CoordBit& lane : form.stored.lanes) run += lane == CoordBit{inner, run};
   const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;

@@ -52,13 +52,12 @@ std::map<BlockValue, RegisterLayout> LayoutQuestion::answer(const LayoutPlan& pl
 
 bool LayoutQuestion::waits_for_parts(BlockValue value) const {
   const BlockOp& op = program_.op(value);
-  const bool stays = op.kind == BlockOp::Kind::accumulate || program_.stage(value) == Stage::before;
+  const bool stays = op.is_accumulate() || op.is_rescale_factor() || program_.stage(value) == Stage::before;
   if (!held(value).tiles.empty() && stays && !held(value).tiles[0].whole()) return true;
-  if (op.kind == BlockOp::Kind::reduce_cluster) return true;
+  if (op.is_reduce_cluster()) return true;
   if (program_.is_compute(value, OpKind::contraction) || program_.is_compute(value, OpKind::reduction))
     return false;
-  return op.kind == BlockOp::Kind::compute &&
-         std::any_of(op.operands.begin(), op.operands.end(), [&](BlockValue operand) {
+  return op.is_compute() && std::any_of(op.operands.begin(), op.operands.end(), [&](BlockValue operand) {
            return program_.op(operand).type.element_count() == op.type.element_count() &&
                   waits_for_parts(operand);
          });
@@ -66,10 +65,10 @@ bool LayoutQuestion::waits_for_parts(BlockValue value) const {
 
 void LayoutQuestion::visit(BlockValue value) {
   const BlockOp& op = program_.op(value);
-  if (op.kind == BlockOp::Kind::store) return store(value);
-  if (op.kind == BlockOp::Kind::accumulate) {
-    if (!op.operands.empty()) accumulate(value);
-  } else if (op.kind == BlockOp::Kind::reduce_cluster) {
+  if (op.is_store()) return store(value);
+  if (op.is_accumulate()) {
+    accumulate(value);
+  } else if (op.is_reduce_cluster()) {
     for (BlockValue operand : op.operands) publish(operand);
   } else if (program_.is_compute(value, OpKind::contraction)) {
     product(value);
@@ -109,7 +108,7 @@ void LayoutQuestion::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   Held& own = held(value);
-  if (op.combine == Combine::concat) {
+  if (op.combine() == Combine::concat) {
     consult(operand, Stage::loop);
     return hold(value, facts_.blocked(value, register_type(op.type.dtype), -1));
   }
@@ -122,7 +121,7 @@ void LayoutQuestion::accumulate(BlockValue value) {
     for (const RegisterLayout& layout : from.layouts) own.tiles.emplace_back().layout = layout;
   }
   if (const auto at = facts_.factors.find(value); at != facts_.factors.end()) held(at->second) = own;
-  if (op.combine != Combine::rescaled_sum) return;
+  if (op.combine() != Combine::rescaled_sum) return;
   const BlockValue factor = facts_.factors.at(op.operands[1]);
   const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(factor));
   std::vector<RegisterLayout> wants;

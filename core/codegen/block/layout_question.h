@@ -56,8 +56,8 @@ class LayoutQuestion {
   const Held& held(BlockValue value) const { return held_[static_cast<size_t>(value)]; }
   // Comes from memory again whenever it is asked for in another layout.
   bool is_source(BlockValue value) const {
-    const BlockOp::Kind kind = program_.op(value).kind;
-    return kind == BlockOp::Kind::load || kind == BlockOp::Kind::reduce_cluster;
+    const BlockOp& op = program_.op(value);
+    return op.is_load() || op.is_reduce_cluster();
   }
   int64_t times(Stage stage) const { return stage == Stage::loop ? facts_.kernel.trip_count : 1; }
 

@@ -87,9 +87,10 @@ Status check_extents(const BlockFacts& facts) {
 }
 
 void BlockLowering::write(BlockValue value) {
-  switch (program_.op(value).kind) {
-    case BlockOp::Kind::load:
-      return;  // where it is asked for
+  switch (program_.op(value).kind()) {
+    case BlockOp::Kind::load:  // where it is asked for
+    case BlockOp::Kind::rescale_factor:
+      return;
     case BlockOp::Kind::store:
       return memory_.store(value);
     case BlockOp::Kind::accumulate:
@@ -106,9 +107,7 @@ void BlockLowering::write(BlockValue value) {
 // What only an accumulator uses is made there.
 void BlockLowering::write_reduction(BlockValue value) {
   const auto& users = program_.users[static_cast<size_t>(value)];
-  if (users.size() == 1 && program_.op(users[0]).kind == BlockOp::Kind::accumulate &&
-      facts_.keeps_parts(users[0]))
-    return;
+  if (users.size() == 1 && program_.op(users[0]).is_accumulate() && facts_.keeps_parts(users[0])) return;
   reductions_.reduce(value);
 }
 
@@ -134,15 +133,14 @@ void BlockLowering::write_product(BlockValue value) {
   values_.hold(value, std::move(tile));
 }
 
-// Accumulators are written where they sum; factors of maxima where these are.
+// Accumulators are written where they sum.
 void BlockLowering::write_sections() {
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
     body_.now = stage;
     for (BlockValue value = 0; value < facts_.count() && body_.status.ok(); ++value) {
       const BlockOp& op = program_.op(value);
-      const bool accumulates = op.kind == BlockOp::Kind::accumulate;
-      if (accumulates && op.operands.empty()) continue;
-      if ((accumulates ? Stage::loop : program_.stage(value)) != stage) continue;
+      if (op.is_rescale_factor()) continue;  // its maximum's accumulator writes it
+      if ((op.is_accumulate() ? Stage::loop : program_.stage(value)) != stage) continue;
       has_loop_ |= stage == Stage::loop;
       write(value);
     }
@@ -163,7 +161,7 @@ Status BlockLowering::check_producer() const {
   if (!schedule_.producer) return {};
   if (staged_.tma_tiles() > 0 && !staged_.has_copies() && memory_.fetch().empty()) return {};
   const auto loads = std::count_if(program_.ops.begin(), program_.ops.end(), [&](const BlockOp& op) {
-    return op.kind == BlockOp::Kind::load && program_.stage(&op - &program_.ops[0]) == Stage::loop;
+    return op.is_load() && program_.stage(&op - &program_.ops[0]) == Stage::loop;
   });
   return Status(ErrorCode::UNSUPPORTED,
                 std::string("a producer warp brings all tiles of a loop by TMA, which on ") + target_.name +
@@ -192,7 +190,7 @@ bool BlockLowering::keeps_groups_outstanding() const {
            if (!plan.wgmma || program_.stage(value) != Stage::loop) return true;
            const BlockOp& user = program_.op(program_.users[static_cast<size_t>(value)][0]);
            return plan.shared[0] && plan.shared[1] && !plan.cooperative[0] && !plan.cooperative[1] &&
-                  user.kind == BlockOp::Kind::accumulate && user.combine == Combine::sum;
+                  user.is_accumulate(Combine::sum);
          });
 }
 

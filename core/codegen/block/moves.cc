@@ -46,23 +46,23 @@ void Moves::read_elements(BlockValue value, const Symbol& from, const Expr& star
 
 void Moves::move(BlockValue value) {
   const BlockOp& op = program_.op(value);
-  if (op.code == OpCode::concat) return concatenate(value);
+  if (op.code() == OpCode::concat) return concatenate(value);
   const BlockValue operand = op.operands[0];
   const auto& dims = bounds_.dims(operand);
-  if (op.code == OpCode::reshape)
+  if (op.code() == OpCode::reshape)
     for (const TileDim& dim : dims)
       if (dim.left) return fail(value, "reshapes a tile with ragged edges");
   const Symbol copy = buffer_for(operand);
   text(now()) += write_elements(operand, copy, 0, dense_strides(program_.shape(operand)));
   Ints strides = dense_strides(op.type.shape);
   int64_t start = 0;
-  if (op.code == OpCode::slice) {
+  if (op.code() == OpCode::slice) {
     const Ints whole = dense_strides(program_.shape(operand));
     for (size_t d = 0; d < whole.size(); ++d) {
       if (dims[d].left && op.type.shape[d] != program_.shape(operand)[d])
         return fail(value, "slices a ragged edge");
-      start += (*op.attrs.start)[d] * whole[d];
-      strides[d] = (*op.attrs.step)[d] * whole[d];
+      start += (*op.attrs().start)[d] * whole[d];
+      strides[d] = (*op.attrs().step)[d] * whole[d];
     }
   }
   read_elements(value, copy, start, strides, now());
@@ -72,7 +72,7 @@ void Moves::concatenate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const Ints own = dense_strides(op.type.shape);
   const Symbol buffer = buffer_for(value);
-  const auto axis = static_cast<size_t>((*op.attrs.axis)[0]);
+  const auto axis = static_cast<size_t>((*op.attrs().axis)[0]);
   Body write;
   int64_t start = 0;
   for (BlockValue operand : op.operands) {
@@ -87,7 +87,7 @@ void Moves::concatenate(BlockValue value) {
 void Moves::concatenate_iterations(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
-  const size_t dim = static_cast<size_t>(op.dim);
+  const size_t dim = static_cast<size_t>(op.concat_dim());
   if (kernel_.trip_count > 1 && bounds_.dims(operand)[dim].left)
     return fail(value, "joins iterations of different length");
   const Ints own = dense_strides(op.type.shape);

@@ -105,7 +105,7 @@ Expr Operands::word_of(BlockValue value, const RegisterLayout& layout, DType dty
                        const Expr& index) {
   auto one = [&](const Expr& at) {
     const Expr number = ir::converted(values_.element(value, layout, at), DType::f32);
-    const bool is_load = program_.op(value).kind == BlockOp::Kind::load;
+    const bool is_load = program_.op(value).is_load();
     return is_load ? number
                    : ir::select(bounds_.inside(value, layout, at, true, {summed_dim}), number,
                                 ir::zero(Scalar::f32));
@@ -144,7 +144,7 @@ Symbol Operands::packed(BlockValue value, const RegisterLayout& layout, DType dt
 }
 
 bool Operands::is_load_of(BlockValue value, DType dtype) const {
-  return program_.op(value).kind == BlockOp::Kind::load && facts_.place(value).dtype == dtype;
+  return program_.op(value).is_load() && facts_.place(value).dtype == dtype;
 }
 
 // Straight from the stage, if it lies there as tensor cores take it and is not in registers already.

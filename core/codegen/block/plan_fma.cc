@@ -87,8 +87,7 @@ MatmulPlan ProductPlans::plan_fma(BlockValue value) const {
     const BlockOp& from = program_.op(operand);
     const int own_rank = from.type.rank(), own = free_dim(side, own_rank);
     const int of_result = own_rank == 1 ? -1 : rank - (side == 0 && !column ? 2 : 1);
-    plan.shared[s] = from.kind == BlockOp::Kind::load && facts_.is_staged(operand) &&
-                     facts_.place(from).dtype == plan.dtype;
+    plan.shared[s] = from.is_load() && facts_.is_staged(operand) && facts_.place(from).dtype == plan.dtype;
     const int inner = shared_inner(operand, side, plan.shared[s]);
     FmaSide& its = sides[s] = {side, own_rank, own, summed_dim(side, own_rank), of_result, {}};
     its.form.by_inner = inner == its.summed;

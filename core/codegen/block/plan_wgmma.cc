@@ -32,7 +32,7 @@ std::vector<CoordBit> coord_bits(int dim, int count) {
 bool ProductPlans::is_panel_operand(BlockValue value, DType dtype) const {
   const BlockOp& op = program_.op(value);
   const int rank = op.type.rank();
-  if (op.kind != BlockOp::Kind::load || !facts_.is_staged(value)) return false;
+  if (!op.is_load() || !facts_.is_staged(value)) return false;
   const TensorPlace& place = facts_.place(op);
   const int inner = facts_.inner_dim(op);
   if (place.dtype != dtype || inner < rank - 2) return false;

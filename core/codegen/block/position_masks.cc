@@ -34,11 +34,11 @@ std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) c
   const TileMasks<Expr, Expr> masks(
       program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Expr>> {
         const BlockOp& op = program_.op(value);
-        if (op.kind != BlockOp::Kind::compute || op.code != OpCode::iota) return std::nullopt;
-        const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
-        const Expr first = op.tensor < 0 ? Expr(0) : bounds_.firsts(value)[axis];
+        if (!op.is_compute(OpCode::iota)) return std::nullopt;
+        const size_t axis = static_cast<size_t>((*op.attrs().axis)[0]);
+        const Expr first = op.has_access() ? bounds_.firsts(value)[axis] : Expr(0);
         const int64_t extent = op.type.shape[axis],
-                      most = op.tensor < 0 ? extent : 2 * facts_.place(op).shape[axis];
+                      most = op.has_access() ? 2 * facts_.place(op).shape[axis] : extent;
         return PositionRange<Expr>{first, first + (extent - 1), most};
       });
   return masks.condition(condition);
@@ -47,11 +47,10 @@ std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) c
 // The scores of online softmax: a select by positions of a number for what is masked.
 std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockValue value) const {
   const BlockOp& op = program_.op(value);
-  if (op.kind != BlockOp::Kind::compute || op.code != OpCode::where || !program_.is_number(op.operands[2]))
-    return std::nullopt;
+  if (!op.is_compute(OpCode::where) || !program_.is_number(op.operands[2])) return std::nullopt;
   const auto own = tile_truth(op.operands[0]);
   if (!own) return std::nullopt;
-  MaskedScores out{value, program_.op(op.operands[2]).number, *own, {value}};
+  MaskedScores out{value, program_.op(op.operands[2]).number(), *own, {value}};
   if (const auto inner = masked_scores(op.operands[1]); inner && inner->masked == out.masked) {
     out.tile = {both(out.tile.always, inner->tile.always), both(out.tile.possible, inner->tile.possible)};
     out.selects.insert(inner->selects.begin(), inner->selects.end());
@@ -64,19 +63,17 @@ std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockVal
 bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
                              std::set<BlockValue>& tiles) const {
   const BlockOp& op = program_.op(value);
-  if (op.kind != BlockOp::Kind::compute) return false;
+  if (!op.is_compute()) return false;
   auto from = [&](size_t i) { return vanishes(op.operands[i], scores, maximum, tiles); };
   auto is_finite_number = [&](BlockValue operand) {
-    return program_.is_number(operand) && std::isfinite(program_.op(operand).number);
+    return program_.is_number(operand) && std::isfinite(program_.op(operand).number());
   };
-  switch (op.code) {
+  switch (op.code()) {
     case OpCode::exp: {
       const BlockOp& difference = program_.op(op.operands[0]);
-      if (difference.kind != BlockOp::Kind::compute || difference.code != OpCode::sub ||
-          difference.operands[0] != scores)
-        return false;
+      if (!difference.is_compute(OpCode::sub) || difference.operands[0] != scores) return false;
       const BlockOp& shift = program_.op(difference.operands[1]);
-      const bool frame = shift.kind == BlockOp::Kind::compute && shift.code == OpCode::where;
+      const bool frame = shift.is_compute(OpCode::where);
       return difference.operands[1] == maximum || (frame && shift.operands[2] == maximum);
     }
     case OpCode::reduce_sum:
@@ -90,8 +87,7 @@ bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue max
     case OpCode::matmul:
       for (size_t side : {size_t{0}, size_t{1}}) {
         const BlockValue other = op.operands[1 - side];
-        if (!from(side) || program_.op(other).kind != BlockOp::Kind::load || !facts_.is_staged(other))
-          continue;
+        if (!from(side) || !program_.op(other).is_load() || !facts_.is_staged(other)) continue;
         tiles.insert(other);
         return true;
       }
@@ -108,17 +104,17 @@ std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() const {
   PassedOver out;
   for (BlockValue value = 0; value < facts_.count(); ++value) {
     const BlockOp& op = program_.op(value);
-    if (op.kind != BlockOp::Kind::accumulate || op.operands.empty()) continue;
-    if (op.combine == Combine::rescaled_sum) {
+    if (!op.is_accumulate()) continue;
+    if (op.combine() == Combine::rescaled_sum) {
       sums.push_back(value);
       continue;
     }
-    if (op.combine != Combine::max || out.maximum >= 0) return std::nullopt;
+    if (op.combine() != Combine::max || out.maximum >= 0) return std::nullopt;
     out.maximum = value;
   }
   if (out.maximum < 0) return std::nullopt;
   const BlockOp& largest = program_.op(program_.op(out.maximum).operands[0]);
-  if (largest.kind != BlockOp::Kind::compute || largest.code != OpCode::reduce_max) return std::nullopt;
+  if (!largest.is_compute(OpCode::reduce_max)) return std::nullopt;
   const auto scores = masked_scores(largest.operands[0]);
   if (!scores || scores->tile.possible.is_number()) return std::nullopt;
   out.scores = *scores;

@@ -9,16 +9,16 @@ RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, con
   const size_t rank = program.shape(op.operands[0]).size();
   std::vector<int> kept(rank);
   std::vector<bool> reduced(rank, false);
-  for (int64_t axis : *op.attrs.axis) reduced[static_cast<size_t>(axis)] = true;
+  for (int64_t axis : *op.attrs().axis) reduced[static_cast<size_t>(axis)] = true;
   int next = 0;
   for (size_t d = 0; d < rank; ++d) {
     kept[d] = reduced[d] ? -1 : next;
-    next += !reduced[d] || *op.attrs.keepdims;
+    next += !reduced[d] || *op.attrs().keepdims;
   }
   RegisterTile array;
   array.layout = renumbered(from, kept);
   array.dtype = register_type(op.type.dtype);
-  array.reduction = op.code;
+  array.reduction = op.code();
   for (size_t i = 0; i < from.lanes.size(); ++i)
     if (from.lanes[i].dim >= 0 && reduced[static_cast<size_t>(from.lanes[i].dim)])
       array.partial_lanes |= 1u << i;
@@ -34,7 +34,7 @@ void Reductions::reduce_into(BlockValue reduction, const Symbol& registers, Stag
   const RegisterLayout from = values_.natural(operand);
   const DType dtype = register_type(op.type.dtype);
   std::vector<int> axes;
-  for (int64_t axis : *op.attrs.axis) axes.push_back(static_cast<int>(axis));
+  for (int64_t axis : *op.attrs().axis) axes.push_back(static_cast<int>(axis));
   // The reduced coordinates' bits fall away from the register's number.
   std::vector<BitMove> moves;
   int next = 0;
@@ -44,9 +44,10 @@ void Reductions::reduce_into(BlockValue reduction, const Symbol& registers, Stag
   Body body;
   Builder(body).unrolled("r", from.count(), [&](Builder& each, const Expr& r) {
     const Expr number = ir::converted(values_.element(operand, from, r), dtype);
-    each.when(
-        axes.empty() ? ir::truth(true) : bounds_.inside(operand, from, r, true, axes),
-        [&](Builder& there) { there.combine(op.code, ir::element(registers, move_bits(r, moves)), number); });
+    each.when(axes.empty() ? ir::truth(true) : bounds_.inside(operand, from, r, true, axes),
+              [&](Builder& there) {
+                there.combine(op.code(), ir::element(registers, move_bits(r, moves)), number);
+              });
   });
   text(stage) += std::move(body);
 }
@@ -129,7 +130,7 @@ RegisterTile Reductions::sums_of(BlockValue accumulator) const {
     tile = reduced_tile(program_, operand, values_.natural(program_.op(operand).operands[0]));
   }
   tile.dtype = register_type(op.type.dtype);
-  tile.reduction = reduction_of(op.combine);
+  tile.reduction = reduction_of(op.combine());
   tile.scope = Stage::before;
   return tile;
 }
@@ -137,10 +138,10 @@ RegisterTile Reductions::sums_of(BlockValue accumulator) const {
 void Reductions::accumulate(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
-  if (op.combine == Combine::concat) return moves_.concatenate_iterations(value);
+  if (op.combine() == Combine::concat) return moves_.concatenate_iterations(value);
   if (facts_.is_shift(value)) return shift(value);
   const bool parts = facts_.keeps_parts(value), pipelined = parts && plans_.pipelined().value == operand,
-             rescaled = op.combine == Combine::rescaled_sum;
+             rescaled = op.combine() == Combine::rescaled_sum;
   RegisterTile tile = sums_of(value);
   tile.registers = pipelined
                        ? pipelined_.sums()

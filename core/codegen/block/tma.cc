@@ -101,7 +101,7 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
               {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
   }
   tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
-  maps_.push_back({std::move(*map), symbol, op.tensor});
+  maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }
 

@@ -29,7 +29,7 @@ Value Values::read(const RegisterTile& array, const RegisterLayout& want, const 
 }
 
 Value Values::element(BlockValue value, const RegisterLayout& layout, const Expr& index) {
-  if (program_.is_number(value)) return Value(program_.op(value).number);
+  if (program_.is_number(value)) return Value(program_.op(value).number());
   if (const RegisterTile* array = find(value, layout)) return read(*array, layout, index);
   if (facts_.is_free(value) &&
       (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
@@ -72,7 +72,7 @@ Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const Re
   if (own.count() < layout.count() && program_.is_compute(from, OpKind::elementwise) && !find(from, own))
     materialize(from, own);
   Value operand = element(from, own, renumbered_index(index, layout, dims));
-  const DType type = op.code == OpCode::where && i == 0 ? DType::boolean : wanted;
+  const DType type = op.code() == OpCode::where && i == 0 ? DType::boolean : wanted;
   if (!is_cast(op) && !operand.is_number()) operand = ir::converted(operand, type);
   if (i == 0 && body_.masked_selects.contains(value))
     operand = ir::either(Expr(body_.unmasked), operand.as(DType::boolean));
@@ -82,25 +82,26 @@ Value Values::compute_operand(BlockValue value, size_t i, DType wanted, const Re
 Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr& index) {
   const BlockOp& op = program_.op(value);
   ExpArithmetic exp;
-  if (op.code == OpCode::exp) exp = exp_arithmetic(program_, value, facts_.approximate);
+  if (op.code() == OpCode::exp) exp = exp_arithmetic(program_, value, facts_.approximate);
   if (exp.x >= 0) return shifted_exp(value, exp, layout, index);
   if (program_.is_compute(value, OpKind::movement)) {
     const std::vector<int> dims = facts_.asked_dims(value, 0);
     return element(op.operands[0], renumbered(layout, dims), renumbered_index(index, layout, dims));
   }
-  if (op.code == OpCode::iota) {
-    const size_t axis = static_cast<size_t>((*op.attrs.axis)[0]);
+  if (op.code() == OpCode::iota) {
+    const size_t axis = static_cast<size_t>((*op.attrs().axis)[0]);
     const Expr at = bounds_.coordinate(layout, static_cast<int>(axis), index);
-    return ir::converted(op.tensor < 0 ? at : bounds_.firsts(value)[axis] + at, register_type(op.type.dtype));
+    return ir::converted(op.has_access() ? bounds_.firsts(value)[axis] + at : at,
+                         register_type(op.type.dtype));
   }
   std::vector<TensorType> types;
   std::vector<Value> operands;
   for (BlockValue operand : op.operands) types.push_back(program_.op(operand).type);
-  const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code, types);
+  const DType wanted = is_cast(op) ? DType::f32 : compute_dtype(op.code(), types);
   for (size_t i = 0; i < op.operands.size(); ++i)
     operands.push_back(compute_operand(value, i, wanted, layout, index));
   if (is_cast(op)) {
-    const DType dtype = *op.attrs.dtype, to = register_type(dtype);
+    const DType dtype = *op.attrs().dtype, to = register_type(dtype);
     if (operands[0].is_number()) return operands[0].as(to);
     const Expr number = ir::converted(operands[0], to);
     if (!is_narrow(dtype)) return number;
@@ -111,16 +112,16 @@ Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr
   if (exp.down && exp.form == ExpForm::fast)
     return ir::call(ir::Function::exp_fast, Scalar::f32,
                     {operands[0].as(DType::f32), ir::literal(exp.down, Scalar::f32)});
-  Value result = apply_meaning<Value>(op.code, operands.data());
+  Value result = apply_meaning<Value>(op.code(), operands.data());
   if (exp.down) result = result * Value(std::ldexp(1, -exp.down));
   return ir::converted(result, register_type(op.type.dtype));
 }
 
 void Values::materialize(BlockValue value, const RegisterLayout& layout) {
   const BlockOp& op = program_.op(value);
-  if (op.kind == BlockOp::Kind::load)
+  if (op.is_load())
     return facts_.is_staged(value) ? staged_.load(value, layout) : memory_.load(value, layout);
-  if (op.kind == BlockOp::Kind::reduce_cluster) return cluster_.gather(value, layout);
+  if (op.is_reduce_cluster()) return cluster_.gather(value, layout);
   if (facts_.is_free(value)) {
     const Stage place = place_of(value);
     Body body;
