@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <set>
+
+#include "core/prove/order.h"
+#include "core/prove/questions.h"
+
+namespace quern::proof {
+
+namespace {
+
+using Kind = Access::Kind;
+
+constexpr int64_t kMostBlocks = 256;  // whose order is followed one by one
+
+class Order {
+ public:
+  explicit Order(Questions& questions) : questions_(questions) {}
+
+  void run() {
+    questions_.forget();
+    if (follow_order({})) return;
+    // What depends on the block's place is gone through for each place.
+    const std::array<bool, 3> decide = questions_.trace().decide_trips;
+    const std::array<int64_t, 3> grid = {questions_.facts().grid.x, questions_.facts().grid.y,
+                                         questions_.facts().grid.z};
+    std::array<int64_t, 3> counts = {1, 1, 1};
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (decide[axis]) counts[axis] = grid[axis];
+    const int64_t all = counts[0] * counts[1] * counts[2];
+    if (all == 1 || all > kMostBlocks) return unproved_order();
+    for (int64_t number = 0; number < all; ++number) {
+      BlockPlace place;
+      int64_t rest = number;
+      for (size_t axis = 0; axis < 3; rest /= counts[axis++])
+        if (decide[axis]) place[axis] = rest % counts[axis];
+      if (questions_.is_out_of_time())
+        return questions_.find(ProofFinding::Kind::unproved, "phases", "",
+                               "not decided in time for each block");
+      if (!follow_order(place)) return unproved_order();
+    }
+  }
+
+ private:
+  // False, and nothing found, where it depends on the block or on what memory holds what there is to find.
+  bool follow_order(const BlockPlace& place) {
+    questions_.trace() = trace_kernel(questions_.kernel(), questions_.facts(), Follow::order, place);
+    shape_of_event_.clear();
+    if (!questions_.trace().problem.empty()) return false;
+    std::erase_if(questions_.trace().events, [](const Event& event) {
+      return event.access && (event.access->space != ir::Space::shared || event.access->bytes == 0);
+    });
+    const Ordered ordered = order_events(questions_.trace(), questions_.kernel().threads);
+    fault_ = ordered.fault;
+    if (fault_ && !fault_->surely) return false;
+    if (fault_)
+      find_fault(ProofFinding::Kind::disproved);
+    else
+      races(ordered);
+    return true;
+  }
+
+  void unproved_order() {
+    if (!questions_.trace().problem.empty())
+      return questions_.find(ProofFinding::Kind::unproved, "races", "", questions_.trace().problem);
+    find_fault(ProofFinding::Kind::unproved);
+  }
+  void find_fault(ProofFinding::Kind kind) {
+    const Event none,
+        &event = fault_->event >= 0 ? questions_.trace().events[static_cast<size_t>(fault_->event)] : none;
+    questions_.find(kind, "phases", text_of(event),
+                    fault_->what + (event.iteration.empty() ? "" : ", " + event.iteration));
+  }
+
+  const Event& event_of(const Ordered::Moment& moment) const {
+    return questions_.trace().events[static_cast<size_t>(moment.event)];
+  }
+
+  void races(const Ordered& ordered) {
+    std::vector<const Ordered::Moment*> open;
+    const bool clusters =
+        std::any_of(questions_.trace().events.begin(), questions_.trace().events.end(),
+                    [](const Event& event) { return event.access && event.access->of_cluster; });
+    for (const Ordered::Moment& moment : ordered.moments) {
+      const Event& event = event_of(moment);
+      open.push_back(&moment);
+      const bool last_role = questions_.trace().roles.empty() ||
+                             (event.role == 0 && moment.event >= questions_.trace().roles.back().begins);
+      std::erase_if(open, [&](const Ordered::Moment* earlier) {
+        if (earlier != &moment && ordered.before(questions_.trace(), *earlier, moment))
+          return last_role && !clusters && is_whole(moment);
+        pair(ordered, *earlier, moment);
+        return false;
+      });
+      if (event.access->of_cluster &&
+          (ordered.cluster_end.done.empty() || ordered.cluster_end.done[0] < moment.end))
+        questions_.find(ProofFinding::Kind::disproved, "races", text_of(event),
+                        "a block may end while another reads its shared memory");
+    }
+  }
+  // All threads of the first role come to it.
+  bool is_whole(const Ordered::Moment& moment) const {
+    size_t others = 32 * questions_.trace().roles.size();
+    return moment.threads->count() + others == static_cast<size_t>(questions_.kernel().threads);
+  }
+
+  int shape_of(const Event& event) {
+    const Access& access = *event.access;
+    std::string key =
+        ir::print(access.at) + "#" + std::to_string(access.bytes) + "#" + std::to_string(access.alignment);
+    for (const Expr& each : event.where) key += ";" + ir::print(each);
+    return shapes_.try_emplace(std::move(key), static_cast<int>(shapes_.size())).first->second;
+  }
+  int cached_shape(const Ordered::Moment& moment) {
+    const auto [at, fresh] = shape_of_event_.try_emplace(moment.event, 0);
+    if (fresh) at->second = shape_of(event_of(moment));
+    return at->second;
+  }
+
+  void pair(const Ordered& ordered, const Ordered::Moment& first, const Ordered::Moment& second) {
+    const Event &a = event_of(first), &b = event_of(second);
+    const Access &x = *a.access, &y = *b.access;
+    if (x.memory != y.memory || (x.kind == Kind::read && y.kind == Kind::read) ||
+        (x.kind == Kind::signal && y.kind == Kind::signal))
+      return;
+    if (a.role != b.role && ordered.before(questions_.trace(), second, first)) return;
+    const bool of_cluster = x.of_cluster || y.of_cluster;
+    const bool itself = &first == &second;
+    const bool follows = itself || (first.end <= second.event && !of_cluster);  // in its thread
+    const auto warp_barrier =
+        std::lower_bound(ordered.warp_barriers.begin(), ordered.warp_barriers.end(), first.end);
+    const bool by_warp = follows && !itself && a.role == b.role &&
+                         warp_barrier != ordered.warp_barriers.end() && *warp_barrier < second.event;
+    const auto [seen, fresh] = pairs_.insert({cached_shape(first), cached_shape(second),
+                                              (follows ? 1 : 0) + (by_warp ? 2 : 0) + (of_cluster ? 4 : 0)});
+    if (!fresh) return;
+    OtherThread other(questions_, of_cluster);
+    std::vector<Expr> conditions = a.where;
+    for (const Expr& each : b.where) conditions.push_back(other(each));
+    const Expr thread(questions_.trace().places.thread), twin(other.twin(questions_.trace().places.thread));
+    if (by_warp)
+      conditions.push_back(operation(ir::Operator::not_equal, thread / 32, twin / 32));
+    else if (follows)
+      conditions.push_back(operation(ir::Operator::not_equal, thread, twin));
+    conditions.push_back(overlap(x, x.at, y, other(y.at)));
+    questions_.conclude(questions_.ask(conditions), "races", b,
+                        "the same bytes as " + (itself ? "another thread's" : text_of(a)) +
+                            (a.iteration.empty() ? "" : " (" + a.iteration + ")") +
+                            ", with nothing that orders them");
+  }
+
+  Questions& questions_;
+  std::optional<Ordered::Fault> fault_;  // of the order that was followed last
+  std::map<std::string, int> shapes_;
+  std::map<int, int> shape_of_event_;
+  std::set<std::array<int, 3>> pairs_;
+};
+
+}  // namespace
+
+void prove_order(Questions& questions) { Order(questions).run(); }
+
+}  // namespace quern::proof
