@@ -20,9 +20,9 @@ void ClusterReductions::publish(BlockValue value) {
             ? facts_.blocked(operand, DType::f32, program_.op(operand).type.rank() - 1)
             : values_.natural(operand);
     if (!values_.find(operand, layout)) values_.materialize(operand, layout);
-    const RegisterTile* array = values_.find(operand, layout);
-    if (!array) return fail(operand, "does not come into the registers where it is needed");
-    const RegisterTile have = *array;
+    const RegisterTile* const held = values_.find(operand, layout);
+    if (!held) return fail(operand, "does not come into the registers where it is needed");
+    const RegisterTile have = *held;
     const PublishedTile& tile = published_[operand] = place_tile(operand, have.dtype);
     text(Stage::after) += put(operand, have, tile);
   }
@@ -109,25 +109,25 @@ void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
   const BlockOp& op = program_.op(value);
   const BlockValue operand = op.operands[0];
   const PublishedTile& tile = published_.at(operand);
-  RegisterTile array;
-  array.layout = want;
-  array.dtype = tile.dtype;
-  array.scope = Stage::after;
+  RegisterTile out;
+  out.layout = want;
+  out.dtype = tile.dtype;
+  out.scope = Stage::after;
   const Scalar type = ir::scalar_of(tile.dtype);
-  array.registers = fresh_registers(base_name(value), type, want.count());
-  const int vector = vector_bits(operand, tile, array.layout), per = 1 << vector;
-  const RegisterLayout chunks = chunks_of(array.layout, vector);
+  out.registers = fresh_registers(base_name(value), type, want.count());
+  const int vector = vector_bits(operand, tile, out.layout), per = 1 << vector;
+  const RegisterLayout chunks = chunks_of(out.layout, vector);
   const bool rescaled = op.combine() == Combine::rescaled_sum;
   std::vector<int> dims;
   Symbol factors;
   if (rescaled) {
     dims = operand_dims(op.type.shape, program_.shape(op.operands[1]));
-    factors = this->factors(op.operands[1], renumbered(array.layout, dims));
+    factors = this->factors(op.operands[1], renumbered(out.layout, dims));
   }
   const int64_t blocks = facts_.cluster_blocks();
   Body body;
   Builder to(body);
-  to.declare(array.registers, true);
+  to.declare(out.registers, true);
   to.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
     each.when(bounds_.inside(operand, chunks, c, false), [&](Builder& there) {
       there.unrolled("block", blocks, [&](Builder& one, const Expr& block) {
@@ -136,11 +136,11 @@ void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
         one.emit(Instr::load_cluster,
                  {v, ir::address(tile.memory, bounds_.offset(chunks, tile.pitch, c)), block}, {type, per});
         one.unrolled("j", per, [&](Builder& last, const Expr& j) {
-          const Expr own = ir::element(array.registers, c * per + j);
+          const Expr own = ir::element(out.registers, c * per + j);
           Expr part = ir::element(v, j);
           if (rescaled)
-            part = ir::element(factors, renumbered_index(c * per + j, array.layout, dims) * blocks + block) *
-                   part;
+            part =
+                ir::element(factors, renumbered_index(c * per + j, out.layout, dims) * blocks + block) * part;
           last.assign(own, ir::select(equal(block, 0), part,
                                       ir::combine(reduction_of(op.combine()), own, part, tile.dtype)));
         });
@@ -149,7 +149,7 @@ void ClusterReductions::gather(BlockValue value, const RegisterLayout& want) {
   });
   text(Stage::after) += std::move(body);
   last_gather_ = text(Stage::after).size();
-  values_.hold(value, std::move(array));
+  values_.hold(value, std::move(out));
 }
 
 }  // namespace quern

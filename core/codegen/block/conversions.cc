@@ -116,10 +116,10 @@ Expr Conversions::address(const Layout& layout, std::string_view output, const E
 
 void Conversions::convert(BlockValue value, const RegisterLayout& want) {
   RegisterTile from;
-  for (const RegisterTile& array : values_.tiles(value))
-    if (array.partial_lanes == 0 && values_.is_defined_now(array) &&
-        (!array.layout.is_shared_out() || array.layout.ranks == want.ranks))
-      from = array;
+  for (const RegisterTile& tile : values_.tiles(value))
+    if (tile.partial_lanes == 0 && values_.is_defined_now(tile) &&
+        (!tile.layout.is_shared_out() || tile.layout.ranks == want.ranks))
+      from = tile;
   if (!from.registers) return fail(value, "is in another block of the cluster");
   RegisterTile to;
   to.layout = within_tile(want, program_.shape(value));

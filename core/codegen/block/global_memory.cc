@@ -114,27 +114,26 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = facts_.place(op);
   const int inner = facts_.inner_dim(op), vector = facts_.vector_bits(value, layout, inner);
-  RegisterTile array;
-  array.dtype = place.dtype;
-  array.layout = layout;
-  array.words = vector > 0 && is_packed_in_pairs(place.dtype);
-  auto& registers = array.layout.registers;
+  RegisterTile tile;
+  tile.dtype = place.dtype;
+  tile.layout = layout;
+  tile.words = vector > 0 && is_packed_in_pairs(place.dtype);
+  auto& registers = tile.layout.registers;
   for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
     const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
     std::rotate(registers.begin(), at, at + 1);
   }
   const bool loop = program_.stage(value) == Stage::loop, ahead = loop && facts_.prefetches();
-  array.scope = loop ? Stage::loop : Stage::before;
-  const int count = layout.count() >> (array.words ? 1 : 0), per = 1 << vector;
-  const Scalar element = ir::scalar_of(place.dtype), type = array.words ? Scalar::u32 : element;
-  array.registers = fresh_registers(base_name(value), type, count);
-  const Symbol to =
-      ahead ? ir::make_registers("next_" + array.registers->name, type, count) : array.registers;
+  tile.scope = loop ? Stage::loop : Stage::before;
+  const int count = layout.count() >> (tile.words ? 1 : 0), per = 1 << vector;
+  const Scalar element = ir::scalar_of(place.dtype), type = tile.words ? Scalar::u32 : element;
+  tile.registers = fresh_registers(base_name(value), type, count);
+  const Symbol to = ahead ? ir::make_registers("next_" + tile.registers->name, type, count) : tile.registers;
 
   Body fetch;
   Builder out(fetch);
   const std::vector<TilePiece> from = pieces(out, value);
-  const RegisterLayout chunks = chunks_of(array.layout, vector);
+  const RegisterLayout chunks = chunks_of(tile.layout, vector);
   out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
     const Expr within = bounds_.inside(value, chunks, r);
     read_pieces(each, value, chunks, r, from, [&](Builder& here, const TilePiece& piece) {
@@ -142,13 +141,13 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
       if (vector == 0)
         return here.assign(ir::element(to, r),
                            ir::select(within, ir::element(piece.from, at), ir::zero(element)));
-      const std::vector<Expr> operands = {ir::address(to, r * (array.words ? per / 2 : per)),
+      const std::vector<Expr> operands = {ir::address(to, r * (tile.words ? per / 2 : per)),
                                           ir::address(piece.from, at), within};
       here.emit(facts_.is_settled(*piece.place) ? Instr::load_global : Instr::load_written, operands,
                 {element, per, !facts_.is_shared_by_blocks(op)});
     });
   });
-  place_load(value, std::move(array), to, std::move(fetch));
+  place_load(value, std::move(tile), to, std::move(fetch));
 }
 
 // `fetch` fills `to`: the tile's registers, or those of the next iteration's tile.

@@ -34,9 +34,9 @@ void LayoutQuestion::count_own(const Variable& variable) {
 }
 
 int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& from) const {
-  const RegisterTile array = reduced_tile(program_, value, from);
-  const int rounds = __builtin_popcount(array.partial_lanes);
-  return (from.count() * kCompute + int64_t{array.layout.count()} * rounds * kShuffle) *
+  const RegisterTile tile = reduced_tile(program_, value, from);
+  const int rounds = __builtin_popcount(tile.partial_lanes);
+  return (from.count() * kCompute + int64_t{tile.layout.count()} * rounds * kShuffle) *
          times(program_.stage(value));
 }
 
@@ -72,10 +72,10 @@ void LayoutQuestion::count_ask(const Ask& ask) {
             serves(layout, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
     }
   } else {
-    for (const RegisterTile& array : from.tiles) {
+    for (const RegisterTile& tile : from.tiles) {
       costs.emplace_back();
       for (const RegisterLayout& want : ask.wants)
-        costs.back().push_back(move_cycles(facts_, ask.value, array, want).value_or(kNever) * ask.times);
+        costs.back().push_back(move_cycles(facts_, ask.value, tile, want).value_or(kNever) * ask.times);
     }
   }
   if (!is_source(ask.value)) count_edge(conversions_, variable, ask.variable, costs);

@@ -84,10 +84,10 @@ void LayoutQuestion::visit(BlockValue value) {
 }
 
 void LayoutQuestion::hold(BlockValue value, const RegisterLayout& layout, unsigned partial_warps) {
-  RegisterTile array;
-  array.layout = layout;
-  array.partial_warps = partial_warps;
-  held(value).tiles = {array};
+  RegisterTile tile;
+  tile.layout = layout;
+  tile.partial_warps = partial_warps;
+  held(value).tiles = {tile};
 }
 
 void LayoutQuestion::product(BlockValue value) {
@@ -125,7 +125,7 @@ void LayoutQuestion::accumulate(BlockValue value) {
   const BlockValue factor = facts_.factors.at(op.operands[1]);
   const std::vector<int> dims = operand_dims(op.type.shape, program_.shape(factor));
   std::vector<RegisterLayout> wants;
-  for (const RegisterTile& array : own.tiles) wants.push_back(renumbered(array.layout, dims));
+  for (const RegisterTile& tile : own.tiles) wants.push_back(renumbered(tile.layout, dims));
   ask(factor, own.variable, std::move(wants), Stage::loop);
 }
 
@@ -161,7 +161,7 @@ int LayoutQuestion::choose_for(Variable variable) {
 LayoutQuestion::Layouts LayoutQuestion::consult(BlockValue value, Stage stage) {
   if (const Held& known = held(value); !known.tiles.empty()) {
     Layouts out{known.variable, {}};
-    for (const RegisterTile& array : known.tiles) out.layouts.push_back(array.layout);
+    for (const RegisterTile& tile : known.tiles) out.layouts.push_back(tile.layout);
     ask(value, known.variable, out.layouts, stage);  // parts are to be put together
     return out;
   }
@@ -206,7 +206,7 @@ std::vector<RegisterLayout> LayoutQuestion::candidates(BlockValue value) const {
 }
 
 void LayoutQuestion::collect(BlockValue value, std::vector<RegisterLayout>& out) const {
-  for (const RegisterTile& array : held(value).tiles) add(out, array.layout);
+  for (const RegisterTile& tile : held(value).tiles) add(out, tile.layout);
   if (const RegisterLayout* const demand = plans_.demand(value)) add(out, *demand);
   if (!held(value).tiles.empty() || !program_.is_compute(value, OpKind::elementwise)) return;
   for (BlockValue operand : program_.op(value).operands)

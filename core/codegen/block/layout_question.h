@@ -29,7 +29,7 @@ class LayoutQuestion {
   bool waits_for_parts(BlockValue value) const;
 
  private:
-  // What registers hold of a value, for every candidate of a variable; without one there is one array.
+  // What registers hold of a value, for every candidate of a variable; without one there is one tile.
   struct Held {
     int variable = -1;
     std::vector<RegisterTile> tiles;

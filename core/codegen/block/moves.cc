@@ -26,22 +26,22 @@ Symbol Moves::buffer_for(BlockValue value, SharedBuffer::Use use) {
 
 void Moves::read_elements(BlockValue value, const Symbol& from, const Expr& start, const Ints& strides,
                           Stage place) {
-  RegisterTile array;
-  array.dtype = register_type(program_.op(value).type.dtype);
-  array.layout = facts_.blocked(value, array.dtype, -1);
-  array.scope = place;
-  const Scalar type = ir::scalar_of(array.dtype);
-  array.registers = fresh_registers(base_name(value), type, array.layout.count());
+  RegisterTile tile;
+  tile.dtype = register_type(program_.op(value).type.dtype);
+  tile.layout = facts_.blocked(value, tile.dtype, -1);
+  tile.scope = place;
+  const Scalar type = ir::scalar_of(tile.dtype);
+  tile.registers = fresh_registers(base_name(value), type, tile.layout.count());
   Body body;
   Builder to(body);
-  to.declare(array.registers);
-  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
-    const Expr element = ir::element(from, start + bounds_.offset(array.layout, strides, r));
-    each.assign(ir::element(array.registers, r),
-                ir::select(bounds_.inside(value, array.layout, r, false), element, ir::literal(0, type)));
+  to.declare(tile.registers);
+  to.unrolled("r", tile.layout.count(), [&](Builder& each, const Expr& r) {
+    const Expr element = ir::element(from, start + bounds_.offset(tile.layout, strides, r));
+    each.assign(ir::element(tile.registers, r),
+                ir::select(bounds_.inside(value, tile.layout, r, false), element, ir::literal(0, type)));
   });
   text(place) += std::move(body);
-  values_.hold(value, std::move(array));
+  values_.hold(value, std::move(tile));
 }
 
 void Moves::move(BlockValue value) {

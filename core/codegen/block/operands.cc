@@ -157,16 +157,16 @@ bool Operands::fill_by_matrices(Builder& to, BlockValue value, const RegisterLay
   return true;
 }
 
-Expr Operands::rearranged_word(const RegisterTile& array, const RegisterLayout& layout, const Expr& w) {
-  if (array.layout.registers[0] == layout.registers[0]) {
-    RegisterLayout from = array.layout, half = layout;  // without the bit within a word
+Expr Operands::rearranged_word(const RegisterTile& tile, const RegisterLayout& layout, const Expr& w) {
+  if (tile.layout.registers[0] == layout.registers[0]) {
+    RegisterLayout from = tile.layout, half = layout;  // without the bit within a word
     from.registers.erase(from.registers.begin());
     half.registers.erase(half.registers.begin());
-    return ir::element(array.registers, register_index(w, from, half));
+    return ir::element(tile.registers, register_index(w, from, half));
   }
   return ir::call(ir::Function::join_halves, Scalar::u32,
-                  {array.registers, register_index(w * 2, array.layout, layout),
-                   register_index(w * 2 + 1, array.layout, layout)});
+                  {tile.registers, register_index(w * 2, tile.layout, layout),
+                   register_index(w * 2 + 1, tile.layout, layout)});
 }
 
 const SharedTile* Operands::matrices_of(BlockValue value, DType dtype) {

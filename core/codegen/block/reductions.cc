@@ -15,17 +15,17 @@ RegisterTile reduced_tile(const BlockProgram& program, BlockValue reduction, con
     kept[d] = reduced[d] ? -1 : next;
     next += !reduced[d] || *op.attrs().keepdims;
   }
-  RegisterTile array;
-  array.layout = renumbered(from, kept);
-  array.dtype = register_type(op.type.dtype);
-  array.reduction = op.code();
+  RegisterTile tile;
+  tile.layout = renumbered(from, kept);
+  tile.dtype = register_type(op.type.dtype);
+  tile.reduction = op.code();
   for (size_t i = 0; i < from.lanes.size(); ++i)
     if (from.lanes[i].dim >= 0 && reduced[static_cast<size_t>(from.lanes[i].dim)])
-      array.partial_lanes |= 1u << i;
+      tile.partial_lanes |= 1u << i;
   for (size_t i = 0; i < from.warps.size(); ++i)
     if (from.warps[i].dim >= 0 && reduced[static_cast<size_t>(from.warps[i].dim)])
-      array.partial_warps |= 1u << i;
-  return array;
+      tile.partial_warps |= 1u << i;
+  return tile;
 }
 
 void Reductions::reduce_into(BlockValue reduction, const Symbol& registers, Stage stage) {
@@ -52,12 +52,12 @@ void Reductions::reduce_into(BlockValue reduction, const Symbol& registers, Stag
   text(stage) += std::move(body);
 }
 
-Body Reductions::started(const RegisterTile& array) {
+Body Reductions::started(const RegisterTile& tile) {
   Body body;
   Builder to(body);
-  to.declare(array.registers);
-  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
-    each.assign(ir::element(array.registers, r), ir::identity(array.reduction, array.dtype));
+  to.declare(tile.registers);
+  to.unrolled("r", tile.layout.count(), [&](Builder& each, const Expr& r) {
+    each.assign(ir::element(tile.registers, r), ir::identity(tile.reduction, tile.dtype));
   });
   return body;
 }
@@ -87,25 +87,25 @@ Body Reductions::rescale(BlockValue value, const RegisterTile& sums) {
 void Reductions::shift(BlockValue value) {
   const BlockValue operand = program_.op(value).operands[0];
   const RegisterLayout layout = values_.natural(operand);
-  RegisterTile array;
-  array.layout = layout;
-  array.dtype = register_type(program_.op(value).type.dtype);
-  array.reduction = OpCode::reduce_max;
-  const Scalar type = ir::scalar_of(array.dtype);
-  array.registers = fresh_registers(base_name(value), type, layout.count());
-  Builder(body_.declared).add(started(array));
+  RegisterTile tile;
+  tile.layout = layout;
+  tile.dtype = register_type(program_.op(value).type.dtype);
+  tile.reduction = OpCode::reduce_max;
+  const Scalar type = ir::scalar_of(tile.dtype);
+  tile.registers = fresh_registers(base_name(value), type, layout.count());
+  Builder(body_.declared).add(started(tile));
   const auto factor_value = facts_.factors.find(value);
   Body body;
   Builder to(body);
-  RegisterTile factor = array;
+  RegisterTile factor = tile;
   if (factor_value != facts_.factors.end()) {
     factor.registers = fresh_registers(base_name(value) + "_factor", type, layout.count());
     factor.scope = Stage::loop;
     to.declare(factor.registers);
   }
   to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
-    const Expr number = ir::converted(values_.element(operand, layout, r), array.dtype),
-               top = ir::element(array.registers, r);
+    const Expr number = ir::converted(values_.element(operand, layout, r), tile.dtype),
+               top = ir::element(tile.registers, r);
     if (factor_value == facts_.factors.end()) return each.combine(OpCode::reduce_max, top, number);
     const Expr old = each.let(ir::make_variable("old", type), top);
     each.combine(OpCode::reduce_max, top, number);
@@ -114,7 +114,7 @@ void Reductions::shift(BlockValue value) {
   });
   text(Stage::loop) += std::move(body);
   if (factor_value != facts_.factors.end()) values_.hold(factor_value->second, std::move(factor));
-  values_.hold(value, std::move(array));
+  values_.hold(value, std::move(tile));
 }
 
 RegisterTile Reductions::sums_of(BlockValue accumulator) const {

@@ -148,11 +148,11 @@ void StagedTiles::load(BlockValue value, const RegisterLayout& layout) {
   const SharedTile& tile = this->tile(value);
   const TensorPlace& place = facts_.place(value);
   const std::vector<int> beyond = shared_.beyond(tile, layout);
-  RegisterTile array;
-  array.dtype = place.dtype;
-  array.layout = layout;
-  array.scope = Stage::loop;
-  auto& registers = array.layout.registers;
+  RegisterTile out;
+  out.dtype = place.dtype;
+  out.layout = layout;
+  out.scope = Stage::loop;
+  auto& registers = out.layout.registers;
   int vector = 0;
   while (std::find(beyond.begin(), beyond.end(), tile.inner) == beyond.end() &&
          (dtype_size(place.dtype) << (vector + 1)) <= 16) {
@@ -167,28 +167,27 @@ void StagedTiles::load(BlockValue value, const RegisterLayout& layout) {
   Body body;
   Builder to(body);
   if (pairs) {
-    array.registers = ir::make_registers(name, Scalar::u32, layout.count() / 2);
-    array.words =
-        shared_.read_matrices(to, tile, place.dtype, layout, array.registers, layout.count() / 2, 0);
+    out.registers = ir::make_registers(name, Scalar::u32, layout.count() / 2);
+    out.words = shared_.read_matrices(to, tile, place.dtype, layout, out.registers, layout.count() / 2, 0);
   }
-  if (array.words) {
-    array.layout = layout;
+  if (out.words) {
+    out.layout = layout;
   } else {
-    array.words = vector > 0 && pairs;
-    array.registers = ir::make_registers(name, array.words ? Scalar::u32 : element,
-                                         layout.count() >> (array.words ? 1 : 0));
-    const RegisterLayout chunks = chunks_of(array.layout, vector);
+    out.words = vector > 0 && pairs;
+    out.registers =
+        ir::make_registers(name, out.words ? Scalar::u32 : element, layout.count() >> (out.words ? 1 : 0));
+    const RegisterLayout chunks = chunks_of(out.layout, vector);
     to.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
       const Expr within = beyond.empty() ? ir::truth(true) : bounds_.inside(value, chunks, r, false, beyond);
       each.emit(Instr::load_shared_or_zero,
-                {ir::address(array.registers, r * (1 << vector >> (array.words ? 1 : 0))),
+                {ir::address(out.registers, r * (1 << vector >> (out.words ? 1 : 0))),
                  ir::address(tile.memory, shared_.place_in(tile, chunks, r)), within},
                 {element, 1 << vector});
     });
   }
-  body.insert(body.begin(), ir::Declare{array.registers});
+  body.insert(body.begin(), ir::Declare{out.registers});
   text(Stage::loop) += std::move(body);
-  values_.hold(value, std::move(array));
+  values_.hold(value, std::move(out));
 }
 
 ir::TileRing StagedTiles::draft() {

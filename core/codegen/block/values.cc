@@ -11,36 +11,36 @@
 namespace quern {
 
 const RegisterTile* Values::find(BlockValue value, const RegisterLayout& want) const {
-  for (const RegisterTile& array : tiles(value))
-    if (array.whole() && is_defined_now(array) && serves(array.layout, want, program_.shape(value)))
-      return &array;
+  for (const RegisterTile& tile : tiles(value))
+    if (tile.whole() && is_defined_now(tile) && serves(tile.layout, want, program_.shape(value)))
+      return &tile;
   return nullptr;
 }
 
-Value Values::read(const RegisterTile& array, const RegisterLayout& want, const Expr& index) {
-  const Expr at = register_index(index, array.layout, want);
-  const Scalar memory = ir::scalar_of(array.dtype);
+Value Values::read(const RegisterTile& tile, const RegisterLayout& want, const Expr& index) {
+  const Expr at = register_index(index, tile.layout, want);
+  const Scalar memory = ir::scalar_of(tile.dtype);
   auto to_float = [](const Expr& element) {
     return ir::call(ir::Function::to_float, Scalar::f32, {element});
   };
-  if (array.words) return to_float(ir::call(ir::Function::half_at, memory, {array.registers, at}, {memory}));
-  const Expr element = ir::element(array.registers, at);
-  return is_narrow(array.dtype) ? to_float(element) : element;
+  if (tile.words) return to_float(ir::call(ir::Function::half_at, memory, {tile.registers, at}, {memory}));
+  const Expr element = ir::element(tile.registers, at);
+  return is_narrow(tile.dtype) ? to_float(element) : element;
 }
 
 Value Values::element(BlockValue value, const RegisterLayout& layout, const Expr& index) {
   if (program_.is_number(value)) return Value(program_.op(value).number());
-  if (const RegisterTile* array = find(value, layout)) return read(*array, layout, index);
+  if (const RegisterTile* tile = find(value, layout)) return read(*tile, layout, index);
   if (facts_.is_free(value) &&
       (program_.users[static_cast<size_t>(value)].size() == 1 || program_.op(value).operands.empty()))
     return compute(value, layout, index);
   materialize(value, layout);
-  const RegisterTile* array = find(value, layout);
-  if (!array) {
+  const RegisterTile* tile = find(value, layout);
+  if (!tile) {
     if (body_.status.ok()) fail(value, "does not come into the registers where it is needed");
     return Value(0.0);
   }
-  return read(*array, layout, index);
+  return read(*tile, layout, index);
 }
 
 // One multiplication and addition in front of the exponential: the scale and the exponential's base become one
@@ -126,17 +126,17 @@ void Values::materialize(BlockValue value, const RegisterLayout& layout) {
     const Stage place = place_of(value);
     Body body;
     Builder to(body);
-    RegisterTile array;
-    array.layout = layout;
-    array.dtype = register_type(op.type.dtype);
-    array.scope = place;
-    array.registers = fresh_registers(base_name(value), ir::scalar_of(array.dtype), layout.count());
-    to.declare(array.registers);
+    RegisterTile tile;
+    tile.layout = layout;
+    tile.dtype = register_type(op.type.dtype);
+    tile.scope = place;
+    tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), layout.count());
+    to.declare(tile.registers);
     to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
-      each.assign(ir::element(array.registers, r), compute(value, layout, r).as(array.dtype));
+      each.assign(ir::element(tile.registers, r), compute(value, layout, r).as(tile.dtype));
     });
     text(place) += std::move(body);
-    hold(value, std::move(array));
+    hold(value, std::move(tile));
     return;
   }
   if (tiles(value).empty()) {
@@ -148,25 +148,25 @@ void Values::materialize(BlockValue value, const RegisterLayout& layout) {
 }
 
 void Values::finish_lanes(BlockValue value) {
-  RegisterTile array = tiles(value).front();
+  RegisterTile tile = tiles(value).front();
   for (const RegisterTile& other : tiles(value))
     if (other.partial_lanes == 0 && is_defined_now(other)) return;
-  const Symbol from = array.registers;
-  array.registers = fresh_registers(base_name(value), from->type, array.layout.count());
-  array.scope = place_of(value);
+  const Symbol from = tile.registers;
+  tile.registers = fresh_registers(base_name(value), from->type, tile.layout.count());
+  tile.scope = place_of(value);
   Body body;
   Builder to(body);
-  to.declare(array.registers);
-  to.unrolled("r", array.layout.count(), [&](Builder& each, const Expr& r) {
-    const Expr own = ir::element(array.registers, r);
+  to.declare(tile.registers);
+  to.unrolled("r", tile.layout.count(), [&](Builder& each, const Expr& r) {
+    const Expr own = ir::element(tile.registers, r);
     each.assign(own, ir::element(from, r));
     for (int bit = 0; bit < kLaneBits; ++bit)
-      if (array.partial_lanes >> bit & 1)
-        each.combine(array.reduction, own, ir::call(ir::Function::shuffle_xor, own.type(), {own, 1 << bit}));
+      if (tile.partial_lanes >> bit & 1)
+        each.combine(tile.reduction, own, ir::call(ir::Function::shuffle_xor, own.type(), {own, 1 << bit}));
   });
-  array.partial_lanes = 0;
-  text(array.scope) += std::move(body);
-  hold(value, std::move(array));
+  tile.partial_lanes = 0;
+  text(tile.scope) += std::move(body);
+  hold(value, std::move(tile));
 }
 
 }  // namespace quern
