@@ -126,11 +126,18 @@ ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const 
 }
 
 double ScheduledBlock::load_width(const BlockOp& load) const {
-  const TensorType& whole = mugraph_.tensors[static_cast<size_t>(load.tensor())].type;
-  const int64_t row = whole.shape.empty() ? 1 : whole.shape.back(), size = int64_t(dtype_size(whole.dtype));
-  int64_t bytes = whole.element_count() == row ? 16 : row * size;
-  if (!whole.shape.empty() && load.type.shape.back() < row) bytes |= load.type.shape.back() * size;
-  return static_cast<double>(std::min<int64_t>(16, bytes & -bytes));
+  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(load.tensor())];
+  const Ints &shape = tensor.type.shape, strides = strides_if_dense(mugraph_, tensor);
+  const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
+  constexpr int64_t kMostWidth = 16;
+  if (shape.empty()) return kMostWidth;
+  // Rows, and where tiles begin in them, are multiples of it.
+  const size_t inner = memory_row(load).dim;
+  int64_t starts = kMostWidth;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != inner && shape[d] > 1) starts |= strides[d] * size;
+  if (load.type.shape[inner] < shape[inner]) starts |= load.type.shape[inner] * size;
+  return static_cast<double>(starts & -starts);
 }
 
 bool ScheduledBlock::is_by_inner(BlockValue operand, size_t side) const {

@@ -209,13 +209,14 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
   work_.push_back(std::move(work));
 }
 
+// As schedules will have them.
 KernelModel::Tiles KernelModel::tiles(const Sizes& sizes) const {
   Tiles tiles{};
   for (size_t label = 0; label < extents_.size(); ++label) tiles[label] = extents_[label];
   for (size_t axis = 0; axis < roles_.grid.size(); ++axis)
-    tiles[roles_.grid[axis]] = divide_up(tiles[roles_.grid[axis]], sizes.grid[axis]);
+    tiles[roles_.grid[axis]] = round_tile(tiles[roles_.grid[axis]], sizes.grid[axis]);
   if (roles_.loop >= 0)
-    tiles[roles_.loop] = divide_up(divide_up(tiles[roles_.loop], sizes.ranks), sizes.trip_count);
+    tiles[roles_.loop] = round_tile(divide_up(tiles[roles_.loop], sizes.ranks), sizes.trip_count);
   return tiles;
 }
 

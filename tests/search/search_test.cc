@@ -109,6 +109,40 @@ void attention(void**) {
   }
 }
 
+// Sequences that no power of two divides are cut as those that one does: into tiles of whole fragments of tensor cores,
+// the last of them shorter.
+void attention_of_ragged_sequences(void**) {
+  auto first_of = [](const std::string& rows) {
+    std::string text = R"(graph attention
+in q: bf16[32, ROWS, 128]
+in k: bf16[32, ROWS, 128]
+in v: bf16[32, ROWS, 128]
+kt = transpose(k, perm=[0, 2, 1])
+s = matmul(q, kt)
+t = mul(s, 0.088)
+p = softmax(t, axis=-1)
+o = matmul(p, v)
+out o
+)";
+    for (size_t at; (at = text.find("ROWS")) != text.npos;) text.replace(at, 4, rows);
+    const auto graph = parse_graph(text);
+    assert_ok(graph);
+    SearchOptions options;
+    options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
+      return modelled_subgraph(piece, mugraph, target(), false);
+    };
+    const SearchResult result = found(*graph, options);
+    const MuGraph& best = result.candidates[0].mugraph;
+    for (const MuKernel& kernel : best.kernels)
+      if (kernel.custom) assert_true(is_attention_loop(kernel));
+    return std::pair(modelled_subgraph(*graph, &best, target(), false), best.kernels.back().grid);
+  };
+  const auto [even, even_grid] = first_of("832");
+  const auto [ragged, ragged_grid] = first_of("777");
+  assert_true(even_grid == ragged_grid);
+  assert_true(ragged <= 1.05 * even);
+}
+
 // Query, key and value of one normed input: no kernel has all of them, and none writes the norm alone. Some candidate
 // computes the three in one way.
 void projections_of_one_input_are_alike(void**) {
@@ -594,6 +628,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test(attention),
+      cmocka_unit_test(attention_of_ragged_sequences),
       cmocka_unit_test(projections_of_one_input_are_alike),
       cmocka_unit_test(norms_are_differentiated_in_one_pass),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
