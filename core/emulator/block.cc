@@ -135,6 +135,10 @@ const Runtime& Block::runtime() {
       .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
       .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
                      const void* site) { running->load_box(to, map, barrier, x, rank, site); },
+      .tma_store = [](const void* from, const void* map, const int* x, int rank,
+                      const void* site) { running->store_box(from, map, x, rank, site); },
+      .tma_store_commit = [] { ++running->threads_[running->current_].committed_stores; },
+      .tma_store_wait = [](int pending) { running->wait_for_stores(pending); },
       .f16_to_float = quern::f16_to_float,
       .f16_from_float = quern::f16_from_float,
       .bf16_from_float = quern::bf16_from_float,
@@ -394,15 +398,46 @@ void Block::wake_at_mbarriers() {
     if (threads_[i].state == State::at_mbarrier) make_runnable(i);
 }
 
-void Block::load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site) {
-  const auto* bound = static_cast<const BoundTensorMap*>(map);
-  if (static_cast<size_t>(rank) != bound->map->shape.size())
-    fail("tma_load with " + std::to_string(rank) + " coordinates of a tensor map with " +
-             std::to_string(bound->map->shape.size()),
+BoxPlace Block::place_of_box(const char* what, const BoundTensorMap& map, const int* x, int rank,
+                             const void* site) {
+  if (static_cast<size_t>(rank) != map.map->shape.size())
+    fail(what + std::string(" with ") + std::to_string(rank) + " coordinates of a tensor map with " +
+             std::to_string(map.map->shape.size()),
          site);
   BoxPlace at{};
   for (int i = 0; i < rank; ++i) at[static_cast<size_t>(i)] = x[i];
-  check_rule(mbarriers_.load_box(address_of(to), *bound, address_of(barrier), at, current_), site);
+  return at;
+}
+
+void Block::load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site) {
+  const auto& bound = *static_cast<const BoundTensorMap*>(map);
+  const BoxPlace at = place_of_box("tma_load", bound, x, rank, site);
+  check_rule(mbarriers_.load_box(address_of(to), bound, address_of(barrier), at, current_), site);
+}
+
+// The box is read when the thread waits for it: as late as the hardware may.
+void Block::store_box(const void* from, const void* map, const int* x, int rank, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  const BoxStore store{*static_cast<const BoundTensorMap*>(map),
+                       place_of_box("tma_store", *static_cast<const BoundTensorMap*>(map), x, rank, site),
+                       address_of(from), self.committed_stores};
+  if (store.from % 128 != 0)
+    fail("tma_store from " + memory_.locate(store.from) + ", which is not aligned to 128 bytes", site);
+  if (!memory_.read_by_engine(store.from, store.bytes(), current_) ||
+      !store.map.write_box(store.at, memory_, current_))
+    fail(memory_.violation(), site);
+  memory_.hold(store.from, store.bytes());
+  self.stores.push_back(store);
+}
+
+void Block::wait_for_stores(int pending) {
+  EmulatedThread& self = threads_[current_];
+  std::erase_if(self.stores, [&](const BoxStore& store) {
+    if (store.group >= self.committed_stores - pending) return false;
+    store.map.store_box(store.at, store.from);
+    memory_.release(store.from, store.bytes());
+    return true;
+  });
 }
 
 void Block::end_thread() {
@@ -411,6 +446,10 @@ void Block::end_thread() {
   if (!self.copies.empty())
     fail("the thread ends with " + std::to_string(self.copies.size()) +
              " asynchronous copies that it did not wait for (cp_async_commit, cp_async_wait)",
+         nullptr);
+  if (!self.stores.empty())
+    fail("the thread ends with " + std::to_string(self.stores.size()) +
+             " stores by TMA that it did not wait for (tma_store_commit, tma_store_wait)",
          nullptr);
   if (self.arrived_at_cluster) fail("the thread ends between cluster_arrive and cluster_wait", nullptr);
   check_rule(wgmmas_.end_thread(current_), nullptr);

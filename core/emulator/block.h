@@ -41,6 +41,15 @@ struct AsyncCopy {
   int group;  // the number of groups its thread had committed before it
 };
 
+// A tma_store that was asked for and has not been waited for.
+struct BoxStore {
+  BoundTensorMap map;
+  BoxPlace at;
+  uintptr_t from;
+  int group;  // as of AsyncCopy
+  size_t bytes() const { return static_cast<size_t>(map.map->box_bytes()); }
+};
+
 struct EmulatedThread {
   enum class State { runnable, at_barrier, at_named_barrier, at_collective, at_cluster, at_mbarrier, ended };
   State state = State::runnable;
@@ -55,6 +64,8 @@ struct EmulatedThread {
   unsigned parity = 0;
   std::vector<AsyncCopy> copies;
   int committed_groups = 0;
+  std::vector<BoxStore> stores;
+  int committed_stores = 0;
   int votes = 0;
   bool arrived_at_cluster = false, all_arrived = false;  // and has not waited yet
 };
@@ -97,6 +108,10 @@ class Block {
   void wait_at_mbarrier(void* barrier, unsigned parity, const void* site);
   void wake_at_mbarriers();
   void load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
+  void store_box(const void* from, const void* map, const int* x, int rank, const void* site);
+  void wait_for_stores(int pending);
+  BoxPlace place_of_box(const char* what, const BoundTensorMap& map, const int* x, int rank,
+                        const void* site);
   void check_rule(std::string violation, const void* site) {
     if (!violation.empty()) fail(std::move(violation), site);
   }

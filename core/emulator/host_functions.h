@@ -309,6 +309,15 @@ __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrie
   quern::emulated::tma_load(to, map.bound, barrier, x, kRank);
 }
 __device__ __forceinline__ void tma_prefetch(const TensorMap&) {}
+template <int kRank>
+__device__ __forceinline__ void tma_store(const void* from, const TensorMap& map, const int (&x)[kRank]) {
+  quern::emulated::tma_store(from, map.bound, x, kRank);
+}
+__device__ __forceinline__ void tma_store_commit() { quern::emulated::tma_store_commit(); }
+template <int kPending>
+__device__ __forceinline__ void tma_store_wait() {
+  quern::emulated::tma_store_wait(kPending);
+}
 
 // grid.cuh
 __device__ __forceinline__ void grid_wait() { quern::emulated::grid_wait(); }

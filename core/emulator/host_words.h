@@ -79,6 +79,11 @@ QUERN_UNSEEN static void grid_wait() { quern_runtime->grid_wait(); }
 QUERN_UNSEEN static void tma_load(void* to, const void* map, void* barrier, const int* x, int rank) {
   quern_runtime->tma_load(to, map, barrier, x, rank, __builtin_return_address(0));
 }
+QUERN_UNSEEN static void tma_store(const void* from, const void* map, const int* x, int rank) {
+  quern_runtime->tma_store(from, map, x, rank, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void tma_store_commit() { quern_runtime->tma_store_commit(); }
+QUERN_UNSEEN static void tma_store_wait(int pending) { quern_runtime->tma_store_wait(pending); }
 QUERN_UNSEEN __attribute__((const)) static float f16_to_float(unsigned short bits) {
   return quern_runtime->f16_to_float(bits);
 }

@@ -98,7 +98,9 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
     if (i > 0 && cells[i].is_like(cells[i - 1])) continue;
     const Stamp &write = cells[i].write, &read = cells[i].read;
     if (cells[i].held > 0)
-      return violate("write to " + locate(address + i) + ", which a wgmma still reads: no wgmma_wait before");
+      return violate("write to " + locate(address + i) +
+                     ", which a wgmma still reads, or a store by TMA: no wgmma_wait or "
+                     "tma_store_wait before");
     if (write.pending)
       return violate("write to " + locate(address + i) + ", into which an asynchronous copy of " +
                      clock_.describe(write) + " is still under way");

@@ -93,6 +93,9 @@ struct Runtime {
   void (*read_constant)(const void* p, int size, const void* site);  // memory.cuh: ld.global.nc
   void (*grid_wait)();
   void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
+  void (*tma_store)(const void* from, const void* map, const int* x, int rank, const void* site);
+  void (*tma_store_commit)();
+  void (*tma_store_wait)(int pending);
   float (*f16_to_float)(unsigned short bits);
   unsigned short (*f16_from_float)(float value);
   unsigned short (*bf16_from_float)(float value);

@@ -21,8 +21,14 @@ struct BoundTensorMap {
   bool read_box(const BoxPlace& at, Memory& memory, int thread) const;
   // Writes the box to shared memory, zeros for what lies outside.
   void copy_box(const BoxPlace& at, uintptr_t to) const;
+  // Whether `thread` may write all of the box that lies inside of the tensor.
+  bool write_box(const BoxPlace& at, Memory& memory, int thread) const;
+  // Writes the box from shared memory to the tensor, but for what lies outside.
+  void store_box(const BoxPlace& at, uintptr_t from) const;
 
  private:
+  // Where TMA has a byte of a box that begins at `begin`.
+  uintptr_t swizzled(uintptr_t begin, uintptr_t offset) const;
   // Calls visit(address or 0 if outside, byte offset in the box) for every row of the box, in chunks of one
   // element.
   template <class Visit>

@@ -20,6 +20,7 @@ class OrderChecker {
     body(kernel.setup);
     body(kernel.body);
     if (uncommitted_ || copying_) fail("copies are under way when the kernel ends");
+    if (storing_) fail("stores by TMA are under way when the kernel ends");
     if (open_products_ || products_) fail("products are under way when the kernel ends");
     return status_;
   }
@@ -42,6 +43,7 @@ class OrderChecker {
   void operator()(const Instruction& instruction) {
     leaf(*now_);
     copies(instruction);
+    stores(instruction);
     products(instruction);
     barriers(instruction);
   }
@@ -78,10 +80,14 @@ class OrderChecker {
   // Reads first: a statement that reads and writes does so in this order.
   void leaf(const Stmt& stmt) {
     const bool copy = is_copy(stmt);
+    const auto* asked = stmt.as<Instruction>();
+    const bool store = asked && asked->code == Instr::tma_store;
     visit_effects(stmt, [&](const Effect& effect) {
       if (effect.symbol->space != Space::shared || effect.access == Access::write) return;
       if (effect.access == Access::barrier) return mbarrier(stmt, effect.symbol);
       read(effect);
+      if (store && unfenced_.contains(place(effect)))
+        fail(effect.symbol->name + " is stored by TMA with no fence_async behind its writes");
     });
     visit_effects(stmt, [&](const Effect& effect) {
       if (effect.symbol->space != Space::shared || effect.access != Access::write) return;
@@ -89,6 +95,7 @@ class OrderChecker {
         copied_.try_emplace(effect.symbol, Copied::asked);
       } else {
         written_.insert(place(effect));
+        unfenced_.insert(place(effect));
         published_.insert(place(effect));
       }
     });
@@ -128,6 +135,23 @@ class OrderChecker {
     }
   }
 
+  void stores(const Instruction& instruction) {
+    switch (instruction.code) {
+      case Instr::tma_store:
+        uncommitted_stores_ = storing_ = true;
+        return;
+      case Instr::tma_store_commit:
+        uncommitted_stores_ = false;
+        return;
+      case Instr::tma_store_wait:
+        if (uncommitted_stores_) fail("stores by TMA are waited for that are not committed");
+        if (instruction.templates[0].number == 0) storing_ = false;
+        return;
+      default:
+        return;
+    }
+  }
+
   void products(const Instruction& instruction) {
     switch (instruction.code) {
       case Instr::wgmma:
@@ -148,6 +172,8 @@ class OrderChecker {
 
   void barriers(const Instruction& instruction) {
     switch (instruction.code) {
+      case Instr::fence_async:
+        return unfenced_.clear();
       case Instr::cluster_barrier:
       case Instr::cluster_wait:
         published_.clear();
@@ -191,10 +217,12 @@ class OrderChecker {
   bool first_trip_ = false;
   std::map<Root, int> bound_;
   int bindings_ = 0;
-  std::set<Place> written_, published_;  // since the last barrier, and the last one of the cluster
+  std::set<Place> written_, published_,
+      unfenced_;  // since the last barrier, that of the cluster, the proxy fence
   std::map<Root, Copied> copied_;
   std::map<Root, Started> mbarriers_;
   bool uncommitted_ = false, copying_ = false, open_products_ = false, products_ = false;
+  bool uncommitted_stores_ = false, storing_ = false;
   Status status_;
 };
 

@@ -103,7 +103,7 @@ class Simulation {
     record_ = first;
     state_.assign(static_cast<size_t>(roles_), {});
     barriers_.clear();
-    copies_ = products_ = {};
+    copies_ = products_ = stores_ = {};
     state_[0].begun = true;
     state_[0].known = {{all_, Clock{std::vector<int>(static_cast<size_t>(roles_), -1), {}}}};
     state_[0].cluster = state_[0].known[0].clock;
@@ -188,6 +188,7 @@ class Simulation {
     if (event.access->agent != Agent::thread) moment.end = kForever;
     if (event.access->agent == Agent::cp_async) copies_.open.push_back(out_.moments.size());
     if (event.access->agent == Agent::wgmma) products_.open.push_back(out_.moments.size());
+    if (event.access->agent == Agent::tma_store) ask_for_store(at, *threads);
     if (event.access->agent == Agent::tma) box_ = out_.moments.size();
     out_.moments.push_back(std::move(moment));
   }
@@ -230,6 +231,9 @@ class Simulation {
       case Instr::cp_async_wait:
       case Instr::wgmma_wait:
         return group(number, signal, at, threads);
+      case Instr::tma_store_commit:
+      case Instr::tma_store_wait:
+        return stores(signal, at, threads);
       case Instr::mbarrier_init:
       case Instr::mbarrier_arrive:
       case Instr::mbarrier_arrive_expect:
@@ -267,6 +271,23 @@ class Simulation {
     Groups& groups = copies ? copies_ : products_;
     const bool closes = signal.code == Instr::cp_async_commit || signal.code == Instr::wgmma_commit;
     return closes ? close(groups) : retire(groups, signal.number, at);
+  }
+
+  // Stores by TMA are of one thread, and so are their groups.
+  void ask_for_store(int at, const Threads& threads) {
+    if (threads.count() != 1) fail("a box is stored by " + std::to_string(threads.count()) + " threads", at);
+    if (stores_.closed.empty() && stores_.open.empty()) storing_ = threads;
+    if (threads != storing_) fail("two threads store by TMA at a time", at, false);
+    last_store_ = at;
+    stores_.open.push_back(out_.moments.size());
+  }
+  bool stores(const Signal& signal, int at, const Threads& threads) {
+    if (!record_ || (stores_.closed.empty() && stores_.open.empty())) return true;
+    if ((threads & storing_) != storing_) {
+      fail("another thread than the one that stores by TMA commits or waits", at);
+      return false;
+    }
+    return signal.code == Instr::tma_store_commit ? close(stores_) : retire(stores_, signal.number, at);
   }
 
   static bool close(Groups& groups) {
@@ -384,6 +405,7 @@ class Simulation {
         fail("its last phase lacks " + std::to_string(barrier.missing) + " arrivals", barrier.event);
     }
     if (!record_) return;
+    if (!stores_.open.empty() || !stores_.closed.empty()) fail("nobody waits for the store", last_store_);
     out_.end = everything(state_[0]);
     out_.cluster_end = state_[0].cluster;
     for (const Ordered::Moment& moment : out_.moments) {
@@ -401,7 +423,9 @@ class Simulation {
   std::map<std::string, std::shared_ptr<const Threads>> known_threads_;
   std::vector<Role> state_;
   std::map<int64_t, Barrier> barriers_;
-  Groups copies_, products_;
+  Groups copies_, products_, stores_;
+  Threads storing_;
+  int last_store_ = -1;
   size_t box_ = 0;
   bool record_ = true;
   Ordered out_;

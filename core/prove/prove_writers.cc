@@ -21,7 +21,8 @@ class Writers {
   void run() {
     for (size_t i = 0; i < questions_.kernel().parameters.size(); ++i) {
       const ir::SymbolData& symbol = *questions_.kernel().parameters[i].symbol;
-      if (symbol.space != ir::Space::global || !symbol.written) continue;
+      if (symbol.space == ir::Space::shared || !symbol.written) continue;
+      const auto& map = questions_.facts().parameters[i].map;
       std::vector<const Event*> stores;
       for (const Event& event : questions_.trace().events)
         if (event.access && event.access->memory == &symbol && event.access->kind == Kind::write)
@@ -29,7 +30,9 @@ class Writers {
       bool one_writer = true;
       for (size_t a = 0; a < stores.size(); ++a)
         for (size_t b = a; b < stores.size(); ++b) one_writer &= distinct(*stores[a], *stores[b], a == b);
-      if (one_writer) covered(symbol, questions_.facts().parameters[i].elements, stores);
+      if (one_writer)
+        covered(symbol, questions_.facts().parameters[i].elements,
+                map ? element_bytes(*map) : ir::bytes_of(symbol.type), stores);
     }
   }
 
@@ -136,7 +139,9 @@ class Writers {
     return false;
   }
 
-  void covered(const ir::SymbolData& symbol, int64_t elements, const std::vector<const Event*>& stores) {
+  // Elements of `size` bytes.
+  void covered(const ir::SymbolData& symbol, int64_t elements, int64_t size,
+               const std::vector<const Event*>& stores) {
     int64_t written = 0;
     for (const Event* store : stores) {
       const auto count =
@@ -144,21 +149,19 @@ class Writers {
       if (!count)
         return questions_.find(ProofFinding::Kind::unproved, "writers", text_of(*store),
                                "too much to count whether every element is written");
-      written += *count * store->access->bytes / ir::bytes_of(symbol.type);
+      written += *count * store->access->bytes / size;
     }
     if (written == elements) return;
     questions_.find(ProofFinding::Kind::disproved, "writers",
                     stores.empty() ? symbol.name : text_of(*stores[0]),
                     std::to_string(written) + " of " + std::to_string(elements) + " elements of " +
-                        symbol.name + " are written" + missing_element(symbol, elements, stores));
+                        symbol.name + " are written" + missing_element(elements, size, stores));
   }
 
   // ", not number 255": found by trying, if that does not take long.
-  std::string missing_element(const ir::SymbolData& symbol, int64_t elements,
-                              const std::vector<const Event*>& stores) const {
+  std::string missing_element(int64_t elements, int64_t size, const std::vector<const Event*>& stores) const {
     if (elements > kMostTried) return "";
     std::vector<bool> written(static_cast<size_t>(elements), false);
-    const int64_t size = ir::bytes_of(symbol.type);
     for (const Event* store : stores) {
       const Access& access = *store->access;
       const bool all =

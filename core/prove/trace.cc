@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "core/kernel/effects.h"
@@ -45,9 +46,10 @@ class Tracer {
   Trace run() {
     for (size_t i = 0; i < kernel_.parameters.size() && i < facts_.parameters.size(); ++i) {
       const SymbolData& symbol = *kernel_.parameters[i].symbol;
-      if (symbol.space == Space::global)
-        define_memory(symbol, facts_.parameters[i].elements * bytes_of(symbol.type),
-                      facts_.parameters[i].alignment);
+      const int64_t elements = facts_.parameters[i].elements, alignment = facts_.parameters[i].alignment;
+      if (symbol.space == Space::global) define_memory(symbol, elements * bytes_of(symbol.type), alignment);
+      if (symbol.written && facts_.parameters[i].map)
+        define_memory(symbol, elements * element_bytes(*facts_.parameters[i].map), alignment);
     }
     if (facts_.parameters.size() != kernel_.parameters.size())
       fail("the launch has other parameters than the kernel");
@@ -410,6 +412,8 @@ class Tracer {
       }
       case Instr::tma_load:
         return box(instruction);
+      case Instr::tma_store:
+        return stored_box(instruction);
       case Instr::wgmma:
         return operand_panels(instruction.operands[2], 8 * (instruction.templates[1].number / 8));
       case Instr::wgmma_shared:
@@ -440,14 +444,50 @@ class Tracer {
     return nullptr;
   }
 
-  void box(const Instruction& instruction) {
+  // The map by which an instruction copies.
+  const TensorMap* map_of_copy(const Instruction& instruction) {
     const TensorMap* map = map_of(instruction.operands[1]);
-    if (!map) return void(fail("a copy by a tensor map that is not known"));
-    const int64_t rank = static_cast<int64_t>(map->box.size());
-    if (instruction.templates[0].number != rank)
-      return void(fail("a copy of another rank than its tensor map"));
-    access(pointer_of(instruction.operands[0]), map->box_bytes(), Kind::write, Agent::tma, 0, {},
+    if (!map) {
+      fail("a copy by a tensor map that is not known");
+    } else if (instruction.templates[0].number != static_cast<int64_t>(map->box.size())) {
+      fail("a copy of another rank than its tensor map");
+      return nullptr;
+    }
+    return map;
+  }
+
+  void box(const Instruction& instruction) {
+    if (const TensorMap* map = map_of_copy(instruction))
+      access(pointer_of(instruction.operands[0]), map->box_bytes(), Kind::write, Agent::tma, 0, {},
+             kTmaAlignment);
+  }
+
+  // In shared memory all of the box, until somebody waits; of the tensor what lies inside, as many bytes at a time as both
+  // rows are multiples of.
+  void stored_box(const Instruction& instruction) {
+    const TensorMap* map = map_of_copy(instruction);
+    if (!map) return;
+    access(pointer_of(instruction.operands[0]), map->box_bytes(), Kind::read, Agent::tma_store, 0, {},
            kTmaAlignment);
+    const int64_t size = element_bytes(*map),
+                  unit = std::gcd(std::gcd(map->box.back(), map->shape.back()), kTensorMapAlignment / size);
+    const int before = depth_;
+    const size_t rank = map->box.size();
+    std::vector<Expr> inside;
+    Expr at = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t step = d + 1 == rank ? unit : 1;
+      ++depth_;
+      const Expr coordinate =
+          value(instruction.operands[1 + rank - d]) + counter("box", map->box[d] / step) * step;
+      at = add(at, coordinate * (map->strides[d] * size));
+      inside.push_back(less_equal(0, coordinate));
+      inside.push_back(less_equal(coordinate, Expr(map->shape[d] - step)));
+    }
+    depth_ = before;
+    const SymbolData* to = instruction.operands[1]->symbol.get();
+    add_access({to, Space::global, at, unit * size, unit * size, Kind::write, Agent::thread, false},
+               std::move(inside));
   }
 
   void operand_panels(const Expr& operand, int64_t extent) {
@@ -469,7 +509,9 @@ class Tracer {
   void signal(const Instruction& instruction) {
     const InstrInfo& row = instr_info(instruction.code);
     const bool copy = instruction.code == Instr::tma_load;
-    const bool groups = instruction.code == Instr::cp_async_commit || instruction.code == Instr::wgmma_commit;
+    const bool groups = instruction.code == Instr::cp_async_commit ||
+                        instruction.code == Instr::wgmma_commit ||
+                        instruction.code == Instr::tma_store_commit;
     if (row.ordering == Ordering::none && !copy && !groups && instruction.code != Instr::mbarrier_init)
       return;
     if (row.level == Level::grid) return;

@@ -20,7 +20,13 @@ struct Places {
 // A range of bytes that one thread touches, or that something else touches for it.
 struct Access {
   enum class Kind : uint8_t { read, write, signal };            // signal: an operation on an mbarrier
-  enum class Agent : uint8_t { thread, cp_async, tma, wgmma };  // but for threads: until a wait for it
+  enum class Agent : uint8_t {
+    thread,
+    cp_async,
+    tma,
+    tma_store,
+    wgmma
+  };                                                            // but for threads: until a wait for it
   const ir::SymbolData* memory = nullptr;                       // the parameter, or the shared memory
   ir::Space space = ir::Space::global;
   ir::Expr at = 0;  // bytes from its beginning
@@ -46,6 +52,8 @@ struct Event {
   std::string iteration;        // of the loops that are gone through one by one: "step 3"
   int role = 0;                 // 0: all threads, and later those that have no role
 };
+
+inline int64_t element_bytes(const TensorMap& map) { return static_cast<int64_t>(dtype_size(map.dtype)); }
 
 struct Memory {
   const ir::SymbolData* symbol;

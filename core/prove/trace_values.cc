@@ -104,6 +104,7 @@ bool synchronises(const Stmt& stmt) {
     case Instr::cp_async_commit:
     case Instr::wgmma_commit:
     case Instr::tma_load:
+    case Instr::tma_store_commit:
     case Instr::mbarrier_init:
       return true;
     default:

@@ -166,6 +166,26 @@ void copies_are_committed_and_waited_for(void**) {
          "tile is read before the copies into it are waited for");
 }
 
+void stores_by_tma_are_fenced_and_waited_for(void**) {
+  const Write write = [](Builder& to, const Names& names) {
+    to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+  };
+  const Write store = [](Builder& to, const Names& names) {
+    to.emit(Instr::tma_store, {address(names.tile, 0), names.map, 0}, {1});
+  };
+  const Write fence = emits(Instr::fence_async), barrier = emits(Instr::block_barrier),
+              commit = emits(Instr::tma_store_commit), wait = emits(Instr::tma_store_wait, {}, {0});
+  keeps(with(with(write, fence), with(with(barrier, store), with(commit, wait))));
+  breaks(with(write, with(with(barrier, store), with(commit, wait))),
+         "tile is stored by TMA with no fence_async behind its writes: tma_store<1>(");
+  breaks(with(with(write, fence), with(store, with(commit, wait))),
+         "tile is read with no barrier behind its writes: tma_store<1>(");
+  breaks(with(with(write, fence), with(with(barrier, store), wait)),
+         "stores by TMA are waited for that are not committed: tma_store_wait<0>();");
+  breaks(with(with(write, fence), with(with(barrier, store), commit)),
+         "stores by TMA are under way when the kernel ends");
+}
+
 void a_barrier_stands_between_writes_and_reads(void**) {
   const Write write = [](Builder& to, const Names& names) {
     to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
@@ -227,6 +247,7 @@ int main() {
       cmocka_unit_test(all_threads_come_to_a_barrier),
       cmocka_unit_test(named_barriers_count_who_comes),
       cmocka_unit_test(copies_are_committed_and_waited_for),
+      cmocka_unit_test(stores_by_tma_are_fenced_and_waited_for),
       cmocka_unit_test(a_barrier_stands_between_writes_and_reads),
       cmocka_unit_test(mbarriers_are_initialised_for_all),
       cmocka_unit_test(products_are_committed_and_waited_for),

@@ -292,6 +292,56 @@ void phases_and_bytes_match(void**) {
   disproves(ring({.joins_warp = false}), "races", "step 2");
 }
 
+// Each block has two rows of 32 numbers of the eight of a map: written to shared memory, stored by a thread.
+struct BoxStored {
+  Expr row = block_index(0) * 2, column = 0, who = equal(thread_index(), 0);
+  int64_t box_rows = 2;
+  bool barrier = true, commits = true, waits = true, writes_again = false;
+  int64_t pending = 0;
+};
+Launched box_stored(const BoxStored& how) {
+  const Symbol map = make_memory("map1", Space::tensor_map, Scalar::tensor_map, true);
+  Launched out = launched(
+      [=](Builder& to, const Names& names) {
+        to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+        to.emit(Instr::fence_async);
+        if (how.barrier) to.emit(Instr::block_barrier);
+        to.when(how.who, [&](Builder& one) {
+          one.emit(Instr::tma_store, {address(names.tile, 0), map, how.column, how.row}, {2});
+          if (how.commits) one.emit(Instr::tma_store_commit);
+          if (how.waits) one.emit(Instr::tma_store_wait, {}, {how.pending});
+        });
+        if (!how.writes_again) return;
+        to.emit(Instr::block_barrier);
+        to.assign(element(names.tile, thread_index()), literal(2, Scalar::f32));
+      },
+      false);
+  TensorMap stored;
+  stored.dtype = DType::f32;
+  stored.shape = {8, 32};
+  stored.strides = {32, 1};
+  stored.box = {how.box_rows, 32};
+  out.kernel.parameters.push_back({map});
+  out.facts.parameters.push_back({256, 16, stored});
+  return out;
+}
+
+void boxes_are_stored(void**) {
+  proves(box_stored({}));
+  proves(box_stored({.writes_again = true}));
+  disproves(box_stored({.barrier = false}), "races", "with nothing that orders them");
+  disproves(box_stored({.waits = false}), "phases", "nobody waits for the store");
+  disproves(box_stored({.commits = false}), "phases", "nobody waits for the store");
+  disproves(box_stored({.pending = 1}), "phases", "nobody waits for the store");
+  disproves(box_stored({.who = less(thread_index(), 2)}), "writers",
+            "another thread writes the same element");
+  // Rows that nobody stores, that two blocks store, and what lies outside of the tensor.
+  disproves(box_stored({.box_rows = 1}), "writers", "128 of 256 elements of map1 are written, not number 32");
+  disproves(box_stored({.row = block_index(0)}), "writers", "another thread writes the same element");
+  disproves(box_stored({.column = 4}), "writers", "224 of 256 elements");
+  disproves(box_stored({.box_rows = 3}), "writers", "another thread writes the same element");
+}
+
 void clusters_end_together(void**) {
   auto cluster = [](bool begins, bool ends) {
     return launched(
@@ -314,11 +364,15 @@ void clusters_end_together(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(accesses_lie_in_their_memory), cmocka_unit_test(vectors_are_aligned),
-      cmocka_unit_test(every_element_has_one_writer), cmocka_unit_test(shared_memory_is_ordered_by_barriers),
-      cmocka_unit_test(data_decides_nothing),         cmocka_unit_test(iterations_meet),
-      cmocka_unit_test(copies_are_waited_for),        cmocka_unit_test(phases_and_bytes_match),
-      cmocka_unit_test(clusters_end_together)};
+  const CMUnitTest tests[] = {cmocka_unit_test(accesses_lie_in_their_memory),
+                              cmocka_unit_test(vectors_are_aligned),
+                              cmocka_unit_test(every_element_has_one_writer),
+                              cmocka_unit_test(shared_memory_is_ordered_by_barriers),
+                              cmocka_unit_test(data_decides_nothing),
+                              cmocka_unit_test(iterations_meet),
+                              cmocka_unit_test(copies_are_waited_for),
+                              cmocka_unit_test(phases_and_bytes_match),
+                              cmocka_unit_test(boxes_are_stored),
+                              cmocka_unit_test(clusters_end_together)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

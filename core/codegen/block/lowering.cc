@@ -92,7 +92,7 @@ void BlockLowering::write(BlockValue value) {
     case BlockOp::Kind::rescale_factor:
       return;
     case BlockOp::Kind::store:
-      return memory_.store(value);
+      return schedule_.tma_store ? staged_.store_by_tma(value) : memory_.store(value);
     case BlockOp::Kind::accumulate:
       return reductions_.accumulate(value);
     case BlockOp::Kind::reduce_cluster:

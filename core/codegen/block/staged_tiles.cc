@@ -199,7 +199,8 @@ ir::TileRing StagedTiles::draft() {
   ring.cp_async_for_wgmma = copies_panels_;
   ring.tma = std::move(tma_);
   ring.tma_bytes = tma_bytes_;
-  for (const Map& map : maps_) ring.maps.push_back(map.symbol);
+  for (const Map& map : maps_)
+    if (!map.symbol->written) ring.maps.push_back(map.symbol);
   ring.full = full_;
   ring.empty = empty_;
   ring.arriving = arrived_;

@@ -19,14 +19,17 @@ class StagedTiles : BlockPart {
   // Into registers: as matrices where the layout is one of tensor cores, else in vectors.
   void load(BlockValue value, const RegisterLayout& layout);
 
+  // From registers through shared memory to the tensor, by TMA.
+  void store_by_tma(BlockValue store);
+
   bool has_copies() const { return !cp_async_.empty(); }
-  size_t tma_tiles() const { return maps_.size(); }
+  size_t tma_tiles() const { return maps_.size() - stored_; }
   struct Map {
     TensorMap map;
     Symbol symbol;
     int32_t tensor;
   };
-  const std::vector<Map>& maps() const { return maps_; }
+  const std::vector<Map>& maps() const { return maps_; }  // of loads and stores
   // What passes get; to be called last.
   ir::TileRing draft();
 
@@ -43,6 +46,10 @@ class StagedTiles : BlockPart {
   Ints starts_in_memory(const SharedTile& tile, const std::vector<int>& dims) const;
   std::optional<TensorMap> tensor_map(const SharedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_tma(SharedTile& tile);
+  const char* never_stored_by_tma(BlockValue store) const;
+  std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,
+                                       const TensorMap& map, const std::vector<Expr>& behind);
+  void fill(const SharedTile& tile, BlockValue store, RegisterLayout layout);
 
   const ProductPlans& plans_;
   TileBounds& bounds_;
@@ -53,6 +60,7 @@ class StagedTiles : BlockPart {
   ir::Copies cp_async_, tma_;
   bool copies_panels_ = false;  // for wgmma, by cp.async
   std::vector<Map> maps_;
+  size_t stored_ = 0;      // maps of stores
   int64_t tma_bytes_ = 0;  // of an iteration
   Symbol ring_, full_, empty_, arrived_;
 };

@@ -1,6 +1,7 @@
-// Tiles that TMA brings: which loads qualify, and what is asked for.
+// Tiles that TMA brings or stores: which qualify, and what is asked for.
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/codegen/block/staged_tiles.h"
 
 namespace quern {
@@ -78,31 +79,119 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
   auto map = tensor_map(tile, dims);
   if (!map) return false;
   shared_.put_in_panels(tile, shared_.bits_of(tile, dims));
-  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
-  const int outermost = dims.front();
-  const int64_t parts =
-      outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map->box.front();
   const Symbol symbol =
       ir::make_memory("map" + std::to_string(maps_.size()), ir::Space::tensor_map, Scalar::tensor_map);
-  const auto& firsts = bounds_.firsts(tile.value);
-  const Ints starts = starts_in_memory(tile, dims);
-  for (int64_t copy = 0; copy < panels * parts; ++copy) {
-    const int64_t panel = copy / parts, part = copy % parts;
-    std::vector<Expr> operands = {ir::address(tile.memory, (copy << tile.panel_bits) / parts), Expr(symbol),
-                                  Expr(arrived_)};
-    for (size_t i = dims.size(); i-- > 0;) {
-      const Expr first = starts[i] + firsts[static_cast<size_t>(dims[i])];
-      operands.push_back(dims[i] == tile.inner  ? first + (panel << tile.row_bits)
-                         : dims[i] == outermost ? first + part * map->box.front()
-                                                : first);
-    }
+  for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_}))
     Builder(copies_of(facts_.place(op), tma_))
         .emit(Instr::tma_load, std::move(operands),
               {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
-  }
+  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
   tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
   maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
+}
+
+// Of each copy: its place in shared memory, what is behind that, and the coordinates.
+std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const std::vector<int>& dims,
+                                                  const TensorMap& map, const std::vector<Expr>& behind) {
+  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
+  const int outermost = dims.front();
+  const int64_t parts =
+      outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map.box.front();
+  const auto& firsts = bounds_.firsts(tile.value);
+  const Ints starts = starts_in_memory(tile, dims);
+  std::vector<std::vector<Expr>> out;
+  for (int64_t copy = 0; copy < panels * parts; ++copy) {
+    const int64_t panel = copy / parts, part = copy % parts;
+    std::vector<Expr>& operands = out.emplace_back();
+    operands.push_back(ir::address(tile.memory, (copy << tile.panel_bits) / parts));
+    operands.insert(operands.end(), behind.begin(), behind.end());
+    for (size_t i = dims.size(); i-- > 0;) {
+      const Expr first = starts[i] + firsts[static_cast<size_t>(dims[i])];
+      operands.push_back(dims[i] == tile.inner  ? first + (panel << tile.row_bits)
+                         : dims[i] == outermost ? first + part * map.box.front()
+                                                : first);
+    }
+  }
+  return out;
+}
+
+// Why TMA stores no such tile, whatever its extents; null if it may.
+const char* StagedTiles::never_stored_by_tma(BlockValue store) const {
+  const TensorPlace& place = facts_.place(store);
+  if (!target_.tma) return "the target has no TMA (sm_90)";
+  if (now() == Stage::loop) return "it is stored in every iteration";
+  if (facts_.cluster_blocks() > 1) return "blocks of a cluster may have parts of it";
+  if (!place.pieces.empty()) return "its tensor lies in pieces";
+  if (facts_.inner_dim(program_.op(store)) < 0) return "its elements do not lie next to each other";
+  return nullptr;
+}
+
+// Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks for the stores and
+// waits until the buffer has been read.
+void StagedTiles::store_by_tma(BlockValue store) {
+  constexpr int64_t kAlignment = 1024;  // where swizzles begin again
+  if (const char* why = never_stored_by_tma(store))
+    return fail(store, std::string("cannot be stored by TMA (tma_store): ") + why);
+  const BlockOp& op = program_.op(store);
+  const RegisterLayout layout = values_.natural(store);
+  SharedTile tile;
+  tile.value = store;
+  tile.inner = facts_.inner_dim(op);
+  for (int d = 0; d < op.type.rank(); ++d)
+    tile.padded.push_back(
+        int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), layout.bits(d)));
+  const std::vector<int> dims = shared_.dims_by_stride(tile);
+  auto map = tensor_map(tile, dims);
+  if (!map)
+    return fail(
+        store,
+        "cannot be stored by TMA (tma_store): its rows must be dense and of whole 16 bytes, its tile of at "
+        "most 256 elements along all dimensions but two, and of a power of two where blocks cut it");
+  shared_.put_in_panels(tile, SharedTiles::bits_of(tile, dims));
+  tile.memory = shared_buffer(ir::scalar_of(map->dtype), tile.bytes, SharedBuffer::Use::exchange, kAlignment);
+  fill(tile, store, layout);
+  const Symbol symbol =
+      ir::make_memory("map" + std::to_string(maps_.size()), ir::Space::tensor_map, Scalar::tensor_map, true);
+  Body body;
+  Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& one) {
+    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol}))
+      one.emit(Instr::tma_store, std::move(operands), {static_cast<int>(dims.size())});
+    one.emit(Instr::tma_store_commit);
+    one.emit(Instr::tma_store_wait, {}, {0});
+  });
+  text(now()) += std::move(body);
+  maps_.push_back({std::move(*map), symbol, op.tensor()});
+  ++stored_;
+}
+
+// What a thread has of a tile, as it is stored, in vectors as they lie in registers.
+void StagedTiles::fill(const SharedTile& tile, BlockValue store, RegisterLayout layout) {
+  const TensorPlace& place = facts_.place(store);
+  const BlockValue source = program_.op(store).operands[0];
+  const int vector = facts_.vector_bits(store, layout, tile.inner);
+  for (int bit = vector - 1; bit >= 0; --bit) {
+    const auto at = std::find(layout.registers.begin(), layout.registers.end(), CoordBit{tile.inner, bit});
+    std::rotate(layout.registers.begin(), at, at + 1);
+  }
+  const RegisterLayout chunks = chunks_of(layout, vector);
+  const int per = 1 << vector;
+  const DType type = register_type(place.dtype);
+  auto number = [&](const Expr& r) {
+    return ir::rounded(ir::converted(values_.element(source, layout, r), type), place.dtype);
+  };
+  Body body;
+  Builder out(body);
+  out.when(leaders(layout), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+      const Expr at = shared_.place_in(tile, chunks, c);
+      if (vector == 0) return each.assign(ir::element(tile.memory, at), number(c));
+      each.store(Instr::store_shared, ir::address(tile.memory, at), tile.memory->type, per,
+                 [&](Builder& one, const Expr& j) { return number(one.named("r", c * per + j)); });
+    });
+  });
+  out.emit(Instr::fence_async);
+  text(now()) += std::move(body);
 }
 
 }  // namespace quern

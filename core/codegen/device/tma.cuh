@@ -49,3 +49,40 @@ __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrie
 __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+
+// The box of shared memory at `from` goes to global memory, but for what lies outside of the tensor; `from` and swizzles as
+// of tma_load. Each thread that wrote there has fenced its writes (fence_proxy_async) before the barrier that tells the one
+// that asks. It is read, and nobody may write there, until this thread has waited for the group that it puts the store in.
+template <int kRank>
+__device__ __forceinline__ void tma_store(const void* from, const TensorMap& map, const int (&x)[kRank]) {
+  static_assert(1 <= kRank && kRank <= 5, "tensor maps have 1 to 5 dimensions");
+  const unsigned source = shared_address(from);
+  if constexpr (kRank == 1)
+    asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%0, {%2}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(x[0])
+                 : "memory");
+  else if constexpr (kRank == 2)
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(x[0]), "r"(x[1])
+                 : "memory");
+  else if constexpr (kRank == 3)
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(x[0]), "r"(x[1]), "r"(x[2])
+                 : "memory");
+  else if constexpr (kRank == 4)
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+  else
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4])
+                 : "memory");
+}
+// What this thread asked for since the last group.
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until the sources of all but the last kPending groups of this thread have been read. What they write can be seen when the
+// kernel has ended.
+template <int kPending>
+__device__ __forceinline__ void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
