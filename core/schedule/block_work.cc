@@ -162,9 +162,9 @@ class Counter : private ScheduledBlock {
       out_.unique_bytes += dram;
       out_.fresh_bytes += dram;
     }
-    const double width = is_copied_turned(static_cast<BlockValue>(i))
-                             ? size
-                             : std::min(load_width(each), std::max(size, row.bytes));
+    const double most = load_width(row);
+    const double width =
+        is_copied_turned(static_cast<BlockValue>(i)) ? size : std::min(most, std::max(size, row.bytes));
     const bool looped = in_loop(i);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
@@ -175,7 +175,7 @@ class Counter : private ScheduledBlock {
     }
     const double instructions = bytes / width / 32;
     const bool staged = looped && schedule_.stages > 0;
-    const bool engine = schedule_.tma && target_.tma && load_width(each) == 16;
+    const bool engine = schedule_.tma && target_.tma && most == 16;
     Work& own = work(stages_[i]);
     own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
     if (staged) own.shared_bytes += bytes;
@@ -355,7 +355,7 @@ class Counter : private ScheduledBlock {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
     if (!in_loop(i) || !schedule_.prefetch)
-      work(stages_[i]).round_trips += words * 4 / load_width(op(load)) / constants_.trip_loads;
+      work(stages_[i]).round_trips += words * 4 / load_width(memory_row(op(load))) / constants_.trip_loads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }

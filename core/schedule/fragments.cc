@@ -13,11 +13,6 @@ int log2_of(int size) {
   return std::countr_zero(static_cast<unsigned>(size));
 }
 
-// `size` values of `input` are as many steps along `output`.
-Layout steps(std::string_view input, std::string_view output, int size) {
-  return Layout::identity(input, output, log2_of(size));
-}
-
 Layout with_all_inputs(Layout layout) {
   for (std::string_view name : {kRegister, kLane, kWarp})
     if (!layout.has_input(name)) layout = layout * Layout::zeros(name, 0);
@@ -32,6 +27,10 @@ Layout in_usual_order(const Layout& layout, std::string_view first_output, std::
 }
 
 }  // namespace
+
+Layout steps(std::string_view input, std::string_view output, int size) {
+  return Layout::identity(input, output, log2_of(size));
+}
 
 Layout along_warps(const Layout& layout, std::string_view dim, int warps) {
   return layout * (dim.empty() ? Layout::zeros(kWarp, log2_of(warps)) : steps(kWarp, dim, warps));

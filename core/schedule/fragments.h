@@ -22,6 +22,8 @@ Layout mma_c(std::string_view rows, std::string_view columns);
 Layout wgmma_a(MmaKind kind, std::string_view rows, std::string_view columns);
 Layout wgmma_accumulator(int n, std::string_view rows, std::string_view columns);
 
+// `size` values of `input`, a power of two, are as many steps along `output`.
+Layout steps(std::string_view input, std::string_view output, int size);
 // `layout` with more warps, which go along `dim`; with 0 for no dim, which hold copies.
 Layout along_warps(const Layout& layout, std::string_view dim, int warps);
 

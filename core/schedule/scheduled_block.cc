@@ -89,13 +89,13 @@ ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
     while (row.dim > 0 && shape[row.dim] == 1) --row.dim;
   }
   const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != row.dim && shape[d] > 1) row.pitches |= (strides.empty() ? shape[row.dim] : strides[d]) * size;
   int64_t part = shape[row.dim];
   row.whole = access.type.shape[row.dim] >= part;
   if (row.whole) return row;
   row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
-  int64_t starts = kMostAlignment;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (d != row.dim && shape[d] > 1) starts |= (strides.empty() ? shape[row.dim] : strides[d]) * size;
+  int64_t starts = kMostAlignment | row.pitches;
   for (int axis = 0; axis <= kGridAxes; ++axis)
     if (cuts(access, axis, static_cast<int>(row.dim)) && kernel_.parts(axis) > 1) {
       part = kernel_.part(axis, part);
@@ -125,18 +125,9 @@ ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const 
   return {panels * std::max(1.0, longest / kMostBox), rows * panels * std::max(1.0, lines)};
 }
 
-double ScheduledBlock::load_width(const BlockOp& load) const {
-  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(load.tensor())];
-  const Ints &shape = tensor.type.shape, strides = strides_if_dense(mugraph_, tensor);
-  const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
+double ScheduledBlock::load_width(const Row& row) {
   constexpr int64_t kMostWidth = 16;
-  if (shape.empty()) return kMostWidth;
-  // Rows, and where tiles begin in them, are multiples of it.
-  const size_t inner = memory_row(load).dim;
-  int64_t starts = kMostWidth;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (d != inner && shape[d] > 1) starts |= strides[d] * size;
-  if (load.type.shape[inner] < shape[inner]) starts |= load.type.shape[inner] * size;
+  const int64_t starts = kMostWidth | row.pitches | (row.whole ? 0 : static_cast<int64_t>(row.bytes));
   return static_cast<double>(starts & -starts);
 }
 

@@ -53,6 +53,7 @@ class ScheduledBlock {
     size_t dim = 0;
     bool whole = true;  // it is the tensor's own, so that rows are neighbours too
     double bytes = 1e9;
+    int64_t pitches = 0;                 // bytes from one to another, ORed: what divides this divides each
     int64_t alignment = kMostAlignment;  // bytes: where rows begin
   };
   static constexpr int64_t kMostAlignment = 128;
@@ -69,7 +70,7 @@ class ScheduledBlock {
   };
   TmaCopies tma_copies(const BlockOp& load, const Row& row) const;
   // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
-  double load_width(const BlockOp& load) const;
+  static double load_width(const Row& row);
 
   // Neighbours along the inner dimension of a product are neighbours in shared memory.
   bool is_by_inner(BlockValue operand, size_t side) const;

@@ -3,6 +3,7 @@
 
 #include "core/mugraph/text.h"
 #include "core/schedule/tile_work.h"
+#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 namespace {
@@ -226,8 +227,7 @@ kernel grid=[1] loop=15 threads=128 {
 out z
 )";
   auto of = [&](const char* extent) {
-    std::string text = product;
-    for (size_t at; (at = text.find("EXTENT")) != text.npos;) text.replace(at, 6, extent);
+    const std::string text = with(product, "EXTENT", extent);
     return work_of(text.c_str(), "kernel tile_k=64 warps=[4, 1, 1] stages=3 tma=1\n");
   };
   const BlockWork even = of("1024"), ragged = of("1000");
@@ -254,8 +254,7 @@ kernel grid=[13] loop=2 {
 out z
 )";
   auto of = [&](const char* extent) {
-    std::string text = product;
-    for (size_t at; (at = text.find("EXTENT")) != text.npos;) text.replace(at, 6, extent);
+    const std::string text = with(product, "EXTENT", extent);
     return work_of(text.c_str(),
                    "kernel\nkernel tile=[64, 0, 0] tile_k=64 warps=[4, 1, 1] stages=3 tma=1 wgmma=1\n", 1);
   };
