@@ -15,6 +15,16 @@ bool is_beyond(const CoordBit& bit, const Ints& shape) {
   return bit.dim >= 0 && (int64_t{1} << bit.bit) >= shape[static_cast<size_t>(bit.dim)];
 }
 
+void append_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
+  for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
+}
+
+std::vector<CoordBit> coord_bits(int dim, int count) {
+  std::vector<CoordBit> out;
+  append_bits(out, dim, 0, count);
+  return out;
+}
+
 int RegisterLayout::bits(int dim) const {
   int most = 0;
   auto look = [&](const CoordBit& bit) {
@@ -87,9 +97,7 @@ RegisterLayout layout_in_order(const std::vector<CoordBit>& bits, int vector, in
 RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits,
                               int row_bits) {
   std::vector<CoordBit> bits;
-  auto append = [&](int dim) {
-    for (int bit = 0; bit < bits_for(shape[static_cast<size_t>(dim)]); ++bit) bits.push_back({dim, bit});
-  };
+  auto append = [&](int dim) { append_bits(bits, dim, 0, bits_for(shape[static_cast<size_t>(dim)])); };
   if (!shape.empty()) append(inner);
   const auto inner_bits = static_cast<std::ptrdiff_t>(bits.size());
   for (int dim = static_cast<int>(shape.size()) - 1; dim >= 0; --dim)
@@ -98,6 +106,22 @@ RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp
   if (const int first = vector + kLaneBits + rank_bits + warp_bits - row_bits; first < inner_bits)
     std::rotate(bits.begin() + first, bits.begin() + inner_bits, bits.begin() + inner_bits + row_bits);
   return layout_in_order(bits, vector, warp_bits, rank_bits);
+}
+
+void put_first(RegisterLayout& layout, int dim, int first, int last) {
+  auto& registers = layout.registers;
+  for (int bit = last; bit-- > first;)
+    if (const auto at = std::find(registers.begin(), registers.end(), CoordBit{dim, bit});
+        at != registers.end())
+      std::rotate(registers.begin(), at, at + 1);
+}
+
+int leading_bits(const RegisterLayout& layout, int dim, int most) {
+  int bits = 0;
+  while (bits < most && static_cast<size_t>(bits) < layout.registers.size() &&
+         layout.registers[static_cast<size_t>(bits)] == CoordBit{dim, bits})
+    ++bits;
+  return bits;
 }
 
 RegisterLayout chunks_of(RegisterLayout layout, int vector) {

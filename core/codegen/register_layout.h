@@ -42,6 +42,9 @@ struct RegisterLayout {
 // Bits needed to count to `extent`.
 int bits_for(int64_t extent);
 bool is_beyond(const CoordBit& bit, const Ints& shape);
+// Bits first .. last - 1 of coordinates along `dim`.
+void append_bits(std::vector<CoordBit>& to, int dim, int first, int last);
+std::vector<CoordBit> coord_bits(int dim, int count);
 
 // The map to dimensions "0", "1", ... of these extents, rounded up to powers of two.
 // Bits that name nothing of it count as copies. Blocks of a cluster are further warps: 2^rank_bits times as
@@ -66,6 +69,10 @@ RegisterLayout layout_in_order(const std::vector<CoordBit>& bits, int vector, in
 RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0,
                               int row_bits = 0);
 
+// Has registers that are bits first .. last - 1 of `dim`, as far as there are such, in front, the lowest first.
+void put_first(RegisterLayout& layout, int dim, int first, int last);
+// How many registers in front are bits 0, 1, ... of `dim`; at most `most`.
+int leading_bits(const RegisterLayout& layout, int dim, int most);
 // A layout without its first `vector` registers: those of one access.
 RegisterLayout chunks_of(RegisterLayout layout, int vector);
 

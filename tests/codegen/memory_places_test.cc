@@ -24,12 +24,6 @@ void all_are_right_on_hostile_inputs(std::vector<MuGraphCase> cases) {
   all_are_right(cases);
 }
 
-const char kProductGraph[] = R"(graph product
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-z = matmul(x, w)
-out z
-)";
 const char kProduct[] = R"(mugraph product
 in x: TYPE[ROWS, INNER]
 in w: TYPE[INNER, COLUMNS]

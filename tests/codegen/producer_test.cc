@@ -39,31 +39,11 @@ void stages_go_round(void**) {
 }
 
 // A product whose parts are summed by a cluster: no block's memory goes while others read it.
-const char kPartsGraph[] = R"(graph parts
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-z = matmul(x, w)
-out z
-)";
-const char kParts[] = R"(mugraph parts
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-tensor z: TYPE[ROWS, COLUMNS]
-kernel grid=[GRID] cluster=2 loop=TURNS threads=128 {
-  x0 = load(x, cluster=1, loop=1)
-  w0 = load(w, x=1, cluster=0, loop=0)
-  xw = matmul(x0, w0)
-  a = accumulate_sum(xw)
-  y = cluster_sum(a)
-  store(y, z, x=1)
-}
-out z
-)";
 
 void clusters_are_right(void**) {
   std::vector<MuGraphCase> cases;
   for (const KernelSchedule& each : {way({1, 1, 2}, 2, false), way({1, 4, 1}, 2, true)})
-    cases.push_back(sized_case("parts", kPartsGraph, kParts, {"f16", "16", "512", "128", "2", "4"}, each));
+    cases.push_back(sized_case("parts", kProductGraph, kParts, {"f16", "16", "512", "128", "2", "4"}, each));
   all_are_right(cases);
 }
 
@@ -91,9 +71,10 @@ void persistent_blocks_are_right(void**) {
   std::vector<MuGraphCase> cases;
   const Sizes kSix = {"bf16", "128", "96", "192", "3", "3"};
   for (int64_t blocks : {1, 4, 6, 100})
-    cases.push_back(sized_case("parts", kPartsGraph, kTiles, kSix, staying(way({4, 1, 1}, 2, true), blocks)));
+    cases.push_back(
+        sized_case("parts", kProductGraph, kTiles, kSix, staying(way({4, 1, 1}, 2, true), blocks)));
   // Without wgmma; more stages than a tile has iterations.
-  cases.push_back(sized_case("parts", kPartsGraph, kTiles, kSix, staying(way({2, 1, 1}, 4, false), 5)));
+  cases.push_back(sized_case("parts", kProductGraph, kTiles, kSix, staying(way({2, 1, 1}, 4, false), 5)));
   // Iterations that wait for their products.
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "2", "5"},
                              staying(way({4, 1, 1}, 2, true), 1)));
@@ -188,7 +169,7 @@ void faults_of_persistent_blocks_are_found(void**) {
   const char kLast[] =
       "wgmma_landed(a_3);\n    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive(empty + ";
   are_found(
-      sized_case("parts", kPartsGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"},
+      sized_case("parts", kProductGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"},
                  staying(way({4, 1, 1}, 2, true), 4)),
       {{"(turn * 3 + iteration) / 2 & 1 ^ 1", "iteration / 2 & 1 ^ 1", "which a wgmma still reads"},
        {kLast, "wgmma_landed(a_3);\n    __syncwarp();\n    if (false) {\n      mbarrier_arrive(empty + ",

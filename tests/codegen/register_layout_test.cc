@@ -6,19 +6,13 @@
 
 #include "core/base/target.h"
 #include "core/codegen/block/product_plans.h"
-#include "core/mugraph/text.h"
 #include "core/schedule/fragments.h"
+#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 namespace {
 
 using namespace quern;
-
-std::vector<CoordBit> bits_of(int dim, int count) {
-  std::vector<CoordBit> out;
-  for (int bit = 0; bit < count; ++bit) out.push_back({dim, bit});
-  return out;
-}
 
 void fragments_are_the_maps_of_instructions(void**) {
   const MmaKind half = MmaKind::m16n8k16_16bit, tf32 = MmaKind::m16n8k8_tf32;
@@ -34,11 +28,11 @@ void fragments_are_the_maps_of_instructions(void**) {
                            {wgmma_accumulator(128, "0", "1"), 64, 128}}) {
     const int row_bits = bits_for(each.rows), column_bits = bits_for(each.columns);
     const RegisterLayout layout =
-        fragment_layout(each.fragment, {{"0", bits_of(0, row_bits)}, {"1", bits_of(1, column_bits)}});
+        fragment_layout(each.fragment, {{"0", coord_bits(0, row_bits)}, {"1", coord_bits(1, column_bits)}});
     assert_true(linear(layout, {each.rows, each.columns}, 0) == each.fragment);
     // With the two dimensions numbered the other way round it is the transposed map.
     const RegisterLayout turned =
-        fragment_layout(each.fragment, {{"0", bits_of(1, row_bits)}, {"1", bits_of(0, column_bits)}});
+        fragment_layout(each.fragment, {{"0", coord_bits(1, row_bits)}, {"1", coord_bits(0, column_bits)}});
     assert_true(renumbered(layout, {1, 0}) == turned);
   }
 }
@@ -103,19 +97,15 @@ struct Planned {
 };
 
 Planned plan(const char* target, const std::string& schedule, DType dtype) {
-  std::string text = kProduct;
-  for (size_t at; dtype == DType::f32 && (at = text.find("f16")) != std::string::npos;)
-    text.replace(at, 3, "f32");
-  auto mugraph = parse_mugraph(text);
-  assert_true(bool(mugraph));
-  auto schedules = parse_schedule("kernel " + schedule + "\n");
-  assert_true(bool(schedules));
+  const MuGraph mugraph = mugraph_of(dtype == DType::f32 ? with(kProduct, "f16", "f32") : kProduct);
+  const auto schedules = parse_schedule("kernel " + schedule + "\n");
+  assert_ok(schedules);
   std::vector<TensorPlace> places;
-  for (const MuTensor& tensor : mugraph->tensors)
+  for (const MuTensor& tensor : mugraph.tensors)
     places.push_back(
         {tensor.name, tensor.type.dtype, tensor.type.shape, dense_strides(tensor.type.shape), {}});
-  const MuKernel& kernel = mugraph->kernels[0];
-  const BlockFacts facts(kernel, lower_block(*mugraph, kernel), places, schedules->kernels[0], true,
+  const MuKernel& kernel = mugraph.kernels[0];
+  const BlockFacts facts(kernel, lower_block(mugraph, kernel), places, schedules->kernels[0], true,
                          **find_target(target), false, {});
   const ProductPlans plans(facts);
   assert_int_equal(plans.all().size(), 1);

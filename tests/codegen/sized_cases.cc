@@ -23,6 +23,27 @@ MuGraphCase sized_case(const std::string& label, const std::string& graph, const
           way.tma || way.wgmma ? "sm_90a" : "sm_80"};
 }
 
+const char kProductGraph[] = R"(graph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+z = matmul(x, w)
+out z
+)";
+const char kParts[] = R"(mugraph product
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID] cluster=2 loop=TURNS threads=128 {
+  x0 = load(x, cluster=1, loop=1)
+  w0 = load(w, x=1, cluster=0, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  y = cluster_sum(a)
+  store(y, z, x=1)
+}
+out z
+)";
+
 const char kNormGraph[] = R"(graph norm
 in  x: TYPE[ROWS, INNER]
 in  w: TYPE[INNER, COLUMNS]

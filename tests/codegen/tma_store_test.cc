@@ -12,12 +12,6 @@ namespace {
 
 using namespace quern;
 
-const char kProductGraph[] = R"(graph product
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-z = matmul(x, w)
-out z
-)";
 const char kProduct[] = R"(mugraph product
 in x: TYPE[ROWS, INNER]
 in w: TYPE[INNER, COLUMNS]
@@ -28,20 +22,6 @@ kernel grid=[GRID, 2] loop=TURNS threads=128 {
   xw = matmul(x0, w0)
   a = accumulate_sum(xw)
   store(a, z, x=1, y=0)
-}
-out z
-)";
-const char kParts[] = R"(mugraph product
-in x: TYPE[ROWS, INNER]
-in w: TYPE[INNER, COLUMNS]
-tensor z: TYPE[ROWS, COLUMNS]
-kernel grid=[GRID] cluster=2 loop=TURNS threads=128 {
-  x0 = load(x, cluster=1, loop=1)
-  w0 = load(w, x=1, cluster=0, loop=0)
-  xw = matmul(x0, w0)
-  a = accumulate_sum(xw)
-  y = cluster_sum(a)
-  store(y, z, x=1)
 }
 out z
 )";

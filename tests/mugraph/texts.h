@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
@@ -10,9 +11,9 @@
 namespace quern {
 
 // They must be valid.
-inline Graph graph_of(const std::string& text) {
+inline Graph graph_of(std::string_view text) {
   auto graph = parse_graph(text);
-  if (!graph) fail_test(text + graph.status().message());
+  if (!graph) fail_test(std::string(text) + graph.status().message());
   return std::move(*graph);
 }
 inline MuGraph mugraph_of(const std::string& text) {

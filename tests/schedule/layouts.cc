@@ -13,11 +13,6 @@ int log2_of(int size) {
   return std::countr_zero(static_cast<unsigned>(size));
 }
 
-// `size` values of `input` are as many steps along `output`.
-Layout steps(std::string_view input, std::string_view output, int size) {
-  return Layout::identity(input, output, log2_of(size));
-}
-
 }  // namespace
 
 int mma_k(MmaKind kind) { return kind == MmaKind::m16n8k16_16bit ? 16 : 8; }

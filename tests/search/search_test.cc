@@ -13,6 +13,7 @@
 #include "core/search/piece_memo.h"
 #include "core/verify/rounded_values.h"
 #include "core/verify/verifier.h"
+#include "tests/mugraph/texts.h"
 #include "tests/search/examples.h"
 #include "tests/support/random_graph.h"
 
@@ -113,7 +114,7 @@ void attention(void**) {
 // the last of them shorter.
 void attention_of_ragged_sequences(void**) {
   auto first_of = [](const std::string& rows) {
-    std::string text = R"(graph attention
+    const Graph graph = graph_of(with(R"(graph attention
 in q: bf16[32, ROWS, 128]
 in k: bf16[32, ROWS, 128]
 in v: bf16[32, ROWS, 128]
@@ -123,19 +124,17 @@ t = mul(s, 0.088)
 p = softmax(t, axis=-1)
 o = matmul(p, v)
 out o
-)";
-    for (size_t at; (at = text.find("ROWS")) != text.npos;) text.replace(at, 4, rows);
-    const auto graph = parse_graph(text);
-    assert_ok(graph);
+)",
+                                      "ROWS", rows));
     SearchOptions options;
     options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
       return modelled_subgraph(piece, mugraph, target(), false);
     };
-    const SearchResult result = found(*graph, options);
+    const SearchResult result = found(graph, options);
     const MuGraph& best = result.candidates[0].mugraph;
     for (const MuKernel& kernel : best.kernels)
       if (kernel.custom) assert_true(is_attention_loop(kernel));
-    return std::pair(modelled_subgraph(*graph, &best, target(), false), best.kernels.back().grid);
+    return std::pair(modelled_subgraph(graph, &best, target(), false), best.kernels.back().grid);
   };
   const auto [even, even_grid] = first_of("832");
   const auto [ragged, ragged_grid] = first_of("777");

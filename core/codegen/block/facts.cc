@@ -190,11 +190,9 @@ RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner) 
   if (rank_bits() == 0) return alone;
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
-  int all = -(kLaneBits + warp_bits + rank_bits()), vector = 0;
+  int all = -(kLaneBits + warp_bits + rank_bits());
   for (int64_t extent : shape) all += bits_for(extent);
-  while (vector < std::max(all, 2) && static_cast<size_t>(vector) < alone.registers.size() &&
-         alone.registers[static_cast<size_t>(vector)] == CoordBit{inner, vector})
-    ++vector;
+  const int vector = leading_bits(alone, inner, std::max(all, 2));
   return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, rank_bits());
 }
 

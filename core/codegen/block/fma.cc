@@ -15,15 +15,6 @@ constexpr int kVectorBits = 2;  // elements of four bytes in 16
 // Elements between rows of a tile that threads made: eight of them lie in different banks.
 constexpr int64_t kBankPadding = 4;
 
-// Leading registers that are neighbours along dimension `inner`.
-int leading_vector(const RegisterLayout& layout, int inner) {
-  size_t bits = 0;
-  while (bits < kVectorBits && bits < layout.registers.size() &&
-         layout.registers[bits] == CoordBit{inner, static_cast<int>(bits)})
-    ++bits;
-  return static_cast<int>(bits);
-}
-
 }  // namespace
 
 // What is loaded at once of an operand: registers of a group of steps, or of a step, in vectors.
@@ -70,12 +61,8 @@ const SharedTile& Products::fma_tile(BlockValue operand, bool staged, DType dtyp
 
 Body Products::fill_fma_tile(const SharedTile& tile, RegisterLayout layout, DType dtype) {
   const BlockValue operand = tile.value;
-  for (int bit = kVectorBits; bit-- > 0;)
-    if (const auto found =
-            std::find(layout.registers.begin(), layout.registers.end(), CoordBit{tile.inner, bit});
-        found != layout.registers.end())
-      std::rotate(layout.registers.begin(), found, found + 1);
-  const int vector = leading_vector(layout, tile.inner), per = 1 << vector;
+  put_first(layout, tile.inner, 0, kVectorBits);
+  const int vector = leading_bits(layout, tile.inner, kVectorBits), per = 1 << vector;
   const RegisterLayout chunks = chunks_of(layout, vector);
   const Scalar type = ir::scalar_of(dtype);
   Body body;
@@ -103,7 +90,7 @@ Products::FmaOperand Products::fma_operand(BlockValue product, int side) {
   operand.tile = &fma_tile(from, plan.shared[s], plan.dtype);
   operand.by_inner = side == 0 ? tile.a_by_inner : tile.b_by_inner;
   operand.bits = (side == 0 ? tile.m_registers : tile.n_registers) + (operand.by_inner ? tile.group : 0);
-  operand.vector = std::min(leading_vector(plan.operand(side), operand.tile->inner), operand.bits);
+  operand.vector = std::min(leading_bits(plan.operand(side), operand.tile->inner, kVectorBits), operand.bits);
   operand.chunks = chunks_of(plan.operand(side), operand.vector);
   operand.base = shared_.thread_place(*operand.tile, operand.chunks);
   operand.registers =

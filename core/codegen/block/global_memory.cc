@@ -11,12 +11,6 @@ StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout l
   const BlockOp& op = facts.program.op(value);
   const DType dtype = facts.place(op).dtype;
   const int inner = facts.inner_dim(op);
-  auto lowest_first = [&](RegisterLayout& to, int first, int last) {
-    for (int bit = last - 1; bit >= first; --bit) {
-      const auto at = std::find(to.registers.begin(), to.registers.end(), CoordBit{inner, bit});
-      std::rotate(to.registers.begin(), at, at + 1);
-    }
-  };
   StoreForm form{std::move(layout), {}, 0, 0};
   form.vector = facts.vector_bits(value, form.registers, inner);
   const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
@@ -33,15 +27,15 @@ StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout l
         if (there) std::swap(lane, *at);
       }
       if (!there || facts.vector_bits(value, exchanged, inner) != 1 + words) continue;
-      lowest_first(form.registers, 1 + kMostExchangedBits, 1 + kMostExchangedBits + words);
-      lowest_first(form.registers, 0, 1);
-      lowest_first(exchanged, 0, 1 + words);
+      put_first(form.registers, inner, 1 + kMostExchangedBits, 1 + kMostExchangedBits + words);
+      put_first(form.registers, inner, 0, 1);
+      put_first(exchanged, inner, 0, 1 + words);
       form.vector = 1 + words;
       form.exchanged = words;
       form.stored = std::move(exchanged);
       return form;
     }
-  lowest_first(form.registers, 0, form.vector);
+  put_first(form.registers, inner, 0, form.vector);
   form.stored = form.registers;
   return form;
 }
@@ -118,11 +112,7 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
   tile.dtype = place.dtype;
   tile.layout = layout;
   tile.words = vector > 0 && is_packed_in_pairs(place.dtype);
-  auto& registers = tile.layout.registers;
-  for (int bit = vector - 1; bit >= 0; --bit) {  // the vector's bits go first
-    const auto at = std::find(registers.begin(), registers.end(), CoordBit{inner, bit});
-    std::rotate(registers.begin(), at, at + 1);
-  }
+  put_first(tile.layout, inner, 0, vector);
   const bool loop = program_.stage(value) == Stage::loop, ahead = loop && facts_.prefetches();
   tile.scope = loop ? Stage::loop : Stage::before;
   const int count = layout.count() >> (tile.words ? 1 : 0), per = 1 << vector;

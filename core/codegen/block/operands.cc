@@ -79,10 +79,7 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   const int summed = summed_dim(side, program_.op(value).type.rank());
   const SharedTile& tile = made.tile;
   const RegisterLayout layout = plans_.cooperative_layout(value, plan.dtype);
-  int vector = 0;
-  while (static_cast<size_t>(vector) < layout.registers.size() && vector < 3 &&
-         layout.registers[static_cast<size_t>(vector)] == CoordBit{tile.inner, vector})
-    ++vector;
+  const int vector = leading_bits(layout, tile.inner, 3);
   const RegisterLayout chunks = chunks_of(layout, vector);
   const int per_word = static_cast<int>(4 / dtype_size(plan.dtype)),
             words = static_cast<int>((dtype_size(plan.dtype) << vector) / 4);

@@ -12,10 +12,6 @@ constexpr int kVectorBits = 2;  // elements of four bytes in 16
 
 int64_t extent_of(const Ints& shape, int dim) { return dim < 0 ? 1 : shape[static_cast<size_t>(dim)]; }
 
-void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
-  for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
-}
-
 // A side of a product: its operand's rank and dimensions, of rows or columns and the one that is summed over, and the
 // result's of rows or columns.
 struct FmaSide {
@@ -31,12 +27,12 @@ void place_side(const FmaTile& tile, const FmaSide& side, int warp_bits, MatmulP
             registers = left ? tile.m_registers : tile.n_registers,
             warps = left ? tile.m_warps : tile.n_warps;
   std::vector<CoordBit> sums;
-  put_bits(sums, side.own, 0, vector);
-  put_bits(sums, side.own, vector + lanes, registers + lanes);
+  append_bits(sums, side.own, 0, vector);
+  append_bits(sums, side.own, vector + lanes, registers + lanes);
   for (const CoordBit& bit : sums) plan.d.registers.push_back({side.of_result, bit.bit});
-  if (side.form.by_inner) put_bits(layout.registers, side.summed, 0, tile.group);
+  if (side.form.by_inner) append_bits(layout.registers, side.summed, 0, tile.group);
   layout.registers.insert(layout.registers.end(), sums.begin(), sums.end());
-  put_bits(layout.registers, side.summed, side.form.by_inner ? tile.group : 0, tile.group + tile.groups);
+  append_bits(layout.registers, side.summed, side.form.by_inner ? tile.group : 0, tile.group + tile.groups);
   const int first_lane = left ? tile.n_lanes : 0, first_warp = left ? 0 : tile.m_warps;
   for (int i = 0; i < lanes; ++i) {
     const size_t lane = static_cast<size_t>(first_lane + i);

@@ -16,16 +16,6 @@ namespace {
 constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;
 constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
 
-void put_bits(std::vector<CoordBit>& to, int dim, int first, int last) {
-  for (int bit = first; bit < last; ++bit) to.push_back({dim, bit});
-}
-
-std::vector<CoordBit> coord_bits(int dim, int count) {
-  std::vector<CoordBit> out;
-  put_bits(out, dim, 0, count);
-  return out;
-}
-
 }  // namespace
 
 // Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
@@ -138,8 +128,8 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
                       {{"m", coord_bits(dims.m, kWgmmaRowBits)}, {"n", coord_bits(dims.n, one)}});
   d.lanes = sums.lanes;
   d.registers = sums.registers;
-  put_bits(d.registers, dims.n, one, bits.n);
-  put_bits(d.registers, dims.m, kWgmmaRowBits, bits.m);
+  append_bits(d.registers, dims.n, one, bits.n);
+  append_bits(d.registers, dims.m, kWgmmaRowBits, bits.m);
   if (!plan.shared[static_cast<size_t>(plan.m_side)]) {
     const RegisterLayout rows = fragment_layout(
         wgmma_a(plan.mma_kind(), "m", "k"),
@@ -147,10 +137,10 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
     high.lanes = rows.lanes;
     high.registers = rows.registers;
   }
-  put_bits(high.registers, dims.high_k, kInnerBits, bits.k);
-  put_bits(high.registers, dims.high_m, kWgmmaRowBits, bits.m);
-  put_bits(wide.registers, dims.wide_k, kInnerBits, bits.k);
-  put_bits(wide.registers, dims.wide_n, one, bits.n);
+  append_bits(high.registers, dims.high_k, kInnerBits, bits.k);
+  append_bits(high.registers, dims.high_m, kWgmmaRowBits, bits.m);
+  append_bits(wide.registers, dims.wide_k, kInnerBits, bits.k);
+  append_bits(wide.registers, dims.wide_n, one, bits.n);
 }
 
 // Room in staged tiles for whole instructions.

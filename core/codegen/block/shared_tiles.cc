@@ -23,8 +23,7 @@ std::vector<int> SharedTiles::dims_by_stride(const SharedTile& tile) const {
 std::vector<CoordBit> SharedTiles::bits_of(const SharedTile& tile, const std::vector<int>& dims) {
   std::vector<CoordBit> bits;
   for (size_t i = dims.size() - 1; i-- > 0;)
-    for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(dims[i])]; ++bit)
-      bits.push_back({dims[i], bit});
+    append_bits(bits, dims[i], 0, bits_for(tile.padded[static_cast<size_t>(dims[i])]));
   return bits;
 }
 
@@ -50,10 +49,10 @@ void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& o
                 row = std::min(inner * size, kSwizzledRow);
   tile.row_bits = bits_for(row / size);
   tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
-  for (int bit = 0; bit < tile.row_bits; ++bit) tile.bits.push_back({tile.inner, bit});
+  append_bits(tile.bits, tile.inner, 0, tile.row_bits);
   tile.bits.insert(tile.bits.end(), others.begin(), others.end());
   tile.panel_bits = static_cast<int>(tile.bits.size());
-  for (int bit = tile.row_bits; bit < bits_for(inner); ++bit) tile.bits.push_back({tile.inner, bit});
+  append_bits(tile.bits, tile.inner, tile.row_bits, bits_for(inner));
   tile.bit_places.resize(tile.padded.size());
   for (size_t d = 0; d < tile.padded.size(); ++d)
     tile.bit_places[d].resize(static_cast<size_t>(bits_for(tile.padded[d])));

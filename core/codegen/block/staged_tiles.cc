@@ -90,8 +90,7 @@ Body StagedTiles::copy(const SharedTile& tile) {
   // Vectors along the inner dimension, lanes and warps over the rest as it lies: what neighbouring lanes
   // write is in different banks.
   RegisterLayout vector;
-  for (int bit = 0; (int64_t{1} << bit) < tile.padded[static_cast<size_t>(tile.inner)]; ++bit)
-    vector.registers.push_back({tile.inner, bit});
+  vector.registers = coord_bits(tile.inner, bits_for(tile.padded[static_cast<size_t>(tile.inner)]));
   const int inner = facts_.inner_dim(op), bits = facts_.vector_bits(tile.value, vector, inner);
   const RegisterLayout chunks = chunks_of(layout_in_order(copy_order(tile, inner), bits, warp_bits_), bits);
   const int64_t bytes = static_cast<int64_t>(dtype_size(place.dtype) << bits);

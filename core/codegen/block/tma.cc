@@ -170,10 +170,7 @@ void StagedTiles::fill(const SharedTile& tile, BlockValue store, RegisterLayout 
   const TensorPlace& place = facts_.place(store);
   const BlockValue source = program_.op(store).operands[0];
   const int vector = facts_.vector_bits(store, layout, tile.inner);
-  for (int bit = vector - 1; bit >= 0; --bit) {
-    const auto at = std::find(layout.registers.begin(), layout.registers.end(), CoordBit{tile.inner, bit});
-    std::rotate(layout.registers.begin(), at, at + 1);
-  }
+  put_first(layout, tile.inner, 0, vector);
   const RegisterLayout chunks = chunks_of(layout, vector);
   const int per = 1 << vector;
   const DType type = register_type(place.dtype);
