@@ -20,6 +20,8 @@ constexpr double kAddressIssue = 2;  // for an address of 64 bits
 constexpr double kComposedShare = 0.5;
 constexpr double kRoundIssue = 1.5;  // for a number that becomes one of 16 bits, or the reverse
 
+constexpr size_t kLeastVectorBytes = 4;  // of a load under a condition
+
 }  // namespace
 
 void KernelWriter::set_scopes(const Index& loop, const Index& element, int vector) {
@@ -159,17 +161,39 @@ Expr KernelWriter::make(int i) {
     }
     case Item::Kind::convert:
       return cast(item);
-    case Item::Kind::guard: {
-      count(scope, 1);
-      const Expr outer = item.guard >= 0 ? made(item.guard) : ir::truth(true);
-      return let('g', both(outer, less(index(item.index), item.extent)), scope);
-    }
+    case Item::Kind::guard:
+      return guard(item);
     case Item::Kind::choose:
       count(scope, static_cast<double>(item.operands.size() / 2));
       return let('x', choose(item), scope);
     default:
       fatal(__FILE__, __LINE__, "not an item with a statement");
   }
+}
+
+bool KernelWriter::is_whole(int i) const {
+  if (i < 0) return true;
+  const Item& item = item_at(i);
+  return is_whole(item.guard) &&
+         (!(space_.uses(item.index) & element_uses_) ||
+          (item.extent % vector_ == 0 && space_.splits(item.index, element_, vector_)));
+}
+
+bool KernelWriter::is_vector_load(const Item& item) const {
+  const DType dtype = storage_.source(item.value, Width::wide).dtype;
+  const bool always = item.guard < 0 && last_.elements == 0;
+  return is_whole(item.guard) && fits_vector(item.index, dtype) &&
+         (always || static_cast<size_t>(vector_) * dtype_size(dtype) >= kLeastVectorBytes);
+}
+
+// What a whole vector agrees on is asked once, of its first element.
+Expr KernelWriter::guard(const Item& item) {
+  const bool whole = is_whole(static_cast<int>(&item - items_->data()));
+  const Scope scope = scope_of(whole ? item.uses & ~element_uses_ : item.uses);
+  const bool first = whole && (space_.uses(item.index) & element_uses_) != 0;
+  count(scope, 1);
+  const Expr outer = item.guard >= 0 ? made(item.guard) : ir::truth(true);
+  return let('g', both(outer, less(index(first ? vector_base(item.index) : item.index), item.extent)), scope);
 }
 
 bool KernelWriter::loads_vectors(int i) const {
@@ -190,40 +214,64 @@ void KernelWriter::copy(int i, const ir::Symbol& shared, const Expr& at) {
             {vector_ * static_cast<int64_t>(dtype_size(slot.dtype))});
 }
 
+Expr KernelWriter::load_kept(int i) {
+  const auto& [shared, at] = kept_.at(i);
+  const Scalar type = shared->type;
+  const bool narrow = is_narrow(storage_.source(item_at(i).value, Width::wide).dtype);
+  works_[static_cast<size_t>(Scope::loop)].shared_bytes += vector_ * static_cast<double>(ir::bytes_of(type));
+  count(Scope::loop, 1 + (narrow ? vector_ * kRoundIssue : 0));
+  const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), type, vector_);
+  ir::Builder(body(Scope::loop))
+      .let(vector, ir::call(ir::Function::load_vector, type, {ir::address(shared, at)}, {type, vector_}));
+  return ir::element(vector, vector_ == 1 ? Expr(0) : Expr(variable("v")));
+}
+
+ir::Symbol KernelWriter::load_vector(const Item& item) {
+  const Slot& slot = storage_.source(item.value, Width::wide);
+  const ir::Symbol& memory = pointer(slot, false);
+  const Scalar type = memory->type;
+  const Index base = vector_base(item.index);
+  const VariableSet guards = item.guard < 0 ? 0 : item_at(item.guard).uses;
+  const Scope scope = scope_of((space_.uses(base) | guards) & ~element_uses_);
+  count_access(scope, slot, base, vector_, false);
+  const std::string name = "v" + std::to_string(counters_['v']++);
+  const Expr held = item.guard < 0 ? ir::truth(true) : made(item.guard), at = index(base);
+  ir::Builder to(body(scope));
+  if (item.guard < 0 && last_.elements == 0) {
+    const ir::Symbol vector = ir::make_vector(name, type, vector_);
+    to.let(vector, ir::call(ir::Function::load_vector, type, {ir::address(memory, at)}, {type, vector_}));
+    return vector;
+  }
+  const ir::Symbol vector = ir::make_registers(name, type, vector_);
+  to.declare(vector);
+  to.emit(ir::Instr::load_written,
+          {ir::address(vector, 0), ir::address(memory, at), both(last_.elsewhere, held)},
+          {type, vector_, false});
+  if (last_.elements > 0)
+    to.when(both(last_.here, held), [&](ir::Builder& rest) {
+      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
+        one.assign(ir::element(vector, e), ir::element(memory, at + e));
+      });
+    });
+  return vector;
+}
+
 Expr KernelWriter::load(int i) {
   const Item& item = item_at(i);
   const Slot& slot = storage_.source(item.value, Width::wide);
+  const bool whole = is_vector_load(item);
   Expr element = 0;
-  if (const auto kept = kept_.find(i); kept != kept_.end()) {
-    const auto& [shared, at] = kept->second;
-    works_[static_cast<size_t>(Scope::loop)].shared_bytes +=
-        vector_ * static_cast<double>(dtype_size(slot.dtype));
-    count(Scope::loop, 1 + (is_narrow(slot.dtype) ? vector_ * kRoundIssue : 0));
-    const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), shared->type, vector_);
-    ir::Builder(body(Scope::loop))
-        .let(vector, ir::call(ir::Function::load_vector, shared->type, {ir::address(shared, at)},
-                              {shared->type, vector_}));
-    element = ir::element(vector, vector_ == 1 ? Expr(0) : Expr(variable("v")));
-    if (is_narrow(slot.dtype)) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
-    return let('x', element, scope_of(item.uses));
-  }
-  const ir::Symbol& memory = pointer(slot, false);
-  const Scalar type = memory->type;
-  if (item.guard < 0 && fits_vector(item.index, slot.dtype)) {
-    const Index base = vector_base(item.index);
-    const Scope scope = scope_of(space_.uses(base));
-    count_access(scope, slot, base, vector_, false);
-    const ir::Symbol vector = ir::make_vector("v" + std::to_string(counters_['v']++), type, vector_);
-    const Expr at = index(base);
-    ir::Builder(body(scope))
-        .let(vector, ir::call(ir::Function::load_vector, type, {ir::address(memory, at)}, {type, vector_}));
-    element = ir::element(vector, Expr(variable("v")));
+  if (kept_.contains(i)) {
+    element = load_kept(i);
+  } else if (whole) {
+    element = ir::element(load_vector(item), Expr(variable("v")));
   } else {
     count_access(scope_of(item.uses), slot, item.index, 1, false);
-    element = ir::element(memory, index(item.index));
+    element = ir::element(pointer(slot, false), index(item.index));
   }
   if (is_narrow(slot.dtype)) element = ir::call(ir::Function::to_float, Scalar::f32, {element});
-  if (item.guard >= 0) element = ir::select(made(item.guard), element, ir::literal(0, element.type()));
+  if (!whole && item.guard >= 0)
+    element = ir::select(made(item.guard), element, ir::literal(0, element.type()));
   return let('x', element, scope_of(item.uses));
 }
 
@@ -271,8 +319,16 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const E
   ir::Builder(body(Scope::loop)).declare(vector);
   ir::Builder(body(Scope::element)).assign(ir::element(vector, Expr(variable("v"))), element);
   const Expr at = index(vector_base(position));
-  ir::Builder(after_).emit(ir::Instr::store_global, {ir::address(memory, at), vector},
-                           {memory->type, vector_});
+  ir::Builder after(after_);
+  after.when(last_.elsewhere, [&](ir::Builder& all) {
+    all.emit(ir::Instr::store_global, {ir::address(memory, at), vector}, {memory->type, vector_});
+  });
+  if (last_.elements > 0)
+    after.when(last_.here, [&](ir::Builder& rest) {
+      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
+        one.assign(ir::element(memory, at + e), ir::element(vector, e));
+      });
+    });
 }
 
 }  // namespace quern

@@ -24,6 +24,10 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
+  // The last vector has `elements` elements: that of the thread for which `here` holds; for all others `elsewhere` does.
+  void set_last_vector(int elements, const ir::Expr& here, const ir::Expr& elsewhere) {
+    last_ = {elements, here, elsewhere};
+  }
   void set_items(const std::vector<Item>& items) { items_ = &items; }
   // What stands for a reduction or product of this kernel.
   void hold(ValueId value, const ir::Expr& expr) { held_.insert_or_assign(value, expr); }
@@ -36,6 +40,9 @@ class KernelWriter {
   }
   // Whether the item is a load of whole vectors that the loop goes through.
   bool loads_vectors(int item) const;
+  // Whether a load is one access a vector, under a condition if need be; and one of this place.
+  bool is_vector_load(const Item& item) const;
+  bool fits_vector(const Index& position, DType dtype) const;
   // Writes the copy of the vector of such an item to shared memory.
   void copy(int item, const ir::Symbol& shared, const ir::Expr& at);
 
@@ -74,12 +81,17 @@ class KernelWriter {
   ir::Expr made(int item);
   ir::Expr make(int item);
   ir::Expr load(int item);
+  ir::Expr load_kept(int item);
+  // The vector that holds the item's element; nothing is read where a guard does not hold.
+  ir::Symbol load_vector(const Item& item);
+  ir::Expr guard(const Item& item);
   ir::Expr compute(const Item& item);
   ir::Expr cast(const Item& item);
   ir::Expr choose(const Item& item);
   ir::Expr let(char prefix, const ir::Expr& expression, Scope scope);
   ir::Expr atom(AtomId id);
-  bool fits_vector(const Index& position, DType dtype) const;
+  // Whether the elements of a vector agree on a guard, an item; none always holds.
+  bool is_whole(int guard) const;
   Index vector_base(const Index& position) { return space_.add(position, space_.scale(element_, -1)); }
 
   const Graph& graph_;
@@ -90,6 +102,10 @@ class KernelWriter {
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;
   int vector_ = 1;
+  struct {
+    int elements = 0;  // 0: all vectors are whole
+    ir::Expr here = ir::truth(false), elsewhere = ir::truth(true);
+  } last_;
   void count(Scope scope, double issue, double special = 0);
   void count_access(Scope scope, const Slot& slot, const Index& index, int width, bool written);
 

@@ -54,7 +54,7 @@ class RowsEmitter {
         writer_(graph_, space_, storage_, wide) {
     const bool by_team = shape.team > 1;
     const int64_t row_step = by_team ? 1 : shape.vector, inner_step = by_team ? shape.vector : 1;
-    thread_row_ = space_.variable(by_team ? "row" : "t", kernel.rows() / row_step);
+    thread_row_ = space_.variable(by_team ? "row" : "t", divide_up(kernel.rows(), row_step));
     loop_ = space_.variable("j", kernel.row_length() / inner_step);
     element_ = space_.variable("v", shape.vector);
     auto spread = [&](const Index& base, int64_t step) {
@@ -64,6 +64,11 @@ class RowsEmitter {
     placed_ = trace.place(space_, row_, spread(loop_, inner_step));
     writer_.set_scopes(loop_, element_, shape.vector);
     writer_.set_items(placed_.items);
+    if (const int rest = static_cast<int>(kernel.rows() % row_step); rest > 0) {
+      const Expr thread(writer_.variable("t"));
+      const int64_t last = kernel.rows() / row_step;
+      writer_.set_last_vector(rest, equal(thread, last), less(thread, last));
+    }
     counter_.emplace(space_, vector_index(), element_, shape.vector);
   }
 
@@ -72,6 +77,20 @@ class RowsEmitter {
   // What neighbouring elements of a vector differ in, when there is one element: the loop or the row itself.
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
+
+  // Whether every access that differs within a vector is one of all of it, so that the last vector may be shorter.
+  bool moves_whole_vectors() const {
+    const VariableSet element = space_.uses(element_);
+    const bool loads = std::all_of(placed_.items.begin(), placed_.items.end(), [&](const Item& item) {
+      return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item);
+    });
+    return loads && std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
+             const std::vector<Slot>& slots = storage_.targets(made.first);
+             return std::all_of(slots.begin(), slots.end(), [&](const Slot& slot) {
+               return writer_.fits_vector(made.second == Role::element ? placed_.position : row_, slot.dtype);
+             });
+           });
+  }
 
   // Bytes of a row that more than one loop reads.
   int64_t repeated_bytes() const {
@@ -194,7 +213,7 @@ class RowsEmitter {
   bool many() const { return shape_.vector > 1; }
 
   void prologue(ir::Builder& to, BaselineKernel& out) {
-    const int64_t rows = shape_.team > 1 ? kernel_.rows() : kernel_.rows() / shape_.vector;
+    const int64_t rows = shape_.team > 1 ? kernel_.rows() : divide_up(kernel_.rows(), shape_.vector);
     const BlockGrid blocks = block_grid(divide_up(rows, rows_a_block()) * shape_.cluster);
     out.grid = blocks.grid;
     const Expr thread = ir::thread_index(Scalar::u32), number = ir::cast(blocks.number, writer_.index_type());
@@ -366,16 +385,16 @@ int choose_team(const Kernel& kernel) {
   return kernel.row_length() < 1024 ? kWarp : kRowThreads;
 }
 
-// The widest vector that accesses of 16 bytes allow, that divides what it runs along, and that leaves enough
-// threads.
-int choose_vector(const Kernel& kernel, int team, size_t largest_element) {
+// The widest vector that accesses of 16 bytes allow, that divides what it runs along unless the last one may be shorter,
+// and that leaves enough threads.
+int choose_vector(const Kernel& kernel, int team, size_t largest_element, bool shorter = false) {
   constexpr int64_t kMinThreads = 16384;
   const int64_t extent = team > 1 ? kernel.row_length() : kernel.rows();
   const int64_t wanted = team > 1 ? team : kMinThreads;
   int vector = static_cast<int>(16 / largest_element);
   if (kernel.cost > 64) vector = std::min(vector, 2);
   if (kernel.cost > 160) vector = 1;
-  while (vector > 1 && (extent % vector != 0 || extent / vector < wanted)) vector /= 2;
+  while (vector > 1 && ((!shorter && extent % vector != 0) || extent / vector < wanted)) vector /= 2;
   return vector;
 }
 
@@ -429,7 +448,15 @@ BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
   shape.team = choose_team(kernel);
   shape.threads = shape.team > 1 ? kRowThreads : kPointThreads;
   RowsEmitter scalar(program, kernel, trace, shape, false);
-  shape.vector = choose_vector(kernel, shape.team, largest_element(scalar, kernel, program.storage));
+  const size_t largest = largest_element(scalar, kernel, program.storage);
+  shape.vector = choose_vector(kernel, shape.team, largest);
+  if (kernel.axes.empty()) {
+    Shape wider = shape;
+    wider.vector = choose_vector(kernel, shape.team, largest, true);
+    if (wider.vector > shape.vector &&
+        RowsEmitter(program, kernel, trace, wider, false).moves_whole_vectors())
+      shape = wider;
+  }
   if (shape.team > 1) {
     const RowsEmitter streaming(program, kernel, trace, shape, false);
     shape = share_rows(program, kernel, shape, streaming.repeated_bytes());

@@ -123,6 +123,22 @@ std::vector<EmulatedCase> movement_cases() {
        "in x: f32[6, 35]\na = reshape(x, shape=[5, 42])\nb = transpose(a)\nc = reshape(b, shape=[7, 30])\n"
        "d = transpose(c)\ne = reshape(d, shape=[2, 3, 35])\nf = reshape(e, shape=[6, 35])\ng = add(f, "
        "x)\nout g\n"},
+      {"the last vector is shorter",
+       "in x: f32[65539]\nin y: f32[65539]\nin t: bool[65539]\na = mul(x, 3)\nb = add(a, y)\nc = where(t, b, "
+       "x)\n"
+       "out b, c\n"},
+      {"the last vector is shorter, two elements",
+       "in x: f16[3, 10923]\nin y: f16[3, 10923]\na = exp(x)\nb = gelu(y)\nc = tanh(a)\nd = gelu(c)\ne = "
+       "gelu(d)\n"
+       "f = add(e, b)\nout f\n"},
+      {"whole vectors of a concat",
+       "in x: f16[2048, 64]\nin c: f16[2048, 64]\nin s: f16[2048, 64]\na = slice(x, start=[0, 0], "
+       "stop=[2048, 32])\n"
+       "b = slice(x, start=[0, 32], stop=[2048, 64])\nn = neg(b)\nr = concat(n, a, axis=1)\np = mul(x, c)\n"
+       "q = mul(r, s)\no = add(p, q)\nout o\n"},
+      {"concats within concats, of vectors and not",
+       "in x: f32[4096, 12]\nin y: f32[4096, 4]\nin z: f32[4096, 2]\na = concat(x, y, axis=1)\n"
+       "b = concat(y, a, axis=1)\nc = concat(b, z, z, axis=1)\nd = concat(c, z, z, axis=1)\nout b, d\n"},
       {"nested concats",
        "in x: f16[4, 3]\nin y: f16[4, 5]\na = concat(x, y, axis=1)\nb = concat(y, x, axis=1)\nc = concat(a, "
        "b, axis=0)\n"

@@ -1,6 +1,7 @@
 """A .qg graph as the PyTorch program that a user would write: one line an operator, or with attention handed to
 F.scaled_dot_product_attention wherever the graph has softmax(scores) between two products."""
 
+import math
 import re
 
 import torch
@@ -62,6 +63,15 @@ def norm(op, operands, attributes):
     return f"F.{op}({operands[0]}, ({operands[0]}.shape[-1],), {weights}, eps={attributes.get('eps', 1e-5)})"
 
 
+def held(operand, other):
+    """A number as `other`'s dtype holds it: PyTorch refuses -1e30 beside f16, where the language makes it -inf."""
+    return f"in_range({operand}, {other}.dtype)" if is_number(operand) and not is_number(other) else operand
+
+
+def in_range(number, dtype):
+    return number if not dtype.is_floating_point or abs(number) <= torch.finfo(dtype).max else math.copysign(math.inf, number)
+
+
 def expression(op, operands, attributes):
     operands = [f"float('{o}')" if o.lstrip("+-") in ("inf", "nan") else o for o in operands]
     x = operands[0] if operands else None
@@ -76,7 +86,7 @@ def expression(op, operands, attributes):
     if op in ("rms_norm", "layer_norm"):
         return norm(op, operands, attributes)
     table = {
-        "where": lambda: f"torch.where({', '.join(operands)})",
+        "where": lambda: f"torch.where({x}, {held(operands[1], operands[2])}, {held(operands[2], operands[1])})",
         "reshape": lambda: f"{x}.reshape({attributes['shape']})",
         "transpose": lambda: f"{x}.permute({[int(p) for p in attributes['perm']]})" if "perm" in attributes
         else f"{x}.permute(*reversed(range({x}.dim())))",
@@ -170,6 +180,6 @@ def program(graph, attention=None):
     text = source(graph, attention)
     if text is None:
         return None
-    scope = {"torch": torch, "F": F}
+    scope = {"torch": torch, "F": F, "in_range": in_range}
     exec(compile(text, graph.name, "exec"), scope)
     return scope["program"]
