@@ -37,6 +37,7 @@ uint64_t ns_since(Clock::time_point start) {
 
 constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a kernel of the baseline
 constexpr double kSpillCost = 1.5;                        // what a suspect is expected to lose
+constexpr double kRegisterBytes = 255 * 4;                // of a thread, at most
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
@@ -165,6 +166,12 @@ class OptimizeRun {
     if (kept_.empty() && spilling) accept(std::move(*spilling));
   }
 
+  // What is on the stack is written to memory and read again, which the model does not know. Measured on an H200, a decoder
+  // layer with 0.9, 2.8 and 4.1 KB of a thread there took 1.4, 3.5 and 4.6 times what the model said.
+  double expected_us(const Compiled& program) const {
+    return ranked_[program.rank].us * (1 + static_cast<double>(program.stack) / kRegisterBytes);
+  }
+
   bool replaces_baseline(double us) const { return us * kBaselineMargin < baseline_us_; }
 
   // "61.00 us by the model, slower than the baseline"
@@ -265,6 +272,7 @@ class OptimizeRun {
   // Keeps the program; the first one is the result's plan.
   void accept(Compiled program) {
     const Implementation& from = ranked_[program.rank];
+    const double us = expected_us(program);
     const Candidate& candidate = search_.candidates[from.candidate];
     const Certificate& verdict = verdict_on(from.candidate);
     if (verdict.verdict == Verdict::rejected)
@@ -285,28 +293,28 @@ class OptimizeRun {
     Program kept;
     kept.mugraph = print_mugraph(candidate.mugraph);
     kept.schedule = print_schedule(with_choices(from.schedule, program.emitted));
-    kept.modelled_ns = in_ns(from.us);
+    kept.modelled_ns = in_ns(us);
     Plan plan = program.emitted.plan;
     plan.cubin = std::move(program.cubin);
     plan.certificate +=
         source_facts({print_graph(graph_), kept.mugraph, kept.schedule, program.emitted.source}, plan.cubin,
                      compiler_.fingerprint()) +
         proof_fact(proofs) + verdict.print() + parts + program.arithmetic.print() +
-        print_fact("modelled", number(from.us) + " us") +
+        print_fact("modelled", number(us) + " us") +
         print_fact("candidate",
                    std::to_string(from.candidate) + " of " + std::to_string(search_.candidates.size()));
     kept.plan = encode_plan(plan);
-    if (!out_.found() && replaces_baseline(from.us))
+    if (!out_.found() && replaces_baseline(us))
       take(program, kept, std::move(plan));
     else
-      note(program.rank, "compiled, " + by_model(from.us));
+      note(program.rank, "compiled, " + by_model(us));
     kept_.emplace(program.rank, std::move(kept));
   }
 
   void take(Compiled& program, const Program& kept, Plan plan) {
     const Implementation& from = ranked_[program.rank];
     out_.plan = std::move(plan);
-    out_.us = from.us;
+    out_.us = expected_us(program);
     out_.mugraph = kept.mugraph;
     out_.schedule = kept.schedule;
     choices_ = explain_choices(graph_, mugraph_of(program.rank), from.schedule, target_, program.emitted,
@@ -314,7 +322,7 @@ class OptimizeRun {
     out_.cuda = std::move(program.emitted.source);
     taken_ = from.candidate;
     fates_[from.candidate] =
-        "taken, " + by_model(from.us) +
+        "taken, " + by_model(out_.us) +
         (program.stack ? ", " + std::to_string(program.stack) + " bytes of a thread on the stack" : "");
     refusals_[from.candidate] = 0;
     tell_progress();
