@@ -97,8 +97,8 @@ class Evaluator:
     """real=True: everything in f64, as the language defines it. real=False: every operator in the dtype it has, as eager
     PyTorch computes it (f32 accumulation inside a matmul, results rounded). With a generator as `noise` every result is moved, up
     or down, by a rounding error of its dtype and one of f32 functions: what an unlucky unfused program computes. With `range`
-an intermediate value in f64 that its dtype cannot hold becomes NaN, and a sum whose terms may overflow f32 in another order: what is
-NaN then comes of an overflow."""
+    an intermediate value in f64 that its dtype cannot hold becomes NaN, and a sum whose terms may overflow f32 in another order:
+    what is NaN then comes of an overflow."""
 
     def __init__(self, graph, real, noise=None, range=False):
         self.graph, self.real, self.noise, self.range = graph, real, noise, range
@@ -247,8 +247,14 @@ NaN then comes of an overflow."""
 
     def op_mean(self, operands, attributes, dtype):
         x, axes = self.value(operands[0], dtype), self.axes(operands[0], attributes, None)
-        keep = attributes.get("keepdims", False)
-        return self.ordered(x.mean(axes, keepdim=keep), x.abs().sum(axes, keepdim=keep)) if axes else x
+        return self.mean(x, axes, attributes.get("keepdims", False)) if axes else x
+
+    def mean(self, x, axes, keep=True):
+        mean = self.ordered(x.mean(axes, keepdim=keep), x.abs().sum(axes, keepdim=keep))
+        if self.noise is None:
+            return mean
+        count = x.numel() // max(1, mean.numel())
+        return self.moved(self.shaken(mean, accumulation_noise((x * x).sum(axes, keepdim=keep), count) / max(1, count)), "f32")
 
     def op_max(self, operands, attributes, dtype):
         return self.extreme("max", torch.amax, -torch.inf, -(2**31), operands, attributes, dtype)
@@ -282,10 +288,9 @@ NaN then comes of an overflow."""
         kind = x.dtype
         x = x.double() if self.real else x.float()
         if center:
-            x = x - self.ordered(x.mean(axes, keepdim=True), x.abs().sum(axes, keepdim=True))
+            x = self.moved(x - self.mean(x, axes), "f32")  # which may be all that is left of a row of equal elements
         squares = self.within_range(x * x, "f32") if self.range else x * x
-        mean = self.ordered(squares.mean(axes, keepdim=True), squares.sum(axes, keepdim=True))
-        x = x / torch.sqrt(mean + attributes.get("eps", 1e-5))
+        x = x / torch.sqrt(self.mean(squares, axes) + attributes.get("eps", 1e-5))
         shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
         if len(operands) > 1:
             x = x * self.value(operands[1], dtype).reshape(shape)
