@@ -10,6 +10,7 @@
 #include "core/graph/text.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/brink.h"
+#include "core/verify/cancelling.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "core/verify/rounded_values.h"
@@ -25,9 +26,12 @@ constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it 
 // published stays below a third.
 constexpr double kMostOfBound = 0.6;
 constexpr double kDrawnWork = 1e6;  // of all draws of a class
-// The classes of core/verify/brink.h.
-constexpr const char *kBrink = "brink", *kOverflow = "overflow";
-constexpr int kBrinkDraws = 2;  // for each draw of another class: inputs grow and shrink in many combinations
+// The classes of core/verify/cancelling.h and brink.h.
+constexpr const char *kCancel = "cancel", *kBrink = "brink", *kOverflow = "overflow";
+constexpr const char* kCancelled = "offset";  // the class of inputs before
+// Of each of them for each draw of another class.
+constexpr int kCancelDraws = 2;    // what a sum is multiplied by should cancel, too
+constexpr int kBrinkDraws = 2;     // inputs grow and shrink in many combinations
 constexpr int kOverflowDraws = 4;  // three: signs of the terms of a sum; one: what is inside
 constexpr int64_t kTerms = 8;  // of a tile's part of a sum there: some may overflow, and others oppose them
 
@@ -49,6 +53,7 @@ int64_t element_count(const std::vector<TensorDesc>& descs) {
 std::vector<std::string> input_classes() {
   std::vector<std::string> classes = {"random"};
   for (const HostileClass& cls : hostile_classes()) classes.push_back(cls.name);
+  classes.push_back(kCancel);
   classes.push_back(kBrink);
   classes.push_back(kOverflow);
   return classes;
@@ -61,6 +66,7 @@ int draws_of(const std::string& cls, int draws, int floats) {
   if (hostile && hostile->inputs == HostileInputs::either) return std::max(draws, 1 + floats);
   if (draws == 1) return 1;
   if (hostile && hostile->inputs == HostileInputs::one) return std::max(draws, floats);
+  if (cls == kCancel) return draws * kCancelDraws;
   return draws * (cls == kBrink ? kBrinkDraws : cls == kOverflow ? kOverflowDraws : 1);
 }
 
@@ -125,7 +131,7 @@ class ArithmeticVerifier::Trials {
   Trial make(const Draw& draw, uint64_t seed) const {
     Trial trial;
     const auto& [cls, number] = draw;
-    const HostileClass* hostile = find_hostile_class(cls);
+    const HostileClass* hostile = find_hostile_class(cls == kCancel ? kCancelled : cls);
     // Each float input once, the weights of products too, then those that are likely to show something.
     const std::vector<std::string> buffers =
         hostile ? hostile_inputs(small_, *hostile, seed, read_, static_cast<size_t>(number)) : random(seed);
@@ -133,15 +139,19 @@ class ArithmeticVerifier::Trials {
       trial.inputs.push_back(read_[i] ? read_buffer(descs_[i], buffers[i].data()) : RealTensor());
     trial.by_one = nth_seed(draw) % 4 >= 2;
     std::vector<RealTensor> all = joined(trial.inputs, trial.positions(iotas_));
-    if (cls == kBrink || cls == kOverflow) {
-      const bool scaled = cls == kBrink
-                              ? scale_to_brink(primitive_, all, trial.inputs.size(), seed, number)
-                              : scale_to_overflow(primitive_, all, trial.inputs.size(), seed, number);
-      if (!scaled) return trial;
-      std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
-    }
+    if (!change(draw, seed, trial.inputs.size(), all)) return trial;
+    std::copy_n(all.begin(), trial.inputs.size(), trial.inputs.begin());
     trial.expected = expect_outputs(primitive_, all, tf32_);
     return trial;
+  }
+
+  // What some classes make of the first `count` inputs; false if there are no such.
+  bool change(const Draw& draw, uint64_t seed, size_t count, std::vector<RealTensor>& inputs) const {
+    const auto& [cls, number] = draw;
+    if (cls == kCancel) return cancel_sum(primitive_, inputs, count, seed, number);
+    if (cls == kBrink) return scale_to_brink(primitive_, inputs, count, seed, number);
+    if (cls == kOverflow) return scale_to_overflow(primitive_, inputs, count, seed, number);
+    return true;
   }
 
   std::vector<std::string> random(uint64_t seed) const {

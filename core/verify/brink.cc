@@ -8,6 +8,7 @@
 
 #include "core/base/dtype_info.h"
 #include "core/base/random.h"
+#include "core/verify/needed.h"
 #include "core/verify/real_domains.h"
 
 namespace quern {
@@ -83,16 +84,6 @@ constexpr Levels kBefore = {-0.3, -0.15, -0.05};
 // Far beyond, where infinities go on to outputs.
 constexpr Levels kBeyond = {4, 16, 64};
 
-// Nodes that these are made of.
-std::vector<bool> needed(const Graph& graph, const std::vector<ValueId>& by) {
-  std::vector<bool> is(graph.nodes.size(), false);
-  for (ValueId id : by) is[id] = true;
-  for (size_t id = graph.nodes.size(); id-- > 0;)
-    if (is[id])
-      for (ValueId operand : graph.nodes[id].operands) is[operand] = true;
-  return is;
-}
-
 // Sums and products that outputs are made of, one for each set of float inputs, of the first `count`, that one is made
 // of, but no output.
 std::vector<ValueId> inner_values(const Graph& graph, size_t count) {
@@ -102,16 +93,16 @@ std::vector<ValueId> inner_values(const Graph& graph, size_t count) {
       inputs.push_back(is[graph.inputs[i]] && is_float(graph.node(graph.inputs[i]).type.dtype));
     return inputs;
   };
-  const std::vector<bool> live = needed(graph, graph.outputs);
+  const std::vector<bool> live = needed_values(graph, graph.outputs);
   std::set<std::vector<bool>> known = {std::vector<bool>(count, false)};
-  for (ValueId id : graph.outputs) known.insert(inputs_of(needed(graph, {id})));
+  for (ValueId id : graph.outputs) known.insert(inputs_of(needed_values(graph, {id})));
   std::vector<ValueId> values;
   for (ValueId id = 0; id < static_cast<ValueId>(graph.nodes.size()); ++id) {
     const Node& node = graph.node(id);
     const bool combines =
         node.code == OpCode::matmul || node.code == OpCode::mul || (op_info(node.code).laws & kLinear);
     if (live[id] && combines && is_float(node.type.dtype) &&
-        known.insert(inputs_of(needed(graph, {id}))).second)
+        known.insert(inputs_of(needed_values(graph, {id}))).second)
       values.push_back(id);
   }
   return values;
@@ -160,8 +151,8 @@ class Brink {
   Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, ValueId inner,
         uint64_t seed, bool all)
       : graph_(primitive), inputs_(inputs), levels_(kBefore), follows_(inputs.size(), Follows::stays) {
-    std::erase_if(graph_.outputs, [&](ValueId output) { return !needed(primitive, {output})[inner]; });
-    const std::vector<bool> is_needed = needed(graph_, graph_.outputs);
+    std::erase_if(graph_.outputs, [&](ValueId output) { return !needed_values(primitive, {output})[inner]; });
+    const std::vector<bool> is_needed = needed_values(graph_, graph_.outputs);
     for (size_t i = 0; i < count; ++i)
       if (is_float(dtype(i)) && is_needed[graph_.inputs[i]]) follows_[i] = Follows::shrinks;
     std::vector<size_t> growing;
@@ -226,7 +217,7 @@ class Brink {
 
   // The float inputs that a value is made of, their elements now of nearly one size.
   std::vector<size_t> level_inputs(size_t count, ValueId value) {
-    const std::vector<bool> is_needed = needed(graph_, {value});
+    const std::vector<bool> is_needed = needed_values(graph_, {value});
     std::vector<size_t> of_value;
     for (size_t i = 0; i < count; ++i) {
       if (!is_float(dtype(i)) || !is_needed[graph_.inputs[i]]) continue;

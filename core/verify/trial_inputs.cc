@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/verify/needed.h"
+
 namespace quern {
 
 namespace {
@@ -167,11 +169,8 @@ TrialKind trial_kind(int n) {
 }
 
 std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph) {
-  std::vector<bool> values(graph.nodes.size()), tensors(mugraph.tensors.size());
-  for (ValueId id : graph.outputs) values[id] = true;
-  for (size_t id = graph.nodes.size(); id-- > 0;)
-    if (values[id])
-      for (ValueId operand : graph.nodes[id].operands) values[operand] = true;
+  const std::vector<bool> values = needed_values(graph, graph.outputs);
+  std::vector<bool> tensors(mugraph.tensors.size());
   for (int32_t tensor : mugraph.outputs) tensors[tensor] = true;
   for (const MuKernel& kernel : mugraph.kernels) {
     for (int32_t tensor : kernel.operands) tensors[tensor] = true;
