@@ -24,6 +24,22 @@ bool is_sum(const DagOp& op) {
   return op.term.label >= 0 && (op_info(op.term.code).laws & kLinear || op.term.code == OpCode::matmul);
 }
 
+bool is_addition(OpCode code) { return code == OpCode::add || code == OpCode::sub; }
+
+// How many operands, from the first on, are factors of a product, or of the products that a sum adds up.
+size_t factor_count(OpCode code) {
+  if (code == OpCode::mul || code == OpCode::matmul) return 2;
+  return code == OpCode::div || code == OpCode::reduce_sum ? 1 : 0;
+}
+
+bool is_factor(const Dag& dag, int factor, int at) {
+  const DagOp& op = dag.ops[static_cast<size_t>(at)];
+  if (factor == at) return true;
+  if (op.term.kind == BlockKind::concat_matmul) return false;
+  const auto last = op.operands.begin() + static_cast<std::ptrdiff_t>(factor_count(op.term.code));
+  return std::any_of(op.operands.begin(), last, [&](int operand) { return is_factor(dag, factor, operand); });
+}
+
 }  // namespace
 
 Factors::Factors(const Terms& terms) : terms_(terms) {
@@ -131,10 +147,50 @@ bool Factors::is_made_twice(const Dag& dag) const {
   return false;
 }
 
+// Whether the graph adds two of its own values there.
+bool Factors::adds_values_of_graph(ClassId id) const {
+  const std::vector<ENode>& nodes = terms_.egraph.nodes(id);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const ENode& node) {
+    return is_addition(node.code) && is_of_graph(node.children[0]) && is_of_graph(node.children[1]);
+  });
+}
+
+// Whether a class is this factor times something, or a sum of such products.
+bool Factors::is_product_with(ClassId factor, ClassId id, std::vector<char>& seen) const {
+  if (id == factor) return true;
+  if (std::exchange(seen[static_cast<size_t>(id)], true)) return false;
+  for (const ENode& node : terms_.egraph.nodes(id))
+    for (size_t i = 0; i < factor_count(node.code); ++i)
+      if (is_product_with(factor, terms_.egraph.find(node.children[i]), seen)) return true;
+  return false;
+}
+
+// Whether another sum, or a contraction of two products, has the terms of this one, with factors, where it is a multiple
+// of it. What the graph multiplies out itself may stay so.
+bool Factors::is_multiplied_out(const Dag& dag, const DagOp& sum) const {
+  return std::any_of(dag.ops.begin(), dag.ops.end(), [&](const DagOp& other) {
+    const bool is_contraction = other.term.kind == BlockKind::concat_matmul;
+    if (!is_contraction && !is_addition(other.term.code)) return false;
+    const size_t operands = is_contraction ? 2 : 1;  // of each of its terms
+    auto has = [&](size_t term, int factor) {
+      for (size_t i = 0; i < operands; ++i)
+        if (is_factor(dag, factor, other.operands[term * operands + i])) return true;
+      return false;
+    };
+    auto has_both = [&](size_t first) {
+      return has(first, sum.operands[0]) && has(1 - first, sum.operands[1]);
+    };
+    if (other.id == sum.id || (!has_both(0) && !has_both(1)) || adds_values_of_graph(other.id)) return false;
+    std::vector<char> seen(of_graph_.size());
+    return is_product_with(sum.id, other.id, seen);
+  });
+}
+
 bool Factors::are_moved(const Dag& dag) const {
   if (is_made_twice(dag)) return true;
   return std::any_of(dag.ops.begin(), dag.ops.end(), [&](const DagOp& sum) {
     const BlockTerm& term = sum.term;
+    if (is_addition(term.code) && is_multiplied_out(dag, sum)) return true;
     if (!is_sum(sum)) return false;
     if (is_larger_[static_cast<size_t>(sum.id)]) return true;
     for (size_t i = 0; i < sum.operands.size(); ++i)

@@ -18,7 +18,8 @@ class Factors {
   // go behind the sum where it is a number that makes the terms larger, where f32 holds them anyway (products of f16), and
   // where it divides by a sum of exponentials over the index, as softmax does: they are at most 1 each.
   // Or whether it makes a sum and a multiple of it, which round in their own ways: x sigmoid(x) of two different x is
-  // wrong where the rounding of one x would cancel.
+  // wrong where the rounding of one x would cancel. Or whether it makes a sum, and of its terms one by one what the graph
+  // makes of the sum, as (a + b) sigmoid(a + b) by a s + b s: wrong where the terms cancel.
   bool are_moved(const Dag& dag) const;
 
  private:
@@ -31,6 +32,9 @@ class Factors {
   void note_larger_sums(ClassId id, bool is_larger, std::vector<char>& seen);
   bool is_multiple(ClassId a, ClassId b) const;
   bool is_made_twice(const Dag& dag) const;
+  bool adds_values_of_graph(ClassId id) const;
+  bool is_product_with(ClassId factor, ClassId id, std::vector<char>& seen) const;
+  bool is_multiplied_out(const Dag& dag, const DagOp& sum) const;
   bool has_factor(const Dag& dag, int at, Label label) const;
 
   const Terms& terms_;

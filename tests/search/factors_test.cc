@@ -1,6 +1,7 @@
 // Factors of sums: of all ways to compute a graph, those whose terms leave the range of the program's.
 #include "core/search/factors.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tests/search/examples.h"
@@ -102,6 +103,37 @@ void distributed_factors_stay_behind_products(void**) {
   for (const std::string& dag : dags(text, false)) assert_true(dag.find("mul(") > dag.find("matmul"));
 }
 
+// In silu(a + b) the sum is there for the sigmoid; its product with that is not made of products of a and b.
+void sums_are_not_multiplied_out(void**) {
+  const std::string given =
+      "graph g\nin x: f16[8, 16]\nin w: f16[16, 24]\nin b: f16[24]\na = matmul(x, w)\ns = add(a, b)\nt = "
+      "sigmoid(s)\n";
+  auto sums = [](const std::string& dag) {
+    size_t count = 0;
+    for (size_t at = dag.find("add("); at != dag.npos; at = dag.find("add(", at + 1)) ++count;
+    return count;
+  };
+  auto most_sums = [&](const std::string& text, bool with) {
+    size_t most = 0;
+    for (const std::string& dag : dags(text, with)) most = std::max(most, sums(dag));
+    return most;
+  };
+  const std::string product = given + "y = mul(s, t)\nout y\n";
+  assert_int_equal(most_sums(product, true), 2);
+  assert_int_equal(most_sums(product, false), 1);
+  // As the graph has it, it may stay.
+  assert_int_equal(most_sums(given + "p = mul(a, t)\nq = mul(b, t)\ny = add(p, q)\nout y\n", false), 2);
+  // Two products in one contraction have it in one operator.
+  const std::string contracted = given + "in v: f16[24, 8]\nm = mul(s, t)\ny = matmul(m, v)\nout y\n";
+  auto concatenates = [&](bool with) {
+    const std::set<std::string> all = dags(contracted, with);
+    return std::any_of(all.begin(), all.end(),
+                       [](const std::string& dag) { return dag.find("concat") != dag.npos; });
+  };
+  assert_true(concatenates(true));
+  assert_false(concatenates(false));
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -112,6 +144,7 @@ int main() {
                               cmocka_unit_test(quern::numbers_that_make_terms_smaller_stay_in_front),
                               cmocka_unit_test(quern::sums_of_exponentials_go_behind_products),
                               cmocka_unit_test(quern::means_are_sums),
+                              cmocka_unit_test(quern::sums_are_not_multiplied_out),
                               cmocka_unit_test(quern::distributed_factors_stay_behind_products)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
