@@ -16,7 +16,7 @@ struct CampaignOptions {
   size_t best = 3;    // programs of a graph for a target, as ranked
   size_t others = 1;  // and programs from anywhere in the ranking, with TMA or wgmma if there are any
   bool baseline = true;
-  std::chrono::milliseconds search_limit{4000};  // a list cut off early has what the model would pass over
+  std::chrono::milliseconds search_limit{1500};
   size_t compilers = 0;  // at a time; 0: as many as there are processors
   size_t batch = 4;  // graphs of a process, whose programs share compilations
 };
