@@ -1,6 +1,7 @@
 // quern emit: the CUDA text of a muGraph with a schedule, without a daemon.
 #include "core/base/target.h"
 #include "core/codegen/mugraph_emitter.h"
+#include "core/kernel/count.h"
 #include "core/kernel/print_ir.h"
 #include "core/mugraph/text.h"
 #include "core/optimize/prove_program.h"
@@ -37,10 +38,12 @@ Result<Emitted> emit_files(const Arguments& arguments, const ir::PassObserver& o
   return Emitted(std::move(*emitted));
 }
 
-// The kernel of each launch.
+// What a block of each launch does, and its kernel.
 std::string ir_text(const Emitted& emitted) {
   std::string out;
-  for (const LaunchedKernel& each : emitted.code) out += (out.empty() ? "" : "\n") + print_ir(each.kernel);
+  for (const LaunchedKernel& each : emitted.code)
+    out += (out.empty() ? "" : "\n") + std::string("a block of ") + each.kernel.name + " in the mean\n" +
+           print_counts(count_mean_block(each.kernel, each.facts)) + print_ir(each.kernel);
   return out;
 }
 
@@ -134,7 +137,8 @@ const Command Commands::kEmitCommand = {
     "\"quern show KEY\" prints with --graph, --mugraph and --schedule, for the same target, it is the text\n"
     "that --cuda prints. Whether the muGraph computes the graph is for \"quern verify-mugraph\" to say. "
     "Without\n"
-    "FILE the baseline's program. With --ir the kernel IR that the text is made of; with --passes the draft "
+    "FILE the baseline's program. With --ir the kernel IR that the text is made of, below counts of what a "
+    "block of it does; with --passes the draft "
     "of "
     "each\n"
     "kernel as it was lowered and after each pass.\n"

@@ -1,0 +1,147 @@
+#include "core/kernel/block_values.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace quern::ir {
+
+namespace {
+
+int64_t as_type(int64_t value, Scalar type) {
+  switch (type) {
+    case Scalar::boolean:
+      return value != 0;
+    case Scalar::i32:
+      return static_cast<int32_t>(value);
+    case Scalar::u32:
+      return static_cast<uint32_t>(value);
+    default:
+      return value;
+  }
+}
+
+// As device/block.cuh has it.
+int64_t swizzled(int64_t at, int64_t mask) { return at ^ (at >> 3 & mask); }
+
+}  // namespace
+
+template <class Make>
+ThreadNumbers BlockValues::for_each(const ThreadNumbers& a, const ThreadNumbers& b, const Make& make) {
+  std::vector<int64_t> out(std::max(a.numbers_.size(), b.numbers_.size()));
+  for (size_t t = 0; t < out.size(); ++t) out[t] = make(a[t], b[t]);
+  return ThreadNumbers(std::move(out));
+}
+
+std::optional<ThreadNumbers> BlockValues::of(const Expr& expr) const {
+  const ExprNode& node = expr.node();
+  switch (node.kind) {
+    case ExprKind::number:
+      return ThreadNumbers(node.number);
+    case ExprKind::symbol:
+      return of_symbol(*node.symbol);
+    case ExprKind::thread_index: {
+      std::vector<int64_t> numbers(static_cast<size_t>(block_.threads));
+      std::iota(numbers.begin(), numbers.end(), int64_t{0});
+      return ThreadNumbers(std::move(numbers));
+    }
+    case ExprKind::block_index:
+      return ThreadNumbers(block_.at[static_cast<size_t>(node.number)]);
+    case ExprKind::cast: {
+      const Numbers value = of(node.operands[0]);
+      if (!value || !(is_index(node.type) || node.type == Scalar::boolean)) return {};
+      return for_each(*value, 0, [&](int64_t a, int64_t) { return as_type(a, node.type); });
+    }
+    case ExprKind::select: {
+      const Numbers condition = of(node.operands[0]), yes = of(node.operands[1]), no = of(node.operands[2]);
+      if (!condition || !yes || !no) return {};
+      const ThreadNumbers chosen = for_each(*condition, *yes, [](int64_t c, int64_t a) { return c ? a : 0; }),
+                          other = for_each(*condition, *no, [](int64_t c, int64_t a) { return c ? 0 : a; });
+      return for_each(chosen, other, [](int64_t a, int64_t b) { return a + b; });
+    }
+    case ExprKind::operation:
+      return of_operation(node);
+    case ExprKind::call:
+      return of_call(node);
+    default:
+      return {};
+  }
+}
+
+BlockValues::Numbers BlockValues::of_symbol(const SymbolData& symbol) const {
+  if (const auto at = counters_.find(&symbol); at != counters_.end()) return at->second;
+  if (const auto at = defined_.find(&symbol); at != defined_.end()) return of(at->second);
+  return {};
+}
+
+BlockValues::Numbers BlockValues::of_operation(const ExprNode& node) const {
+  const Numbers a = of(node.operands[0]);
+  if (node.operands.size() == 1) {
+    if (!a) return {};
+    return for_each(*a, 0, [](int64_t value, int64_t) { return -value; });
+  }
+  const Numbers b = of(node.operands[1]);
+  // One that is not known does not matter beside what decides the condition for all threads.
+  if (node.op == Operator::both || node.op == Operator::either)
+    for (const Numbers* side : {&a, &b})
+      if (!(a && b) && *side && (*side)->is_one() && ((**side)[0] != 0) == (node.op == Operator::either))
+        return *side;
+  if (!a || !b) return {};
+  return for_each(*a, *b, [&](int64_t x, int64_t y) { return compute(node.op, x, y).value_or(0); });
+}
+
+BlockValues::Numbers BlockValues::of_call(const ExprNode& node) const {
+  auto operand = [&](size_t i) { return of(node.operands[i]); };
+  switch (node.function) {
+    case Function::lane_index:
+      return for_each(*of(thread_index()), 0, [](int64_t thread, int64_t) { return thread % 32; });
+    case Function::cluster_rank:
+      return ThreadNumbers(block_.rank);
+    case Function::min_index:
+    case Function::max_index:
+    case Function::swizzled_sum: {
+      const Numbers a = operand(0), b = operand(1);
+      if (!a || !b) return {};
+      if (node.function != Function::swizzled_sum)
+        return for_each(*a, *b, [&](int64_t x, int64_t y) { return *compute(node.function, x, y); });
+      const int64_t mask = node.templates[0].number;
+      return for_each(*a, *b, [&](int64_t thread, int64_t registers) {
+        const int64_t at = swizzled(registers, mask);
+        return (thread ^ (at & mask)) + (at & ~mask);
+      });
+    }
+    case Function::swizzled: {
+      const Numbers at = operand(0);
+      if (!at) return {};
+      return for_each(*at, 0, [&](int64_t x, int64_t) { return swizzled(x, node.templates[0].number); });
+    }
+    default:
+      return {};
+  }
+}
+
+std::optional<ThreadNumbers> BlockValues::bytes_at(const Expr& pointer) const {
+  if (pointer->kind == ExprKind::symbol) return begin_of(*pointer->symbol);
+  if (pointer->kind == ExprKind::call) return ThreadNumbers(0);  // dynamic_shared
+  if (pointer->kind != ExprKind::address && pointer->kind != ExprKind::element) return {};
+  const Numbers from = begin_of(*pointer->symbol), index = of(pointer->operands[0]);
+  if (!from || !index) return {};
+  const int64_t size = bytes_of(pointer->symbol->type);
+  return for_each(*from, *index, [&](int64_t a, int64_t b) { return a + b * size; });
+}
+
+BlockValues::Numbers BlockValues::begin_of(const SymbolData& pointer) const {
+  const auto at = defined_.find(&pointer);
+  return at == defined_.end() ? ThreadNumbers(0) : bytes_at(at->second);
+}
+
+bool BlockValues::depends(const Expr& expr, const SymbolData& counter) const {
+  bool found = false;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    if (found || !node.symbol) return;
+    const auto at = defined_.find(node.symbol.get());
+    found = node.symbol.get() == &counter || (at != defined_.end() && depends(at->second, counter));
+  });
+  return found;
+}
+
+}  // namespace quern::ir
