@@ -4,24 +4,9 @@
 
 #include <algorithm>
 
-#include "core/base/plan.h"
-#include "core/mugraph/mugraph.h"
+#include "core/schedule/tensor_place.h"
 
 namespace quern {
-
-// Where a tensor of a muGraph lies.
-struct TensorPlace {
-  std::string name;  // of the kernel's parameter
-  DType dtype = DType::f32;
-  Ints shape, strides;
-  LaunchArg arg;
-  int64_t offset = 0;  // elements of the argument in front of its first one
-  int numbered = -1;  // nowhere: elements are their number along this dimension
-  // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first then.
-  int axis = -1;
-  std::vector<TensorPlace> pieces = {};
-  std::vector<int32_t> memory = {};  // the tensors that are there
-};
 
 inline bool is_cast(const BlockOp& op) { return op.is_compute(OpCode::cast); }
 

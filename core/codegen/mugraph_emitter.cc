@@ -119,33 +119,10 @@ class MuEmitter {
     for (size_t i = 0; i < owners.size(); ++i)
       places_[owners[i]].arg = {LaunchArg::Kind::workspace, plan.offsets[i]};
     out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
-    for (size_t t = 0; t < count; ++t) read_places_.push_back(read_place(static_cast<int32_t>(t)));
+    auto lies = [&](int32_t tensor) -> const TensorPlace& { return places_[static_cast<size_t>(tensor)]; };
+    for (size_t t = 0; t < count; ++t)
+      read_places_.push_back(read_place(mugraph_, static_cast<int32_t>(t), lies));
     return {};
-  }
-
-  // Where block graphs find a tensor.
-  TensorPlace read_place(int32_t tensor) const {
-    const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
-    TensorPlace place = places_[static_cast<size_t>(tensor)];
-    place.numbered = own.numbered;
-    place.memory = memory_of(mugraph_, tensor);
-    place.axis = own.pieced.axis;
-    for (size_t p = 0; p < own.pieced.pieces.size(); ++p) {
-      TensorPlace& piece = place.pieces.emplace_back(places_[static_cast<size_t>(tensor)]);
-      piece.name += "_" + std::to_string(p);
-      piece.shape[static_cast<size_t>(own.pieced.axis)] = own.pieced.extents[p];
-      see_through(piece, own.pieced.pieces[p]);
-    }
-    if (own.view.source >= 0) see_through(place, own.view);
-    if (!place.pieces.empty()) place.strides = place.pieces[0].strides;
-    return place;
-  }
-
-  void see_through(TensorPlace& place, const TensorView& view) const {
-    const TensorPlace& source = places_[static_cast<size_t>(view.source)];
-    place.arg = source.arg;
-    place.offset = view_offset(view, source.strides);
-    place.strides = view_strides(view, source.strides);
   }
 
   bool uses_pdl(size_t k) const { return schedule_.kernels[k].pdl && target_.tma; }

@@ -44,50 +44,12 @@ int BlockFacts::rank_bits() const {
   return cluster_blocks() == int64_t{1} << bits ? bits : 0;
 }
 
-int BlockFacts::inner_dim(const BlockOp& access) const {
-  const TensorPlace& place = this->place(access);
-  const Ints& tile = access.type.shape;
-  int best = -1;
-  for (int d = 0; d < static_cast<int>(tile.size()); ++d)
-    if (place.strides[static_cast<size_t>(d)] == 1 && place.shape[static_cast<size_t>(d)] > 1 &&
-        (best < 0 || tile[static_cast<size_t>(d)] > tile[static_cast<size_t>(best)]))
-      best = d;
-  return best;
-}
-
 int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int inner) const {
-  if (inner < 0) return 0;
-  const BlockOp& op = program.op(value);
-  const TensorPlace& place = this->place(op);
-  auto divides_pieces = [&](int64_t number) {
-    return std::all_of(place.pieces.begin(), place.pieces.end(), [&](const TensorPlace& piece) {
-      for (size_t d = 0; d < piece.shape.size(); ++d)
-        if (static_cast<int>(d) != inner && piece.shape[d] > 1 && piece.strides[d] % number != 0)
-          return false;
-      const size_t at = static_cast<size_t>(inner);
-      return piece.offset % number == 0 && piece.shape[at] % number == 0 && piece.strides[at] == 1;
-    });
-  };
-  auto divides = [&](int64_t number) {
-    if (place.shape[static_cast<size_t>(inner)] % number != 0 ||
-        op.type.shape[static_cast<size_t>(inner)] % number != 0 || place.offset % number != 0 ||
-        !divides_pieces(number))
-      return false;
-    // Wherever blocks and iterations cut it, they cut between vectors.
-    int64_t part = place.shape[static_cast<size_t>(inner)];
-    for (int axis = 0; axis <= kGridAxes; ++axis) {
-      if (!cuts(op, axis, inner)) continue;
-      part = kernel.part(axis, part);
-      if (part % number != 0) return false;
-    }
-    for (size_t d = 0; d < place.shape.size(); ++d)
-      if (static_cast<int>(d) != inner && place.shape[d] > 1 && place.strides[d] % number != 0) return false;
-    return true;
-  };
+  const TensorPlace& place = this->place(value);
+  const int most = quern::vector_bits(kernel, program.op(value), place, inner);
   int bits = 0;
-  while ((dtype_size(place.dtype) << (bits + 1)) <= 16 && divides(int64_t{2} << bits) &&
-         std::find(layout.registers.begin(), layout.registers.end(), CoordBit{inner, bits}) !=
-             layout.registers.end())
+  while (bits < most && std::find(layout.registers.begin(), layout.registers.end(), CoordBit{inner, bits}) !=
+                            layout.registers.end())
     ++bits;
   return dtype_size(place.dtype) << bits < 4 ? 0 : bits;  // vectors have whole words
 }
@@ -100,10 +62,6 @@ bool BlockFacts::is_shared_by_blocks(const BlockOp& op) const {
 
 bool BlockFacts::is_settled(const TensorPlace& place) const {
   return place.arg.kind == LaunchArg::Kind::input && !first;
-}
-
-bool BlockFacts::is_staged(BlockValue value) const {
-  return schedule.stages > 1 && program.stage(value) == Stage::loop && place(value).dtype != DType::boolean;
 }
 
 namespace {
@@ -175,13 +133,8 @@ bool BlockFacts::keeps_parts(BlockValue value) const {
 
 RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
   const Ints& shape = program.shape(value);
-  int all = -(kLaneBits + warp_bits);
-  for (int64_t extent : shape) all += bits_for(extent);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
-  int vector = 0;
-  while (inner >= 0 && (dtype_size(dtype) << (vector + 1)) <= 16 && vector + 1 <= all &&
-         shape[static_cast<size_t>(inner)] % (int64_t{2} << vector) == 0)
-    ++vector;
+  const int vector = shared_vector_bits(shape, dtype, inner, kLaneBits + warp_bits);
   return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, 0, row_warp_bits);
 }
 

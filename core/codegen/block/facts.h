@@ -9,7 +9,7 @@
 #include "core/codegen/block_program.h"
 #include "core/codegen/register_layout.h"
 #include "core/codegen/trace.h"
-#include "core/schedule/schedule.h"
+#include "core/schedule/tile_access.h"
 
 namespace quern {
 
@@ -48,17 +48,17 @@ struct BlockFacts {
     return places[static_cast<size_t>(access.tensor())];
   }
   const TensorPlace& place(BlockValue access) const { return place(program.op(access)); }
-  // The dimension of its tile whose neighbours are neighbours in memory; -1: none.
-  int inner_dim(const BlockOp& access) const;
+  // As core/schedule/tile_access.h has them.
+  int inner_dim(const BlockOp& access) const { return quern::inner_dim(place(access), access.type.shape); }
   int inner_dim(BlockValue access) const { return inner_dim(program.op(access)); }
-  // Low bits of `inner` that are in registers and can move as one access of up to 16 bytes: every vector is
-  // aligned, of whole words, and either inside the tensor or outside.
+  // Of these bits, those that are in registers.
   int vector_bits(BlockValue access, const RegisterLayout& layout, int inner) const;
   bool is_shared_by_blocks(const BlockOp& load) const;
   // Whether nobody writes it while the kernel runs.
   bool is_settled(const TensorPlace& place) const;
-  // Comes through a stage of the ring in shared memory.
-  bool is_staged(BlockValue load) const;
+  bool is_staged(BlockValue load) const {
+    return quern::is_staged(schedule, program.stage(load), place(load));
+  }
   // Loads into registers are issued an iteration before their use.
   bool prefetches() const { return schedule.prefetch && schedule.stages == 0; }
 

@@ -21,26 +21,16 @@ constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
 // Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
 bool ProductPlans::is_panel_operand(BlockValue value, DType dtype) const {
   const BlockOp& op = program_.op(value);
-  const int rank = op.type.rank();
   if (!op.is_load() || !facts_.is_staged(value)) return false;
-  const TensorPlace& place = facts_.place(op);
-  const int inner = facts_.inner_dim(op);
-  if (place.dtype != dtype || inner < rank - 2) return false;
-  const int64_t row = place.strides[static_cast<size_t>(inner == rank - 1 ? rank - 2 : rank - 1)];
-  for (int d = 0; d < rank - 2; ++d)
-    if (op.type.shape[static_cast<size_t>(d)] > 1 && place.strides[static_cast<size_t>(d)] <= row)
-      return false;
-  return true;
+  return facts_.place(op).dtype == dtype && is_panel(facts_.place(op), op.type.shape);
 }
 
 // Whether the value is made, element by element, from a tile that they could read, and all warps can make it
 // for them: without room around it, which would have to be filled.
 bool ProductPlans::is_cooperative_panel(BlockValue value, DType dtype) const {
   const BlockValue load = facts_.root_load(value);
-  const Ints& shape = program_.shape(value);
   return load >= 0 && load != value && is_panel_operand(load, dtype) &&
-         std::min(shape[shape.size() - 2], shape.back()) >= int64_t{1} << kInnerBits &&
-         shape[static_cast<size_t>(facts_.inner_dim(load))] % 8 == 0;
+         makes_panel(facts_.place(load), program_.shape(value));
 }
 
 bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {

@@ -6,20 +6,6 @@
 
 namespace quern {
 
-std::vector<int> SharedTiles::dims_by_stride(const SharedTile& tile) const {
-  const TensorPlace& place = facts_.place(tile.value);
-  std::vector<int> dims;
-  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d) {
-    const size_t at = static_cast<size_t>(d);
-    if (d != tile.inner && (place.shape[at] > 1 || tile.padded[at] > 1)) dims.push_back(d);
-  }
-  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
-    return place.strides[static_cast<size_t>(a)] > place.strides[static_cast<size_t>(b)];
-  });
-  dims.push_back(tile.inner);
-  return dims;
-}
-
 std::vector<CoordBit> SharedTiles::bits_of(const SharedTile& tile, const std::vector<int>& dims) {
   std::vector<CoordBit> bits;
   for (size_t i = dims.size() - 1; i-- > 0;)

@@ -6,12 +6,10 @@
 namespace quern {
 
 // A tile in shared memory: a stage of a load, or what threads have left there.
-struct SharedTile {
+struct SharedTile : StagedExtents {
   BlockValue value = -1;
   Symbol memory;  // where it lies in this iteration
-  // Room for each dimension; the pitch, elements from one coordinate to the next, of tiles that are not in panels.
-  Ints padded, pitch;
-  int inner = 0;
+  Ints pitch;     // of tiles that are not in panels: elements from one coordinate to the next
   int64_t bytes = 0;
   // In panels: the bits of coordinates as they follow each other in an element's place in the tile; for
   // each bit of each coordinate which one that is; and which of them the swizzle changes. Panels have rows
@@ -21,9 +19,6 @@ struct SharedTile {
   int swizzle = 0, row_bits = 0, panel_bits = 0;
 };
 
-// Bytes: of a row of a panel at most, and at least if it is swizzled.
-inline constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;
-
 class SharedTiles : BlockPart {
  public:
   SharedTiles(const BlockFacts& facts, BlockBody& body, TileBounds& bounds)
@@ -32,8 +27,9 @@ class SharedTiles : BlockPart {
   // Of tiles in the ring, bytes: a swizzle repeats every 1024.
   int64_t alignment() const { return schedule_.tma || schedule_.wgmma ? 1024 : 128; }
 
-  // Dimensions of a load's tile: outermost first, `inner` last; without those of extent 1.
-  std::vector<int> dims_by_stride(const SharedTile& tile) const;
+  std::vector<int> dims_by_stride(const SharedTile& tile) const {
+    return quern::dims_by_stride(facts_.place(tile.value), tile);
+  }
   // Bits of all dimensions but the inner one, the last of `dims` but one first.
   static std::vector<CoordBit> bits_of(const SharedTile& tile, const std::vector<int>& dims);
   // The same, but first those that lanes tell apart.

@@ -49,16 +49,11 @@ const SharedTile& StagedTiles::tile(BlockValue load) {
   const Ints* const panels = plans_.panel_extents(load);
   tile.value = load;
   tile.memory = ir::make_pointer(fresh("tile_" + base_name(load)), ring_, ir::scalar_of(place.dtype));
+  Ints least;
   for (int d = 0; d < op.type.rank(); ++d)
-    tile.padded.push_back(
-        int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), wanted.bits(d)));
-  const int inner_in_memory = facts_.inner_dim(op);
-  tile.inner = plans_.turned(load).value_or(inner_in_memory < 0 ? op.type.rank() - 1 : inner_in_memory);
-  if (panels)
-    for (size_t d = 0; d < tile.padded.size(); ++d) tile.padded[d] = std::max(tile.padded[d], (*panels)[d]);
-  auto& inner = tile.padded[static_cast<size_t>(tile.inner)];
-  inner = std::max<int64_t>(inner, 16 / static_cast<int64_t>(dtype_size(place.dtype)));
-  if (schedule_.tma && target_.tma && place.pieces.empty() && bring_by_tma(tile)) return tile;
+    least.push_back(std::max(int64_t{1} << wanted.bits(d), panels ? (*panels)[static_cast<size_t>(d)] : 1));
+  static_cast<StagedExtents&>(tile) = staged_extents(op, place, least, plans_.turned(load));
+  if (schedule_.tma && target_.tma && bring_by_tma(tile)) return tile;
   copies_panels_ |= panels != nullptr;
   shared_.put_in_panels(tile, panels ? SharedTiles::bits_of(tile, shared_.dims_by_stride(tile))
                                      : shared_.bits_as_read(tile, wanted));

@@ -42,9 +42,6 @@ class StagedTiles : BlockPart {
   void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
                      const RegisterLayout& chunks, int64_t bytes);
   // tma.cc
-  bool ends_with_tensor(const BlockOp& op, int dim, int64_t padded) const;
-  Ints starts_in_memory(const SharedTile& tile, const std::vector<int>& dims) const;
-  std::optional<TensorMap> tensor_map(const SharedTile& tile, const std::vector<int>& dims) const;
   bool bring_by_tma(SharedTile& tile);
   const char* never_stored_by_tma(BlockValue store) const;
   std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,

@@ -1,0 +1,172 @@
+#include "core/schedule/tile_access.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/schedule/tile_work.h"
+
+namespace quern {
+
+namespace {
+
+constexpr int64_t kMostBytes = 16;          // of an access
+constexpr int64_t kMostBoxExtent = 256;     // elements
+
+// Whether vectors of so many elements begin where rows, pieces, blocks and iterations do.
+bool vectors_fit(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner,
+                 int64_t number) {
+  const size_t at = static_cast<size_t>(inner);
+  auto rows_fit = [&](const TensorPlace& each) {
+    for (size_t d = 0; d < each.shape.size(); ++d)
+      if (d != at && each.shape[d] > 1 && each.strides[d] % number != 0) return false;
+    return each.offset % number == 0 && each.shape[at] % number == 0;
+  };
+  const bool pieces_fit = std::all_of(place.pieces.begin(), place.pieces.end(), [&](const TensorPlace& piece) {
+    return rows_fit(piece) && piece.strides[at] == 1;
+  });
+  if (!pieces_fit || !rows_fit(place) || access.type.shape[at] % number != 0) return false;
+  int64_t part = place.shape[at];
+  for (int axis = 0; axis <= kGridAxes; ++axis) {
+    if (!cuts(access, axis, inner)) continue;
+    part = kernel.part(axis, part);
+    if (part % number != 0) return false;
+  }
+  return true;
+}
+
+// Whether what lies behind the tile's part of a dimension, up to `padded`, is behind the end of the tensor:
+// there TMA gives zeros, elsewhere it would give what belongs to other blocks or iterations.
+bool ends_with_tensor(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int dim,
+                      int64_t padded) {
+  int64_t tile = place.shape[static_cast<size_t>(dim)];
+  bool cut = false, exact = true;
+  for (int axis = 0; axis <= kGridAxes; ++axis) {
+    if (!cuts(access, axis, dim) || kernel.parts(axis) == 1) continue;
+    const int64_t next = kernel.part(axis, tile);
+    exact &= !cut || tile % next == 0;
+    cut = true;
+    tile = next;
+  }
+  return !cut || (exact && tile == padded);
+}
+
+}  // namespace
+
+int inner_dim(const TensorPlace& place, const Ints& tile) {
+  int best = -1;
+  for (int d = 0; d < static_cast<int>(tile.size()); ++d)
+    if (place.strides[static_cast<size_t>(d)] == 1 && place.shape[static_cast<size_t>(d)] > 1 &&
+        (best < 0 || tile[static_cast<size_t>(d)] > tile[static_cast<size_t>(best)]))
+      best = d;
+  return best;
+}
+
+int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner) {
+  if (inner < 0) return 0;
+  const auto size = static_cast<int64_t>(dtype_size(place.dtype));
+  int bits = 0;
+  while (size << (bits + 1) <= kMostBytes && vectors_fit(kernel, access, place, inner, int64_t{2} << bits))
+    ++bits;
+  return size << bits < 4 ? 0 : bits;
+}
+
+int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits) {
+  int all = -thread_bits, bits = 0;
+  for (int64_t extent : tile) all += std::bit_width(static_cast<uint64_t>(padded(extent))) - 1;
+  while (inner >= 0 && static_cast<int64_t>(dtype_size(dtype)) << (bits + 1) <= kMostBytes && bits + 1 <= all &&
+         tile[static_cast<size_t>(inner)] % (int64_t{2} << bits) == 0)
+    ++bits;
+  return bits;
+}
+
+bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& place) {
+  return schedule.stages > 1 && stage == Stage::loop && place.dtype != DType::boolean;
+}
+
+bool is_panel(const TensorPlace& place, const Ints& tile) {
+  const int rank = static_cast<int>(tile.size()), inner = inner_dim(place, tile);
+  if (rank < 2 || inner < rank - 2) return false;
+  const int64_t row = place.strides[static_cast<size_t>(inner == rank - 1 ? rank - 2 : rank - 1)];
+  for (int d = 0; d < rank - 2; ++d)
+    if (tile[static_cast<size_t>(d)] > 1 && place.strides[static_cast<size_t>(d)] <= row) return false;
+  return true;
+}
+
+bool makes_panel(const TensorPlace& place, const Ints& tile) {
+  constexpr int64_t kLeast = 16, kRowGroup = 8;  // k of wgmma; rows that lie together
+  return std::min(tile[tile.size() - 2], tile.back()) >= kLeast &&
+         tile[static_cast<size_t>(inner_dim(place, tile))] % kRowGroup == 0;
+}
+
+StagedExtents staged_extents(const BlockOp& load, const TensorPlace& place, const Ints& least,
+                             std::optional<int> turned) {
+  StagedExtents out;
+  for (size_t d = 0; d < load.type.shape.size(); ++d)
+    out.padded.push_back(std::max(padded(load.type.shape[d]), least[d]));
+  const int inner = inner_dim(place, load.type.shape);
+  out.inner = turned.value_or(inner < 0 ? load.type.rank() - 1 : inner);
+  int64_t& row = out.padded[static_cast<size_t>(out.inner)];
+  row = std::max<int64_t>(row, kMostBytes / static_cast<int64_t>(dtype_size(place.dtype)));
+  return out;
+}
+
+std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& tile) {
+  std::vector<int> dims;
+  for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d) {
+    const size_t at = static_cast<size_t>(d);
+    if (d != tile.inner && (place.shape[at] > 1 || tile.padded[at] > 1)) dims.push_back(d);
+  }
+  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
+    return place.strides[static_cast<size_t>(a)] > place.strides[static_cast<size_t>(b)];
+  });
+  dims.push_back(tile.inner);
+  return dims;
+}
+
+Ints starts_in_memory(const TensorPlace& place, const StagedExtents& tile, const std::vector<int>& dims) {
+  Ints starts;
+  int64_t rest = place.offset;
+  for (int d : dims) {
+    const size_t at = static_cast<size_t>(d);
+    const int64_t stride = place.shape[at] > 1 ? place.strides[at] : 0;
+    starts.push_back(d == tile.inner ? rest : stride > 0 ? rest / stride : 0);
+    if (stride > 0) rest %= stride;
+  }
+  return starts;
+}
+
+std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place,
+                                  const StagedExtents& tile, const std::vector<int>& dims) {
+  if (!place.pieces.empty() || place.strides[static_cast<size_t>(tile.inner)] != 1) return std::nullopt;
+  TensorMap map;
+  map.buffer = place.arg;
+  map.dtype = place.dtype;
+  const int64_t size = static_cast<int64_t>(dtype_size(place.dtype));
+  for (int d = 0; d < access.type.rank(); ++d)
+    if (!ends_with_tensor(kernel, access, place, d, tile.padded[static_cast<size_t>(d)])) return std::nullopt;
+  const int64_t row = std::min(tile.padded[static_cast<size_t>(tile.inner)] * size, kSwizzledRow);
+  const Ints starts = starts_in_memory(place, tile, dims);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int d = dims[i];
+    const size_t at = static_cast<size_t>(d);
+    map.shape.push_back(starts[i] + place.shape[at]);
+    // The stride of a dimension of extent 1 is never used, but must be possible.
+    map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
+                                                                 : kTensorMapAlignment / size);
+    map.box.push_back(d == tile.inner     ? row / size
+                      : d == dims.front() ? std::min(tile.padded[at], kMostBoxExtent)
+                                          : tile.padded[at]);
+  }
+  map.swizzle = row >= kLeastSwizzle ? static_cast<uint32_t>(row) : 0;
+  if (!check_tensor_map(map).ok() || *std::max_element(map.box.begin(), map.box.end()) > kMostBoxExtent)
+    return std::nullopt;
+  return map;
+}
+
+TileBoxes tile_boxes(const TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims) {
+  const int outermost = dims.front();
+  return {tile.padded[static_cast<size_t>(tile.inner)] / map.box.back(),
+          outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map.box.front()};
+}
+
+}  // namespace quern
