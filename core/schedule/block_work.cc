@@ -120,7 +120,7 @@ class Counter : private ScheduledBlock {
         return load(i);
       case BlockOp::Kind::store: {
         const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
-        const SectorWaste waste = sector_waste(memory_row(each));
+        const SectorWaste waste = sector_waste(memory_row(static_cast<BlockValue>(i)));
         if (leaves(each.tensor())) out_.unique_bytes += bytes_of(whole) * waste.dram;
         out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
@@ -154,38 +154,36 @@ class Counter : private ScheduledBlock {
     if (!is_from_memory(each)) return;
     if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
-    const double size = static_cast<double>(dtype_size(whole.dtype)), bytes = loaded_bytes(each);
-    const Row row = memory_row(each);
+    const BlockValue value = static_cast<BlockValue>(i);
+    const double bytes = loaded_bytes(each);
+    const Row row = memory_row(value);
     const SectorWaste waste = sector_waste(row);
     if (comes(each.tensor())) {
       const double dram = bytes_of(whole) * waste.dram;
       out_.unique_bytes += dram;
       out_.fresh_bytes += dram;
     }
-    const double most = load_width(row);
-    const double width =
-        is_copied_turned(static_cast<BlockValue>(i)) ? size : std::min(most, std::max(size, row.bytes));
-    const bool looped = in_loop(i);
+    const bool looped = in_loop(i), staged = is_staged_load(value);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
-    if (looped) {
-      const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
-      out_.loop_room += std::ceil(padded_elements(each.type) * size / unit) * unit;
-      needs_.loaded += bytes / 4 / schedule_.workers();
-    }
-    const double instructions = bytes / width / 32;
-    const bool staged = looped && schedule_.stages > 0;
-    const bool engine = schedule_.tma && target_.tma && most == 16;
+    const double width = staged ? copy_width(value) : load_width(value), instructions = bytes / width / 32;
+    TileLoad& how =
+        out_.loads.emplace_back(TileLoad{value, staged, false, !staged && is_fragment(value), bytes, width});
+    if (looped) needs_.loaded += bytes / 4 / schedule_.workers();
     Work& own = work(stages_[i]);
-    own.issue += instructions * (staged ? (engine ? 0 : 4) : 3);
-    if (staged) own.shared_bytes += bytes;
-    if (staged && engine) {
-      const TmaCopies tma = tma_copies(each, row);
-      own.copies += tma.copies;
-      own.lines += tma.lines;
+    if (!staged) {
+      own.issue += instructions * 3;
+      return;
     }
+    const StagedTile tile = staged_tile(value, row);
+    out_.loop_room += tile.bytes;
+    own.shared_bytes += bytes;
+    how.tma = tile.copies > 0;
+    own.copies += tile.copies;
+    own.lines += tile.lines;
+    if (!how.tma) own.issue += instructions * 4;
     // Asynchronous copies have at least four bytes.
-    if (staged && width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
+    if (width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
   }
 
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
@@ -255,9 +253,9 @@ class Counter : private ScheduledBlock {
     const double per_word = wide ? 1 : 2;
     const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / per_word / 32,
                  b_words = batch * static_cast<double>(n * k) / per_word / 32;
-    const double mma = batch * static_cast<double>(m / 16 * (n / 8) * (k / k_least));
-    own.mma += mma * warps();
-    own.issue += mma * warps();
+    const double mma = batch * fragments_of(i, *dtype);
+    own.mma += mma;
+    own.issue += mma;
     own.chain += constants_.shared_latency;
     for (int side = 0; side < 2; ++side) {
       const BlockValue operand = each.operands[static_cast<size_t>(side)];
@@ -321,8 +319,10 @@ class Counter : private ScheduledBlock {
     if (side == 1) std::swap(m, n);
     n = std::max<int64_t>(n, 8);
     const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
-    // No instruction begins within a row of a panel, which lies along the columns of the right operand.
-    const int64_t least_n = side == 0 ? std::min<int64_t>(n, kPanelColumns) : 8;
+    // No instruction begins within a row of a panel.
+    const BlockValue wide = root_load(each.operands[static_cast<size_t>(1 - side)]);
+    const int64_t least_n =
+        is_by_free(wide, static_cast<size_t>(1 - side)) ? std::min<int64_t>(n, kPanelColumns) : 8;
     const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(side)],
                                                side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
     const auto groups = static_cast<double>(schedule_.workers() / 128);
@@ -339,7 +339,7 @@ class Counter : private ScheduledBlock {
       own.chain += constants_.barrier_cycles;
     }
     const double m_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
-    if (is_staged_load(each.operands[static_cast<size_t>(side)])) {
+    if (is_panel_operand(each.operands[static_cast<size_t>(side)], *tensor_dtype(i))) {
       // By every warpgroup for its own part of the N operand.
       own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {
@@ -355,7 +355,7 @@ class Counter : private ScheduledBlock {
     const size_t i = static_cast<size_t>(load);
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
     if (!in_loop(i) || !schedule_.prefetch)
-      work(stages_[i]).round_trips += words * 4 / load_width(memory_row(op(load))) / constants_.trip_loads;
+      work(stages_[i]).round_trips += words * 4 / widest(load) / constants_.trip_loads;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }

@@ -30,6 +30,14 @@ inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::copies, &W
 static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)),
               "each count is in a list");
 
+// How a tile comes from global memory: by TMA, by copies of threads into a stage, or into registers, as tensor cores take it
+// or as threads share it.
+struct TileLoad {
+  BlockValue value;
+  bool staged = false, tma = false, fragments = false;
+  double bytes = 0, width = 0;  // of the tile; of an access of a thread
+};
+
 struct BlockWork {
   double blocks = 1;                    // of the grid, clusters and all
   int64_t cluster = 1, trip_count = 1;  // blocks of a cluster; iterations of the loop
@@ -46,6 +54,7 @@ struct BlockWork {
   double fresh_bytes = 0;                 // of these, the ones that are read
   double looked_at_bytes = 0;             // that a kernel in front reads
   double registers = 0;                   // of a thread, were there as many as it wants
+  std::vector<TileLoad> loads;
 
   // Of the mean iteration.
   double mean(double Work::*count) const {

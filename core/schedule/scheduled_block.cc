@@ -1,6 +1,7 @@
 #include "core/schedule/scheduled_block.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/mugraph/narrow.h"
@@ -33,6 +34,8 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
       product_(kernel.ops.size()),
       split_rows_(kernel.ops.size()),
       copies_(kernel.ops.size(), 1) {
+  for (const BlockOp& each : kernel.ops)
+    places_.push_back(each.has_access() ? dense_place(mugraph, each.tensor()) : TensorPlace());
   find_products();
   count_copies();
 }
@@ -74,28 +77,22 @@ double ScheduledBlock::loaded_bytes(const BlockOp& load) const {
          static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype));
 }
 
-ScheduledBlock::Row ScheduledBlock::memory_row(const BlockOp& access) const {
-  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(access.tensor())];
-  const Ints& shape = tensor.type.shape;
+ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
+  const BlockOp& access = op(value);
+  const TensorPlace& place = this->place(value);
+  const Ints& shape = place.shape;
   Row row;
   if (shape.empty()) return row;
-  row.dim = shape.size() - 1;
-  Ints strides;  // of a view; otherwise each is a multiple of a row
-  if (tensor.view.source >= 0) {
-    strides = strides_if_dense(mugraph_, tensor);
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (strides[d] == 1 && shape[d] > 1) row.dim = d;
-  } else {
-    while (row.dim > 0 && shape[row.dim] == 1) --row.dim;
-  }
-  const auto size = static_cast<int64_t>(dtype_size(tensor.type.dtype));
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (d != row.dim && shape[d] > 1) row.pitches |= (strides.empty() ? shape[row.dim] : strides[d]) * size;
+  const int inner = inner_dim(place, access.type.shape);
+  row.dim = inner < 0 ? shape.size() - 1 : static_cast<size_t>(inner);
+  const auto size = static_cast<int64_t>(dtype_size(place.dtype));
   int64_t part = shape[row.dim];
   row.whole = access.type.shape[row.dim] >= part;
   if (row.whole) return row;
   row.bytes = static_cast<double>(access.type.shape[row.dim] * size);
-  int64_t starts = kMostAlignment | row.pitches;
+  int64_t starts = kMostAlignment;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != row.dim && shape[d] > 1) starts |= place.strides[d] * size;
   for (int axis = 0; axis <= kGridAxes; ++axis)
     if (cuts(access, axis, static_cast<int>(row.dim)) && kernel_.parts(axis) > 1) {
       part = kernel_.part(axis, part);
@@ -112,55 +109,179 @@ ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
   return {std::max(32.0, row.bytes + beyond) / row.bytes, row.bytes < 64 ? 0.5 * (1 + pairs) : 1};
 }
 
-ScheduledBlock::TmaCopies ScheduledBlock::tma_copies(const BlockOp& load, const Row& row) const {
-  constexpr double kMostBox = 256, kLine = 128;
-  const double tile_row =
-      static_cast<double>(load.type.shape[row.dim]) *
-      static_cast<double>(dtype_size(mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype));
+ScheduledBlock::StagedTile ScheduledBlock::staged_tile(BlockValue value, const Row& row) const {
+  constexpr double kLine = 128;
+  const BlockOp& load = op(value);
+  const TensorPlace& place = this->place(value);
+  const StagedExtents extents = staged_extents(load, place, least_extents(value), turned_dim(value));
+  const auto size = static_cast<double>(dtype_size(place.dtype));
+  StagedTile out;
+  out.bytes = size;
+  for (int64_t extent : extents.padded) out.bytes *= static_cast<double>(extent);
+  const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
+  out.bytes = std::ceil(out.bytes / unit) * unit;
+  const std::vector<int> dims = dims_by_stride(place, extents);
+  const auto map =
+      schedule_.tma && target_.tma ? tile_map(kernel_, load, place, extents, dims) : std::nullopt;
+  if (!map) return out;
+  const TileBoxes boxes = tile_boxes(*map, extents, dims);
+  out.copies = static_cast<double>(boxes.panels * boxes.parts);
+  const double tile_row = static_cast<double>(load.type.shape[row.dim]) * size;
   const double panels = std::max(1.0, std::ceil(tile_row / kLine)), rows = loaded_bytes(load) / tile_row;
   const double lines = (std::min(tile_row, kLine) + kLine - static_cast<double>(row.alignment)) / kLine;
-  double longest = 1;
-  for (size_t d = 0; d < load.type.shape.size(); ++d)
-    if (d != row.dim) longest = std::max(longest, static_cast<double>(padded(load.type.shape[d])));
-  return {panels * std::max(1.0, longest / kMostBox), rows * panels * std::max(1.0, lines)};
+  out.lines = rows * panels * std::max(1.0, lines);
+  return out;
 }
 
-double ScheduledBlock::load_width(const Row& row) {
-  constexpr int64_t kMostWidth = 16;
-  const int64_t starts = kMostWidth | row.pitches | (row.whole ? 0 : static_cast<int64_t>(row.bytes));
-  return static_cast<double>(starts & -starts);
+Ints ScheduledBlock::least_extents(BlockValue load) const {
+  Ints least(op(load).type.shape.size(), 1);
+  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+    const auto dtype = tensor_dtype(i);
+    if (!dtype) continue;
+    const bool by_warpgroups = is_by_warpgroups(i);
+    for (size_t side : {size_t{0}, size_t{1}}) {
+      const BlockValue operand = kernel_.ops[i].operands[side];
+      if (root_load(operand) != load || least.size() < 2) continue;
+      auto need = [&](size_t dim, int64_t extent) { least[dim] = std::max(least[dim], extent); };
+      const size_t rank = least.size();
+      need(rank - (side == 0 ? 1 : 2), least_inner(*dtype));
+      const bool is_m = static_cast<int>(side) == m_side();
+      const int64_t rows = by_warpgroups ? (is_m ? kWgmmaRows : 8) : side == 1 ? 8 : 16;
+      const bool few = !by_warpgroups && side == 0 && op(operand).type.shape[rank - 2] <= 8;
+      need(rank - (side == 0 ? 2 : 1), few ? 8 : rows);
+      if (by_warpgroups && operand == load)
+        need(static_cast<size_t>(std::max(0, inner_dim(place(load), op(load).type.shape))), 16);
+    }
+  }
+  return least;
+}
+
+double ScheduledBlock::widest(BlockValue load) const {
+  const TensorPlace& place = this->place(load);
+  const int inner = inner_dim(place, op(load).type.shape);
+  return static_cast<double>(dtype_size(place.dtype) << vector_bits(kernel_, op(load), place, inner));
+}
+
+double ScheduledBlock::copy_width(BlockValue load) const {
+  const int inner = inner_dim(place(load), op(load).type.shape);
+  return turned_dim(load).value_or(inner) == inner ? widest(load)
+                                                   : static_cast<double>(dtype_size(place(load).dtype));
+}
+
+bool ScheduledBlock::is_fragment(BlockValue load) const {
+  bool found = false;
+  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+    const BlockOp& user = kernel_.ops[i];
+    const bool used = std::find(user.operands.begin(), user.operands.end(), load) != user.operands.end();
+    if (used && !is_elementwise(user) && !user.is_compute(OpKind::contraction)) return false;
+    found |= fragment_vector(load, i) > 0;
+  }
+  return found;
+}
+
+// What meets a product is loaded as that lies in registers.
+bool ScheduledBlock::joins_product(BlockValue load) const {
+  for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+    const std::vector<BlockValue>& operands = kernel_.ops[i].operands;
+    if (is_elementwise(kernel_.ops[i]) && is_of_product(static_cast<BlockValue>(i)) &&
+        std::find(operands.begin(), operands.end(), load) != operands.end())
+      return true;
+  }
+  return false;
+}
+
+double ScheduledBlock::load_width(BlockValue load) const {
+  const TensorPlace& place = this->place(load);
+  const auto size = static_cast<double>(dtype_size(place.dtype));
+  int64_t vector = 0;
+  for (size_t i = 0; i < kernel_.ops.size() && vector == 0; ++i) vector = fragment_vector(load, i);
+  if (vector == 0 && joins_product(load)) vector = 2;
+  if (vector == 0) {
+    const int thread_bits = std::bit_width(static_cast<uint64_t>(schedule_.workers())) - 1;
+    const Ints &own = op(load).type.shape, &used = shape_of_use(load);
+    const int inner = inner_dim(place, own) + static_cast<int>(used.size() - own.size());
+    vector = int64_t{1} << shared_vector_bits(used, place.dtype, inner, thread_bits);
+  }
+  const double width = std::min(widest(load), size * static_cast<double>(vector));
+  return width < 4 ? size : width;
+}
+
+const Ints& ScheduledBlock::shape_of_use(BlockValue load) const {
+  const Ints* shape = &op(load).type.shape;
+  for (const BlockOp& user : kernel_.ops)
+    if (is_elementwise(user) && user.type.shape.size() >= shape->size() &&
+        user.type.element_count() > op(load).type.element_count() &&
+        std::find(user.operands.begin(), user.operands.end(), load) != user.operands.end())
+      shape = &user.type.shape;
+  return *shape;
+}
+
+int64_t ScheduledBlock::fragment_vector(BlockValue load, size_t product) const {
+  const auto dtype = tensor_dtype(product);
+  const BlockOp& each = kernel_.ops[product];
+  if (!dtype) return 0;
+  for (size_t side : {size_t{0}, size_t{1}}) {
+    if (root_load(each.operands[side]) != load) continue;
+    const int64_t pair = *dtype == DType::f32 ? 1 : 2, most = 16 / static_cast<int64_t>(dtype_size(*dtype));
+    const BlockValue other = root_load(each.operands[1 - side]);
+    const bool free = is_by_free(load, side);
+    if (is_by_warpgroups(product)) return free ? 1 : pair;
+    const ProductParts parts = parts_of(product, *dtype);
+    if (free) {
+      const int64_t columns = std::max<int64_t>(8, padded(each.type.shape.back()) / parts.n);
+      return side == 0 ? 1 : std::min(most, columns / 8);
+    }
+    // A staged operand's rows are read in their own order, and so are those of an earlier product.
+    if (product_[static_cast<size_t>(each.operands[0])] || (other >= 0 && is_staged_load(other))) return pair;
+    const int64_t inner =
+        std::max(least_inner(*dtype), padded(op(each.operands[0]).type.shape.back())) / parts.k;
+    return std::min(most, inner / 4);
+  }
+  return 0;
+}
+
+BlockValue ScheduledBlock::root_load(BlockValue value) const {
+  const BlockOp& each = op(value);
+  if (each.is_load()) return value;
+  if (!is_elementwise(each) && !each.is_compute(OpCode::cast)) return -1;
+  for (BlockValue operand : each.operands)
+    if (op(operand).type.shape == each.type.shape)
+      if (const BlockValue load = root_load(operand); load >= 0) return load;
+  return -1;
+}
+
+bool ScheduledBlock::is_by_free(BlockValue load, size_t side) const {
+  const Ints& tile = op(load).type.shape;
+  return tile.size() > 1 &&
+         inner_dim(place(load), tile) == static_cast<int>(tile.size()) - (side == 0 ? 2 : 1);
 }
 
 bool ScheduledBlock::is_by_inner(BlockValue operand, size_t side) const {
   const BlockOp& from = op(operand);
   const size_t rank = from.type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
-  return lies_by_inner(operand, summed) && !is_turned(operand, rank);
+  if (!is_staged_load(operand)) return summed + 1 == rank;
+  const int inner = inner_dim(place(operand), from.type.shape);
+  return (inner < 0 ? rank - 1 : static_cast<size_t>(inner)) == summed && !is_turned(operand, side);
 }
 
-bool ScheduledBlock::is_copied_turned(BlockValue load) const {
+bool ScheduledBlock::is_turned(BlockValue operand, size_t side) const {
+  const size_t rank = op(operand).type.shape.size();
+  int users = 0;
+  for (const BlockOp& user : kernel_.ops)
+    users += static_cast<int>(std::count(user.operands.begin(), user.operands.end(), operand));
+  return is_staged_load(operand) && !(schedule_.tma && target_.tma) && rank > 1 && users == 1 &&
+         inner_dim(place(operand), op(operand).type.shape) == static_cast<int>(rank - (side == 0 ? 1 : 2));
+}
+
+std::optional<int> ScheduledBlock::turned_dim(BlockValue load) const {
   for (size_t i = 0; i < kernel_.ops.size(); ++i) {
     const BlockOp& user = kernel_.ops[i];
-    if (!user.is_compute(OpKind::contraction)) continue;
-    if (tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32)) continue;
-    for (size_t side : {size_t{0}, size_t{1}}) {
-      if (user.operands[side] != load) continue;
-      const size_t rank = op(load).type.shape.size(), summed = rank - (side == 0 || rank == 1 ? 1 : 2);
-      return is_turned(load, rank) && lies_by_inner(load, summed);
-    }
+    if (!user.is_compute(OpKind::contraction) || tensor_dtype(i)) continue;
+    for (size_t side : {size_t{0}, size_t{1}})
+      if (user.operands[side] == load && place(load).dtype == user.type.dtype && is_turned(load, side))
+        return op(load).type.rank() - (side == 0 ? 2 : 1);
   }
-  return false;
-}
-
-bool ScheduledBlock::lies_by_inner(BlockValue operand, size_t summed) const {
-  const BlockOp& from = op(operand);
-  const size_t rank = from.type.shape.size();
-  if (!is_staged_load(operand)) return summed + 1 == rank;
-  const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(from.tensor())];
-  return tensor.view.source < 0 ? summed + 1 == rank : strides_if_dense(mugraph_, tensor)[summed] == 1;
-}
-
-bool ScheduledBlock::is_turned(BlockValue operand, size_t rank) const {
-  return is_staged_load(operand) && !(schedule_.tma && target_.tma) && rank > 1;
+  return {};
 }
 
 bool ScheduledBlock::is_made(BlockValue value) const {
@@ -168,12 +289,17 @@ bool ScheduledBlock::is_made(BlockValue value) const {
   return schedule_.stages > 0 && in_loop(i) && !product_[i] && is_elementwise(op(value));
 }
 
-bool ScheduledBlock::uses_wgmma(const BlockOp& each) const {
+bool ScheduledBlock::is_panel_operand(BlockValue value, DType dtype) const {
+  return is_staged_load(value) && place(value).dtype == dtype && is_panel(place(value), op(value).type.shape);
+}
+
+bool ScheduledBlock::uses_wgmma(const BlockOp& each, DType dtype) const {
+  if (!schedule_.wgmma || !target_.wgmma) return false;
   const Ints& shape = each.type.shape;
-  const BlockValue n_operand = each.operands[static_cast<size_t>(1 - m_side())];
-  return schedule_.wgmma && target_.wgmma &&
-         (is_made(n_operand) || (is_staged_load(n_operand) && bytes_each(n_operand) == 2)) &&
-         padded(m_side() == 0 ? shape[shape.size() - 2] : shape.back()) >= kWgmmaRows;
+  if (padded(m_side() == 0 ? shape[shape.size() - 2] : shape.back()) < kWgmmaRows) return false;
+  const BlockValue n_operand = each.operands[static_cast<size_t>(1 - m_side())], load = root_load(n_operand);
+  return load >= 0 && is_panel_operand(load, dtype) &&
+         (load == n_operand || makes_panel(place(load), op(n_operand).type.shape));
 }
 
 std::optional<DType> ScheduledBlock::tensor_dtype(size_t i) const {
@@ -184,7 +310,49 @@ std::optional<DType> ScheduledBlock::tensor_dtype(size_t i) const {
 
 bool ScheduledBlock::is_by_warpgroups(size_t i) const {
   const auto dtype = tensor_dtype(i);
-  return dtype && *dtype != DType::f32 && uses_wgmma(kernel_.ops[i]);
+  return dtype && *dtype != DType::f32 && uses_wgmma(kernel_.ops[i], *dtype);
+}
+
+Ints ScheduledBlock::inner_extents(const BlockOp& product) const {
+  const BlockOp &left = op(product.operands[0]), &right = op(product.operands[1]);
+  auto is_concat = [](const BlockOp& each, int64_t dim) {
+    return dim >= 0 && each.is_compute(OpCode::concat) && (*each.attrs().axis)[0] == dim;
+  };
+  auto extents = [&](const BlockOp& concat, size_t from_end) {
+    Ints out;
+    for (BlockValue operand : concat.operands)
+      out.push_back(*(op(operand).type.shape.end() - static_cast<std::ptrdiff_t>(from_end)));
+    return out;
+  };
+  if (is_concat(left, left.type.rank() - 1) && is_concat(right, right.type.rank() - 2))
+    if (const Ints parts = extents(left, 1); parts == extents(right, 2)) return parts;
+  return {left.type.shape.back()};
+}
+
+// Parts whose operands both have the same 16 bits are multiplied as those, whatever the others are.
+int64_t ScheduledBlock::least_of_part(const BlockOp& product, size_t part, DType dtype) const {
+  auto narrow = [&](size_t side) {
+    return narrow_dtype(kernel_.ops, op(product.operands[side]).operands[part]);
+  };
+  const std::optional<DType> left = narrow(0);
+  return least_inner(left && left == narrow(1) ? *left : dtype);
+}
+
+double ScheduledBlock::fragments_of(size_t i, DType dtype) const {
+  const BlockOp& each = kernel_.ops[i];
+  const Ints& shape = each.type.shape;
+  const int64_t rows = shape[shape.size() - 2];
+  double sum = 0;
+  const Ints extents = inner_extents(each);
+  for (size_t part = 0; part < extents.size(); ++part) {
+    const int64_t inner = extents[part],
+                  least = extents.size() == 1 ? least_inner(dtype) : least_of_part(each, part, dtype);
+    const ProductParts parts = product_parts(rows, inner, least, schedule_.warps);
+    sum += static_cast<double>(std::max<int64_t>(16, padded(rows)) / parts.m / 16) *
+           static_cast<double>(std::max<int64_t>(8, padded(shape.back()) / parts.n) / 8) *
+           static_cast<double>(std::max(least, padded(inner)) / parts.k / least);
+  }
+  return sum * warps();
 }
 
 ProductParts ScheduledBlock::parts_of(size_t i, DType dtype) const {

@@ -7,6 +7,7 @@
 
 #include "core/schedule/block_costs.h"
 #include "core/schedule/schedule.h"
+#include "core/schedule/tile_access.h"
 #include "core/schedule/tile_work.h"
 
 namespace quern {
@@ -39,9 +40,11 @@ class ScheduledBlock {
   // Of its tile, as the tensor has them.
   double loaded_bytes(const BlockOp& load) const;
   bool is_staged_load(BlockValue value) const {
-    return schedule_.stages > 0 && op(value).is_load() && is_from_memory(op(value)) &&
-           stages_[static_cast<size_t>(value)] == Stage::loop;
+    return op(value).is_load() && is_from_memory(op(value)) &&
+           is_staged(schedule_, stages_[static_cast<size_t>(value)], place(value));
   }
+  // Of a load or store. The caller's tensors are taken to be dense.
+  const TensorPlace& place(BlockValue access) const { return places_[static_cast<size_t>(access)]; }
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
   bool comes(int32_t tensor) const;
   bool leaves(int32_t tensor) const {
@@ -53,38 +56,53 @@ class ScheduledBlock {
     size_t dim = 0;
     bool whole = true;  // it is the tensor's own, so that rows are neighbours too
     double bytes = 1e9;
-    int64_t pitches = 0;                 // bytes from one to another, ORed: what divides this divides each
     int64_t alignment = kMostAlignment;  // bytes: where rows begin
   };
   static constexpr int64_t kMostAlignment = 128;
-  Row memory_row(const BlockOp& access) const;
+  Row memory_row(BlockValue access) const;
   // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them: bytes that are
   // moved over bytes that are wanted.
   struct SectorWaste {
     double l2 = 1, dram = 1;
   };
   static SectorWaste sector_waste(const Row& row);
-  // Copies by TMA that bring a tile, each a panel of its rows, and the parts of rows that lie in one line of the cache.
-  struct TmaCopies {
-    double copies = 0, lines = 0;
+  // A staged tile: its bytes in shared memory, and if TMA brings it the copies, each a panel of its rows, and the parts of
+  // rows that lie in one line of the cache.
+  struct StagedTile {
+    double bytes = 0, copies = 0, lines = 0;
   };
-  TmaCopies tma_copies(const BlockOp& load, const Row& row) const;
-  // Bytes that one instruction of a thread brings at most: rows, and tiles within them, begin where they may.
-  static double load_width(const Row& row);
+  StagedTile staged_tile(BlockValue load, const Row& row) const;
+  // Bytes that one instruction of a thread brings: into a stage; into registers, as products take them or as threads share a
+  // tile.
+  double copy_width(BlockValue load) const;
+  // Whether tensor cores take it straight from global memory, and nothing else has it otherwise.
+  bool is_fragment(BlockValue load) const;
+  // At most, however threads share the tile.
+  double widest(BlockValue load) const;
+  double load_width(BlockValue load) const;
 
   // Neighbours along the inner dimension of a product are neighbours in shared memory.
   bool is_by_inner(BlockValue operand, size_t side) const;
-  // By single elements, for a product without tensor cores.
-  bool is_copied_turned(BlockValue load) const;
 
   int m_side() const { return schedule_.warps[0] >= 4 ? 0 : 1; }
   // Tiles of the iteration that all warps make of what is staged.
   bool is_made(BlockValue value) const;
+  // The load that a value is made of, element by element; -1: none.
+  BlockValue root_load(BlockValue value) const;
+  // Neighbours in memory are neighbours along the columns, or rows, of the product that a load is this operand of.
+  bool is_by_free(BlockValue load, size_t side) const;
+  // Whether wgmma reads the value from its stage.
+  bool is_panel_operand(BlockValue value, DType dtype) const;
   // Of a product that tensor cores compute; nothing for others.
   std::optional<DType> tensor_dtype(size_t i) const;
   bool is_by_warpgroups(size_t i) const;
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
   ProductParts parts_of(size_t i, DType dtype) const;
+  // Of the inner dimension of a product: concatenated rows times concatenated columns are a sum of products.
+  Ints inner_extents(const BlockOp& product) const;
+  int64_t least_of_part(const BlockOp& product, size_t part, DType dtype) const;
+  // Fragments that the warps of a block multiply, of one matrix of the batch.
+  double fragments_of(size_t i, DType dtype) const;
   // How many warps make a value, each for itself.
   double copies(size_t i) const { return copies_[i]; }
   // Of a tile that is made in registers for `user`, with those that several warps make.
@@ -112,15 +130,26 @@ class ScheduledBlock {
   void find_products();
   // The left operand of a product by warps is made in registers, by every warp that has a part of its rows.
   void count_copies();
-  bool uses_wgmma(const BlockOp& each) const;
+  bool uses_wgmma(const BlockOp& each, DType dtype) const;
+  // Of the tile of a staged load: what products that read it there have room for.
+  Ints least_extents(BlockValue load) const;
+  // Elements that a thread loads at once of what comes straight from global memory as an operand of tensor cores; 0 if
+  // `product` does not take it so.
+  int64_t fragment_vector(BlockValue load, size_t product) const;
+  bool joins_product(BlockValue load) const;
+  // Of the tile that a broadcast load is used for.
+  const Ints& shape_of_use(BlockValue load) const;
+  // Of a product without tensor cores: the ring has the operand with neighbours along its rows or columns.
+  std::optional<int> turned_dim(BlockValue load) const;
   bool is_reduced(BlockValue value) const;
   bool lies_by_inner(BlockValue operand, size_t summed) const;
-  // Threads that copy a tile of f32 for a product without tensor cores lay it along rows or columns.
-  bool is_turned(BlockValue operand, size_t rank) const;
+  // Threads that copy a tile for a product without tensor cores lay it along rows or columns.
+  bool is_turned(BlockValue operand, size_t side) const;
   // Without products the first warps have rows of their own.
   int row_warps() const { return has_product_ ? 1 : schedule_.warps[0]; }
 
   const bool has_product_;
+  std::vector<TensorPlace> places_;  // of loads and stores
   std::vector<char> product_, split_rows_;
   std::vector<double> copies_;
 };
