@@ -24,33 +24,22 @@ constexpr double kStagedUnit = 128, kPanelUnit = 1024;  // bytes: staged tiles t
 struct ElementCost {
   double issue = 1, special = 0;
 };
+struct ElementCostRow {
+  OpCode code;
+  ElementCost cost;
+};
+constexpr ElementCostRow kElementCosts[] = {
+    {OpCode::exp, {3, 1}},        {OpCode::sqrt, {9, 1}},     {OpCode::rsqrt, {9, 1}},
+    {OpCode::reciprocal, {9, 1}}, {OpCode::div, {9, 1}},      {OpCode::log, {9, 1}},
+    {OpCode::sigmoid, {12, 2}},   {OpCode::silu, {12, 2}},    {OpCode::tanh, {24, 2}},
+    {OpCode::erf, {24, 2}},       {OpCode::gelu, {24, 2}},    {OpCode::gelu_tanh, {24, 2}},
+    {OpCode::pow, {24, 2}},       {OpCode::rms_norm, {8, 0}}, {OpCode::layer_norm, {8, 0}},
+    {OpCode::softmax, {8, 1}},
+};
 inline ElementCost element_cost(OpCode code) {
-  switch (code) {
-    case OpCode::exp:
-      return {3, 1};
-    case OpCode::sqrt:
-    case OpCode::rsqrt:
-    case OpCode::reciprocal:
-    case OpCode::div:
-    case OpCode::log:
-      return {9, 1};
-    case OpCode::sigmoid:
-    case OpCode::silu:
-      return {12, 2};
-    case OpCode::tanh:
-    case OpCode::erf:
-    case OpCode::gelu:
-    case OpCode::gelu_tanh:
-    case OpCode::pow:
-      return {24, 2};
-    case OpCode::rms_norm:
-    case OpCode::layer_norm:
-      return {8, 0};
-    case OpCode::softmax:
-      return {8, 1};
-    default:
-      return {1, 0};
-  }
+  for (const ElementCostRow& row : kElementCosts)
+    if (row.code == code) return row.cost;
+  return {};
 }
 
 }  // namespace quern
