@@ -122,6 +122,7 @@ class MuEmitter {
     auto lies = [&](int32_t tensor) -> const TensorPlace& { return places_[static_cast<size_t>(tensor)]; };
     for (size_t t = 0; t < count; ++t)
       read_places_.push_back(read_place(mugraph_, static_cast<int32_t>(t), lies));
+    for (size_t t = 0; t < count; ++t) read_places_[t].memory = memory_of(mugraph_, static_cast<int32_t>(t));
     return {};
   }
 

@@ -36,6 +36,10 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
       copies_(kernel.ops.size(), 1) {
   for (const BlockOp& each : kernel.ops)
     places_.push_back(each.has_access() ? dense_place(mugraph, each.tensor()) : TensorPlace());
+  for (size_t i = 0; i < kernel.ops.size(); ++i)
+    dtypes_.push_back(kernel.ops[i].is_compute(OpKind::contraction) && kernel.ops[i].type.shape.size() > 1
+                          ? tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), schedule.tf32)
+                          : std::nullopt);
   find_products();
   count_copies();
 }
@@ -300,12 +304,6 @@ bool ScheduledBlock::uses_wgmma(const BlockOp& each, DType dtype) const {
   const BlockValue n_operand = each.operands[static_cast<size_t>(1 - m_side())], load = root_load(n_operand);
   return load >= 0 && is_panel_operand(load, dtype) &&
          (load == n_operand || makes_panel(place(load), op(n_operand).type.shape));
-}
-
-std::optional<DType> ScheduledBlock::tensor_dtype(size_t i) const {
-  const BlockOp& each = kernel_.ops[i];
-  if (!each.is_compute(OpKind::contraction) || each.type.shape.size() < 2) return {};
-  return tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), schedule_.tf32);
 }
 
 bool ScheduledBlock::is_by_warpgroups(size_t i) const {

@@ -94,7 +94,7 @@ class ScheduledBlock {
   // Whether wgmma reads the value from its stage.
   bool is_panel_operand(BlockValue value, DType dtype) const;
   // Of a product that tensor cores compute; nothing for others.
-  std::optional<DType> tensor_dtype(size_t i) const;
+  std::optional<DType> tensor_dtype(size_t i) const { return dtypes_[i]; }
   bool is_by_warpgroups(size_t i) const;
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
   ProductParts parts_of(size_t i, DType dtype) const;
@@ -149,7 +149,8 @@ class ScheduledBlock {
   int row_warps() const { return has_product_ ? 1 : schedule_.warps[0]; }
 
   const bool has_product_;
-  std::vector<TensorPlace> places_;  // of loads and stores
+  std::vector<TensorPlace> places_;           // of loads and stores
+  std::vector<std::optional<DType>> dtypes_;  // of products by tensor cores
   std::vector<char> product_, split_rows_;
   std::vector<double> copies_;
 };

@@ -1,8 +1,5 @@
 #include "core/schedule/tensor_place.h"
 
-#include <map>
-
-#include "core/mugraph/dependence.h"
 #include "core/mugraph/tensor_view.h"
 
 namespace quern {
@@ -22,7 +19,6 @@ TensorPlace read_place(const MuGraph& mugraph, int32_t tensor,
   const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
   TensorPlace place = lies(tensor);
   place.numbered = own.numbered;
-  place.memory = memory_of(mugraph, tensor);
   place.axis = own.pieced.axis;
   for (size_t p = 0; p < own.pieced.pieces.size(); ++p) {
     TensorPlace& piece = place.pieces.emplace_back(lies(tensor));
@@ -36,16 +32,13 @@ TensorPlace read_place(const MuGraph& mugraph, int32_t tensor,
 }
 
 TensorPlace dense_place(const MuGraph& mugraph, int32_t tensor) {
-  std::map<int32_t, TensorPlace> places;
+  TensorPlace dense;
   return read_place(mugraph, tensor, [&](int32_t number) -> const TensorPlace& {
-    const auto [at, fresh] = places.try_emplace(number);
-    if (fresh) {
-      const TensorType& type = mugraph.tensors[static_cast<size_t>(number)].type;
-      at->second.dtype = type.dtype;
-      at->second.shape = type.shape;
-      at->second.strides = dense_strides(type.shape);
-    }
-    return at->second;
+    const TensorType& type = mugraph.tensors[static_cast<size_t>(number)].type;
+    dense.dtype = type.dtype;
+    dense.shape = type.shape;
+    dense.strides = dense_strides(type.shape);
+    return dense;
   });
 }
 
