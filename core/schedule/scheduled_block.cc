@@ -34,6 +34,8 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
       product_(kernel.ops.size()),
       split_rows_(kernel.ops.size()),
       copies_(kernel.ops.size(), 1) {
+  places_.reserve(kernel.ops.size());
+  dtypes_.reserve(kernel.ops.size());
   for (const BlockOp& each : kernel.ops)
     places_.push_back(each.has_access() ? dense_place(mugraph, each.tensor()) : TensorPlace());
   for (size_t i = 0; i < kernel.ops.size(); ++i)

@@ -32,14 +32,24 @@ TensorPlace read_place(const MuGraph& mugraph, int32_t tensor,
 }
 
 TensorPlace dense_place(const MuGraph& mugraph, int32_t tensor) {
-  TensorPlace dense;
-  return read_place(mugraph, tensor, [&](int32_t number) -> const TensorPlace& {
+  auto dense_one = [&](int32_t number) {
     const TensorType& type = mugraph.tensors[static_cast<size_t>(number)].type;
-    dense.dtype = type.dtype;
-    dense.shape = type.shape;
-    dense.strides = dense_strides(type.shape);
-    return dense;
-  });
+    TensorPlace place;
+    place.dtype = type.dtype;
+    place.shape = type.shape;
+    place.strides = dense_strides(type.shape);
+    return place;
+  };
+  // The model asks for every schedule: what is nothing but dense is not copied.
+  const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];
+  if (own.view.source < 0 && own.pieced.pieces.empty()) {
+    TensorPlace place = dense_one(tensor);
+    place.numbered = own.numbered;
+    return place;
+  }
+  TensorPlace dense;
+  return read_place(mugraph, tensor,
+                    [&](int32_t number) -> const TensorPlace& { return dense = dense_one(number); });
 }
 
 }  // namespace quern

@@ -101,6 +101,7 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
 StagedExtents staged_extents(const BlockOp& load, const TensorPlace& place, const Ints& least,
                              std::optional<int> turned) {
   StagedExtents out;
+  out.padded.reserve(least.size());
   for (size_t d = 0; d < load.type.shape.size(); ++d)
     out.padded.push_back(std::max(padded(load.type.shape[d]), least[d]));
   const int inner = inner_dim(place, load.type.shape);
@@ -112,6 +113,7 @@ StagedExtents staged_extents(const BlockOp& load, const TensorPlace& place, cons
 
 std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& tile) {
   std::vector<int> dims;
+  dims.reserve(tile.padded.size());
   for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d) {
     const size_t at = static_cast<size_t>(d);
     if (d != tile.inner && (place.shape[at] > 1 || tile.padded[at] > 1)) dims.push_back(d);
@@ -125,6 +127,7 @@ std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& t
 
 Ints starts_in_memory(const TensorPlace& place, const StagedExtents& tile, const std::vector<int>& dims) {
   Ints starts;
+  starts.reserve(dims.size());
   int64_t rest = place.offset;
   for (int d : dims) {
     const size_t at = static_cast<size_t>(d);
@@ -146,6 +149,7 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
     if (!ends_with_tensor(kernel, access, place, d, tile.padded[static_cast<size_t>(d)])) return std::nullopt;
   const int64_t row = std::min(tile.padded[static_cast<size_t>(tile.inner)] * size, kSwizzledRow);
   const Ints starts = starts_in_memory(place, tile, dims);
+  for (auto* numbers : {&map.shape, &map.strides, &map.box}) numbers->reserve(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
     const int d = dims[i];
     const size_t at = static_cast<size_t>(d);
