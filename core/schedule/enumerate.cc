@@ -301,7 +301,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
           base.prefetch = false;
           consider(base);
           base.prefetch = true;
-          for (int stages : {2, 3, 4, 6, 8}) {
+          for (int stages : {2, 3, 4, 6}) {
             base.stages = stages;
             if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
           }
