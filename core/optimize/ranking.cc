@@ -54,13 +54,12 @@ std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
 
 // Large tiles gain by stores through shared memory and TMA, which the model does not know: 1 to 2 % on an H200, 12 % where
 // rows of 10,000 bytes begin within a sector. Blocks that stay have no room for it.
-std::optional<Schedule> stored_by_tma(const MuGraph& mugraph, Schedule schedule) {
+std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule) {
   constexpr int64_t kLargeTile = 128 * 128;
-  const auto applied = apply_schedule(mugraph, schedule);
   bool differs = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     KernelSchedule& own = schedule.kernels[k];
-    const MuKernel& kernel = applied->kernels[k];
+    const MuKernel& kernel = applied.kernels[k];
     if (!own.producer || kernel.grid[3] > 1) continue;
     const bool large = std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
       return op.kind() == BlockOp::Kind::store && op.type.element_count() >= kLargeTile;
@@ -98,24 +97,23 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
       return *us;
     };
-    // Whether it is a program that was not there.
-    auto take = [&](Schedule schedule, double us, double rank_us) {
-      auto applied = apply_schedule(mugraph, schedule);
-      if (!constraints.empty() && !constraints.allow(*applied)) return false;
+    // Whether it is a program that was not there. `applied`: the muGraph as the schedule cuts it.
+    auto take = [&](const MuGraph& applied, Schedule schedule, double us, double rank_us) {
+      if (!constraints.empty() && !constraints.allow(applied)) return false;
       Schedule untiled = schedule;
       for (KernelSchedule& kernel : untiled.kernels) kernel = without_tiling(kernel);
-      if (!programs.insert(text_without_names(std::move(*applied)) + print_schedule(untiled)).second)
-        return false;
+      if (!programs.insert(text_without_names(applied) + print_schedule(untiled)).second) return false;
       ranked.push_back({rank_us, {i, std::move(schedule), us}});
       return true;
     };
     for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
       if (taken == most) break;
+      const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);
-      if (!take(schedule, us, us)) continue;
+      if (!take(*applied, schedule, us, us)) continue;
       ++taken;
-      for (const auto& twin : {launched_for_each_tile(schedule), stored_by_tma(mugraph, schedule)})
-        if (twin) take(*twin, modelled(*twin), us);
+      for (const auto& twin : {launched_for_each_tile(schedule), stored_by_tma(*applied, schedule)})
+        if (twin) take(*applied, *twin, modelled(*twin), us);
     }
   }
   sort_by_time(ranked);

@@ -194,15 +194,45 @@ std::vector<int64_t> cluster_choices(const MuKernel& kernel, const Shape& shape,
   return out;
 }
 
+// The work of the blocks of a muGraph's only kernel, for schedules that come one after the other: how many stages a ring has,
+// how many blocks there are and what ptxas is told of them make no difference to it.
+class BlockWorks {
+ public:
+  explicit BlockWorks(const Target& target) : target_(target) {}
+
+  const BlockWork& of(const MuGraph& applied, const KernelSchedule& schedule) {
+    if (applied_ != &applied) known_.clear();
+    applied_ = &applied;
+    KernelSchedule like = schedule;
+    like.stages = std::min(schedule.stages, 2);
+    like.persistent = 0;
+    like.min_blocks = 0;
+    like.setmaxnreg = false;
+    auto at =
+        std::find_if(known_.begin(), known_.end(), [&](const auto& each) { return each.first == like; });
+    if (at == known_.end())
+      at = known_.insert(at, {like, block_work(applied, applied.kernels[0], like, target_)});
+    return at->second;
+  }
+  KernelTime time(const MuGraph& applied, const KernelSchedule& schedule) {
+    return modelled_block(of(applied, schedule), schedule, target_);
+  }
+
+ private:
+  const Target& target_;
+  const MuGraph* applied_ = nullptr;
+  std::vector<std::pair<KernelSchedule, BlockWork>> known_;  // of it
+};
+
 // As many blocks as fit, where these have several tiles each and share nothing but the ring.
 std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel& kernel,
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
-                                         const Target& target) {
+                                         const Target& target, BlockWorks& works) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
   if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one.
   if (unmasked_share(mugraph, kernel).mean < 1) return std::nullopt;
-  if (block_work(mugraph, kernel, schedule, target).exchange_bytes > 0) return std::nullopt;
+  if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
   out.persistent = blocks;
   return out;
@@ -217,6 +247,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   std::vector<Ranked> ranked;
   const MuKernel& kernel = mugraph.kernels[0];
   const bool chained = shape_of(kernel).chained;
+  BlockWorks works(target);
   // By their tiles; null where they do not fit.
   std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
   auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
@@ -238,11 +269,11 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     if (!applied) return;
     const MuKernel& cut = applied->kernels[0];
     auto rank = [&](const KernelSchedule& each) {
-      const KernelTime time = modelled_kernel(*applied, cut, each, target);
+      const KernelTime time = works.time(*applied, each);
       if (!std::isfinite(time.us)) return time.us;
       ranked.push_back({time.us, each});
-      if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target))
-        ranked.push_back({modelled_kernel(*applied, cut, *staying, target).us, *staying});
+      if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target, works))
+        ranked.push_back({works.time(*applied, *staying).us, *staying});
       KernelSchedule denser = each;
       // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
       if (is_fma) {
@@ -252,7 +283,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
       // One block more at a time, at the price of registers.
       denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
       if (denser.min_blocks > kMostMinBlocks) return time.us;
-      const double denser_us = modelled_kernel(*applied, cut, denser, target).us;
+      const double denser_us = works.time(*applied, denser).us;
       if (denser_us < time.us) ranked.push_back({denser_us, denser});
       return time.us;
     };
@@ -270,7 +301,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     overlapped.overlap = fed.producer && chained && fed.stages > 2;
     if (overlapped.overlap) rank(overlapped);
     const double fed_us = rank(fed);
-    if (fed.producer && fed_us >= modelled_kernel(*applied, cut, schedule, target).us) rank(schedule);
+    if (fed.producer && fed_us >= works.time(*applied, schedule).us) rank(schedule);
   };
   const bool rounds = allow_tf32 && gains_by_tf32(kernel);
   auto consider = [&](KernelSchedule schedule) {
