@@ -23,9 +23,13 @@ from run_graphs import TIERS, Buffers
 from torch_graph import Graph
 
 
-def prewarm(bundle, paths, tier, jobs, wait):
+def prewarm(bundle, paths, tier, jobs, wait, deadline):
+    """Waits for plans until the deadline; plans that are not there then are the baseline's."""
     def one(path):
-        done = subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", str(wait)], capture_output=True, text=True)
+        seconds = int(min(wait, deadline - time.time()))
+        if seconds <= 0:
+            return
+        done = subprocess.run([f"{bundle}/bin/quern", "get", path, "--wait-tier", tier, "--timeout", str(seconds)], capture_output=True, text=True)
         if done.returncode and "no plan" not in done.stderr:
             raise SystemExit(f"{path}: {done.stderr.strip()}")
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -64,7 +68,7 @@ def main():
     parser.add_argument("--tier", choices=TIERS, default="modelled")
     parser.add_argument("--searchers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--wait", type=int, default=90, help="seconds for the plan of one graph; what has none is run with the baseline's")
-    parser.add_argument("--budget", type=float, default=500)
+    parser.add_argument("--budget", type=float, default=500, help="seconds in all, half of them at most for waiting")
     parser.add_argument("--out")
     parser.add_argument("graphs", nargs="*")
     options = parser.parse_args()
@@ -87,7 +91,7 @@ def main():
         with open(paths[-1], "w") as to:
             to.write(text)
     if options.tier != "baseline":
-        prewarm(bundle, paths, options.tier, options.searchers, options.wait)
+        prewarm(bundle, paths, options.tier, options.searchers, options.wait, began + options.budget / 2)
     waited = time.time() - began
     torch.zeros(1, device="cuda")
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
