@@ -211,8 +211,11 @@ void programs_are_measured_once_for_each_device(void**) {
   assert_int_equal(nodes.sum("measures"), 20);
   for (size_t i = 0; i < 3; ++i) {
     TestClient client(nodes[i].socket());
-    const auto shown = client.ask<wire::ShowReply>(wire::Show{plans[2].key});
-    assert_true(!shown.timings.empty());
+    wire::ShowReply shown;
+    assert_true(eventually([&] {
+      shown = client.ask<wire::ShowReply>(wire::Show{plans[2].key});
+      return !shown.timings.empty();
+    }));
     for (const auto& row : shown.timings) assert_text_equal(row.device, kDevice);
   }
 }
@@ -237,8 +240,12 @@ void times_of_early_plans_stay_where_they_are(void**) {
     last = first.ask<wire::PlanReply>(get).plan;
     return last.size() > 7000;  // the early one has 6000 bytes of code
   }));
-  // What the other node has heard of first gives way to it.
-  assert_true(eventually([&] { return second.ask<wire::PlanReply>(get).plan == last; }));
+  assert_true(eventually([&] {
+    const uint64_t sent = first.counter("fleet_sent");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return first.counter("measures_done") == 1 && settled(nodes[0]) && first.counter("fleet_sent") == sent;
+  }));
+  assert_true(second.ask<wire::PlanReply>(get).plan == last);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   assert_int_equal(nodes.sum("measures"), 1);
 }
