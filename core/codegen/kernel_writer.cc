@@ -162,7 +162,7 @@ Expr KernelWriter::make(int i) {
     case Item::Kind::convert:
       return cast(item);
     case Item::Kind::guard:
-      return guard(item);
+      return guard(i);
     case Item::Kind::choose:
       count(scope, static_cast<double>(item.operands.size() / 2));
       return let('x', choose(item), scope);
@@ -187,8 +187,9 @@ bool KernelWriter::is_vector_load(const Item& item) const {
 }
 
 // What a whole vector agrees on is asked once, of its first element.
-Expr KernelWriter::guard(const Item& item) {
-  const bool whole = is_whole(static_cast<int>(&item - items_->data()));
+Expr KernelWriter::guard(int i) {
+  const Item& item = item_at(i);
+  const bool whole = is_whole(i);
   const Scope scope = scope_of(whole ? item.uses & ~element_uses_ : item.uses);
   const bool first = whole && (space_.uses(item.index) & element_uses_) != 0;
   count(scope, 1);

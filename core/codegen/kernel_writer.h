@@ -84,7 +84,7 @@ class KernelWriter {
   ir::Expr load_kept(int item);
   // The vector that holds the item's element; nothing is read where a guard does not hold.
   ir::Symbol load_vector(const Item& item);
-  ir::Expr guard(const Item& item);
+  ir::Expr guard(int item);
   ir::Expr compute(const Item& item);
   ir::Expr cast(const Item& item);
   ir::Expr choose(const Item& item);

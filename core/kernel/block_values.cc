@@ -7,28 +7,15 @@ namespace quern::ir {
 
 namespace {
 
-int64_t as_type(int64_t value, Scalar type) {
-  switch (type) {
-    case Scalar::boolean:
-      return value != 0;
-    case Scalar::i32:
-      return static_cast<int32_t>(value);
-    case Scalar::u32:
-      return static_cast<uint32_t>(value);
-    default:
-      return value;
-  }
-}
-
 // As device/block.cuh has it.
 int64_t swizzled(int64_t at, int64_t mask) { return at ^ (at >> 3 & mask); }
 
 }  // namespace
 
-template <class Make>
-ThreadNumbers BlockValues::for_each(const ThreadNumbers& a, const ThreadNumbers& b, const Make& make) {
-  std::vector<int64_t> out(std::max(a.numbers_.size(), b.numbers_.size()));
-  for (size_t t = 0; t < out.size(); ++t) out[t] = make(a[t], b[t]);
+template <class Make, class... Operands>
+ThreadNumbers BlockValues::for_each(const Make& make, const Operands&... operands) {
+  std::vector<int64_t> out(std::max({operands.numbers_.size()...}));
+  for (size_t t = 0; t < out.size(); ++t) out[t] = make(operands[t]...);
   return ThreadNumbers(std::move(out));
 }
 
@@ -49,14 +36,12 @@ std::optional<ThreadNumbers> BlockValues::of(const Expr& expr) const {
     case ExprKind::cast: {
       const Numbers value = of(node.operands[0]);
       if (!value || !(is_index(node.type) || node.type == Scalar::boolean)) return {};
-      return for_each(*value, 0, [&](int64_t a, int64_t) { return as_type(a, node.type); });
+      return for_each([&](int64_t a) { return convert_index(a, node.type); }, *value);
     }
     case ExprKind::select: {
       const Numbers condition = of(node.operands[0]), yes = of(node.operands[1]), no = of(node.operands[2]);
       if (!condition || !yes || !no) return {};
-      const ThreadNumbers chosen = for_each(*condition, *yes, [](int64_t c, int64_t a) { return c ? a : 0; }),
-                          other = for_each(*condition, *no, [](int64_t c, int64_t a) { return c ? 0 : a; });
-      return for_each(chosen, other, [](int64_t a, int64_t b) { return a + b; });
+      return for_each([](int64_t c, int64_t a, int64_t b) { return c ? a : b; }, *condition, *yes, *no);
     }
     case ExprKind::operation:
       return of_operation(node);
@@ -77,7 +62,7 @@ BlockValues::Numbers BlockValues::of_operation(const ExprNode& node) const {
   const Numbers a = of(node.operands[0]);
   if (node.operands.size() == 1) {
     if (!a) return {};
-    return for_each(*a, 0, [](int64_t value, int64_t) { return -value; });
+    return for_each([](int64_t value) { return -value; }, *a);
   }
   const Numbers b = of(node.operands[1]);
   // One that is not known does not matter beside what decides the condition for all threads.
@@ -86,14 +71,14 @@ BlockValues::Numbers BlockValues::of_operation(const ExprNode& node) const {
       if (!(a && b) && *side && (*side)->is_one() && ((**side)[0] != 0) == (node.op == Operator::either))
         return *side;
   if (!a || !b) return {};
-  return for_each(*a, *b, [&](int64_t x, int64_t y) { return compute(node.op, x, y).value_or(0); });
+  return for_each([&](int64_t x, int64_t y) { return compute(node.op, x, y).value_or(0); }, *a, *b);
 }
 
 BlockValues::Numbers BlockValues::of_call(const ExprNode& node) const {
   auto operand = [&](size_t i) { return of(node.operands[i]); };
   switch (node.function) {
     case Function::lane_index:
-      return for_each(*of(thread_index()), 0, [](int64_t thread, int64_t) { return thread % 32; });
+      return for_each([](int64_t thread) { return thread % 32; }, *of(thread_index()));
     case Function::cluster_rank:
       return ThreadNumbers(block_.rank);
     case Function::min_index:
@@ -102,17 +87,19 @@ BlockValues::Numbers BlockValues::of_call(const ExprNode& node) const {
       const Numbers a = operand(0), b = operand(1);
       if (!a || !b) return {};
       if (node.function != Function::swizzled_sum)
-        return for_each(*a, *b, [&](int64_t x, int64_t y) { return *compute(node.function, x, y); });
+        return for_each([&](int64_t x, int64_t y) { return *compute(node.function, x, y); }, *a, *b);
       const int64_t mask = node.templates[0].number;
-      return for_each(*a, *b, [&](int64_t thread, int64_t registers) {
-        const int64_t at = swizzled(registers, mask);
-        return (thread ^ (at & mask)) + (at & ~mask);
-      });
+      return for_each(
+          [&](int64_t thread, int64_t registers) {
+            const int64_t at = swizzled(registers, mask);
+            return (thread ^ (at & mask)) + (at & ~mask);
+          },
+          *a, *b);
     }
     case Function::swizzled: {
       const Numbers at = operand(0);
       if (!at) return {};
-      return for_each(*at, 0, [&](int64_t x, int64_t) { return swizzled(x, node.templates[0].number); });
+      return for_each([&](int64_t x) { return swizzled(x, node.templates[0].number); }, *at);
     }
     default:
       return {};
@@ -126,7 +113,7 @@ std::optional<ThreadNumbers> BlockValues::bytes_at(const Expr& pointer) const {
   const Numbers from = begin_of(*pointer->symbol), index = of(pointer->operands[0]);
   if (!from || !index) return {};
   const int64_t size = bytes_of(pointer->symbol->type);
-  return for_each(*from, *index, [&](int64_t a, int64_t b) { return a + b * size; });
+  return for_each([&](int64_t a, int64_t b) { return a + b * size; }, *from, *index);
 }
 
 BlockValues::Numbers BlockValues::begin_of(const SymbolData& pointer) const {

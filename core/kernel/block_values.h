@@ -53,8 +53,9 @@ class BlockValues {
   Numbers of_operation(const ExprNode& node) const;
   Numbers of_call(const ExprNode& node) const;
   Numbers begin_of(const SymbolData& pointer) const;
-  template <class Make>
-  static ThreadNumbers for_each(const ThreadNumbers& a, const ThreadNumbers& b, const Make& make);
+  // What `make` makes of the operands, in each thread.
+  template <class Make, class... Operands>
+  static ThreadNumbers for_each(const Make& make, const Operands&... operands);
 
   const BlockAt block_;
   std::map<const SymbolData*, Expr> defined_;

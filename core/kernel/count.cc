@@ -57,8 +57,8 @@ class BlockCounter {
   Threads statement(const Stmt& stmt, Threads threads) {
     if (const auto* let = stmt.as<Let>()) {
       expression(let->value, threads);
-      values_.define(*let->name,
-                     let->value);  // again: a name may be given to the next iteration and to this one
+      // Again: a name may be given to the next iteration and to this one.
+      values_.define(*let->name, let->value);
     } else if (const auto* assign = stmt.as<Assign>()) {
       expression(assign->value, threads);
       store(*assign, threads);
@@ -269,13 +269,10 @@ class BlockCounter {
 
   // Eight lanes give the rows of a matrix, of 16 bytes each: a wavefront, if they lie in different banks.
   void matrices(const Instruction& instruction, const Threads& threads) {
-    AccessCount& count = out_.accesses[static_cast<size_t>(Path::ldmatrix)][16];
     const int64_t matrices = instruction.templates[0].number;
     Threads lanes = threads;
     for (size_t t = 0; t < threads_; ++t) lanes[t] = threads[t] && int64_t(t % kWarp) < 8 * matrices;
-    count.instructions += times_ * warps(threads);
-    count.accesses += times_ * static_cast<double>(std::count(lanes.begin(), lanes.end(), true));
-    count.moved += times_ * moved(instruction.operands[1], 16, lanes, false);
+    access(Path::ldmatrix, instruction.operands[1], 16, lanes);
   }
 
   void order_or_compute(const Instruction& instruction, const Threads& threads) {
@@ -319,11 +316,8 @@ class BlockCounter {
   }
 
   double box_bytes(const Instruction& instruction) const {
-    for (const Expr& operand : instruction.operands)
-      for (size_t p = 0; p < kernel_.parameters.size(); ++p)
-        if (operand->symbol == kernel_.parameters[p].symbol && facts_.parameters[p].map)
-          return static_cast<double>(facts_.parameters[p].map->box_bytes());
-    return 0;
+    const TensorMap* map = map_of(kernel_, facts_, instruction.operands[1]);
+    return map ? static_cast<double>(map->box_bytes()) : 0;
   }
 
   // What it reads of memory, and the arithmetic that is not of indices.

@@ -235,6 +235,19 @@ Expr combiner(OpCode reduction, Scalar type) {
   return make(std::move(node));
 }
 
+int64_t convert_index(int64_t value, Scalar type) {
+  switch (type) {
+    case Scalar::boolean:
+      return value != 0;
+    case Scalar::i32:
+      return static_cast<int32_t>(value);
+    case Scalar::u32:
+      return static_cast<uint32_t>(value);
+    default:
+      return value;
+  }
+}
+
 std::optional<int64_t> compute(Operator op, int64_t a, int64_t b) {
   switch (op) {
     case Operator::multiply:

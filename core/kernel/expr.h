@@ -170,6 +170,8 @@ Expr operation(Operator op, const Expr& a, const Expr& b);
 std::optional<int64_t> compute(Operator op, int64_t a, int64_t b);
 // What min_index and max_index make of two numbers; nothing for other functions.
 std::optional<int64_t> compute(Function function, int64_t a, int64_t b);
+// What a number becomes in an index or a truth value of this type.
+int64_t convert_index(int64_t value, Scalar type);
 
 inline Expr operator+(const Expr& a, const Expr& b) { return operation(Operator::add, a, b); }
 inline Expr operator-(const Expr& a, const Expr& b) { return operation(Operator::subtract, a, b); }

@@ -71,4 +71,12 @@ const ExprNode* pointer_of(const Expr& operand) {
   return points ? &operand.node() : nullptr;
 }
 
+const TensorMap* map_of(const Kernel& kernel, const LaunchFacts& facts, const Expr& operand) {
+  if (operand->kind != ExprKind::symbol) return nullptr;
+  for (size_t i = 0; i < kernel.parameters.size(); ++i)
+    if (kernel.parameters[i].symbol == operand->symbol)
+      return facts.parameters[i].map ? &*facts.parameters[i].map : nullptr;
+  return nullptr;
+}
+
 }  // namespace quern::ir

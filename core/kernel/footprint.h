@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kernel/ir.h"
+#include "core/kernel/launch_facts.h"
 
 namespace quern::ir {
 
@@ -16,5 +17,8 @@ std::pair<size_t, size_t> operand_count(Instr code);
 
 // What a pointer operand names: the symbol itself or the address of an element; null if it is no pointer.
 const ExprNode* pointer_of(const Expr& operand);
+
+// The tensor map that an operand names; null if it is none, or if the launch does not say.
+const TensorMap* map_of(const Kernel& kernel, const LaunchFacts& facts, const Expr& operand);
 
 }  // namespace quern::ir

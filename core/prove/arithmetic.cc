@@ -171,21 +171,6 @@ bool is_multiple(const Expr& expr, int64_t of) {
   }
 }
 
-namespace {
-
-int64_t wrap(int64_t value, Scalar type) {
-  switch (type) {
-    case Scalar::i32:
-      return static_cast<int32_t>(value);
-    case Scalar::u32:
-      return static_cast<uint32_t>(value);
-    default:
-      return value;
-  }
-}
-
-}  // namespace
-
 std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
   const ExprNode& node = expr.node();
   auto operand = [&](size_t i) { return evaluate(node.operands[i], values); };
@@ -199,7 +184,7 @@ std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
     case ExprKind::cast: {
       if (!ir::is_index(node.type) || !is_integer(node.operands[0].type())) return {};
       const auto value = operand(0);
-      return value ? std::optional(wrap(*value, node.type)) : std::nullopt;
+      return value ? std::optional(ir::convert_index(*value, node.type)) : std::nullopt;
     }
     case ExprKind::select: {
       const auto condition = operand(0);
@@ -215,7 +200,7 @@ std::optional<int64_t> evaluate(const Expr& expr, const Values& values) {
       if (node.op == Operator::either && b && *b) return 1;
       if (!a || !b) return {};
       const auto value = ir::compute(node.op, *a, *b);
-      return value ? std::optional(wrap(*value, node.type)) : std::nullopt;
+      return value ? std::optional(ir::convert_index(*value, node.type)) : std::nullopt;
     }
     case ExprKind::call: {
       if (!ir::compute(node.function, 0, 0)) return {};

@@ -70,18 +70,16 @@ void AccessTracer::bind(const SymbolData& name, const Expr& to) {
   fail("a pointer that is made in an unknown way");
 }
 
+Event AccessTracer::event_here() const { return {now_, {}, {}, where_, iteration_, role_}; }
+
 void AccessTracer::add_access(Access access, std::vector<Expr> extra) {
   if (out_.events.size() >= kMostEvents) return void(fail("too many events to follow"));
-  Event event;
-  event.stmt = now_;
-  event.where = where_;
+  Event event = event_here();
   for (Expr& each : extra)
     if (!each.is_number(1)) event.where.push_back(std::move(each));
   for (const Expr& each : event.where)
     if (each.is_number(0)) return;
   event.access = std::move(access);
-  event.iteration = iteration_;
-  event.role = role_;
   out_.events.push_back(std::move(event));
 }
 
@@ -130,12 +128,8 @@ void AccessTracer::reads(const Expr& expr) {
 }
 
 void AccessTracer::barrier() {
-  Event event;
-  event.stmt = now_;
+  Event event = event_here();
   event.signal = Signal{Instr::block_barrier};
-  event.where = where_;
-  event.iteration = iteration_;
-  event.role = role_;
   out_.events.push_back(std::move(event));
 }
 
@@ -228,15 +222,8 @@ void AccessTracer::touch_as_its_row_says(const Instruction& instruction) {
   }
 }
 
-const TensorMap* AccessTracer::map_of(const Expr& operand) const {
-  for (size_t i = 0; i < kernel_.parameters.size(); ++i)
-    if (operand->kind == ExprKind::symbol && kernel_.parameters[i].symbol == operand->symbol)
-      return facts_.parameters[i].map ? &*facts_.parameters[i].map : nullptr;
-  return nullptr;
-}
-
 const TensorMap* AccessTracer::map_of_copy(const Instruction& instruction) {
-  const TensorMap* map = map_of(instruction.operands[1]);
+  const TensorMap* map = map_of(kernel_, facts_, instruction.operands[1]);
   if (!map) {
     fail("a copy by a tensor map that is not known");
   } else if (instruction.templates[0].number != static_cast<int64_t>(map->box.size())) {
@@ -301,11 +288,7 @@ void AccessTracer::signal(const Instruction& instruction) {
                       instruction.code == Instr::tma_store_commit;
   if (row.ordering == Ordering::none && !copy && !groups && instruction.code != Instr::mbarrier_init) return;
   if (row.level == Level::grid) return;
-  Event event;
-  event.stmt = now_;
-  event.where = where_;
-  event.iteration = iteration_;
-  event.role = role_;
+  Event event = event_here();
   Signal out{instruction.code};
   const std::string roles = row.operands;
   const size_t barrier = roles.find('b');
@@ -316,7 +299,8 @@ void AccessTracer::signal(const Instruction& instruction) {
     const Kind kind = instruction.code == Instr::mbarrier_init ? Kind::write : Kind::signal;
     if (!copy) add_access({at.memory, at.space, at.at, 8, 8, kind, Agent::thread, false});
     if (instruction.operands.size() > 1 && !copy) out.number = value(instruction.operands[1]);
-    if (copy) out.number = map_of(instruction.operands[1]) ? map_of(instruction.operands[1])->box_bytes() : 0;
+    if (const TensorMap* map = copy ? map_of(kernel_, facts_, instruction.operands[1]) : nullptr)
+      out.number = map->box_bytes();
   }
   if (!instruction.templates.empty() && !copy) out.number = instruction.templates[0].number;
   event.signal = out;

@@ -52,6 +52,8 @@ class AccessTracer {
   };
 
   Pointer pointer(const ir::ExprNode& node) const;
+  // Without what happens: where and when.
+  Event event_here() const;
   void add_access(Access access, std::vector<ir::Expr> extra = {});
   void access(const ir::ExprNode* to, int64_t bytes, Kind kind, Agent agent = Agent::thread,
               const ir::Expr& offset = 0, std::vector<ir::Expr> extra = {}, int64_t alignment = 0,
@@ -63,7 +65,6 @@ class AccessTracer {
   void tile_product(const ir::ExprNode& node);
   // Every thread, without a condition.
   void touch_as_its_row_says(const ir::Instruction& instruction);
-  const TensorMap* map_of(const ir::Expr& operand) const;
   // The map by which an instruction copies.
   const TensorMap* map_of_copy(const ir::Instruction& instruction);
   void box(const ir::Instruction& instruction);

@@ -15,6 +15,10 @@ bool is_norm(OpCode code) {
   return code == OpCode::rms_norm || code == OpCode::layer_norm || code == OpCode::softmax;
 }
 
+bool takes(const BlockOp& user, BlockValue value) {
+  return std::find(user.operands.begin(), user.operands.end(), value) != user.operands.end();
+}
+
 }  // namespace
 
 double padded_elements(const TensorType& type) {
@@ -178,7 +182,7 @@ bool ScheduledBlock::is_fragment(BlockValue load) const {
   bool found = false;
   for (size_t i = 0; i < kernel_.ops.size(); ++i) {
     const BlockOp& user = kernel_.ops[i];
-    const bool used = std::find(user.operands.begin(), user.operands.end(), load) != user.operands.end();
+    const bool used = takes(user, load);
     if (used && !is_elementwise(user) && !user.is_compute(OpKind::contraction)) return false;
     found |= fragment_vector(load, i) > 0;
   }
@@ -188,10 +192,8 @@ bool ScheduledBlock::is_fragment(BlockValue load) const {
 // What meets a product is loaded as that lies in registers.
 bool ScheduledBlock::joins_product(BlockValue load) const {
   for (size_t i = 0; i < kernel_.ops.size(); ++i) {
-    const std::vector<BlockValue>& operands = kernel_.ops[i].operands;
-    if (is_elementwise(kernel_.ops[i]) && is_of_product(static_cast<BlockValue>(i)) &&
-        std::find(operands.begin(), operands.end(), load) != operands.end())
-      return true;
+    const BlockOp& user = kernel_.ops[i];
+    if (is_elementwise(user) && is_of_product(static_cast<BlockValue>(i)) && takes(user, load)) return true;
   }
   return false;
 }
@@ -216,8 +218,7 @@ const Ints& ScheduledBlock::shape_of_use(BlockValue load) const {
   const Ints* shape = &op(load).type.shape;
   for (const BlockOp& user : kernel_.ops)
     if (is_elementwise(user) && user.type.shape.size() >= shape->size() &&
-        user.type.element_count() > op(load).type.element_count() &&
-        std::find(user.operands.begin(), user.operands.end(), load) != user.operands.end())
+        user.type.element_count() > op(load).type.element_count() && takes(user, load))
       shape = &user.type.shape;
   return *shape;
 }
@@ -405,9 +406,7 @@ bool ScheduledBlock::lives_on(BlockValue value) const {
 bool ScheduledBlock::is_reduced(BlockValue value) const {
   for (size_t user = static_cast<size_t>(value) + 1; user < kernel_.ops.size(); ++user) {
     const BlockOp& each = kernel_.ops[user];
-    if (!each.is_compute() ||
-        std::find(each.operands.begin(), each.operands.end(), value) == each.operands.end())
-      continue;
+    if (!each.is_compute() || !takes(each, value)) continue;
     if (each.is_compute(OpKind::reduction) || is_norm(each.code())) return true;
     if (is_elementwise(each) && is_reduced(static_cast<BlockValue>(user))) return true;
   }

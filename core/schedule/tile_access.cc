@@ -9,8 +9,8 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kMostBytes = 16;          // of an access
-constexpr int64_t kMostBoxExtent = 256;     // elements
+constexpr int64_t kMostBytes = 16;       // of an access
+constexpr int64_t kMostBoxExtent = 256;  // elements
 
 // Whether vectors of so many elements begin where rows, pieces, blocks and iterations do.
 bool vectors_fit(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner,
@@ -21,9 +21,9 @@ bool vectors_fit(const MuKernel& kernel, const BlockOp& access, const TensorPlac
       if (d != at && each.shape[d] > 1 && each.strides[d] % number != 0) return false;
     return each.offset % number == 0 && each.shape[at] % number == 0;
   };
-  const bool pieces_fit = std::all_of(place.pieces.begin(), place.pieces.end(), [&](const TensorPlace& piece) {
-    return rows_fit(piece) && piece.strides[at] == 1;
-  });
+  const bool pieces_fit =
+      std::all_of(place.pieces.begin(), place.pieces.end(),
+                  [&](const TensorPlace& piece) { return rows_fit(piece) && piece.strides[at] == 1; });
   if (!pieces_fit || !rows_fit(place) || access.type.shape[at] % number != 0) return false;
   int64_t part = place.shape[at];
   for (int axis = 0; axis <= kGridAxes; ++axis) {
@@ -73,8 +73,8 @@ int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace
 int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits) {
   int all = -thread_bits, bits = 0;
   for (int64_t extent : tile) all += std::bit_width(static_cast<uint64_t>(padded(extent))) - 1;
-  while (inner >= 0 && static_cast<int64_t>(dtype_size(dtype)) << (bits + 1) <= kMostBytes && bits + 1 <= all &&
-         tile[static_cast<size_t>(inner)] % (int64_t{2} << bits) == 0)
+  while (inner >= 0 && static_cast<int64_t>(dtype_size(dtype)) << (bits + 1) <= kMostBytes &&
+         bits + 1 <= all && tile[static_cast<size_t>(inner)] % (int64_t{2} << bits) == 0)
     ++bits;
   return bits;
 }

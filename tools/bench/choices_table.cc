@@ -16,19 +16,11 @@
 #include "core/schedule/enumerate.h"
 #include "core/schedule/z3_optimizer.h"
 #include "core/verify/rounded_values.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace {
 
 using namespace quern;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path.string() + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 Graph find_graph(const std::string& folders, const std::string& name) {
   std::stringstream list(folders);

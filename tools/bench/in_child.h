@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace quern {
 

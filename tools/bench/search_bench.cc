@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "core/graph/text.h"
@@ -30,12 +28,8 @@ struct Input {
 };
 
 Input read_input(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
   std::string name = path.substr(path.rfind('/') + 1);
-  return {name.substr(0, name.rfind('.')), need(parse_graph(text.str()))};
+  return {name.substr(0, name.rfind('.')), need(parse_graph(read_file(path)))};
 }
 
 double cpu_seconds() {

@@ -22,7 +22,7 @@
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
 #include "core/verify/rounded_values.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace quern {
 
@@ -143,14 +143,6 @@ class Pick {
 };
 
 }  // namespace
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& target) {
   const Graph graph = need(parse_graph(read_file(options.graph)));

@@ -68,6 +68,4 @@ Contestant emit_baseline_contestant(const Graph& graph, const Target& target);
 void compile_contestants(std::vector<Contestant>& contestants, Compiler& compiler, const Target& target,
                          unsigned jobs);
 
-std::string read_file(const std::string& path);
-
 }  // namespace quern

@@ -15,7 +15,7 @@
 #include "core/profile/bench_process.h"
 #include "core/profile/measure.h"
 #include "tests/support/random_workload.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace quern {
 

@@ -18,7 +18,7 @@
 #include "core/profile/bench_process.h"
 #include "core/profile/measure.h"
 #include "tools/bench/gpu/faults.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace {
 
@@ -104,14 +104,6 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -144,7 +136,7 @@ double modelled_choice_us(const Row& row) {
 
 Row run_graph(const std::string& path, const Options& options, Compiler& compiler, const Target& target) {
   Row row;
-  const Graph graph = need(parse_graph(read_text(path)));
+  const Graph graph = need(parse_graph(read_file(path)));
   row.graph = path.substr(path.rfind('/') + 1);
   double start = seconds();
   OptimizeOptions how;

@@ -9,7 +9,7 @@
 #include "core/profile/device_bench.h"
 #include "core/profile/reference_program.h"
 #include "tools/bench/gpu/contestants.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace {
 

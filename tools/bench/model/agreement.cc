@@ -10,7 +10,7 @@
 #include "core/optimize/ranking.h"
 #include "core/schedule/block_work.h"
 #include "core/verify/rounded_values.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace quern {
 

@@ -1,21 +1,16 @@
 // The model's counts of the programs of a search against those of the kernels that they are lowered to.
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "core/graph/text.h"
-#include "tools/bench/gpu/need.h"
 #include "tools/bench/model/agreement.h"
+#include "tools/bench/need.h"
 
 int main(int argc, char** argv) {
   using namespace quern;
   if (argc < 2) stop(Status(ErrorCode::INVALID_ARGUMENT, "usage: compare_counts GRAPH.qg [PROGRAMS (30)]"));
-  std::ifstream in(argv[1]);
-  std::stringstream text;
-  text << in.rdbuf();
-  const Graph graph = need(parse_graph(text.str()));
+  const Graph graph = need(parse_graph(read_file(argv[1])));
   const Target& target = *need(find_target("sm_90a"));
   const Agreement found = compare_counts(graph, target, argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 30);
   std::map<std::string, size_t> kinds;

@@ -11,8 +11,8 @@
 
 #include "core/base/statistics.h"
 #include "core/schedule/model.h"
-#include "tools/bench/gpu/need.h"
 #include "tools/bench/model/fit.h"
+#include "tools/bench/need.h"
 
 namespace {
 

@@ -10,23 +10,15 @@
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/verify/rounded_values.h"
-#include "tools/bench/gpu/need.h"
+#include "tools/bench/need.h"
 
 namespace quern {
 
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path.string() + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 TimedGraph read_graph(const std::filesystem::path& folder, const std::string& name,
                       const nlohmann::json& rows, const Target& target) {
-  const Graph graph = need(parse_graph(read_text(folder / "graphs" / (name + ".qg"))));
+  const Graph graph = need(parse_graph(read_file(folder / "graphs" / (name + ".qg"))));
   TimedGraph out;
   out.name = name;
   out.family = name.substr(0, name.find_first_of("_0123456789"));
@@ -42,7 +34,7 @@ TimedGraph read_graph(const std::filesystem::path& folder, const std::string& na
       if (!model) {
         const std::string number = program.label.substr(program.label.rfind(' ') + 1);
         out.mugraphs.push_back(std::make_unique<MuGraph>(
-            need(parse_mugraph(read_text(folder / "qmu" / (name + "-" + number + ".qmu"))))));
+            need(parse_mugraph(read_file(folder / "qmu" / (name + "-" + number + ".qmu"))))));
         note_rounded_values(graph, *out.mugraphs.back());
         model = std::make_shared<ProgramModel>(need(ProgramModel::make(graph, *out.mugraphs.back(), target)));
       }
@@ -76,7 +68,7 @@ std::vector<TimedGraph> read_timings(const std::string& folder, const Target& ta
   std::sort(files.begin(), files.end());
   std::vector<TimedGraph> out;
   for (const std::filesystem::path& file : files) {
-    const nlohmann::json all = nlohmann::json::parse(read_text(file));
+    const nlohmann::json all = nlohmann::json::parse(read_file(file));
     for (const auto& [name, graph] : all.items())
       if (graph.contains("candidates"))
         out.push_back(read_graph(folder, name, graph.at("candidates"), target));

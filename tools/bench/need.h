@@ -1,8 +1,12 @@
-// Errors of a benchmark end it.
+// Errors of a benchmark end it; files that it reads.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "core/base/status.h"
 
@@ -19,6 +23,14 @@ T need(Result<T> result) {
 }
 inline void need(const Status& status) {
   if (!status.ok()) stop(status);
+}
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  if (!in) stop(Status(ErrorCode::NOT_FOUND, path.string() + " cannot be read"));
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 }  // namespace quern
