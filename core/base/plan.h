@@ -87,6 +87,10 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// In the certificate of a plan whose first launch could overlap what is in front of it, and does not: it was measured to
+// take longer. Its code is the same.
+inline constexpr char kFirstLaunchFact[] = "first launch";
+
 // Launches run in order on one stream; each sees what those before it wrote. All buffers are distinct and at
 // least 16-byte aligned; the workspace is 256-byte aligned and its contents are undefined at the start.
 struct Plan {

@@ -85,6 +85,18 @@ void what_is_stored_fits(void**) {
   assert_int_equal(certificate->verdict, Verdict::accepted);
 }
 
+// Measuring may find that the first launch had better wait.
+void a_first_launch_waits_only_if_the_certificate_says_so(void**) {
+  Stored changed = searched();
+  assert_true(changed.plan.launches[0].overlaps);
+  changed.plan.launches[0].overlaps = false;
+  assert_fault(changed, "other buffers or launches");
+  changed.plan.certificate += print_fact(kFirstLaunchFact, "waits");
+  assert_int_equal(faults(changed).size(), 0);
+  changed.plan.launches[0].overlaps = true;
+  assert_fault(changed, "other buffers or launches");
+}
+
 void every_changed_text_is_found(void**) {
   for (Depth depth : {Depth::hashes, Depth::program}) {
     Stored changed = searched();
@@ -259,7 +271,8 @@ out c
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(what_is_stored_fits),
-                              cmocka_unit_test(every_changed_text_is_found),
+                              cmocka_unit_test(a_first_launch_waits_only_if_the_certificate_says_so),
+      cmocka_unit_test(every_changed_text_is_found),
                               cmocka_unit_test(what_is_made_again_differs),
                               cmocka_unit_test(what_another_version_made_is_judged_by_its_hashes),
                               cmocka_unit_test(baselines_have_certificates_too),

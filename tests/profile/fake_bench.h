@@ -15,7 +15,7 @@ namespace quern {
 class FakeBench : public Bench {
  public:
   struct Behaviour {
-    double us = 10;
+    double us = 10, us_beside = 0;  // when its first launch overlaps what is in front of it; 0: the same
     std::string wrong;
     Status add, check, time;        // errors of the calls
     double seconds = 0;             // that a check takes
@@ -37,6 +37,7 @@ class FakeBench : public Bench {
     if (!lost.ok()) return lost;
     if (Status status = programs[plan.cubin].add; !status.ok()) return status;
     loaded[++last_] = plan.cubin;
+    beside_[last_] = !plan.launches.empty() && plan.launches[0].overlaps;
     return last_;
   }
   void remove(uint32_t plan) override { loaded.erase(plan); }
@@ -60,7 +61,8 @@ class FakeBench : public Bench {
     for (int round = 0; round < count; ++round, ++round_)
       for (size_t i = 0; i < plans.size(); ++i) {
         const Behaviour& own = programs[loaded.at(plans[i])];
-        const double us = own.us * (1 + noise * random_.symmetric()) * (slowdown ? slowdown(round_) : 1);
+        const double base = beside_.at(plans[i]) && own.us_beside > 0 ? own.us_beside : own.us;
+        const double us = base * (1 + noise * random_.symmetric()) * (slowdown ? slowdown(round_) : 1);
         times[i].cold.push_back(us);
         times[i].hot.push_back(us / 2);
         ++rounds[loaded.at(plans[i])];
@@ -72,6 +74,7 @@ class FakeBench : public Bench {
  private:
   std::string device_ = "Fake GPU, driver 13000";
   uint32_t last_ = 0;
+  std::map<uint32_t, bool> beside_;
   int round_ = 0;
   Random random_{7};
 

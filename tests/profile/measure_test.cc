@@ -98,6 +98,37 @@ void the_fastest_wins(void**) {
   assert_contains(result.report, "us hot, the winner");
 }
 
+Program with_overlap(Program program) {
+  auto plan = decode_plan(program.plan);
+  assert_ok(plan);
+  plan->launches[0].overlaps = true;
+  program.plan = encode_plan(*plan);
+  return program;
+}
+
+void a_first_launch_waits_where_that_is_faster(void**) {
+  for (const double beside : {8.0, 6.0, 5.0}) {
+    FakeBench bench;
+    bench.programs["baseline"].us = 20;
+    bench.programs["p2"].us = 6;
+    bench.programs["p2"].us_beside = beside;
+    auto list = programs(3);
+    list[2] = with_overlap(list[2]);
+    const Measured result = run(bench, list);
+    assert_string_equal(result.code().c_str(), "p2");
+    const auto plan = decode_plan(result.plan);
+    assert_ok(plan);
+    const auto facts = parse_facts(plan->certificate);
+    assert_ok(facts);
+    const std::string* fact = find_fact(*facts, kFirstLaunchFact);
+    assert_int_equal(plan->launches[0].overlaps, beside <= 6);
+    assert_int_equal(fact != nullptr, beside > 6);
+    if (fact) assert_contains(*fact, "beside which it took ");
+    assert_true(std::fabs(result.cold_us - std::min(beside, 6.0)) < 0.1);
+    assert_true(decode_plan(result.programs[2].plan)->launches[0].overlaps == plan->launches[0].overlaps);
+  }
+}
+
 // However often nothing is faster, noise makes no winner.
 void noise_replaces_nothing(void**) {
   for (int seed = 1; seed <= 30; ++seed) {
@@ -324,6 +355,7 @@ void rounds_are_compared_by_signs(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(the_fastest_wins),
+      cmocka_unit_test(a_first_launch_waits_where_that_is_faster),
       cmocka_unit_test(noise_replaces_nothing),
       cmocka_unit_test(what_stands_stays_unless_slower_than_the_baseline),
       cmocka_unit_test(what_is_refused_is_neither_timed_nor_published),
