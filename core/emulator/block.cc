@@ -124,6 +124,8 @@ const Runtime& Block::runtime() {
                                 site);
             running->wake_at_mbarriers();
           },
+      .mbarrier_arrive_at = [](void* barrier, int rank,
+                               const void* site) { running->arrive_at_other(barrier, rank, site); },
       .mbarrier_wait = [](void* barrier, unsigned parity,
                           const void* site) { running->wait_at_mbarrier(barrier, parity, site); },
       .fence_proxy = [] { running->memory_.fence_proxy(running->current_); },
@@ -135,6 +137,10 @@ const Runtime& Block::runtime() {
       .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
       .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
                      const void* site) { running->load_box(to, map, barrier, x, rank, site); },
+      .tma_load_multicast =
+          [](void* to, const void* map, void* barrier, int mask, const int* x, int rank, const void* site) {
+            running->load_box_into_blocks(to, map, barrier, mask, x, rank, site);
+          },
       .tma_store = [](const void* from, const void* map, const int* x, int rank,
                       const void* site) { running->store_box(from, map, x, rank, site); },
       .tma_store_commit = [] { ++running->threads_[running->current_].committed_stores; },

@@ -108,6 +108,9 @@ class Block {
   void wait_at_mbarrier(void* barrier, unsigned parity, const void* site);
   void wake_at_mbarriers();
   void load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
+  void load_box_into_blocks(void* to, const void* map, void* barrier, int mask, const int* x, int rank,
+                            const void* site);
+  void arrive_at_other(void* barrier, int rank, const void* site);
   void store_box(const void* from, const void* map, const int* x, int rank, const void* site);
   void wait_for_stores(int pending);
   BoxPlace place_of_box(const char* what, const BoundTensorMap& map, const int* x, int rank,

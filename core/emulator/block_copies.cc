@@ -73,6 +73,28 @@ void Block::load_box(void* to, const void* map, void* barrier, const int* x, int
   check_rule(mbarriers_.load_box(address_of(to), bound, address_of(barrier), at, current_), site);
 }
 
+void Block::load_box_into_blocks(void* to, const void* map, void* barrier, int mask, const int* x, int rank,
+                                 const void* site) {
+  const auto& bound = *static_cast<const BoundTensorMap*>(map);
+  const BoxPlace at = place_of_box("tma_load_multicast", bound, x, rank, site);
+  if (mask <= 0 || mask >> ranks_ != 0)
+    fail("tma_load_multicast into blocks " + std::to_string(mask) + ", of a cluster of " +
+             std::to_string(ranks_),
+         site);
+  for (int block = 0; block < ranks_; ++block) {
+    if (!(mask >> block & 1)) continue;
+    const uintptr_t there = address_of(cluster_address(to, block, site)),
+                    signal = address_of(cluster_address(barrier, block, site));
+    check_rule(mbarriers_.load_box(there, bound, signal, at, current_), site);
+  }
+}
+
+void Block::arrive_at_other(void* barrier, int rank, const void* site) {
+  void* const there = cluster_address(barrier, rank, site);
+  check_rule(mbarriers_.arrive(address_of(there), 0, current_), site);
+  wake_at_mbarriers();
+}
+
 // The box is read when the thread waits for it: as late as the hardware may.
 void Block::store_box(const void* from, const void* map, const int* x, int rank, const void* site) {
   EmulatedThread& self = threads_[current_];

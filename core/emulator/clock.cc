@@ -59,15 +59,31 @@ bool Clock::meet(const std::vector<int>& threads) {
   bool counted = true;
   for (int thread : threads) {
     if (thread % block_threads_ % kWarpSize == 0) counted &= sync_warp(thread);
-    release(thread, told);
+    release(thread, rank_of(thread), told);
   }
   for (int thread : threads) acquire(thread, told);
   return counted;
 }
 
-void Clock::release(int thread, Knowledge& told) const {
-  known_[static_cast<size_t>(rank_of(thread))].release(thread % block_threads_,
-                                                       times_[static_cast<size_t>(warp_of(thread))], told);
+void Clock::release(int thread, int rank, Knowledge& told) const {
+  const int own = rank_of(thread);
+  auto release_to = [&](Knowledge& to) {
+    known_[static_cast<size_t>(own)].release(thread % block_threads_,
+                                             times_[static_cast<size_t>(warp_of(thread))], to);
+  };
+  if (own == rank) return release_to(told);
+  Knowledge all;
+  release_to(all);
+  told.others[own].add({epochs_[static_cast<size_t>(own)], all.warps, all.phases});
+  const auto of_rank = all.others.find(rank);
+  if (of_rank != all.others.end()) {
+    Knowledge back;  // what the block has told before
+    back.phases = of_rank->second.phases;
+    if (of_rank->second.epoch == epochs_[static_cast<size_t>(rank)]) back.warps = of_rank->second.warps;
+    told.add(back);
+    all.others.erase(of_rank);
+  }
+  for (const auto& [other, seen] : all.others) told.others[other].add(seen);
 }
 
 void Clock::acquire(int thread, const Knowledge& told) {
@@ -92,6 +108,20 @@ bool Clock::knows(const Stamp& access, int thread) const {
                            times_[static_cast<size_t>(warp_of(thread))]);
   const int warp = warp_of(access) % kWarps;
   return warp != warp_of(thread) % kWarps && access.time < own->warps[static_cast<size_t>(warp)];
+}
+
+// Of an access by another block of the cluster, or by TMA for it.
+bool Clock::knows_foreign(const Stamp& access, int thread) const {
+  const int rank = rank_of(access);
+  const Knowledge* own = known_[static_cast<size_t>(rank_of(thread))].of(thread % block_threads_);
+  if (rank < 0 || !own) return false;
+  const auto at = own->others.find(rank);
+  if (at == own->others.end()) return false;
+  const Knowledge::Foreign& seen = at->second;
+  if (access.epoch != seen.epoch) return access.epoch < seen.epoch;
+  if (access.who >= kEngine) return access.time < seen.phases[(access.who - kEngine) % kMaxMbarriers];
+  if (access.who >= kManyOfBlock) return known_[static_cast<size_t>(rank)].is_known(access.time, seen);
+  return access.time < seen.warps[static_cast<size_t>(warp_of(access) % kWarps)];
 }
 
 int Clock::rank_of(const Stamp& access) const {

@@ -4,8 +4,8 @@
 // Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
 // every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
 // barriers of a block apart. Within an interval __syncwarp orders the threads of its warp, and mbarriers and
-// barriers of some threads order what knowledge.h says. Blocks of a cluster are ordered by its barrier alone:
-// who has waited n times knows what was done before the n-th arrival.
+// barriers of some threads order what knowledge.h says. Blocks of a cluster are ordered by its barrier: who has
+// waited n times knows what was done before the n-th arrival; and by arrivals at each other's mbarriers.
 #pragma once
 
 #include <array>
@@ -68,8 +68,8 @@ class Clock {
   // Whether the thread knows that all blocks of its cluster have begun.
   bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
 
-  // What `thread` tells with an arrival at an mbarrier is added to `told`, which whoever waits there gets.
-  void release(int thread, Knowledge& told) const;
+  // What `thread` tells with an arrival at an mbarrier of block `rank` is added to `told`, which whoever waits there gets.
+  void release(int thread, int rank, Knowledge& told) const;
   void acquire(int thread, const Knowledge& told);
   // What TMA wrote for a phase of mbarrier `number` of the thread's block.
   Stamp engine(int thread, int number, uint32_t phase) const;
@@ -89,6 +89,8 @@ class Clock {
       const int warp = warp_of(thread);
       if (warp_of(access) == warp && access.time < times_[static_cast<size_t>(warp)]) return true;
       if (knows(access, thread)) return true;
+    } else if (knows_foreign(access, thread)) {
+      return true;
     }
     return access.phase < waits_[static_cast<size_t>(thread)];
   }
@@ -116,6 +118,7 @@ class Clock {
   int warp_of(const Stamp& access) const;
   int rank_of(const Stamp& access) const;
   bool knows(const Stamp& access, int thread) const;
+  bool knows_foreign(const Stamp& access, int thread) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, cluster_begin_ = 0;
   uint32_t settled_ = 0;  // what was before is known to all threads

@@ -288,6 +288,9 @@ __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
 __device__ __forceinline__ void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
   quern::emulated::mbarrier_arrive(barrier, bytes);
 }
+__device__ __forceinline__ void mbarrier_arrive_at(Mbarrier* barrier, int rank) {
+  quern::emulated::mbarrier_arrive_at(barrier, rank);
+}
 __device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
   quern::emulated::mbarrier_wait(barrier, parity);
 }
@@ -307,6 +310,11 @@ template <int kRank, bool kOnce>
 __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrier* barrier,
                                          const int (&x)[kRank]) {
   quern::emulated::tma_load(to, map.bound, barrier, x, kRank);
+}
+template <int kRank>
+__device__ __forceinline__ void tma_load_multicast(void* to, const TensorMap& map, Mbarrier* barrier,
+                                                   int mask, const int (&x)[kRank]) {
+  quern::emulated::tma_load_multicast(to, map.bound, barrier, mask, x, kRank);
 }
 __device__ __forceinline__ void tma_prefetch(const TensorMap&) {}
 template <int kRank>

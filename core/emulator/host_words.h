@@ -68,6 +68,9 @@ QUERN_UNSEEN static void mbarrier_init_fence() { quern_runtime->mbarrier_init_fe
 QUERN_UNSEEN static void mbarrier_arrive(void* barrier, int bytes) {
   quern_runtime->mbarrier_arrive(barrier, bytes, __builtin_return_address(0));
 }
+QUERN_UNSEEN static void mbarrier_arrive_at(void* barrier, int rank) {
+  quern_runtime->mbarrier_arrive_at(barrier, rank, __builtin_return_address(0));
+}
 QUERN_UNSEEN static void mbarrier_wait(void* barrier, unsigned parity) {
   quern_runtime->mbarrier_wait(barrier, parity, __builtin_return_address(0));
 }
@@ -78,6 +81,10 @@ QUERN_UNSEEN static void read_constant(const void* p, int size) {
 QUERN_UNSEEN static void grid_wait() { quern_runtime->grid_wait(); }
 QUERN_UNSEEN static void tma_load(void* to, const void* map, void* barrier, const int* x, int rank) {
   quern_runtime->tma_load(to, map, barrier, x, rank, __builtin_return_address(0));
+}
+QUERN_UNSEEN static void tma_load_multicast(void* to, const void* map, void* barrier, int mask, const int* x,
+                                            int rank) {
+  quern_runtime->tma_load_multicast(to, map, barrier, mask, x, rank, __builtin_return_address(0));
 }
 QUERN_UNSEEN static void tma_store(const void* from, const void* map, const int* x, int rank) {
   quern_runtime->tma_store(from, map, x, rank, __builtin_return_address(0));

@@ -11,11 +11,25 @@ namespace {
 constexpr int kLanes = 32;
 constexpr size_t kMaxSets = (1u << 16) - 1;  // what a Stamp can count
 
+void add_latest(auto& own, const auto& other) {
+  for (size_t i = 0; i < own.size(); ++i) own[i] = std::max(own[i], other[i]);
+}
+
 }  // namespace
 
 void Knowledge::add(const Knowledge& other) {
-  for (size_t i = 0; i < warps.size(); ++i) warps[i] = std::max(warps[i], other.warps[i]);
-  for (size_t i = 0; i < phases.size(); ++i) phases[i] = std::max(phases[i], other.phases[i]);
+  add_latest(warps, other.warps);
+  add_latest(phases, other.phases);
+  for (const auto& [rank, seen] : other.others) others[rank].add(seen);
+}
+
+// Times of warps begin again with every epoch, phases do not.
+void Knowledge::Foreign::add(const Foreign& other) {
+  add_latest(phases, other.phases);
+  if (other.epoch == epoch) add_latest(warps, other.warps);
+  if (other.epoch <= epoch) return;
+  epoch = other.epoch;
+  warps = other.warps;
 }
 
 void BlockKnowledge::forget() {
@@ -65,6 +79,12 @@ bool BlockKnowledge::knows_set(uint32_t set, int thread, uint32_t time) const {
   return own && std::all_of(sets_[set].begin(), sets_[set].end(), [&](const auto& reader) {
            const auto& [warp, read] = reader;
            return read < (warp == thread / kLanes ? time : own->warps[static_cast<size_t>(warp)]);
+         });
+}
+
+bool BlockKnowledge::is_known(uint32_t set, const Knowledge::Foreign& to) const {
+  return set < sets_.size() && std::all_of(sets_[set].begin(), sets_[set].end(), [&](const auto& reader) {
+           return reader.second < to.warps[static_cast<size_t>(reader.first)];
          });
 }
 

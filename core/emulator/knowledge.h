@@ -1,4 +1,5 @@
-// What the threads of a block know of each other since the last barrier of all: who has waited at an mbarrier
+// What the threads of a block know of each other since the last barrier of all, and of other blocks of the cluster that have
+// arrived at its mbarriers: who has waited at an mbarrier
 // (or at a barrier of some threads, which is a __syncwarp of their warps too) knows what those who had
 // arrived there knew, and had done before their warp's last __syncwarp. (The hardware also lets an arrival
 // tell what its thread did since; no kernel here counts on that.)
@@ -19,6 +20,14 @@ inline constexpr int kMaxBlockWarps = 32, kMaxMbarriers = 16;
 struct Knowledge {
   std::array<uint32_t, kMaxBlockWarps> warps{};
   std::array<uint32_t, kMaxMbarriers> phases{};
+  // Of another block of the cluster: that of the epoch, and all of those before it.
+  struct Foreign {
+    uint32_t epoch = 0;
+    std::array<uint32_t, kMaxBlockWarps> warps{};
+    std::array<uint32_t, kMaxMbarriers> phases{};
+    void add(const Foreign& other);
+  };
+  std::map<int, Foreign> others;  // by rank; told by arrivals at mbarriers of other blocks
   void add(const Knowledge& other);
 };
 
@@ -40,6 +49,8 @@ class BlockKnowledge {
   uint32_t with(uint32_t set, int warp, uint32_t time);
   // Whether `thread`, whose own warp has got to `time`, knows of all the set's accesses.
   bool knows_set(uint32_t set, int thread, uint32_t time) const;
+  // Whether another block knows of them.
+  bool is_known(uint32_t set, const Knowledge::Foreign& to) const;
 
  private:
   static constexpr uint32_t kNone = ~0u;

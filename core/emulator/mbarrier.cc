@@ -59,7 +59,7 @@ std::string Mbarriers::arrive(uintptr_t address, int64_t bytes, int thread) {
     return "more than " + std::to_string(barrier->arrivals) + " arrivals in a phase of an mbarrier";
   barrier->bytes += bytes;
   --barrier->missing;
-  clock_.release(thread, barrier->coming);
+  clock_.release(thread, clock_.rank_of(barrier->maker), barrier->coming);
   return end_phase(address, *barrier);
 }
 

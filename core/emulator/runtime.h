@@ -88,11 +88,14 @@ struct Runtime {
   void (*mbarrier_init)(void* barrier, int arrivals, const void* site);
   void (*mbarrier_init_fence)();
   void (*mbarrier_arrive)(void* barrier, int bytes, const void* site);
+  void (*mbarrier_arrive_at)(void* barrier, int rank, const void* site);
   void (*mbarrier_wait)(void* barrier, unsigned parity, const void* site);
   void (*fence_proxy)();
   void (*read_constant)(const void* p, int size, const void* site);  // memory.cuh: ld.global.nc
   void (*grid_wait)();
   void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
+  void (*tma_load_multicast)(void* to, const void* map, void* barrier, int mask, const int* x, int rank,
+                             const void* site);
   void (*tma_store)(const void* from, const void* map, const int* x, int rank, const void* site);
   void (*tma_store_commit)();
   void (*tma_store_wait)(int pending);

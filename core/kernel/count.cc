@@ -279,8 +279,9 @@ class BlockCounter {
     const auto number = [&](size_t i) { return static_cast<double>(instruction.templates[i].number); };
     switch (instruction.code) {
       case Instr::tma_load:
+      case Instr::tma_load_multicast:  // what this block asks for, in however many it lands
       case Instr::tma_store: {
-        const bool load = instruction.code == Instr::tma_load;
+        const bool load = instruction.code != Instr::tma_store;
         const auto copies = static_cast<double>(std::count(threads.begin(), threads.end(), true));
         count(load ? &Counts::tma_loads : &Counts::tma_stores, copies);
         return count(load ? &Counts::tma_load_bytes : &Counts::tma_store_bytes,

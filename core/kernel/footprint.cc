@@ -37,6 +37,7 @@ int64_t bytes_touched(const Instruction& instruction, size_t operand) {
       return operand == 0 ? 2 * number(instruction, 1) : 0;
     case Instr::mbarrier_init:
     case Instr::mbarrier_arrive:
+    case Instr::mbarrier_arrive_at:
     case Instr::mbarrier_arrive_expect:
     case Instr::mbarrier_wait:
       return operand == 0 ? 8 : 0;

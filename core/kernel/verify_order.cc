@@ -21,6 +21,7 @@ class OrderChecker {
     body(kernel.body);
     if (uncommitted_ || copying_) fail("copies are under way when the kernel ends");
     if (storing_) fail("stores by TMA are under way when the kernel ends");
+    if (signals_blocks_) fail("other blocks of the cluster are signalled when the kernel ends");
     if (open_products_ || products_) fail("products are under way when the kernel ends");
     return status_;
   }
@@ -57,7 +58,7 @@ class OrderChecker {
 
  private:
   enum class Copied : uint8_t { asked, waited, landed };
-  enum class Started : uint8_t { initialised, fenced, seen };
+  enum class Started : uint8_t { initialised, fenced, seen, seen_by_cluster };
 
   void body(const Body& statements) {
     for (const Stmt& stmt : statements) {
@@ -74,7 +75,14 @@ class OrderChecker {
 
   static bool is_copy(const Stmt& stmt) {
     const Instruction* instruction = stmt.as<Instruction>();
-    return instruction && (instruction->code == Instr::cp_async || instruction->code == Instr::tma_load);
+    return instruction && (instruction->code == Instr::cp_async || instruction->code == Instr::tma_load ||
+                           instruction->code == Instr::tma_load_multicast);
+  }
+
+  // Whether it signals mbarriers of other blocks.
+  static bool is_of_cluster(const Stmt& stmt) {
+    const Instr code = stmt.as<Instruction>()->code;
+    return code == Instr::mbarrier_arrive_at || code == Instr::tma_load_multicast;
   }
 
   // Reads first: a statement that reads and writes does so in this order.
@@ -177,6 +185,9 @@ class OrderChecker {
       case Instr::cluster_barrier:
       case Instr::cluster_wait:
         published_.clear();
+        signals_blocks_ = false;
+        for (Started started : {Started::fenced, Started::seen})
+          move(mbarriers_, started, Started::seen_by_cluster);
         [[fallthrough]];
       case Instr::block_barrier:
       case Instr::named_barrier:
@@ -203,7 +214,13 @@ class OrderChecker {
     }
     const auto at = mbarriers_.find(root);
     if (at == mbarriers_.end()) return fail("the mbarrier " + root->name + " is not initialised");
-    if (at->second != Started::seen)
+    if (is_of_cluster(stmt)) {
+      signals_blocks_ = true;
+      if (at->second != Started::seen_by_cluster)
+        fail("no barrier tells other blocks of the cluster that the mbarrier " + root->name +
+             " is initialised");
+    }
+    if (at->second < Started::seen)
       fail("no barrier tells all threads that the mbarrier " + root->name + " is initialised");
   }
 
@@ -222,6 +239,7 @@ class OrderChecker {
   std::map<Root, Copied> copied_;
   std::map<Root, Started> mbarriers_;
   bool uncommitted_ = false, copying_ = false, open_products_ = false, products_ = false;
+  bool signals_blocks_ = false;  // since the last barrier of the cluster
   bool uncommitted_stores_ = false, storing_ = false;
   Status status_;
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/kernel/effects.h"
 #include "core/prove/order.h"
 #include "core/prove/questions.h"
 
@@ -12,12 +13,25 @@ using Kind = Access::Kind;
 
 constexpr int64_t kMostBlocks = 256;  // whose order is followed one by one
 
+bool signals_blocks(const ir::Body& body) {
+  return std::any_of(body.begin(), body.end(), [](const ir::Stmt& stmt) {
+    if (const ir::Body* inner = ir::body_of(stmt)) return signals_blocks(*inner);
+    const auto* instruction = stmt.as<ir::Instruction>();
+    return instruction && (instruction->code == ir::Instr::tma_load_multicast ||
+                           instruction->code == ir::Instr::mbarrier_arrive_at);
+  });
+}
+
 class Order {
  public:
   explicit Order(Questions& questions) : questions_(questions) {}
 
   void run() {
     questions_.forget();
+    if (signals_blocks(questions_.kernel().body))
+      return questions_.find(
+          ProofFinding::Kind::unproved, "phases", "",
+          "blocks of a cluster fill each other's stages and arrive at each other's mbarriers");
     if (follow_order({})) return;
     // What depends on the block's place is gone through for each place.
     const std::array<bool, 3> decide = questions_.trace().decide_trips;

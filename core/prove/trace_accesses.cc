@@ -197,6 +197,7 @@ void AccessTracer::touch(const Instruction& instruction) {
                     {lanes == 32 ? truth(true) : less(Expr(out_.places.thread) % 32, lanes)});
     }
     case Instr::tma_load:
+    case Instr::tma_load_multicast:
       return box(instruction);
     case Instr::tma_store:
       return stored_box(instruction);
@@ -283,7 +284,7 @@ void AccessTracer::operand_panels(const Expr& operand, int64_t extent) {
 
 void AccessTracer::signal(const Instruction& instruction) {
   const InstrInfo& row = instr_info(instruction.code);
-  const bool copy = instruction.code == Instr::tma_load;
+  const bool copy = instruction.code == Instr::tma_load || instruction.code == Instr::tma_load_multicast;
   const bool groups = instruction.code == Instr::cp_async_commit || instruction.code == Instr::wgmma_commit ||
                       instruction.code == Instr::tma_store_commit;
   if (row.ordering == Ordering::none && !copy && !groups && instruction.code != Instr::mbarrier_init) return;

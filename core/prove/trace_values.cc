@@ -54,6 +54,12 @@ Expr ThreadValues::unknown(const Expr& expr) const {
   return Expr(symbol);
 }
 
+// Counts blocks of the cluster along x first.
+Expr ThreadValues::cluster_rank() const {
+  const int64_t wide = cluster_.x, high = cluster_.y, deep = cluster_.z;
+  return places_.at[0] % wide + places_.at[1] % high * wide + places_.at[2] % deep * (wide * high);
+}
+
 Expr ThreadValues::called(const Expr& expr) const {
   const ExprNode& node = expr.node();
   auto mask = [&] { return Expr(node.templates[0].number); };
@@ -62,7 +68,7 @@ Expr ThreadValues::called(const Expr& expr) const {
     case Function::lane_index:
       return Expr(places_.thread) % 32;
     case Function::cluster_rank:
-      return Expr(places_.block[0]) % int64_t{cluster_.x};
+      return cluster_rank();
     case Function::swizzled:
       return swizzled(of(node.operands[0]));
     case Function::swizzled_sum: {
@@ -104,6 +110,7 @@ bool synchronises(const Stmt& stmt) {
     case Instr::cp_async_commit:
     case Instr::wgmma_commit:
     case Instr::tma_load:
+    case Instr::tma_load_multicast:
     case Instr::tma_store_commit:
     case Instr::mbarrier_init:
       return true;

@@ -19,6 +19,7 @@ class ThreadValues {
 
  private:
   ir::Expr called(const ir::Expr& expr) const;
+  ir::Expr cluster_rank() const;
   ir::Expr unknown(const ir::Expr& expr) const;
 
   const Places& places_;

@@ -18,6 +18,7 @@ constexpr int64_t kSubPartitionRegisters = 512;  // of each lane
 constexpr int64_t kMaxExtent = 0x7fffffff;
 using TileExtents = std::array<int64_t, 3>;
 using WarpCounts = std::array<int, 3>;
+using ClusterShape = std::array<int, 3>;
 constexpr bool are_powers_of_two(const WarpCounts& warps) {
   for (int count : warps)
     if (count < 1 || (count & (count - 1)) != 0) return false;
@@ -35,6 +36,8 @@ struct KernelSchedule {
   // Those that compute, and all.
   int workers() const { return 32 * warps[0] * warps[1] * warps[2]; }
   int threads() const { return workers() + (setmaxnreg ? 128 : producer ? 32 : 0); }
+  // Blocks that share tiles by TMA multicast.
+  int multicast_blocks() const { return multicast[0] * multicast[1] * multicast[2]; }
   // Registers that a thread can have at most: all from the beginning, and those that compute then.
   int64_t launch_registers() const;
   int64_t most_registers() const;

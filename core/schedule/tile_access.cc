@@ -83,6 +83,17 @@ bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& p
   return schedule.stages > 1 && stage == Stage::loop && place.dtype != DType::boolean;
 }
 
+int multicast_axis(const KernelSchedule& schedule) {
+  const auto& blocks = schedule.multicast;
+  const auto pair = std::find_if(blocks.begin(), blocks.end(), [](int count) { return count > 1; });
+  return pair == blocks.end() ? -1 : static_cast<int>(pair - blocks.begin());
+}
+
+bool is_multicast(const KernelSchedule& schedule, const BlockOp& load) {
+  const int axis = multicast_axis(schedule);
+  return axis >= 0 && load.map()[static_cast<size_t>(axis)] < 0;
+}
+
 bool is_panel(const TensorPlace& place, const Ints& tile) {
   const int rank = static_cast<int>(tile.size()), inner = inner_dim(place, tile);
   if (rank < 2 || inner < rank - 2) return false;
@@ -167,10 +178,28 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
   return map;
 }
 
+size_t outermost_dim(const StagedExtents& tile, const std::vector<int>& dims) {
+  const auto at = std::find_if(dims.begin(), dims.end() - 1,
+                               [&](int d) { return tile.padded[static_cast<size_t>(d)] > 1; });
+  return static_cast<size_t>(at - dims.begin());
+}
+
+bool share_out(TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims) {
+  constexpr int64_t kLeastRows = 8;
+  const TileBoxes boxes = tile_boxes(map, tile, dims);
+  if (boxes.panels * boxes.parts > 1) return true;
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < map.box.size(); ++i) rows *= map.box[i];
+  if (rows < 2 * kLeastRows) return false;
+  map.box[outermost_dim(tile, dims)] /= 2;
+  return true;
+}
+
 TileBoxes tile_boxes(const TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims) {
-  const int outermost = dims.front();
+  const size_t outermost = outermost_dim(tile, dims);
+  const int dim = dims[outermost];
   return {tile.padded[static_cast<size_t>(tile.inner)] / map.box.back(),
-          outermost == tile.inner ? 1 : tile.padded[static_cast<size_t>(outermost)] / map.box.front()};
+          dim == tile.inner ? 1 : tile.padded[static_cast<size_t>(dim)] / map.box[outermost]};
 }
 
 }  // namespace quern

@@ -22,6 +22,10 @@ int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits
 // Whether the load comes through a stage of the ring in shared memory.
 bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& place);
 
+// The axis along which blocks are pairs that share tiles (multicast); -1: none. And whether they share this load's.
+int multicast_axis(const KernelSchedule& schedule);
+bool is_multicast(const KernelSchedule& schedule, const BlockOp& load);
+
 // Whether tensor cores can read a load's tile from its stage: rows of its matrices are rows of panels. And a tile of this
 // shape that all warps make of one, element by element: without room around it, which would have to be filled.
 bool is_panel(const TensorPlace& place, const Ints& tile);
@@ -46,6 +50,11 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
                                   const StagedExtents& tile, const std::vector<int>& dims);
 // Coordinates along `dims` of where the tensor begins in what its argument points to: maps begin there.
 Ints starts_in_memory(const TensorPlace& place, const StagedExtents& tile, const std::vector<int>& dims);
+// Makes the box of a tile that one copy would bring so small that each block of a pair has one; false if it cannot be: half of
+// a panel has eight rows or more, after which its swizzle repeats.
+bool share_out(TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims);
+// Of `dims` the outermost along which the tile has more than one element: its number there.
+size_t outermost_dim(const StagedExtents& tile, const std::vector<int>& dims);
 // Copies of the map's boxes: a panel each, or several, of so much of its outermost dimension as a copy can bring.
 struct TileBoxes {
   int64_t panels = 1, parts = 1;

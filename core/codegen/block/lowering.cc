@@ -46,6 +46,7 @@ class BlockLowering : BlockPart {
   Status check_tiles() const;
   Status check_producer() const;
   Status check_persistent() const;
+  Status check_multicast(const ir::Draft& draft) const;
   bool keeps_groups_outstanding() const;
   // What passes get (core/kernel/passes); to be called last.
   ir::TileTurns draft_turns() const;
@@ -180,6 +181,26 @@ Status BlockLowering::check_persistent() const {
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
 }
 
+// Blocks of a pair do the same iterations, and one fills the stages of the other when it is told that they have been read:
+// by tensor cores, whose reads are complete when they are waited for; what threads read no arrival in another block orders.
+Status BlockLowering::check_multicast(const ir::Draft& draft) const {
+  const int axis = multicast_axis(schedule_);
+  if (axis < 0) return {};
+  const std::string name(1, "xyz"[axis]);
+  const int64_t tiles = kernel_.grid[static_cast<size_t>(axis)];
+  auto refused = [](const std::string& why) {
+    return Status(ErrorCode::UNSUPPORTED, "blocks cannot share tiles (multicast): " + why);
+  };
+  if (facts_.cluster_blocks() > 1) return refused("they form clusters that cut the loop");
+  if (tiles % 2 != 0)
+    return refused("there are " + std::to_string(tiles) + " tiles along " + name + ", which are no pairs");
+  if (staged_.multicast_tiles() == 0) return refused("all tiles of the loop are cut along " + name);
+  if (draft.loop && draft.loop->masked) return refused("threads look at tiles that positions mask");
+  if (const BlockValue read = staged_.read_by_threads(); read >= 0)
+    return refused("threads read " + base_name(read) + ", and not wgmma alone");
+  return {};
+}
+
 // Whether wgmma groups of an iteration may be outstanding when the next one begins: they read nothing but the
 // ring, and nobody looks at what they sum before the end.
 bool BlockLowering::keeps_groups_outstanding() const {
@@ -212,7 +233,7 @@ ir::TileLoop BlockLowering::draft_loop() {
   return loop;
 }
 
-// Tiles in the order in which blocks would be launched.
+// Tiles in the order in which blocks would be launched; blocks of a pair have neighbours along its axis.
 ir::TileTurns BlockLowering::draft_turns() const {
   const int64_t tiles = facts_.tiles(), blocks = std::min(schedule_.persistent, tiles);
   const Expr block = ir::block_index(0);
@@ -221,11 +242,15 @@ ir::TileTurns BlockLowering::draft_turns() const {
   turns.count = tiles % blocks == 0 ? Expr(tiles / blocks) : (tiles + blocks - 1 - block) / blocks;
   Builder to(turns.names);
   Expr rest = to.let(ir::make_variable("tile", Scalar::i32), block + Expr(turns.turn) * blocks);
+  const int paired = multicast_axis(schedule_) == facts_.order.axes[0] ? -1 : multicast_axis(schedule_);
+  if (paired >= 0) rest = rest / 2;
   for (const int axis : facts_.order.axes) {
-    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)];
-    const Expr index = axis == facts_.order.axes.back() ? rest : rest % extent;
+    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)],
+                  steps = axis == paired ? extent / 2 : extent;
+    Expr index = axis == facts_.order.axes.back() ? rest : rest % steps;
+    if (axis == paired) index = index * 2 + Expr(rank());
     to.let(bounds_.tile_axis(axis), axis == facts_.order.backwards ? Expr(extent - 1) - index : index);
-    rest = rest / extent;
+    rest = rest / steps;
   }
   return turns;
 }
@@ -242,15 +267,16 @@ ir::Draft BlockLowering::draft() {
   Builder thread(draft.thread_names), block(draft.block_names);
   thread.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
   thread.let(warp(), ir::thread_index() / 32);
-  if (facts_.cluster_blocks() > 1) {
+  if (facts_.cluster_blocks() > 1 || schedule_.multicast_blocks() > 1)
     block.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
-    block.let(bounds_.block_x(), ir::block_index(0) / facts_.cluster_blocks());
-  }
+  if (facts_.cluster_blocks() > 1) block.let(bounds_.block_x(), ir::block_index(0) / facts_.cluster_blocks());
   // No block ends while others read what it has.
   if (const size_t last = cluster_.last_gather(); last > 0) {
     text(Stage::after).insert(last, {{ir::Instruction{Instr::cluster_arrive, {}, {}}}, true});
     Builder(draft.end).emit(Instr::cluster_wait);
   }
+  // Nor while others may arrive at its mbarriers.
+  if (schedule_.multicast_blocks() > 1) Builder(draft.end).emit(Instr::cluster_barrier);
   if (schedule_.persistent > 0) draft.turns = draft_turns();
   draft.prologue = std::move(body_.prologue);
   draft.buffers = std::move(body_.shared);
@@ -260,16 +286,21 @@ ir::Draft BlockLowering::draft() {
   return draft;
 }
 
-// Blocks of a cluster are neighbours along x.
+// Blocks of a cluster are neighbours along x, those that share tiles along an axis of theirs.
 void BlockLowering::add_launch(BlockKernel& out) const {
   const auto cluster = static_cast<uint32_t>(facts_.cluster_blocks());
   auto blocks = [&](size_t axis) {
     return static_cast<uint32_t>(kernel_.grid[static_cast<size_t>(facts_.order.axes[axis])]);
   };
-  out.cluster.x = cluster;
+  auto shared_by = [&](size_t axis) {
+    return static_cast<uint32_t>(schedule_.multicast[static_cast<size_t>(facts_.order.axes[axis])]);
+  };
+  out.cluster = {cluster * shared_by(0), shared_by(1), shared_by(2)};
   out.grid = {blocks(0) * cluster, blocks(1), blocks(2)};
-  if (schedule_.persistent > 0)
+  if (schedule_.persistent > 0) {
     out.grid = {static_cast<uint32_t>(std::min(schedule_.persistent, facts_.tiles())), 1, 1};
+    out.cluster = {out.cluster.x * out.cluster.y * out.cluster.z, 1, 1};
+  }
   out.facts.grid = out.grid;
   out.facts.cluster = out.cluster;
 }
@@ -311,6 +342,7 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);
   out.draft = draft();
+  if (Status status = check_multicast(out.draft); !status.ok()) return status;
   out.costs.conversion_cycles = conversions_.cycles();
   add_parameters(out);
   out.shapes = products_.shapes();

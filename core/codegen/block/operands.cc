@@ -219,7 +219,7 @@ Expr Operands::panel_operand(BlockValue value, int side, const Expr& index, bool
   const MatmulPlan& plan = plans_.of(value);
   const BlockValue operand = program_.op(value).operands[static_cast<size_t>(side)];
   const bool made = plan.cooperative[static_cast<size_t>(side)];
-  const SharedTile& tile = made ? cooperative_tile(value, side).tile : staged_.tile(operand);
+  const SharedTile& tile = made ? cooperative_tile(value, side).tile : staged_.panel(operand);
   if (tile.bit_places.empty()) {
     fail(operand, "is made as mma.sync takes it, and wgmma wants it too");
     return 0;

@@ -39,6 +39,11 @@ const SharedTile* StagedTiles::find(BlockValue load) const {
 }
 
 const SharedTile& StagedTiles::tile(BlockValue load) {
+  if (read_by_threads_ < 0) read_by_threads_ = load;
+  return panel(load);
+}
+
+const SharedTile& StagedTiles::panel(BlockValue load) {
   const auto [at, fresh_one] = tiles_.try_emplace(load);
   SharedTile& tile = at->second;
   if (!fresh_one) return tile;

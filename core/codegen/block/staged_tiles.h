@@ -13,8 +13,9 @@ class StagedTiles : BlockPart {
   StagedTiles(const BlockFacts& facts, BlockBody& body, const ProductPlans& plans, TileBounds& bounds,
               GlobalMemory& memory, SharedTiles& shared, Values& values);
 
-  // The tile of a staged load; the first to ask for it has it brought.
+  // The tile of a staged load; the first to ask for it has it brought. Threads read it, or tensor cores alone.
   const SharedTile& tile(BlockValue load);
+  const SharedTile& panel(BlockValue load);
   const SharedTile* find(BlockValue load) const;
   // Into registers: as matrices where the layout is one of tensor cores, else in vectors.
   void load(BlockValue value, const RegisterLayout& layout);
@@ -24,6 +25,9 @@ class StagedTiles : BlockPart {
 
   bool has_copies() const { return !cp_async_.empty(); }
   size_t tma_tiles() const { return maps_.size() - stored_; }
+  size_t multicast_tiles() const { return multicast_; }
+  // The first that threads read; -1: none.
+  BlockValue read_by_threads() const { return read_by_threads_; }
   struct Map {
     TensorMap map;
     Symbol symbol;
@@ -45,7 +49,8 @@ class StagedTiles : BlockPart {
   bool bring_by_tma(SharedTile& tile);
   const char* never_stored_by_tma(BlockValue store) const;
   std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,
-                                       const TensorMap& map, const std::vector<Expr>& behind);
+                                       const TensorMap& map, const std::vector<Expr>& behind,
+                                       bool half = false);
   void fill(const SharedTile& tile, BlockValue store, RegisterLayout layout);
 
   const ProductPlans& plans_;
@@ -58,6 +63,8 @@ class StagedTiles : BlockPart {
   bool copies_panels_ = false;  // for wgmma, by cp.async
   std::vector<Map> maps_;
   size_t stored_ = 0;      // maps of stores
+  size_t multicast_ = 0;   // maps of tiles that blocks share
+  BlockValue read_by_threads_ = -1;
   int64_t tma_bytes_ = 0;  // of an iteration
   Symbol ring_, full_, empty_, arrived_;
 };

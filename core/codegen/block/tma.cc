@@ -13,36 +13,54 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
   const std::vector<int> dims = shared_.dims_by_stride(tile);
   auto map = tile_map(kernel_, op, facts_.place(op), tile, dims);
   if (!map) return false;
+  const bool shares = is_multicast(schedule_, op);
+  if (shares && !share_out(*map, tile, dims)) {
+    fail(tile.value, "has too few rows for two blocks to load half of each (multicast)");
+    return false;
+  }
   shared_.put_in_panels(tile, shared_.bits_of(tile, dims));
   const Symbol symbol =
       ir::make_memory("map" + std::to_string(maps_.size()), ir::Space::tensor_map, Scalar::tensor_map);
-  for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_}))
-    Builder(copies_of(facts_.place(op), tma_))
-        .emit(Instr::tma_load, std::move(operands),
-              {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
+  Builder copies(copies_of(facts_.place(op), tma_));
+  if (shares) {
+    const int mask = (1 << schedule_.multicast_blocks()) - 1;
+    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_, mask}, true))
+      copies.emit(Instr::tma_load_multicast, std::move(operands), {static_cast<int>(dims.size())});
+    ++multicast_;
+  } else {
+    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_}))
+      copies.emit(Instr::tma_load, std::move(operands),
+                  {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
+  }
   const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
   tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
   maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }
 
-// Of each copy: its place in shared memory, what is behind that, and the coordinates.
+// Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the tile, of the half
+// that this one asks for: of the panels, or of the rows of one.
 std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const std::vector<int>& dims,
-                                                  const TensorMap& map, const std::vector<Expr>& behind) {
+                                                  const TensorMap& map, const std::vector<Expr>& behind,
+                                                  bool half) {
   const auto [panels, parts] = tile_boxes(map, tile, dims);
-  const int outermost = dims.front();
+  const int outermost = dims[outermost_dim(tile, dims)];
+  const int64_t part_rows = map.box[outermost_dim(tile, dims)], copies = panels * parts / (half ? 2 : 1);
   const auto& firsts = bounds_.firsts(tile.value);
   const Ints starts = starts_in_memory(facts_.place(tile.value), tile, dims);
+  auto of_block = [&](int64_t own, bool is_cut) { return half && is_cut ? Expr(rank()) * own : Expr(0); };
   std::vector<std::vector<Expr>> out;
-  for (int64_t copy = 0; copy < panels * parts; ++copy) {
-    const int64_t panel = copy / parts, part = copy % parts;
+  for (int64_t copy = 0; copy < copies; ++copy) {
+    const Expr panel = of_block(panels / 2, panels > 1) + copy / parts,
+               part = of_block(parts / 2, panels == 1) + copy % parts;
     std::vector<Expr>& operands = out.emplace_back();
-    operands.push_back(ir::address(tile.memory, (copy << tile.panel_bits) / parts));
+    operands.push_back(ir::address(
+        tile.memory, (of_block(copies, true) + copy) * ((int64_t{1} << tile.panel_bits) / parts)));
     operands.insert(operands.end(), behind.begin(), behind.end());
     for (size_t i = dims.size(); i-- > 0;) {
       const Expr first = starts[i] + firsts[static_cast<size_t>(dims[i])];
-      operands.push_back(dims[i] == tile.inner  ? first + (panel << tile.row_bits)
-                         : dims[i] == outermost ? first + part * map.box.front()
+      operands.push_back(dims[i] == tile.inner  ? first + panel * (int64_t{1} << tile.row_bits)
+                         : dims[i] == outermost ? first + part * part_rows
                                                 : first);
     }
   }

@@ -16,6 +16,14 @@ __device__ __forceinline__ void mbarrier_init_fence() {
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+// Arrives at the barrier of block `rank` of the cluster that lies where `barrier` lies here. What the thread wrote is told to
+// nobody in another block, as a release of the cluster would make each arrival wait for memory: it is for stages that tensor
+// cores alone have read, whose reads are complete when wgmma_wait returns.
+__device__ __forceinline__ void mbarrier_arrive_at(Mbarrier* barrier, int rank) {
+  unsigned at;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(at) : "memory");
+}
 // Arrives, and announces the bytes of copies that this thread asks for next.
 __device__ __forceinline__ void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)

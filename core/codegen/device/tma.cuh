@@ -45,6 +45,46 @@ __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrie
         "l"(&map), "r"(signal), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "l"(policy)
         : "memory");
 }
+// The same into each block of the cluster whose bit is in `mask`, at the same place, for its own barrier there. Each of them
+// has begun (cluster_sync), and announces the bytes by itself.
+template <int kRank>
+__device__ __forceinline__ void tma_load_multicast(void* to, const TensorMap& map, Mbarrier* barrier, int mask,
+                                                   const int (&x)[kRank]) {
+  static_assert(1 <= kRank && kRank <= 5, "tensor maps have 1 to 5 dimensions");
+  const unsigned long long policy = 0x1000000000000000ull;  // evict normally
+  const unsigned short blocks = static_cast<unsigned short>(mask);
+  const unsigned target = shared_address(to), signal = shared_address(barrier);
+  if constexpr (kRank == 1)
+    asm volatile(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3}], [%2], %4, %5;" ::"r"(target),
+        "l"(&map), "r"(signal), "r"(x[0]), "h"(blocks), "l"(policy)
+        : "memory");
+  else if constexpr (kRank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(target),
+        "l"(&map), "r"(signal), "r"(x[0]), "r"(x[1]), "h"(blocks), "l"(policy)
+        : "memory");
+  else if constexpr (kRank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(target),
+        "l"(&map), "r"(signal), "r"(x[0]), "r"(x[1]), "r"(x[2]), "h"(blocks), "l"(policy)
+        : "memory");
+  else if constexpr (kRank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(target),
+        "l"(&map), "r"(signal), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "h"(blocks), "l"(policy)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8, %9;" ::"r"(target),
+        "l"(&map), "r"(signal), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "h"(blocks), "l"(policy)
+        : "memory");
+}
 // Fetches the map itself, which the first copy would otherwise wait for.
 __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

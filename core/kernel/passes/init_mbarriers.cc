@@ -1,5 +1,5 @@
 // The mbarriers of a ring that TMA fills: `full`, when the bytes of an iteration are there, and with a producer warp
-// `empty`, when every warp has read them. One thread initialises them before any other may use them.
+// `empty`, when every warp has read them (by multicast: of both blocks). One thread initialises them before any other may use them.
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 
@@ -7,6 +7,7 @@ namespace quern::ir {
 
 Status init_mbarriers(Draft& draft, const PassContext&) {
   const TileRing& ring = draft.ring;
+  const int blocks = draft.schedule.multicast_blocks();
   if (ring.maps.empty()) return {};
   Builder to(draft.barrier_setup);
   to.let(ring.full, address(draft.memory, ring.barriers_at));
@@ -15,11 +16,13 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
       first.emit(Instr::mbarrier_init, {address(ring.full, i), 1});
-      if (draft.producer) first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32});
+      if (draft.producer)
+        first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32 * blocks});
     }
     first.emit(Instr::mbarrier_init_fence);
   });
-  to.emit(Instr::block_barrier);
+  // Before the other block has made its own, nothing may be sent there.
+  to.emit(blocks > 1 ? Instr::cluster_barrier : Instr::block_barrier);
   return {};
 }
 

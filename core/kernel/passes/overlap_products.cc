@@ -171,7 +171,7 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
   auto land = [&](Builder& at, const Expr& iteration, const Expr& condition) {
     at.add(wait_for_products(loop.outstanding));
     at.emit(Instr::warp_barrier);
-    give_back(draft, iteration_of_all(draft, iteration), both(condition, equal(draft.lane, 0)), at);
+    give_back(draft, iteration_of_all(draft, iteration), both(condition, gives_back(draft)), at);
   };
   auto iterations = [&](Builder& some) {
     some.add(parts.declared);

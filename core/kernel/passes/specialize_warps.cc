@@ -54,8 +54,7 @@ Body consumer_loop(const Draft& draft) {
   const TileLoop& loop = *draft.loop;
   const Draft::Section& section = draft.section(Stage::loop);
   const bool go_on = loop.groups_stay_outstanding;
-  const Expr iteration(loop.iteration), all = iteration_of_all(draft, iteration),
-                                        one_lane = equal(draft.lane, 0);
+  const Expr iteration(loop.iteration), all = iteration_of_all(draft, iteration), lanes = gives_back(draft);
   Body out = loop.declared;
   Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
     to.add(stage_tiles(draft));
@@ -64,13 +63,13 @@ Body consumer_loop(const Draft& draft) {
     to.add(tma_wait(draft));
     to.add(section.body);
     to.emit(Instr::warp_barrier);
-    give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), one_lane) : one_lane, to);
+    give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), lanes) : lanes, to);
   });
   if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
   if (go_on && draft.turns) {  // the next tile needs all stages
     Builder to(out);
     to.emit(Instr::warp_barrier);
-    give_back(draft, iteration_of_all(draft, loop.trip_count - 1), one_lane, to);
+    give_back(draft, iteration_of_all(draft, loop.trip_count - 1), lanes, to);
   }
   Builder(out).add(loop.behind);
   return out;

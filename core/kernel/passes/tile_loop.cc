@@ -136,9 +136,18 @@ void wait_for_copies(const Draft& draft, Builder& to, int pending) {
   to.emit(Instr::block_barrier);
 }
 
+Expr gives_back(const Draft& draft) {
+  const int blocks = draft.schedule.multicast_blocks();
+  return blocks > 1 ? less(draft.lane, blocks) : equal(draft.lane, 0);
+}
+
 void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to) {
-  to.when(condition, [&](Builder& one) {
-    one.emit(Instr::mbarrier_arrive, {address(draft.ring.empty, stage_number(draft.ring, iteration))});
+  const Expr empty = address(draft.ring.empty, stage_number(draft.ring, iteration));
+  to.when(condition, [&](Builder& some) {
+    if (draft.schedule.multicast_blocks() > 1)
+      some.emit(Instr::mbarrier_arrive_at, {empty, Expr(draft.lane)});
+    else
+      some.emit(Instr::mbarrier_arrive, {empty});
   });
 }
 

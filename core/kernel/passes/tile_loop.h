@@ -44,6 +44,8 @@ Body tma_wait(const Draft& draft);
 void commit_copies(const Draft& draft, Builder& to);
 // All but the last `pending` iterations that were asked for are there for all threads.
 void wait_for_copies(const Draft& draft, Builder& to, int pending);
+// Lanes of a warp that give stages back: one for each block that fills them.
+Expr gives_back(const Draft& draft);
 // A warp has read the tiles of an iteration, if the condition holds.
 void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to);
 // What stands in front of a loop in which all threads do the same.
