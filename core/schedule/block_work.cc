@@ -165,7 +165,9 @@ class Counter : private ScheduledBlock {
     }
     const bool looped = in_loop(i), staged = is_staged_load(value);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
-    (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2;
+    // Of what blocks share each asks for half.
+    const double asked = staged && is_multicast(schedule_, each) ? 0.5 : 1;
+    (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2 * asked;
     const double width = staged ? copy_width(value) : load_width(value), instructions = bytes / width / 32;
     TileLoad& how =
         out_.loads.emplace_back(TileLoad{value, staged, false, !staged && is_fragment(value), bytes, width});
@@ -179,8 +181,8 @@ class Counter : private ScheduledBlock {
     out_.loop_room += tile.bytes;
     own.shared_bytes += bytes;
     how.tma = tile.copies > 0;
-    own.copies += tile.copies;
-    own.lines += tile.lines;
+    own.copies += how.tma ? std::max(1.0, tile.copies * asked) : 0;
+    own.lines += tile.lines * asked;
     if (!how.tma) own.issue += instructions * 4;
     // Asynchronous copies have at least four bytes.
     if (width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
