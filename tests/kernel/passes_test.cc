@@ -182,6 +182,42 @@ void init_mbarriers_is_done_by_one_thread(void**) {
 )");
 }
 
+// With multicast the warps of both blocks give a stage back, a lane of each for either block.
+void pairs_of_blocks_share_their_mbarriers(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.schedule.multicast = {1, 2, 1};
+  draft.kernel.threads = 96;
+  draft.producer = true;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, true);
+  place_ring(draft);
+  draft.section(Stage::loop).body = add_tile(names);
+  run(draft, "init_mbarriers");
+  assert_text_equal(print_ir(draft.barrier_setup), R"(full: shared mbarrier* = shared + 512
+empty: shared mbarrier* = full + 2
+if int(threadIdx.x) == 0
+  tma_prefetch map map0
+  mbarrier_init mbarrier full, 1
+  mbarrier_init mbarrier empty, 4
+  mbarrier_init mbarrier full + 1, 1
+  mbarrier_init mbarrier empty + 1, 4
+  mbarrier_init_fence  # orders proxies
+cluster_barrier  # cluster, orders memory
+)");
+  run(draft, "specialize_warps");
+  assert_text_equal(print_ir(draft.loop_body), R"(declare sum: f32[1] = 0
+for i in 0 .. 8, rolled
+  stage: shared byte* = shared + i % 2 * 256
+  tile: shared f32* = stage
+  mbarrier_wait mbarrier full + i % 2, i / 2 & 1  # orders memory
+  sum[0] = sum[0] + tile[63 - int(threadIdx.x)]
+  warp_barrier  # warp, orders memory
+  if lane < 2
+    mbarrier_arrive_at mbarrier empty + i % 2, lane  # orders memory
+)");
+}
+
 void await_products_waits_at_the_end_of_an_iteration(void**) {
   const Names names;
   Draft draft = draft_of(names);
@@ -604,6 +640,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(order_steps_puts_few_barriers),
                               cmocka_unit_test(plan_shared_memory_shares_places),
                               cmocka_unit_test(init_mbarriers_is_done_by_one_thread),
+                              cmocka_unit_test(pairs_of_blocks_share_their_mbarriers),
                               cmocka_unit_test(await_products_waits_at_the_end_of_an_iteration),
                               cmocka_unit_test(skip_masked_tiles_asks_all_threads),
                               cmocka_unit_test(specialize_warps_makes_a_producer),

@@ -220,6 +220,32 @@ void mbarriers_are_initialised_for_all(void**) {
   breaks(with(init, with(emits(Instr::block_barrier), wait)), "no barrier tells all threads");
 }
 
+void blocks_that_signal_each_other_begin_and_end_together(void**) {
+  const Write init = [](Builder& to, const Names& names) {
+    to.when(equal(thread_index(), 0), [&](Builder& one) {
+      one.emit(Instr::mbarrier_init, {names.full, 1});
+      one.emit(Instr::mbarrier_init_fence);
+    });
+  };
+  const Write arrive = [](Builder& to, const Names& names) {
+    to.emit(Instr::mbarrier_arrive_at, {names.full, Expr(names.lane) % 2});
+  };
+  const Write copy = [](Builder& to, const Names& names) {
+    to.emit(Instr::tma_load_multicast, {address(names.tile, 0), names.map, names.full, 3, 0}, {1});
+  };
+  const Write wait = [](Builder& to, const Names& names) { to.emit(Instr::mbarrier_wait, {names.full, 0}); };
+  const Write meet = emits(Instr::cluster_barrier);
+  for (const Write& signal : {arrive, copy}) {
+    keeps(with(init, with(with(meet, signal), with(wait, meet))));
+    breaks(with(init, with(with(emits(Instr::block_barrier), signal), with(wait, meet))),
+           "no barrier tells other blocks of the cluster that the mbarrier full is initialised");
+    breaks(with(init, with(with(meet, signal), wait)),
+           "other blocks of the cluster are signalled when the kernel ends");
+  }
+  breaks(with(init, with(with(meet, copy), with(kRead, meet))),
+         "tile is read before the copies into it are waited for");
+}
+
 void products_are_committed_and_waited_for(void**) {
   const Write product = [](Builder& to, const Names& names) {
     const Symbol sums = make_registers("sums", Scalar::f32, 8);
@@ -250,6 +276,7 @@ int main() {
       cmocka_unit_test(stores_by_tma_are_fenced_and_waited_for),
       cmocka_unit_test(a_barrier_stands_between_writes_and_reads),
       cmocka_unit_test(mbarriers_are_initialised_for_all),
+      cmocka_unit_test(blocks_that_signal_each_other_begin_and_end_together),
       cmocka_unit_test(products_are_committed_and_waited_for),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
