@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/prove/arithmetic.h"
+#include "core/prove/order_state.h"
 
 namespace quern::proof {
 
@@ -23,10 +24,13 @@ constexpr int kForever = 1 << 30;
 
 class Simulation {
  public:
-  Simulation(const Trace& trace, int threads) : trace_(trace), threads_(threads) {
+  Simulation(const Trace& trace, int threads, int blocks, int rank)
+      : trace_(trace), threads_(threads), blocks_(blocks), rank_(rank) {
     for (int t = 0; t < threads; ++t) all_.set(static_cast<size_t>(t));
-    roles_ = static_cast<int>(trace.roles.size()) + 1;
-    lists_.resize(static_cast<size_t>(roles_));
+    own_roles_ = static_cast<int>(trace.roles.size()) + 1;
+    roles_ = own_roles_ * blocks;
+    lists_.resize(static_cast<size_t>(own_roles_));
+    boxes_.resize(static_cast<size_t>(roles_));
     for (size_t i = 0; i < trace.events.size(); ++i)
       lists_[static_cast<size_t>(trace.events[i].role)].push_back(static_cast<int>(i));
   }
@@ -38,29 +42,6 @@ class Simulation {
   }
 
  private:
-  struct Known {
-    Threads threads;
-    Clock clock;
-  };
-  struct Role {
-    size_t next = 0;
-    bool begun = false;
-    std::vector<Known> known;        // for the first: of all its threads
-    Clock cluster, cluster_arrived;  // of role 0
-    int warp_barrier = -1;
-  };
-  struct Barrier {
-    int64_t arrivals = 0, missing = 0, bytes = 0;
-    int phase = 0, event = -1;
-    Clock coming;
-    std::vector<Clock> ended;  // what the end of each phase tells
-  };
-  // Copies by cp.async, products by wgmma: those of a role that are not waited for.
-  struct Groups {
-    std::vector<size_t> open;  // moments
-    std::vector<std::vector<size_t>> closed;
-  };
-
   std::shared_ptr<const Threads> threads_of(const Event& event) {
     std::string key;
     std::vector<Expr> conditions;
@@ -104,9 +85,14 @@ class Simulation {
     state_.assign(static_cast<size_t>(roles_), {});
     barriers_.clear();
     copies_ = products_ = stores_ = {};
-    state_[0].begun = true;
-    state_[0].known = {{all_, Clock{std::vector<int>(static_cast<size_t>(roles_), -1), {}}}};
-    state_[0].cluster = state_[0].known[0].clock;
+    meetings_.assign(static_cast<size_t>(blocks_), {});
+    met_.assign(static_cast<size_t>(blocks_), 0);
+    for (int block = 0; block < blocks_; ++block) {
+      Role& role = first_role(block);
+      role.begun = true;
+      role.known = {{all_, Clock{std::vector<int>(static_cast<size_t>(roles_), -1), {}}}};
+      role.cluster = role.known[0].clock;
+    }
     std::vector<int> order;
     for (int role = 0; role < roles_; ++role)
       if (role != slow) order.push_back(role);
@@ -124,44 +110,41 @@ class Simulation {
     if (!out_.fault) finish();
   }
 
-  void begin_roles(int event) {
+  // Roles of a block are numbered one after the other, the first being of all its threads.
+  int block_of(int role) const { return role / own_roles_; }
+  Role& first_role(int block) { return state_[static_cast<size_t>(block * own_roles_)]; }
+  const std::vector<int>& events_of(int role) const { return lists_[static_cast<size_t>(role % own_roles_)]; }
+  static int64_t key_of(int64_t place, int block) { return place | int64_t{block} << 48; }
+
+  void begin_roles(int event, int block) {
     for (size_t i = 0; i < trace_.roles.size(); ++i) {
-      Role& role = state_[i + 1];
+      Role& role = state_[static_cast<size_t>(block * own_roles_) + i + 1];
       if (role.begun || event < trace_.roles[i].begins) continue;
       role.begun = true;
-      role.known = {{all_, clock_of(state_[0], all_)}};
+      role.known = {{all_, clock_of(first_role(block), all_)}};
     }
-  }
-  static Clock everything(const Role& role) {
-    Clock out;
-    for (const Known& known : role.known) out.join(known.clock);
-    return out;
   }
 
   Clock clock_of(const Role& role, const Threads& threads) const {
     Clock out;
     out.done.assign(static_cast<size_t>(roles_), -1);
-    for (const Known& known : role.known)
+    for (const Role::Known& known : role.known)
       if ((threads & ~known.threads).none()) out.join(known.clock);
     return out;
-  }
-  static void learn(Role& role, const Threads& threads, const Clock& clock) {
-    for (Known& known : role.known)
-      if (known.threads == threads) return known.clock.join(clock);
-    role.known.push_back({threads, clock});
   }
 
   // Whether the role went on.
   bool step(int number) {
     Role& role = state_[static_cast<size_t>(number)];
-    const auto& list = lists_[static_cast<size_t>(number)];
-    if (number == 0) begin_roles(role.next < list.size() ? list[role.next] : kForever);
+    const auto& list = events_of(number);
+    if (number % own_roles_ == 0)
+      begin_roles(role.next < list.size() ? list[role.next] : kForever, block_of(number));
     if (!role.begun || role.next >= list.size()) return false;
     const int at = list[role.next];
     const Event& event = trace_.events[static_cast<size_t>(at)];
     const std::shared_ptr<const Threads> threads = threads_of(event);
     if (event.access) {
-      if (record_) note(role, event, at, threads);
+      if (record_) note(role, number, event, at, threads);
     } else if (threads->any()) {
       const bool barrier =
           event.signal->code == Instr::block_barrier || event.signal->code == Instr::named_barrier;
@@ -179,9 +162,19 @@ class Simulation {
     return true;
   }
 
-  void note(const Role& role, const Event& event, int at, const std::shared_ptr<const Threads>& threads) {
+  static bool is_multicast(const Event& event) {
+    const auto* instruction = event.stmt ? event.stmt->as<ir::Instruction>() : nullptr;
+    return instruction && instruction->code == Instr::tma_load_multicast;
+  }
+
+  void note(const Role& role, int number, const Event& event, int at,
+            const std::shared_ptr<const Threads>& threads) {
+    const bool by_other = block_of(number) > 0;
+    if (by_other && !is_multicast(event)) return;
     Ordered::Moment moment;
     moment.event = moment.end = at;
+    moment.role = number;
+    moment.by_other = by_other;
     moment.threads = threads;
     moment.clock = std::make_shared<Clock>(clock_of(role, *threads));
     moment.cluster = std::make_shared<Clock>(role.cluster);
@@ -189,12 +182,13 @@ class Simulation {
     if (event.access->agent == Agent::cp_async) copies_.open.push_back(out_.moments.size());
     if (event.access->agent == Agent::wgmma) products_.open.push_back(out_.moments.size());
     if (event.access->agent == Agent::tma_store) ask_for_store(at, *threads);
-    if (event.access->agent == Agent::tma) box_ = out_.moments.size();
+    if (event.access->agent == Agent::tma) boxes_[static_cast<size_t>(number)] = out_.moments.size();
     out_.moments.push_back(std::move(moment));
   }
 
   // The threads that a role has; the first one has what the others leave.
   Threads of_role(int number) const {
+    number %= own_roles_;
     Threads out = number == 0 ? all_ : Threads();
     for (size_t i = 0; i < trace_.roles.size(); ++i)
       for (int t = trace_.roles[i].first_warp * 32, end = std::min(threads_, t + trace_.roles[i].warps * 32);
@@ -216,11 +210,12 @@ class Simulation {
         }
         return true;
       case Instr::cluster_barrier:
+        if (blocks_ > 1) return meet(role, number, at, threads);
         block_barrier(role, number, at, threads);
-        role.cluster = everything(role);
+        role.cluster = role.everything();
         return true;
       case Instr::cluster_arrive:
-        role.cluster_arrived = everything(role);
+        role.cluster_arrived = role.everything();
         role.cluster_arrived.done[0] = at;
         return true;
       case Instr::cluster_wait:
@@ -233,20 +228,22 @@ class Simulation {
         return group(number, signal, at, threads);
       case Instr::tma_store_commit:
       case Instr::tma_store_wait:
-        return stores(signal, at, threads);
+        return block_of(number) > 0 || stores(signal, at, threads);
       case Instr::mbarrier_init:
       case Instr::mbarrier_arrive:
+      case Instr::mbarrier_arrive_at:
       case Instr::mbarrier_arrive_expect:
       case Instr::mbarrier_wait:
       case Instr::tma_load:
-        return mbarrier(role, number, signal, at, threads);
+      case Instr::tma_load_multicast:
+        return mbarriers(role, number, signal, at, threads);
       default:
         return true;
     }
   }
 
   Threads present(int number) const {
-    const bool split = state_.size() > 1 && state_[1].begun;
+    const bool split = own_roles_ > 1 && state_[static_cast<size_t>(block_of(number) * own_roles_ + 1)].begun;
     return split ? of_role(number) : all_;
   }
 
@@ -255,9 +252,24 @@ class Simulation {
       fail("not all threads come to a barrier", at);
       return false;
     }
-    Clock clock = everything(role);
+    Clock clock = role.everything();
     clock.done[static_cast<size_t>(number)] = at;
     role.known = {{all_, clock}};
+    return true;
+  }
+
+  // Both blocks come, each with its first role.
+  bool meet(Role& role, int number, int at, const Threads& threads) {
+    const size_t own = static_cast<size_t>(block_of(number)), number_met = met_[own];
+    if (meetings_[own].size() == number_met) {
+      if (!block_barrier(role, number, at, threads)) return false;
+      meetings_[own].push_back(role.everything());
+    }
+    for (const auto& each : meetings_)
+      if (each.size() == number_met) return false;
+    for (const auto& each : meetings_) role.known[0].clock.join(each[number_met]);
+    role.cluster = role.known[0].clock;
+    ++met_[own];
     return true;
   }
 
@@ -267,6 +279,7 @@ class Simulation {
       fail("only some threads put copies or products in groups, or wait for them", at, false);
       return false;
     }
+    if (block_of(number) > 0) return true;
     const bool copies = signal.code == Instr::cp_async_commit || signal.code == Instr::cp_async_wait;
     Groups& groups = copies ? copies_ : products_;
     const bool closes = signal.code == Instr::cp_async_commit || signal.code == Instr::wgmma_commit;
@@ -276,13 +289,13 @@ class Simulation {
   // Stores by TMA are of one thread, and so are their groups.
   void ask_for_store(int at, const Threads& threads) {
     if (threads.count() != 1) fail("a box is stored by " + std::to_string(threads.count()) + " threads", at);
-    if (stores_.closed.empty() && stores_.open.empty()) storing_ = threads;
+    if (stores_.empty()) storing_ = threads;
     if (threads != storing_) fail("two threads store by TMA at a time", at, false);
     last_store_ = at;
     stores_.open.push_back(out_.moments.size());
   }
   bool stores(const Signal& signal, int at, const Threads& threads) {
-    if (!record_ || (stores_.closed.empty() && stores_.open.empty())) return true;
+    if (!record_ || stores_.empty()) return true;
     if ((threads & storing_) != storing_) {
       fail("another thread than the one that stores by TMA commits or waits", at);
       return false;
@@ -291,8 +304,7 @@ class Simulation {
   }
 
   static bool close(Groups& groups) {
-    groups.closed.push_back(std::move(groups.open));
-    groups.open.clear();
+    groups.close();
     return true;
   }
   bool retire(Groups& groups, const Expr& pending, int at) {
@@ -323,20 +335,36 @@ class Simulation {
     return out;
   }
 
-  void end_phase(Barrier& barrier) {
-    if (barrier.missing > 0 || barrier.bytes != 0) return;
-    ++barrier.phase;
-    barrier.missing = barrier.arrivals;
-    barrier.ended.push_back(std::move(barrier.coming));
-    barrier.coming = {};
+  // Those threads whose signal is for this block.
+  Threads for_block(const Signal& signal, int number, int block, int at, const Threads& threads) {
+    const int rank = block ^ rank_;
+    if (signal.code == Instr::tma_load_multicast)
+      return signal.blocks.is_number() && signal.blocks->number >> rank & 1 ? threads : Threads();
+    if (signal.code != Instr::mbarrier_arrive_at) return block == block_of(number) ? threads : Threads();
+    Threads out;
+    for (int t = 0; t < threads_; ++t) {
+      if (!threads.test(static_cast<size_t>(t))) continue;
+      const auto to = evaluate(signal.blocks, {{trace_.places.thread.get(), t}});
+      if (!to || *to < 0 || *to >= blocks_) fail("which block is signalled is not known", at, false);
+      out.set(static_cast<size_t>(t), to && *to == rank);
+    }
+    return out;
   }
 
-  bool mbarrier(Role& role, int number, const Signal& signal, int at, const Threads& threads) {
+  bool mbarriers(Role& role, int number, const Signal& signal, int at, const Threads& threads) {
     if (!signal.at.is_number() || !signal.number.is_number()) {
       fail("which mbarrier it is, or its number, depends on more than the iteration", at, false);
       return false;
     }
-    const int64_t place = signal.at->number, count = static_cast<int64_t>(threads.count());
+    for (int block = 0; block < blocks_; ++block) {
+      const Threads some = for_block(signal, number, block, at, threads);
+      if (some.any() && !mbarrier(role, number, block, signal, at, some)) return false;
+    }
+    return !out_.fault;
+  }
+
+  bool mbarrier(Role& role, int number, int block, const Signal& signal, int at, const Threads& threads) {
+    const int64_t place = key_of(signal.at->number, block), count = static_cast<int64_t>(threads.count());
     Barrier& barrier = barriers_[place];
     if (signal.code == Instr::mbarrier_init) {
       if (barrier.arrivals != 0 || count != 1) fail("an mbarrier is initialised twice", at);
@@ -350,14 +378,17 @@ class Simulation {
     }
     if (signal.code == Instr::mbarrier_wait)
       return wait(role, barrier, place, signal.number->number & 1, threads);
-    if (signal.code == Instr::tma_load) {
+    if (signal.code == Instr::tma_load || signal.code == Instr::tma_load_multicast) {
       if (count != 1) fail("a box is asked for by " + std::to_string(count) + " threads", at);
-      if (record_) {
-        out_.moments[box_].barrier = place;
-        out_.moments[box_].phase = barrier.phase;
+      if (record_ && block == 0) {
+        Ordered::Moment& box = out_.moments[boxes_[static_cast<size_t>(number)]];
+        box.barrier = place;
+        box.phase = barrier.phase;
       }
       barrier.bytes -= signal.number->number;
-      if (barrier.bytes < 0) fail("more bytes are asked for than the phase announces", at);
+      // What the other block sends may come before this one announces it.
+      if (barrier.bytes < 0 && (blocks_ == 1 || barrier.missing == 0))
+        fail("more bytes are asked for than the phase announces", at);
     } else {
       if (count > barrier.missing)
         fail(std::to_string(count) + " arrivals, and the phase lacks " + std::to_string(barrier.missing), at);
@@ -365,7 +396,7 @@ class Simulation {
       if (signal.code == Instr::mbarrier_arrive_expect) barrier.bytes += count * signal.number->number;
       barrier.coming.join(told_by(role, number, at, threads));
     }
-    end_phase(barrier);
+    barrier.end_phase();
     return !out_.fault;
   }
 
@@ -381,19 +412,19 @@ class Simulation {
       clock.join(told);
     }
     clock.phases[place] = std::max(clock.phases[place], ended);
-    learn(role, threads, clock);
+    role.learn(threads, clock);
     return true;
   }
 
   void finish() {
     for (int number = 0; number < roles_ && !out_.fault; ++number) {
       const Role& role = state_[static_cast<size_t>(number)];
-      const auto& list = lists_[static_cast<size_t>(number)];
+      const auto& list = events_of(number);
       if (role.next >= list.size()) continue;
       const int at = list[role.next];
       const Event& event = trace_.events[static_cast<size_t>(at)];
-      const Barrier& barrier =
-          barriers_[event.signal && event.signal->at.is_number() ? event.signal->at->number : -1];
+      const bool known = event.signal && event.signal->at.is_number();
+      const Barrier& barrier = barriers_[known ? key_of(event.signal->at->number, block_of(number)) : -1];
       fail("it waits forever: phase " + std::to_string(barrier.phase) + " lacks " +
                std::to_string(barrier.missing) + " arrivals and " + std::to_string(barrier.bytes) + " bytes",
            at);
@@ -405,8 +436,8 @@ class Simulation {
         fail("its last phase lacks " + std::to_string(barrier.missing) + " arrivals", barrier.event);
     }
     if (!record_) return;
-    if (!stores_.open.empty() || !stores_.closed.empty()) fail("nobody waits for the store", last_store_);
-    out_.end = everything(state_[0]);
+    if (!stores_.empty()) fail("nobody waits for the store", last_store_);
+    out_.end = state_[0].everything();
     out_.cluster_end = state_[0].cluster;
     for (const Ordered::Moment& moment : out_.moments) {
       const auto known = out_.end.phases.find(moment.barrier);
@@ -416,8 +447,8 @@ class Simulation {
   }
 
   const Trace& trace_;
-  const int threads_;
-  int roles_ = 1;
+  const int threads_, blocks_, rank_;
+  int own_roles_ = 1, roles_ = 1;  // of a block, and of all
   Threads all_;
   std::vector<std::vector<int>> lists_;  // events, by role
   std::map<std::string, std::shared_ptr<const Threads>> known_threads_;
@@ -426,7 +457,10 @@ class Simulation {
   Groups copies_, products_, stores_;
   Threads storing_;
   int last_store_ = -1;
-  size_t box_ = 0;
+  std::vector<size_t> boxes_;  // by role: the moment of the last copy
+  std::vector<std::vector<Clock>>
+      meetings_;  // by block: what it knew when it came to each barrier of the cluster
+  std::vector<size_t> met_;
   bool record_ = true;
   Ordered out_;
 };
@@ -442,12 +476,11 @@ bool Ordered::before(const Trace& trace, const Moment& a, const Moment& b) const
   }
   const bool of_cluster = first.access->of_cluster || second.access->of_cluster;
   const Clock& clock = of_cluster ? *b.cluster : *b.clock;
-  return static_cast<size_t>(first.role) < clock.done.size() &&
-         clock.done[static_cast<size_t>(first.role)] >= a.end;
+  return static_cast<size_t>(a.role) < clock.done.size() && clock.done[static_cast<size_t>(a.role)] >= a.end;
 }
 
-Ordered order_events(const Trace& trace, int threads) {
-  Simulation simulation(trace, threads);
+Ordered order_events(const Trace& trace, int threads, int blocks, int rank) {
+  Simulation simulation(trace, threads, blocks, rank);
   return simulation.run();
 }
 

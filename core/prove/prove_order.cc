@@ -28,10 +28,14 @@ class Order {
 
   void run() {
     questions_.forget();
-    if (signals_blocks(questions_.kernel().body))
-      return questions_.find(
-          ProofFinding::Kind::unproved, "phases", "",
-          "blocks of a cluster fill each other's stages and arrive at each other's mbarriers");
+    if (signals_blocks(questions_.kernel().body)) {
+      blocks_ = static_cast<int>(questions_.facts().cluster.count());
+      if (blocks_ != 2)
+        return questions_.find(ProofFinding::Kind::unproved, "phases", "",
+                               "blocks that are no pair fill each other's stages");
+      if (!follow_order({})) unproved_order();
+      return;
+    }
     if (follow_order({})) return;
     // What depends on the block's place is gone through for each place.
     const std::array<bool, 3> decide = questions_.trace().decide_trips;
@@ -63,13 +67,16 @@ class Order {
     std::erase_if(questions_.trace().events, [](const Event& event) {
       return event.access && (event.access->space != ir::Space::shared || event.access->bytes == 0);
     });
-    const Ordered ordered = order_events(questions_.trace(), questions_.kernel().threads);
-    fault_ = ordered.fault;
-    if (fault_ && !fault_->surely) return false;
-    if (fault_)
-      find_fault(ProofFinding::Kind::disproved);
-    else
+    for (int rank = 0; rank < blocks_; ++rank) {
+      const Ordered ordered = order_events(questions_.trace(), questions_.kernel().threads, blocks_, rank);
+      fault_ = ordered.fault;
+      if (fault_ && !fault_->surely) return false;
+      if (fault_) {
+        find_fault(ProofFinding::Kind::disproved);
+        return true;
+      }
       races(ordered);
+    }
     return true;
   }
 
@@ -125,21 +132,38 @@ class Order {
     return shapes_.try_emplace(std::move(key), static_cast<int>(shapes_.size())).first->second;
   }
   int cached_shape(const Ordered::Moment& moment) {
-    const auto [at, fresh] = shape_of_event_.try_emplace(moment.event, 0);
-    if (fresh) at->second = shape_of(event_of(moment));
+    const auto [at, fresh] = shape_of_event_.try_emplace({moment.event, moment.by_other}, 0);
+    if (fresh) at->second = shape_of(moment.by_other ? of_other_block(event_of(moment)) : event_of(moment));
     return at->second;
   }
 
+  // What the other block of a pair does to the memory of this one.
+  Event of_other_block(Event event) const {
+    const Dim3& cluster = questions_.facts().cluster;
+    const std::array<uint32_t, 3> extents = {cluster.x, cluster.y, cluster.z};
+    auto there = [&](Expr expr) {
+      for (size_t axis = 0; axis < 3; ++axis)
+        if (const Symbol& block = questions_.trace().places.block[axis]; extents[axis] > 1)
+          expr = ir::replaced(expr, block, Expr(block) ^ 1);
+      return expr;
+    };
+    event.access->at = there(event.access->at);
+    for (Expr& each : event.where) each = there(each);
+    return event;
+  }
+
   void pair(const Ordered& ordered, const Ordered::Moment& first, const Ordered::Moment& second) {
-    const Event &a = event_of(first), &b = event_of(second);
+    const Event a = first.by_other ? of_other_block(event_of(first)) : event_of(first),
+                b = second.by_other ? of_other_block(event_of(second)) : event_of(second);
     const Access &x = *a.access, &y = *b.access;
     if (x.memory != y.memory || (x.kind == Kind::read && y.kind == Kind::read) ||
         (x.kind == Kind::signal && y.kind == Kind::signal))
       return;
-    if (a.role != b.role && ordered.before(questions_.trace(), second, first)) return;
+    if (first.role != second.role && ordered.before(questions_.trace(), second, first)) return;
     const bool of_cluster = x.of_cluster || y.of_cluster;
     const bool itself = &first == &second;
-    const bool follows = itself || (first.end <= second.event && !of_cluster);  // in its thread
+    const bool follows = itself || (first.end <= second.event && !of_cluster &&
+                                    first.by_other == second.by_other);  // in its thread
     const auto warp_barrier =
         std::lower_bound(ordered.warp_barriers.begin(), ordered.warp_barriers.end(), first.end);
     const bool by_warp = follows && !itself && a.role == b.role &&
@@ -165,7 +189,8 @@ class Order {
   Questions& questions_;
   std::optional<Ordered::Fault> fault_;  // of the order that was followed last
   std::map<std::string, int> shapes_;
-  std::map<int, int> shape_of_event_;
+  std::map<std::pair<int, bool>, int> shape_of_event_;
+  int blocks_ = 1;  // that signal each other
   std::set<std::array<int, 3>> pairs_;
 };
 

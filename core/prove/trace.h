@@ -42,6 +42,7 @@ struct Signal {
   ir::Instr code;
   ir::Expr at = 0;      // of the mbarrier
   ir::Expr number = 0;  // its number operand, or bytes of the box
+  ir::Expr blocks = 0;  // of a cluster: the rank of the one that is signalled, or a mask of those
 };
 
 struct Event {

@@ -299,7 +299,11 @@ void AccessTracer::signal(const Instruction& instruction) {
     out.at = at.at;
     const Kind kind = instruction.code == Instr::mbarrier_init ? Kind::write : Kind::signal;
     if (!copy) add_access({at.memory, at.space, at.at, 8, 8, kind, Agent::thread, false});
-    if (instruction.operands.size() > 1 && !copy) out.number = value(instruction.operands[1]);
+    if (instruction.code == Instr::mbarrier_arrive_at)
+      out.blocks = value(instruction.operands[1]);
+    else if (instruction.operands.size() > 1 && !copy)
+      out.number = value(instruction.operands[1]);
+    if (instruction.code == Instr::tma_load_multicast) out.blocks = value(instruction.operands[3]);
     if (const TensorMap* map = copy ? map_of(kernel_, facts_, instruction.operands[1]) : nullptr)
       out.number = map->box_bytes();
   }

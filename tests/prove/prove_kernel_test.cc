@@ -292,6 +292,69 @@ void phases_and_bytes_match(void**) {
   disproves(ring({.joins_warp = false}), "races", "step 2");
 }
 
+// The same ring for a pair of blocks, with stages of 256 bytes: each block brings half of a stage to both.
+struct SharedRing {
+  int64_t bytes = 256, arrivals = 4, mask = 3;
+  Expr half = call(Function::cluster_rank, Scalar::i32, {}), to_rank = 0;
+  Instr begins = Instr::cluster_barrier;
+  bool to_lanes = true, waits_for_empty = true, joins_warp = true;
+};
+Launched shared_ring(const SharedRing& how) {
+  return launched(
+      [=](Builder& to, const Names& names) {
+        to.when(equal(thread_index(), 0), [&](Builder& first) {
+          for (int stage : {0, 1}) {
+            first.emit(Instr::mbarrier_init, {address(names.full, stage), 1});
+            first.emit(Instr::mbarrier_init, {address(names.empty, stage), how.arrivals});
+          }
+          first.emit(Instr::mbarrier_init_fence);
+        });
+        to.emit(how.begins);
+        const Symbol step = make_variable("step", Scalar::i32);
+        const Expr stage = Expr(step) % 2, phase = Expr(step) / 2 & 1;
+        WarpRole producer{"producer", 2, {}};
+        Builder(producer.body).when(equal(names.lane, 0), [&](Builder& one) {
+          one.rolled(step, 0, 6, [&](Builder& each) {
+            if (how.waits_for_empty)
+              each.emit(Instr::mbarrier_wait, {address(names.empty, stage), phase ^ 1});
+            each.emit(Instr::mbarrier_arrive_expect, {address(names.full, stage), how.bytes});
+            each.emit(Instr::tma_load_multicast,
+                      {address(names.tile, stage * 64 + how.half * 32), names.map, address(names.full, stage),
+                       how.mask, 0, step},
+                      {2});
+          });
+        });
+        to.add(std::move(producer));
+        to.rolled(step, 0, 6, [&](Builder& each) {
+          each.emit(Instr::mbarrier_wait, {address(names.full, stage), phase});
+          each.assign(element(names.values, 0), element(names.tile, stage * 64 + thread_index()));
+          if (how.joins_warp) each.emit(Instr::warp_barrier);
+          each.when(less(names.lane, 2), [&](Builder& some) {
+            some.emit(Instr::mbarrier_arrive_at,
+                      {address(names.empty, stage), how.to_lanes ? Expr(names.lane) : how.to_rank});
+          });
+        });
+        to.emit(Instr::cluster_barrier);
+      },
+      false, 96, 2);
+}
+
+void pairs_of_blocks_share_stages(void**) {
+  proves(shared_ring({}));
+  // The other block's warps are not counted, or not told.
+  disproves(shared_ring({.arrivals = 2}), "phases", "it waits forever: phase 3 lacks 1 arrivals");
+  disproves(shared_ring({.to_rank = 0, .to_lanes = false}), "phases", "");
+  disproves(shared_ring({.waits_for_empty = false}), "phases", "");
+  disproves(shared_ring({.joins_warp = false}), "races", "step");
+  // Both bring the first half; each to itself; more than there is to come.
+  disproves(shared_ring({.half = 0}), "races", "with nothing that orders them");
+  disproves(shared_ring({.mask = 1}), "phases", "");
+  disproves(shared_ring({.bytes = 128}), "phases", "");
+  disproves(shared_ring({.bytes = 384}), "phases", "it waits forever");
+  disproves(shared_ring({.begins = Instr::block_barrier}), "phases",
+            "an mbarrier that nobody has initialised");
+}
+
 // Each block has two rows of 32 numbers of the eight of a map: written to shared memory, stored by a thread.
 struct BoxStored {
   Expr row = block_index(0) * 2, column = 0, who = equal(thread_index(), 0);
@@ -364,15 +427,12 @@ void clusters_end_together(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {cmocka_unit_test(accesses_lie_in_their_memory),
-                              cmocka_unit_test(vectors_are_aligned),
-                              cmocka_unit_test(every_element_has_one_writer),
-                              cmocka_unit_test(shared_memory_is_ordered_by_barriers),
-                              cmocka_unit_test(data_decides_nothing),
-                              cmocka_unit_test(iterations_meet),
-                              cmocka_unit_test(copies_are_waited_for),
-                              cmocka_unit_test(phases_and_bytes_match),
-                              cmocka_unit_test(boxes_are_stored),
-                              cmocka_unit_test(clusters_end_together)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(accesses_lie_in_their_memory), cmocka_unit_test(vectors_are_aligned),
+      cmocka_unit_test(every_element_has_one_writer), cmocka_unit_test(shared_memory_is_ordered_by_barriers),
+      cmocka_unit_test(data_decides_nothing),         cmocka_unit_test(iterations_meet),
+      cmocka_unit_test(copies_are_waited_for),        cmocka_unit_test(phases_and_bytes_match),
+      cmocka_unit_test(pairs_of_blocks_share_stages), cmocka_unit_test(boxes_are_stored),
+      cmocka_unit_test(clusters_end_together)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
