@@ -345,7 +345,11 @@ class Simulation {
     for (int t = 0; t < threads_; ++t) {
       if (!threads.test(static_cast<size_t>(t))) continue;
       const auto to = evaluate(signal.blocks, {{trace_.places.thread.get(), t}});
-      if (!to || *to < 0 || *to >= blocks_) fail("which block is signalled is not known", at, false);
+      if (!to) fail("which block is signalled is not known", at, false);
+      if (to && (*to < 0 || *to >= blocks_))
+        fail("block " + std::to_string(*to) + " of the cluster is signalled, which has " +
+                 std::to_string(blocks_),
+             at);
       out.set(static_cast<size_t>(t), to && *to == rank);
     }
     return out;
@@ -359,6 +363,8 @@ class Simulation {
     for (int block = 0; block < blocks_; ++block) {
       const Threads some = for_block(signal, number, block, at, threads);
       if (some.any() && !mbarrier(role, number, block, signal, at, some)) return false;
+      if (some.any() && block == 0 && block_of(number) > 0 && signal.code == Instr::mbarrier_arrive_at)
+        arrived_[number] = at;
     }
     return !out_.fault;
   }
@@ -436,8 +442,12 @@ class Simulation {
         fail("its last phase lacks " + std::to_string(barrier.missing) + " arrivals", barrier.event);
     }
     if (!record_) return;
+    const Clock end = first_role(0).everything();
+    for (const auto& [role, event] : arrived_)
+      if (end.done[static_cast<size_t>(role)] < event)
+        fail("a block may end while another arrives at its mbarrier", event);
     if (!stores_.empty()) fail("nobody waits for the store", last_store_);
-    out_.end = state_[0].everything();
+    out_.end = end;
     out_.cluster_end = state_[0].cluster;
     for (const Ordered::Moment& moment : out_.moments) {
       const auto known = out_.end.phases.find(moment.barrier);
@@ -461,6 +471,8 @@ class Simulation {
   std::vector<std::vector<Clock>>
       meetings_;  // by block: what it knew when it came to each barrier of the cluster
   std::vector<size_t> met_;
+  std::map<int, int>
+      arrived_;  // by role of the other block: the last event with which it arrived at this one's mbarriers
   bool record_ = true;
   Ordered out_;
 };

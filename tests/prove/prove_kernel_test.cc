@@ -297,7 +297,7 @@ struct SharedRing {
   int64_t bytes = 256, arrivals = 4, mask = 3;
   Expr half = call(Function::cluster_rank, Scalar::i32, {}), to_rank = 0;
   Instr begins = Instr::cluster_barrier;
-  bool to_lanes = true, waits_for_empty = true, joins_warp = true;
+  bool to_lanes = true, waits_for_empty = true, joins_warp = true, ends = true;
 };
 Launched shared_ring(const SharedRing& how) {
   return launched(
@@ -334,7 +334,7 @@ Launched shared_ring(const SharedRing& how) {
                       {address(names.empty, stage), how.to_lanes ? Expr(names.lane) : how.to_rank});
           });
         });
-        to.emit(Instr::cluster_barrier);
+        if (how.ends) to.emit(Instr::cluster_barrier);
       },
       false, 96, 2);
 }
@@ -344,6 +344,9 @@ void pairs_of_blocks_share_stages(void**) {
   // The other block's warps are not counted, or not told.
   disproves(shared_ring({.arrivals = 2}), "phases", "it waits forever: phase 3 lacks 1 arrivals");
   disproves(shared_ring({.to_rank = 0, .to_lanes = false}), "phases", "");
+  disproves(shared_ring({.to_rank = Expr(2), .to_lanes = false}), "phases",
+            "block 2 of the cluster is signalled, which has 2");
+  disproves(shared_ring({.ends = false}), "phases", "a block may end while another arrives at its mbarrier");
   disproves(shared_ring({.waits_for_empty = false}), "phases", "");
   disproves(shared_ring({.joins_warp = false}), "races", "step");
   // Both bring the first half; each to itself; more than there is to come.

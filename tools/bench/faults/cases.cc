@@ -56,6 +56,13 @@ const char kParts[] =
     "  x0 = load(x, cluster=1, loop=1)\n  w0 = load(w, x=1, cluster=0, loop=0)\n  xw = matmul(x0, w0)\n"
     "  a = accumulate_sum(xw)\n  y = cluster_sum(a)\n  store(y, z, x=1)\n}\nout z\n";
 
+const char kPairsGraph[] = "graph pairs\nin x: f16[64, 256]\nin w: f16[256, 128]\nz = matmul(x, w)\nout z\n";
+const char kPairs[] =
+    "mugraph pairs\nin x: f16[64, 256]\nin w: f16[256, 128]\ntensor z: f16[64, 128]\n"
+    "kernel grid=[2] loop=8 threads=128 {\n"
+    "  x0 = load(x, loop=1)\n  w0 = load(w, x=1, loop=0)\n  xw = matmul(x0, w0)\n"
+    "  a = accumulate_sum(xw)\n  store(a, z, x=1)\n}\nout z\n";
+
 const char kRows[] =
     "mugraph rows\nin a: f16[6, 520]\nin b: f16[6, 520]\ntensor y: f16[6, 520]\nkernel grid=[3] threads=128 "
     "{\n"
@@ -102,6 +109,8 @@ std::vector<FaultCase> fault_cases() {
       {"TMA, producer, wgmma", kNormGraph, deep,
        "kernel warps=[1, 4, 1] stages=3 tma=1 wgmma=1 producer=1\n"},
       {"attention, wgmma", kAttentionGraph, kAttention, "kernel warps=[4, 1, 1] stages=2 tma=1 wgmma=1\n"},
+      {"TMA, multicast", kPairsGraph, kPairs,
+       "kernel warps=[4, 1, 1] stages=2 tma=1 wgmma=1 producer=1 multicast=[2, 1, 1]\n"},
       {"cluster", kPartsGraph, kParts, "kernel warps=[1, 1, 4] stages=2 tma=1\n"},
   };
   std::vector<FaultCase> out;

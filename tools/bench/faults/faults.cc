@@ -184,7 +184,9 @@ const Kind kKinds[] = {
     {"wrong stride", [](const Stmt& stmt,
                         int& place) { return in_expressions(stmt, stride_below, place, is_written_place); }},
     {"halved stride",
-     [](const Stmt& stmt, int& place) { return in_expressions(stmt, stride_halved, place, is_written_place); }},
+     [](const Stmt& stmt, int& place) {
+       return in_expressions(stmt, stride_halved, place, is_written_place);
+     }},
     {"missing barrier",
      [](const Stmt& stmt, int& place) -> std::optional<Stmt> {
        const auto* instruction = stmt.as<Instruction>();
@@ -203,6 +205,10 @@ const Kind kKinds[] = {
      [](const Stmt& stmt, int& place) {
        return number_off(stmt, place, {Instr::mbarrier_arrive_expect},
                          [](const Expr& bytes) { return bytes - 16; });
+     }},
+    {"wrong block",
+     [](const Stmt& stmt, int& place) {
+       return number_off(stmt, place, {Instr::mbarrier_arrive_at}, [](const Expr& rank) { return rank / 2; });
      }},
     {"unaligned vector",
      [](const Stmt& stmt, int& place) -> std::optional<Stmt> {
