@@ -16,7 +16,8 @@ uint64_t wall_ms() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-// The latest time of the program that the plan is, on this GPU (or any) or by the model, as its tier says.
+// The latest time of the program that the plan is, on this GPU (or any) or by the model, as its tier says. One look, of a plan
+// that is published early, is not its time: it may be less than the one that it has in the end.
 void add_time(Store& store, const Hash128& key, uint64_t generation, const std::string& device,
               wire::Import& plan) {
   const Tuning tuning = store.tuning(key);
@@ -26,7 +27,8 @@ void add_time(Store& store, const Hash128& key, uint64_t generation, const std::
   for (const Timing& timing : *timings) {
     const bool fits = (timing.device == kModelDevice) == (plan.tier == Tier::modelled);
     const bool elsewhere = plan.tier == Tier::measured && !device.empty() && timing.device != device;
-    if (!fits || elsewhere || !(timing.program == tuning.program) || !(timing.cold_ns > 0)) continue;
+    const bool one_look = plan.tier == Tier::measured && timing.samples <= 1;
+    if (!fits || elsewhere || one_look || !(timing.program == tuning.program) || !(timing.cold_ns > 0)) continue;
     if (!latest || timing.measured_ms > latest->measured_ms) latest = &timing;
   }
   if (!latest) return;

@@ -18,11 +18,12 @@ struct Rank {
   uint32_t searched = 0;  // how_searched()
   size_t timings = 0;     // that come with it
 
-  // A higher tier, or less time on the same device; else more that is known.
+  // A higher tier, or less time on the same device, or measured to the end; else more that is known.
   bool beats(const Rank& other) const {
     if (tier != other.tier) return tier > other.tier;
     if (cold_ps > 0 && other.cold_ps > 0 && device == other.device && cold_ps != other.cold_ps)
       return cold_ps < other.cold_ps;
+    if (tier == Tier::measured && (cold_ps > 0) != (other.cold_ps > 0)) return cold_ps > 0;
     return std::pair(searched, timings) > std::pair(other.searched, other.timings);
   }
 };
