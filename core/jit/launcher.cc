@@ -11,6 +11,8 @@ namespace {
 
 // From cuda.h.
 constexpr int kMaxDynamicSharedBytes = 8;           // CUfunction_attribute
+constexpr int kPreferredSharedCarveout = 9;         // CUfunction_attribute
+constexpr int kMostShared = 100;                    // CUshared_carveout, percent
 constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
 constexpr int kCaptureRelaxed = 2;                  // CUstreamCaptureMode
 constexpr uint64_t kPortableClusterBlocks = 8;      // CUDA C++ Programming Guide, "Thread Block Clusters"
@@ -105,6 +107,8 @@ Launcher::Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const P
     : driver_(std::move(driver)),
       plan_(std::move(plan)),
       prepared_(plan_->launches.begin(), plan_->launches.end()),
+      overlaps_(std::any_of(plan_->launches.begin(), plan_->launches.end(),
+                            [](const Launch& launch) { return launch.overlaps; })),
       tensor_maps_(driver_, plan_->tensor_maps) {}
 
 // A context that is gone took its module with it; pushing it then fails, and nothing is left to do.
@@ -201,6 +205,10 @@ Status Launcher::load_module(Loaded* loaded) const {
 // Dynamic shared memory must be opted into when it exceeds 48 KiB together with the kernel's static part,
 // which is not known here; so always. A kernel that is launched twice gets the greatest of what its launches
 // need.
+//
+// An SM divides its memory anew into L1 cache and shared memory only where no block runs. With programmatic dependent
+// launches there always is one, and the kernel that came first decides how many blocks of the next one an SM takes.
+// So all kernels of such a plan ask for the same division, the one that has room for most blocks.
 Status Launcher::prepare_function(const Launch& launch, void* function) const {
   uint32_t shared_bytes = 0;
   uint64_t cluster_blocks = 1;
@@ -215,6 +223,9 @@ Status Launcher::prepare_function(const Launch& launch, void* function) const {
     status = driver_->check(
         api.function_set(function, kMaxDynamicSharedBytes, static_cast<int>(shared_bytes)),
         "kernel " + launch.kernel + ": " + std::to_string(shared_bytes) + " bytes of shared memory");
+  if (status.ok() && overlaps_)
+    status = driver_->check(api.function_set(function, kPreferredSharedCarveout, kMostShared),
+                            "kernel " + launch.kernel + ": a preferred share of shared memory");
   if (status.ok() && cluster_blocks > kPortableClusterBlocks)
     status = driver_->check(
         api.function_set(function, kNonPortableClusterSizeAllowed, 1),

@@ -65,6 +65,7 @@ class Launcher {
   const std::shared_ptr<const Driver> driver_;
   const std::shared_ptr<const Plan> plan_;
   std::vector<Prepared> prepared_;  // one per launch of the plan
+  const bool overlaps_;             // some launch is a programmatic dependent of the one in front of it
   TensorMaps tensor_maps_;
   std::atomic<const Loaded*> last_ = nullptr;  // of loaded_
   std::shared_mutex mutex_;

@@ -111,6 +111,17 @@ void launches_carry_grid_cluster_shared_memory_and_arguments(void**) {
           kBothLaunches);
 }
 
+// The division of L1 cache and shared memory stays while launches overlap.
+void kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory(void**) {
+  const auto device = open_device(0);
+  Plan plan = two_kernel_plan();
+  plan.launches[1].overlaps = true;
+  assert_ok(launcher_for(plan)->load(nullptr));
+  assert_text_equal(log_text().substr(0, log_text().find("unload")),
+                    "load in context 1\nset first attribute 8 to 100000\nset first attribute 9 to 100\n"
+                    "set first attribute 14 to 1\nset second attribute 9 to 100\n");
+}
+
 void tensor_maps_are_encoded_once_a_buffer(void**) {
   const auto device = open_device(0);
   Plan plan = two_kernel_plan();
@@ -349,6 +360,7 @@ int main() {
   using namespace quern;
   const CMUnitTest tests[] = {
       cmocka_unit_test_setup(launches_carry_grid_cluster_shared_memory_and_arguments, set_up),
+      cmocka_unit_test_setup(kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory, set_up),
       cmocka_unit_test_setup(tensor_maps_are_encoded_once_a_buffer, set_up),
       cmocka_unit_test_setup(a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher, set_up),
       cmocka_unit_test_setup(threads_share_one_module, set_up),
