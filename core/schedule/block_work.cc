@@ -358,6 +358,7 @@ class Counter : private ScheduledBlock {
     work(stages_[i]).shared_bytes += words * 4 * 32 * warps();
     if (!in_loop(i) || !schedule_.prefetch)
       work(stages_[i]).round_trips += words * 4 / widest(load) / constants_.trip_loads;
+    if (!in_loop(i)) needs_.once_fragments += words;
     if (in_loop(i) && !std::exchange(straight_[i], true))
       needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }

@@ -1,11 +1,16 @@
 #include "core/schedule/register_estimate.h"
 
+#include <algorithm>
+
 namespace quern {
 
 namespace {
 
 constexpr double kFixed = 32, kProducer = 4;  // addresses, counters, predicates; for stages that go round
 constexpr double kMostUnrolled = 300;         // words of a thread that compilers keep in registers
+
+// Loads of operands that ptxas moves in front of the first product, as far as there are registers.
+constexpr double kHoisted = 0.7;
 
 // Of wgmma ptxas takes 26 and the results of products, one each: 42, 58, 90, 154 for 16 to 128 of them.
 constexpr double kFixedWgmma = 26;
@@ -22,6 +27,8 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
          schedule.workers();
   own += 1.2 * needs.fma_sums + 1.5 * needs.fma_operands;  // as many again let ptxas choose their banks
   if (schedule.stages == 0) own += needs.loaded * (schedule.prefetch ? 0.88 : 0.1);
+  const double room = static_cast<double>(schedule.most_registers()) - own;
+  own += std::clamp(kHoisted * needs.once_fragments, 0.0, std::max(0.0, room));
   if (needs.once_loaded > kMostUnrolled) own += needs.once_loaded;  // an array in memory
   return own;
 }
