@@ -1,6 +1,5 @@
 // Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are read in the
 // memory of their source, by each data path in the emulator against the float reference.
-#include "core/codegen/mugraph_emitter.h"
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
@@ -282,11 +281,9 @@ void a_row_behind_a_cache_is_read_where_it_lies(void**) {
       cases.push_back(sized_case("append", kAppendGraph, kAppend, sizes, way));
   all_are_right_on_hostile_inputs(cases);
   // No kernel writes keys or values together.
-  const MuGraphCase& one = cases[0];
-  const auto emitted = emit_mugraph(one.graph, one.mugraph, one.schedule, **find_target("sm_80"));
-  assert_ok(emitted);
-  assert_int_equal(emitted->plan.launches.size(), 2);
-  assert_true(emitted->plan.workspace_bytes < 1024);
+  const Plan plan = emitted(cases[0]).plan;
+  assert_int_equal(plan.launches.size(), 2);
+  assert_true(plan.workspace_bytes < 1024);
 }
 
 // Rows and columns of a product's operands in several places, cut along and across these.

@@ -1,5 +1,4 @@
 // Products that are software-pipelined: in the emulator against the float reference.
-#include "core/codegen/mugraph_emitter.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -7,13 +6,7 @@ namespace {
 
 using namespace quern;
 
-bool is_late(const MuGraphCase& test) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-  assert_ok(emitted);
-  return emitted->kernels.find("previous_") != std::string::npos;
-}
+bool is_late(const MuGraphCase& test) { return emitted(test).kernels.find("previous_") != std::string::npos; }
 
 // Values that all warps norm together, and keys too if KEYS is nk.
 const char kNormedGraph[] = R"(graph normed
