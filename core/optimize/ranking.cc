@@ -87,15 +87,14 @@ bool rows_straddle_lines(const MuGraph& mugraph, int32_t tensor) {
   return false;
 }
 
-// Bytes of an iteration that pairs of blocks along the axis have in common, of rows that straddle lines.
-double shared_bytes(const MuGraph& applied, const MuKernel& kernel, int axis) {
-  if (kernel.grid[static_cast<size_t>(axis)] % 2 != 0) return 0;
-  double bytes = 0;
-  for (const BlockOp& op : kernel.ops)
-    if (op.is_load() && op.loop_dim() >= 0 && op.map()[static_cast<size_t>(axis)] < 0 &&
-        rows_straddle_lines(applied, op.tensor()))
-      bytes += bytes_of(op.type);
-  return bytes;
+// Whether pairs of blocks along the axis load rows that straddle lines, and both the same.
+bool shares_straddling_rows(const MuGraph& applied, const MuKernel& kernel, int axis) {
+  const auto along = static_cast<size_t>(axis);
+  return kernel.grid[along] % 2 == 0 &&
+         std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
+           return op.is_load() && op.loop_dim() >= 0 && op.map()[along] < 0 &&
+                  rows_straddle_lines(applied, op.tensor());
+         });
 }
 
 // Pairs of blocks along the axis that load what they have in common once. The model knows of the bytes alone, and a pair waits for
@@ -108,7 +107,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
     const MuKernel& kernel = applied.kernels[k];
     const LaunchedKernels launch = launch_of(schedule, k);
     if (!own.producer || !own.wgmma || own.intervals || kernel.grid[3] > 1 || !stores_large_tile(kernel) ||
-        launch.end - launch.first > 1 || own.persistent % 2 != 0 || shared_bytes(applied, kernel, axis) == 0)
+        launch.end - launch.first > 1 || own.persistent % 2 != 0 ||
+        !shares_straddling_rows(applied, kernel, axis))
       continue;
     own.multicast[static_cast<size_t>(axis)] = 2;
     differs = true;
@@ -169,8 +169,11 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       for (const int axis : {0, 1, 2})
         if (const auto pairs = shared_by_pairs(*applied, schedule, axis)) {
           const Schedule deeper = with_deeper_rings(*pairs);
-          const Schedule& taken = std::isfinite(modelled(deeper)) ? deeper : *pairs;
-          take(*applied, taken, modelled(taken), us);
+          const double deeper_us = modelled(deeper);
+          if (std::isfinite(deeper_us))
+            take(*applied, deeper, deeper_us, us);
+          else
+            take(*applied, *pairs, modelled(*pairs), us);
         }
     }
   }
