@@ -79,12 +79,6 @@ class OrderChecker {
                            instruction->code == Instr::tma_load_multicast);
   }
 
-  // Whether it signals mbarriers of other blocks.
-  static bool is_of_cluster(const Stmt& stmt) {
-    const Instr code = stmt.as<Instruction>()->code;
-    return code == Instr::mbarrier_arrive_at || code == Instr::tma_load_multicast;
-  }
-
   // Reads first: a statement that reads and writes does so in this order.
   void leaf(const Stmt& stmt) {
     const bool copy = is_copy(stmt);
@@ -214,7 +208,7 @@ class OrderChecker {
     }
     const auto at = mbarriers_.find(root);
     if (at == mbarriers_.end()) return fail("the mbarrier " + root->name + " is not initialised");
-    if (is_of_cluster(stmt)) {
+    if (signals_blocks(stmt)) {
       signals_blocks_ = true;
       if (at->second != Started::seen_by_cluster)
         fail("no barrier tells other blocks of the cluster that the mbarrier " + root->name +
