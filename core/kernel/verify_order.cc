@@ -1,6 +1,6 @@
-// The order of statements that copies, products, mbarriers and shared memory need. Branches are taken, loops that stay
-// loops are gone through twice, so that what an iteration leaves meets the next one. A shared buffer, as
-// it is named, is one thing here: which bytes of it threads touch is proved by core/prove.
+// The order of statements that copies, products, mbarriers and shared memory need. Branches are taken, loops
+// that stay loops are gone through twice, so that what an iteration leaves meets the next one. A shared
+// buffer, as it is named, is one thing here: which bytes of it threads touch is proved by core/prove.
 #include <map>
 #include <set>
 

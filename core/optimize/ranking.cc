@@ -47,8 +47,8 @@ std::string resemblance(const Implementation& implementation) {
 // A program, and the time by which it is ranked.
 using Ranked = std::pair<double, Implementation>;
 
-// Staying takes registers, and whether they are there only the compiler says: the same with a block for each tile is
-// ranked beside it.
+// Staying takes registers, and whether they are there only the compiler says: the same with a block for each
+// tile is ranked beside it.
 std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
   bool differs = false;
   for (KernelSchedule& kernel : schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
@@ -62,8 +62,8 @@ bool stores_large_tile(const MuKernel& kernel) {
   });
 }
 
-// Large tiles gain by stores through shared memory and TMA, which the model does not know: 1 to 2 % on an H200, 12 % where
-// rows of 10,000 bytes begin within a sector. Blocks that stay have no room for it.
+// Large tiles gain by stores through shared memory and TMA, which the model does not know: 1 to 2 % on an
+// H200, 12 % where rows of 10,000 bytes begin within a sector. Blocks that stay have no room for it.
 std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule) {
   bool differs = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
@@ -76,7 +76,8 @@ std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule)
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// Whether rows of the tensor begin within lines of the L2 cache, so that parts of them as long as a line are in two.
+// Whether rows of the tensor begin within lines of the L2 cache, so that parts of them as long as a line are
+// in two.
 bool rows_straddle_lines(const MuGraph& mugraph, int32_t tensor) {
   constexpr int64_t kLine = 128;
   const TensorPlace place = dense_place(mugraph, tensor);
@@ -97,9 +98,9 @@ bool shares_straddling_rows(const MuGraph& applied, const MuKernel& kernel, int 
          });
 }
 
-// Pairs of blocks along the axis that load what they have in common once. The model knows of the bytes alone, and a pair waits for
-// both of its blocks: 1 us lost to nothing gained where rows begin with lines of the cache (H200), up to a third gained where
-// each is two.
+// Pairs of blocks along the axis that load what they have in common once. The model knows of the bytes alone,
+// and a pair waits for both of its blocks: 1 us lost to nothing gained where rows begin with lines of the
+// cache (H200), up to a third gained where each is two.
 std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedule, int axis) {
   bool differs = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
@@ -116,8 +117,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// One stage more for its pairs: whoever waits for another block is the faster the more tiles are there (62.9 us with three,
-// 53.9 with four).
+// One stage more for its pairs: whoever waits for another block is the faster the more tiles are there (62.9
+// us with three, 53.9 with four).
 Schedule with_deeper_rings(Schedule schedule) {
   for (KernelSchedule& kernel : schedule.kernels) kernel.stages += kernel.multicast_blocks() > 1;
   return schedule;

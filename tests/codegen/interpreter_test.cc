@@ -1,6 +1,6 @@
 // The interpreter of kernel arithmetic against the emulator, which runs the emitted text: the same muGraph,
-// schedule and inputs, friendly and hostile, give the same elements as far as the order of sums lets them, and
-// the same verdict.
+// schedule and inputs, friendly and hostile, give the same elements as far as the order of sums lets them,
+// and the same verdict.
 #include "core/codegen/interpreter.h"
 
 #include <algorithm>

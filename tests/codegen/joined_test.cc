@@ -1,5 +1,5 @@
-// Horizontal fusion: kernels of one launch, by each data path in the emulator against the float reference, what they are
-// printed as, what the plan says of them, and what is proved.
+// Horizontal fusion: kernels of one launch, by each data path in the emulator against the float reference,
+// what they are printed as, what the plan says of them, and what is proved.
 #include "core/kernel/builder.h"
 #include "core/kernel/join.h"
 #include "core/optimize/prove_program.h"

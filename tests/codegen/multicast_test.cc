@@ -1,5 +1,5 @@
-// Pairs of blocks that share tiles by TMA multicast: right in the emulator along each axis of the grid, refused when one does
-// not wait for the other, and not made where no tile is shared or threads read what is.
+// Pairs of blocks that share tiles by TMA multicast: right in the emulator along each axis of the grid,
+// refused when one does not wait for the other, and not made where no tile is shared or threads read what is.
 #include "core/jit/compiler.h"
 #include "core/kernel/count.h"
 #include "core/prove/prove_kernel.h"

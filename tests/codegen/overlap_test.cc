@@ -1,5 +1,5 @@
-// Programmatic dependent launch: kernels that begin while the one in front of them, or what the caller enqueued, still
-// runs: in the emulator, where nobody may touch what the other one writes.
+// Programmatic dependent launch: kernels that begin while the one in front of them, or what the caller
+// enqueued, still runs: in the emulator, where nobody may touch what the other one writes.
 #include "core/optimize/prove_program.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"

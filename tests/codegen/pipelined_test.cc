@@ -69,7 +69,8 @@ void normed_attention_is_right(void**) {
                                  with_keys(kNormed, keys), sizes, each));
       assert_true(is_late(cases.back()));
     }
-  // With a producer nothing is pipelined, and the barriers around what all warps make are those of some threads.
+  // With a producer nothing is pipelined, and the barriers around what all warps make are those of some
+  // threads.
   KernelSchedule fed = way({4, 1, 1}, 2, true);
   fed.producer = true;
   cases.push_back(sized_case("normed nk", with_keys(kNormedGraph, "nk"), with_keys(kNormed, "nk"),

@@ -1,5 +1,5 @@
-// Masks that positions decide, in the emulator: what blocks compute instead of loading it, and iterations that are
-// passed over because all their scores are masked, unless that would be seen.
+// Masks that positions decide, in the emulator: what blocks compute instead of loading it, and iterations
+// that are passed over because all their scores are masked, unless that would be seen.
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/mugraph/views.h"
@@ -84,8 +84,8 @@ std::string tensors_of(const std::string& definition) {
   return out;
 }
 
-// Friendly values; values some of which are infinite or undefined where most rows do not look; and scores below the
-// number of those that are masked, which then are what counts.
+// Friendly values; values some of which are infinite or undefined where most rows do not look; and scores
+// below the number of those that are masked, which then are what counts.
 std::vector<InputKind> inputs() {
   auto random = [](const TensorDesc& desc, size_t input) { return random_buffer(desc, 31 + input, 1.0); };
   auto special = [](const TensorDesc& desc, size_t input) {
@@ -175,7 +175,8 @@ std::vector<MuGraphCase> cases() {
 
 void masked_by_positions_is_right(void**) { all_are_right(cases()); }
 
-// The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is masked.
+// The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is
+// masked.
 void blocks_compute_masks(void**) {
   for (const MuGraphCase& each : cases()) {
     const EmittedMuGraph program = emitted(each);

@@ -79,8 +79,8 @@ void persistent_blocks_are_right(void**) {
   all_are_right(cases);
 }
 
-// Products of one iteration under what is computed in the next: of few iterations and of more than there are stages, by one
-// warpgroup and two, by blocks that stay, and with registers of the producer's.
+// Products of one iteration under what is computed in the next: of few iterations and of more than there are
+// stages, by one warpgroup and two, by blocks that stay, and with registers of the producer's.
 void overlapped_products_are_right(void**) {
   std::vector<MuGraphCase> cases;
   auto overlapped = [](KernelSchedule from, bool moves_registers) {

@@ -1,5 +1,5 @@
-// Tiles stored by TMA: right in the emulator in every kind of kernel, refused where a word of their order is missing or the
-// map is wrong, and where the tile is none that TMA can store.
+// Tiles stored by TMA: right in the emulator in every kind of kernel, refused where a word of their order is
+// missing or the map is wrong, and where the tile is none that TMA can store.
 #include "core/prove/prove_kernel.h"
 #include "core/schedule/enumerate.h"
 #include "tests/codegen/mutations.h"

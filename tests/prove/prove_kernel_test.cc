@@ -1,5 +1,5 @@
-// prove_kernel: small kernels that keep each rule are proved, and the same with one thing wrong are disproved by a
-// thread that breaks it.
+// prove_kernel: small kernels that keep each rule are proved, and the same with one thing wrong are disproved
+// by a thread that breaks it.
 #include "core/prove/prove_kernel.h"
 
 #include <functional>
