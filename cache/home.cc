@@ -73,8 +73,8 @@ Result<StoreHome> open_to_read(const StoreOptions& options) {
   if (Status status = check_private_directory(directory);
       !status.ok() && status.code() != ErrorCode::NOT_FOUND)
     return status;
-  // Only looked at, not kept: who may write must never have to wait for those who may only read. What the owner changes under a reader
-  // shows as records that are misses.
+  // Only looked at, not kept: who may write must never have to wait for those who may only read. What the
+  // owner changes under a reader shows as records that are misses.
   if (auto lock = LockFile::acquire(directory + "/" + kLockFile, false); !lock) return lock.status();
   const std::string path = directory + "/" + kStoreFile;
   if (Status status = check_private_file(path); !status.ok()) return status;

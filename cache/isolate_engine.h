@@ -5,8 +5,8 @@
 namespace quern {
 
 // No new privileges, and of system calls only those that LMDB and its server need once the file is open: to
-// read and write what is open, to map memory, to end. Nothing is opened, made, started, signalled or connected
-// any more; what is tried fails with EPERM. 0, or an errno.
+// read and write what is open, to map memory, to end. Nothing is opened, made, started, signalled or
+// connected any more; what is tried fails with EPERM. 0, or an errno.
 int isolate_engine();
 
 }  // namespace quern

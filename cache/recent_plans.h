@@ -1,5 +1,5 @@
-// Plans that were asked for not long ago, by the request: read out of the file and checked once, then handed out
-// as they are. Any thread.
+// Plans that were asked for not long ago, by the request: read out of the file and checked once, then handed
+// out as they are. Any thread.
 #pragma once
 
 #include <cstdint>

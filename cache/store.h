@@ -156,8 +156,8 @@ class Store {
 
   // NOT_FOUND on a miss. A hit counts as a use.
   Result<StoredPlan> get(const KeyMaterial& material);
-  // Through the front index: the plan that this exact request got before. What was found not long ago, and still
-  // stands, is not read again.
+  // Through the front index: the plan that this exact request got before. What was found not long ago, and
+  // still stands, is not read again.
   Result<std::shared_ptr<const StoredPlan>> find_request(const KeyMaterial& request);
   // The same, of what is in memory only; null, and no miss, when that does not have it.
   std::shared_ptr<const StoredPlan> find_recent(const KeyMaterial& request);
@@ -191,8 +191,8 @@ class Store {
   // The plan with its programs, timings, requests and findings; NOT_FOUND when there is none.
   void remove(const Hash128& key, Done done = {});
 
-  // A pinned plan is not evicted; a better one takes its place and its pin, and remove() takes both. NOT_FOUND when there is
-  // no such plan, LIMIT when pinned plans would take more than half of max_bytes.
+  // A pinned plan is not evicted; a better one takes its place and its pin, and remove() takes both.
+  // NOT_FOUND when there is no such plan, LIMIT when pinned plans would take more than half of max_bytes.
   void pin(const Hash128& key, bool pinned, Done done = {});
   bool is_pinned(const Hash128& key);
 

@@ -108,7 +108,8 @@ Result<uint64_t> Store::Impl::commit_alone(const std::function<Result<uint64_t>(
 }
 
 // A full disk gives the file no more pages, but evicted plans free some inside of it. LMDB reuses them two
-// transactions later, hence the two empty ones below. Nothing is evicted for a write that would not fit anyway.
+// transactions later, hence the two empty ones below. Nothing is evicted for a write that would not fit
+// anyway.
 Status Store::Impl::make_room_on_disk(const Status& failure, uint64_t bytes) {
   const auto gone = commit_alone([&](WriteTxn& write) -> Result<uint64_t> {
     const uint64_t live = write.txn.live_bytes(), needed = bytes + bytes / 2;

@@ -1,4 +1,5 @@
-// Transactions (database.h): reads go to the pages of a snapshot, changes are gathered until they are committed.
+// Transactions (database.h): reads go to the pages of a snapshot, changes are gathered until they are
+// committed.
 #include <algorithm>
 
 #include "cache/database.h"

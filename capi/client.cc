@@ -22,7 +22,8 @@ using std::chrono::steady_clock;
 constexpr size_t kMaxUnsentBytes = 16 * wire::kMaxRequestBytes;
 constexpr size_t kDefaultMaxOpen = 64;  // when Welcome does not say
 constexpr auto kGreetingRetry = std::chrono::milliseconds(10);
-// A wait looks this often whether it was cancelled: a signal handler can raise a number, but not wake threads.
+// A wait looks this often whether it was cancelled: a signal handler can raise a number, but not wake
+// threads.
 constexpr auto kCancelSlice = std::chrono::milliseconds(20);
 constexpr auto kQuietRetry = std::chrono::seconds(1);                 // when nobody listens
 constexpr auto kQuietRetryAfterLoss = std::chrono::milliseconds(10);  // when a daemon accepts and hangs up
@@ -132,8 +133,8 @@ Status Client::run_calls(Lock& lock, std::vector<Call>& calls, const Wait& wait)
 // ---- waiting
 // -----------------------------------------------------------------------------------------------
 
-// Waits until something may have changed: TIMEOUT when the deadline came first, CANCELLED. One thread waits for
-// the socket, the others for that one. What a slow daemon has not taken yet is sent by whoever waits.
+// Waits until something may have changed: TIMEOUT when the deadline came first, CANCELLED. One thread waits
+// for the socket, the others for that one. What a slow daemon has not taken yet is sent by whoever waits.
 Status Client::step(Lock& lock, const Wait& wait) {
   const TimePoint until = std::min(wait.deadline, steady_clock::now() + kCancelSlice);
   const bool changed = wait_for_change(lock, until);
@@ -284,8 +285,8 @@ Status Client::ensure_connected(Lock& lock, Wait wait) {
                    ? Status(ErrorCode::TIMEOUT, "the daemon was reached but does not answer")
                    : waited;
     if (connection_ && welcomed_) return {};
-    // A daemon on its way out may accept and hang up; the next one is not far. Whoever was connecting may have
-    // been cancelled: that is not meant for this call.
+    // A daemon on its way out may accept and hang up; the next one is not far. Whoever was connecting may
+    // have been cancelled: that is not meant for this call.
     const bool try_again = lost_.code() == ErrorCode::DISCONNECTED || lost_.code() == ErrorCode::CANCELLED;
     if (connection_ || !try_again) {
       if (!connection_) return lost_;

@@ -55,9 +55,9 @@ class Client {
   ~Client();
 
   // Sends `request` and waits for its answer, which must be a Reply. If the connection is lost, connects and
-  // asks once more. The daemon's own errors; TIMEOUT, CANCELLED, DISCONNECTED, NO_DAEMON, PROTOCOL, BUSY, FORKED, LIMIT
-  // for a request above the frame limit. `on_progress` gets the Progress messages that come first, if the
-  // request asks for them; it must be quick and not call the client.
+  // asks once more. The daemon's own errors; TIMEOUT, CANCELLED, DISCONNECTED, NO_DAEMON, PROTOCOL, BUSY,
+  // FORKED, LIMIT for a request above the frame limit. `on_progress` gets the Progress messages that come
+  // first, if the request asks for them; it must be quick and not call the client.
   using OnProgress = std::function<void(const wire::Progress&)>;
   template <class Reply, class Request>
   Result<Reply> ask(const Request& request, TimePoint deadline, OnProgress on_progress = {}) {

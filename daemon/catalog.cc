@@ -42,8 +42,9 @@ std::vector<std::string> words_of(std::string line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// The names of the graph, its inputs and its outputs, as the request that made the plan had them. It was parsed then;
-// here only its statements are told apart: "graph NAME" stands first, "in" and "out" are no names of values.
+// The names of the graph, its inputs and its outputs, as the request that made the plan had them. It was
+// parsed then; here only its statements are told apart: "graph NAME" stands first, "in" and "out" are no
+// names of values.
 void add_names(Store& store, const Hash128& key, wire::ListRow& row) {
   std::istringstream lines(requested_graph(store, key));
   for (std::string line; std::getline(lines, line);) {

@@ -17,7 +17,8 @@ Result<wire::ShowReply> show_plan(Store& store, const Hash128& key);
 void add_programs(Store& store, const Hash128& key, std::vector<wire::ProgramRow>& programs,
                   std::vector<wire::TimingRow>& timings);
 Result<std::vector<Hash128>> all_keys(Store& store);
-// Call `done` through `post` when it is durable for all, with how many there were; keys without a plan are no error.
+// Call `done` through `post` when it is durable for all, with how many there were; keys without a plan are no
+// error.
 void pin_plans(Store& store, const std::vector<Hash128>& keys, bool pinned, const Post& post,
                std::function<void(Result<uint64_t>)> done);
 void remove_plans(Store& store, const std::vector<Hash128>& keys, const Post& post,

@@ -1,10 +1,12 @@
-// The second level: a Redis or Valkey server that the daemons of a fleet share. Plans that this node lacks are looked for there, plans that
-// it makes are sent there later, and what several nodes would do at once, one does: it holds a lease in the server, the others wait for its
-// result. On the daemon's thread only; signatures are made and checked on others.
+// The second level: a Redis or Valkey server that the daemons of a fleet share. Plans that this node lacks
+// are looked for there, plans that it makes are sent there later, and what several nodes would do at once,
+// one does: it holds a lease in the server, the others wait for its result. On the daemon's thread only;
+// signatures are made and checked on others.
 //
-// On the server, under the prefix: KEY, a signed plan with what a search for a better one has found; KEY:DEVICE, the plan that is best on a
-// device, with the times of its programs there (fleet_value.h). Leases say which node compiles (KEY:lease), searches (KEY:search) or measures
-// (KEY:DEVICE:lease), for a few seconds that it renews, and no longer than such a job may take. `news` lists what became better, in order.
+// On the server, under the prefix: KEY, a signed plan with what a search for a better one has found;
+// KEY:DEVICE, the plan that is best on a device, with the times of its programs there (fleet_value.h). Leases
+// say which node compiles (KEY:lease), searches (KEY:search) or measures (KEY:DEVICE:lease), for a few
+// seconds that it renews, and no longer than such a job may take. `news` lists what became better, in order.
 // Nothing that is read there is believed; without the server every node is on its own.
 #pragma once
 
@@ -63,7 +65,8 @@ class Fleet {
   };
   using Found = std::function<void(std::optional<FleetPlan>)>;
   using Claimed = std::function<void(Claim)>;
-  // Whether a plan on the server is what the errand would bring. `waited`: another node has brought it meanwhile.
+  // Whether a plan on the server is what the errand would bring. `waited`: another node has brought it
+  // meanwhile.
   using Serves = std::function<bool(const FleetPlan&, bool waited)>;
 
   // Reads keys and password. What is wrong with them, saying which setting.

@@ -1,5 +1,5 @@
-// How nodes that have a plan learn of a better one: the server numbers what is published, and each node asks now and then what came after the
-// last that it has seen.
+// How nodes that have a plan learn of a better one: the server numbers what is published, and each node asks
+// now and then what came after the last that it has seen.
 #include <sstream>
 
 #include "daemon/fleet.h"

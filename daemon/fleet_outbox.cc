@@ -9,7 +9,8 @@ constexpr uint64_t kWriteAgainNs = 1'000'000'000;
 constexpr size_t kWritesAtOnce = 8, kMaxOutbox = 1 << 16;
 constexpr int kTries = 3;
 
-// Writes unless there is a value that the caller has not seen: then that is the answer. What is written may be news.
+// Writes unless there is a value that the caller has not seen: then that is the answer. What is written may
+// be news.
 constexpr const char* kWriteScript =
     "if redis.call('GETRANGE',KEYS[1],0,ARGV[4]) ~= ARGV[1] then "
     "return redis.call('GETRANGE',KEYS[1],0,ARGV[3]) end "

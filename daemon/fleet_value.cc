@@ -16,8 +16,9 @@ uint64_t wall_ms() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-// The latest time of the program that the plan is, on this GPU (or any) or by the model, as its tier says. One look, of a plan
-// that is published early, is not its time: it may be less than the one that it has in the end.
+// The latest time of the program that the plan is, on this GPU (or any) or by the model, as its tier says.
+// One look, of a plan that is published early, is not its time: it may be less than the one that it has in
+// the end.
 void add_time(Store& store, const Hash128& key, uint64_t generation, const std::string& device,
               wire::Import& plan) {
   const Tuning tuning = store.tuning(key);
@@ -37,8 +38,8 @@ void add_time(Store& store, const Hash128& key, uint64_t generation, const std::
   plan.cold_ps = static_cast<uint64_t>(latest->cold_ns * 1e3);
 }
 
-// So that a search that has come to its end is not done again, one that has not goes on, and its programs can be measured. Their code is
-// made again where they are: it is many times what the rest is.
+// So that a search that has come to its end is not done again, one that has not goes on, and its programs can
+// be measured. Their code is made again where they are: it is many times what the rest is.
 void add_search(Store& store, const Hash128& key, wire::Import& plan) {
   auto findings = store.findings(key);
   if (!findings) return;

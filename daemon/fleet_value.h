@@ -1,4 +1,5 @@
-// A plan as the nodes of a fleet keep it on their server: a pack of one plan (capi/wire/pack.h), with what compares it to others.
+// A plan as the nodes of a fleet keep it on their server: a pack of one plan (capi/wire/pack.h), with what
+// compares it to others.
 #pragma once
 
 #include <string>
@@ -28,7 +29,8 @@ struct Rank {
   }
 };
 
-// How far the search for a better plan has come: 0 is not at all, more is after more time, kSearched to its end.
+// How far the search for a better plan has come: 0 is not at all, more is after more time, kSearched to its
+// end.
 inline constexpr uint32_t kSearched = UINT32_MAX;
 uint32_t how_searched(const Findings* findings);
 
@@ -41,7 +43,8 @@ struct FleetPlan {
 inline constexpr size_t kMaxFleetValue = size_t{8} << 20;
 // The first bytes of a value: they tell it from every other, because the signature is among them.
 inline constexpr size_t kFleetHead = 104;
-// Ends of ranges of bytes, as the server is asked for them; one byte more than a value may have, so that what is too large is seen to be.
+// Ends of ranges of bytes, as the server is asked for them; one byte more than a value may have, so that what
+// is too large is seen to be.
 inline const std::string kLastHeadByte = std::to_string(kFleetHead - 1);
 inline const std::string kLastValueByte = std::to_string(kMaxFleetValue);
 
@@ -49,11 +52,12 @@ struct FleetValue {
   std::string bytes;
   Rank rank;
 };
-// The stored plan of a key, signed; with a device, also what its programs take there. NOT_FOUND when it is gone, LIMIT when it is too large.
+// The stored plan of a key, signed; with a device, also what its programs take there. NOT_FOUND when it is
+// gone, LIMIT when it is too large.
 Result<FleetValue> make_fleet_value(Store& store, const Hash128& key, const std::string& device,
                                     const SigningKey& signer);
-// Nothing of it is believed before the signature holds. PERMISSION, CORRUPT, UNSUPPORTED, LIMIT; CORRUPT also when it is the plan of another
-// key material than `material`.
+// Nothing of it is believed before the signature holds. PERMISSION, CORRUPT, UNSUPPORTED, LIMIT; CORRUPT also
+// when it is the plan of another key material than `material`.
 Result<FleetPlan> read_fleet_value(const std::string& bytes, const std::vector<std::string>& trusted,
                                    const KeyMaterial& material);
 

@@ -6,8 +6,9 @@
 
 namespace quern {
 
-// The plan with its findings, as a put that loses against what is as good. CORRUPT when the parts do not make the key, the graph is not
-// in canonical form, or the plan does not fit them; UNSUPPORTED for a target that is not known here.
+// The plan with its findings, as a put that loses against what is as good. CORRUPT when the parts do not make
+// the key, the graph is not in canonical form, or the plan does not fit them; UNSUPPORTED for a target that
+// is not known here.
 Result<PlanPut> put_of_import(const wire::Import& message);
 
 }  // namespace quern

@@ -216,7 +216,8 @@ void Jobs::look_elsewhere(const Hash128& key) {
   });
 }
 
-// As late as can be, so that the nodes of a fleet share the work: one that claims all it wants leaves the others nothing to do.
+// As late as can be, so that the nodes of a fleet share the work: one that claims all it wants leaves the
+// others nothing to do.
 bool Jobs::claim(const Hash128& key) {
   Job& job = *jobs_.at(key);
   const Lane lane = lane_of(job.spec);

@@ -51,7 +51,8 @@ class Jobs {
     std::function<void(const wire::JobProgress&)> progress = {};  // before that; may be empty
   };
 
-  // Where a job's result may come from without a worker of this daemon, and who else brings it. Both functions call back later.
+  // Where a job's result may come from without a worker of this daemon, and who else brings it. Both
+  // functions call back later.
   struct Elsewhere {
     enum class Turn { mine, others, again };  // others: a second call follows; again: claim again
     std::function<bool()> up;                 // false: nothing is asked of the rest

@@ -22,8 +22,8 @@ Result<Peer> peer_of(int socket);  // SO_PEERCRED
 // The daemon's own user, root, and those in `allowed`.
 bool may_connect(const Peer& peer, const std::vector<uid_t>& allowed);
 
-// The socket that this process was started with ($LISTEN_FDS, $LISTEN_PID: sd_listen_fds(3)); -1 if there is none. `path` gets its file.
-// INVALID_ARGUMENT when it is no Unix socket that listens, or there are several.
+// The socket that this process was started with ($LISTEN_FDS, $LISTEN_PID: sd_listen_fds(3)); -1 if there is
+// none. `path` gets its file. INVALID_ARGUMENT when it is no Unix socket that listens, or there are several.
 Result<int> inherited_socket(std::string& path);
 
 class Listener {
@@ -31,7 +31,8 @@ class Listener {
   // Makes the path this process's own, and clears away what a dead daemon left there. BUSY when another one
   // serves it.
   static Result<std::unique_ptr<Listener>> claim(const std::string& path);
-  // The same for a socket that listens already, as systemd hands it over: its file is left alone, now and at the end.
+  // The same for a socket that listens already, as systemd hands it over: its file is left alone, now and at
+  // the end.
   static Result<std::unique_ptr<Listener>> adopt(int socket, const std::string& path);
   // Removes the socket's file and gives up the path.
   ~Listener();

@@ -59,7 +59,8 @@ std::string json_string(std::string_view text) {
   return out + "\"";
 }
 
-// Where a quoted value ends: at the quote before the next " name=", or before the end. Texts within are not escaped.
+// Where a quoted value ends: at the quote before the next " name=", or before the end. Texts within are not
+// escaped.
 size_t end_of_quoted(std::string_view text) {
   constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyz_";
   for (size_t quote = text.find("\" ", 1); quote != std::string_view::npos;

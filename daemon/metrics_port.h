@@ -1,4 +1,5 @@
-// An optional port on 127.0.0.1 where Prometheus reads the statistics: GET /metrics, HTTP/1.0 or 1.1, one request a connection.
+// An optional port on 127.0.0.1 where Prometheus reads the statistics: GET /metrics, HTTP/1.0 or 1.1, one
+// request a connection.
 #pragma once
 
 #include <uv.h>

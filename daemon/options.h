@@ -18,7 +18,8 @@
 namespace quern {
 
 struct Options {
-  // Paths are absolute: relative to where the daemon was started, or to the folder of the configuration file that names them.
+  // Paths are absolute: relative to where the daemon was started, or to the folder of the configuration file
+  // that names them.
   std::string socket, cache_dir, config;  // never empty once parsed
   std::string log_file;                   // empty: standard error
   std::string request_log;                // empty: none
@@ -53,8 +54,8 @@ struct Options {
   std::string base;  // what relative paths are relative to, while settings are read
 };
 
-// Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good. `base`: what relative paths of
-// the command line and the environment are relative to; empty: the current directory.
+// Reads all of the above. INVALID_ARGUMENT says which setting, from where, is no good. `base`: what relative
+// paths of the command line and the environment are relative to; empty: the current directory.
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& base = "");
 std::string options_help();
 

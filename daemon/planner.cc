@@ -55,7 +55,8 @@ Planner::Planner(Hooks hooks)
       measures_(
           {hooks_.store, hooks_.workers, hooks_.post, hooks_.log, hooks_.now_ns, hooks_.max_queued,
            hooks_.measuring,
-           // The fleet gets it when the measuring is over: until then its time is one look, and often too short.
+           // The fleet gets it when the measuring is over: until then its time is one look, and often too
+           // short.
            hooks_.better, elsewhere(wire::JobKind::measure),
            [this](const JobSpec& spec, const JobResult& result) {
              settled(spec, result, result.status.ok() && result.stored.ok());

@@ -91,8 +91,8 @@ class Planner {
 
   explicit Planner(Hooks hooks);
 
-  // The plan of a request that was answered not long ago, of whatever tier; null if it is not in memory, as that of no
-  // request is that was refused. Quick.
+  // The plan of a request that was answered not long ago, of whatever tier; null if it is not in memory, as
+  // that of no request is that was refused. Quick.
   std::shared_ptr<const StoredPlan> find_recent(const PlanRequest& request, uint32_t flags,
                                                 const Asker& asker);
   static PlanAnswer stored_answer(std::shared_ptr<const StoredPlan> stored);

@@ -1,9 +1,9 @@
 // One connection to a Redis or Valkey server, on the daemon's loop. It connects and greets, asks, and after a
-// failure tries again, later each time. Nothing here blocks, and what the server sends is bounded in bytes and in
-// time: a server that is down, slow or mad costs whoever asks one time limit and then nothing.
+// failure tries again, later each time. Nothing here blocks, and what the server sends is bounded in bytes
+// and in time: a server that is down, slow or mad costs whoever asks one time limit and then nothing.
 //
-// hiredis writes and reads the protocol. Its own connections are not used: they abort the process when a server
-// sends what nobody has asked for.
+// hiredis writes and reads the protocol. Its own connections are not used: they abort the process when a
+// server sends what nobody has asked for.
 #pragma once
 
 #include <uv.h>

@@ -1,5 +1,5 @@
-// Looks for better plans in the background: which keys are worth a search, what is done with its result, and that
-// it is not done again. Loop-free, on the daemon's thread only.
+// Looks for better plans in the background: which keys are worth a search, what is done with its result, and
+// that it is not done again. Loop-free, on the daemon's thread only.
 #pragma once
 
 #include <functional>

@@ -118,7 +118,8 @@ class Service {
   void reply_error(const std::shared_ptr<Open>& open, const Status& status, std::optional<Hash128> key = {});
   template <class M>
   void reply_result(const std::shared_ptr<Open>& open, const Result<M>& result);
-  // A callback that does nothing once the request is closed: `act` gets the request and what the callback is given.
+  // A callback that does nothing once the request is closed: `act` gets the request and what the callback is
+  // given.
   template <class Act>
   auto if_open(const std::shared_ptr<Open>& open, Act act);
   // That answer with what they are given.
@@ -129,8 +130,8 @@ class Service {
   // Does what takes long on another thread, and answers with what it gives.
   template <class Work>
   void reply_aside(const std::shared_ptr<Open>& open, Work work);
-  // A plan that is in memory is sent at once: nothing is kept for such a request. False when there is none, or anything
-  // is wrong with the request.
+  // A plan that is in memory is sent at once: nothing is kept for such a request. False when there is none,
+  // or anything is wrong with the request.
   bool answer_hit(Client& client, const wire::Frame& frame);
   wire::OutFrame plan_frame(Open& open, PlanAnswer answer);
   void send_answer(const Open& open, wire::OutFrame frame);

@@ -43,8 +43,8 @@ char read_buffer[1 << 15];
 // Likewise for what goes out at once.
 alignas(64) char write_buffer[1 << 14];
 
-// A head and a small plan in one piece: the kernel, which copies a plan that is in no cache to wherever the head has
-// ended, takes longer than memcpy and the kernel together. At 32 KiB it is the other way round.
+// A head and a small plan in one piece: the kernel, which copies a plan that is in no cache to wherever the
+// head has ended, takes longer than memcpy and the kernel together. At 32 KiB it is the other way round.
 uv_buf_t gathered(std::span<const wire::OutFrame> frames) {
   char* end = write_buffer;
   for (const wire::OutFrame& frame : frames) {

@@ -42,8 +42,9 @@ class Session {
   Status start(int socket, std::shared_ptr<Account> account);
   uint64_t id() const { return id_; }
 
-  // Never blocks. A client that has left too much unread is dropped. What is sent in one iteration of the loop
-  // goes out together at its end: a client that waits is woken once, and not in the midst of others' answers.
+  // Never blocks. A client that has left too much unread is dropped. What is sent in one iteration of the
+  // loop goes out together at its end: a client that waits is woken once, and not in the midst of others'
+  // answers.
   void send(wire::OutFrame frame);
   void flush();
   // Sends an error about the connection, then closes it. The caller closes it for good if the client does not

@@ -137,8 +137,8 @@ void Sessions::make_ready(Session& session) {
   ready_.push_back(&session);
 }
 
-// Answers wait for those to requests that have come in meanwhile: a client that waits for several is woken once, and
-// waking it is what costs most.
+// Answers wait for those to requests that have come in meanwhile: a client that waits for several is woken
+// once, and waking it is what costs most.
 void Sessions::before_waiting() {
   if (ready_.size() > 1 && ready_.size() > ready_before_) {
     ready_before_ = ready_.size();

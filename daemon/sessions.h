@@ -1,4 +1,5 @@
-// The connections of clients: who may come in, what all of them hold, and who has to go. On the daemon's thread.
+// The connections of clients: who may come in, what all of them hold, and who has to go. On the daemon's
+// thread.
 #pragma once
 
 #include <sys/types.h>

@@ -28,8 +28,8 @@ class Arguments {
   // given.
   Result<int64_t> integer(std::string_view option, int64_t fallback, int64_t low, int64_t high) const;
 
-  // A time such as 1500ms, 90s, 10m, 1h or 30d, in milliseconds; a number alone is seconds. INVALID_ARGUMENT for anything else, and
-  // above `most`.
+  // A time such as 1500ms, 90s, 10m, 1h or 30d, in milliseconds; a number alone is seconds. INVALID_ARGUMENT
+  // for anything else, and above `most`.
   Result<uint64_t> duration_ms(std::string_view option, uint64_t most) const;
 
   bool json() const { return has("json"); }

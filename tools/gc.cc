@@ -29,7 +29,8 @@ Result<std::vector<wire::ListRow>> candidates(const Arguments& arguments, Sessio
   return rows;
 }
 
-// From the front of `rows`: what was not used since `before_ms`, and then what makes the rest larger than `keep_bytes`.
+// From the front of `rows`: what was not used since `before_ms`, and then what makes the rest larger than
+// `keep_bytes`.
 size_t count_to_go(const std::vector<wire::ListRow>& rows, uint64_t before_ms, uint64_t keep_bytes) {
   uint64_t bytes = 0;
   for (const wire::ListRow& row : rows) bytes += row.plan_bytes;

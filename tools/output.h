@@ -36,8 +36,8 @@ std::string human_bytes(uint64_t bytes);         // "23.4 KiB"
 std::string human_duration(uint64_t ns);         // "812 us"
 std::string human_time(uint64_t ms_since_1970);  // "2026-01-31 12:00:00", local time
 
-// Control characters but for ends of lines and tabs as "\x1b": names and messages may come from files and other programs, and must not
-// steer a terminal.
+// Control characters but for ends of lines and tabs as "\x1b": names and messages may come from files and
+// other programs, and must not steer a terminal.
 std::string visible(std::string_view text);
 
 void print_text(const std::string& text);  // visible(text)

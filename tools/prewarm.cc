@@ -44,7 +44,8 @@ struct Terms {
   std::string constraints;
 };
 
-// Reads graphs and manifests into wishes. What cannot be read becomes a wish that has failed: the others are made all the same.
+// Reads graphs and manifests into wishes. What cannot be read becomes a wish that has failed: the others are
+// made all the same.
 class Reader {
  public:
   explicit Reader(Terms terms) : terms_(std::move(terms)) {}

@@ -55,7 +55,8 @@ Result<Tier> tier_of(const Arguments& arguments);
 // The tier of that name, which `option` gave. INVALID_ARGUMENT.
 Result<Tier> tier_named(const std::string& name, const std::string& option);
 
-// Calls `visit` with every stored plan's row behind the key `after`, in the order of keys, until it says false.
+// Calls `visit` with every stored plan's row behind the key `after`, in the order of keys, until it says
+// false.
 Status each_row(Session& session, Hash128 after, const std::function<bool(wire::ListRow&)>& visit);
 
 // A key from its 32 digits or the first few of them. NOT_FOUND, INVALID_ARGUMENT.

@@ -116,8 +116,8 @@ bool is_gone(const Arguments& arguments) {
   return !client && client.status().code() == ErrorCode::NO_DAEMON;
 }
 
-// Waits until the process has ended, at most until `deadline`: that nobody listens does not mean that its files are closed. A process
-// of another user or of another machine cannot be watched.
+// Waits until the process has ended, at most until `deadline`: that nobody listens does not mean that its
+// files are closed. A process of another user or of another machine cannot be watched.
 bool has_ended(int process, TimePoint deadline) {
   if (process < 0) return true;
   pollfd ending = {process, POLLIN, 0};

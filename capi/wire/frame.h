@@ -34,7 +34,8 @@ struct OutFrame {
 };
 
 std::string encode_frame(uint16_t type, uint64_t request, std::string_view payload);
-// The same in one buffer: put_header(), then the payload, but for `more` bytes that follow, then finish_frame().
+// The same in one buffer: put_header(), then the payload, but for `more` bytes that follow, then
+// finish_frame().
 void put_header(ByteWriter& out, uint16_t type, uint64_t request);
 std::string finish_frame(ByteWriter& out, size_t more = 0);
 inline bool fits(std::string_view encoded_frame, size_t limit = kMaxFrameBytes) {

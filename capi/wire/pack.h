@@ -24,8 +24,8 @@ struct SigningKey {
   std::string secret, public_key;
 };
 
-// The key in `path`, which must be private to this user; where there is none, a new one is made and written, with mode 0600.
-// IO, PERMISSION, CORRUPT.
+// The key in `path`, which must be private to this user; where there is none, a new one is made and written,
+// with mode 0600. IO, PERMISSION, CORRUPT.
 Result<SigningKey> read_or_make_key(const std::string& path);
 // A public key from 64 hexadecimal digits, or from a file with such lines. INVALID_ARGUMENT.
 Result<std::vector<std::string>> read_public_keys(const std::string& text_or_path);
@@ -34,8 +34,8 @@ std::string hex_of(std::string_view bytes);
 // What is shown of a plan, as it is imported elsewhere; without measured times.
 wire::Import import_of(wire::ShowReply shown);
 std::string sign_pack(const Pack& pack, const SigningKey& key);
-// Nothing of a pack is looked at before its signature holds. PERMISSION when it is signed by none of `trusted`, CORRUPT when it was changed,
-// cut short, or is none.
+// Nothing of a pack is looked at before its signature holds. PERMISSION when it is signed by none of
+// `trusted`, CORRUPT when it was changed, cut short, or is none.
 Result<Pack> open_pack(std::string_view bytes, const std::vector<std::string>& trusted);
 
 }  // namespace quern

@@ -1,4 +1,5 @@
-// Statistics as Prometheus reads them: what `quern stats --prometheus` prints and the daemon's metrics port answers.
+// Statistics as Prometheus reads them: what `quern stats --prometheus` prints and the daemon's metrics port
+// answers.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// How many blocks a launch has at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// How many blocks a launch has at most (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability").
 #pragma once
 
 #include <cstdint>

@@ -11,9 +11,9 @@ constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // The least multiple of `b` that is not below `a`.
 constexpr int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
-// A tile that cuts an extent into so many parts: of whole powers of two as large as they can be, which copies and tensor
-// cores take as they are, and the last part shorter for it. Small tiles are padded to one anyway; large ones stay about
-// as even as they can be.
+// A tile that cuts an extent into so many parts: of whole powers of two as large as they can be, which copies
+// and tensor cores take as they are, and the last part shorter for it. Small tiles are padded to one anyway;
+// large ones stay about as even as they can be.
 inline int64_t round_tile(int64_t extent, int64_t parts) {
   constexpr int64_t kPadded = 128, kShare = 16, kUnit = 16;
   const int64_t even = divide_up(extent, parts);

@@ -1,5 +1,5 @@
-// The numerics policy: what a caller allows beyond arithmetic in the dtypes that its graph names. A set of bits,
-// part of the key of a plan and of messages: never change a value.
+// The numerics policy: what a caller allows beyond arithmetic in the dtypes that its graph names. A set of
+// bits, part of the key of a plan and of messages: never change a value.
 #pragma once
 
 #include <cstdint>

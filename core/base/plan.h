@@ -81,14 +81,14 @@ struct Launch {
   uint32_t shared_bytes = 0;  // dynamic shared memory
   std::vector<LaunchArg> args;
   // It may begin before the launch in front of it has ended, and waits by itself before it touches what that
-  // one writes (programmatic dependent launch, sm_90 and later). The first: before what is enqueued in front of the plan
-  // has ended, and waits before it touches any buffer.
+  // one writes (programmatic dependent launch, sm_90 and later). The first: before what is enqueued in front
+  // of the plan has ended, and waits before it touches any buffer.
   bool overlaps = false;
   bool operator==(const Launch&) const = default;
 };
 
-// In the certificate of a plan whose first launch could overlap what is in front of it, and does not: it was measured to
-// take longer. Its code is the same.
+// In the certificate of a plan whose first launch could overlap what is in front of it, and does not: it was
+// measured to take longer. Its code is the same.
 inline constexpr char kFirstLaunchFact[] = "first launch";
 
 // Launches run in order on one stream; each sees what those before it wrote. All buffers are distinct and at

@@ -1,5 +1,5 @@
-// Lines of words, as manifests have them: words are separated by blanks, stand in double quotes where they hold some, with \" and \\ inside,
-// and "#" outside of quotes starts a comment.
+// Lines of words, as manifests have them: words are separated by blanks, stand in double quotes where they
+// hold some, with \" and \\ inside, and "#" outside of quotes starts a comment.
 #pragma once
 
 #include <string>

@@ -22,8 +22,8 @@ namespace {
 
 constexpr double kWholeWork = 20'000;  // of a program that is run at its full shape
 constexpr double kMostWork = 2e6;      // of an instance: beyond, one run of it for each class takes too long
-// Of the bound of an element. What comes nearer on an instance of few elements exceeds it on a million; what is
-// published stays below a third.
+// Of the bound of an element. What comes nearer on an instance of few elements exceeds it on a million; what
+// is published stays below a third.
 constexpr double kMostOfBound = 0.6;
 constexpr double kDrawnWork = 1e6;  // of all draws of a class
 // The classes of core/verify/cancelling.h and brink.h.
@@ -59,8 +59,8 @@ std::vector<std::string> input_classes() {
   return classes;
 }
 
-// Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that there is
-// time for, but factors that are grouped in another way show where one input alone is hostile.
+// Where other classes have `draws`, of a graph with so many float inputs. Of a large instance one is all that
+// there is time for, but factors that are grouped in another way show where one input alone is hostile.
 int draws_of(const std::string& cls, int draws, int floats) {
   const HostileClass* hostile = find_hostile_class(cls);
   if (hostile && hostile->inputs == HostileInputs::either) return std::max(draws, 1 + floats);
@@ -76,8 +76,8 @@ int nth_seed(const std::pair<std::string, int>& draw) {
   return cls == kOverflow ? number - number / kOverflowDraws : number;
 }
 
-// Whether what is not finite is where it belongs. Of what is finite other classes say more: here one rounding counts as
-// much as the few terms of a sum.
+// Whether what is not finite is where it belongs. Of what is finite other classes say more: here one rounding
+// counts as much as the few terms of a sum.
 bool infinities_fit(DType dtype, const RealTensor& actual, const Expected& expected) {
   for (size_t e = 0; e < actual.size(); ++e)
     if (!std::isfinite(actual[e]) &&
@@ -238,8 +238,8 @@ ArithmeticVerifier::Run ArithmeticVerifier::prepare(const MuGraph& whole, Instan
           static_cast<int>(floats)};
 }
 
-// All draws of a class one after the other; in front of them the one that refused a program last, which is likely to
-// refuse its likes. False when that was stopped.
+// All draws of a class one after the other; in front of them the one that refused a program last, which is
+// likely to refuse its likes. False when that was stopped.
 bool ArithmeticVerifier::run_trials(const Run& usual, const Run& of_sums, ArithmeticVerdict& out) {
   const auto run_of = [&](const std::string& cls) -> const Run& {
     return cls == kOverflow ? of_sums : usual;

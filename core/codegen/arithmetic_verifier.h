@@ -2,9 +2,9 @@
 // arithmetic of its kernels, for friendly and for hostile inputs.
 //
 // The muGraph, cut as its schedule says, is interpreted (core/codegen/interpreter.h) on a small instance:
-// every grid, cluster and loop extent at least 2, ragged edges ragged; where sums overflow is asked of another one, whose
-// sums are longer. All elements are compared with the f64
-// reference, each within its own bound (core/verify/reference.h). Needs neither a GPU nor a compiler.
+// every grid, cluster and loop extent at least 2, ragged edges ragged; where sums overflow is asked of
+// another one, whose sums are longer. All elements are compared with the f64 reference, each within its own
+// bound (core/verify/reference.h). Needs neither a GPU nor a compiler.
 #pragma once
 
 #include <functional>

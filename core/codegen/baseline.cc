@@ -135,8 +135,8 @@ std::string describe(const Graph& graph, const Kernel& kernel) {
   return out;
 }
 
-// What the parameters of launch number `launch` point to. Places of the workspace are used again: the one that is
-// meant is in use.
+// What the parameters of launch number `launch` point to. Places of the workspace are used again: the one
+// that is meant is in use.
 ir::LaunchFacts launch_facts(const BaselineKernel& code, const Plan& plan, const Storage& storage,
                              int launch) {
   ir::LaunchFacts facts;
@@ -198,9 +198,9 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
   plan.outputs = graph.output_descs();
   plan.workspace_bytes = static_cast<uint64_t>(storage.workspace_bytes());
   ProgramText text;
-  // Of several kernels each begins while the one in front of it ends (programmatic dependent launch): it waits before it
-  // touches memory. A block lets the next kernel begin when its own work is done: blocks that came sooner would wait where
-  // they found room, not where the GPU would put them.
+  // Of several kernels each begins while the one in front of it ends (programmatic dependent launch): it
+  // waits before it touches memory. A block lets the next kernel begin when its own work is done: blocks that
+  // came sooner would wait where they found room, not where the GPU would put them.
   const BaselineProgram program{prepared, parts, storage, target, target.tma && parts.kernels.size() > 1};
   std::vector<MadeKernel> made;  // of the launch that is being made
   auto launch = [&] {

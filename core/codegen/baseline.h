@@ -18,7 +18,8 @@
 
 namespace quern {
 
-// The kernel of a launch, or of a part of a joined one (core/kernel/join.h), and what is known of what it is launched on.
+// The kernel of a launch, or of a part of a joined one (core/kernel/join.h), and what is known of what it is
+// launched on.
 struct LaunchedKernel {
   ir::Kernel kernel;
   ir::LaunchFacts facts;
@@ -33,9 +34,9 @@ struct Emitted {
   std::vector<LaunchedKernel> code;  // of each launch, in order; of a joined one each part
 };
 
-// Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees every
-// kernel after each pass. `alone`: when a program of one kernel lets what is launched behind it begin; kernels of
-// others do at their end.
+// Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees
+// every kernel after each pass. `alone`: when a program of one kernel lets what is launched behind it begin;
+// kernels of others do at their end.
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer = {},
                               ir::LaunchesDependents alone = ir::LaunchesDependents::never);
 

@@ -6,11 +6,12 @@
 
 namespace quern {
 
-// How many parts a tensor of these extents has: neighbours along the last dimensions, about as many elements each as a block
-// reads at a time.
+// How many parts a tensor of these extents has: neighbours along the last dimensions, about as many elements
+// each as a block reads at a time.
 int64_t finite_parts(const Ints& shape);
 
-// Of one input, strides in elements: y[part], f32, is 0 where all elements of the part are finite, NaN elsewhere.
+// Of one input, strides in elements: y[part], f32, is 0 where all elements of the part are finite, NaN
+// elsewhere.
 Result<Graph> finite_graph(DType dtype, const Ints& shape, const Ints& strides);
 
 }  // namespace quern

@@ -11,8 +11,9 @@ namespace quern {
 
 class Interpreter {
  public:
-  // As emitted with `schedule`. `mugraph` is cut by it already (apply_schedule), note_rounded_values has seen it,
-  // and it may have been shrunk since. Without a schedule in f32: nothing approximate, no operand rounded.
+  // As emitted with `schedule`. `mugraph` is cut by it already (apply_schedule), note_rounded_values has seen
+  // it, and it may have been shrunk since. Without a schedule in f32: nothing approximate, no operand
+  // rounded.
   Interpreter(const MuGraph& mugraph, const Schedule* schedule);
 
   // INVALID_GRAPH as evaluate_mugraph.

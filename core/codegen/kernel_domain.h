@@ -2,9 +2,9 @@
 //
 // Values are f32 (held as f64, rounded after every operation) or integers that wrap. Operands of products are
 // rounded to what tensor cores read, exponentials are those that the emitter writes, tensors hold what fits
-// their dtype. The sum of a product is that of 16 (tf32: 8) exact products at a time; other sums are taken in the
-// order of the elements. A kernel's order is another one, so sums also follow what their positive and their negative
-// terms make alone: in the worst order a sum is infinite where one of these is.
+// their dtype. The sum of a product is that of 16 (tf32: 8) exact products at a time; other sums are taken in
+// the order of the elements. A kernel's order is another one, so sums also follow what their positive and
+// their negative terms make alone: in the worst order a sum is infinite where one of these is.
 #pragma once
 
 #include <map>

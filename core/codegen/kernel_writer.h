@@ -1,4 +1,5 @@
-// Turns the items of a trace into statements of the kernel IR, each in the outermost scope where it can stand.
+// Turns the items of a trace into statements of the kernel IR, each in the outermost scope where it can
+// stand.
 //
 // A kernel's body has three scopes, one inside the other: `kernel` (what depends on the row alone), `loop` (a
 // step of the loop over the points of a row) and `element` (one of the `vector` neighbouring elements that a
@@ -24,7 +25,8 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
-  // The last vector has `elements` elements: that of the thread for which `here` holds; for all others `elsewhere` does.
+  // The last vector has `elements` elements: that of the thread for which `here` holds; for all others
+  // `elsewhere` does.
   void set_last_vector(int elements, const ir::Expr& here, const ir::Expr& elsewhere) {
     last_ = {elements, here, elsewhere};
   }
@@ -64,8 +66,8 @@ class KernelWriter {
 
   // The kernel's parameters, in the order of their first use.
   const ir::Symbol& pointer(const Slot& slot, bool written);
-  // What an earlier kernel of the program wrote is not restricted if `overlapped`: this one may have begun before that
-  // one ended.
+  // What an earlier kernel of the program wrote is not restricted if `overlapped`: this one may have begun
+  // before that one ended.
   std::vector<ir::Parameter> parameters(bool overlapped) const;
   std::vector<LaunchArg> arguments() const;
 

@@ -1,4 +1,5 @@
-// Indices and coordinates of what register layouts say, as expressions over the number of a register, lane, warp and block.
+// Indices and coordinates of what register layouts say, as expressions over the number of a register, lane,
+// warp and block.
 #pragma once
 
 #include "core/codegen/register_layout.h"
@@ -11,8 +12,8 @@ struct BitMove {
   int from, to;
 };
 ir::Expr move_bits(const ir::Expr& variable, std::vector<BitMove> moves);
-// Where in a layout with other numbers of dimensions (renumbered()) the register with number `variable` of the whole one
-// lies.
+// Where in a layout with other numbers of dimensions (renumbered()) the register with number `variable` of
+// the whole one lies.
 ir::Expr renumbered_index(const ir::Expr& variable, const RegisterLayout& layout,
                           const std::vector<int>& dims);
 // Where in `have` the register with number `variable` of `want` lies.

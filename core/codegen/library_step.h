@@ -11,8 +11,9 @@ struct Step {
 };
 std::vector<Step> steps_of(const MuGraph& mugraph);
 
-// The first and the last step that uses a tensor in memory, or -1: nobody needs it, or block graphs find it where
-// another one lies. `inner`: only one of library operators does, so that the tensor has no place in memory.
+// The first and the last step that uses a tensor in memory, or -1: nobody needs it, or block graphs find it
+// where another one lies. `inner`: only one of library operators does, so that the tensor has no place in
+// memory.
 struct TensorLife {
   int first = -1, last = -1;
   bool inner = false;

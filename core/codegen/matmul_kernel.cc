@@ -15,8 +15,8 @@ using ir::Scalar;
 
 namespace {
 
-// Warps of an SM that leave each thread registers for so many sums, and as many again as ptxas needs to keep operands and
-// sums in different banks.
+// Warps of an SM that leave each thread registers for so many sums, and as many again as ptxas needs to keep
+// operands and sums in different banks.
 int fma_warps(int sums) { return sums >= 128 ? 8 : sums >= 64 ? 12 : 16; }
 
 // For the model. Cycles at a barrier; instructions for a chunk of a tile that is copied; copies under way

@@ -127,9 +127,10 @@ class MuEmitter {
   }
 
   bool uses_pdl(size_t k) const { return schedule_.kernels[k].pdl && target_.tma; }
-  // Whether it is in the first launch, and that overlaps what the caller enqueued before. One whose inputs a kernel in
-  // front looks at is not first. Loops that load into registers need the L1 cache for what is under way: whoever begins
-  // beside another kernel gets it as that one left it, and takes longer (a Llama layer 150 us instead of 134).
+  // Whether it is in the first launch, and that overlaps what the caller enqueued before. One whose inputs a
+  // kernel in front looks at is not first. Loops that load into registers need the L1 cache for what is under
+  // way: whoever begins beside another kernel gets it as that one left it, and takes longer (a Llama layer
+  // 150 us instead of 134).
   bool overlaps_caller(size_t k) const {
     if (!out_.plan.launches.empty() || !target_.tma) return false;
     bool all = true;
@@ -141,8 +142,9 @@ class MuEmitter {
     return all;
   }
 
-  // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like it, of other
-  // heads, are between it and the next, as long as the L2 cache holds what all of them read again and again.
+  // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like
+  // it, of other heads, are between it and the next, as long as the L2 cache holds what all of them read
+  // again and again.
   BlockOrder block_order(const MuKernel& kernel) const {
     BlockOrder order;
     const UnevenAxis uneven = uneven_axis(mugraph_, kernel);
@@ -218,10 +220,10 @@ class MuEmitter {
       parts.push_back({part.draft.kernel, part.grid, part.cluster});
     }
     launch.block.x = static_cast<uint32_t>(parts[0].kernel.threads);
-    // A wait is for the kernel in front alone; as every block waits before it lets the next kernel begin, and before it can
-    // end, the ones before that have ended too: kernels see all that came before them, never more than two run at a time,
-    // and the end of the last one is the end of the plan. So what the caller enqueued has ended when the second launch
-    // begins.
+    // A wait is for the kernel in front alone; as every block waits before it lets the next kernel begin, and
+    // before it can end, the ones before that have ended too: kernels see all that came before them, never
+    // more than two run at a time, and the end of the last one is the end of the plan. So what the caller
+    // enqueued has ended when the second launch begins.
     launch.overlaps = overlaps_;
     if (joined) {
       const auto made = ir::join_kernels(launch.kernel, std::move(parts));
@@ -267,8 +269,8 @@ class MuEmitter {
     return baseline_program(graph, {from.arg}, {to});
   }
 
-  // A launch that finds which parts of a tensor's memory are finite, at the same time as the next one if that is
-  // `overlapped`; gives where it writes that.
+  // A launch that finds which parts of a tensor's memory are finite, at the same time as the next one if that
+  // is `overlapped`; gives where it writes that.
   Result<LaunchArg> look_for_finite(int32_t tensor, bool overlapped) {
     const TensorPlace& place = places_[static_cast<size_t>(tensor)];
     auto graph = finite_graph(place.dtype, place.shape, place.strides);

@@ -137,8 +137,8 @@ class Partitioner {
     return true;
   }
 
-  // A row that does not stay on the chip is read again from cache for every level; with few rows it is better read
-  // by a whole GPU.
+  // A row that does not stay on the chip is read again from cache for every level; with few rows it is better
+  // read by a whole GPU.
   bool worth_fusing(const Kernel& kernel) const {
     return kernel.row_length() <= 16384 || kernel.rows() >= 128 ||
            keeps_row(target_, kernel.domain, kernel.axes);

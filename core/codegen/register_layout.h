@@ -1,8 +1,9 @@
-// Register layouts: where the elements of a tile live in the registers of a block's threads, or, where the blocks of a
-// cluster have a part of it each, of theirs. A linear layout (core/schedule/layout.h, arXiv 2505.23819) each of whose
-// columns, the bits of register, lane, warp and block, names one bit of one coordinate or none: fragments of tensor
-// cores, vectors and rows are all of this kind. Code is made of the columns (layout_expr.h), since an index in one such
-// layout is an index in another with its bits moved; conversions are planned for the map (linear()).
+// Register layouts: where the elements of a tile live in the registers of a block's threads, or, where the
+// blocks of a cluster have a part of it each, of theirs. A linear layout (core/schedule/layout.h, arXiv
+// 2505.23819) each of whose columns, the bits of register, lane, warp and block, names one bit of one
+// coordinate or none: fragments of tensor cores, vectors and rows are all of this kind. Code is made of the
+// columns (layout_expr.h), since an index in one such layout is an index in another with its bits moved;
+// conversions are planned for the map (linear()).
 #pragma once
 
 #include <algorithm>
@@ -64,12 +65,14 @@ RegisterLayout layout_in_order(const std::vector<CoordBit>& bits, int vector, in
                                int rank_bits = 0);
 
 // `vector` low bits of dimension `inner` in registers, then lanes and warps filled from the last dimension
-// backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps. The last `row_bits`
-// of the warps have rows of their own, if there are any, whatever the inner dimension has left.
+// backwards (`inner` first), what is left in registers. Blocks of a cluster come between lanes and warps. The
+// last `row_bits` of the warps have rows of their own, if there are any, whatever the inner dimension has
+// left.
 RegisterLayout blocked_layout(const Ints& shape, int inner, int vector, int warp_bits, int rank_bits = 0,
                               int row_bits = 0);
 
-// Has registers that are bits first .. last - 1 of `dim`, as far as there are such, in front, the lowest first.
+// Has registers that are bits first .. last - 1 of `dim`, as far as there are such, in front, the lowest
+// first.
 void put_first(RegisterLayout& layout, int dim, int first, int last);
 // How many registers in front are bits 0, 1, ... of `dim`; at most `most`.
 int leading_bits(const RegisterLayout& layout, int dim, int most);

@@ -1,9 +1,10 @@
 // Kernels of points and of rows: elementwise programs, reductions, and what is fused around them.
 //
-// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and each
-// thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a part of the row each.
-// Reductions of one level share a loop over the row; later levels and the values made at every point go through it
-// again. What is read in several of these loops is copied to shared memory first, if there is room for the row.
+// Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
+// each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
+// part of the row each. Reductions of one level share a loop over the row; later levels and the values made
+// at every point go through it again. What is read in several of these loops is copied to shared memory
+// first, if there is room for the row.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -78,7 +79,8 @@ class RowsEmitter {
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
 
-  // Whether every access that differs within a vector is one of all of it, so that the last vector may be shorter.
+  // Whether every access that differs within a vector is one of all of it, so that the last vector may be
+  // shorter.
   bool moves_whole_vectors() const {
     const VariableSet element = space_.uses(element_);
     const bool loads = std::all_of(placed_.items.begin(), placed_.items.end(), [&](const Item& item) {
@@ -385,8 +387,8 @@ int choose_team(const Kernel& kernel) {
   return kernel.row_length() < 1024 ? kWarp : kRowThreads;
 }
 
-// The widest vector that accesses of 16 bytes allow, that divides what it runs along unless the last one may be shorter,
-// and that leaves enough threads.
+// The widest vector that accesses of 16 bytes allow, that divides what it runs along unless the last one may
+// be shorter, and that leaves enough threads.
 int choose_vector(const Kernel& kernel, int team, size_t largest_element, bool shorter = false) {
   constexpr int64_t kMinThreads = 16384;
   const int64_t extent = team > 1 ? kernel.row_length() : kernel.rows();
@@ -408,8 +410,8 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
   return largest;
 }
 
-// Of rows that are read by teams: by how many threads and blocks, and whether they stay on the chip, `repeated` bytes of
-// each.
+// Of rows that are read by teams: by how many threads and blocks, and whether they stay on the chip,
+// `repeated` bytes of each.
 Shape share_rows(const BaselineProgram& program, const Kernel& kernel, Shape shape, int64_t repeated) {
   const Target& target = program.target;
   const int64_t rows = kernel.rows();

@@ -21,8 +21,8 @@ struct Tile {
   int threads() const { return 32 * warp_rows * warp_columns; }
 };
 
-// The units that multiply two operands: mma.sync those of the same narrow type that they take, the FMA pipe two of f32 in tiles of
-// registers; everything else is converted to f32 or i32 first.
+// The units that multiply two operands: mma.sync those of the same narrow type that they take, the FMA pipe
+// two of f32 in tiles of registers; everything else is converted to f32 or i32 first.
 enum class ProductUnit : uint8_t { mma, fma, simt };
 inline ProductUnit product_unit(DType a, DType b) {
   if (a != b) return ProductUnit::simt;
@@ -34,8 +34,8 @@ inline bool uses_tensor_cores(DType a, DType b) { return product_unit(a, b) == P
 
 Tile choose_tile(int64_t m, int64_t n, ProductUnit unit);
 
-// Into how many equal parts to split k, or the rows of a reduction (whose elements are neighbours, or else whose rows
-// are); 1: not at all.
+// Into how many equal parts to split k, or the rows of a reduction (whose elements are neighbours, or else
+// whose rows are); 1: not at all.
 int64_t matmul_parts(const Tile& tile, ProductUnit unit, int64_t batch, int64_t m, int64_t n, int64_t k);
 int64_t reduction_parts(int64_t rows, int64_t length, bool neighbours);
 

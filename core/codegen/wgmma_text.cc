@@ -13,8 +13,8 @@ std::string operands(int first, int count) {
   return out;
 }
 
-// The function with `a` as one descriptor, or as four registers. Sums are added to if `add`, else begun; neither operand is
-// negated.
+// The function with `a` as one descriptor, or as four registers. Sums are added to if `add`, else begun;
+// neither operand is negated.
 std::string multiply(const WgmmaShape& shape, const std::string& name, bool registers) {
   const int sums = shape.columns / 2, left = registers ? 4 : 1;
   std::string out = std::string("  template <") + (registers ? "" : "bool kTurnedA, ") +

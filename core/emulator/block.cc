@@ -39,8 +39,8 @@ std::string source_line(const std::string& text, int line) {
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// Fibers are left in the middle of calls, and AddressSanitizer's marks of those frames would be taken for the next fiber's, or for those of
-// whatever is mapped there later.
+// Fibers are left in the middle of calls, and AddressSanitizer's marks of those frames would be taken for the
+// next fiber's, or for those of whatever is mapped there later.
 void forget_frames([[maybe_unused]] char* stack) {
 #ifdef __SANITIZE_ADDRESS__
   ASAN_UNPOISON_MEMORY_REGION(stack, FiberStacks::kSize);

@@ -147,7 +147,8 @@ class Block {
   std::vector<int> runnable_;
   int current_ = 0;                      // the running thread
   std::vector<int> at_barrier_, ended_;  // threads of each block of the cluster
-  // Of each block of the cluster, whether all have voted for it: this time, next time, and last time, in turns.
+  // Of each block of the cluster, whether all have voted for it: this time, next time, and last time, in
+  // turns.
   std::vector<std::array<bool, 3>> votes_;
   int arrived_ = 0;                      // threads at the cluster's barrier
   std::vector<uint64_t> blocks_;         // the numbers of the cluster's blocks

@@ -4,8 +4,8 @@
 // Clusters run one after another (a block without a cluster is one of its own), so a counter that rises at
 // every cluster's start and at every barrier (the epoch) tells clusters and the intervals between the
 // barriers of a block apart. Within an interval __syncwarp orders the threads of its warp, and mbarriers and
-// barriers of some threads order what knowledge.h says. Blocks of a cluster are ordered by its barrier: who has
-// waited n times knows what was done before the n-th arrival; and by arrivals at each other's mbarriers.
+// barriers of some threads order what knowledge.h says. Blocks of a cluster are ordered by its barrier: who
+// has waited n times knows what was done before the n-th arrival; and by arrivals at each other's mbarriers.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ inline constexpr uint32_t kEngine = kManyBlocks + 1;
 
 class Clock {
  public:
-  // `overlaps`: the launch before it may still run, and those that that one overlaps; they are known only to those who have
-  // waited for them.
+  // `overlaps`: the launch before it may still run, and those that that one overlaps; they are known only to
+  // those who have waited for them.
   void begin_launch(Dim3 grid, Dim3 block, Dim3 cluster, bool overlaps);
   bool overlaps() const { return overlaps_; }
   // Whether what the caller enqueued before the first launch may still run, as far as the thread knows.
@@ -68,7 +68,8 @@ class Clock {
   // Whether the thread knows that all blocks of its cluster have begun.
   bool knows_cluster(int thread) const { return waits_[static_cast<size_t>(thread)] > 0; }
 
-  // What `thread` tells with an arrival at an mbarrier of block `rank` is added to `told`, which whoever waits there gets.
+  // What `thread` tells with an arrival at an mbarrier of block `rank` is added to `told`, which whoever
+  // waits there gets.
   void release(int thread, int rank, Knowledge& told) const;
   void acquire(int thread, const Knowledge& told);
   // What TMA wrote for a phase of mbarrier `number` of the thread's block.

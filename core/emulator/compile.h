@@ -32,8 +32,8 @@ struct Program {
 };
 
 // One Program for each source, in order. Uses $CXX, else g++. NOT_FOUND if it cannot be started; COMPILE with
-// its messages, whose lines are those of the text, if it refuses one of the texts. `processors`: compilers at a
-// time, 0 for all that the machine has.
+// its messages, whose lines are those of the text, if it refuses one of the texts. `processors`: compilers at
+// a time, 0 for all that the machine has.
 Result<std::vector<Program>> compile_programs(std::span<const ProgramSource> sources, size_t processors = 0);
 Result<Program> compile_program(const ProgramSource& source);
 

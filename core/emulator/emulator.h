@@ -3,8 +3,8 @@
 // unwritten are errors.
 //
 // Blocks of a cluster run together. Stricter than a GPU: shuffles and votes order no memory (only __syncwarp
-// of the whole warp and
-// __syncthreads do), and threads that have ended may not be missing at a barrier or collective.
+// of the whole warp and __syncthreads do), and threads that have ended may not be missing at a barrier or
+// collective.
 //
 // Not seen: a thread's own uninitialised variables (they hold a pattern that spoils results), and a block
 // larger than its __launch_bounds__. Needs 25 bytes for each byte of outputs and workspace, 1 for each of

@@ -1,8 +1,8 @@
-// What the threads of a block know of each other since the last barrier of all, and of other blocks of the cluster that have
-// arrived at its mbarriers: who has waited at an mbarrier
-// (or at a barrier of some threads, which is a __syncwarp of their warps too) knows what those who had
-// arrived there knew, and had done before their warp's last __syncwarp. (The hardware also lets an arrival
-// tell what its thread did since; no kernel here counts on that.)
+// What the threads of a block know of each other since the last barrier of all, and of other blocks of the
+// cluster that have arrived at its mbarriers: who has waited at an mbarrier (or at a barrier of some threads,
+// which is a __syncwarp of their warps too) knows what those who had arrived there knew, and had done before
+// their warp's last __syncwarp. (The hardware also lets an arrival tell what its thread did since; no kernel
+// here counts on that.)
 #pragma once
 
 #include <array>

@@ -7,7 +7,8 @@
 
 namespace quern::emulated {
 
-// Makes one. IO. Where SIGINT, SIGTERM or SIGHUP would end the process they first remove all such folders with the files in them.
+// Makes one. IO. Where SIGINT, SIGTERM or SIGHUP would end the process they first remove all such folders
+// with the files in them.
 Result<std::string> make_temporary_folder();
 // With the files in it; a folder that is gone is no error.
 void remove_temporary_folder(const std::string& path);

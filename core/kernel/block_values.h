@@ -34,8 +34,8 @@ class BlockValues {
  public:
   explicit BlockValues(const BlockAt& block) : block_(block) {}
 
-  // A variable stands for an expression: those that are named in it are looked up when it is asked for, so that the counters
-  // of the loops around it have numbers then.
+  // A variable stands for an expression: those that are named in it are looked up when it is asked for, so
+  // that the counters of the loops around it have numbers then.
   void define(const SymbolData& name, const Expr& value) { defined_.insert_or_assign(&name, value); }
   void set(const SymbolData& counter, ThreadNumbers value) {
     counters_.insert_or_assign(&counter, std::move(value));

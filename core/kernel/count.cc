@@ -137,7 +137,8 @@ class BlockCounter {
     times_ = before;
   }
 
-  // Those at both ends, where rings are filled and emptied, and some between, each of which stands for those up to the next.
+  // Those at both ends, where rings are filled and emptied, and some between, each of which stands for those
+  // up to the next.
   static std::vector<int64_t> spread(int64_t trips) {
     std::set<int64_t> out;
     for (int64_t i = 0; i < std::min(trips, kTripsCounted); ++i) {

@@ -210,6 +210,12 @@ bool has_barriers(const Body& body) {
   });
 }
 
+bool signals_blocks(const Stmt& stmt) {
+  const auto* instruction = stmt.as<Instruction>();
+  return instruction &&
+         (instruction->code == Instr::mbarrier_arrive_at || instruction->code == Instr::tma_load_multicast);
+}
+
 std::set<const SymbolData*> read_symbols(const Body& body, Space space) {
   std::set<const SymbolData*> out;
   visit_effects(body, [&](const Effect& effect) {

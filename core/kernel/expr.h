@@ -1,4 +1,5 @@
-// Expressions of the kernel IR: what one thread computes of registers and numbers, typed, immutable and shared.
+// Expressions of the kernel IR: what one thread computes of registers and numbers, typed, immutable and
+// shared.
 //
 // Arithmetic on integers that are known is done at once, and what is neutral disappears: `at + 0` is `at`, so
 // lowering may write sums without looking. Nothing else is rewritten; floats never are.
@@ -166,7 +167,8 @@ Expr thread_index(Scalar type = Scalar::i32);
 Expr block_index(int axis, Scalar type = Scalar::i32);
 Expr combiner(OpCode reduction, Scalar type);
 Expr operation(Operator op, const Expr& a, const Expr& b);
-// What an operator makes of two numbers; nothing for one of a single operand, and for quotients and remainders by zero.
+// What an operator makes of two numbers; nothing for one of a single operand, and for quotients and
+// remainders by zero.
 std::optional<int64_t> compute(Operator op, int64_t a, int64_t b);
 // What min_index and max_index make of two numbers; nothing for other functions.
 std::optional<int64_t> compute(Function function, int64_t a, int64_t b);

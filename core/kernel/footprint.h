@@ -6,9 +6,9 @@
 
 namespace quern::ir {
 
-// Bytes that one thread touches from the place on to which operand number `operand` points, in memory or registers; 0 if the
-// instruction's row does not say (TMA: the tensor map does; wgmma: the shape of the instruction and the layout of
-// its operand) or the operand is the whole array.
+// Bytes that one thread touches from the place on to which operand number `operand` points, in memory or
+// registers; 0 if the instruction's row does not say (TMA: the tensor map does; wgmma: the shape of the
+// instruction and the layout of its operand) or the operand is the whole array.
 int64_t bytes_touched(const Instruction& instruction, size_t operand);
 // The letter of instructions.def for operand number `operand`; 0 if there are fewer.
 char role_of(const Instruction& instruction, size_t operand);

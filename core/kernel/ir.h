@@ -9,16 +9,16 @@
 //     arithmetic   sums[r] = sums[r] + x[r]           Assign, of an Expr
 //   }
 //
-// A lowering writes bodies through Builder (builder.h) into a draft (passes/draft.h): sections of statements, and what is
-// still to be decided about them. Passes (passes/passes.def) decide it one after the other; `quern emit --passes` prints
-// the draft after each.
+// A lowering writes bodies through Builder (builder.h) into a draft (passes/draft.h): sections of statements,
+// and what is still to be decided about them. Passes (passes/passes.def) decide it one after the other;
+// `quern emit --passes` prints the draft after each.
 //
 //   core/codegen/block_emitter   lowers the kernels of a muGraph
 //   core/codegen/rows_kernel,    lower the baseline's kernels, elementwise and row by row, and
 //   core/codegen/matmul_kernel   matrix products
 //
-// One kernel through the passes (tests/kernel/passes_test.cc has it whole): 64 threads, of which each sums what eight
-// tiles have for another thread, and hands its sum to its neighbour. Lowered:
+// One kernel through the passes (tests/kernel/passes_test.cc has it whole): 64 threads, of which each sums
+// what eight tiles have for another thread, and hands its sum to its neighbour. Lowered:
 //
 //   buffer s0: 256 bytes, exchanged
 //   ring of 2 stages
@@ -37,8 +37,8 @@
 //   after the loop, step 2
 //     y[int(threadIdx.x)] = sum[0]
 //
-// order_steps sees from the effects of the steps after the loop that one reads what another thread has written, and that
-// the first may write where a slow thread still reads a tile:
+// order_steps sees from the effects of the steps after the loop that one reads what another thread has
+// written, and that the first may write where a slow thread still reads a tile:
 //
 //   buffer s0: 256 bytes, exchanged, moments 2 to 3
 //   after the loop, behind a barrier
@@ -55,8 +55,8 @@
 //     shared: shared byte* = dynamic_shared<unsigned char>()
 //     s0: shared f32* = shared
 //
-// init_mbarriers, await_products, specialize_warps and pipeline_products have nothing to do: TMA brings no tile, and
-// there is no wgmma. stage_loads makes the loop, an iteration ahead of itself:
+// init_mbarriers, await_products, specialize_warps and pipeline_products have nothing to do: TMA brings no
+// tile, and there is no wgmma. stage_loads makes the loop, an iteration ahead of itself:
 //
 //   the loop
 //     declare sum: f32[1] = 0
@@ -81,8 +81,8 @@
 //
 //   grid_wait  # grid, orders memory
 //
-// to a kernel that begins while the one before it ends. What there is now, verify_kernel checks, core/prove proves, and
-// print_cuda prints: `for (int step = -1; step < 8; ++step) {`.
+// to a kernel that begins while the one before it ends. What there is now, verify_kernel checks, core/prove
+// proves, and print_cuda prints: `for (int step = -1; step < 8; ++step) {`.
 #pragma once
 
 #include <optional>
@@ -110,8 +110,8 @@ struct InstrInfo {
 };
 const InstrInfo& instr_info(Instr code);
 
-// A variable of each thread, a vector of registers, or a pointer: "const TYPE NAME = VALUE". A pointer's symbol
-// says what it points into.
+// A variable of each thread, a vector of registers, or a pointer: "const TYPE NAME = VALUE". A pointer's
+// symbol says what it points into.
 struct Let {
   Symbol name;
   Expr value;

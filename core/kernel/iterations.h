@@ -10,8 +10,8 @@ struct Iterations {
   Expr begin, end;
 };
 
-// The condition is of comparisons whose sides change by the same number from iteration to iteration, and of what does
-// not depend on the iteration; of others nothing is known. It does not wrap in any iteration.
+// The condition is of comparisons whose sides change by the same number from iteration to iteration, and of
+// what does not depend on the iteration; of others nothing is known. It does not wrap in any iteration.
 //
 // Where it may hold: all iterations in which it does lie in the interval.
 Iterations iterations_possible(const Expr& condition, const Symbol& iteration, const Expr& trip_count);

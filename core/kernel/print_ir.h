@@ -1,5 +1,5 @@
-// The kernel IR as text for readers: every statement on a line, with the types of what it names, the memory that it
-// touches and who takes part. Expressions are written as in CUDA. Nobody parses it.
+// The kernel IR as text for readers: every statement on a line, with the types of what it names, the memory
+// that it touches and who takes part. Expressions are written as in CUDA. Nobody parses it.
 #pragma once
 
 #include "core/kernel/ir.h"

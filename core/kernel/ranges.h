@@ -1,4 +1,5 @@
-// Intervals of integer expressions: between which two numbers a value lies, whatever thread, block and iteration it is of.
+// Intervals of integer expressions: between which two numbers a value lies, whatever thread, block and
+// iteration it is of.
 #pragma once
 
 #include <array>
@@ -42,10 +43,12 @@ class Ranges {
   std::map<const SymbolData*, Interval> known_;
 };
 
-// Which template argument of a tile says how many stages it has; behind it come, for each operand, the elements of a copy
-// and whether its columns are neighbours. 0: it has no stages, and copies one element at a time.
+// Which template argument of a tile says how many stages it has; behind it come, for each operand, the
+// elements of a copy and whether its columns are neighbours. 0: it has no stages, and copies one element at a
+// time.
 size_t tile_stages_at(const TemplateArg& tile);
-// Rows of a tile's sums in shared memory, elements, and what multiply_tile needs, bytes: as device/matmul.cuh has them.
+// Rows of a tile's sums in shared memory, elements, and what multiply_tile needs, bytes: as device/matmul.cuh
+// has them.
 int64_t tile_pitch(const TemplateArg& tile);
 int64_t tile_bytes(const TemplateArg& tile);
 

@@ -1,5 +1,5 @@
-// The value domain of code generation: an operator's meaning (core/lang/ops.def) becomes an expression over the
-// functions of the device prelude.
+// The value domain of code generation: an operator's meaning (core/lang/ops.def) becomes an expression over
+// the functions of the device prelude.
 #pragma once
 
 #include "core/kernel/expr.h"

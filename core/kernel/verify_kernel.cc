@@ -207,8 +207,8 @@ class Checker {
     }
   }
 
-  // All that are to take part come here; `threads` to what a whole block does. What a cluster does, its threads do that
-  // have not ended.
+  // All that are to take part come here; `threads` to what a whole block does. What a cluster does, its
+  // threads do that have not ended.
   void meet(Level level, const char* who, int64_t threads) {
     if (level == Level::thread || level == Level::grid) return;
     const Varies varies = std::max(come_, ended_);

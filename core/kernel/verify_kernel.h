@@ -1,5 +1,5 @@
-// Rules that every kernel of the IR keeps, whoever made it. They look at its structure alone, in microseconds; what
-// depends on extents and indices is proved by core/prove.
+// Rules that every kernel of the IR keeps, whoever made it. They look at its structure alone, in
+// microseconds; what depends on extents and indices is proved by core/prove.
 //
 //   names      are defined before their uses, once in a scope; what is assigned to may be written
 //   operands   are of the kinds that instructions.def says, and as many; vectors have registers enough

@@ -1,6 +1,6 @@
-// The order of statements that copies, products, mbarriers and shared memory need. Branches are taken, loops that stay
-// loops are gone through twice, so that what an iteration leaves meets the next one. A shared buffer, as
-// it is named, is one thing here: which bytes of it threads touch is proved by core/prove.
+// The order of statements that copies, products, mbarriers and shared memory need. Branches are taken, loops
+// that stay loops are gone through twice, so that what an iteration leaves meets the next one. A shared
+// buffer, as it is named, is one thing here: which bytes of it threads touch is proved by core/prove.
 #include <map>
 #include <set>
 
@@ -77,12 +77,6 @@ class OrderChecker {
     const Instruction* instruction = stmt.as<Instruction>();
     return instruction && (instruction->code == Instr::cp_async || instruction->code == Instr::tma_load ||
                            instruction->code == Instr::tma_load_multicast);
-  }
-
-  // Whether it signals mbarriers of other blocks.
-  static bool is_of_cluster(const Stmt& stmt) {
-    const Instr code = stmt.as<Instruction>()->code;
-    return code == Instr::mbarrier_arrive_at || code == Instr::tma_load_multicast;
   }
 
   // Reads first: a statement that reads and writes does so in this order.
@@ -214,7 +208,7 @@ class OrderChecker {
     }
     const auto at = mbarriers_.find(root);
     if (at == mbarriers_.end()) return fail("the mbarrier " + root->name + " is not initialised");
-    if (is_of_cluster(stmt)) {
+    if (signals_blocks(stmt)) {
       signals_blocks_ = true;
       if (at->second != Started::seen_by_cluster)
         fail("no barrier tells other blocks of the cluster that the mbarrier " + root->name +

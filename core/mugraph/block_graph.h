@@ -22,7 +22,8 @@ double constant_value(const MuGraph& mugraph, const BlockOp& op);
 Attrs attrs_for_tile(const MuKernel& kernel, const BlockOp& op, const Ints& operand_shape);
 
 // Dimension classes of the tiles: those of the operators, and accumulators, reductions over the cluster and
-// stores have the dimensions of their operand (but for the one along which iterations lie one after the other).
+// stores have the dimensions of their operand (but for the one along which iterations lie one after the
+// other).
 Dimensions block_dimensions(const MuKernel& kernel, const Graph& block);
 
 }  // namespace quern

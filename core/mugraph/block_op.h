@@ -1,5 +1,5 @@
-// An operator of a block graph: what a block does with tiles. It is of one of several kinds, each with parts of its own;
-// reading a part that an operator does not have ends the program.
+// An operator of a block graph: what a block does with tiles. It is of one of several kinds, each with parts
+// of its own; reading a part that an operator does not have ends the program.
 #pragma once
 
 #include <array>
@@ -32,9 +32,9 @@ inline constexpr AxisMap kReplicated = {-1, -1, -1, -1};
 enum class Combine : uint8_t {
 #define QUERN_REDUCTION(id, ...) id,
 #include "core/lang/ops.def"
-  // Sum of values that were computed relative to a shift which changes from iteration to iteration: what is there is
-  // multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same kernel
-  // (online softmax).
+  // Sum of values that were computed relative to a shift which changes from iteration to iteration: what is
+  // there is multiplied by exp(old shift - new shift) first. The shift is a `max` accumulator of the same
+  // kernel (online softmax).
   rescaled_sum,
   // Iterations lie one after the other along one dimension of the result.
   concat,
@@ -60,16 +60,17 @@ struct BlockOpKinds {
   struct Access {
     int32_t tensor = -1;
     AxisMap map = kReplicated;  // imap or omap
-    // The dimension the loop cuts (fmap), -1 = none. A store that it cuts is in the loop: it stores the iteration's tile.
+    // The dimension the loop cuts (fmap), -1 = none. A store that it cuts is in the loop: it stores the
+    // iteration's tile.
     int loop_dim = -1;
     auto operator<=>(const Access&) const = default;
   };
   struct Load {
     Access access;
   };
-  // Any primitive or composite operator over tiles. Constants are operators without operands, with `number`, or, if
-  // `extents` names any, with the product of those extents of global tensors (so that the mean over a dimension
-  // survives a change of its extent).
+  // Any primitive or composite operator over tiles. Constants are operators without operands, with `number`,
+  // or, if `extents` names any, with the product of those extents of global tensors (so that the mean over a
+  // dimension survives a change of its extent).
   struct Compute {
     OpCode code = OpCode::constant;
     Attrs attrs = {};
@@ -90,15 +91,16 @@ struct BlockOpKinds {
   struct Store {
     Access access;
   };
-  // What a rescaled sum is multiplied by in an iteration; its `max` accumulator makes it. core/codegen alone has it.
+  // What a rescaled sum is multiplied by in an iteration; its `max` accumulator makes it. core/codegen alone
+  // has it.
   struct RescaleFactor {};
 
   using Parts = std::variant<Load, Compute, Accumulate, ReduceCluster, Store, RescaleFactor>;
   enum class Kind : uint8_t { load, compute, accumulate, reduce_cluster, store, rescale_factor };
 };
 
-// A value is *in the loop* when it depends on a load that the loop cuts, and not only through an accumulator; it then
-// has one tile per iteration. What does not is computed once, before the loop or after it.
+// A value is *in the loop* when it depends on a load that the loop cuts, and not only through an accumulator;
+// it then has one tile per iteration. What does not is computed once, before the loop or after it.
 struct BlockOp : BlockOpKinds {
   using Here = std::source_location;  // who reads a part
 

@@ -5,7 +5,8 @@
 
 namespace quern {
 
-// The tensors in whose memory block graphs find a tensor, none if they compute it. Of a muGraph that is valid.
+// The tensors in whose memory block graphs find a tensor, none if they compute it. Of a muGraph that is
+// valid.
 std::vector<int32_t> memory_of(const MuGraph& mugraph, int32_t tensor);
 
 // Tensors in memory that a kernel reads and writes, each once.

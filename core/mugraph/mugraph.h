@@ -17,8 +17,8 @@
 
 namespace quern {
 
-// A reader of a `max` accumulator that is itself in the loop sees the running maximum, this iteration included;
-// others see the final one.
+// A reader of a `max` accumulator that is itself in the loop sees the running maximum, this iteration
+// included; others see the final one.
 
 // One kernel: an operator over whole tensors, or a block graph.
 struct MuKernel {
@@ -31,14 +31,16 @@ struct MuKernel {
   // custom
   std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
   int64_t trip_count = 1;                              // of the loop
-  // Elements of a part along what each axis and, the last number, the loop cut; 0: parts are as even as they can be.
+  // Elements of a part along what each axis and, the last number, the loop cut; 0: parts are as even as they
+  // can be.
   std::array<int64_t, kGridAxes + 1> tiles = {};
   int threads = 128;
   std::vector<BlockOp> ops;  // operands before users
 
   // Parts into which axis `axis` of the grid or, for kGridAxes, the loop cuts.
   int64_t parts(int axis) const { return axis < kGridAxes ? grid[static_cast<size_t>(axis)] : trip_count; }
-  // Elements of a part away from the end. A tile that would give another number of parts is for other extents.
+  // Elements of a part away from the end. A tile that would give another number of parts is for other
+  // extents.
   int64_t part(int axis, int64_t extent) const;
 };
 
@@ -53,7 +55,8 @@ struct TensorView {
   Ints first;  // the source's coordinates of the first element
 };
 
-// What a concatenation makes of tensors in memory: views of them, one behind the other along dimension `axis`.
+// What a concatenation makes of tensors in memory: views of them, one behind the other along dimension
+// `axis`.
 struct PiecedView {
   int axis = -1;  // -1: this is none
   std::vector<TensorView> pieces;
@@ -65,15 +68,16 @@ struct MuTensor {
   TensorType type;
   double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
   // Filled in by validate(). What an iota over whole tensors makes: the dimension along which elements are
-  // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. What concatenations make: views of several. Block
-  // graphs read none of them from memory of its own: they compute the first, and find the others where their sources lie.
+  // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. What
+  // concatenations make: views of several. Block graphs read none of them from memory of its own: they
+  // compute the first, and find the others where their sources lie.
   int numbered = -1;
   TensorView view = {};
   PiecedView pieced = {};
 };
 
-// Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), if the
-// kernel gives them no other extent, the last ones shorter or empty.
+// Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), if
+// the kernel gives them no other extent, the last ones shorter or empty.
 struct MuGraph {
   std::string name;
   std::vector<MuTensor> tensors;
@@ -84,7 +88,8 @@ struct MuGraph {
   bool alone = false;
 };
 
-// Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be left out.
+// Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be
+// left out.
 bool has_product(const std::vector<BlockOp>& ops);
 bool stores_in_loop(const std::vector<BlockOp>& ops);
 
@@ -104,8 +109,8 @@ struct Interval {
 // Number of a block along the axes of the grid, and of the iteration.
 using Coordinates = std::array<int64_t, kGridAxes + 1>;
 Coordinates coordinates_of(const std::array<int64_t, kGridAxes>& block, int64_t iteration);
-// What dimension `dim`, of extent `extent`, of the tensor of a load or store has in the tile of an iteration, or, if not
-// `looped`, in all iterations of the block.
+// What dimension `dim`, of extent `extent`, of the tensor of a load or store has in the tile of an iteration,
+// or, if not `looped`, in all iterations of the block.
 Interval tile_interval(const MuKernel& kernel, const BlockOp& op, int dim, int64_t extent,
                        const Coordinates& at = {}, bool looped = true);
 // Whether the operator's tensor is cut by this axis, or kGridAxes for the loop, along `dim`.

@@ -32,7 +32,8 @@ bool is_of_narrow(const Ops& ops, BlockValue value) {
   return true;
 }
 
-// Whether the result of a reduction broadcasts to its operand: it has all dimensions, or the first are reduced.
+// Whether the result of a reduction broadcasts to its operand: it has all dimensions, or the first are
+// reduced.
 bool broadcasts_back(const BlockOp& op) {
   if (op.attrs().keepdims.value_or(false)) return true;
   for (size_t i = 0; op.attrs().axis && i < op.attrs().axis->size(); ++i)

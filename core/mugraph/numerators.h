@@ -11,8 +11,9 @@ namespace quern {
 // times the largest |v|, which overflows where v is near the largest f32 or bf16, although the quotient does
 // not. With 2^-down e^(s - m), 2^down > n, both sums are scaled by the same power of two, exactly, and stay
 // below the largest |v|; what is lost are numerators below 2^down times the smallest normal number
-// (docs/language.md). So it is done where sums may overflow, which those of f16 values cannot, and where every
-// output is a quotient of such sums: not for a log-sum-exp. Operands of tensor cores in f16 have no room for it.
+// (docs/language.md). So it is done where sums may overflow, which those of f16 values cannot, and where
+// every output is a quotient of such sums: not for a log-sum-exp. Operands of tensor cores in f16 have no
+// room for it.
 void scale_numerators(MuGraph& mugraph);
 
 }  // namespace quern

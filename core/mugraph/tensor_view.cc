@@ -16,8 +16,8 @@ TensorView whole(int32_t tensor, int rank) {
   return view;
 }
 
-// Where the source's strides are known, elements from one coordinate to the next, else the same if both are of one
-// dimension.
+// Where the source's strides are known, elements from one coordinate to the next, else the same if both are
+// of one dimension.
 class Strides {
  public:
   explicit Strides(std::optional<Ints> known) : known_(std::move(known)) {}
@@ -36,7 +36,8 @@ class Strides {
   std::optional<Ints> known_;
 };
 
-// Dimensions of extent 1 are nowhere. Those of the operand that a dimension of the result joins must follow each other.
+// Dimensions of extent 1 are nowhere. Those of the operand that a dimension of the result joins must follow
+// each other.
 std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to, const Strides& strides) {
   Dims out(to.size());
   size_t i = from.size(), j = to.size();
@@ -88,7 +89,8 @@ int64_t product(Ints::const_iterator first, Ints::const_iterator last) {
   return out;
 }
 
-// The dimension of a reshape's result that dimension `axis` of its operand stays; -1 if it is split or joined with others.
+// The dimension of a reshape's result that dimension `axis` of its operand stays; -1 if it is split or joined
+// with others.
 int kept_dim(const Ints& from, int axis, const Ints& to) {
   const int64_t before = product(from.begin(), from.begin() + axis), extent = from[static_cast<size_t>(axis)];
   for (auto at = to.begin(); at != to.end(); ++at)

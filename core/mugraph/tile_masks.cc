@@ -57,8 +57,8 @@ class Masks {
   std::vector<BlockValue> conditions_;
 };
 
-// Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as the busiest
-// of its blocks.
+// Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as
+// the busiest of its blocks.
 UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_axis = -1, int64_t fixed = 0) {
   Masks masks(mugraph, kernel);
   if (!masks.any()) return {};

@@ -10,7 +10,8 @@
 
 namespace quern {
 
-// Positions of a tile lie between `low` and `high`, both of which occur or not; none is larger in size than `most`.
+// Positions of a tile lie between `low` and `high`, both of which occur or not; none is larger in size than
+// `most`.
 template <class Number>
 struct PositionRange {
   Number low, high;
@@ -29,8 +30,8 @@ constexpr bool equal(bool a, bool b) { return a == b; }
 constexpr bool both(bool a, bool b) { return a && b; }
 constexpr bool either(bool a, bool b) { return a || b; }
 
-// `Number` and `Truth` are int64_t and bool, or both expressions of a kernel. `leaf` gives the range of a load of numbered positions (MuTensor::numbered),
-// nothing for other values that it does not know.
+// `Number` and `Truth` are int64_t and bool, or both expressions of a kernel. `leaf` gives the range of a
+// load of numbered positions (MuTensor::numbered), nothing for other values that it does not know.
 template <class Number, class Truth>
 class TileMasks {
  public:
@@ -123,14 +124,16 @@ class TileMasks {
   const Leaf leaf_;
 };
 
-// The share of a kernel's tiles, of all iterations of its blocks, in which scores of online softmax are not all masked by
-// positions: about, of large grids. Blocks of a cluster wait for each other, so that the busiest one counts for all.
+// The share of a kernel's tiles, of all iterations of its blocks, in which scores of online softmax are not
+// all masked by positions: about, of large grids. Blocks of a cluster wait for each other, so that the
+// busiest one counts for all.
 struct UnmaskedShare {
   double mean = 1, most = 1;  // of all blocks, and of the one that has the most
 };
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 
-// The axis of the grid along which that differs from block to block: those at its end have more to do, or less.
+// The axis of the grid along which that differs from block to block: those at its end have more to do, or
+// less.
 struct UnevenAxis {
   int axis = -1;  // none
   bool grows = false;

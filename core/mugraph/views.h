@@ -1,5 +1,6 @@
 // Loads that need no memory of their own (MuTensor): tiles of a transposed tensor are tiles of the tensor, in
-// another order of dimensions, and tiles of what positions alone decide, as masks do, are computed from iotas.
+// another order of dimensions, and tiles of what positions alone decide, as masks do, are computed from
+// iotas.
 #pragma once
 
 #include "core/mugraph/mugraph.h"
@@ -7,8 +8,8 @@
 namespace quern {
 
 // Rewrites the loads of block graphs to such ones where they can be: transposes of loads, and loads of what
-// operators over whole tensors make of iotas and numbers. Operators that nobody needs any more go. The muGraph
-// is valid, and computes the same afterwards.
+// operators over whole tensors make of iotas and numbers. Operators that nobody needs any more go. The
+// muGraph is valid, and computes the same afterwards.
 void use_views(MuGraph& mugraph);
 
 // Whether what the operator makes of positions and numbers is computed from where a tile lies.

@@ -166,8 +166,9 @@ class OptimizeRun {
     if (kept_.empty() && spilling) accept(std::move(*spilling));
   }
 
-  // What is on the stack is written to memory and read again, which the model does not know. Measured on an H200, a decoder
-  // layer with 0.9, 2.8 and 4.1 KB of a thread there took 1.4, 3.5 and 4.6 times what the model said.
+  // What is on the stack is written to memory and read again, which the model does not know. Measured on an
+  // H200, a decoder layer with 0.9, 2.8 and 4.1 KB of a thread there took 1.4, 3.5 and 4.6 times what the
+  // model said.
   double expected_us(const Compiled& program) const {
     return ranked_[program.rank].us * (1 + static_cast<double>(program.stack) / kRegisterBytes);
   }
@@ -328,8 +329,8 @@ class OptimizeRun {
     tell_progress();
   }
 
-  // Ranks, but the best schedule of every candidate comes before the others of any: the model may be wrong about one of
-  // them.
+  // Ranks, but the best schedule of every candidate comes before the others of any: the model may be wrong
+  // about one of them.
   std::vector<size_t> best_of_each_first() const {
     std::vector<size_t> first, rest;
     std::set<size_t> seen;

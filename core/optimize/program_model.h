@@ -36,8 +36,8 @@ class ProgramModel {
       written_;  // by these: the kernel they begin at, and tensors
 };
 
-// Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program; infinite if
-// there is none. What a search decides by (SearchOptions::time_of).
+// Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program;
+// infinite if there is none. What a search decides by (SearchOptions::time_of).
 double modelled_subgraph(const Graph& graph, const MuGraph* mugraph, const Target& target, bool allow_tf32);
 
 }  // namespace quern

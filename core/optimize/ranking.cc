@@ -47,8 +47,8 @@ std::string resemblance(const Implementation& implementation) {
 // A program, and the time by which it is ranked.
 using Ranked = std::pair<double, Implementation>;
 
-// Staying takes registers, and whether they are there only the compiler says: the same with a block for each tile is
-// ranked beside it.
+// Staying takes registers, and whether they are there only the compiler says: the same with a block for each
+// tile is ranked beside it.
 std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
   bool differs = false;
   for (KernelSchedule& kernel : schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
@@ -62,8 +62,8 @@ bool stores_large_tile(const MuKernel& kernel) {
   });
 }
 
-// Large tiles gain by stores through shared memory and TMA, which the model does not know: 1 to 2 % on an H200, 12 % where
-// rows of 10,000 bytes begin within a sector. Blocks that stay have no room for it.
+// Large tiles gain by stores through shared memory and TMA, which the model does not know: 1 to 2 % on an
+// H200, 12 % where rows of 10,000 bytes begin within a sector. Blocks that stay have no room for it.
 std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule) {
   bool differs = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
@@ -76,7 +76,8 @@ std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule)
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// Whether rows of the tensor begin within lines of the L2 cache, so that parts of them as long as a line are in two.
+// Whether rows of the tensor begin within lines of the L2 cache, so that parts of them as long as a line are
+// in two.
 bool rows_straddle_lines(const MuGraph& mugraph, int32_t tensor) {
   constexpr int64_t kLine = 128;
   const TensorPlace place = dense_place(mugraph, tensor);
@@ -87,20 +88,19 @@ bool rows_straddle_lines(const MuGraph& mugraph, int32_t tensor) {
   return false;
 }
 
-// Bytes of an iteration that pairs of blocks along the axis have in common, of rows that straddle lines.
-double shared_bytes(const MuGraph& applied, const MuKernel& kernel, int axis) {
-  if (kernel.grid[static_cast<size_t>(axis)] % 2 != 0) return 0;
-  double bytes = 0;
-  for (const BlockOp& op : kernel.ops)
-    if (op.is_load() && op.loop_dim() >= 0 && op.map()[static_cast<size_t>(axis)] < 0 &&
-        rows_straddle_lines(applied, op.tensor()))
-      bytes += bytes_of(op.type);
-  return bytes;
+// Whether pairs of blocks along the axis load rows that straddle lines, and both the same.
+bool shares_straddling_rows(const MuGraph& applied, const MuKernel& kernel, int axis) {
+  const auto along = static_cast<size_t>(axis);
+  return kernel.grid[along] % 2 == 0 &&
+         std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
+           return op.is_load() && op.loop_dim() >= 0 && op.map()[along] < 0 &&
+                  rows_straddle_lines(applied, op.tensor());
+         });
 }
 
-// Pairs of blocks along the axis that load what they have in common once. The model knows of the bytes alone, and a pair waits for
-// both of its blocks: 1 us lost to nothing gained where rows begin with lines of the cache (H200), up to a third gained where
-// each is two.
+// Pairs of blocks along the axis that load what they have in common once. The model knows of the bytes alone,
+// and a pair waits for both of its blocks: 1 us lost to nothing gained where rows begin with lines of the
+// cache (H200), up to a third gained where each is two.
 std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedule, int axis) {
   bool differs = false;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
@@ -108,7 +108,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
     const MuKernel& kernel = applied.kernels[k];
     const LaunchedKernels launch = launch_of(schedule, k);
     if (!own.producer || !own.wgmma || own.intervals || kernel.grid[3] > 1 || !stores_large_tile(kernel) ||
-        launch.end - launch.first > 1 || own.persistent % 2 != 0 || shared_bytes(applied, kernel, axis) == 0)
+        launch.end - launch.first > 1 || own.persistent % 2 != 0 ||
+        !shares_straddling_rows(applied, kernel, axis))
       continue;
     own.multicast[static_cast<size_t>(axis)] = 2;
     differs = true;
@@ -116,8 +117,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// One stage more for its pairs: whoever waits for another block is the faster the more tiles are there (62.9 us with three,
-// 53.9 with four).
+// One stage more for its pairs: whoever waits for another block is the faster the more tiles are there (62.9
+// us with three, 53.9 with four).
 Schedule with_deeper_rings(Schedule schedule) {
   for (KernelSchedule& kernel : schedule.kernels) kernel.stages += kernel.multicast_blocks() > 1;
   return schedule;
@@ -169,8 +170,11 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       for (const int axis : {0, 1, 2})
         if (const auto pairs = shared_by_pairs(*applied, schedule, axis)) {
           const Schedule deeper = with_deeper_rings(*pairs);
-          const Schedule& taken = std::isfinite(modelled(deeper)) ? deeper : *pairs;
-          take(*applied, taken, modelled(taken), us);
+          const double deeper_us = modelled(deeper);
+          if (std::isfinite(deeper_us))
+            take(*applied, deeper, deeper_us, us);
+          else
+            take(*applied, *pairs, modelled(*pairs), us);
         }
     }
   }

@@ -15,9 +15,9 @@ struct Implementation {
 };
 
 // Different programs, best first by the model; of those that are nearly the same, the later ones give way to
-// what is a little slower, and behind persistent blocks comes the same with a block for each tile. At most `most`
-// schedules of each candidate beside these, all within the constraints; with `allow_tf32` those too that compute
-// f32 products in tf32.
+// what is a little slower, and behind persistent blocks comes the same with a block for each tile. At most
+// `most` schedules of each candidate beside these, all within the constraints; with `allow_tf32` those too
+// that compute f32 products in tf32.
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
                                                  size_t most, bool allow_tf32 = false);

@@ -109,8 +109,8 @@ class Counter {
   int64_t left_;
 };
 
-// What conditions know of a variable: the values of the largest expressions that depend on it alone, as few as there
-// are, each with how often it comes.
+// What conditions know of a variable: the values of the largest expressions that depend on it alone, as few
+// as there are, each with how often it comes.
 struct Groups {
   std::vector<Symbol> names;  // that stand for these expressions
   std::map<std::vector<int64_t>, int64_t> values;

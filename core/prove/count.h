@@ -1,4 +1,5 @@
-// How many values of variables meet conditions: intervals are halved until each condition holds in all of one, or in none.
+// How many values of variables meet conditions: intervals are halved until each condition holds in all of
+// one, or in none.
 #pragma once
 
 #include <functional>

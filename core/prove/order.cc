@@ -406,7 +406,8 @@ class Simulation {
     return !out_.fault;
   }
 
-  // By the parity of the phase. What it tells is the first phase that may have ended, as far as the threads knew.
+  // By the parity of the phase. What it tells is the first phase that may have ended, as far as the threads
+  // knew.
   bool wait(Role& role, const Barrier& barrier, int64_t place, int64_t parity, const Threads& threads) {
     if ((barrier.phase & 1) == parity) return false;
     Clock clock = clock_of(role, threads);
@@ -468,11 +469,11 @@ class Simulation {
   Threads storing_;
   int last_store_ = -1;
   std::vector<size_t> boxes_;  // by role: the moment of the last copy
-  std::vector<std::vector<Clock>>
-      meetings_;  // by block: what it knew when it came to each barrier of the cluster
+  // By block: what it knew when it came to each barrier of the cluster.
+  std::vector<std::vector<Clock>> meetings_;
   std::vector<size_t> met_;
-  std::map<int, int>
-      arrived_;  // by role of the other block: the last event with which it arrived at this one's mbarriers
+  // By role of the other block: the last event with which it arrived at this one's mbarriers.
+  std::map<int, int> arrived_;
   bool record_ = true;
   Ordered out_;
 };

@@ -1,6 +1,7 @@
-// Which events of a block happen before which, or of a pair of blocks that signal each other's mbarriers: barriers, mbarriers with their phases and bytes, groups of copies
-// and of products, gone through one by one. Nothing is sampled: threads that come to an event are counted, each
-// role is held up in turn while the others run on.
+// Which events of a block happen before which, or of a pair of blocks that signal each other's mbarriers:
+// barriers, mbarriers with their phases and bytes, groups of copies and of products, gone through one by one.
+// Nothing is sampled: threads that come to an event are counted, each role is held up in turn while the
+// others run on.
 #pragma once
 
 #include <bitset>
@@ -13,8 +14,8 @@ namespace quern::proof {
 
 using Threads = std::bitset<1024>;
 
-// What a thread knows to have happened, of all threads of each role: events up to a number, and phases of mbarriers
-// that have ended.
+// What a thread knows to have happened, of all threads of each role: events up to a number, and phases of
+// mbarriers that have ended.
 struct Clock {
   std::vector<int> done;          // by role, those of the other block behind those of this one
   std::map<int64_t, int> phases;  // by the mbarrier's place, with its block
@@ -48,7 +49,8 @@ struct Ordered {
   bool before(const Trace& trace, const Moment& a, const Moment& b) const;
 };
 
-// Of a block, or of one of a pair, with this rank. What blocks do to each other's memory is seen from this one.
+// Of a block, or of one of a pair, with this rank. What blocks do to each other's memory is seen from this
+// one.
 Ordered order_events(const Trace& trace, int threads, int blocks = 1, int rank = 0);
 
 }  // namespace quern::proof

@@ -6,13 +6,13 @@
 //   races      no two threads touch the same bytes of shared memory, unless both read, or barriers are between
 //   phases     arrivals and bytes of every mbarrier are those of its phases, and nobody waits forever
 //
-// Intervals decide most of it; of the rest Z3 is asked, about one access or one pair of accesses at a time, with
-// thread, block and iterations as variables. What happens before what is found by going through the barriers
-// (order.h). Loops that synchronise must have trip counts that are numbers.
+// Intervals decide most of it; of the rest Z3 is asked, about one access or one pair of accesses at a time,
+// with thread, block and iterations as variables. What happens before what is found by going through the
+// barriers (order.h). Loops that synchronise must have trip counts that are numbers.
 //
-// Taken for right without proof: what the prelude does inside a matrix tile of the baseline (device/matmul.cuh), that
-// TMA writes no more than its box, and which registers the lanes of tensor cores exchange. Not asked: whether
-// values are right, and whether what is read was written before.
+// Taken for right without proof: what the prelude does inside a matrix tile of the baseline
+// (device/matmul.cuh), that TMA writes no more than its box, and which registers the lanes of tensor cores
+// exchange. Not asked: whether values are right, and whether what is read was written before.
 #pragma once
 
 #include <chrono>

@@ -16,9 +16,7 @@ constexpr int64_t kMostBlocks = 256;  // whose order is followed one by one
 bool signals_blocks(const ir::Body& body) {
   return std::any_of(body.begin(), body.end(), [](const ir::Stmt& stmt) {
     if (const ir::Body* inner = ir::body_of(stmt)) return signals_blocks(*inner);
-    const auto* instruction = stmt.as<ir::Instruction>();
-    return instruction && (instruction->code == ir::Instr::tma_load_multicast ||
-                           instruction->code == ir::Instr::mbarrier_arrive_at);
+    return ir::signals_blocks(stmt);
   });
 }
 

@@ -53,7 +53,8 @@ class Writers {
     return out;
   }
 
-  // Sizes of rows, matrices, ...: what the access's place is made of multiples of, and of a rest that is less.
+  // Sizes of rows, matrices, ...: what the access's place is made of multiples of, and of a rest that is
+  // less.
   const std::vector<int64_t>& radices_of(const Event& event) {
     auto [at, fresh] = radices_.try_emplace(&event);
     if (!fresh || !never_wraps(event.access->at, questions_.trace().ranges)) return at->second;
@@ -70,7 +71,8 @@ class Writers {
     }
     return at->second;
   }
-  // Of what is less than a multiple of `above` (all if 0) the multiples of `radix`, or the rest if that is not there.
+  // Of what is less than a multiple of `above` (all if 0) the multiples of `radix`, or the rest if that is
+  // not there.
   static Linear digit(const Linear& form, int64_t above, int64_t rest_of) {
     Linear out;
     for (const auto& term : form.terms)

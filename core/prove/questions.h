@@ -1,5 +1,5 @@
-// Questions about a kernel's trace, each a list of conditions that must never all hold: answered by intervals, else by the
-// solver, and what comes of them as findings of the proof.
+// Questions about a kernel's trace, each a list of conditions that must never all hold: answered by
+// intervals, else by the solver, and what comes of them as findings of the proof.
 #pragma once
 
 #include "core/prove/prove_kernel.h"
@@ -74,12 +74,12 @@ class OtherThread {
 // Whether accesses of these places touch the same bytes.
 Expr overlap(const Access& a, const Expr& at, const Access& b, const Expr& other);
 
-// The rules. Of the trace of accesses: each is in bounds and aligned, and tensor maps describe no more than there is; every
-// element of what the kernel writes has one writer.
+// The rules. Of the trace of accesses: each is in bounds and aligned, and tensor maps describe no more than
+// there is; every element of what the kernel writes has one writer.
 void prove_bounds(Questions& questions);
 void prove_writers(Questions& questions);
-// Traces the order of events, for all blocks at once or for each: barriers and mbarriers fit their phases, and no two
-// threads touch the same shared bytes without something that orders them.
+// Traces the order of events, for all blocks at once or for each: barriers and mbarriers fit their phases,
+// and no two threads touch the same shared bytes without something that orders them.
 void prove_order(Questions& questions);
 
 }  // namespace quern::proof

@@ -11,8 +11,8 @@ namespace quern {
 
 struct SolverAnswer {
   enum class Kind : uint8_t { never, sometimes, unknown } kind = Kind::unknown;
-  // By what values they hold, if sometimes. `certain`: every value that the conditions depend on is among them;
-  // else one of them came from memory, and may not occur.
+  // By what values they hold, if sometimes. `certain`: every value that the conditions depend on is among
+  // them; else one of them came from memory, and may not occur.
   std::map<const ir::SymbolData*, int64_t> values;
   bool certain = true;
 };

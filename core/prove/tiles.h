@@ -6,7 +6,8 @@
 
 namespace quern::proof {
 
-// Eight rows of an operand of wgmma, as device/wgmma.cuh has them: of row_bytes each, behind the operand's first.
+// Eight rows of an operand of wgmma, as device/wgmma.cuh has them: of row_bytes each, behind the operand's
+// first.
 struct Panel {
   int64_t row_bytes, offset;
 };

@@ -123,7 +123,8 @@ class Tracer : private AccessTracer {
     const size_t gone = ended_.size();
     const bool in_order = follow_ == Follow::order && synchronises(loop.body);
     if (in_order) {
-      // Where the block decides, all of its threads agree: those that end earlier do the beginning of the longest.
+      // Where the block decides, all of its threads agree: those that end earlier do the beginning of the
+      // longest.
       if (!begin.is_number() || !is_agreed(end) || !step.is_number() || step->number <= 0)
         return stop("a loop that synchronises has no fixed trip count");
       visit_nodes(end, [&](const ExprNode& node) {

@@ -1,5 +1,5 @@
-// What the threads of a block do to memory and to each other, one event after the other, as expressions of the
-// thread, the block and the counters of loops.
+// What the threads of a block do to memory and to each other, one event after the other, as expressions of
+// the thread, the block and the counters of loops.
 #pragma once
 
 #include "core/kernel/ir.h"
@@ -36,8 +36,8 @@ struct Access {
   bool of_cluster = false;  // shared memory of any block of the cluster
 };
 
-// An instruction with an order, or a copy by TMA; operands are evaluated, pointers are bytes from the memory's
-// beginning.
+// An instruction with an order, or a copy by TMA; operands are evaluated, pointers are bytes from the
+// memory's beginning.
 struct Signal {
   ir::Instr code;
   ir::Expr at = 0;      // of the mbarrier

@@ -68,8 +68,8 @@ class AccessTracer {
   // The map by which an instruction copies.
   const TensorMap* map_of_copy(const ir::Instruction& instruction);
   void box(const ir::Instruction& instruction);
-  // In shared memory all of the box, until somebody waits; of the tensor what lies inside, as many bytes at a time as both
-  // rows are multiples of.
+  // In shared memory all of the box, until somebody waits; of the tensor what lies inside, as many bytes at a
+  // time as both rows are multiples of.
   void stored_box(const ir::Instruction& instruction);
   void operand_panels(const ir::Expr& operand, int64_t extent);
 

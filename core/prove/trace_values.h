@@ -1,4 +1,5 @@
-// What expressions of a kernel come to for a thread, as expressions of the thread, its block and the counters of loops.
+// What expressions of a kernel come to for a thread, as expressions of the thread, its block and the counters
+// of loops.
 #pragma once
 
 #include <map>

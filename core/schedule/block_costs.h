@@ -10,10 +10,10 @@ constexpr int64_t kWgmmaRows = 64;          // rows of wgmma
 constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
 constexpr double kCopy = 2;  // instructions to leave an element in shared memory
-// Cycles in which a sub-partition issues a product of register tiles. The register file has two banks, of which products wait
-// for one where ptxas finds no other registers: 1.14 cycles in its code, 1.3 where vectors of an operand run along the inner
-// dimension. Here they are less by what the model's shadows and its lower clock add: code with 1.47 took 430 us for a product
-// of 2048 on an H200, where 1.47 here would be 529.
+// Cycles in which a sub-partition issues a product of register tiles. The register file has two banks, of
+// which products wait for one where ptxas finds no other registers: 1.14 cycles in its code, 1.3 where
+// vectors of an operand run along the inner dimension. Here they are less by what the model's shadows and its
+// lower clock add: code with 1.47 took 430 us for a product of 2048 on an H200, where 1.47 here would be 529.
 constexpr double kFmaCycles = 0.93, kFmaCyclesByInner = 1.06;
 constexpr int kFmaVector = 2;  // bits: elements of an operand that a thread reads at once
 constexpr double kFmaLoadBytes =

@@ -39,8 +39,8 @@ class Counter : private ScheduledBlock {
  private:
   static constexpr double kLookedAtWord = 3;  // instructions
 
-  // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of them, but for one
-  // that is not overlapped.
+  // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
+  // them, but for one that is not overlapped.
   void pass_over(const UnmaskedShare& unmasked) {
     if (unmasked.mean == 1) return;
     auto visited = [&](double share) {
@@ -196,7 +196,8 @@ class Counter : private ScheduledBlock {
         padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
-  // Without tensor cores: both operands out of shared memory, where what the ring does not bring is left first.
+  // Without tensor cores: both operands out of shared memory, where what the ring does not bring is left
+  // first.
   void product_by_fma(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     const BlockOp &left = op(each.operands[0]), &right = op(each.operands[1]);

@@ -30,8 +30,8 @@ inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::copies, &W
 static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)),
               "each count is in a list");
 
-// How a tile comes from global memory: by TMA, by copies of threads into a stage, or into registers, as tensor cores take it
-// or as threads share it.
+// How a tile comes from global memory: by TMA, by copies of threads into a stage, or into registers, as
+// tensor cores take it or as threads share it.
 struct TileLoad {
   BlockValue value;
   bool staged = false, tma = false, fragments = false;

@@ -100,8 +100,9 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
-// Whether TMA should be able to bring the tile of a tensor with these strides: neighbours lie along one dimension, others are
-// whole 16 bytes apart, and parts that are cut off are whole fragments of tensor cores. The emitter decides.
+// Whether TMA should be able to bring the tile of a tensor with these strides: neighbours lie along one
+// dimension, others are whole 16 bytes apart, and parts that are cut off are whole fragments of tensor cores.
+// The emitter decides.
 bool fits_tma(const TensorType& whole, const Ints& strides, const TensorType& tile) {
   const size_t rank = whole.shape.size();
   const auto size = static_cast<int64_t>(dtype_size(whole.dtype));
@@ -183,7 +184,8 @@ std::vector<int64_t> tile_k_choices(const MuKernel& kernel, const Shape& shape,
   return tiles;
 }
 
-// Of parts of the inner dimension, whose sums meet in a cluster: as many as the muGraph has, half or twice of it.
+// Of parts of the inner dimension, whose sums meet in a cluster: as many as the muGraph has, half or twice of
+// it.
 std::vector<int64_t> cluster_choices(const MuKernel& kernel, const Shape& shape, const Target& target) {
   const int64_t own = kernel.grid[3];
   std::vector<int64_t> out = {0};
@@ -194,8 +196,8 @@ std::vector<int64_t> cluster_choices(const MuKernel& kernel, const Shape& shape,
   return out;
 }
 
-// The work of the blocks of a muGraph's only kernel, for schedules that come one after the other: how many stages a ring has,
-// how many blocks there are and what ptxas is told of them make no difference to it.
+// The work of the blocks of a muGraph's only kernel, for schedules that come one after the other: how many
+// stages a ring has, how many blocks there are and what ptxas is told of them make no difference to it.
 class BlockWorks {
  public:
   explicit BlockWorks(const Target& target) : target_(target) {}
@@ -287,8 +289,8 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
       if (denser_us < time.us) ranked.push_back({denser_us, denser});
       return time.us;
     };
-    // Warpgroups, which wait for each other at every iteration, are faster with a producer where it fits; others
-    // are not.
+    // Warpgroups, which wait for each other at every iteration, are faster with a producer where it fits;
+    // others are not.
     KernelSchedule fed = schedule;
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
     // Registers of the producer's are for those who need many: attention, which has sums of two products.

@@ -1,6 +1,6 @@
-// The layouts that instructions of tensor cores prescribe for their operands and results: fragments. They count
-// registers in elements, so a 32-bit register of two 16-bit elements is two values of `register` (the even one in the
-// low half).
+// The layouts that instructions of tensor cores prescribe for their operands and results: fragments. They
+// count registers in elements, so a 32-bit register of two 16-bit elements is two values of `register` (the
+// even one in the low half).
 #pragma once
 
 #include <string_view>

@@ -14,7 +14,8 @@ namespace quern {
 namespace {
 
 constexpr size_t kMostKernels = 6;   // of a launch
-// Of a kernel, with one number of threads and one tile: tiles that are too large for a kernel alone may be best beside others.
+// Of a kernel, with one number of threads and one tile: tiles that are too large for a kernel alone may be
+// best beside others.
 constexpr size_t kMostChoices = 2;
 constexpr size_t kMostWays = 6;
 
@@ -131,8 +132,8 @@ class Joiner {
     return best;
   }
 
-  // One launch of all: for each choice of the kernel that takes longest the others at their best alone, or with blocks that
-  // bring about as much, and what improves on that.
+  // One launch of all: for each choice of the kernel that takes longest the others at their best alone, or
+  // with blocks that bring about as much, and what improves on that.
   std::vector<JoinedWay> launches(size_t first, size_t end) const {
     std::vector<JoinedWay> ways;
     for (size_t k = first; k < end; ++k)

@@ -42,8 +42,8 @@ class KernelModel {
     const double blocks = work_.blocks;
     const double at_once = std::min(blocks, places(out.blocks_per_sm)), full = std::floor(blocks / at_once),
                  rest = blocks - full * at_once;
-    // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block that stays loads
-    // its next tile while it stores one.
+    // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block
+    // that stays loads its next tile while it stores one.
     const double first = wave(at_once, blocks, out);
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
     const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
@@ -90,8 +90,8 @@ class KernelModel {
   double wave(double running, double blocks, KernelTime& out) const {
     const double trip_count = work_.loop_bytes > 0 ? static_cast<double>(work_.trip_count) : 0;
     const double block_bytes = work_.loop_l2 * trip_count + work_.once_l2;
-    // Of the busiest SM. Those that clusters of more than a pair find first have twice as many, if these fit, and others
-    // none.
+    // Of the busiest SM. Those that clusters of more than a pair find first have twice as many, if these fit,
+    // and others none.
     double per_sm = std::ceil(running / target_.sms);
     if (cluster() > 2)
       per_sm = std::max(per_sm, std::min(static_cast<double>(out.blocks_per_sm), 2 * per_sm));

@@ -20,7 +20,8 @@ struct KernelTime {
 // Of one kernel whose blocks do this work.
 KernelTime modelled_block(const BlockWork& work, const KernelSchedule& schedule, const Target& target);
 
-// Of several kernels in one launch (core/kernel/join.h): each block has the registers and the shared memory of the largest.
+// Of several kernels in one launch (core/kernel/join.h): each block has the registers and the shared memory
+// of the largest.
 KernelTime modelled_joined(const std::vector<BlockWork>& parts, const std::vector<KernelSchedule>& schedules,
                            const Target& target);
 
@@ -31,8 +32,8 @@ KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const
 // Of the launch that custom kernel number `k` is part of; the muGraph is cut.
 KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, size_t k, const Target& target);
 
-// Of all launches of custom kernels, one after the other, in microseconds; infinite if one does not fit. `mugraph` is not
-// cut yet; INVALID_ARGUMENT if the schedule does not fit it.
+// Of all launches of custom kernels, one after the other, in microseconds; infinite if one does not fit.
+// `mugraph` is not cut yet; INVALID_ARGUMENT if the schedule does not fit it.
 Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target);
 
 }  // namespace quern

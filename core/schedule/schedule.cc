@@ -19,8 +19,9 @@ bool lies_between(const std::array<Number, count>& numbers, int64_t least, int64
                      [&](Number number) { return lies_between(number, least, most); });
 }
 
-// What decides whether the loop may be cut differently: values that differ from iteration to iteration because a
-// dimension of theirs is cut by the loop, and values that are one iteration's part of a reduction over it.
+// What decides whether the loop may be cut differently: values that differ from iteration to iteration
+// because a dimension of theirs is cut by the loop, and values that are one iteration's part of a reduction
+// over it.
 struct LoopUse {
   std::vector<bool> dims;
   bool partial = false;
@@ -112,8 +113,8 @@ Status check_loop(const MuKernel& kernel) {
   return {};
 }
 
-// The extent of a dimension of a load's or store's tile away from ragged edges; `looped`: of an iteration, else
-// of the block.
+// The extent of a dimension of a load's or store's tile away from ragged edges; `looped`: of an iteration,
+// else of the block.
 int64_t nominal_tile(const MuGraph& mugraph, const MuKernel& kernel, const BlockOp& op, int dim,
                      bool looped = true) {
   const Ints& shape = mugraph.tensors[static_cast<size_t>(op.tensor())].type.shape;
@@ -136,8 +137,8 @@ Status cut_into_tiles(const MuGraph& mugraph, MuKernel& kernel, int axis, int64_
   return {};
 }
 
-// Parts that the loop cuts further have whole iterations where that makes them no fewer: then none of these ends
-// within a tensor.
+// Parts that the loop cuts further have whole iterations where that makes them no fewer: then none of these
+// ends within a tensor.
 void fit_parts_to_iterations(const MuGraph& mugraph, MuKernel& kernel, int64_t tile_k) {
   for (int axis = 0; axis < kGridAxes; ++axis) {
     int64_t looped = 0;

@@ -1,5 +1,6 @@
 // A schedule: the numbers of one implementation of a muGraph. The muGraph says what is computed and along
-// which dimensions work is cut; the schedule says how large tiles are, how many warps work on them, and how data come.
+// which dimensions work is cut; the schedule says how large tiles are, how many warps work on them, and how
+// data come.
 #pragma once
 
 #include <array>
@@ -49,8 +50,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// One line a kernel: "kernel tile=[64, 1, 1] warps=[4, 1, 1] stages=3 tma=1", without the fields that are at their
-// defaults, and where choices are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
+// One line a kernel: "kernel tile=[64, 1, 1] warps=[4, 1, 1] stages=3 tma=1", without the fields that are at
+// their defaults, and where choices are not greedy, " layouts=[0, 1, 1] levels=[0, 0, 1] offsets=[0, 512]".
 std::string print_schedule(const Schedule& schedule);
 // Its inverse; lines that are empty or begin with # are passed over. INVALID_ARGUMENT: "LINE:1: what is
 // wrong".
@@ -69,8 +70,8 @@ struct LaunchedKernels {
 // That of kernel number `k`.
 LaunchedKernels launch_of(const Schedule& schedule, size_t k);
 
-// The extent of what an axis of the grid cuts, or, for kGridAxes, of what the loop cuts of a block's part; 0 if
-// nothing. INVALID_ARGUMENT if it cuts dimensions of different extents: tile sizes say nothing then.
+// The extent of what an axis of the grid cuts, or, for kGridAxes, of what the loop cuts of a block's part; 0
+// if nothing. INVALID_ARGUMENT if it cuts dimensions of different extents: tile sizes say nothing then.
 Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis);
 
 // The same with the muGraph's own tiles.

@@ -1,4 +1,5 @@
-// What a schedule makes of the operators of a kernel: how operands come to those who use them, and which warps make what.
+// What a schedule makes of the operators of a kernel: how operands come to those who use them, and which
+// warps make what.
 #pragma once
 
 #include <algorithm>
@@ -60,20 +61,20 @@ class ScheduledBlock {
   };
   static constexpr int64_t kMostAlignment = 128;
   Row memory_row(BlockValue access) const;
-  // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them: bytes that are
-  // moved over bytes that are wanted.
+  // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them:
+  // bytes that are moved over bytes that are wanted.
   struct SectorWaste {
     double l2 = 1, dram = 1;
   };
   static SectorWaste sector_waste(const Row& row);
-  // A staged tile: its bytes in shared memory, and if TMA brings it the copies, each a panel of its rows, and the parts of
-  // rows that lie in one line of the cache.
+  // A staged tile: its bytes in shared memory, and if TMA brings it the copies, each a panel of its rows, and
+  // the parts of rows that lie in one line of the cache.
   struct StagedTile {
     double bytes = 0, copies = 0, lines = 0;
   };
   StagedTile staged_tile(BlockValue load, const Row& row) const;
-  // Bytes that one instruction of a thread brings: into a stage; into registers, as products take them or as threads share a
-  // tile.
+  // Bytes that one instruction of a thread brings: into a stage; into registers, as products take them or as
+  // threads share a tile.
   double copy_width(BlockValue load) const;
   // Whether tensor cores take it straight from global memory, and nothing else has it otherwise.
   bool is_fragment(BlockValue load) const;
@@ -89,7 +90,8 @@ class ScheduledBlock {
   bool is_made(BlockValue value) const;
   // The load that a value is made of, element by element; -1: none.
   BlockValue root_load(BlockValue value) const;
-  // Neighbours in memory are neighbours along the columns, or rows, of the product that a load is this operand of.
+  // Neighbours in memory are neighbours along the columns, or rows, of the product that a load is this
+  // operand of.
   bool is_by_free(BlockValue load, size_t side) const;
   // Whether wgmma reads the value from its stage.
   bool is_panel_operand(BlockValue value, DType dtype) const;
@@ -112,8 +114,8 @@ class ScheduledBlock {
 
   // Whether a tile that is there once is reduced and used again: every thread has its part all the while.
   bool is_kept(size_t i) const;
-  // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until that is
-  // complete. What products take and make is counted with them.
+  // Whether a tile of an iteration is used beside what goes into a reduction: every thread has its part until
+  // that is complete. What products take and make is counted with them.
   bool lives_on(BlockValue value) const;
   // Sums over the loop stay in parts until its end.
   bool is_summed(size_t i) const;
@@ -133,8 +135,8 @@ class ScheduledBlock {
   bool uses_wgmma(const BlockOp& each, DType dtype) const;
   // Of the tile of a staged load: what products that read it there have room for.
   Ints least_extents(BlockValue load) const;
-  // Elements that a thread loads at once of what comes straight from global memory as an operand of tensor cores; 0 if
-  // `product` does not take it so.
+  // Elements that a thread loads at once of what comes straight from global memory as an operand of tensor
+  // cores; 0 if `product` does not take it so.
   int64_t fragment_vector(BlockValue load, size_t product) const;
   bool joins_product(BlockValue load) const;
   // Of the tile that a broadcast load is used for.

@@ -16,14 +16,15 @@ struct TensorPlace {
   LaunchArg arg;
   int64_t offset = 0;  // elements of the argument in front of its first one
   int numbered = -1;  // nowhere: elements are their number along this dimension
-  // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first then.
+  // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first
+  // then.
   int axis = -1;
   std::vector<TensorPlace> pieces = {};
   std::vector<int32_t> memory = {};  // the tensors that are there
 };
 
-// Where block graphs find a tensor: views and pieces lie in what they are made of. `lies(tensor)` says where tensors with
-// memory of their own are.
+// Where block graphs find a tensor: views and pieces lie in what they are made of. `lies(tensor)` says where
+// tensors with memory of their own are.
 TensorPlace read_place(const MuGraph& mugraph, int32_t tensor,
                        const std::function<const TensorPlace&(int32_t)>& lies);
 // The same where these are all dense, as the caller's tensors are taken to be.

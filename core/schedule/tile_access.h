@@ -1,5 +1,6 @@
-// How tiles of tensors can be accessed: in vectors of so many elements, out of a ring of stages, by TMA. It follows from where
-// the tensors lie and how the muGraph cuts them; the lowering asks, and so does the model of schedules.
+// How tiles of tensors can be accessed: in vectors of so many elements, out of a ring of stages, by TMA. It
+// follows from where the tensors lie and how the muGraph cuts them; the lowering asks, and so does the model
+// of schedules.
 #pragma once
 
 #include <optional>
@@ -12,22 +13,25 @@ namespace quern {
 // The dimension of a load's or store's tile whose neighbours are neighbours in memory; -1: none.
 int inner_dim(const TensorPlace& place, const Ints& tile);
 
-// Low bits of `inner` that can move as one access of up to 16 bytes: every vector is aligned, of whole words, and either
-// inside the tensor or outside.
+// Low bits of `inner` that can move as one access of up to 16 bytes: every vector is aligned, of whole words,
+// and either inside the tensor or outside.
 int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place, int inner);
 
-// The same of a tile that threads share in vectors along `inner`: with so many bits of threads, each has a vector.
+// The same of a tile that threads share in vectors along `inner`: with so many bits of threads, each has a
+// vector.
 int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits);
 
 // Whether the load comes through a stage of the ring in shared memory.
 bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& place);
 
-// The axis along which blocks are pairs that share tiles (multicast); -1: none. And whether they share this load's.
+// The axis along which blocks are pairs that share tiles (multicast); -1: none. And whether they share this
+// load's.
 int multicast_axis(const KernelSchedule& schedule);
 bool is_multicast(const KernelSchedule& schedule, const BlockOp& load);
 
-// Whether tensor cores can read a load's tile from its stage: rows of its matrices are rows of panels. And a tile of this
-// shape that all warps make of one, element by element: without room around it, which would have to be filled.
+// Whether tensor cores can read a load's tile from its stage: rows of its matrices are rows of panels. And a
+// tile of this shape that all warps make of one, element by element: without room around it, which would have
+// to be filled.
 bool is_panel(const TensorPlace& place, const Ints& tile);
 bool makes_panel(const TensorPlace& place, const Ints& tile);
 
@@ -45,17 +49,19 @@ std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& t
 // Bytes: of a row of a panel at most, and at least if it is swizzled.
 inline constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;
 
-// The map by which TMA brings or stores the tile in panels, if it can: each of its dimensions `dims`, outermost first.
+// The map by which TMA brings or stores the tile in panels, if it can: each of its dimensions `dims`,
+// outermost first.
 std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place,
                                   const StagedExtents& tile, const std::vector<int>& dims);
 // Coordinates along `dims` of where the tensor begins in what its argument points to: maps begin there.
 Ints starts_in_memory(const TensorPlace& place, const StagedExtents& tile, const std::vector<int>& dims);
-// Makes the box of a tile that one copy would bring so small that each block of a pair has one; false if it cannot be: half of
-// a panel has eight rows or more, after which its swizzle repeats.
+// Makes the box of a tile that one copy would bring so small that each block of a pair has one; false if it
+// cannot be: half of a panel has eight rows or more, after which its swizzle repeats.
 bool share_out(TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims);
 // Of `dims` the outermost along which the tile has more than one element: its number there.
 size_t outermost_dim(const StagedExtents& tile, const std::vector<int>& dims);
-// Copies of the map's boxes: a panel each, or several, of so much of its outermost dimension as a copy can bring.
+// Copies of the map's boxes: a panel each, or several, of so much of its outermost dimension as a copy can
+// bring.
 struct TileBoxes {
   int64_t panels = 1, parts = 1;
 };

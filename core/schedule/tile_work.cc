@@ -59,7 +59,8 @@ int FmaTile::operand_registers() const {
   return (1 << (m_registers + (a_by_inner ? group : 0))) + (1 << (n_registers + (b_by_inner ? group : 0)));
 }
 
-// Lanes are shared by rows and columns so that all have work of their own, with few loads; then with few registers.
+// Lanes are shared by rows and columns so that all have work of their own, with few loads; then with few
+// registers.
 FmaTile fma_tile(int64_t rows, int64_t columns, int64_t inner, const FmaOperand& a, const FmaOperand& b,
                  const std::array<int, 3>& warps) {
   const int m_bits = bits_of(padded(rows)), n_bits = bits_of(padded(columns)),

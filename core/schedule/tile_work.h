@@ -24,13 +24,15 @@ struct WarpgroupTile {
 };
 ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps, int all_warps);
 
-// A product without tensor cores: every thread has sums of some rows and columns, and takes what it multiplies out of
-// shared memory in vectors. Of an operand whose vectors run along the inner dimension these are a group of steps.
+// A product without tensor cores: every thread has sums of some rows and columns, and takes what it
+// multiplies out of shared memory in vectors. Of an operand whose vectors run along the inner dimension these
+// are a group of steps.
 struct FmaOperand {
   bool by_inner = false;
   int vector = 0;  // bits: elements of a vector, at most
 };
-// Into how many bits of rows, columns and inner dimension numbers of warps, of lanes and of a thread's registers are cut.
+// Into how many bits of rows, columns and inner dimension numbers of warps, of lanes and of a thread's
+// registers are cut.
 struct FmaTile {
   int m_warps = 0, n_warps = 0, k_warps = 0, m_lanes = 0, n_lanes = 0, m_registers = 0, n_registers = 0;
   int m_vector = 0, n_vector = 0;  // registers that are neighbours in shared memory
@@ -51,7 +53,8 @@ struct ReducedParts {
   bool across_warps = false;  // through shared memory
   double values = 1;          // of a thread
 };
-// Of a tile in vectors along its last dimension, then lanes, then warps, `row_warps` of which have rows of their own.
+// Of a tile in vectors along its last dimension, then lanes, then warps, `row_warps` of which have rows of
+// their own.
 ReducedParts reduced_parts(const Ints& shape, const Ints& axes, int64_t element_bytes, int warps,
                            int row_warps = 1);
 // Of the result of a product by tensor cores.

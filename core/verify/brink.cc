@@ -84,8 +84,8 @@ constexpr Levels kBefore = {-0.3, -0.15, -0.05};
 // Far beyond, where infinities go on to outputs.
 constexpr Levels kBeyond = {4, 16, 64};
 
-// Sums and products that outputs are made of, one for each set of float inputs, of the first `count`, that one is made
-// of, but no output.
+// Sums and products that outputs are made of, one for each set of float inputs, of the first `count`, that
+// one is made of, but no output.
 std::vector<ValueId> inner_values(const Graph& graph, size_t count) {
   auto inputs_of = [&](const std::vector<bool>& is) {
     std::vector<bool> inputs;
@@ -146,8 +146,8 @@ class Brink {
     for (size_t i : level_inputs(count, output)) follows_[i] = Follows::grows;
   }
 
-  // Inputs grow or shrink as the value inside grows with them, and all others shrink, so that it alone comes near its
-  // end. If not all that can are to grow, the seed says which stay.
+  // Inputs grow or shrink as the value inside grows with them, and all others shrink, so that it alone comes
+  // near its end. If not all that can are to grow, the seed says which stay.
   Brink(const Graph& primitive, const std::vector<RealTensor>& inputs, size_t count, ValueId inner,
         uint64_t seed, bool all)
       : graph_(primitive), inputs_(inputs), levels_(kBefore), follows_(inputs.size(), Follows::stays) {
@@ -167,8 +167,8 @@ class Brink {
       if (i != kept && random.one_in(2)) follows_[i] = Follows::stays;
   }
 
-  // The power of two of the scale at which the fullest value is between the levels, or the nearest one below that was
-  // met. By straight lines through logarithms, which is what products are.
+  // The power of two of the scale at which the fullest value is between the levels, or the nearest one below
+  // that was met. By straight lines through logarithms, which is what products are.
   bool find(double& power) const {
     double below = 0, above = kMostPower, level_below = level(below), level_above = kInfinity, slope = 0;
     // Some graphs are beyond it on inputs of moderate size.

@@ -1,5 +1,5 @@
-// Evaluates a muGraph block by block, tile by tile and iteration by iteration, over any domain of evaluate.h: what its
-// kernels would compute, including maps that do not fit, edges that are ragged, and accumulators.
+// Evaluates a muGraph block by block, tile by tile and iteration by iteration, over any domain of evaluate.h:
+// what its kernels would compute, including maps that do not fit, edges that are ragged, and accumulators.
 //
 // Besides what evaluate.h asks for, a Domain has
 //   Value rescale(Value sum, Value old_shift, Value new_shift)    sum * exp(old_shift - new_shift); sum if
@@ -47,7 +47,8 @@ struct TileOperator {
 
 }  // namespace internal
 
-// The operators of a muGraph for tiles that came so far: blocks, iterations and runs have tiles of few shapes.
+// The operators of a muGraph for tiles that came so far: blocks, iterations and runs have tiles of few
+// shapes.
 using TileOperators = std::map<const BlockOp*, std::vector<internal::TileOperator>>;
 
 namespace internal {
@@ -469,8 +470,8 @@ class MuEvaluator {
 }  // namespace internal
 
 // The outputs of a muGraph that validate() has passed. INVALID_GRAPH when tiles do not fit together, when
-// blocks disagree about what they store, or when an element is stored twice or never. `operators` are handed from
-// one run of the muGraph to the next.
+// blocks disagree about what they store, or when an element is stored twice or never. `operators` are handed
+// from one run of the muGraph to the next.
 template <class Domain>
 Result<std::vector<Elements<typename Domain::Value>>> evaluate_mugraph(
     const MuGraph& mugraph, Domain& domain, const std::vector<Elements<typename Domain::Value>>& inputs,

@@ -38,9 +38,10 @@ const HostileClass* find_hostile_class(std::string_view name);
 std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const HostileClass& cls,
                            uint64_t seed);
 
-// One buffer an input; empty where `read` says that nobody reads it. Of a class that spares the others, float input number
-// `which` is drawn from it; one that is likely to show something, or none, where there is no such input. Of one that does
-// so in some draws, all are for 0, and number `which` - 1 for others; without a number the seed decides.
+// One buffer an input; empty where `read` says that nobody reads it. Of a class that spares the others, float
+// input number `which` is drawn from it; one that is likely to show something, or none, where there is no
+// such input. Of one that does so in some draws, all are for 0, and number `which` - 1 for others; without a
+// number the seed decides.
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
                                         const std::vector<bool>& read = {}, size_t which = SIZE_MAX);
 

@@ -2,9 +2,9 @@
 // it. The real part decides whatever depends on order (max, min, abs, comparisons, conditions, casts to
 // integers) and follows IEEE for NaN and infinities; the field part decides whether two values are equal.
 //
-// The real part is an f64 with a bound on its rounding error, carried along operation by operation. Two values
-// whose intervals overlap are equal if their field parts are; if those differ, their order is unknown, and so
-// is what depends on it. Unknown values are compared with nothing.
+// The real part is an f64 with a bound on its rounding error, carried along operation by operation. Two
+// values whose intervals overlap are equal if their field parts are; if those differ, their order is unknown,
+// and so is what depends on it. Unknown values are compared with nothing.
 //
 // i32 values are integers that wrap, in both parts.
 #pragma once

@@ -1,5 +1,5 @@
-// Evaluates single elements of what a muGraph writes: of each block and iteration only what these elements depend
-// on. Agrees with evaluate_mugraph wherever that succeeds.
+// Evaluates single elements of what a muGraph writes: of each block and iteration only what these elements
+// depend on. Agrees with evaluate_mugraph wherever that succeeds.
 #pragma once
 
 #include <map>

@@ -16,11 +16,11 @@ namespace quern {
 
 // Sets `rounds_to`, `of_narrow` and `in_f32` of all block operators (core/mugraph/narrow.h) to what the graph
 // says, once: a muGraph that is `noted` stays as it is, and so does one with other inputs or outputs than the
-// graph's. Both programs are evaluated at a random point of the finite field (field.h), on the small instance: a
-// value all of whose elements are elements of 16-bit values of the graph is rounded by the unfused program, too,
-// however the muGraph comes to it. So decided on what values are, not on how they are written. Where there is no
-// instance that is small enough, only loads are known; so too when `stop` said so, and it is not noted then. Also
-// sets `down` of exponentials (core/mugraph/numerators.h).
+// graph's. Both programs are evaluated at a random point of the finite field (field.h), on the small
+// instance: a value all of whose elements are elements of 16-bit values of the graph is rounded by the
+// unfused program, too, however the muGraph comes to it. So decided on what values are, not on how they are
+// written. Where there is no instance that is small enough, only loads are known; so too when `stop` said so,
+// and it is not noted then. Also sets `down` of exponentials (core/mugraph/numerators.h).
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop = nullptr);
 
 // What has been noted of a muGraph with the same operators.

@@ -1,9 +1,10 @@
 // The unfused program run a few times with random roundings.
 //
-// The noise of noisy.h is computed value by value: of what many values have in common it follows two causes, and
-// functions are looked at where the noise ends. That is too little where the noise of a contraction comes from many
-// elements at once (they move all of a row the same way, and a sum over the row adds that up), and where a function
-// bends within the noise. Whoever finds an element beyond its bound asks here before calling it wrong.
+// The noise of noisy.h is computed value by value: of what many values have in common it follows two causes,
+// and functions are looked at where the noise ends. That is too little where the noise of a contraction comes
+// from many elements at once (they move all of a row the same way, and a sum over the row adds that up), and
+// where a function bends within the noise. Whoever finds an element beyond its bound asks here before calling
+// it wrong.
 #pragma once
 
 #include "core/verify/reference.h"
@@ -14,7 +15,8 @@ namespace quern {
 void widen_bounds(const Graph& graph, const std::vector<RealTensor>& inputs, bool tf32,
                   std::vector<Expected>& expected);
 
-// What a graph's outputs may be on some inputs. The runs are made when an element is beyond its bound for the first time.
+// What a graph's outputs may be on some inputs. The runs are made when an element is beyond its bound for the
+// first time.
 class ExpectedOutputs {
  public:
   // `graph` must outlive it.

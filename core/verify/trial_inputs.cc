@@ -39,8 +39,8 @@ constexpr double kSmall = 4;  // literals up to this size are among the ties
 
 class Input {
  public:
-  // `in_turn`: of a trial of literals, that this input has them; others seldom do, so that what the large ones among
-  // them make of it does not hide everything.
+  // `in_turn`: of a trial of literals, that this input has them; others seldom do, so that what the large
+  // ones among them make of it does not hide everything.
   Input(const TensorType& type, size_t index, TrialKind kind, uint64_t trial,
         const std::vector<double>& literals, bool in_turn)
       : type_(type), kind_(kind), random_(mix(trial ^ mix(index + 1))), literals_(literals) {

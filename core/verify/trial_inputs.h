@@ -10,8 +10,8 @@
 
 namespace quern {
 
-// How a trial draws its inputs. Truth values are drawn one by one, with rows that are all true or all false, or false but
-// for two.
+// How a trial draws its inputs. Truth values are drawn one by one, with rows that are all true or all false,
+// or false but for two.
 enum class TrialKind : uint8_t {
   wide,         // numbers between -2 and 2, hardly ever equal; integers of all 32 bits
   ties,         // few different numbers, many of them 0, and small ones that are written in the programs
@@ -33,8 +33,8 @@ inline bool has_special_inputs(TrialKind kind) {
 // Which inputs of the graph either program reads. The others need not be drawn, and may be large.
 std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph);
 
-// Of the n-th trial; empty where `read` is false. `literals`: finite numbers of the programs. The domain is one
-// of the trial.
+// Of the n-th trial; empty where `read` is false. `literals`: finite numbers of the programs. The domain is
+// one of the trial.
 std::vector<Elements<OrderedValue>> trial_inputs(const Graph& graph, const std::vector<bool>& read, int n,
                                                  uint64_t seed, const std::vector<double>& literals,
                                                  const OrderedDomain& domain);

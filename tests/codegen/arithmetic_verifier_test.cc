@@ -29,8 +29,8 @@ void hand_written_mugraphs_are_right(void**) {
   }
 }
 
-// What each file of tests/golden/wrong must be: rejected in plain f32, or with its operands rounded, or not accepted by
-// the field. Some are refused by several.
+// What each file of tests/golden/wrong must be: rejected in plain f32, or with its operands rounded, or not
+// accepted by the field. Some are refused by several.
 enum class By { arithmetic, rounding, field };
 struct WrongFile {
   const char* name;

@@ -1,6 +1,6 @@
-// Products without tensor cores, in the emulator against the float reference: by each data path, with operands of each
-// order, of other types than their sums, computed in the loop, the same for all matrices of a batch, and with what is
-// fused behind them.
+// Products without tensor cores, in the emulator against the float reference: by each data path, with
+// operands of each order, of other types than their sums, computed in the loop, the same for all matrices of
+// a batch, and with what is fused behind them.
 #include "tests/codegen/sized_cases.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
@@ -36,7 +36,8 @@ kernel grid=[2, 2] loop=2 threads=128 {
 out y
 )";
 
-// Sizes that tiles divide and that they do not; a loop of an iteration that stays one (128 sums and 32 steps).
+// Sizes that tiles divide and that they do not; a loop of an iteration that stays one (128 sums and 32
+// steps).
 void every_path_is_right(void**) {
   std::vector<MuGraphCase> cases;
   for (const Sizes& sizes : {Sizes{"f32", "128", "64", "128", "", ""},

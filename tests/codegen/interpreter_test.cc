@@ -1,12 +1,11 @@
 // The interpreter of kernel arithmetic against the emulator, which runs the emitted text: the same muGraph,
-// schedule and inputs, friendly and hostile, give the same elements as far as the order of sums lets them, and
-// the same verdict.
+// schedule and inputs, friendly and hostile, give the same elements as far as the order of sums lets them,
+// and the same verdict.
 #include "core/codegen/interpreter.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/codegen/mugraph_emitter.h"
 #include "core/emulator/emulator.h"
 #include "core/graph/decompose.h"
 #include "core/verify/hostile.h"
@@ -82,12 +81,9 @@ void agree(const std::vector<MuGraphCase>& cases) {
   std::vector<Plan> plans;
   std::vector<ProgramSource> sources;
   for (const MuGraphCase& test : cases) {
-    const auto target = find_target(test.target);
-    assert_ok(target);
-    auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-    if (!emitted) fail_test(test.label + ": " + emitted.status().message());
-    sources.push_back(make_source(emitted->kernels, emitted->plan));
-    plans.push_back(std::move(emitted->plan));
+    EmittedMuGraph program = emitted(test);
+    sources.push_back(make_source(program.kernels, program.plan));
+    plans.push_back(std::move(program.plan));
   }
   auto programs = compile_programs(sources);
   assert_ok(programs);

@@ -1,6 +1,5 @@
-// Horizontal fusion: kernels of one launch, by each data path in the emulator against the float reference, what they are
-// printed as, what the plan says of them, and what is proved.
-#include "core/codegen/mugraph_emitter.h"
+// Horizontal fusion: kernels of one launch, by each data path in the emulator against the float reference,
+// what they are printed as, what the plan says of them, and what is proved.
 #include "core/kernel/builder.h"
 #include "core/kernel/join.h"
 #include "core/optimize/prove_program.h"
@@ -177,12 +176,6 @@ void producers_and_clusters_are_joined(void**) {
   for (const KernelSchedule& way : {KernelSchedule{.warps = {1, 1, 4}}, {.warps = {1, 2, 2}, .stages = 2}})
     cases.push_back(pair_of({"bf16", "24", "128", "72", "2", "2"}, way, true));
   all_are_right(cases);
-}
-
-EmittedMuGraph emitted(const MuGraphCase& test) {
-  auto out = emit_mugraph(test.graph, test.mugraph, test.schedule, **find_target(test.target));
-  assert_ok(out);
-  return std::move(*out);
 }
 
 // Launches, and what they must not share: kernels of one launch run at the same time.

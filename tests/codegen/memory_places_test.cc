@@ -1,6 +1,5 @@
-// Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are read in the
-// memory of their source, by each data path in the emulator against the float reference.
-#include "core/codegen/mugraph_emitter.h"
+// Where tiles lie in memory: those of ragged extents, and those of slices, reshapes and transposes that are
+// read in the memory of their source, by each data path in the emulator against the float reference.
 #include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
@@ -38,7 +37,8 @@ kernel grid=[2, 2] loop=2 threads=128 {
 out z
 )";
 
-// A producer takes nothing but what TMA brings: with even parts of 100, 72 and 200 elements it could bring nothing.
+// A producer takes nothing but what TMA brings: with even parts of 100, 72 and 200 elements it could bring
+// nothing.
 void ragged_tiles_come_by_every_path(void**) {
   std::vector<MuGraphCase> cases;
   for (const Sizes& sizes : {Sizes{"f16", "100", "72", "200", "", ""}, {"bf16", "70", "136", "88", "", ""}})
@@ -121,8 +121,8 @@ void ragged_attention_comes_by_tma(void**) {
   all_are_right_on_hostile_inputs(cases);
 }
 
-// Attention over four heads of 16 out of one tensor with queries, keys and values, each of two tokens more than it has use
-// for, and heads that are joined again.
+// Attention over four heads of 16 out of one tensor with queries, keys and values, each of two tokens more
+// than it has use for, and heads that are joined again.
 const char kPackedGraph[] = R"(graph packed
 in c: TYPE[ROWS, 192]
 b = neg(c)
@@ -206,8 +206,8 @@ void slices_and_heads_are_read_where_they_lie(void**) {
   all_are_right_on_hostile_inputs(cases);
 }
 
-// One query for each head, whose key and value follow GRID others of a cache; the key is computed, and the value a row of
-// what is given.
+// One query for each head, whose key and value follow GRID others of a cache; the key is computed, and the
+// value a row of what is given.
 const char kAppendGraph[] = R"(graph append
 in q: TYPE[2, ROWS, INNER]
 in kc: TYPE[2, GRID, INNER]
@@ -282,11 +282,9 @@ void a_row_behind_a_cache_is_read_where_it_lies(void**) {
       cases.push_back(sized_case("append", kAppendGraph, kAppend, sizes, way));
   all_are_right_on_hostile_inputs(cases);
   // No kernel writes keys or values together.
-  const MuGraphCase& one = cases[0];
-  const auto emitted = emit_mugraph(one.graph, one.mugraph, one.schedule, **find_target("sm_80"));
-  assert_ok(emitted);
-  assert_int_equal(emitted->plan.launches.size(), 2);
-  assert_true(emitted->plan.workspace_bytes < 1024);
+  const Plan plan = emitted(cases[0]).plan;
+  assert_int_equal(plan.launches.size(), 2);
+  assert_true(plan.workspace_bytes < 1024);
 }
 
 // Rows and columns of a product's operands in several places, cut along and across these.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/codegen/mugraph_emitter.h"
 #include "core/emulator/emulator.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
@@ -44,21 +43,15 @@ std::vector<std::string> find_failures(const std::vector<MuGraphCase>& cases) {
   std::vector<Plan> plans;
   std::vector<ProgramSource> sources;
   for (const MuGraphCase& test : cases) {
-    const auto target = find_target(test.target);
-    assert_ok(target);
-    auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-    if (!emitted) {
-      failures.push_back(test.label + ": " + emitted.status().message());
+    auto program = emit(test);
+    if (!program) {
+      failures.push_back(test.label + ": " + program.status().message());
       continue;
     }
     if (std::getenv("QUERN_SHOW_TEXT"))
-      print_message("// %s\n%s\n", test.label.c_str(), emitted->kernels.c_str());
-    ProgramSource source{emitted->kernels, {}};
-    for (const Launch& launch : emitted->plan.launches)
-      if (std::find(source.kernels.begin(), source.kernels.end(), launch.kernel) == source.kernels.end())
-        source.kernels.push_back(launch.kernel);
-    sources.push_back(std::move(source));
-    plans.push_back(std::move(emitted->plan));
+      print_message("// %s\n%s\n", test.label.c_str(), program->kernels.c_str());
+    sources.push_back(make_source(program->kernels, program->plan));
+    plans.push_back(std::move(program->plan));
     kept.push_back(&test);
   }
   auto programs = compile_programs(sources);
@@ -80,6 +73,18 @@ std::vector<std::string> find_failures(const std::vector<MuGraphCase>& cases) {
 }
 
 }  // namespace
+
+Result<EmittedMuGraph> emit(const MuGraphCase& test) {
+  const auto target = find_target(test.target);
+  assert_ok(target);
+  return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+}
+
+EmittedMuGraph emitted(const MuGraphCase& test) {
+  auto out = emit(test);
+  if (!out) fail_test(test.label + ": " + out.status().message());
+  return std::move(*out);
+}
 
 void all_are_right(const std::vector<MuGraphCase>& cases) {
   const std::vector<std::string> failures = find_failures(cases);

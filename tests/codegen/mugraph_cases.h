@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/plan.h"
-#include "core/graph/graph.h"
-#include "core/schedule/schedule.h"
+#include "core/codegen/mugraph_emitter.h"
 
 namespace quern {
 
@@ -26,6 +24,11 @@ struct MuGraphCase {
   std::string target = "sm_80";
   std::vector<InputKind> inputs = {};  // each is a run; if there are none, one with random values
 };
+
+// The case's program for its target.
+Result<EmittedMuGraph> emit(const MuGraphCase& test);
+// The same; fails the test if the case is refused.
+EmittedMuGraph emitted(const MuGraphCase& test);
 
 // Fails the test if a case is refused, breaks a rule of the GPU, or is further from the reference than
 // allowed, and prints those that do. One compilation for all.

@@ -1,6 +1,5 @@
 // The golden muGraphs of the six workload families, by several schedules each, in the emulator against the
 // float reference of their graphs.
-#include "core/codegen/mugraph_emitter.h"
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "tests/codegen/mugraph_cases.h"
@@ -65,12 +64,11 @@ void library_operators_are_fused(void**) {
       " v3 = softmax(v2, axis=[1])\n store(v3, p, x=0)\n}\n"
       "t = transpose(p, perm=[1, 0])\nh = slice(t, start=[0, 0], stop=[7, 24], step=[1, 1])\nout p, h\n");
   assert_ok(mugraph);
-  const Schedule schedule = default_schedule(*mugraph);
-  auto emitted = emit_mugraph(*graph, *mugraph, schedule, **find_target("sm_80"));
-  assert_ok(emitted);
-  assert_int_equal(emitted->plan.launches.size(), 3);
-  assert_int_equal(emitted->plan.workspace_bytes, 24 * 40);  // of the mask
-  all_are_right({{"causal", *graph, *mugraph, schedule}});
+  const MuGraphCase causal = {"causal", *graph, *mugraph, default_schedule(*mugraph)};
+  const Plan plan = emitted(causal).plan;
+  assert_int_equal(plan.launches.size(), 3);
+  assert_int_equal(plan.workspace_bytes, 24 * 40);  // of the mask
+  all_are_right({causal});
 }
 
 // What a condition chooses from has the dtype of the choices, numbers that of what they meet: both products
@@ -90,12 +88,11 @@ void a_mask_leaves_products_to_tensor_cores(void**) {
       " n = sum(e, axis=[1], keepdims=true)\n y = matmul(e, v0)\n z = div(y, n)\n"
       " store(z, o)\n}\nout o\n");
   assert_ok(mugraph);
-  const Schedule schedule = default_schedule(*mugraph);
-  auto emitted = emit_mugraph(*graph, *mugraph, schedule, **find_target("sm_80"));
-  assert_ok(emitted);
-  assert_true(emitted->kernels.find("mma_fragment") != std::string::npos);
-  assert_true(emitted->kernels.find("multiply_add") == std::string::npos);
-  all_are_right({{"masked", *graph, *mugraph, schedule}});
+  const MuGraphCase masked = {"masked", *graph, *mugraph, default_schedule(*mugraph)};
+  const std::string text = emitted(masked).kernels;
+  assert_true(text.find("mma_fragment") != std::string::npos);
+  assert_true(text.find("multiply_add") == std::string::npos);
+  all_are_right({masked});
 }
 
 }  // namespace

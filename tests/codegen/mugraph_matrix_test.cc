@@ -1,6 +1,5 @@
 // Every data path with every instruction family, dtype, and sizes that divide and that do not: in the
 // emulator against the float reference.
-#include "core/codegen/mugraph_emitter.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -33,12 +32,9 @@ struct Family {
 
 // That a case goes the way it is meant to.
 void is_marked(const MuGraphCase& test, const Path& path, const Family& family) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-  assert_ok(emitted);
-  assert_contains(emitted->kernels, path.mark);
-  assert_contains(emitted->kernels, family.mark);
+  const EmittedMuGraph program = emitted(test);
+  assert_contains(program.kernels, path.mark);
+  assert_contains(program.kernels, family.mark);
 }
 
 void every_path_takes_every_family(void**) {

@@ -180,8 +180,8 @@ void rows_are_right(void**) {
 }
 
 // Schedules as the enumeration gives them, from all of its range.
-// An inner dimension that blocks of a cluster and iterations cut: where a block's part is no whole number of vectors,
-// vectors would be misaligned, and reach into the part of the next block.
+// An inner dimension that blocks of a cluster and iterations cut: where a block's part is no whole number of
+// vectors, vectors would be misaligned, and reach into the part of the next block.
 
 void parts_of_no_whole_vectors_are_right(void**) {
   std::vector<MuGraphCase> cases;

@@ -1,7 +1,6 @@
 // Products of f32 operands in tf32: every data path, operands of both orders, chains of products, tiles that
 // all warps make together and operands of mixed dtypes, in the emulator against the float reference within
 // what tf32 may differ by.
-#include "core/codegen/mugraph_emitter.h"
 #include "core/schedule/enumerate.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
@@ -20,18 +19,10 @@ KernelSchedule way(std::array<int, 3> warps, int stages, bool tma = false, bool 
   return out;
 }
 
-std::string emitted_text(const MuGraphCase& test) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-  assert_ok(emitted);
-  return emitted->kernels;
-}
-
 // All are in tf32, and right.
 void all_are_right_in_tf32(const std::vector<MuGraphCase>& cases) {
   for (const MuGraphCase& test : cases) {
-    const std::string text = emitted_text(test);
+    const std::string text = emitted(test).kernels;
     assert_contains(text, "mma_fragment<float");
     assert_true(text.find("multiply_add(") == std::string::npos);
   }
@@ -146,9 +137,10 @@ void mixed_dtypes_are_right(void**) {
                                  {"f32", "16", "64", "64", "1", "2"}, each));
     }
   all_are_right_in_tf32(cases);
-  assert_contains(emitted_text(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "64", "64", "1", "2"},
-                                          way({1, 2, 2}, 2))),
-                  "mma_fragment<f16");
+  assert_contains(
+      emitted(sized_case("norm", kNormGraph, kNorm, {"f16", "16", "64", "64", "1", "2"}, way({1, 2, 2}, 2)))
+          .kernels,
+      "mma_fragment<f16");
 }
 
 // Nobody gets tf32 who has not asked for it.
@@ -156,7 +148,7 @@ void exact_products_are_exact(void**) {
   KernelSchedule exact = way({1, 2, 2}, 2);
   exact.tf32 = false;
   const std::string text =
-      emitted_text(sized_case("norm", kNormGraph, kNorm, {"f32", "16", "64", "64", "1", "2"}, exact));
+      emitted(sized_case("norm", kNormGraph, kNorm, {"f32", "16", "64", "64", "1", "2"}, exact)).kernels;
   assert_true(text.find("mma_fragment<") == std::string::npos);
   assert_true(text.find("tf32") == std::string::npos);
 }

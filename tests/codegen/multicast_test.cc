@@ -1,16 +1,11 @@
-// Pairs of blocks that share tiles by TMA multicast: right in the emulator along each axis of the grid, refused when one does
-// not wait for the other, and not made where no tile is shared or threads read what is.
-#include <algorithm>
-
-#include "core/codegen/mugraph_emitter.h"
-#include "core/emulator/emulator.h"
+// Pairs of blocks that share tiles by TMA multicast: right in the emulator along each axis of the grid,
+// refused when one does not wait for the other, and not made where no tile is shared or threads read what is.
 #include "core/jit/compiler.h"
 #include "core/kernel/count.h"
 #include "core/prove/prove_kernel.h"
 #include "core/schedule/block_work.h"
-#include "core/verify/reference.h"
+#include "tests/codegen/mutations.h"
 #include "tests/codegen/sized_cases.h"
-#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 namespace {
@@ -126,20 +121,12 @@ KernelSchedule way(ClusterShape multicast, int64_t persistent = 0, std::array<in
 
 const Sizes kWhole = {"bf16", "128", "96", "256", "4", "3"};
 
-auto emitted(const MuGraphCase& test) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-}
-
 void are_shared_and_right(const std::vector<MuGraphCase>& cases) {
   for (const MuGraphCase& test : cases) {
-    const auto program = emitted(test);
-    if (!program) print_error("%s\n", test.label.c_str());
-    assert_ok(program);
-    assert_contains(program->kernels, "tma_load_multicast<");
-    assert_contains(program->kernels, "mbarrier_arrive_at(empty");
-    for (const Launch& launch : program->plan.launches) assert_int_equal(launch.cluster.count(), 2);
+    const EmittedMuGraph program = emitted(test);
+    assert_contains(program.kernels, "tma_load_multicast<");
+    assert_contains(program.kernels, "mbarrier_arrive_at(empty");
+    for (const Launch& launch : program.plan.launches) assert_int_equal(launch.cluster.count(), 2);
   }
   all_are_right(cases);
 }
@@ -197,41 +184,6 @@ void other_kernels_are_right(void**) {
   are_shared_and_right(cases);
 }
 
-struct Mutation {
-  const char *right, *wrong;
-  std::vector<const char*> rules;  // one of them, as threads run
-};
-
-void are_found(const MuGraphCase& test, const std::vector<Mutation>& mutations) {
-  const auto right = emitted(test);
-  assert_ok(right);
-  std::vector<emulated::ProgramSource> sources = {emulated::make_source(right->kernels, right->plan)};
-  for (const Mutation& mutation : mutations) {
-    std::string text = right->kernels;
-    assert_contains(text, mutation.right);
-    for (size_t at = 0; (at = text.find(mutation.right, at)) != std::string::npos;
-         at += std::string_view(mutation.wrong).size())
-      text.replace(at, std::string_view(mutation.right).size(), mutation.wrong);
-    sources.push_back(emulated::make_source(text, right->plan));
-  }
-  auto programs = emulated::compile_programs(sources);
-  assert_ok(programs);
-  std::vector<std::string> inputs;
-  for (const TensorDesc& input : right->plan.inputs) inputs.push_back(random_buffer(input, 1, 0.5));
-  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
-  for (uint64_t seed : {1, 2, 3, 4, 5})
-    assert_ok(emulated::run_plan((*programs)[0], right->plan, views, {.seed = seed}));
-  for (size_t i = 0; i < mutations.size(); ++i)
-    for (uint64_t seed : {1, 2, 3, 4, 5}) {
-      const auto wrong = emulated::run_plan((*programs)[i + 1], right->plan, views, {.seed = seed});
-      if (wrong.ok()) fail_test(std::string("not found: ") + mutations[i].wrong);
-      const std::string message(wrong.status().message());
-      if (std::none_of(mutations[i].rules.begin(), mutations[i].rules.end(),
-                       [&](const char* rule) { return message.find(rule) != std::string::npos; }))
-        fail_test(std::string(mutations[i].wrong) + ": " + message);
-    }
-}
-
 void planted_faults_are_found(void**) {
   const char kReads[] = "which a wgmma still reads", kPending[] = "is still under way", kRace[] = "race: ";
   are_found(
@@ -258,7 +210,7 @@ void planted_faults_are_found(void**) {
 
 void what_blocks_cannot_share_is_refused(void**) {
   auto refused = [](const MuGraphCase& test, const char* why) {
-    assert_error(emitted(test), ErrorCode::UNSUPPORTED, why);
+    assert_error(emit(test), ErrorCode::UNSUPPORTED, why);
   };
   refused(sized_case("product", kProductGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"}, way(kAlongX)),
           "there are 3 tiles along x, which are no pairs");
@@ -273,7 +225,7 @@ void what_blocks_cannot_share_is_refused(void**) {
                      way(kAlongX, 0, {1, 4, 1})),
           "and not wgmma alone");
   auto misfits = [](KernelSchedule schedule) {
-    assert_error(emitted(sized_case("product", kProductGraph, kTiles, kWhole, schedule)),
+    assert_error(emit(sized_case("product", kProductGraph, kTiles, kWhole, schedule)),
                  ErrorCode::INVALID_ARGUMENT, "multicast requires");
   };
   KernelSchedule by_warps = way(kAlongX);
@@ -292,9 +244,8 @@ void each_block_asks_for_half(void**) {
   for (const auto& [shape, bytes] : {std::pair(ClusterShape{1, 1, 1}, x + w), std::pair(kAlongX, x / 2 + w),
                                      std::pair(kAlongY, x + w / 2)}) {
     const MuGraphCase test = sized_case("product", kProductGraph, kTiles, kWhole, way(shape));
-    const auto program = emitted(test);
-    assert_ok(program);
-    const LaunchedKernel& code = program->code[0];
+    const EmittedMuGraph program = emitted(test);
+    const LaunchedKernel& code = program.code[0];
     assert_float_equal(ir::count_mean_block(code.kernel, code.facts).tma_load_bytes, bytes, 1e-6);
     const auto applied = apply_schedule(test.mugraph, test.schedule);
     assert_ok(applied);
@@ -311,9 +262,8 @@ void both_blocks_are_proved(void**) {
   options.solver = solver.get();
   for (const ClusterShape& shape : {kAlongX, kAlongY})
     for (int64_t blocks : {0, 4}) {
-      const auto program = emitted(sized_case("product", kProductGraph, kTiles, kWhole, way(shape, blocks)));
-      assert_ok(program);
-      LaunchedKernel code = program->code[0];
+      LaunchedKernel code =
+          emitted(sized_case("product", kProductGraph, kTiles, kWhole, way(shape, blocks))).code[0];
       const Proof proof = prove_kernel(code.kernel, code.facts, options);
       if (!proof.proved()) fail_test(proof.summary());
       // Boxes of half the rows leave bytes that nobody brings.
@@ -330,10 +280,9 @@ void nvrtc_takes_it(void**) {
   if (!compiler) skip_test("there is no NVRTC: " + compiler.status().message());
   for (const char* source : {kTiles, kBatch}) {
     const bool batch = source == kBatch;
-    const auto program = emitted(sized_case("product", batch ? kBatchGraph : kProductGraph, source,
-                                            {"bf16", "128", "96", "256", "4", "3"}, way(kAlongX)));
-    assert_ok(program);
-    const auto output = (*compiler)->compile({program->source, "sm_90a", {}});
+    const EmittedMuGraph program =
+        emitted(sized_case("product", batch ? kBatchGraph : kProductGraph, source, kWhole, way(kAlongX)));
+    const auto output = (*compiler)->compile({program.source, "sm_90a", {}});
     assert_ok(output);
     assert_true(output->cubin.size() > 0);
   }

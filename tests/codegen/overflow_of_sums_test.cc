@@ -1,5 +1,5 @@
-// Factors on the two sides of a sum, and where the sum's infinities go: of the programs that any combination of a
-// search's candidates makes, all are accepted by the second verdict, and right.
+// Factors on the two sides of a sum, and where the sum's infinities go: of the programs that any combination
+// of a search's candidates makes, all are accepted by the second verdict, and right.
 #include <cmath>
 #include <set>
 
@@ -159,7 +159,8 @@ void check_combinations(const char* text) {
   assert_int_equal(combinations.refused, 0);  // the search leaves factors where the sums keep their range
 }
 
-// The second output makes the graph so large that it is judged on a small instance, where sums have three terms.
+// The second output makes the graph so large that it is judged on a small instance, where sums have three
+// terms.
 void a_factor_below_one_in_front_and_one_above_behind(void**) {
   check_combinations(R"(graph g
 in x: f32[16, 8]

@@ -1,6 +1,5 @@
-// Programmatic dependent launch: kernels that begin while the one in front of them, or what the caller enqueued, still
-// runs: in the emulator, where nobody may touch what the other one writes.
-#include "core/codegen/mugraph_emitter.h"
+// Programmatic dependent launch: kernels that begin while the one in front of them, or what the caller
+// enqueued, still runs: in the emulator, where nobody may touch what the other one writes.
 #include "core/optimize/prove_program.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
@@ -52,12 +51,6 @@ KernelSchedule schedule_of(const char* text) {
   const auto schedule = parse_schedule(text);
   assert_ok(schedule);
   return schedule->kernels[0];
-}
-
-EmittedMuGraph emitted(const MuGraphCase& test) {
-  auto out = emit_mugraph(test.graph, test.mugraph, test.schedule, *find_target(test.target).value());
-  assert_ok(out);
-  return std::move(*out);
 }
 
 // Of the two, the weight is asked for first, by a producer, by the first thread or by all.

@@ -1,5 +1,4 @@
 // Products that are software-pipelined: in the emulator against the float reference.
-#include "core/codegen/mugraph_emitter.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -7,13 +6,7 @@ namespace {
 
 using namespace quern;
 
-bool is_late(const MuGraphCase& test) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-  assert_ok(emitted);
-  return emitted->kernels.find("previous_") != std::string::npos;
-}
+bool is_late(const MuGraphCase& test) { return emitted(test).kernels.find("previous_") != std::string::npos; }
 
 // Values that all warps norm together, and keys too if KEYS is nk.
 const char kNormedGraph[] = R"(graph normed
@@ -76,7 +69,8 @@ void normed_attention_is_right(void**) {
                                  with_keys(kNormed, keys), sizes, each));
       assert_true(is_late(cases.back()));
     }
-  // With a producer nothing is pipelined, and the barriers around what all warps make are those of some threads.
+  // With a producer nothing is pipelined, and the barriers around what all warps make are those of some
+  // threads.
   KernelSchedule fed = way({4, 1, 1}, 2, true);
   fed.producer = true;
   cases.push_back(sized_case("normed nk", with_keys(kNormedGraph, "nk"), with_keys(kNormed, "nk"),

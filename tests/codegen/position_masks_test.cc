@@ -1,6 +1,5 @@
-// Masks that positions decide, in the emulator: what blocks compute instead of loading it, and iterations that are
-// passed over because all their scores are masked, unless that would be seen.
-#include "core/codegen/mugraph_emitter.h"
+// Masks that positions decide, in the emulator: what blocks compute instead of loading it, and iterations
+// that are passed over because all their scores are masked, unless that would be seen.
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/mugraph/views.h"
@@ -85,8 +84,8 @@ std::string tensors_of(const std::string& definition) {
   return out;
 }
 
-// Friendly values; values some of which are infinite or undefined where most rows do not look; and scores below the
-// number of those that are masked, which then are what counts.
+// Friendly values; values some of which are infinite or undefined where most rows do not look; and scores
+// below the number of those that are masked, which then are what counts.
 std::vector<InputKind> inputs() {
   auto random = [](const TensorDesc& desc, size_t input) { return random_buffer(desc, 31 + input, 1.0); };
   auto special = [](const TensorDesc& desc, size_t input) {
@@ -176,18 +175,17 @@ std::vector<MuGraphCase> cases() {
 
 void masked_by_positions_is_right(void**) { all_are_right(cases()); }
 
-// The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is masked.
+// The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is
+// masked.
 void blocks_compute_masks(void**) {
   for (const MuGraphCase& each : cases()) {
-    const auto emitted =
-        emit_mugraph(each.graph, each.mugraph, each.schedule, *find_target(each.target).value());
-    assert_ok(emitted);
+    const EmittedMuGraph program = emitted(each);
     // With intervals a launch in front looks for what is not finite.
     const bool looked_at = each.schedule.kernels.back().intervals;
-    assert_int_equal(emitted->plan.launches.size(), looked_at ? 2 : 1);
-    assert_int_equal(emitted->plan.workspace_bytes > 0, looked_at);
+    assert_int_equal(program.plan.launches.size(), looked_at ? 2 : 1);
+    assert_int_equal(program.plan.workspace_bytes > 0, looked_at);
     const bool staged = each.schedule.kernels.back().stages > 0;
-    assert_int_equal(emitted->kernels.find("all_agree<") != std::string::npos, staged);
+    assert_int_equal(program.kernels.find("all_agree<") != std::string::npos, staged);
   }
 }
 

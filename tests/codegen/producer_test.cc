@@ -2,10 +2,8 @@
 // of their synchronisation is missing or wrong, and not made of what TMA cannot bring.
 #include <algorithm>
 
-#include "core/codegen/mugraph_emitter.h"
-#include "core/emulator/emulator.h"
 #include "core/schedule/enumerate.h"
-#include "core/verify/reference.h"
+#include "tests/codegen/mutations.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -81,8 +79,8 @@ void persistent_blocks_are_right(void**) {
   all_are_right(cases);
 }
 
-// Products of one iteration under what is computed in the next: of few iterations and of more than there are stages, by one
-// warpgroup and two, by blocks that stay, and with registers of the producer's.
+// Products of one iteration under what is computed in the next: of few iterations and of more than there are
+// stages, by one warpgroup and two, by blocks that stay, and with registers of the producer's.
 void overlapped_products_are_right(void**) {
   std::vector<MuGraphCase> cases;
   auto overlapped = [](KernelSchedule from, bool moves_registers) {
@@ -102,100 +100,70 @@ void overlapped_products_are_right(void**) {
   all_are_right(cases);
 }
 
-struct Mutation {
-  const char *right, *wrong, *rule;
-};
-
-// The case's text, changed in one place.
-void are_found(const MuGraphCase& test, const std::vector<Mutation>& mutations) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  const auto emitted = emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-  assert_ok(emitted);
-  std::vector<emulated::ProgramSource> sources = {emulated::make_source(emitted->kernels, emitted->plan)};
-  for (const Mutation& mutation : mutations) {
-    std::string text = emitted->kernels;
-    assert_contains(text, mutation.right);
-    for (size_t at = 0; (at = text.find(mutation.right, at)) != std::string::npos;
-         at += std::string_view(mutation.wrong).size())
-      text.replace(at, std::string_view(mutation.right).size(), mutation.wrong);
-    sources.push_back(emulated::make_source(text, emitted->plan));
-  }
-  auto programs = emulated::compile_programs(sources);
-  assert_ok(programs);
-  std::vector<std::string> inputs;
-  for (const TensorDesc& input : emitted->plan.inputs) inputs.push_back(random_buffer(input, 1, 0.5));
-  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
-  assert_ok(emulated::run_plan((*programs)[0], emitted->plan, views, {.seed = 1}));
-  for (size_t i = 0; i < mutations.size(); ++i)
-    for (uint64_t seed : {1, 2, 3}) {
-      const auto wrong = emulated::run_plan((*programs)[i + 1], emitted->plan, views, {.seed = seed});
-      assert_error(wrong, ErrorCode::INTERNAL, mutations[i].rule);
-    }
-}
-
 void planted_faults_are_found(void**) {
   const char kArrive[] = "mbarrier_arrive(empty + iteration % 2);",
              kWait[] = "mbarrier_wait(full + iteration % 2, iteration / 2 & 1);";
-  are_found(sized_case("attention", kAttentionGraph, kAttention, {"f16", "16", "32", "128", "1", "4"},
-                       way({1, 1, 2}, 2, false)),
-            {
-                {"mbarrier_wait(empty + iteration % 2, iteration / 2 & 1 ^ 1);", "", "more than 1 arrivals"},
-                {"iteration / 2 & 1 ^ 1", "iteration / 2 & 1", "deadlock"},
-                {kArrive, "", "deadlock"},
-                {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 1)", "race: write"},
-                {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 3)", "deadlock"},
-                {"    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive",
-                 "    if (lane == 0) {\n      mbarrier_arrive", "race: write"},
-                {kWait, "", "asynchronous copy"},
-                {kWait, "mbarrier_wait(full + iteration % 2, 0);", "deadlock"},
-                {"barrier_of<64>();", "", "dynamic shared memory"},
-                {"barrier_of<64>();", "barrier_of<32>();", "parts of warps"},
-                {"barrier_of<64>();", "barrier_of<96>();", "deadlock"},
-                {"barrier_of<64>();", "__syncthreads();", "deadlock"},
-            });
+  are_found(
+      sized_case("attention", kAttentionGraph, kAttention, {"f16", "16", "32", "128", "1", "4"},
+                 way({1, 1, 2}, 2, false)),
+      {
+          {"mbarrier_wait(empty + iteration % 2, iteration / 2 & 1 ^ 1);", "", {"more than 1 arrivals"}},
+          {"iteration / 2 & 1 ^ 1", "iteration / 2 & 1", {"deadlock"}},
+          {kArrive, "", {"deadlock"}},
+          {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 1)", {"race: write"}},
+          {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 3)", {"deadlock"}},
+          {"    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive",
+           "    if (lane == 0) {\n      mbarrier_arrive",
+           {"race: write"}},
+          {kWait, "", {"asynchronous copy"}},
+          {kWait, "mbarrier_wait(full + iteration % 2, 0);", {"deadlock"}},
+          {"barrier_of<64>();", "", {"dynamic shared memory"}},
+          {"barrier_of<64>();", "barrier_of<32>();", {"parts of warps"}},
+          {"barrier_of<64>();", "barrier_of<96>();", {"deadlock"}},
+          {"barrier_of<64>();", "__syncthreads();", {"deadlock"}},
+      });
   // Tensor cores are still at work on an iteration when the next one begins.
   const char kBack[] =
       "if (0 < iteration && lane == 0) {\n      mbarrier_arrive(empty + (iteration - 1) % 2);";
   are_found(
       sized_case("norm", kNormGraph, kNorm, {"f16", "16", "256", "128", "1", "4"}, way({1, 4, 1}, 2, true)),
-      {{kBack, "if (lane == 0) {\n      mbarrier_arrive(empty + iteration % 2);",
-        "which a wgmma still reads"},
-       {"wgmma_wait<1>();", "", "which a wgmma still reads"},
-       {"wgmma_wait<0>();", "", "sums of a wgmma"}});
+      {{kBack,
+        "if (lane == 0) {\n      mbarrier_arrive(empty + iteration % 2);",
+        {"which a wgmma still reads"}},
+       {"wgmma_wait<1>();", "", {"which a wgmma still reads"}},
+       {"wgmma_wait<0>();", "", {"sums of a wgmma"}}});
 }
 
 void faults_of_persistent_blocks_are_found(void**) {
   const char kLast[] =
       "wgmma_landed(a_3);\n    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive(empty + ";
-  are_found(
-      sized_case("parts", kProductGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"},
-                 staying(way({4, 1, 1}, 2, true), 4)),
-      {{"(turn * 3 + iteration) / 2 & 1 ^ 1", "iteration / 2 & 1 ^ 1", "which a wgmma still reads"},
-       {kLast, "wgmma_landed(a_3);\n    __syncwarp();\n    if (false) {\n      mbarrier_arrive(empty + ",
-        "wait"}});
+  are_found(sized_case("parts", kProductGraph, kTiles, {"bf16", "128", "96", "192", "3", "3"},
+                       staying(way({4, 1, 1}, 2, true), 4)),
+            {{"(turn * 3 + iteration) / 2 & 1 ^ 1", "iteration / 2 & 1 ^ 1", {"which a wgmma still reads"}},
+             {kLast,
+              "wgmma_landed(a_3);\n    __syncwarp();\n    if (false) {\n      mbarrier_arrive(empty + ",
+              {"wait"}}});
 }
 
 void persistent_blocks_share_nothing_but_the_ring(void**) {
   const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "128", "2", "8"},
                                       staying(way({1, 1, 4}, 2, false), 2));
-  assert_error(emit_mugraph(test.graph, test.mugraph, test.schedule, **find_target("sm_90a")),
-               ErrorCode::UNSUPPORTED, "persistent blocks cannot have shared memory beside the ring");
+  assert_error(emit(test), ErrorCode::UNSUPPORTED,
+               "persistent blocks cannot have shared memory beside the ring");
 }
 
 void what_the_engine_cannot_bring_is_refused(void**) {
-  auto emit = [](const Sizes& sizes, const KernelSchedule& each, const char* target_name) {
-    const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, each);
-    const auto target = find_target(target_name);
-    assert_ok(target);
-    return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+  auto norm = [](const Sizes& sizes, const KernelSchedule& each, const char* target = "sm_90a") {
+    MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, each);
+    test.target = target;
+    return test;
   };
   const Sizes kWhole = {"f16", "16", "256", "128", "2", "2"}, kOdd = {"f16", "16", "256", "130", "1", "2"};
-  assert_ok(emit(kWhole, way({1, 1, 2}, 2, false), "sm_90a"));
-  assert_error(emit(kWhole, way({1, 1, 2}, 2, false), "sm_80"), ErrorCode::UNSUPPORTED, "0 of these 2");
-  assert_error(emit(kOdd, way({1, 1, 2}, 2, false), "sm_90a"), ErrorCode::UNSUPPORTED, "1 of these 2");
+  assert_ok(emit(norm(kWhole, way({1, 1, 2}, 2, false))));
+  assert_error(emit(norm(kWhole, way({1, 1, 2}, 2, false), "sm_80")), ErrorCode::UNSUPPORTED, "0 of these 2");
+  assert_error(emit(norm(kOdd, way({1, 1, 2}, 2, false))), ErrorCode::UNSUPPORTED, "1 of these 2");
   for (const Sizes& sizes : {kWhole, kOdd}) {
-    const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, sizes, way({1, 1, 2}, 2, false));
+    const MuGraphCase test = norm(sizes, way({1, 1, 2}, 2, false));
     const std::vector<Schedule> all = enumerate_schedules(test.mugraph, **find_target("sm_90a"));
     const auto offered = std::count_if(all.begin(), all.end(),
                                        [](const Schedule& schedule) { return schedule.kernels[0].producer; });
@@ -203,7 +171,7 @@ void what_the_engine_cannot_bring_is_refused(void**) {
   }
   KernelSchedule without = way({1, 1, 2}, 2, false);
   without.tma = false;
-  assert_error(emit(kWhole, without, "sm_90a"), ErrorCode::INVALID_ARGUMENT, "tma");
+  assert_error(emit(norm(kWhole, without)), ErrorCode::INVALID_ARGUMENT, "tma");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Register layouts: the fragments that instructions prescribe, what threads find in registers of their own, and the layouts
-// that products are planned with.
+// Register layouts: the fragments that instructions prescribe, what threads find in registers of their own,
+// and the layouts that products are planned with.
 #include "core/codegen/register_layout.h"
 
 #include <set>

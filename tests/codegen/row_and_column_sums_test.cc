@@ -1,6 +1,7 @@
-// Sums over rows beside sums over columns of the same inputs, as backward passes of norms have them: the search finds
-// kernels that go over rows in a loop, store what they make of each, and keep the columns' sums. They are right in the
-// emulator, on friendly inputs and those of every hostile class, by schedules of all kinds.
+// Sums over rows beside sums over columns of the same inputs, as backward passes of norms have them: the
+// search finds kernels that go over rows in a loop, store what they make of each, and keep the columns' sums.
+// They are right in the emulator, on friendly inputs and those of every hostile class, by schedules of all
+// kinds.
 #include <set>
 
 #include "core/codegen/arithmetic_verifier.h"

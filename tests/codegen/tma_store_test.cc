@@ -1,10 +1,8 @@
-// Tiles stored by TMA: right in the emulator in every kind of kernel, refused where a word of their order is missing or the
-// map is wrong, and where the tile is none that TMA can store.
-#include "core/codegen/mugraph_emitter.h"
-#include "core/emulator/emulator.h"
+// Tiles stored by TMA: right in the emulator in every kind of kernel, refused where a word of their order is
+// missing or the map is wrong, and where the tile is none that TMA can store.
 #include "core/prove/prove_kernel.h"
 #include "core/schedule/enumerate.h"
-#include "core/verify/reference.h"
+#include "tests/codegen/mutations.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
 
@@ -42,12 +40,6 @@ MuGraphCase product(const Sizes& sizes, const KernelSchedule& each, const char* 
   return test;
 }
 
-auto emitted(const MuGraphCase& test, const char* target_name = "sm_90a") {
-  const auto target = find_target(target_name);
-  assert_ok(target);
-  return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
-}
-
 void tiles_are_stored(void**) {
   std::vector<MuGraphCase> cases;
   // Rows of one panel of 128 bytes, of one of 64, and of two.
@@ -61,9 +53,7 @@ void tiles_are_stored(void**) {
   cases.push_back(product({"f16", "128", "96", "128", "2", "3"}, way({4, 1, 1}, 2, true)));
   cases.push_back(product({"f16", "64", "96", "128", "2", "3"}, way({2, 2, 1}, 3)));
   for (const MuGraphCase& test : cases) {
-    const auto program = emitted(test);
-    assert_ok(program);
-    assert_contains(program->kernels, "tma_store<2>(");
+    assert_contains(emitted(test).kernels, "tma_store<2>(");
   }
   all_are_right(cases);
 }
@@ -76,10 +66,9 @@ void tiles_are_proved(void**) {
   for (const MuGraphCase& test : {product({"f16", "64", "96", "128", "2", "3"}, way({2, 2, 1})),
                                   product({"f16", "64", "96", "72", "1", "3"}, way({2, 1, 1})),
                                   product({"f16", "128", "96", "128", "2", "3"}, way({4, 1, 1}, 2, true))}) {
-    const auto program = emitted(test);
-    assert_ok(program);
-    assert_int_equal(program->code.size(), 1);
-    LaunchedKernel code = program->code[0];
+    const EmittedMuGraph program = emitted(test);
+    assert_int_equal(program.code.size(), 1);
+    LaunchedKernel code = program.code[0];
     const Proof proof = prove_kernel(code.kernel, code.facts, options);
     if (!proof.proved()) fail_test(test.label + ": " + proof.summary());
     TensorMap& map = *code.facts.parameters.back().map;
@@ -91,54 +80,33 @@ void tiles_are_proved(void**) {
 }
 
 void faults_are_found(void**) {
+  const char kWaits[] = "stores by TMA that it did not wait for",
+             kFence[] = "with no fence_proxy_async behind it";
   const MuGraphCase test = product({"f16", "64", "96", "128", "2", "3"}, way({2, 2, 1}));
-  const auto right = emitted(test);
-  assert_ok(right);
-  struct Fault {
-    const char *right, *wrong, *rule;
-  };
-  const Fault faults[] = {
-      {"fence_proxy_async();", "", "with no fence_proxy_async behind it"},
-      {"fence_proxy_async();", "if (warp == 0) fence_proxy_async();", "with no fence_proxy_async behind it"},
-      {"__syncthreads();", "", "dynamic shared memory"},
-      {"tma_store_wait<0>();", "", "stores by TMA that it did not wait for"},
-      {"tma_store_wait<0>();", "tma_store_wait<1>();", "stores by TMA that it did not wait for"},
-      {"tma_store_commit();", "", "stores by TMA that it did not wait for"},
-  };
-  std::vector<emulated::ProgramSource> sources = {emulated::make_source(right->kernels, right->plan)};
-  for (const Fault& fault : faults) {
-    std::string text = right->kernels;
-    const size_t at = text.rfind(fault.right);
-    assert_true(at != std::string::npos);
-    text.replace(at, std::string_view(fault.right).size(), fault.wrong);
-    sources.push_back(emulated::make_source(text, right->plan));
-  }
-  auto programs = emulated::compile_programs(sources);
-  assert_ok(programs);
-  std::vector<std::string> inputs;
-  for (const TensorDesc& input : right->plan.inputs) inputs.push_back(random_buffer(input, 1, 0.5));
-  const std::vector<std::string_view> views(inputs.begin(), inputs.end());
-  assert_ok(emulated::run_plan((*programs)[0], right->plan, views, {.seed = 1}));
-  for (size_t i = 0; i < std::size(faults); ++i)
-    assert_error(emulated::run_plan((*programs)[i + 1], right->plan, views, {.seed = 1}), ErrorCode::INTERNAL,
-                 faults[i].rule);
-  // A box of half the rows leaves the others as they were.
-  Plan plan = right->plan;
-  assert_int_equal(plan.tensor_maps.size(), 1);
-  plan.tensor_maps[0].box[0] /= 2;
-  assert_error(emulated::run_plan((*programs)[0], plan, views, {.seed = 1}), ErrorCode::INTERNAL,
-               "never written");
-  // One of twice as many reads what nobody wrote.
-  plan.tensor_maps[0].box[0] *= 4;
-  assert_error(emulated::run_plan((*programs)[0], plan, views, {.seed = 1}), ErrorCode::INTERNAL, "read of");
+  assert_int_equal(emitted(test).plan.tensor_maps.size(), 1);
+  are_found(
+      test,
+      {
+          {"fence_proxy_async();", "", {kFence}},
+          {"fence_proxy_async();", "if (warp == 0) fence_proxy_async();", {kFence}},
+          {"fence_proxy_async();\n  __syncthreads();", "fence_proxy_async();", {"dynamic shared memory"}},
+          {"tma_store_wait<0>();", "", {kWaits}},
+          {"tma_store_wait<0>();", "tma_store_wait<1>();", {kWaits}},
+          {"tma_store_commit();", "", {kWaits}},
+          // A box of half the rows leaves the others as they were, one of twice as many reads what nobody
+          // wrote.
+          {"", "half a box", {"never written"}, [](Plan& plan) { plan.tensor_maps[0].box[0] /= 2; }},
+          {"", "two boxes", {"read of"}, [](Plan& plan) { plan.tensor_maps[0].box[0] *= 2; }},
+      });
 }
 
 void what_tma_cannot_store_is_refused(void**) {
   const Sizes kWhole = {"f16", "64", "96", "128", "2", "3"};
-  auto refused = [](const MuGraphCase& test, const char* why, const char* target = "sm_90a") {
-    assert_error(emitted(test, target), ErrorCode::UNSUPPORTED, why);
+  auto refused = [](MuGraphCase test, const char* why, const char* target = "sm_90a") {
+    test.target = target;
+    assert_error(emit(test), ErrorCode::UNSUPPORTED, why);
   };
-  assert_ok(emitted(product(kWhole, way({2, 2, 1}))));
+  assert_ok(emit(product(kWhole, way({2, 2, 1}))));
   refused(product(kWhole, way({2, 2, 1})), "(tma_store): the target has no TMA", "sm_80");
   const char kShape[] = "(tma_store): its rows must be dense and of whole 16 bytes";
   refused(product({"f16", "64", "96", "68", "1", "3"}, way({2, 2, 1})), kShape);

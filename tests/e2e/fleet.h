@@ -23,7 +23,8 @@ class RedisServer {
   void kill_hard();
   std::string socket() const { return (dir / "redis").string(); }
   std::string address() const { return "unix:" + socket(); }
-  // The answer of one command as text: a bulk string, a status or a number; "" for nothing, "-..." for an error.
+  // The answer of one command as text: a bulk string, a status or a number; "" for nothing, "-..." for an
+  // error.
   std::string ask(const std::vector<std::string>& words) const;
 
   std::filesystem::path dir;

@@ -1,5 +1,5 @@
-// fleet_bench [GRAPHS [SEARCHED]]: what a fleet of four saves, with the real compiler, as tables for docs/results/fleet.md; so many of the
-// graphs are searched for better plans, too.
+// fleet_bench [GRAPHS [SEARCHED]]: what a fleet of four saves, with the real compiler, as tables for
+// docs/results/fleet.md; so many of the graphs are searched for better plans, too.
 #include <unistd.h>
 
 #include <chrono>

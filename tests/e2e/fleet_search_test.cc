@@ -1,4 +1,5 @@
-// Searches and measuring in a fleet: one node does it for all, and the others are left with nothing worse when it dies or the server does.
+// Searches and measuring in a fleet: one node does it for all, and the others are left with nothing worse
+// when it dies or the server does.
 #include <signal.h>
 #include <unistd.h>
 
@@ -178,7 +179,8 @@ void a_search_without_an_end_goes_on_elsewhere(void**) {
   assert_int_equal(nodes.sum("searches"), 1);
 }
 
-// A node that searches nothing itself hears of better plans, also of those after the server was started again.
+// A node that searches nothing itself hears of better plans, also of those after the server was started
+// again.
 void better_plans_are_news(void**) {
   Nodes nodes(2, {{"search_finds", "1"}, {"search_delay_ms", "300"}});
   nodes[1].arguments.push_back("--searchers=0");
@@ -220,7 +222,8 @@ void programs_are_measured_once_for_each_device(void**) {
   }
 }
 
-// The time that a plan has when it is published early was taken in one look, and is less than the one that it has in the end.
+// The time that a plan has when it is published early was taken in one look, and is less than the one that it
+// has in the end.
 void times_of_early_plans_stay_where_they_are(void**) {
   Nodes nodes(2, {{"search_finds", "1"},
                   {"search_lists", "1"},

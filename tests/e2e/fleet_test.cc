@@ -1,4 +1,5 @@
-// Daemons that share a Redis or Valkey server: one compile for all, and nothing that the server does or suffers hurts anybody.
+// Daemons that share a Redis or Valkey server: one compile for all, and nothing that the server does or
+// suffers hurts anybody.
 #include "tests/e2e/fleet.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
-// A day of a daemon in QUERN_SOAK_SECONDS (default 8): clients that come, go, break off and talk nonsense, hits,
-// misses, evictions, searches, removals, verifications, and now and then a worker or the store's writer that is
-// killed. What the daemon holds (memory, descriptors, mappings, the file) must not grow with what it has done.
+// A day of a daemon in QUERN_SOAK_SECONDS (default 8): clients that come, go, break off and talk nonsense,
+// hits, misses, evictions, searches, removals, verifications, and now and then a worker or the store's writer
+// that is killed. What the daemon holds (memory, descriptors, mappings, the file) must not grow with what it
+// has done.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -135,7 +136,8 @@ class Soak {
     kill_a_child();
   }
 
-  // Plans of one tier of one graph are always the same bytes. A job whose worker was killed twice has no plan.
+  // Plans of one tier of one graph are always the same bytes. A job whose worker was killed twice has no
+  // plan.
   void get(TestClient& client, int number) {
     client.send(test_get(number));
     const auto frame = client.receive();

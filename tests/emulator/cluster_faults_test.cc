@@ -13,6 +13,41 @@ float sum_of_blocks(int i) {
   return sum;
 }
 
+// Each of a pair of blocks brings half of a tile to both, twice, and tells both when it has read it.
+const std::string_view kSharedTile = R"(
+extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
+  float* const tile = dynamic_shared<float>();
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(tile + 64);
+  Mbarrier* const empty = full + 1;
+  const int rank = cluster_rank();
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(empty, 2);
+    mbarrier_init_fence();
+  }
+  cluster_sync();
+  if (threadIdx.x / 32 == 1) {
+    for (int round = 0; round < 2 && lane_index() == 0; ++round) {
+      mbarrier_wait(empty, round & 1 ^ 1);
+      mbarrier_arrive_expect(full, 256);
+      tma_load_multicast<1>(tile + rank * 32, map, full, 3, {round * 64 + rank * 32});
+    }
+    return;
+  }
+  for (int round = 0; round < 2; ++round) {
+    mbarrier_wait(full, round & 1);
+    for (int i = lane_index(); i < 64 && round == rank; i += 32) y[round * 64 + i] = tile[i];
+    __syncwarp();
+    if (lane_index() < 2) mbarrier_arrive_at(empty, lane_index());
+  }
+  cluster_sync();
+})";
+// With a fault in one place.
+std::string shared_tile(const std::string& right, const std::string& wrong) {
+  return std::string(kSharedTile)
+      .replace(kSharedTile.find(right), right.size(), "@" + right + "@" + wrong + "@");
+}
+
 const FaultCase kCases[] = {
     {.name = "no barrier before the neighbour is read",
      .text = R"(
@@ -151,104 +186,22 @@ extern "C" __global__ void kernel(const float* x, float* y) {
      .grid = {4},
      .shared_bytes = 256,
      .cluster = {4}},
-    // Each of a pair of blocks brings half of a tile to both, twice, and tells both when it has read it.
     {.name = "a stage filled when one block of two has read it",
-     .text = R"(
-extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
-  float* const tile = dynamic_shared<float>();
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(tile + 64);
-  Mbarrier* const empty = full + 1;
-  const int rank = cluster_rank();
-  if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_init(empty, @2@1@);
-    mbarrier_init_fence();
-  }
-  cluster_sync();
-  if (threadIdx.x / 32 == 1) {
-    for (int round = 0; round < 2 && lane_index() == 0; ++round) {
-      mbarrier_wait(empty, round & 1 ^ 1);
-      mbarrier_arrive_expect(full, 256);
-      tma_load_multicast<1>(tile + rank * 32, map, full, 3, {round * 64 + rank * 32});
-    }
-    return;
-  }
-  for (int round = 0; round < 2; ++round) {
-    mbarrier_wait(full, round & 1);
-    for (int i = lane_index(); i < 64 && round == rank; i += 32) y[round * 64 + i] = tile[i];
-    __syncwarp();
-    if (lane_index() < 2) mbarrier_arrive_at(empty, lane_index());
-  }
-  cluster_sync();
-})",
+     .text = shared_tile("mbarrier_init(empty, 2);", "mbarrier_init(empty, 1);"),
      .rule = "",
      .value = same,
      .shared_bytes = 512,
      .cluster = {2},
      .box = 32},
     {.name = "the other block not told",
-     .text = R"(
-extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
-  float* const tile = dynamic_shared<float>();
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(tile + 64);
-  Mbarrier* const empty = full + 1;
-  const int rank = cluster_rank();
-  if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_init(empty, 2);
-    mbarrier_init_fence();
-  }
-  cluster_sync();
-  if (threadIdx.x / 32 == 1) {
-    for (int round = 0; round < 2 && lane_index() == 0; ++round) {
-      mbarrier_wait(empty, round & 1 ^ 1);
-      mbarrier_arrive_expect(full, 256);
-      tma_load_multicast<1>(tile + rank * 32, map, full, 3, {round * 64 + rank * 32});
-    }
-    return;
-  }
-  for (int round = 0; round < 2; ++round) {
-    mbarrier_wait(full, round & 1);
-    for (int i = lane_index(); i < 64 && round == rank; i += 32) y[round * 64 + i] = tile[i];
-    __syncwarp();
-    if (lane_index() < 2) mbarrier_arrive_at(empty, @lane_index()@rank@);
-  }
-  cluster_sync();
-})",
+     .text = shared_tile("arrive_at(empty, lane_index())", "arrive_at(empty, rank)"),
      .rule = "",
      .value = same,
      .shared_bytes = 512,
      .cluster = {2},
      .box = 32},
     {.name = "a block that ends while the other signals it",
-     .text = R"(
-extern "C" __global__ void kernel(const float* x, float* y, const __grid_constant__ TensorMap map) {
-  float* const tile = dynamic_shared<float>();
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(tile + 64);
-  Mbarrier* const empty = full + 1;
-  const int rank = cluster_rank();
-  if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_init(empty, 2);
-    mbarrier_init_fence();
-  }
-  cluster_sync();
-  if (threadIdx.x / 32 == 1) {
-    for (int round = 0; round < 2 && lane_index() == 0; ++round) {
-      mbarrier_wait(empty, round & 1 ^ 1);
-      mbarrier_arrive_expect(full, 256);
-      tma_load_multicast<1>(tile + rank * 32, map, full, 3, {round * 64 + rank * 32});
-    }
-    return;
-  }
-  for (int round = 0; round < 2; ++round) {
-    mbarrier_wait(full, round & 1);
-    for (int i = lane_index(); i < 64 && round == rank; i += 32) y[round * 64 + i] = tile[i];
-    __syncwarp();
-    if (lane_index() < 2) mbarrier_arrive_at(empty, lane_index());
-  }
-  @cluster_sync();@@
-})",
+     .text = shared_tile("  cluster_sync();\n}", "}"),
      .rule = "",
      .value = same,
      .shared_bytes = 512,

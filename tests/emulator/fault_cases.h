@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "tests/emulator/run_support.h"
 
@@ -10,7 +11,7 @@ namespace quern::emulated {
 
 struct FaultCase {
   const char* name;
-  const char* text;       // with pairs @RIGHT@WRONG@ of which one side is taken
+  std::string text;       // with pairs @RIGHT@WRONG@ of which one side is taken
   const char* rule;       // what the message must say about the wrong one
   float (*value)(int i);  // of y[i], where x[i] = i + 1
   uint32_t length = 128;  // of x and y

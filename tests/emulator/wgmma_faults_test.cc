@@ -1,7 +1,5 @@
 // The rules of warpgroup products, each broken once: A[64, 16] has x in its first column, B[16, 8] one 1, so
 // that the first column of the product is x.
-#include <deque>
-
 #include "tests/emulator/fault_cases.h"
 
 namespace quern::emulated {
@@ -236,16 +234,13 @@ const Planted kPlanted[] = {
 
 int main() {
   using namespace quern::emulated;
-  std::deque<std::string> texts;
   std::vector<FaultCase> cases;
-  for (const Planted& planted : kPlanted) {
-    texts.push_back(std::string(kHead) + planted.text + kTail);
+  for (const Planted& planted : kPlanted)
     cases.push_back({.name = planted.name,
-                     .text = texts.back().c_str(),
+                     .text = std::string(kHead) + planted.text + kTail,
                      .rule = planted.rule,
                      .value = same,
                      .block = {128},
                      .shared_bytes = 2304});
-  }
   return run_fault_cases("wgmma faults", cases);
 }

@@ -27,8 +27,8 @@ constexpr unsigned kSecondsAGraph = 120;  // before it counts as a hang
 constexpr size_t kCandidates = 3;         // of a graph
 constexpr double kMostWork = 400'000;     // of a muGraph that is evaluated
 
-// A value of a dtype is a number that the dtype has, on both sides: to cast it to the dtype once more changes nothing. Rounded is only what
-// becomes another dtype, as rounding each value would hide what is different.
+// A value of a dtype is a number that the dtype has, on both sides: to cast it to the dtype once more changes
+// nothing. Rounded is only what becomes another dtype, as rounding each value would hide what is different.
 struct TypedDomain : RealDomain {
   double cast(double value, DType from, DType to) {
     return from == to ? value : RealDomain::cast(value, from, to);

@@ -28,7 +28,8 @@ Truth compare(const char* graph_text, const char* mugraph_text, uint64_t seed) {
   return compare_by_evaluation(*graph, *mugraph, seed);
 }
 
-// To leave out a cast to the dtype that is there changes nothing, whether its operand is an input or computed.
+// To leave out a cast to the dtype that is there changes nothing, whether its operand is an input or
+// computed.
 void a_cast_to_its_own_dtype_is_none(void**) {
   constexpr const char* kOfInput = "graph g\nin x: bf16[4]\ny = cast(x, dtype=bf16)\nz = add(y, y)\nout z\n";
   constexpr const char* kWithout = R"(mugraph g

@@ -65,7 +65,8 @@ void wavefronts_are_those_of_banks(void**) {
   is_access(row.count(), Path::shared_load, 8, 32, 1, 2);
 }
 
-// A warp brings what two others multiply, a stage an iteration; the next iteration has the same names as this one.
+// A warp brings what two others multiply, a stage an iteration; the next iteration has the same names as this
+// one.
 void roles_do_their_own(void**) {
   Sample sample(96);
   const Symbol map = make_memory("map", Space::tensor_map, Scalar::tensor_map),

@@ -1,5 +1,5 @@
-// Masks as intervals of iterations: what is solved for the iteration, against all iterations one by one; and what the pass
-// makes of a loop.
+// Masks as intervals of iterations: what is solved for the iteration, against all iterations one by one; and
+// what the pass makes of a loop.
 #include "core/base/random.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/iterations.h"

@@ -6,7 +6,8 @@
 namespace quern::ir {
 namespace {
 
-// An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the same tile.
+// An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the
+// same tile.
 struct Attention {
   Symbol memory = make_memory("shared", Space::shared, Scalar::byte),
          stage = make_pointer("stage", memory, Scalar::byte), tile = make_pointer("tile", stage, Scalar::f16),

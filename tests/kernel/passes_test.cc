@@ -310,8 +310,8 @@ void specialize_warps_makes_a_producer(void**) {
 )");
 }
 
-// Programmatic dependent launch: tiles of inputs come while the kernel in front still runs, others behind the wait, which
-// each role has for itself.
+// Programmatic dependent launch: tiles of inputs come while the kernel in front still runs, others behind the
+// wait, which each role has for itself.
 void producers_fetch_inputs_before_they_wait(void**) {
   const Names names;
   Draft draft = draft_of(names);

@@ -47,7 +47,8 @@ out z
   assert_int_equal(mugraph.tensors[3].numbered, -1);
 }
 
-// What operators over whole tensors make of x, an input, or y = neg(x), both [6, 20, 8]: the last of them is b.
+// What operators over whole tensors make of x, an input, or y = neg(x), both [6, 20, 8]: the last of them is
+// b.
 struct ViewCase {
   const char *before, *b;  // the operator in front of b's with its result's shape, if there is one
   Ints strides;            // empty: no view
@@ -104,7 +105,8 @@ void slices_and_reshapes_are_read_where_their_source_lies(void**) {
   }
 }
 
-// A concatenation is in several places, and so is a transpose of it; what is read narrowly, or lies nowhere, is none.
+// A concatenation is in several places, and so is a transpose of it; what is read narrowly, or lies nowhere,
+// is none.
 void concatenations_are_read_where_their_pieces_lie(void**) {
   auto pieced = [](const std::string& operators) {
     return mugraph_of("mugraph g\nin x: f16[6, 20, 8]\nin r: f16[6, 8]\nin n: f16[6, 20, 4]\n" + operators +
@@ -224,7 +226,8 @@ void shares_of_masks(void**) {
   }
 }
 
-// Two blocks have half of the keys each: of 4 iterations the first one has 2, 4, 4 and 4, the second one fewer.
+// Two blocks have half of the keys each: of 4 iterations the first one has 2, 4, 4 and 4, the second one
+// fewer.
 void the_busiest_block_of_a_cluster_counts(void**) {
   MuGraph mugraph = masked("m = le(j, i)");
   MuKernel& kernel = mugraph.kernels.back();

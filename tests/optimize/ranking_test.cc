@@ -31,7 +31,8 @@ kernel grid=[40, 24] loop=16 threads=256 {
 out o
 )";
 
-// Schedules with multicast among the programs of this product: they can be emitted where their likes without it can.
+// Schedules with multicast among the programs of this product: they can be emitted where their likes without
+// it can.
 std::vector<KernelSchedule> with_multicast(const std::string& inner, const std::string& columns) {
   auto sized = [&](const char* text) { return with(with(text, "INNER", inner), "COLUMNS", columns); };
   const auto graph = parse_graph(sized(kGraph));

@@ -1,5 +1,5 @@
-// prove_kernel: small kernels that keep each rule are proved, and the same with one thing wrong are disproved by a
-// thread that breaks it.
+// prove_kernel: small kernels that keep each rule are proved, and the same with one thing wrong are disproved
+// by a thread that breaks it.
 #include "core/prove/prove_kernel.h"
 
 #include <functional>
@@ -239,6 +239,17 @@ void copies_are_waited_for(void**) {
   disproves(copies(both(emits(Instr::cp_async_wait, {}, {1}), barrier), thread ^ 1), "races", "with nothing");
 }
 
+// The mbarriers of two stages: a producer makes them full, so many warps empty.
+void initialise_mbarriers(Builder& to, const Names& names, int64_t arrivals) {
+  to.when(equal(thread_index(), 0), [&](Builder& first) {
+    for (int stage : {0, 1}) {
+      first.emit(Instr::mbarrier_init, {address(names.full, stage), 1});
+      first.emit(Instr::mbarrier_init, {address(names.empty, stage), arrivals});
+    }
+    first.emit(Instr::mbarrier_init_fence);
+  });
+}
+
 // A ring of two stages of 128 bytes that a producer warp fills; each of two warps reads its stage.
 struct Ring {
   int64_t bytes = 128, arrivals = 2, phase = 0;
@@ -247,13 +258,7 @@ struct Ring {
 Launched ring(const Ring& how) {
   return launched(
       [=](Builder& to, const Names& names) {
-        to.when(equal(thread_index(), 0), [&](Builder& first) {
-          for (int stage : {0, 1}) {
-            first.emit(Instr::mbarrier_init, {address(names.full, stage), 1});
-            first.emit(Instr::mbarrier_init, {address(names.empty, stage), how.arrivals});
-          }
-          first.emit(Instr::mbarrier_init_fence);
-        });
+        initialise_mbarriers(to, names, how.arrivals);
         to.emit(Instr::block_barrier);
         const Symbol step = make_variable("step", Scalar::i32);
         const Expr stage = Expr(step) % 2, phase = Expr(step) / 2 & 1;
@@ -302,13 +307,7 @@ struct SharedRing {
 Launched shared_ring(const SharedRing& how) {
   return launched(
       [=](Builder& to, const Names& names) {
-        to.when(equal(thread_index(), 0), [&](Builder& first) {
-          for (int stage : {0, 1}) {
-            first.emit(Instr::mbarrier_init, {address(names.full, stage), 1});
-            first.emit(Instr::mbarrier_init, {address(names.empty, stage), how.arrivals});
-          }
-          first.emit(Instr::mbarrier_init_fence);
-        });
+        initialise_mbarriers(to, names, how.arrivals);
         to.emit(how.begins);
         const Symbol step = make_variable("step", Scalar::i32);
         const Expr stage = Expr(step) % 2, phase = Expr(step) / 2 & 1;

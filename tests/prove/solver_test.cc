@@ -1,5 +1,5 @@
-// Random conditions over a few small variables: what the solver, the counts and linear forms say of them is what trying all
-// values says.
+// Random conditions over a few small variables: what the solver, the counts and linear forms say of them is
+// what trying all values says.
 #include "core/prove/solver.h"
 
 #include <functional>

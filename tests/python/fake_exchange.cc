@@ -1,5 +1,5 @@
-// DLPack's table of functions for the tensors of fake_torch.py, which describe themselves in a DLTensor at the address `_dl`. Outputs and workspace come
-// from the fake driver.
+// DLPack's table of functions for the tensors of fake_torch.py, which describe themselves in a DLTensor at
+// the address `_dl`. Outputs and workspace come from the fake driver.
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 #include <dlfcn.h>

@@ -30,7 +30,8 @@ void a_product_is_cut_into_parts(void**) {
   assert_true((parts(32, 16, {1, 2, 4}) == std::array<int64_t, 3>{1, 8, 1}));  // nor more of the inner one
 }
 
-// How threads share products without tensor cores: sums of a thread, loads of a group of steps and what these fill.
+// How threads share products without tensor cores: sums of a thread, loads of a group of steps and what these
+// fill.
 void products_by_fma_are_shared_by_threads(void**) {
   struct Row {
     int64_t rows, columns, inner;
@@ -209,8 +210,8 @@ out z
   assert_float_equal(row.loop.lines, 64, 1e-9);
 }
 
-// Rows of 128 bytes, 2000 bytes apart, begin where a multiple of 16 is: in two lines of the cache but for one in eight,
-// and in four sectors and a half.
+// Rows of 128 bytes, 2000 bytes apart, begin where a multiple of 16 is: in two lines of the cache but for one
+// in eight, and in four sectors and a half.
 void rows_of_ragged_tensors_begin_anywhere(void**) {
   const char* const product = R"(
 mugraph product

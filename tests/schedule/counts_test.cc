@@ -1,4 +1,5 @@
-// The model of schedules and the lowering decide alike: what the model counts of programs is what their kernels do.
+// The model of schedules and the lowering decide alike: what the model counts of programs is what their
+// kernels do.
 #include "core/graph/text.h"
 #include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
@@ -10,7 +11,8 @@ using namespace quern;
 
 constexpr size_t kPrograms = 12;
 
-// Of programs of a search; `shape` is of those that schedules make much of, or of those that no power of two divides.
+// Of programs of a search; `shape` is of those that schedules make much of, or of those that no power of two
+// divides.
 void agrees(const std::string& text) {
   const auto graph = parse_graph(text);
   assert_ok(graph);

@@ -1,5 +1,5 @@
-// Layouts that tests try things on: blocked ones, what ldmatrix reads and leaves, and memory with and without swizzles.
-// Sizes are powers of two.
+// Layouts that tests try things on: blocked ones, what ldmatrix reads and leaves, and memory with and without
+// swizzles. Sizes are powers of two.
 #pragma once
 
 #include <span>

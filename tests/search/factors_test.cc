@@ -40,7 +40,8 @@ void numbers_stay_behind_products(void**) {
   assert_true(!behind.empty());
 }
 
-// What the graph itself multiplies in front of a product stays allowed there; behind the product it must not be missed.
+// What the graph itself multiplies in front of a product stays allowed there; behind the product it must not
+// be missed.
 void the_graphs_own_factors_stay(void**) {
   auto places = [](const std::string& text) {
     bool in_front = false, behind = false;
@@ -72,7 +73,8 @@ void sums_of_exponentials_go_behind_products(void**) {
   assert_true(behind);
 }
 
-// A number that keeps the terms of the graph's product small stays in front of it, unless f32 holds them anyway.
+// A number that keeps the terms of the graph's product small stays in front of it, unless f32 holds them
+// anyway.
 void numbers_that_make_terms_smaller_stay_in_front(void**) {
   for (const std::string dtype : {"bf16", "f16", "f32"})
     for (const std::string factor : {"mul(x, 0.125)", "div(x, 8)", "mul(x, 8)"}) {

@@ -50,8 +50,8 @@ void library_kernels_compute_the_graph(void**) {
   assert_true(compared > 50);
 }
 
-// Two products of what a norm makes, each with a view of it behind: the products are neighbours, the views stand where they
-// are read.
+// Two products of what a norm makes, each with a view of it behind: the products are neighbours, the views
+// stand where they are read.
 void kernels_follow_what_they_wait_for(void**) {
   const auto graph = parse_graph(R"(graph heads
 in x: f16[4, 64]
@@ -94,7 +94,8 @@ out r
   assert_int_equal(static_cast<int>(verify(*graph, *whole).verdict), static_cast<int>(Verdict::accepted));
 }
 
-// Ten layers of a norm and a linear map: the minimum-traffic cut is between layers, and every cut is the same.
+// Ten layers of a norm and a linear map: the minimum-traffic cut is between layers, and every cut is the
+// same.
 void a_long_chain_is_cut_at_the_narrow_places(void**) {
   std::string text = "graph deep\nin x0: f16[16, 64]\n";
   for (int i = 0; i < 10; ++i)

@@ -102,7 +102,8 @@ void what_is_not_linear_in_the_shift_is_refused(void**) {
   assert_false(mixed.loop("s1", &why).has_value());
 }
 
-// Sums over rows beside sums over columns: blocks have some rows each, and store what they make of them in the loop.
+// Sums over rows beside sums over columns: blocks have some rows each, and store what they make of them in
+// the loop.
 void results_with_the_looped_index_are_stored_in_the_loop(void**) {
   AsWritten both(
       "graph g\nin x: f32[64, 32]\ns = sum(x, axis=1, keepdims=true)\ny = sub(x, s)\nc = sum(y, axis=0)\nout "

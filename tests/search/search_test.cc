@@ -110,8 +110,8 @@ void attention(void**) {
   }
 }
 
-// Sequences that no power of two divides are cut as those that one does: into tiles of whole fragments of tensor cores,
-// the last of them shorter.
+// Sequences that no power of two divides are cut as those that one does: into tiles of whole fragments of
+// tensor cores, the last of them shorter.
 void attention_of_ragged_sequences(void**) {
   auto first_of = [](const std::string& rows) {
     const Graph graph = graph_of(with(R"(graph attention
@@ -142,8 +142,8 @@ out o
   assert_true(ragged <= 1.05 * even);
 }
 
-// Query, key and value of one normed input: no kernel has all of them, and none writes the norm alone. Some candidate
-// computes the three in one way.
+// Query, key and value of one normed input: no kernel has all of them, and none writes the norm alone. Some
+// candidate computes the three in one way.
 void projections_of_one_input_are_alike(void**) {
   const auto graph = parse_graph(R"(graph projections
 in x: bf16[4, 1024]
@@ -189,8 +189,8 @@ out c
   assert_true(result.candidates[0].us < alone);
 }
 
-// Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx row by row; a
-// second one adds the parts of dg and db.
+// Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx
+// row by row; a second one adds the parts of dg and db.
 void norms_are_differentiated_in_one_pass(void**) {
   for (const char* dtype : {"f32", "bf16"}) {
     std::string text = R"(graph backward

@@ -13,8 +13,8 @@ struct Mutant {
 // All mutants that validate() passes: operands swapped or replaced, another axis reduced, another operator,
 // accumulators and reductions over the cluster dropped or of another kind, rescaling forgotten, maps of loads
 // and stores changed, ranges off by one, numbers changed, tiles transposed, outputs permuted, comparisons
-// changed, branches of conditions swapped and dropped, slices and indices off by one. Some of them are equal to
-// the original.
+// changed, branches of conditions swapped and dropped, slices and indices off by one. Some of them are equal
+// to the original.
 std::vector<Mutant> mutants(const MuGraph& mugraph);
 
 }  // namespace quern

@@ -103,7 +103,8 @@ void outputs_take_turns(void**) {
   }
 }
 
-// A product that another one hides comes near its end alone, and with the input it does not grow with, nothing is lost.
+// A product that another one hides comes near its end alone, and with the input it does not grow with,
+// nothing is lost.
 void inner_values_take_turns(void**) {
   const Graph graph = primitive_of(R"(graph g
 in x: f32[1, 8]

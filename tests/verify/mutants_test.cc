@@ -23,7 +23,8 @@ namespace {
 constexpr uint64_t kDraws = 30;  // a wrong rescaling shows only when the maximum moves
 constexpr uint64_t kSpecialDraws = 10;
 
-// Some mutants differ only where something is NaN or infinite, as a softmax that is not shifted by its maximum.
+// Some mutants differ only where something is NaN or infinite, as a softmax that is not shifted by its
+// maximum.
 enum class Truth { equal, different, different_if_special, unclear };
 
 // One or two elements of one input become NaN or infinite.

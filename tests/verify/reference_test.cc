@@ -284,8 +284,8 @@ static void bounds_fit_the_noise(void**) {
 }
 
 // One after the other they are what they are together.
-// What all elements of a row read is off by the same for all of them: in a sum over the row that adds up, and in a
-// quotient by such a sum it cancels.
+// What all elements of a row read is off by the same for all of them: in a sum over the row that adds up, and
+// in a quotient by such a sum it cancels.
 static void noise_that_is_shared_adds_up_or_cancels(void**) {
   const auto expected_of = [](const std::string& reads, int64_t count) {
     const std::string shape = "[1, " + std::to_string(count) + "]";

@@ -1,4 +1,5 @@
-// Bounds of sampled runs: wider where noise has something in common or functions bend within it, and not else.
+// Bounds of sampled runs: wider where noise has something in common or functions bend within it, and not
+// else.
 #include "core/verify/sampled_runs.h"
 
 #include <cmath>

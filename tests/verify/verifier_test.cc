@@ -77,8 +77,8 @@ void what_nobody_reads_is_not_drawn(void**) {
   assert_verdict(verify(graph, mugraph), Verdict::accepted);
 }
 
-// A rescaling that is forgotten shows only when the maximum moves from one iteration to the next: in half of the
-// trials here, where there is a single row.
+// A rescaling that is forgotten shows only when the maximum moves from one iteration to the next: in half of
+// the trials here, where there is a single row.
 void rejects_a_forgotten_rescaling_of_one_row(void**) {
   const Graph graph =
       graph_of("graph g\nin s: f32[1, 2]\nin v: f32[2, 1]\np = softmax(s)\no = matmul(p, v)\nout o\n");
@@ -233,9 +233,9 @@ void the_seed_fixes_everything(void**) {
   assert_contains(verify(graph, mugraph, options).print(), "at the full shape: left out by request");
 }
 
-// The pairs of tests/golden/wrong: wrong in algebra, for some outcome of a condition, for integers that wrap, in
-// a dtype, or where something is NaN. Some are wrong in arithmetic only: a variance as E[x^2] - E[x]^2, a bias that is
-// multiplied out, and what overflows where the graph does not.
+// The pairs of tests/golden/wrong: wrong in algebra, for some outcome of a condition, for integers that wrap,
+// in a dtype, or where something is NaN. Some are wrong in arithmetic only: a variance as E[x^2] - E[x]^2, a
+// bias that is multiplied out, and what overflows where the graph does not.
 void wrong_mugraphs_are_not_accepted(void**) {
   const std::filesystem::path folder = test_root() / "tests/golden/wrong";
   const std::set<std::string> only_in_arithmetic = {"bias-multiplied-out",

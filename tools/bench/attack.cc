@@ -5,14 +5,15 @@
 //   attack --case FILE
 //     one finding again, or any graph behind the lines "seed 1" and "== graph"
 //
-// programs: the best-ranked programs of random graphs in the emulator on hostile inputs; verifier: --mutants of
-// each of three muGraphs of a graph; texts: --mutants of the texts of each graph; all: programs of every graph, and
-// mutants of those of every fourth one.
+// programs: the best-ranked programs of random graphs in the emulator on hostile inputs; verifier: --mutants
+// of each of three muGraphs of a graph; texts: --mutants of the texts of each graph; all: programs of every
+// graph, and mutants of those of every fourth one.
 //
-// Goes through the seeds from --first on, four graphs a batch, until --graphs are done or --minutes are over; a batch
-// that would not be finished by then is not begun. FILE is a table of all that was counted, written anew every few
-// seconds. Batches and findings, which tests/hostile/cases takes as they are, lie in the folder FILE.batches: run again
-// with the same --report, it goes on with batches that are not there. Exits with 1 if anything was found.
+// Goes through the seeds from --first on, four graphs a batch, until --graphs are done or --minutes are over;
+// a batch that would not be finished by then is not begun. FILE is a table of all that was counted, written
+// anew every few seconds. Batches and findings, which tests/hostile/cases takes as they are, lie in the
+// folder FILE.batches: run again with the same --report, it goes on with batches that are not there. Exits
+// with 1 if anything was found.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What the batches of an attack found, a file each in one folder: so that any number of processes work on it, and what
-// was interrupted goes on where it was.
+// What the batches of an attack found, a file each in one folder: so that any number of processes work on it,
+// and what was interrupted goes on where it was.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // What the background job does with graphs, and how long it takes:
 //   optimize_bench [--target NAME] [--report] [--judge] GRAPH.qg...
 //
-// One row a graph: seconds of the search, of judging arithmetic, of emitting, of NVRTC and of all; how many candidates the search
-// found; the model's time of the program that was taken, its launches and the size of its code. --report adds
-// what became of each candidate. --judge judges the arithmetic of all 64 programs that would be measured, and adds how
-// many these are, how many of them are refused, and the seconds of processor time that one takes, the median and the
-// most. The exit code is 0 when every graph got a program.
+// One row a graph: seconds of the search, of judging arithmetic, of emitting, of NVRTC and of all; how many
+// candidates the search found; the model's time of the program that was taken, its launches and the size of
+// its code. --report adds what became of each candidate. --judge judges the arithmetic of all 64 programs
+// that would be measured, and adds how many these are, how many of them are refused, and the seconds of
+// processor time that one takes, the median and the most. The exit code is 0 when every graph got a program.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,9 +1,9 @@
 // What is proved of the kernels that graphs become, and how long it takes:
 //   proofs [--target NAME] GRAPH.qg...
 //
-// One row a kernel, of the program that the background job takes and of the baseline: how many launches have it, seconds,
-// questions that intervals and Z3 decide, and the result. Last the median and the most. The exit code is 0 if no kernel is
-// disproved.
+// One row a kernel, of the program that the background job takes and of the baseline: how many launches have
+// it, seconds, questions that intervals and Z3 decide, and the result. Last the median and the most. The exit
+// code is 0 if no kernel is disproved.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -28,8 +28,8 @@ class TileBounds : BlockPart {
 
   // A variable with the value of an expression that is the same all through the kernel.
   Expr define(const std::string& prefix, const Expr& expression);
-  // Of what register `index` holds: its coordinate along `dim`, its place in memory of these strides, and that from the
-  // thread's register 0 on.
+  // Of what register `index` holds: its coordinate along `dim`, its place in memory of these strides, and
+  // that from the thread's register 0 on.
   Expr coordinate(const RegisterLayout& layout, int dim, const Expr& index);
   Expr offset(const RegisterLayout& layout, const Ints& strides, const Expr& index);
   static Expr register_offset(const RegisterLayout& layout, const Ints& strides, const Expr& index);

@@ -1,5 +1,5 @@
-// Values that are in registers, but not in those where they are needed: moved as core/schedule's conversions say, by
-// registers of their own, shuffles, or shared memory.
+// Values that are in registers, but not in those where they are needed: moved as core/schedule's conversions
+// say, by registers of their own, shuffles, or shared memory.
 #pragma once
 
 #include "core/codegen/block/values.h"
@@ -25,7 +25,8 @@ class Conversions : BlockPart {
            int64_t size, const std::vector<BitMove>& parts);
   Body get(const SharedExchange& plan, const RegisterTile& from, const RegisterTile& to, const Symbol& buffer,
            int64_t size, int64_t copies);
-  // The number that terms over (the register `index`, lane, warp, block) give; what threads decide stands in front.
+  // The number that terms over (the register `index`, lane, warp, block) give; what threads decide stands in
+  // front.
   Expr address(const Layout& layout, std::string_view output, const Expr& index);
 
   TileBounds& bounds_;

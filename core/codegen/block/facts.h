@@ -1,5 +1,5 @@
-// A block as it is given, with its schedule, and what follows from that alone: where a load's neighbours lie in memory,
-// which tiles are staged, what is computed where it is asked for.
+// A block as it is given, with its schedule, and what follows from that alone: where a load's neighbours lie
+// in memory, which tiles are staged, what is computed where it is asked for.
 #pragma once
 
 #include <map>
@@ -22,7 +22,8 @@ struct BlockOrder {
 struct BlockFacts {
   // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
   // `approximate`: functions exact to some 2^-21, which is more than 16-bit outputs show.
-  // Loads of what lies nowhere become iotas, and each running maximum that sums are relative to gets a factor.
+  // Loads of what lies nowhere become iotas, and each running maximum that sums are relative to gets a
+  // factor.
   BlockFacts(const MuKernel& kernel, BlockProgram program, const std::vector<TensorPlace>& places,
              const KernelSchedule& schedule, bool first, const Target& target, bool approximate,
              const BlockOrder& order);
@@ -77,7 +78,8 @@ struct BlockFacts {
 
   // In vectors of `dtype` along `inner` (-1: the last dimension), then lanes and warps.
   RegisterLayout blocked(BlockValue value, DType dtype, int inner) const;
-  // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread idles.
+  // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread
+  // idles.
   RegisterLayout shared_out(BlockValue value, DType dtype, int inner) const;
 };
 

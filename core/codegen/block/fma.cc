@@ -1,6 +1,7 @@
-// Products without tensor cores: every thread has a tile of sums in registers, and reads vectors of both operands out of
-// shared memory, a group of steps along the inner dimension at a time. Tiles that the ring brings are read where they
-// lie; what is computed, or of another type than the sums, is left in shared memory first.
+// Products without tensor cores: every thread has a tile of sums in registers, and reads vectors of both
+// operands out of shared memory, a group of steps along the inner dimension at a time. Tiles that the ring
+// brings are read where they lie; what is computed, or of another type than the sums, is left in shared
+// memory first.
 #include <algorithm>
 
 #include "core/codegen/block/products.h"

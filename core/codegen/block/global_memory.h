@@ -5,16 +5,17 @@
 
 namespace quern {
 
-// The order in which registers are handed over, and what is stored once lanes have exchanged 2^`exchanged` words each;
-// 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
-// exchange words until each has up to 16 bytes that lie together.
+// The order in which registers are handed over, and what is stored once lanes have exchanged 2^`exchanged`
+// words each; 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours
+// in other lanes: lanes exchange words until each has up to 16 bytes that lie together.
 struct StoreForm {
   RegisterLayout registers, stored;
   int vector = 0, exchanged = 0;
 };
 StoreForm store_form(const BlockFacts& facts, BlockValue store, RegisterLayout layout);
 
-// What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in which it has them.
+// What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in
+// which it has them.
 struct TilePiece {
   const TensorPlace* place;
   Symbol from;  // where the tile would begin, were it all in this piece

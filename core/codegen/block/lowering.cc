@@ -181,8 +181,9 @@ Status BlockLowering::check_persistent() const {
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
 }
 
-// Blocks of a pair do the same iterations, and one fills the stages of the other when it is told that they have been read:
-// by tensor cores, whose reads are complete when they are waited for; what threads read no arrival in another block orders.
+// Blocks of a pair do the same iterations, and one fills the stages of the other when it is told that they
+// have been read: by tensor cores, whose reads are complete when they are waited for; what threads read no
+// arrival in another block orders.
 Status BlockLowering::check_multicast(const ir::Draft& draft) const {
   const int axis = multicast_axis(schedule_);
   if (axis < 0) return {};

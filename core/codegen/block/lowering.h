@@ -3,8 +3,8 @@
 // Operators that cannot be recomputed for free (matrix products, reductions, accumulators) are written one
 // after the other and leave their result in registers, in the layout that suits them; loads and elementwise
 // chains are written where they are asked for, in the layout that is asked for. What is there in another
-// layout than is wanted is converted. Partial results of lanes and warps are put together late: where the first operator
-// needs a whole one.
+// layout than is wanted is converted. Partial results of lanes and warps are put together late: where the
+// first operator needs a whole one.
 //
 //   facts            what is given, and what follows from it
 //   product_plans    how matrix products are taken (plan_mma, plan_fma, plan_wgmma)
@@ -30,8 +30,8 @@ namespace quern {
 
 // What the choices of a block come to.
 struct BlockCosts : ir::DraftCosts {
-  // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, of the conversions among
-  // it, and of the conversions that were written.
+  // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, of the conversions
+  // among it, and of the conversions that were written.
   int64_t layout_cycles = 0, planned_conversion_cycles = 0, conversion_cycles = 0;
 };
 
@@ -52,8 +52,8 @@ struct BlockKernel {
   bool tf32 = false;            // a product of f32 operands is computed in it
 };
 
-// UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices are not for
-// this block.
+// UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices are
+// not for this block.
 Result<BlockKernel> lower_to_draft(const BlockFacts& facts, Chooser& chooser);
 
 }  // namespace quern

@@ -34,8 +34,8 @@ CooperativeTile& Operands::cooperative_tile(BlockValue product, int side) {
   return at->second;
 }
 
-// For warpgroups in panels, else in rows. Of a product that is software-pipelined there are three, since some warps make
-// the one of their iteration while others have not waited for the one two iterations before.
+// For warpgroups in panels, else in rows. Of a product that is software-pipelined there are three, since some
+// warps make the one of their iteration while others have not waited for the one two iterations before.
 void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, const MatmulPlan& plan) {
   const RegisterLayout layout = plans_.cooperative_layout(value, plan.dtype);
   SharedTile& tile = made.tile;

@@ -1,12 +1,13 @@
-// Operands of tensor cores: from shared memory into the registers in which mma takes them, as descriptors of wgmma, and
-// tiles that all warps of a block make together because several of them need the same.
+// Operands of tensor cores: from shared memory into the registers in which mma takes them, as descriptors of
+// wgmma, and tiles that all warps of a block make together because several of them need the same.
 #pragma once
 
 #include "core/codegen/block/staged_tiles.h"
 
 namespace quern {
 
-// A cooperatively produced tile, in a shared buffer: `copies` of it, which iterations take one after the other.
+// A cooperatively produced tile, in a shared buffer: `copies` of it, which iterations take one after the
+// other.
 struct CooperativeTile {
   SharedTile tile;
   Symbol buffer, previous_memory;
@@ -16,8 +17,8 @@ struct CooperativeTile {
 
 // What a step k of matrix z of a product loads first.
 using LoadStep = std::function<void(Builder&, const Expr& z, const Expr& k)>;
-// An operand in words of two 16-bit elements or one of tf32: all of it, or, if there is a `load`, what this brings for
-// step k of matrix z.
+// An operand in words of two 16-bit elements or one of tf32: all of it, or, if there is a `load`, what this
+// brings for step k of matrix z.
 struct Fragments {
   Symbol registers;
   LoadStep load;

@@ -1,5 +1,5 @@
-// A product that is software-pipelined: what issues it in the next iteration, and what an iteration does when it has
-// landed. core/kernel/passes/pipeline_products makes the loop.
+// A product that is software-pipelined: what issues it in the next iteration, and what an iteration does when
+// it has landed. core/kernel/passes/pipeline_products makes the loop.
 #pragma once
 
 #include "core/codegen/block/products.h"
@@ -16,8 +16,8 @@ class PipelinedProduct : BlockPart {
   const Symbol& sums() const { return sums_; }
   // What asks for the product of the iteration before.
   Body issue();
-  // The tile that the product takes in the next iteration is made now; when that of the iteration before has landed its
-  // sums can be scaled (`rescale`), and the other operand put where it takes it from.
+  // The tile that the product takes in the next iteration is made now; when that of the iteration before has
+  // landed its sums can be scaled (`rescale`), and the other operand put where it takes it from.
   void finish_iteration(const std::function<Body()>& rescale);
   // What passes get; to be called last.
   ir::PipelinedProduct draft();

@@ -1,5 +1,5 @@
-// Products without tensor cores: every thread has a tile of sums in registers, and reads vectors of both operands out of
-// shared memory.
+// Products without tensor cores: every thread has a tile of sums in registers, and reads vectors of both
+// operands out of shared memory.
 #include <algorithm>
 
 #include "core/codegen/block/product_plans.h"
@@ -12,8 +12,8 @@ constexpr int kVectorBits = 2;  // elements of four bytes in 16
 
 int64_t extent_of(const Ints& shape, int dim) { return dim < 0 ? 1 : shape[static_cast<size_t>(dim)]; }
 
-// A side of a product: its operand's rank and dimensions, of rows or columns and the one that is summed over, and the
-// result's of rows or columns.
+// A side of a product: its operand's rank and dimensions, of rows or columns and the one that is summed over,
+// and the result's of rows or columns.
 struct FmaSide {
   int side, rank, own, summed, of_result;
   FmaOperand form;
@@ -52,9 +52,9 @@ void place_side(const FmaTile& tile, const FmaSide& side, int warp_bits, MatmulP
 
 }  // namespace
 
-// Which dimension of an operand has its neighbours side by side in shared memory. What threads copy into the ring, element
-// by element if need be, are rows or columns: registers of four of these are in banks in turn, as the sums are, while of
-// four steps those of one step are in the same bank, and wait for each other.
+// Which dimension of an operand has its neighbours side by side in shared memory. What threads copy into the
+// ring, element by element if need be, are rows or columns: registers of four of these are in banks in turn,
+// as the sums are, while of four steps those of one step are in the same bank, and wait for each other.
 int ProductPlans::shared_inner(BlockValue operand, int side, bool staged) const {
   const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
   if (staged && is_turned(operand, side)) return free;

@@ -30,7 +30,8 @@ bool ProductPlans::loads_directly(BlockValue load, int dim) const {
   return load >= 0 && !facts_.is_staged(load) && facts_.inner_dim(load) == dim;
 }
 
-// Which warps have which rows, columns and part of the inner dimension; gives the bits that are left to each of them.
+// Which warps have which rows, columns and part of the inner dimension; gives the bits that are left to each
+// of them.
 ProductPlans::ProductBits ProductPlans::share_among_warps(BlockValue product, MatmulPlan& plan) const {
   const BlockOp& op = program_.op(product);
   const Ints &a = program_.shape(op.operands[0]), &b = program_.shape(op.operands[1]);
@@ -74,7 +75,8 @@ const MatmulPlan* ProductPlans::earlier_product(BlockValue product) const {
   return at != plans_.end() && at->second.tensor_cores ? &at->second : nullptr;
 }
 
-// The inner dimension. Rows of a staged tile are read in their own order, which keeps them in different banks.
+// The inner dimension. Rows of a staged tile are read in their own order, which keeps them in different
+// banks.
 ProductPlans::InnerBits ProductPlans::inner_bits(BlockValue product, const MatmulPlan& plan,
                                                  int k_left) const {
   const BlockOp& op = program_.op(product);

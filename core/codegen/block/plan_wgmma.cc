@@ -1,6 +1,6 @@
-// Which products qualify for warpgroups (wgmma), and which of their operands tensor cores read from shared memory by
-// themselves. One operand's side of the result is M, the 64 rows of wgmma; the other is its up to 256 columns.
-// Either operand of the product can be M: a few rows times many columns is computed as many rows
+// Which products qualify for warpgroups (wgmma), and which of their operands tensor cores read from shared
+// memory by themselves. One operand's side of the result is M, the 64 rows of wgmma; the other is its up to
+// 256 columns. Either operand of the product can be M: a few rows times many columns is computed as many rows
 // of the transposed result. The N operand must lie in a staged tile; M may, or comes from registers.
 #include <algorithm>
 

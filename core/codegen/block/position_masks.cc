@@ -12,8 +12,9 @@ namespace {
 
 constexpr double kVanishing = 128;  // e^-128 is 0 in f32
 
-// Shows infinities and NaN among the two numbers of a word, or the one: adding one to the bits of an exponent carries out of
-// them if all are set, so that ((word & exponents) + one) & carries is 0 for finite numbers alone.
+// Shows infinities and NaN among the two numbers of a word, or the one: adding one to the bits of an exponent
+// carries out of them if all are set, so that ((word & exponents) + one) & carries is 0 for finite numbers
+// alone.
 struct FiniteTest {
   uint32_t exponents, one, carries;
 };
@@ -58,8 +59,8 @@ std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockVal
   return out;
 }
 
-// Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of which
-// `tiles` are the staged ones.
+// Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of
+// which `tiles` are the staged ones.
 bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
                              std::set<BlockValue>& tiles) const {
   const BlockOp& op = program_.op(value);
@@ -126,8 +127,8 @@ std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() const {
   return out;
 }
 
-// Reads this thread's part of a staged tile, and gives whether all numbers in it are finite. The threads that compute read
-// all of the tile between them.
+// Reads this thread's part of a staged tile, and gives whether all numbers in it are finite. The threads that
+// compute read all of the tile between them.
 Expr PositionMasks::finite_part(Builder& to, BlockValue value) const {
   const SharedTile& tile = *staged_.find(value);
   const DType dtype = facts_.place(value).dtype;
@@ -155,8 +156,8 @@ Expr PositionMasks::finite_part(Builder& to, BlockValue value) const {
   return equal(ir::element(found, 0) & number(test.carries), number(0));
 }
 
-// Reads whether all numbers of the tensor's memory are finite, as the kernel in front has found (finite_parts.h). Each thread
-// that computes reads some of what was found.
+// Reads whether all numbers of the tensor's memory are finite, as the kernel in front has found
+// (finite_parts.h). Each thread that computes reads some of what was found.
 Expr PositionMasks::known_finite(Builder& to, int32_t tensor) {
   const std::string name = "finite" + std::to_string(tensor);
   const int64_t parts = finite_parts(facts_.places[static_cast<size_t>(tensor)].shape),
@@ -186,7 +187,8 @@ void PositionMasks::find() {
   if (masks_) body_.masked_selects = masks_->scores.selects;
 }
 
-// That all numbers of the tiles are finite: of what a kernel in front has looked at (with intervals), or of what is staged.
+// That all numbers of the tiles are finite: of what a kernel in front has looked at (with intervals), or of
+// what is staged.
 Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
   Expr all = ir::truth(true);
   std::set<int32_t> tensors;

@@ -1,7 +1,7 @@
-// Masks that positions decide (core/mugraph/tile_masks.h). An iteration of online softmax all of whose scores are masked
-// is passed over: its scores are one number, and where that lies so far below the maximum of every row that its
-// exponentials are 0, it changes nothing but what 0 times an infinity or NaN makes NaN; so the other operands of its
-// products are looked at first.
+// Masks that positions decide (core/mugraph/tile_masks.h). An iteration of online softmax all of whose scores
+// are masked is passed over: its scores are one number, and where that lies so far below the maximum of every
+// row that its exponentials are 0, it changes nothing but what 0 times an infinity or NaN makes NaN; so the
+// other operands of its products are looked at first.
 #pragma once
 
 #include "core/codegen/block/staged_tiles.h"

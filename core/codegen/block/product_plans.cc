@@ -119,7 +119,8 @@ BlockValue ProductPlans::pipelined_n_operand() const {
   return program_.op(pipelined_.value).operands[static_cast<size_t>(of(pipelined_.value).n_side())];
 }
 
-// A sum whose M operand comes from registers, behind a product that it is made of: scores, then what they weigh.
+// A sum whose M operand comes from registers, behind a product that it is made of: scores, then what they
+// weigh.
 void ProductPlans::find_pipelined() {
   if (schedule_.producer) return;
   Pipelined found;

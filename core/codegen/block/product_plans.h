@@ -1,5 +1,5 @@
-// How matrix products of a block are taken: by mma, by warpgroups (wgmma) or without tensor cores, and which layout that
-// wants of their operands and gives their sums. Decided before anything is written.
+// How matrix products of a block are taken: by mma, by warpgroups (wgmma) or without tensor cores, and which
+// layout that wants of their operands and gives their sums. Decided before anything is written.
 #pragma once
 
 #include "core/codegen/block/facts.h"
@@ -37,8 +37,8 @@ struct MatmulPlan {
 inline int summed_dim(int side, int rank) { return rank == 1 ? 0 : rank - (side == 0 ? 1 : 2); }
 inline int free_dim(int side, int rank) { return rank == 1 ? -1 : rank - (side == 0 ? 2 : 1); }
 
-// Without tensor cores operands may be vectors: dimensions of the result that tell matrices of a batch apart, and such a
-// dimension of it in an operand of this rank; negative where that has none.
+// Without tensor cores operands may be vectors: dimensions of the result that tell matrices of a batch apart,
+// and such a dimension of it in an operand of this rank; negative where that has none.
 inline int fma_batch_dims(const BlockProgram& program, BlockValue product) {
   int dims = program.op(product).type.rank();
   for (BlockValue operand : program.op(product).operands) dims -= program.shape(operand).size() > 1;

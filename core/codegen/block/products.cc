@@ -48,8 +48,8 @@ void Products::mma(BlockValue value, const Symbol& sums, Stage stage) {
   text(stage) += std::move(body);
 }
 
-// It waits itself if its operand is made in the
-// same iteration: the memory of that may be others' behind the next barrier.
+// It waits itself if its operand is made in the same iteration: the memory of that may be others' behind the
+// next barrier.
 void Products::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   const MatmulPlan& plan = plans_.of(value);
   Symbol words;

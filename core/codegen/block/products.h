@@ -20,8 +20,8 @@ class Products : BlockPart {
 
   // Adds the product to `sums`, which those of wgmma have once they have landed.
   void add(BlockValue product, const Symbol& sums, Stage stage);
-  // The instructions of a product by wgmma, as one group. The M operand is in `words` if it comes from registers;
-  // `previous`: the cooperatively produced tile is that of the iteration before.
+  // The instructions of a product by wgmma, as one group. The M operand is in `words` if it comes from
+  // registers; `previous`: the cooperatively produced tile is that of the iteration before.
   Body wgmma_group(BlockValue product, const Symbol& sums, const Symbol& words, bool previous);
   // What comes behind the loop takes the sums in vectors; the loop need not have them so.
   void free_of_vectors(const Symbol& sums);

@@ -34,8 +34,8 @@ class SharedTiles : BlockPart {
   static std::vector<CoordBit> bits_of(const SharedTile& tile, const std::vector<int>& dims);
   // The same, but first those that lanes tell apart.
   std::vector<CoordBit> bits_as_read(const SharedTile& tile, const RegisterLayout& layout) const;
-  // Rows of the innermost dimension are cut into panels as wide as a swizzle (core/schedule's swizzled_panels);
-  // a panel holds all other dimensions row after row, their bits in this order.
+  // Rows of the innermost dimension are cut into panels as wide as a swizzle (core/schedule's
+  // swizzled_panels); a panel holds all other dimensions row after row, their bits in this order.
   void put_in_panels(SharedTile& tile, const std::vector<CoordBit>& others) const;
 
   // Dimensions along which the layout reaches beyond what the tile has room for.
@@ -44,15 +44,16 @@ class SharedTiles : BlockPart {
   // Without the swizzle: where the hardware looks when it swizzles by itself.
   Expr place_in(const SharedTile& tile, const RegisterLayout& layout, const Expr& index,
                 bool swizzled = true);
-  // Where a thread's register 0 lies, and from there (or from another register's place) the one that the bits of `index`
-  // lead to.
+  // Where a thread's register 0 lies, and from there (or from another register's place) the one that the bits
+  // of `index` lead to.
   Expr thread_place(const SharedTile& tile, const RegisterLayout& layout, bool swizzled = true);
   static Expr place_from(const Expr& base, const SharedTile& tile, const RegisterLayout& layout,
                          const Expr& index, bool swizzled = true);
 
-  // Fills `words` words of `to` by ldmatrix, those behind the first `skipped` times as many of the layout; false, and
-  // nothing is written, if rows of the tile are not rows of the matrices. A row of a matrix is eight 16-bit elements or
-  // four f32; of these only the first kind can be transposed, others are read one by one.
+  // Fills `words` words of `to` by ldmatrix, those behind the first `skipped` times as many of the layout;
+  // false, and nothing is written, if rows of the tile are not rows of the matrices. A row of a matrix is
+  // eight 16-bit elements or four f32; of these only the first kind can be transposed, others are read one by
+  // one.
   bool read_matrices(Builder& out, const SharedTile& tile, DType dtype, const RegisterLayout& layout,
                      const Symbol& to, int words, const Expr& skipped);
 

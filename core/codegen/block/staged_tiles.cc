@@ -66,8 +66,8 @@ const SharedTile& StagedTiles::panel(BlockValue load) {
   return tile;
 }
 
-// The order in which neighbouring threads copy a tile: as it lies there. Where memory has neighbours along another
-// dimension, a sector of these, then vectors of the tile: what the swizzle leaves in different banks.
+// The order in which neighbouring threads copy a tile: as it lies there. Where memory has neighbours along
+// another dimension, a sector of these, then vectors of the tile: what the swizzle leaves in different banks.
 std::vector<CoordBit> StagedTiles::copy_order(const SharedTile& tile, int inner) const {
   constexpr int kSectorBits = 3, kVectorBits = 2;  // of four bytes
   if (inner < 0 || inner == tile.inner) return tile.bits;

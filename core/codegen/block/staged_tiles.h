@@ -1,5 +1,5 @@
-// The ring of staged tiles: which tile of a load lies where in a stage, and what brings it there ahead of time, cp.async
-// of all threads or TMA.
+// The ring of staged tiles: which tile of a load lies where in a stage, and what brings it there ahead of
+// time, cp.async of all threads or TMA.
 #pragma once
 
 #include "core/codegen/block/global_memory.h"
@@ -13,7 +13,8 @@ class StagedTiles : BlockPart {
   StagedTiles(const BlockFacts& facts, BlockBody& body, const ProductPlans& plans, TileBounds& bounds,
               GlobalMemory& memory, SharedTiles& shared, Values& values);
 
-  // The tile of a staged load; the first to ask for it has it brought. Threads read it, or tensor cores alone.
+  // The tile of a staged load; the first to ask for it has it brought. Threads read it, or tensor cores
+  // alone.
   const SharedTile& tile(BlockValue load);
   const SharedTile& panel(BlockValue load);
   const SharedTile* find(BlockValue load) const;

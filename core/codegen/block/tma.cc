@@ -38,8 +38,8 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
   return true;
 }
 
-// Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the tile, of the half
-// that this one asks for: of the panels, or of the rows of one.
+// Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the
+// tile, of the half that this one asks for: of the panels, or of the rows of one.
 std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const std::vector<int>& dims,
                                                   const TensorMap& map, const std::vector<Expr>& behind,
                                                   bool half) {
@@ -78,8 +78,8 @@ const char* StagedTiles::never_stored_by_tma(BlockValue store) const {
   return nullptr;
 }
 
-// Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks for the stores and
-// waits until the buffer has been read.
+// Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks for
+// the stores and waits until the buffer has been read.
 void StagedTiles::store_by_tma(BlockValue store) {
   constexpr int64_t kAlignment = 1024;  // where swizzles begin again
   if (const char* why = never_stored_by_tma(store))

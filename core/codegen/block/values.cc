@@ -43,8 +43,8 @@ Value Values::element(BlockValue value, const RegisterLayout& layout, const Expr
   return read(*tile, layout, index);
 }
 
-// One multiplication and addition in front of the exponential: the scale and the exponential's base become one
-// factor, and the shift times it is the same for all elements of a row.
+// One multiplication and addition in front of the exponential: the scale and the exponential's base become
+// one factor, and the shift times it is the same for all elements of a row.
 Value Values::shifted_exp(BlockValue value, const ExpArithmetic& exp, const RegisterLayout& layout,
                           const Expr& index) {
   auto operand = [&](BlockValue from) {

@@ -1,5 +1,5 @@
-// Values of a block graph where they are asked for: out of registers that hold them, or computed element by element
-// from what does.
+// Values of a block graph where they are asked for: out of registers that hold them, or computed element by
+// element from what does.
 #pragma once
 
 #include "core/codegen/arithmetic.h"
@@ -32,7 +32,8 @@ struct RegisterTile {
 struct ChosenLayouts {
   std::map<BlockValue, RegisterLayout> layouts;
   std::set<BlockValue> in_parts;  // some of the tiles that these are made of, element by element
-  // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, and of the conversions among it.
+  // Estimated issue cycles of a warp, over all iterations: of all that layouts decide, and of the conversions
+  // among it.
   int64_t cycles = 0, conversion_cycles = 0;
 };
 
@@ -60,7 +61,8 @@ class Values : BlockPart {
   void hold(BlockValue value, RegisterTile tile) {
     tiles_[static_cast<size_t>(value)].push_back(std::move(tile));
   }
-  // A tile that is whole, defined where statements stand now, and in which a thread finds all that it wants; or null.
+  // A tile that is whole, defined where statements stand now, and in which a thread finds all that it wants;
+  // or null.
   const RegisterTile* find(BlockValue value, const RegisterLayout& want) const;
   bool is_defined_now(const RegisterTile& tile) const {
     return tile.scope == Stage::before || tile.scope == now();

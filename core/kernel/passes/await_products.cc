@@ -1,5 +1,5 @@
-// The last statement of an iteration waits for the wgmma groups that it has left outstanding. Where the loop's groups
-// may stay outstanding, it waits for those of the iteration before it.
+// The last statement of an iteration waits for the wgmma groups that it has left outstanding. Where the
+// loop's groups may stay outstanding, it waits for those of the iteration before it.
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"

@@ -1,5 +1,5 @@
-// A kernel between lowering and its final form: what lowering has decided, in sections. Passes (passes.def) order
-// and complete the sections one by one; the last but one joins them to the body of a kernel.
+// A kernel between lowering and its final form: what lowering has decided, in sections. Passes (passes.def)
+// order and complete the sections one by one; the last but one joins them to the body of a kernel.
 #pragma once
 
 #include <array>
@@ -16,7 +16,8 @@ struct Copies {
   Body all() const;
 };
 
-// Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but one.
+// Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but
+// one.
 struct TileRing {
   struct Tile {
     Symbol memory;  // where it lies in this iteration
@@ -27,8 +28,8 @@ struct TileRing {
   std::vector<Tile> tiles;
   Copies cp_async;  // what all threads copy in an iteration
   bool cp_async_for_wgmma = false;
-  // What one thread asks TMA for, and how many bytes that is. `full` are the mbarriers of stages whose bytes are there,
-  // `arriving` that of this iteration, `empty` those that the producer waits for.
+  // What one thread asks TMA for, and how many bytes that is. `full` are the mbarriers of stages whose bytes
+  // are there, `arriving` that of this iteration, `empty` those that the producer waits for.
   Copies tma;
   int64_t tma_bytes = 0;
   std::vector<Symbol> maps;
@@ -41,7 +42,8 @@ struct TileRing {
   int64_t stage_bytes() const;
 };
 
-// A product that the next iteration issues: a cooperatively produced tile in one of `copies` buffers, and registers.
+// A product that the next iteration issues: a cooperatively produced tile in one of `copies` buffers, and
+// registers.
 struct PipelinedProduct {
   Body group, rest;  // its instructions; what an iteration does when it has landed
   std::vector<Symbol> sums;
@@ -73,8 +75,8 @@ struct TileLoop {
   // Loads into registers; with `prefetch` those of the next iteration, which `take` makes those of this one.
   Body loads, take;
   bool prefetch = false;
-  // Sums of wgmma groups that are outstanding when an iteration has issued all. With `groups_stay_outstanding` the next
-  // iteration may begin before they have landed.
+  // Sums of wgmma groups that are outstanding when an iteration has issued all. With
+  // `groups_stay_outstanding` the next iteration may begin before they have landed.
   std::vector<Symbol> outstanding;
   bool groups_stay_outstanding = false;
   std::optional<PipelinedProduct> pipelined;
@@ -100,8 +102,8 @@ struct DraftCosts {
 };
 
 struct Draft {
-  // What all passes leave as it is. `schedule`: what was asked for, of the baseline nothing; `workers`: threads that
-  // compute; a producer warp follows them.
+  // What all passes leave as it is. `schedule`: what was asked for, of the baseline nothing; `workers`:
+  // threads that compute; a producer warp follows them.
   Kernel kernel;
   KernelSchedule schedule = {};
   Symbol lane, memory;  // the thread's number in its warp; the block's shared memory

@@ -1,5 +1,6 @@
-// The mbarriers of a ring that TMA fills: `full`, when the bytes of an iteration are there, and with a producer warp
-// `empty`, when every warp has read them (by multicast: of both blocks). One thread initialises them before any other may use them.
+// The mbarriers of a ring that TMA fills: `full`, when the bytes of an iteration are there, and with a
+// producer warp `empty`, when every warp has read them (by multicast: of both blocks). One thread initialises
+// them before any other may use them.
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 

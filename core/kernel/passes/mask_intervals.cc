@@ -1,13 +1,14 @@
-// Masks that are intervals of iterations. What positions say of an iteration, that all of it is masked or nothing, is solved
-// for the iteration, so that the block knows in front of the loop which of them are which:
+// Masks that are intervals of iterations. What positions say of an iteration, that all of it is masked or
+// nothing, is solved for the iteration, so that the block knows in front of the loop which of them are which:
 //
 //        0      possible.begin   certain.begin      certain.end    possible.end     trip count
 //        |  all masked  |   in parts    |  nothing masked  |   in parts    |  all masked  |
 //
-// The loop goes through those of the middle, and computes no mask. Behind it, in one round, come those that are masked in
-// parts. Then all threads that compute look whether the rest would change anything. It would not if all that it adds
-// vanishes: the maximum of every row lies far enough above what masked scores are, and what is multiplied by the zeros is
-// finite. Otherwise there is a second round, in which one of the threads asks for the tiles, as the producer has ended.
+// The loop goes through those of the middle, and computes no mask. Behind it, in one round, come those that
+// are masked in parts. Then all threads that compute look whether the rest would change anything. It would
+// not if all that it adds vanishes: the maximum of every row lies far enough above what masked scores are,
+// and what is multiplied by the zeros is finite. Otherwise there is a second round, in which one of the
+// threads asks for the tiles, as the producer has ended.
 #include "core/base/status.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/iterations.h"
@@ -33,7 +34,8 @@ Body with_truth(const Body& body, const Symbol& variable, bool value) {
   });
 }
 
-// The intervals, in variables that all threads of the block know. Where one is empty it does not matter where it begins.
+// The intervals, in variables that all threads of the block know. Where one is empty it does not matter where
+// it begins.
 struct Intervals {
   Expr begin, possible;         // the first that is possible, and how many are
   Expr certain_begin, certain;  // the same of those of which it is certain
@@ -65,7 +67,8 @@ struct Intervals {
   }
 };
 
-// The two rounds. Stages of the ring are taken in the order of `visit`. `wait`: what stands in front of a look.
+// The two rounds. Stages of the ring are taken in the order of `visit`. `wait`: what stands in front of a
+// look.
 Body rounds(const Draft& draft, const Intervals& intervals, const Symbol& iteration, const Expr& trip_count,
             const Body& names, const Body& work, const Body& wait) {
   const TileLoop& loop = *draft.loop;

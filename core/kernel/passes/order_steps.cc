@@ -1,5 +1,6 @@
-// Orders the steps of each section so that few barriers suffice, and places these: one between the steps that write a
-// shared buffer and those that read it, and one in front of a section that writes where another may still read.
+// Orders the steps of each section so that few barriers suffice, and places these: one between the steps that
+// write a shared buffer and those that read it, and one in front of a section that writes where another may
+// still read.
 #include <algorithm>
 
 #include "core/kernel/passes/passes.h"
@@ -8,9 +9,9 @@ namespace quern::ir {
 
 namespace {
 
-// A section that writes to shared memory waits until what was there before is no longer needed: in the loop at
-// the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what stays
-// within warps need not.
+// A section that writes to shared memory waits until what was there before is no longer needed: in the loop
+// at the head of each iteration, which staged tiles do anyway (with a producer they have mbarriers) and what
+// stays within warps need not.
 bool begins_with_barrier(const Draft& draft, Stage stage) {
   const auto& buffers = draft.buffers;
   const bool staged = !draft.ring.tiles.empty();

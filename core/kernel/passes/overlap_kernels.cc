@@ -1,5 +1,5 @@
-// Programmatic dependent launch: a kernel that begins while the one before it ends waits for that before it touches
-// memory, and tells the GPU when the next one may begin.
+// Programmatic dependent launch: a kernel that begins while the one before it ends waits for that before it
+// touches memory, and tells the GPU when the next one may begin.
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 

@@ -1,6 +1,7 @@
-// Products that are overlapped with what threads compute: where an iteration ends with products of what it has made of
-// others (attention), those are issued behind the first products of the next iteration, and run while the threads
-// compute what these are for. What changes registers of products that are under way waits for them:
+// Products that are overlapped with what threads compute: where an iteration ends with products of what it
+// has made of others (attention), those are issued behind the first products of the next iteration, and run
+// while the threads compute what these are for. What changes registers of products that are under way waits
+// for them:
 //
 //   products of iteration 0; what threads make of them
 //   for step in 1 .. trip count
@@ -10,9 +11,9 @@
 //     wait for the first; what threads make of them
 //   wait; the same for the last iteration
 //
-// The end of a trip stands between what threads compute and the wait behind it: compilers move waits to the front of
-// what has no branch. Nor may products be under way where branches meet (ptxas then makes one after the other), so that
-// loops that pass over masked tiles are not overlapped.
+// The end of a trip stands between what threads compute and the wait behind it: compilers move waits to the
+// front of what has no branch. Nor may products be under way where branches meet (ptxas then makes one after
+// the other), so that loops that pass over masked tiles are not overlapped.
 #include <algorithm>
 
 #include "core/base/status.h"
@@ -118,8 +119,8 @@ bool makes_in_place(const Stmt& stmt, const Symbol& from, const Symbol& to) {
   return reads && same;
 }
 
-// Arrays that are made of another one's elements, which nobody needs any more, take its place: what lives beside products
-// that are under way finds registers, which ptxas of CUDA 13.0 otherwise does not see.
+// Arrays that are made of another one's elements, which nobody needs any more, take its place: what lives
+// beside products that are under way finds registers, which ptxas of CUDA 13.0 otherwise does not see.
 void make_in_place(Parts& parts) {
   auto declared = [&](const Stmt& stmt) { return stmt.as<Declare>()->array; };
   auto names = [](const Body& body, const Symbol& array) {

@@ -1,12 +1,12 @@
 // A product that is software-pipelined: issued an iteration later. Where the loop makes a product, computes
 // something from it, and sums the product of that with a tile that all warps make together (attention with
-// normed values), the warps would have to wait for each other before the second product. So it is issued in the
-// next iteration, behind the first product of that: the barrier that every iteration has is between them, and
-// tensor cores make it while the threads compute.
+// normed values), the warps would have to wait for each other before the second product. So it is issued in
+// the next iteration, behind the first product of that: the barrier that every iteration has is between them,
+// and tensor cores make it while the threads compute.
 //
-// For the iteration before the first there are zeros. The barrier of an iteration stands behind what the threads
-// compute, in front of the wait for the product of the iteration before: compilers move waits to the front of what
-// has no barriers or branches. Stages have been read by then, and are filled again.
+// For the iteration before the first there are zeros. The barrier of an iteration stands behind what the
+// threads compute, in front of the wait for the product of the iteration before: compilers move waits to the
+// front of what has no barriers or branches. Stages have been read by then, and are filled again.
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
 

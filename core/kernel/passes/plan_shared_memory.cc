@@ -1,5 +1,5 @@
-// Gives every buffer, the ring of staged tiles and its mbarriers their places in the block's shared memory. Buffers
-// that are never needed at the same moment may lie in the same place.
+// Gives every buffer, the ring of staged tiles and its mbarriers their places in the block's shared memory.
+// Buffers that are never needed at the same moment may lie in the same place.
 #include "core/base/integers.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"

@@ -1,5 +1,6 @@
-// Passes over the work of iterations all of whose scores are masked. Whether one is, positions say; whether it then changes
-// nothing, all threads that compute look at together: they agree by a barrier, which other iterations do not have.
+// Passes over the work of iterations all of whose scores are masked. Whether one is, positions say; whether
+// it then changes nothing, all threads that compute look at together: they agree by a barrier, which other
+// iterations do not have.
 #include "core/kernel/builder.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"

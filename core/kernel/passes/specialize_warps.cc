@@ -10,8 +10,8 @@ namespace quern::ir {
 
 namespace {
 
-// What the producer asks for. Inputs of the first iterations, as many as the ring has stages, need not wait for the kernel
-// in front; if all tiles are of inputs, none needs to.
+// What the producer asks for. Inputs of the first iterations, as many as the ring has stages, need not wait
+// for the kernel in front; if all tiles are of inputs, none needs to.
 void ask_for_tiles(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
   const Symbol& number = draft.loop->iteration;

@@ -1,6 +1,7 @@
-// The loop of threads that all do the same, with loads ahead of their use: tiles come into the stages of a ring, or into
-// registers for the next iteration. Each fetch stands once in the loop, which begins before the first iteration or goes
-// on after the last: compilers do not inline what stands twice, and what is not inlined lives in memory.
+// The loop of threads that all do the same, with loads ahead of their use: tiles come into the stages of a
+// ring, or into registers for the next iteration. Each fetch stands once in the loop, which begins before the
+// first iteration or goes on after the last: compilers do not inline what stands twice, and what is not
+// inlined lives in memory.
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
 

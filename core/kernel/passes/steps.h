@@ -1,6 +1,7 @@
-// What a block does before its loop, in an iteration or after the loop, as a list of steps, and the shared memory
-// that some steps write for others to read. How steps depend on each other is seen from their effects
-// (core/kernel/effects.h). Barriers and the places of shared memory are no part of the steps: passes decide on them.
+// What a block does before its loop, in an iteration or after the loop, as a list of steps, and the shared
+// memory that some steps write for others to read. How steps depend on each other is seen from their effects
+// (core/kernel/effects.h). Barriers and the places of shared memory are no part of the steps: passes decide
+// on them.
 #pragma once
 
 #include <map>

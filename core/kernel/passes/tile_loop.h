@@ -27,13 +27,13 @@ Body wait_for_products(const std::vector<Symbol>& sums, int pending = 0);
 
 // Where the tiles of an iteration lie.
 Body stage_tiles(const Draft& draft);
-// What brings them there: all of it, by all threads; and what one thread asks TMA for. `later`: where it holds, tiles of
-// inputs are asked for; elsewhere fetch_inputs() has done so.
+// What brings them there: all of it, by all threads; and what one thread asks TMA for. `later`: where it
+// holds, tiles of inputs are asked for; elsewhere fetch_inputs() has done so.
 Body fetch_tiles(const Draft& draft, const std::optional<Expr>& later = {});
 Body tma_request(const Draft& draft, const std::optional<Expr>& later = {});
 
-// Programmatic dependent launch: whether the first tiles of inputs come while the kernel in front still runs. Nothing
-// else may touch memory before.
+// Programmatic dependent launch: whether the first tiles of inputs come while the kernel in front still runs.
+// Nothing else may touch memory before.
 bool fetches_ahead(const Draft& draft);
 // These tiles, of `count` iterations; and the wait behind them, which is that of the threads that run this.
 Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count);

@@ -99,8 +99,8 @@ std::optional<Stmt> in_expressions(const Stmt& stmt, const Replace& replace, int
 
 bool everywhere(const Stmt&, size_t) { return true; }
 
-// Not of comparisons with 0, which say what part of a software pipeline an iteration does: that an iteration is left out
-// is wrong, but breaks no rule of memory.
+// Not of comparisons with 0, which say what part of a software pipeline an iteration does: that an iteration
+// is left out is wrong, but breaks no rule of memory.
 std::optional<Expr> bound_off(const Expr& expr) {
   if (expr->kind != ExprKind::operation || (expr->op != Operator::less && expr->op != Operator::less_equal))
     return {};

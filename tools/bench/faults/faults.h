@@ -1,5 +1,5 @@
-// Faults planted in kernels of the IR: one small change each, of the kinds that a lowering gets wrong and that break a rule
-// of prove_kernel.
+// Faults planted in kernels of the IR: one small change each, of the kinds that a lowering gets wrong and
+// that break a rule of prove_kernel.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ struct Fault {
   ir::Kernel kernel;
 };
 
-// All of a kernel: bounds off by one, strides of what is written off by one, barriers and waits left out, phases, arrivals
-// and bytes changed, vectors an element off, guards of writers dropped. Some of them are equal to the original.
+// All of a kernel: bounds off by one, strides of what is written off by one, barriers and waits left out,
+// phases, arrivals and bytes changed, vectors an element off, guards of writers dropped. Some of them are
+// equal to the original.
 std::vector<Fault> plant_faults(const ir::Kernel& kernel);
 
 // A small program.

@@ -1,8 +1,9 @@
 // Plants faults in small kernels, and asks prove_kernel and the emulator about each:
 //   prove_faults [--most N] [--list]
 //
-// A fault that is disproved must be one: the emulator finds a broken rule, or the outputs are wrong. One that is proved
-// must be none: the emulator is content, and the outputs are right. --most takes so many of them, evenly from all;
+// A fault that is disproved must be one: the emulator finds a broken rule, or the outputs are wrong. One that
+// is proved must be none: the emulator is content, and the outputs are right. --most takes so many of them,
+// evenly from all;
 // --list prints each. Prints a table of the kinds; the exit code is 0 if both hold for all.
 #include <algorithm>
 #include <cstdio>

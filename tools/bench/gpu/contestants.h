@@ -50,8 +50,8 @@ bool computes_in_tf32(const Schedule& schedule);
 // products in tf32, or `only` one; says on stdout why others cannot.
 std::vector<Contestant> emit_contestants(const Subject& subject, size_t top, const Schedule* only,
                                          const Target& target, bool tf32);
-// The `best` first ones of the list that the optimizer makes of all these muGraphs, and `spread` others: half of them
-// the best of muGraphs that have none among those, the rest from further and further down the list.
+// The `best` first ones of the list that the optimizer makes of all these muGraphs, and `spread` others: half
+// of them the best of muGraphs that have none among those, the rest from further and further down the list.
 std::vector<Contestant> emit_ranked(const std::vector<Subject>& subjects, size_t best, size_t spread,
                                     const Target& target, bool tf32);
 // A program of a list that was made before, of the subject with this label.

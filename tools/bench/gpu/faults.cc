@@ -95,8 +95,8 @@ Result<Subject> make_subject(uint64_t seed, Compiler& compiler, const Target& ta
   return subject;
 }
 
-// A kernel that hangs takes its share of the GPU from every step of all others until its process is killed, so those of
-// all threads hang together, and nothing else is measured meanwhile.
+// A kernel that hangs takes its share of the GPU from every step of all others until its process is killed,
+// so those of all threads hang together, and nothing else is measured meanwhile.
 class HangTogether : public Bench {
  public:
   HangTogether(std::unique_ptr<Bench> bench, std::barrier<>& all) : bench_(std::move(bench)), all_(all) {}

@@ -17,8 +17,8 @@ struct FaultOptions {
   int device = 0;
   double minutes = 1e9;  // after these no graph is begun
 };
-// Measures that many jobs; prints what was refused, and why. Whether all jobs were done, nothing faulty was published,
-// and each baseline was found right and timed once more behind the fault.
+// Measures that many jobs; prints what was refused, and why. Whether all jobs were done, nothing faulty was
+// published, and each baseline was found right and timed once more behind the fault.
 bool run_faults(const FaultOptions& options, Compiler& compiler, const Target& target);
 
 }  // namespace quern

@@ -22,10 +22,10 @@ struct Agreement {
   std::vector<Disagreement> disagreements;
 };
 
-// The `best` programs of a search for the graph and as many from further down the list, lowered and counted. Compared are
-// what the model has no constants for: TMA or not and its copies, widths of other copies into stages and of
-// operands that tensor cores take straight from memory, products by mma and wgmma, room for the ring. Not of kernels that
-// masks make shorter, whose blocks differ, nor of blocks that stay.
+// The `best` programs of a search for the graph and as many from further down the list, lowered and counted.
+// Compared are what the model has no constants for: TMA or not and its copies, widths of other copies into
+// stages and of operands that tensor cores take straight from memory, products by mma and wgmma, room for the
+// ring. Not of kernels that masks make shorter, whose blocks differ, nor of blocks that stay.
 Agreement compare_counts(const Graph& graph, const Target& target, size_t best);
 std::string print(const Disagreement& disagreement);
 

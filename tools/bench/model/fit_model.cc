@@ -146,8 +146,8 @@ std::vector<std::string> resources_of(const TimedProgram& program) {
   return out;
 }
 
-// The registers that the model says a thread of each launch wants, and what ptxas says; not of programs in which others
-// are between them.
+// The registers that the model says a thread of each launch wants, and what ptxas says; not of programs in
+// which others are between them.
 void print_registers(const TimedGraph& graph, const Target& target) {
   for (const TimedProgram& program : graph.programs) {
     if (!program.model) continue;
