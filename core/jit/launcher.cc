@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/base/few.h"
+#include "core/base/integers.h"
 
 namespace quern {
 
@@ -14,6 +15,8 @@ constexpr int kMaxDynamicSharedBytes = 8;           // CUfunction_attribute
 constexpr int kPreferredSharedCarveout = 9;         // CUfunction_attribute
 constexpr int kMostShared = 100;                    // CUshared_carveout, percent
 constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
+constexpr int kMultiprocessorCount = 16;            // CUdevice_attribute
+constexpr int kSharedBytesPerMultiprocessor = 81;   // CUdevice_attribute
 constexpr int kCaptureRelaxed = 2;                  // CUstreamCaptureMode
 constexpr uint64_t kPortableClusterBlocks = 8;      // CUDA C++ Programming Guide, "Thread Block Clusters"
 
@@ -83,6 +86,38 @@ uint64_t value_of(const LaunchArg& arg, const LaunchBuffers& buffers) {
   if (arg.kind == LaunchArg::Kind::output) return buffers.outputs[index];
   return arg.kind == LaunchArg::Kind::workspace ? buffers.workspace + index
                                                 : static_cast<uint64_t>(arg.value);
+}
+
+// The multiprocessors of the current context's device.
+struct Multiprocessors {
+  int count = 0, shared_bytes = 0;
+};
+
+Result<Multiprocessors> multiprocessors(const Driver& driver) {
+  Multiprocessors out;
+  int device = 0;
+  if (const int result = driver.api().context_device(&device)) return driver.check(result, "cuCtxGetDevice");
+  int result = driver.api().device_attribute(&out.count, kMultiprocessorCount, device);
+  if (!result)
+    result = driver.api().device_attribute(&out.shared_bytes, kSharedBytesPerMultiprocessor, device);
+  if (result) return driver.check(result, "cuDeviceGetAttribute");
+  return out;
+}
+
+// A launch that overlaps the one in front of it finds SMs that are partly taken, and gets some with room for one block more
+// than its share while others have one less: a kernel of two blocks an SM then takes as long as one of three. So
+// large blocks ask for as much shared memory as keeps any SM from taking more than its share. Clusters do not find
+// room everywhere; they are left alone.
+uint32_t evenly_spread_bytes(const Launch& launch, const Multiprocessors& sms) {
+  constexpr uint64_t kReserved = 1024, kGranule = 128;  // of shared memory, for each block
+  constexpr uint32_t kLarge = 8;                        // blocks of this part of an SM's shared memory
+  const uint64_t all = static_cast<uint64_t>(sms.shared_bytes);
+  if (!launch.overlaps || launch.cluster.count() > 1 || launch.shared_bytes < all / kLarge)
+    return launch.shared_bytes;
+  const uint64_t share =
+      static_cast<uint64_t>(divide_up(static_cast<int64_t>(launch.grid.count()), std::max(1, sms.count)));
+  const uint64_t least = all / (share + 1) / kGranule * kGranule + kGranule;  // one more does not fit
+  return std::max(launch.shared_bytes, static_cast<uint32_t>(least - std::min(least, kReserved)));
 }
 
 }  // namespace
@@ -190,14 +225,16 @@ Status Launcher::load_module(Loaded* loaded) const {
   Status status = driver_->check(api.module_load(&loaded->module, plan_->cubin.data()),
                                  "loading code for " + plan_->target);
   if (!status.ok()) return status;
-  for (const Launch& launch : plan_->launches) {
-    void* function = nullptr;
-    status = driver_->check(api.module_function(&function, loaded->module, launch.kernel.c_str()),
+  const Result<Multiprocessors> sms = overlaps_ ? multiprocessors(*driver_) : Multiprocessors();
+  if (status.ok()) status = sms.status();
+  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i) {
+    const Launch& launch = plan_->launches[i];
+    Function function{nullptr, evenly_spread_bytes(launch, *sms)};
+    status = driver_->check(api.module_function(&function.handle, loaded->module, launch.kernel.c_str()),
                             "kernel " + launch.kernel);
-    if (status.ok()) status = prepare_function(launch, function);
-    if (!status.ok()) break;
     loaded->functions.push_back(function);
   }
+  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i) status = prepare_function(*loaded, i);
   if (!status.ok()) api.module_unload(loaded->module);
   return status;
 }
@@ -209,13 +246,15 @@ Status Launcher::load_module(Loaded* loaded) const {
 // An SM divides its memory anew into L1 cache and shared memory only where no block runs. With programmatic dependent
 // launches there always is one, and the kernel that came first decides how many blocks of the next one an SM takes.
 // So all kernels of such a plan ask for the same division, the one that has room for most blocks.
-Status Launcher::prepare_function(const Launch& launch, void* function) const {
+Status Launcher::prepare_function(const Loaded& loaded, size_t index) const {
+  const Launch& launch = plan_->launches[index];
+  void* const function = loaded.functions[index].handle;
   uint32_t shared_bytes = 0;
   uint64_t cluster_blocks = 1;
-  for (const Launch& other : plan_->launches)
-    if (other.kernel == launch.kernel) {
-      shared_bytes = std::max(shared_bytes, other.shared_bytes);
-      cluster_blocks = std::max(cluster_blocks, other.cluster.count());
+  for (size_t i = 0; i < plan_->launches.size(); ++i)
+    if (plan_->launches[i].kernel == launch.kernel) {
+      shared_bytes = std::max(shared_bytes, loaded.functions[i].shared_bytes);
+      cluster_blocks = std::max(cluster_blocks, plan_->launches[i].cluster.count());
     }
   const DriverApi& api = driver_->api();
   Status status;
@@ -234,7 +273,7 @@ Status Launcher::prepare_function(const Launch& launch, void* function) const {
 }
 
 // Neither allocates nor makes text, unless something is wrong.
-Status Launcher::enqueue(size_t index, void* function, const LaunchBuffers& buffers, void* stream) {
+Status Launcher::enqueue(size_t index, const Function& function, const LaunchBuffers& buffers, void* stream) {
   const Launch& launch = plan_->launches[index];
   const Prepared& prepared = prepared_[index];
   if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
@@ -257,11 +296,11 @@ Status Launcher::enqueue(size_t index, void* function, const LaunchBuffers& buff
   }
   const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
                                  {launch.block.x, launch.block.y, launch.block.z},
-                                 launch.shared_bytes,
+                                 function.shared_bytes,
                                  stream,
                                  prepared.attributes.data(),
                                  prepared.attribute_count};
-  const int result = driver_->api().launch(&config, function, arguments.data(), nullptr);
+  const int result = driver_->api().launch(&config, function.handle, arguments.data(), nullptr);
   return result == 0 ? Status() : driver_->check(result, "launching " + launch.kernel);
 }
 

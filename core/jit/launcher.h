@@ -44,11 +44,15 @@ class Launcher {
   const Plan& plan() const { return *plan_; }
 
  private:
+  struct Function {
+    void* handle = nullptr;
+    uint32_t shared_bytes = 0;  // what a launch asks for on this device
+  };
   struct Loaded {
     unsigned long long id = 0;  // of the context
     void* context = nullptr;
     void* module = nullptr;
-    std::vector<void*> functions;  // one per launch of the plan
+    std::vector<Function> functions;  // one per launch of the plan
   };
   // What a launch asks of the driver whatever the buffers are.
   struct Prepared {
@@ -59,8 +63,8 @@ class Launcher {
   Status check_buffers(const LaunchBuffers& buffers) const;
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
-  Status prepare_function(const Launch& launch, void* function) const;
-  Status enqueue(size_t index, void* function, const LaunchBuffers& buffers, void* stream);
+  Status prepare_function(const Loaded& loaded, size_t index) const;
+  Status enqueue(size_t index, const Function& function, const LaunchBuffers& buffers, void* stream);
 
   const std::shared_ptr<const Driver> driver_;
   const std::shared_ptr<const Plan> plan_;

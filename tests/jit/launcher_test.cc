@@ -122,6 +122,40 @@ void kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory(void**) {
                     "set first attribute 14 to 1\nset second attribute 9 to 100\n");
 }
 
+// Of 132 SMs with 228 KiB each.
+void blocks_that_overlap_are_spread_evenly(void**) {
+  const auto device = open_device(0);
+  struct Case {
+    uint32_t blocks, shared_bytes, asked;
+  };
+  // One block an SM where two would fit, two where three would, three where four would; small blocks and those of
+  // which no more fit ask for what they need.
+  for (const Case& each : {Case{128, 98304, 115840}, Case{132, 98304, 115840}, Case{256, 65600, 76928},
+                           Case{300, 40000, 57472}, Case{256, 4096, 4096}, Case{1000, 65600, 65600}}) {
+    Plan plan = two_kernel_plan();
+    Launch& launch = plan.launches[0];
+    launch.grid = {each.blocks, 1, 1};
+    launch.cluster = {1, 1, 1};
+    launch.shared_bytes = each.shared_bytes;
+    for (const bool overlaps : {true, false}) {
+      launch.overlaps = overlaps;
+      steering().clear();
+      assert_ok(launch_on(launcher_for(plan).get(), nullptr));
+      const std::string asked = std::to_string(overlaps ? each.asked : each.shared_bytes);
+      assert_int_equal(count_in_log("set first attribute 8 to " + asked + "\n"), 1);
+      assert_int_equal(count_in_log("shared " + asked + " args"), 1);
+    }
+  }
+}
+
+void clusters_that_overlap_ask_for_what_they_need(void**) {
+  const auto device = open_device(0);
+  Plan plan = two_kernel_plan();
+  plan.launches[0].overlaps = true;
+  assert_ok(launch_on(launcher_for(plan).get(), nullptr));
+  assert_int_equal(count_in_log("cluster 16,1,1 overlapping shared 100000"), 1);
+}
+
 void tensor_maps_are_encoded_once_a_buffer(void**) {
   const auto device = open_device(0);
   Plan plan = two_kernel_plan();
@@ -361,6 +395,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test_setup(launches_carry_grid_cluster_shared_memory_and_arguments, set_up),
       cmocka_unit_test_setup(kernels_that_overlap_ask_for_one_division_of_l1_and_shared_memory, set_up),
+      cmocka_unit_test_setup(blocks_that_overlap_are_spread_evenly, set_up),
+      cmocka_unit_test_setup(clusters_that_overlap_ask_for_what_they_need, set_up),
       cmocka_unit_test_setup(tensor_maps_are_encoded_once_a_buffer, set_up),
       cmocka_unit_test_setup(a_module_is_loaded_once_a_context_and_unloaded_with_the_launcher, set_up),
       cmocka_unit_test_setup(threads_share_one_module, set_up),

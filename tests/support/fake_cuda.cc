@@ -245,7 +245,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   const char* capability = getenv("FAKE_CUDA_CAPABILITY");
   int major = 9, minor = 0;
   if (capability) sscanf(capability, "%d.%d", &major, &minor);
-  const std::map<int, int> values = {{16, 132}, {38, 60 << 20}, {75, major}, {76, minor}, {97, 227 * 1024}};
+  const std::map<int, int> values = {{16, 132},   {38, 60 << 20},   {75, major},
+                                     {76, minor}, {81, 228 * 1024}, {97, 227 * 1024}};
   const auto found = values.find(attribute);
   if (found == values.end()) return kInvalidValue;
   *value = found->second;
@@ -270,6 +271,11 @@ int cuDevicePrimaryCtxRelease_v2(int) { return kOk; }
 
 int cuCtxGetCurrent(void** context) {
   *context = current();
+  return kOk;
+}
+
+int cuCtxGetDevice(int* device) {
+  *device = 0;  // they are all alike
   return kOk;
 }
 
