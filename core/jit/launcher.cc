@@ -114,8 +114,8 @@ uint32_t evenly_spread_bytes(const Launch& launch, const Multiprocessors& sms) {
   const uint64_t all = static_cast<uint64_t>(sms.shared_bytes);
   if (!launch.overlaps || launch.cluster.count() > 1 || launch.shared_bytes < all / kLarge)
     return launch.shared_bytes;
-  const uint64_t share =
-      static_cast<uint64_t>(divide_up(static_cast<int64_t>(launch.grid.count()), std::max(1, sms.count)));
+  const auto blocks = static_cast<int64_t>(std::max<uint64_t>(1, launch.grid.count()));
+  const auto share = static_cast<uint64_t>(divide_up(blocks, std::max(1, sms.count)));
   const uint64_t least = all / (share + 1) / kGranule * kGranule + kGranule;  // one more does not fit
   return std::max(launch.shared_bytes, static_cast<uint32_t>(least - std::min(least, kReserved)));
 }
