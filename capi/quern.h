@@ -446,12 +446,14 @@ typedef struct quern_launch_info {
   uint32_t grid[3];   /* x, y, z */
   uint32_t block[3];
   uint32_t cluster[3];          /* 1, 1, 1 = no cluster */
-  uint32_t shared_bytes;        /* of dynamic shared memory */
+  uint32_t shared_bytes;        /* of dynamic shared memory, at least */
   const quern_launch_arg* args; /* in the order of the kernel's parameters */
   size_t arg_count;
   /* 1: may be launched with CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 1, so that it begins
      while the launch before it, or what the caller enqueued before the plan, ends; it waits by itself for what
-     it needs. */
+     it needs. quern_launch then sets CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT to 100 for all kernels
+     of the plan, and asks for so much shared memory for large blocks that no multiprocessor takes more of them
+     than its share of the grid: without, the plan may take up to twice as long. */
   uint32_t overlaps;
 } quern_launch_info;
 

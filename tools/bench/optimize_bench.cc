@@ -10,8 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -21,28 +19,11 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/optimize.h"
 #include "core/schedule/z3_optimizer.h"
+#include "tools/bench/need.h"
 
 namespace {
 
 using namespace quern;
-
-[[noreturn]] void stop(const Status& status) {
-  std::fprintf(stderr, "optimize_bench: %s: %s\n", error_name(status.code()), status.message().c_str());
-  std::exit(2);
-}
-template <class T>
-T need(Result<T> result) {
-  if (!result) stop(result.status());
-  return std::move(*result);
-}
-
-Graph read_graph(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return need(parse_graph(text.str()));
-}
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -86,7 +67,7 @@ int main(int argc, char** argv) {
   std::printf("%-28s %8s %8s %8s %8s %8s %5s %9s %8s %9s\n", target.name, "search s", "judge s", "emit s",
               "nvrtc s", "all s", "found", "model us", "launches", "cubin B");
   for (const std::string& file : files) {
-    const Graph graph = read_graph(file);
+    const Graph graph = need(parse_graph(read_file(file)));
     OptimizeOptions options;
     options.optimizer = optimizer.get();
     options.solver = solver.get();

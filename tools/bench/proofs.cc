@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -18,28 +16,11 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/optimize.h"
 #include "core/optimize/prove_program.h"
+#include "tools/bench/need.h"
 
 namespace {
 
 using namespace quern;
-
-[[noreturn]] void stop(const Status& status) {
-  std::fprintf(stderr, "proofs: %s: %s\n", error_name(status.code()), status.message().c_str());
-  std::exit(2);
-}
-template <class T>
-T need(Result<T> result) {
-  if (!result) stop(result.status());
-  return std::move(*result);
-}
-
-Graph read_graph(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) stop(Status(ErrorCode::NOT_FOUND, path + " cannot be read"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return need(parse_graph(text.str()));
-}
 
 struct Sums {
   std::vector<double> seconds;
@@ -83,7 +64,7 @@ int main(int argc, char** argv) {
   std::printf("| graph | program | kernel | launches | seconds | by intervals | by Z3 | result |\n");
   std::printf("|---|---|---|---|---|---|---|---|\n");
   for (const std::string& file : files) {
-    const Graph graph = read_graph(file);
+    const Graph graph = need(parse_graph(read_file(file)));
     const std::string name = file.substr(file.rfind('/') + 1, file.rfind('.') - file.rfind('/') - 1);
     OptimizeOptions options;
     options.search.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
