@@ -56,6 +56,7 @@ class MuEmitter {
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
     if (tf32_) plan.certificate += "products of f32: operands rounded to tf32\n";
+    if (tf32x3_) plan.certificate += "products of f32: each three products in tf32 (3xTF32)\n";
     for (const EmittedBlock& block : out_.blocks) plan.certificate += explain(block);
     out_.source = std::string(prelude_text()) + "\n";
     if (!plan.tensor_maps.empty() || !shapes_.empty())
@@ -201,6 +202,7 @@ class MuEmitter {
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
     shapes_.merge(block->shapes);
     tf32_ |= block->tf32;
+    tf32x3_ |= block->tf32x3;
     for (TensorMap& map : block->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
     parts_.push_back(std::move(*block));
@@ -336,7 +338,7 @@ class MuEmitter {
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
   std::set<WgmmaShape> shapes_;
-  bool tf32_ = false;
+  bool tf32_ = false, tf32x3_ = false;
   Optimizer* const optimizer_;
   const ir::PassObserver& observer_;
   EmittedMuGraph out_;

@@ -130,6 +130,14 @@ __device__ __forceinline__ unsigned to_tf32(float value) {
   if ((bits & 0x7f800000u) == 0x7f800000u) return bits;
   return (bits + 0x1000u) & 0xffffe000u;
 }
+// Low without the bits that tensor cores do not read.
+__device__ __forceinline__ unsigned tf32_high(unsigned number) {
+  const float most = __uint_as_float(0x7f7fe000u);
+  return (__float_as_uint(fminf(fmaxf(__uint_as_float(number), -most), most)) + 0x1000u) & 0xffffe000u;
+}
+__device__ __forceinline__ unsigned tf32_low(unsigned number) {
+  return __float_as_uint(__uint_as_float(number) - __uint_as_float(tf32_high(number))) & 0xffffe000u;
+}
 __device__ __forceinline__ float max_nan(float a, float b) {
   if (a != a || b != b) return __builtin_nanf("");
   if (a == b) return __builtin_signbit(a) ? b : a;

@@ -9,6 +9,8 @@ constexpr int64_t kPanelColumns = 64;  // of 16 bits, in a row of a panel
 constexpr int64_t kWgmmaRows = 64;          // rows of wgmma
 constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
+constexpr double kSplitWord = 4;  // instructions to make two numbers in tf32 of one in f32
+constexpr double kLoadedWord = 1.5;
 constexpr double kCopy = 2;  // instructions to leave an element in shared memory
 // Cycles in which a sub-partition issues a product of register tiles. The register file has two banks, of
 // which products wait for one where ptxas finds no other registers: 1.14 cycles in its code, 1.3 where

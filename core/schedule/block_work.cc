@@ -256,7 +256,8 @@ class Counter : private ScheduledBlock {
     const double per_word = wide ? 1 : 2;
     const double a_words = batch * static_cast<double>(std::max<int64_t>(m, 8) * k) / per_word / 32,
                  b_words = batch * static_cast<double>(n * k) / per_word / 32;
-    const double mma = batch * fragments_of(i, *dtype);
+    const bool in_three = is_in_three(i);  // products, of operands that are the sum of two numbers
+    const double mma = batch * fragments_of(i, *dtype) * (in_three ? 3 : 1);
     own.mma += mma;
     own.issue += mma;
     own.chain += constants_.shared_latency;
@@ -269,12 +270,15 @@ class Counter : private ScheduledBlock {
         continue;
       }
       if (!in_loop(i) && op(operand).is_compute()) needs_.made += words;
-      if (wide) own.issue += words * warps() * 2;  // rounded
+      if (in_three)
+        own.slots += words * warps() * kSplitWord;
+      else if (wide)
+        own.issue += words * warps() * 2;  // rounded
       if (op(operand).is_load() && from_loop && schedule_.stages > 0) {
-        // By ldmatrix, or one by one.
-        const bool wide = bytes_each(operand) == 4;
-        own.shared_bytes += words * (wide ? 8 : 4) * 32 * warps();
-        own.issue += (wide ? words * 2 * 3 : words / 4 * 2) * warps();
+        // By ldmatrix, or one by one, of which two lie in one bank.
+        const bool one_by_one = bytes_each(operand) == 4 && !is_by_inner(operand, static_cast<size_t>(side));
+        own.shared_bytes += words * (one_by_one ? 8 : 4) * 32 * warps();
+        own.issue += (one_by_one ? words * kLoadedWord : words / 4 * 2) * warps();
       } else {
         own.issue += words * warps() * (op(operand).is_load() ? 1 : 2);
         if (op(operand).is_load()) read_direct(operand, words);
@@ -284,7 +288,10 @@ class Counter : private ScheduledBlock {
           own.chain += 2 * constants_.barrier_cycles + words * constants_.shared_latency;
         }
       }
-      if (in_loop(i)) needs_.fragments += words;
+      if (in_three)
+        needs_.split += words * static_cast<double>(k_least) / static_cast<double>(k);
+      else if (in_loop(i))
+        needs_.fragments += words;
     }
     if (has_split_rows(each.operands[0])) {
       // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
@@ -293,7 +300,9 @@ class Counter : private ScheduledBlock {
       own.issue += elements / 32 * 6;
       own.chain += constants_.barrier_cycles;
     }
-    keep_product(i, batch * static_cast<double>(m * n) / 32, static_cast<double>(parts.k));
+    const double sums = static_cast<double>(m * n) / 32;
+    keep_product(i, batch * sums, static_cast<double>(parts.k));
+    if (in_three) needs_.product_sums += sums;
   }
 
   // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.

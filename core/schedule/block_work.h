@@ -62,7 +62,8 @@ struct BlockWork {
   }
 };
 
-// Whether tensor cores take a product of the kernel only if operands of f32 may be rounded to tf32.
+// Whether tensor cores take a product of the kernel only in tf32, which operands of f32 are rounded to or made
+// of.
 bool gains_by_tf32(const MuKernel& kernel);
 
 // `kernel` is cut as the schedule says (apply_schedule).

@@ -305,11 +305,14 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= works.time(*applied, schedule).us) rank(schedule);
   };
-  const bool rounds = allow_tf32 && gains_by_tf32(kernel);
+  const bool gains = gains_by_tf32(kernel), rounds = allow_tf32 && gains;
   auto consider = [&](KernelSchedule schedule) {
     consider_as_is(schedule);
     schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
     if (schedule.tf32) consider_as_is(schedule);
+    schedule.tf32 = false;
+    schedule.tf32x3 = gains && !schedule.wgmma;
+    if (schedule.tf32x3) consider_as_is(schedule);
   };
   for (const int64_t cluster : cluster_choices(kernel, whole, target))
     for (const TileExtents& tile : tile_choices(mugraph, kernel, whole)) {

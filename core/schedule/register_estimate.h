@@ -10,6 +10,7 @@ struct RegisterNeeds {
   bool wgmma = false;  // a product is computed by warpgroups, whose results stay where they are
   double product_sums = 0, product_middle = 0;  // results of products: over the loop, in an iteration
   double fragments = 0;                         // operands of products of an iteration
+  double split = 0;           // operands of a step of products in three, which are halves in tf32
   double held = 0, made = 0;  // operands that stay through the loop, and that are made where there is none
   double loaded = 0;          // words of an iteration that come straight from global memory
   double once_loaded = 0;     // and outside of the loop

@@ -43,11 +43,16 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
   for (const BlockOp& each : kernel.ops)
     places_.push_back(each.has_access() ? dense_place(mugraph, each.tensor()) : TensorPlace());
   for (size_t i = 0; i < kernel.ops.size(); ++i)
-    dtypes_.push_back(kernel.ops[i].is_compute(OpKind::contraction) && kernel.ops[i].type.shape.size() > 1
-                          ? tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), schedule.tf32)
-                          : std::nullopt);
+    dtypes_.push_back(
+        kernel.ops[i].is_compute(OpKind::contraction) && kernel.ops[i].type.shape.size() > 1
+            ? tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), schedule.tf32 || schedule.tf32x3)
+            : std::nullopt);
   find_products();
   count_copies();
+}
+
+bool ScheduledBlock::is_in_three(size_t i) const {
+  return schedule_.tf32x3 && !tensor_core_dtype(kernel_.ops, static_cast<BlockValue>(i), false);
 }
 
 void ScheduledBlock::find_products() {

@@ -97,6 +97,8 @@ class ScheduledBlock {
   bool is_panel_operand(BlockValue value, DType dtype) const;
   // Of a product that tensor cores compute; nothing for others.
   std::optional<DType> tensor_dtype(size_t i) const { return dtypes_[i]; }
+  // Three products in tf32 take the place of one of f32 operands.
+  bool is_in_three(size_t i) const;
   bool is_by_warpgroups(size_t i) const;
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
   ProductParts parts_of(size_t i, DType dtype) const;

@@ -1,6 +1,10 @@
-// Products of f32 operands in tf32: every data path, operands of both orders, chains of products, tiles that
-// all warps make together and operands of mixed dtypes, in the emulator against the float reference within
-// what tf32 may differ by.
+// Products of f32 operands in tf32, and in three products in tf32 that lose nothing: every data path, operands
+// of both orders, chains of products, tiles that all warps make together and operands of mixed dtypes, in the
+// emulator against the float reference within what tf32 may differ by, or within what f32 may.
+#include <bit>
+#include <cmath>
+
+#include "core/base/random.h"
 #include "core/schedule/enumerate.h"
 #include "tests/codegen/sized_cases.h"
 #include "tests/support/test.h"
@@ -19,14 +23,21 @@ KernelSchedule way(std::array<int, 3> warps, int stages, bool tma = false, bool 
   return out;
 }
 
-// All are in tf32, and right.
-void all_are_right_in_tf32(const std::vector<MuGraphCase>& cases) {
-  for (const MuGraphCase& test : cases) {
-    const std::string text = emitted(test).kernels;
-    assert_contains(text, "mma_fragment<float");
-    assert_true(text.find("multiply_add(") == std::string::npos);
+// All are on tensor cores, and right, in tf32 as well as exact by three products.
+void all_are_right_in_tf32(std::vector<MuGraphCase> cases) {
+  for (const bool exact : {false, true}) {
+    for (MuGraphCase& test : cases) {
+      for (KernelSchedule& kernel : test.schedule.kernels) {
+        kernel.tf32 = !exact;
+        kernel.tf32x3 = exact;
+      }
+      const std::string text = emitted(test).kernels;
+      assert_contains(text, "mma_fragment<float");
+      assert_int_equal(text.find("tf32_low(") != std::string::npos, exact);
+      assert_true(text.find("multiply_add(") == std::string::npos);
+    }
+    all_are_right(cases);
   }
-  all_are_right(cases);
 }
 
 void norms_are_right(void**) {
@@ -143,6 +154,53 @@ void mixed_dtypes_are_right(void**) {
       "mma_fragment<f16");
 }
 
+// f32 numbers by the row and the column of an element.
+InputKind numbers(const std::string& label,
+                  const std::function<float(size_t input, int64_t row, int64_t column)>& f) {
+  return {label, [f](const TensorDesc& desc, size_t input) {
+            std::string bytes;
+            for (int64_t row = 0; row < desc.shape[0]; ++row)
+              for (int64_t column = 0; column < desc.shape[1]; ++column) {
+                const float number = f(input, row, column);
+                bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+              }
+            return bytes;
+          }};
+}
+
+// Numbers that need no second half beside one in a row that has infinities, NaN of all kinds or the largest
+// numbers, in one operand and in both; and numbers of all magnitudes.
+void three_products_are_exact_for_all_numbers(void**) {
+  const float kSpecial[] = {INFINITY,        -INFINITY,     NAN,    std::bit_cast<float>(0x7f800001u),
+                            0x1.fffffep127f, -0x1.fffp127f, 1e-30f, 0};
+  auto special = [=](int64_t i) { return kSpecial[static_cast<size_t>(i) % std::size(kSpecial)]; };
+  auto small = [](int64_t row, int64_t column) {
+    return static_cast<float>((row * 7 + column * 3) % 5 - 2) + 0.5f;
+  };
+  std::vector<InputKind> kinds;
+  for (const size_t in : {size_t{0}, size_t{1}, size_t{2}})
+    kinds.push_back(numbers("special " + std::to_string(in), [=](size_t input, int64_t row, int64_t column) {
+      if (in != 2 && in != input) return small(row, column);
+      return input == 0 ? (column == 5 ? special(row) : small(row, column))
+                        : (row == 5 ? special(column + column / 8) : small(row, column));
+    }));
+  kinds.push_back(numbers("magnitudes", [](size_t input, int64_t row, int64_t column) {
+    const uint64_t bits = scramble(static_cast<uint64_t>(row * 1000 + column) * 2 + input);
+    return std::ldexp(static_cast<float>(bits % 0x1000001) - 0x1p23f, static_cast<int>(bits >> 32 & 63) - 54);
+  }));
+  std::string graph = kProductGraph;
+  graph.replace(graph.find("LEFT"), 4, "");
+  graph.replace(graph.find("RIGHT"), 5, "");
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each : {way({1, 2, 2}, 0), way({2, 2, 1}, 2), way({1, 4, 1}, 3, true)}) {
+    cases.push_back(sized_case("product", graph, kProduct, {"f32", "32", "128", "64", "2", "2"}, each));
+    cases.back().schedule.kernels[0].tf32 = false;
+    cases.back().schedule.kernels[0].tf32x3 = true;
+    cases.back().inputs = kinds;
+  }
+  all_are_right(cases);
+}
+
 // Nobody gets tf32 who has not asked for it.
 void exact_products_are_exact(void**) {
   KernelSchedule exact = way({1, 2, 2}, 2);
@@ -157,8 +215,9 @@ void exact_products_are_exact(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(norms_are_right),        cmocka_unit_test(operands_of_both_orders_are_right),
-      cmocka_unit_test(attention_is_right),     cmocka_unit_test(tiles_made_by_all_are_right),
-      cmocka_unit_test(mixed_dtypes_are_right), cmocka_unit_test(exact_products_are_exact)};
+      cmocka_unit_test(norms_are_right),         cmocka_unit_test(operands_of_both_orders_are_right),
+      cmocka_unit_test(attention_is_right),      cmocka_unit_test(tiles_made_by_all_are_right),
+      cmocka_unit_test(mixed_dtypes_are_right),  cmocka_unit_test(three_products_are_exact_for_all_numbers),
+      cmocka_unit_test(exact_products_are_exact)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

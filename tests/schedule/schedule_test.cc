@@ -208,6 +208,7 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
     return parse(text.c_str());
   };
   auto has_tf32 = [](const Schedule& schedule) { return schedule.kernels[0].tf32; };
+  auto has_tf32x3 = [](const Schedule& schedule) { return schedule.kernels[0].tf32x3; };
   const MuGraph wide = layer("f32");
   for (const Target& target : all_targets()) {
     const std::vector<Schedule> exact = enumerate_schedules(wide, target),
@@ -215,6 +216,9 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
                                 of_16_bits = enumerate_schedules(layer("f16"), target, true);
     assert_int_equal(std::count_if(exact.begin(), exact.end(), has_tf32), 0);
     assert_int_equal(std::count_if(of_16_bits.begin(), of_16_bits.end(), has_tf32), 0);
+    // Three products in tf32 lose nothing: everybody gets them.
+    assert_true(std::count_if(exact.begin(), exact.end(), has_tf32x3) > 3);
+    assert_int_equal(std::count_if(of_16_bits.begin(), of_16_bits.end(), has_tf32x3), 0);
     // Both kinds, and what is faster first.
     assert_true(std::count_if(allowed.begin(), allowed.end(), has_tf32) > 3);
     assert_true(std::count_if(allowed.begin(), allowed.end(), std::not_fn(has_tf32)) > 3);

@@ -347,9 +347,10 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   out.costs.conversion_cycles = conversions_.cycles();
   add_parameters(out);
   out.shapes = products_.shapes();
-  out.tf32 = std::any_of(plans_.all().begin(), plans_.all().end(), [](const auto& plan) {
-    return plan.second.tensor_cores && plan.second.dtype == DType::f32;
-  });
+  for (const auto& [product, plan] : plans_.all()) {
+    if (!plan.tensor_cores || plan.dtype != DType::f32) continue;
+    (plan.tf32x3 ? out.tf32x3 : out.tf32) = true;
+  }
   return out;
 }
 

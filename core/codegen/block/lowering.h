@@ -49,7 +49,8 @@ struct BlockKernel {
   std::vector<Watched> watched;
   ir::LaunchFacts facts;
   std::set<WgmmaShape> shapes;  // that it uses
-  bool tf32 = false;            // a product of f32 operands is computed in it
+  // Whether a product of f32 operands is computed in tf32; in three of them.
+  bool tf32 = false, tf32x3 = false;
 };
 
 // UNSUPPORTED says which operator or size stands in the way; INVALID_ARGUMENT that the schedule's choices are

@@ -29,7 +29,7 @@ CooperativeTile& Operands::cooperative_tile(BlockValue product, int side) {
   const BlockValue value = program_.op(product).operands[static_cast<size_t>(side)];
   const MatmulPlan& plan = plans_.of(product);
   const auto [at, fresh_one] = cooperative_tiles_.try_emplace(
-      {value, plan.dtype, plan.wgmma, summed_dim(side, program_.op(value).type.rank())});
+      {value, plan.dtype, plan.wgmma, plan.tf32x3, summed_dim(side, program_.op(value).type.rank())});
   if (fresh_one) place_cooperative_tile(at->second, value, plan);
   return at->second;
 }
@@ -89,7 +89,7 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),
                  Scalar::u32, words, [&](Builder&, const Expr& j) {
-                   return word_of(value, layout, plan.dtype, summed, c * (1 << vector) + j * per_word);
+                   return word_of(value, layout, plan, summed, c * (1 << vector) + j * per_word);
                  });
     });
   });
@@ -98,7 +98,7 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   return made;
 }
 
-Expr Operands::word_of(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim,
+Expr Operands::word_of(BlockValue value, const RegisterLayout& layout, const MatmulPlan& plan, int summed_dim,
                        const Expr& index) {
   auto one = [&](const Expr& at) {
     const Expr number = ir::converted(values_.element(value, layout, at), DType::f32);
@@ -107,32 +107,37 @@ Expr Operands::word_of(BlockValue value, const RegisterLayout& layout, DType dty
                    : ir::select(bounds_.inside(value, layout, at, true, {summed_dim}), number,
                                 ir::zero(Scalar::f32));
   };
-  if (!is_packed_in_pairs(dtype)) return ir::call(ir::Function::to_tf32, Scalar::u32, {one(index)});
+  if (!is_packed_in_pairs(plan.dtype))
+    return ir::call(plan.tf32x3 ? ir::Function::float_bits : ir::Function::to_tf32, Scalar::u32,
+                    {one(index)});
   const Expr first = one(index), second = one(index + 1);
-  return ir::call(ir::Function::pack, Scalar::u32, {first, second}, {ir::scalar_of(dtype)});
+  return ir::call(ir::Function::pack, Scalar::u32, {first, second}, {ir::scalar_of(plan.dtype)});
 }
 
-Symbol Operands::packed(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim) {
+Symbol Operands::packed(BlockValue value, const RegisterLayout& layout, const MatmulPlan& plan,
+                        int summed_dim) {
   const Stage place = place_of(value);
-  const std::string key = std::to_string(value) + " " + dtype_name(dtype) + " " +
+  const std::string key = std::to_string(value) + " " + dtype_name(plan.dtype) + (plan.tf32x3 ? "x3 " : " ") +
                           std::to_string(static_cast<int>(place)) + " " + std::to_string(summed_dim) + " " +
                           text_of(layout);
   if (const auto at = packed_.find(key); at != packed_.end()) return at->second;
-  const bool pairs = is_packed_in_pairs(dtype);
+  const bool pairs = is_packed_in_pairs(plan.dtype);
   const int words = layout.count() / (pairs ? 2 : 1);
-  const Symbol registers =
-      fresh_registers(base_name(value) + (pairs ? "_pairs" : "_tf32"), Scalar::u32, words);
+  const Symbol registers = fresh_registers(base_name(value) + (pairs         ? "_pairs"
+                                                               : plan.tf32x3 ? "_words"
+                                                                             : "_tf32"),
+                                           Scalar::u32, words);
   Body body;
   Builder to(body);
   to.declare(registers);
-  if (!fill_by_matrices(to, value, layout, dtype, registers)) {
-    const bool loads_it = is_load_of(value, dtype);
+  if (!fill_by_matrices(to, value, layout, plan, registers)) {
+    const bool loads_it = is_load_of(value, plan.dtype);
     if (loads_it && !values_.find(value, layout)) values_.materialize(value, layout);
     const RegisterTile* const tile = loads_it ? values_.find(value, layout) : nullptr;
     to.unrolled("w", words, [&](Builder& each, const Expr& w) {
       each.assign(ir::element(registers, w),
                   tile && tile->words ? rearranged_word(*tile, layout, w)
-                                      : word_of(value, layout, dtype, summed_dim, w * (pairs ? 2 : 1)));
+                                      : word_of(value, layout, plan, summed_dim, w * (pairs ? 2 : 1)));
     });
   }
   text(place) += std::move(body);
@@ -145,12 +150,12 @@ bool Operands::is_load_of(BlockValue value, DType dtype) const {
 }
 
 // Straight from the stage, if it lies there as tensor cores take it and is not in registers already.
-bool Operands::fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout, DType dtype,
-                                const Symbol& registers) {
-  if (!is_load_of(value, dtype) || !facts_.is_staged(value) || values_.find(value, layout)) return false;
+bool Operands::fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout,
+                                const MatmulPlan& plan, const Symbol& registers) {
+  if (!is_load_of(value, plan.dtype) || !facts_.is_staged(value) || values_.find(value, layout)) return false;
   const int words = static_cast<int>(registers->count);
-  if (!shared_.read_matrices(to, staged_.tile(value), dtype, layout, registers, words, 0)) return false;
-  if (!is_packed_in_pairs(dtype)) to.emit(Instr::round_to_tf32, {registers});
+  if (!shared_.read_matrices(to, staged_.tile(value), plan.dtype, layout, registers, words, 0)) return false;
+  if (plan.rounds_to_tf32()) to.emit(Instr::round_to_tf32, {registers});
   return true;
 }
 
@@ -184,7 +189,7 @@ Fragments Operands::fragments(BlockValue product, int side) {
     if (auto out = by_steps(product, side, *tile)) return *out;
   if (by_all) fail(operand, "does not lie in shared memory as tensor cores take it");
   const int summed = summed_dim(side, program_.op(operand).type.rank());
-  return {packed(operand, plan.operand(side), plan.dtype, summed), {}};
+  return {packed(operand, plan.operand(side), plan, summed), {}};
 }
 
 // Nothing if it does not lie there as matrices, or if a step has too few.
@@ -202,7 +207,7 @@ std::optional<Fragments> Operands::by_steps(BlockValue product, int side, const 
   std::rotate(steps_at, steps_at + bits_for(plan.steps), batch_at);
   const Symbol step = fresh_registers(base_name(operand) + "_step", Scalar::u32, words);
   auto load = [=, this, &tile, dtype = plan.dtype, steps = plan.steps,
-               rounds = plan.pair_bits() == 0 && !by_all](Builder& to, const Expr& z, const Expr& k) {
+               rounds = plan.rounds_to_tf32() && !by_all](Builder& to, const Expr& z, const Expr& k) {
     to.declare(step);
     const bool read =
         shared_.read_matrices(to, tile, dtype, by_step, step, words, batch == 1 ? k : z * steps + k);

@@ -17,7 +17,7 @@ struct CooperativeTile {
 
 // What a step k of matrix z of a product loads first.
 using LoadStep = std::function<void(Builder&, const Expr& z, const Expr& k)>;
-// An operand in words of two 16-bit elements or one of tf32: all of it, or, if there is a `load`, what this
+// An operand in words of two 16-bit elements or one of tf32 or f32: all of it, or, if there is a `load`, what this
 // brings for step k of matrix z.
 struct Fragments {
   Symbol registers;
@@ -39,10 +39,11 @@ class Operands : BlockPart {
   // want the same.
   Fragments fragments(BlockValue product, int side);
   // The value in words, in exactly this order of registers.
-  Symbol packed(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim);
-  // What tensor cores take in a word: elements `index` and `index` + 1 of a value in 16 bits, or one in tf32;
-  // zeros behind the edges of a dimension that a product sums over.
-  Expr word_of(BlockValue value, const RegisterLayout& layout, DType dtype, int summed_dim,
+  Symbol packed(BlockValue value, const RegisterLayout& layout, const MatmulPlan& plan, int summed_dim);
+  // What tensor cores take in a word: elements `index` and `index` + 1 of a value in 16 bits, or one in tf32,
+  // or the f32 number of which two in tf32 are made; zeros behind the edges of a dimension that a product
+  // sums over.
+  Expr word_of(BlockValue value, const RegisterLayout& layout, const MatmulPlan& plan, int summed_dim,
                const Expr& index);
   // The descriptor of instruction `index`; `previous`: of the tile of the iteration before.
   Expr panel_operand(BlockValue product, int side, const Expr& index, bool previous);
@@ -51,7 +52,7 @@ class Operands : BlockPart {
 
  private:
   bool is_load_of(BlockValue value, DType dtype) const;
-  bool fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout, DType dtype,
+  bool fill_by_matrices(Builder& to, BlockValue value, const RegisterLayout& layout, const MatmulPlan& plan,
                         const Symbol& registers);
   // Word `w` of a layout, out of a tile of words in another order.
   static Expr rearranged_word(const RegisterTile& tile, const RegisterLayout& layout, const Expr& w);
@@ -65,8 +66,8 @@ class Operands : BlockPart {
   SharedTiles& shared_;
   StagedTiles& staged_;
   Values& values_;
-  // By how products take them: their dtype, whether by wgmma, and the dimension that is summed over.
-  std::map<std::tuple<BlockValue, DType, bool, int>, CooperativeTile> cooperative_tiles_;
+  // By how products take them: their dtype, whether by wgmma or as f32, and the dimension that is summed over.
+  std::map<std::tuple<BlockValue, DType, bool, bool, int>, CooperativeTile> cooperative_tiles_;
   std::map<std::string, Symbol> packed_;
 };
 

@@ -23,7 +23,7 @@ void PipelinedProduct::finish_iteration(const std::function<Body()>& rescale) {
   Builder to(rest_);
   to.add(rescale());
   to.unrolled("w", layout.count() / 2, [&](Builder& each, const Expr& w) {
-    each.assign(ir::element(words_, w), operands_.word_of(m_operand(), layout, plan().dtype, summed, w * 2));
+    each.assign(ir::element(words_, w), operands_.word_of(m_operand(), layout, plan(), summed, w * 2));
   });
 }
 

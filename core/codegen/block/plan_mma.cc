@@ -105,9 +105,10 @@ MatmulPlan ProductPlans::plan_matmul(BlockValue product) const {
   MatmulPlan plan;
   const BlockOp& op = program_.op(product);
   const BlockValue left = op.operands[0], right = op.operands[1];
-  const std::optional<DType> dtype = tensor_core_dtype(program_, product, schedule_.tf32);
+  const std::optional<DType> dtype = tensor_core_dtype(program_, product, schedule_.tf32 || schedule_.tf32x3);
   if (!dtype) return plan;
   plan.dtype = *dtype;
+  plan.tf32x3 = schedule_.tf32x3 && !tensor_core_dtype(program_, product, false);
   plan.tensor_cores = true;
   if (MatmulPlan by_groups = plan; plan_wgmma(product, by_groups)) return by_groups;
   const Ints& a = program_.shape(left);

@@ -13,14 +13,17 @@ struct MatmulPlan {
   bool tensor_cores = false;
   std::optional<FmaTile> fma;  // without them
   DType dtype = DType::f16;    // f32: tf32
+  bool tf32x3 = false;         // operands come in f32, each the sum of two numbers in tf32
   MmaKind mma_kind() const {
     return is_packed_in_pairs(dtype) ? MmaKind::m16n8k16_16bit : MmaKind::m16n8k8_tf32;
   }
+  bool rounds_to_tf32() const { return !is_packed_in_pairs(dtype) && !tf32x3; }
   // Register bits within a word.
   int pair_bits() const { return is_packed_in_pairs(dtype) ? 1 : 0; }
   RegisterLayout a, b, d;
   const RegisterLayout& operand(int side) const { return side == 0 ? a : b; }
   bool low_rows = false;  // at most 8 rows: registers of the upper rows are not there in `a`
+  int words_of_fragment(int side) const { return side == 0 && !low_rows ? 4 : 2; }
   int down = 1, across = 1, steps = 1, batch = 1;
   int batch_a = 1, batch_b = 1;  // 1 if the operand is the same for all
   unsigned partial_warps = 0;

@@ -25,27 +25,98 @@ void Products::add(BlockValue product, const Symbol& sums, Stage stage) {
 void Products::mma(BlockValue value, const Symbol& sums, Stage stage) {
   const MatmulPlan& plan = plans_.of(value);
   const Fragments a = operands_.fragments(value, 0), b = operands_.fragments(value, 1);
-  // The words of tile `tile` of an operand.
-  auto words = [&](const Fragments& from, int batch, const Expr& z, const Expr& k, const Expr& tile,
-                   int tiles, int count) {
-    if (from.load) return ir::address(from.registers, tile * count);
-    const Expr at = batch == 1 ? tile : z * tiles + tile;
-    return ir::address(from.registers, (at * plan.steps + k) * count);
-  };
   Body body;
   Builder to(body);
   const LoadStep load = [&](Builder& step, const Expr& z, const Expr& k) {
     for (const Fragments* operand : {&a, &b})
       if (operand->load) operand->load(step, z, k);
   };
-  loops(to, plan, load, [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
-    each.emit(Instr::mma,
-              {ir::address(sums, ((z * plan.down + m) * plan.across + n) * 4),
-               words(a, plan.batch_a, z, k, m, plan.down, plan.low_rows ? 2 : 4),
-               words(b, plan.batch_b, z, k, n, plan.across, 2)},
-              {ir::scalar_of(plan.dtype), plan.low_rows});
-  });
+  if (plan.tf32x3)
+    mma_tf32x3(to, plan, {a, b}, load, sums);
+  else
+    loops(to, plan, load, [&](Builder& each, const Expr& z, const Expr& k, const Expr& m, const Expr& n) {
+      each.emit(Instr::mma,
+                {ir::address(sums, ((z * plan.down + m) * plan.across + n) * 4),
+                 ir::address(a.registers, word_index(plan, 0, a, z, k, m)),
+                 ir::address(b.registers, word_index(plan, 1, b, z, k, n))},
+                {ir::scalar_of(plan.dtype), plan.low_rows});
+    });
   text(stage) += std::move(body);
+}
+
+// Of the first word of fragment `tile` of an operand at step k of matrix z.
+Expr Products::word_index(const MatmulPlan& plan, int side, const Fragments& from, const Expr& z,
+                          const Expr& k, const Expr& tile) {
+  const int count = plan.words_of_fragment(side);
+  if (from.load) return tile * count;
+  const bool one = (side == 0 ? plan.batch_a : plan.batch_b) == 1;
+  const Expr at = one ? tile : z * (side == 0 ? plan.down : plan.across) + tile;
+  return (at * plan.steps + k) * count;
+}
+
+// Each operand is high + low, both in tf32, and the product low * high + high * low + high * high. Tensor
+// cores cut sums off where f32 rounds them, so that theirs are of a few steps only, which are added in f32.
+void Products::mma_tf32x3(Builder& to, const MatmulPlan& plan, const std::array<Fragments, 2>& operands,
+                          const LoadStep& load, const Symbol& sums) {
+  constexpr int kStepsOfPart = 4;
+  const int steps = std::min(plan.steps, kStepsOfPart), fragments = plan.down * plan.across;
+  const Symbol part = fresh_registers("part", Scalar::f32, fragments * 4);
+  struct Halves {
+    Symbol high, low;
+    int count;  // of fragments
+  };
+  std::array<Halves, 2> halves;
+  for (int side : {0, 1}) {
+    Halves& own = halves[static_cast<size_t>(side)];
+    own.count = side == 0 ? plan.down : plan.across;
+    const int words = own.count * plan.words_of_fragment(side);
+    own.high = fresh_registers(side == 0 ? "a_high" : "b_high", Scalar::u32, words);
+    own.low = fresh_registers(side == 0 ? "a_low" : "b_low", Scalar::u32, words);
+  }
+  auto split = [&](Builder& step, int side, const Expr& z, const Expr& k) {
+    const Halves& own = halves[static_cast<size_t>(side)];
+    const Fragments& from = operands[static_cast<size_t>(side)];
+    const int words = plan.words_of_fragment(side);
+    step.declare(own.high);
+    step.declare(own.low);
+    step.unrolled("t", own.count, [&](Builder& tile, const Expr& t) {
+      tile.unrolled("w", words, [&](Builder& each, const Expr& w) {
+        const Expr number = ir::element(from.registers, word_index(plan, side, from, z, k, t) + w);
+        each.assign(ir::element(own.high, t * words + w),
+                    ir::call(ir::Function::tf32_high, Scalar::u32, {number}));
+        each.assign(ir::element(own.low, t * words + w),
+                    ir::call(ir::Function::tf32_low, Scalar::u32, {number}));
+      });
+    });
+  };
+  auto multiply = [&](Builder& step, const Symbol& left, const Symbol& right) {
+    step.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
+      in_m.unrolled("n", plan.across, [&](Builder& in_n, const Expr& n) {
+        in_n.emit(
+            Instr::mma,
+            {ir::address(part, (m * plan.across + n) * 4), ir::address(left, m * plan.words_of_fragment(0)),
+             ir::address(right, n * plan.words_of_fragment(1))},
+            {ir::scalar_of(plan.dtype), plan.low_rows});
+      });
+    });
+  };
+  to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
+    in_z.unrolled("p", plan.steps / steps, [&](Builder& in_p, const Expr& p) {
+      in_p.declare(part, true);
+      in_p.unrolled("s", steps, [&](Builder& step, const Expr& s) {
+        const Expr k = p * steps + s;
+        load(step, z, k);
+        for (int side : {0, 1}) split(step, side, z, k);
+        multiply(step, halves[0].low, halves[1].high);
+        multiply(step, halves[0].high, halves[1].low);
+        multiply(step, halves[0].high, halves[1].high);
+      });
+      in_p.unrolled("i", fragments * 4, [&](Builder& each, const Expr& i) {
+        const Expr sum = ir::element(sums, z * (fragments * 4) + i);
+        each.assign(sum, sum + ir::element(part, i));
+      });
+    });
+  });
 }
 
 // It waits itself if its operand is made in the same iteration: the memory of that may be others' behind the
@@ -55,7 +126,7 @@ void Products::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
   Symbol words;
   if (!plan.shared[plan.m_side]) {
     const BlockValue from = program_.op(value).operands[static_cast<size_t>(plan.m_side)];
-    words = operands_.packed(from, plan.operand(plan.m_side), plan.dtype,
+    words = operands_.packed(from, plan.operand(plan.m_side), plan,
                              summed_dim(plan.m_side, program_.op(from).type.rank()));
   }
   Body body;

@@ -35,6 +35,10 @@ class Products : BlockPart {
   // `load` for every step of every matrix, `write` for every fragment.
   static void loops(Builder& to, const MatmulPlan& plan, const LoadStep& load, const WriteFragment& write);
   void mma(BlockValue product, const Symbol& sums, Stage stage);
+  static Expr word_index(const MatmulPlan& plan, int side, const Fragments& from, const Expr& z,
+                         const Expr& k, const Expr& tile);
+  void mma_tf32x3(Builder& to, const MatmulPlan& plan, const std::array<Fragments, 2>& operands,
+                  const LoadStep& load, const Symbol& sums);
   void wgmma(BlockValue product, const Symbol& sums, Stage stage);
 
   // fma.cc

@@ -71,6 +71,24 @@ __device__ __forceinline__ unsigned to_tf32(float value) {
   return result;
 }
 
+// An f32 number as the sum of two of tf32 (3xTF32): high is the nearest one, low what it leaves, of which
+// tensor cores read the bits of tf32 and no others. High is finite, so that an infinity or NaN is in low alone,
+// and low * high of the other operand makes of it what the product makes; high * high and high * low have the
+// same sign.
+__device__ __forceinline__ unsigned tf32_high(unsigned number) {
+  const float most = __uint_as_float(0x7f7fe000u);
+  float finite;
+#if __CUDA_ARCH__ >= 860
+  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(finite) : "f"(__uint_as_float(number)), "f"(most));
+#else
+  finite = fminf(fmaxf(__uint_as_float(number), -most), most);
+#endif
+  return (__float_as_uint(finite) + 0x1000u) & 0xffffe000u;
+}
+__device__ __forceinline__ unsigned tf32_low(unsigned number) {
+  return __float_as_uint(__uint_as_float(number) - __uint_as_float(tf32_high(number)));
+}
+
 // ex2.approx.ftz.f32: 2 to the power of value, exact to some 2^-22 of the result, 0 where it would be subnormal.
 __device__ __forceinline__ float exp2_fast(float value) {
   float result;
