@@ -199,6 +199,15 @@ bool Factors::are_moved(const Dag& dag) const {
   });
 }
 
+int Factors::products_not_of_graph(const Dag& dag) const {
+  return static_cast<int>(std::count_if(dag.ops.begin(), dag.ops.end(), [&](const DagOp& op) {
+    if (op.term.kind != BlockKind::elementwise || op.term.code != OpCode::mul || is_of_graph(op.id)) return false;
+    return std::none_of(op.operands.begin(), op.operands.end(), [&](int operand) {
+      return number_of(terms_.egraph, dag.ops[static_cast<size_t>(operand)].id).has_value();
+    });
+  }));
+}
+
 bool Factors::has_factor(const Dag& dag, int at, Label label) const {
   const DagOp& op = dag.ops[static_cast<size_t>(at)];
   const bool product =

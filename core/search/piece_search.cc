@@ -19,6 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kOtherProductUs = 1;  // that the graph has not, and that may overflow where the graph's do not
 constexpr double kOperatorUs = 1e-4;   // of DAGs with the same arithmetic the smaller one is better
 constexpr double kNextKernelUs = 1.2;  // between kernels that depend on each other
 constexpr size_t kMostNodes = 8000;    // of the e-graph
@@ -174,11 +175,12 @@ class PieceSearch {
     options.cancel = options_.cancel;
     std::mutex mutex;
     std::map<size_t, Keeper> keepers;  // by part
+    const Factors factors(terms_);
     auto scored = [&](const Dag& dag) {
-      return Kept{arithmetic_us(dag, terms_, target_) + kOperatorUs * static_cast<double>(dag.ops.size()),
+      return Kept{arithmetic_us(dag, terms_, target_) + kOperatorUs * static_cast<double>(dag.ops.size()) +
+                      kOtherProductUs * factors.products_not_of_graph(dag),
                   dag};
     };
-    const Factors factors(terms_);
     auto sink = [&](size_t part, const Dag& dag) {
       if (factors.are_moved(dag)) return;
       std::unique_lock lock(mutex);
