@@ -8,8 +8,10 @@ namespace quern {
 
 namespace {
 
-// Steps of all elements together, and one after the other: some seconds of a GPU.
-constexpr double kMostSteps = 1e12, kMostInOrder = 1 << 25;
+// Steps of all elements together, and one after the other (a microsecond each): some seconds of a GPU.
+constexpr double kMostSteps = 1e12, kMostInOrder = 1 << 22;
+// Sums of fewer terms, or of so many elements, keep a GPU busy with a thread for each.
+constexpr double kLongSum = 1024, kManyElements = 1 << 16;
 
 // Terms of a sum; 1 of anything else.
 double terms_of(const Graph& graph, const Node& node) {
@@ -41,9 +43,12 @@ Status choose(const Graph& graph, PlacedValues& values) {
     const bool sums = kind == OpKind::contraction || kind == OpKind::reduction;
     values.stored[id] =
         sums || ((kind == OpKind::elementwise || kind == OpKind::conversion) && reads[id] > 1);
-    const double terms = terms_of(graph, node);
-    if (terms > kMostInOrder) return Status(ErrorCode::UNSUPPORTED, "a sum is too long for one thread");
-    steps += terms * static_cast<double>(node.type.element_count());
+    const double terms = terms_of(graph, node), elements = static_cast<double>(node.type.element_count());
+    values.in_parts[id] =
+        terms >= kLongSum && elements < kManyElements && longest_loop(graph, node) >= kPartsOfSum;
+    if (terms > kMostInOrder * (values.in_parts[id] ? double{kPartsOfSum} : 1))
+      return Status(ErrorCode::UNSUPPORTED, "a sum is too long for the reference");
+    steps += terms * elements;
     for (ValueId operand : node.operands) {
       values.needed[static_cast<size_t>(operand)] = true;
       reads[static_cast<size_t>(operand)] += reads_again(graph, node, operand) ? 2
@@ -67,12 +72,23 @@ void note_reads(const Graph& graph, const PlacedValues& values, size_t id, int t
 
 }  // namespace
 
+int64_t longest_loop(const Graph& graph, const Node& node) {
+  const OpKind kind = op_info(node.code).kind;
+  if (kind != OpKind::contraction && kind != OpKind::reduction) return 1;
+  const Ints& shape = graph.node(node.operands[0]).type.shape;
+  if (kind == OpKind::contraction) return shape.back();
+  int64_t longest = 1;
+  for (int64_t axis : *node.attrs.axis) longest = std::max(longest, shape[static_cast<size_t>(axis)]);
+  return longest;
+}
+
 // Stored values live from the kernel that makes them to the last that reads them, through what is not stored.
 Result<PlacedValues> place_values(const Graph& graph) {
   PlacedValues values;
   const size_t count = graph.nodes.size();
   values.needed.resize(count);
   values.stored.resize(count);
+  values.in_parts.resize(count);
   values.offsets.resize(count);
   if (Status status = choose(graph, values); !status.ok()) return status;
   std::vector<int> last(count);

@@ -34,6 +34,50 @@ __device__ inline Noisy load_value(const Stored* from) {
   value.overflowed = (stored.source & 1) != 0;
   return value;
 }
+// The sum of some terms, and what their order adds to its noise where they stand behind others.
+struct PartOfSum {
+  Noisy value;
+  double partial = 0;  // sum of the sums so far
+  long long terms = 0;
+};
+__device__ inline void count_term(PartOfSum& part) {
+  part.partial += part.value.exact;
+  ++part.terms;
+}
+
+// As if the terms of b had been added to a, one after the other.
+__device__ inline Noisy join_sums(const Noisy& a, const PartOfSum& b, DType dtype, const noise::SumRates& rates) {
+  Noisy result = noise::both(a, b.value, a.variance + b.value.variance);
+  noise::follow_causes(result, a, 1);
+  noise::follow_causes(result, b.value, 1);
+  if (!is_float(dtype))
+    return noise::whole(result, Int(a.exact) + Int(b.value.exact), Int(a.unfused) + Int(b.value.unfused));
+  result.exact = a.exact + b.value.exact;
+  result.unfused = static_cast<float>(a.unfused + b.value.unfused);
+  result.reached = a.reached + b.value.reached;
+  result.fragile |= result.reached > std::numeric_limits<float>::max();
+  const double ahead = b.terms * noise::squared(a.exact) + 2 * a.exact * b.partial;
+  if (ahead > 0 && (result.has_noise() || !noise::is_exact_sum(a.exact, b.value.exact)))
+    result.variance += rates.partial * ahead;
+  return result;
+}
+
+// Elements whose sums are long: a block makes one, each thread a part of it. `parts` is memory that the block shares.
+template <class Part, class Join, class Store>
+__device__ inline void make_in_parts(PartOfSum* parts, long long count, long long extent, Part part, Join join, Store store) {
+  const long long self = threadIdx.x, threads = blockDim.x;
+  for (long long i = blockIdx.x; i < count; i += gridDim.x) {
+    parts[self] = part(i, extent * self / threads, extent * (self + 1) / threads);
+    __syncthreads();
+    if (self == 0) {
+      Noisy whole = parts[0].value;
+      for (long long p = 1; p < threads; ++p) whole = join(whole, parts[p]);
+      store(i, whole);
+    }
+    __syncthreads();
+  }
+}
+
 // A number that no other value has, but for one in 2^30 pairs, which then count as one: never 0.
 __device__ inline unsigned source_of(unsigned node, long long element) {
   return ((node * 0x9e3779b1u + unsigned(element)) & 0x3fffffff) | 1u << 29;

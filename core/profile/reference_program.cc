@@ -5,10 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <set>
+#include <utility>
 
-#include "core/base/bytes.h"
 #include "core/base/integers.h"
-#include "core/codegen/prelude.h"
 #include "core/graph/decompose.h"
 #include "core/kernel/expr.h"
 #include "core/profile/placed_values.h"
@@ -19,7 +18,7 @@ namespace quern {
 
 namespace {
 
-constexpr uint32_t kThreads = 128, kMostBlocks = 4096, kMostCompareBlocks = 128;
+constexpr uint32_t kThreads = kPartsOfSum, kMostBlocks = 4096, kMostCompareBlocks = 128;
 std::string str(int64_t value) { return std::to_string(value); }
 std::string number_text(double value) {
   char text[64];
@@ -190,7 +189,7 @@ class ReferenceEmitter {
     return out;
   }
 
-  // c<id> computes an element, v<id> hands it out.
+  // c<id> computes an element, v<id> hands it out; s<id> stores it.
   void emit_node(size_t id) {
     const std::string computed = compute(id);
     const std::string own = name(id), type = compute_class(dtype(id)) == DType::f32 ? "false" : "true";
@@ -203,14 +202,31 @@ class ReferenceEmitter {
                   "(const Environment& e, long long i) {\n  return load_value<" + type + ">(" + place +
                   ");\n}\n";
     const int64_t count = node(id).type.element_count();
-    functions_ += "__device__ inline void s" + own + "(const Environment& e, long long i) {\n  store_value<" +
-                  type + ">(" + place + ", c" + own + "(e, i));\n}\n";
+    functions_ += "__device__ inline void s" + own +
+                  "(const Environment& e, long long i, const Noisy& value) {\n  store_value<" + type + ">(" +
+                  place + ", value);\n}\n";
     if (count == 0) return;
     kernels_ += "extern \"C\" __global__ void make" + own + "(" + parameters() + ") {\n" +
-                make_environment() +
-                "  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < " + str(count) +
-                "ll; i += gridDim.x * (long long)blockDim.x)\n    exact::s" + own + "(e, i);\n}\n";
-    evaluate_.launches.push_back(launch("make" + own, count));
+                make_environment() + (values_.in_parts[id] ? make_in_parts(id) : make_each(id)) + "}\n";
+    evaluate_.launches.push_back(launch("make" + own, values_.in_parts[id] ? count * kThreads : count));
+  }
+
+  std::string make_each(size_t id) const {
+    return "  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < " +
+           str(node(id).type.element_count()) + "ll; i += gridDim.x * (long long)blockDim.x)\n    exact::s" +
+           name(id) + "(e, i, exact::c" + name(id) + "(e, i));\n";
+  }
+
+  std::string make_in_parts(size_t id) const {
+    const std::string own = name(id);
+    return "  __shared__ __align__(16) char parts[" + str(kThreads) +
+           " * sizeof(exact::PartOfSum)];\n  "
+           "exact::make_in_parts(reinterpret_cast<exact::PartOfSum*>(parts), " +
+           str(node(id).type.element_count()) + "ll, " + str(longest_loop(primitive_, node(id))) +
+           "ll, [&](long long i, long long first, long long last) { return exact::p" + own +
+           "(e, i, first, last); }, [](const exact::Noisy& a, const exact::PartOfSum& b) { return exact::j" +
+           own + "(a, b); }, [&](long long i, const exact::Noisy& sum) { exact::s" + own + "(e, i, exact::f" +
+           own + "(sum, i)); });\n";
   }
 
   std::string finish(size_t id, const std::string& result) const {
@@ -334,6 +350,51 @@ class ReferenceEmitter {
                                 arity + ")");
   }
 
+  // ---- sums, and what else makes one value of many ----
+
+  struct SumText {
+    std::string rates, start, loops, term;
+  };
+  static std::string longest_loop_text(const std::string& index) {
+    return "  for (long long " + index + " = first; " + index + " < last; ++" + index + ")\n";
+  }
+
+  // p<id> adds up the terms that its longest loop has from `first` to `last`, j<id> joins a part to what is in front of
+  // it, f<id> makes an element of the whole. Gives what computes an element by one thread.
+  std::string sum_of(size_t id, const SumText& sum) {
+    const std::string own = name(id),
+                      rates = "  const noise::SumRates rates = " + sum.rates + ";\n  (void)rates;\n";
+    const auto [add, join] = steps_of(id);
+    functions_ += "__device__ inline PartOfSum p" + own +
+                  "(const Environment& e, long long i, long long first, long long last) {\n" + rates +
+                  "  PartOfSum part;\n  part.value = " + sum.start + ";\n" + sum.loops +
+                  "  {\n    const Noisy x[3] = {part.value, " + sum.term + "};\n    part.value = " + add +
+                  ";\n    count_term(part);\n  }\n  return part;\n}\n";
+    functions_ += "__device__ inline Noisy j" + own + "(const Noisy& sum, const PartOfSum& part) {\n" +
+                  rates + "  const Noisy x[3] = {sum, part.value};\n  return " + join + ";\n}\n";
+    functions_ +=
+        "__device__ inline Noisy f" + own + "(const Noisy& sum, long long i) {\n" + finish(id, "sum") + "}\n";
+    return give("f" + own + "(p" + own + "(e, i, 0, " + str(longest_loop(primitive_, node(id))) +
+                ").value, i)");
+  }
+
+  // What makes one of x[0] and the term x[1], and one of x[0] and the part x[1].
+  std::pair<std::string, std::string> steps_of(size_t id) {
+    const Node& own = node(id);
+    const DType computes = compute_class(dtype(id));
+    const uint32_t laws = op_info(own.code).laws;
+    if (op_info(own.code).kind == OpKind::contraction || (laws & kLinear))
+      return {"noise::add_term(x[0], x[1], " + dtype_text(computes) + ", rates)",
+              "join_sums(x[0], part, " + dtype_text(computes) + ", rates)"};
+    need_meaning(own.code);
+    const std::string meaning = "meaning" + str(static_cast<int64_t>(own.code));
+    const std::string combined =
+        is_float(computes) || (laws & kOrdered)
+            ? meaning + "(x)"
+            : "noise::combine_integers(x[0], x[1], [](const Int* v) { return " + meaning + "(v); })";
+    return {combined, combined};
+  }
+
   std::string matmul(size_t id) {
     const Ints &a = shape(operand(id, 0)), &b = shape(operand(id, 1)), &own = shape(id);
     const bool row = a.size() == 1, column = b.size() == 1;
@@ -349,15 +410,15 @@ class ReferenceEmitter {
       return strides;
     };
     const DType computes = compute_class(dtype(id));
-    const std::string inner = str(a.back());
-    return "  const long long a = " + mapped(own, strides_of(a, true)) +
-           ", b = " + mapped(own, strides_of(b, false)) +
-           ";\n  const noise::SumRates rates = noise::sum_rates(" + inner + ", true);\n  Noisy sum;\n" +
-           "  for (long long k = 0; k < " + inner +
-           "; ++k)\n    sum = noise::add_term(sum, noise::multiply_terms(" +
-           read(operand(id, 0), "a + k", computes) + ", " +
-           read(operand(id, 1), "b + k * " + str(column ? 1 : b.back()), computes) + ", " +
-           dtype_text(dtype(id)) + ", e.tf32), " + dtype_text(computes) + ", rates);\n" + finish(id, "sum");
+    SumText sum;
+    sum.rates = "noise::sum_rates(" + str(a.back()) + ", true)";
+    sum.start = "noise::known(0)";
+    sum.loops = "  const long long a = " + mapped(own, strides_of(a, true)) +
+                ", b = " + mapped(own, strides_of(b, false)) + ";\n" + longest_loop_text("k");
+    sum.term = "noise::multiply_terms(" + read(operand(id, 0), "a + k", computes) + ", " +
+               read(operand(id, 1), "b + k * " + str(column ? 1 : b.back()), computes) + ", " +
+               dtype_text(dtype(id)) + ", e.tf32)";
+    return sum_of(id, sum);
   }
 
   std::string reduce(size_t id) {
@@ -379,27 +440,22 @@ class ReferenceEmitter {
     int64_t terms = 1;
     for (int64_t extent : reduced) terms *= extent;
     const DType computes = compute_class(dtype(id));
-    std::string out = "  const noise::SumRates rates = noise::sum_rates(" + str(terms) +
-                      ", false);\n  (void)rates;\n" + "  Noisy x[3];\n  x[0] = noise::known(" +
-                      number_text(reduction_identity(own.code, computes)) +
-                      ");\n  const long long at = " + mapped(shape(id), kept) + ";\n";
+    SumText sum;
+    sum.rates = "noise::sum_rates(" + str(terms) + ", false)";
+    sum.start = "noise::known(" + number_text(reduction_identity(own.code, computes)) + ")";
+    sum.loops = "  const long long at = " + mapped(shape(id), kept) + ";\n";
     std::string place = "at";
-    for (size_t d = 0; d < reduced.size(); ++d) {
+    const auto longest = std::max_element(reduced.begin(), reduced.end());
+    for (auto extent = reduced.begin(); extent != reduced.end(); ++extent) {
+      const auto d = static_cast<size_t>(extent - reduced.begin());
       const std::string r = "r" + name(d);
-      out += "  for (long long " + r + " = 0; " + r + " < " + str(reduced[d]) + "; ++" + r + ")\n";
+      sum.loops += extent == longest
+                       ? longest_loop_text(r)
+                       : "  for (long long " + r + " = 0; " + r + " < " + str(*extent) + "; ++" + r + ")\n";
       place += " + " + r + " * " + str(steps[d]);
     }
-    out += "  {\n    x[1] = " + read(from, place, computes) +
-           ";\n    x[0] = " + combined(own.code, computes) + ";\n  }\n";
-    return out + finish(id, "x[0]");
-  }
-  std::string combined(OpCode code, DType computes) {
-    const uint32_t laws = op_info(code).laws;
-    if (laws & kLinear) return "noise::add_term(x[0], x[1], " + dtype_text(computes) + ", rates)";
-    need_meaning(code);
-    const std::string meaning = "meaning" + str(static_cast<int64_t>(code));
-    if (is_float(computes) || laws & kOrdered) return meaning + "(x)";
-    return "noise::combine_integers(x[0], x[1], [](const Int* v) { return " + meaning + "(v); })";
+    sum.term = read(from, place, computes);
+    return sum_of(id, sum);
   }
 
   const Graph& graph_;
@@ -415,34 +471,6 @@ class ReferenceEmitter {
 
 Result<ReferenceProgram> emit_reference(const Graph& graph, const Target& target) {
   return ReferenceEmitter(graph, target).run();
-}
-
-Result<ReferenceProgram> make_reference(const Graph& graph, const Target& target, Compiler& compiler) {
-  auto program = emit_reference(graph, target);
-  if (!program) return program.status();
-  auto compiled =
-      compiler.compile({std::string(prelude_text()) + program->source, target.name, program->options});
-  if (!compiled) return compiled.status().with_context("the reference of this graph");
-  program->evaluate.cubin = program->compare.cubin = std::move(compiled->cubin);
-  return program;
-}
-
-std::string encode_reference(const ReferenceProgram& program) {
-  ByteWriter out;
-  out.string(encode_plan(program.evaluate));
-  out.string(encode_plan(program.compare));
-  return out.take();
-}
-
-Result<ReferenceProgram> decode_reference(const std::string& bytes) {
-  ByteReader in(bytes);
-  auto evaluate = decode_plan(in.string()), compare = decode_plan(in.string());
-  if (!evaluate) return evaluate.status();
-  if (!compare) return compare.status();
-  ReferenceProgram program;
-  program.evaluate = std::move(*evaluate);
-  program.compare = std::move(*compare);
-  return program;
 }
 
 }  // namespace quern

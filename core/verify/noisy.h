@@ -9,8 +9,9 @@
 // too). x - max(x) is exactly 0 where x is the maximum.
 //
 // Noise is a value's own, or of a cause that it has in common with others. What many values read (the mean of their
-// row) is a cause for them: in a sum over the row its noise adds up, or cancels, and does not average out. A value
-// follows two causes, those that move it most; what other causes do counts as its own noise.
+// row) is a cause for them: in a sum over the row its noise adds up, or cancels, and does not average out. What the
+// square of a deviation does is a cause of its own: where (x - mean)^2 is summed up the one cancels and the other does
+// not. A value follows two causes, those that move it most; what other causes do counts as its own noise.
 //
 // This file is compiled for GPUs, too (core/profile/reference_program.h): beside value_real.h it needs DType,
 // is_float and round_to, and of the library what device_shim.cuh there has.
@@ -104,6 +105,17 @@ inline void follow_causes(Noisy& value, const Noisy& of, double times) {
   for (int i = 0; i < Noisy::kCauses; ++i) follow(value, times * of.moves[i], of.causes[i]);
 }
 
+// The square of a cause's deviation (and every even power), as a cause.
+inline uint32_t squared_cause(uint32_t cause) { return cause == 0 ? 0 : cause | 1u << 31; }
+
+// Of a product, what it has of the squares of deviations: as much at kReach of them as it is there.
+inline void follow_squares(Noisy& product, const Noisy& a, const Noisy& b) {
+  for (int i = 0; i < Noisy::kCauses; ++i)
+    for (int j = 0; j < Noisy::kCauses; ++j)
+      if (a.causes[i] != 0 && a.causes[i] == b.causes[j])
+        follow(product, kReach * a.moves[i] * b.moves[j], squared_cause(a.causes[i]));
+}
+
 // As many values read it: its own noise is a cause for them.
 inline Noisy shared(Noisy value) {
   if (value.source == 0 || value.variance == 0 || !std::isfinite(value.variance)) return value;
@@ -154,6 +166,10 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
   }
   result.variance += squared(deviation) * (x.variance / noise);
   follow_causes(result, x, (above < below ? -deviation : deviation) / std::sqrt(noise));
+  const double even = ((above - result.exact) + (below - result.exact)) / (2 * kReach);
+  if (!std::isfinite(even)) return;
+  for (int i = 0; i < Noisy::kCauses; ++i)
+    follow(result, even * (squared(x.moves[i]) / noise), squared_cause(x.causes[i]));
 }
 
 // Whether all sums of such terms are exact, in whatever order they are taken; that one order is may be luck.
@@ -255,6 +271,7 @@ inline Noisy operator*(const Noisy& a, const Noisy& b) {
   if (a.has_noise() && b.has_noise()) result.variance += a.noise() * b.noise();
   noise::follow_causes(result, a, same ? 2 * b.exact : b.exact);
   if (!same) noise::follow_causes(result, b, a.exact);
+  noise::follow_squares(result, a, b);
   result.fragile = a.fragile || b.fragile;
   const bool rounds = result.has_noise() || result.unfused != a.unfused * b.unfused;
   noise::round(result, rounds ? noise::kRounding : 0);

@@ -75,6 +75,7 @@ inline Noisy multiply_terms(const Noisy& a, const Noisy& b, DType dtype, bool tf
   if (a.has_noise() && b.has_noise()) result.variance += a.noise() * b.noise();
   follow_causes(result, a, b.exact);
   follow_causes(result, b, a.exact);
+  follow_squares(result, a, b);
   if (!is_float(dtype)) return whole(result, Int(a.exact) * Int(b.exact), Int(a.unfused) * Int(b.unfused));
   result.exact = a.exact * b.exact;
   result.unfused = static_cast<float>(a.unfused * b.unfused);
