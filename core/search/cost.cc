@@ -34,6 +34,9 @@ constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+// Parts that a second kernel puts together: of any grid, and of one that would leave SMs without a block.
+constexpr int64_t kMostParts = 32, kMostPartsOfSmall = 1024;
+constexpr double kMostOfParts = 1 << 14;  // values that a block puts together, if the parts are many
 constexpr double kSectorBytes = 32;  // DRAM brings pairs of them
 
 double volume(const std::vector<Label>& labels, const std::array<int64_t, kMaxLabels>& tiles) {
@@ -261,6 +264,8 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
     if (accumulated + largest <= kRegisterValues * threads) break;
   }
   if (accumulated + largest > kRegisterValues * sizes.threads) return std::nullopt;
+  if (!roles_.stores_in_loop && sizes.ranks > kMostParts && accumulated * ranks > kMostOfParts)
+    return std::nullopt;
 
   const double per_sm =
       std::max(1.0, std::min({std::floor(target_.shared_bytes_per_sm / (cost.shared_bytes + 1024)),
@@ -331,12 +336,19 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   for (size_t axis = 0; axis < 3; ++axis)
     grid_tiles[axis] = axis < roles.grid.size() ? tile_choices(terms.labels[roles.grid[axis]].extent, 1, 256)
                                                 : std::vector<int64_t>{1};
-  std::vector<int64_t> rank_choices = {1};
-  if (roles.split == Split::cluster) {
-    rank_choices.clear();
+  auto extent = [&](size_t axis) {
+    return axis < roles.grid.size() ? terms.labels[roles.grid[axis]].extent : 1;
+  };
+  std::vector<int64_t> rank_choices;
+  if (roles.split == Split::none) {
+    rank_choices = {1};
+  } else if (roles.split == Split::cluster) {
     for (int64_t ranks = 2; ranks <= target.max_cluster; ranks *= 2) rank_choices.push_back(ranks);
-  } else if (roles.split == Split::second_kernel) {
-    rank_choices = {2, 4, 8, 16, 32};
+  } else {
+    const bool is_small = !roles.stores_in_loop &&
+                          double(extent(0)) * double(extent(1)) * double(extent(2)) * kMostParts < target.sms;
+    for (int64_t ranks = 2; ranks <= (is_small ? kMostPartsOfSmall : kMostParts); ranks *= 2)
+      rank_choices.push_back(ranks);
     // Blocks that store in the loop are all that there are: a wave, or a few.
     if (roles.stores_in_loop)
       for (int64_t per_sm : {1, 2, 4}) {
@@ -346,9 +358,6 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   }
   const int64_t least_tile = roles.stores_in_loop ? 1 : 16;
   Sizes sizes;
-  auto extent = [&](size_t axis) {
-    return axis < roles.grid.size() ? terms.labels[roles.grid[axis]].extent : 1;
-  };
   auto consider = [&] {
     if (allowed && !allowed(sizes)) return;
     Sizes tried = sizes;

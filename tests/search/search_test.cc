@@ -189,6 +189,16 @@ out c
   assert_true(result.candidates[0].us < alone);
 }
 
+// A sum with nothing else for blocks to share is cut into as many parts as keep the GPU busy.
+void long_sums_have_many_parts(void**) {
+  const Graph graph =
+      graph_of("graph dot\nin x: f32[4194304]\nin y: f32[4194304]\nz = matmul(x, y)\nout z\n");
+  const SearchResult result = found(graph);
+  assert_false(result.candidates.empty());
+  const MuKernel& first = result.candidates[0].mugraph.kernels[0];
+  assert_true(first.grid[0] * first.grid[1] * first.grid[2] >= target().sms);
+}
+
 // Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx
 // row by row; a second one adds the parts of dg and db.
 void norms_are_differentiated_in_one_pass(void**) {
@@ -629,6 +639,7 @@ int main() {
       cmocka_unit_test(attention),
       cmocka_unit_test(attention_of_ragged_sequences),
       cmocka_unit_test(projections_of_one_input_are_alike),
+      cmocka_unit_test(long_sums_have_many_parts),
       cmocka_unit_test(norms_are_differentiated_in_one_pass),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),
