@@ -79,15 +79,20 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
                                   });
   int64_t wanted = 0;
   bool stopped = false;
+  too_large_.resize(graph_.outputs.size());
   for (size_t output = 0; output < graph_.outputs.size(); ++output) {
     std::vector<int64_t> elements;
     sample(mugraph, output, elements);
+    const int64_t before_wanted = wanted;
     wanted += static_cast<int64_t>(elements.size());
     const int64_t before = result.compared;
+    if (too_large_[output]) elements.clear();
     for (int64_t at : elements) {
       stopped |= stop.now();
       if (stopped) break;
+      const bool has_all = left_.left == budget_;
       const FieldValue a = expected_->element(primitive_.outputs[output], at);
+      too_large_[output] = has_all && left_.spent() && !stop.now();
       const FieldValue b = left_.spent() ? a : actual.output(output, at);
       result.misfit = actual.failure();
       stopped = !result.misfit.ok() || left_.spent() || left.spent() || domain_->divided_by_zero();
@@ -97,7 +102,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
       result.differs = {output, at};
       stopped = true;
     }
-    result.every_output &= elements.empty() || result.compared > before;
+    result.every_output &= wanted == before_wanted || result.compared > before;
   }
   spent_ += budget_ - left_.left;
   // Zeros that were returned for lack of budget have been remembered.
