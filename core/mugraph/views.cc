@@ -74,8 +74,8 @@ class Rewriter {
         continue;
       }
       MuKernel rewritten = rewrite(kernel);
-      std::move(transposes_.begin(), transposes_.end(), std::back_inserter(kernels));
-      transposes_.clear();
+      std::move(movements_.begin(), movements_.end(), std::back_inserter(kernels));
+      movements_.clear();
       kernels.push_back(std::move(rewritten));
     }
     mugraph_.kernels = std::move(kernels);
@@ -97,9 +97,10 @@ class Rewriter {
       }
       BlockOp copy = op;
       for (BlockValue& operand : copy.operands) operand = became[static_cast<size_t>(operand)];
-      if (op.is_compute(OpCode::transpose) && from.ops[static_cast<size_t>(op.operands[0])].is_load() &&
-          to.ops[static_cast<size_t>(copy.operands[0])].is_load())
-        copy = transposed(to.ops[static_cast<size_t>(copy.operands[0])].access(), *op.attrs().perm);
+      if (op.is_compute(OpCode::transpose) || op.is_compute(OpCode::reshape))
+        if (const BlockOp& load = to.ops[static_cast<size_t>(copy.operands[0])]; load.is_load())
+          copy = moved(load.access(), op, from.ops[static_cast<size_t>(op.operands[0])].type.shape)
+                     .value_or(std::move(copy));
       became.push_back(append(to, std::move(copy)));
     }
     keep_stored(to.ops);
@@ -154,28 +155,49 @@ class Rewriter {
     return dims;
   }
 
-  // A load of what a transpose of the load's tensor makes.
-  BlockOp transposed(const Access& load, const Ints& perm) {
-    std::vector<int> dims(perm.size());
-    for (size_t d = 0; d < perm.size(); ++d) dims[static_cast<size_t>(perm[d])] = static_cast<int>(d);
-    return BlockOp(BlockOp::Load{renumbered(load, transposed_tensor(load.tensor, perm), dims)});
+  // A load of what the transpose or reshape makes of the load's tensor, in place of what it makes of the tile,
+  // if that is all that the reshape does: to drop dimensions of which the tensor has one index.
+  std::optional<BlockOp> moved(const Access& load, const BlockOp& op, const Ints& tile) {
+    const bool transposes = op.is_compute(OpCode::transpose);
+    const std::optional<Ints> kept =
+        transposes ? *op.attrs().perm
+                   : kept_dims(positions_.tensor(load.tensor).type.shape, tile, op.type.shape);
+    if (!kept) return std::nullopt;
+    std::vector<int> dims(tile.size(), -1);
+    for (size_t d = 0; d < kept->size(); ++d) dims[static_cast<size_t>((*kept)[d])] = static_cast<int>(d);
+    return BlockOp(BlockOp::Load{renumbered(load, moved_tensor(load.tensor, *kept, transposes), dims)});
   }
 
-  int32_t transposed_tensor(int32_t source, const Ints& perm) {
+  // The dimensions of a tile that are left when it becomes one of `wanted` extents.
+  std::optional<Ints> kept_dims(const Ints& whole, const Ints& tile, const Ints& wanted) const {
+    if (wanted.size() >= tile.size() || tile.size() != whole.size()) return std::nullopt;
+    Ints kept, extents;
+    for (size_t d = 0; d < tile.size(); ++d) {
+      if (whole[d] == 1 && tile.size() - d + kept.size() > wanted.size()) continue;
+      kept.push_back(static_cast<int64_t>(d));
+      extents.push_back(tile[d]);
+    }
+    return extents == wanted ? std::optional(kept) : std::nullopt;
+  }
+
+  // The tensor with these of its dimensions, in this order.
+  int32_t moved_tensor(int32_t source, const Ints& dims, bool transposes) {
     const auto [at, fresh] =
-        transposed_.try_emplace({source, perm}, static_cast<int32_t>(mugraph_.tensors.size()));
+        moved_.try_emplace({source, dims}, static_cast<int32_t>(mugraph_.tensors.size()));
     if (!fresh) return at->second;
-    MuTensor tensor{unique_tensor_name(mugraph_, positions_.tensor(source).name + "_transposed"),
+    const char* suffix = transposes ? "_transposed" : "_squeezed";
+    MuTensor tensor{unique_tensor_name(mugraph_, positions_.tensor(source).name + suffix),
                     positions_.tensor(source).type};
-    for (size_t d = 0; d < perm.size(); ++d)
-      tensor.type.shape[d] = positions_.tensor(source).type.shape[static_cast<size_t>(perm[d])];
-    mugraph_.tensors.push_back(std::move(tensor));
+    tensor.type.shape.clear();
+    for (int64_t dim : dims)
+      tensor.type.shape.push_back(positions_.tensor(source).type.shape[static_cast<size_t>(dim)]);
     MuKernel kernel;
-    kernel.code = OpCode::transpose;
-    kernel.attrs.perm = perm;
+    kernel.code = transposes ? OpCode::transpose : OpCode::reshape;
+    (transposes ? kernel.attrs.perm : kernel.attrs.shape) = transposes ? dims : tensor.type.shape;
     kernel.operands = {source};
     kernel.result = at->second;
-    transposes_.push_back(std::move(kernel));
+    mugraph_.tensors.push_back(std::move(tensor));
+    movements_.push_back(std::move(kernel));
     return at->second;
   }
 
@@ -223,8 +245,8 @@ class Rewriter {
   MuGraph& mugraph_;
   const Positions positions_;
   std::map<Access, BlockValue> expanded_;                    // of the kernel that is rewritten
-  std::map<std::pair<int32_t, Ints>, int32_t> transposed_;   // tensors, by source and perm
-  std::vector<MuKernel> transposes_;                         // that the kernel needs in front of it
+  std::map<std::pair<int32_t, Ints>, int32_t> moved_;  // tensors, by source and the dimensions that they have
+  std::vector<MuKernel> movements_;                    // that the kernel needs in front of it
 };
 
 }  // namespace

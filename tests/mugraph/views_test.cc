@@ -47,6 +47,58 @@ out z
   assert_int_equal(mugraph.tensors[3].numbered, -1);
 }
 
+void squeezes_of_loads_are_loads(void**) {
+  MuGraph mugraph = mugraph_of(R"(mugraph g
+in x: f16[1, 3, 4, 8]
+in w: f16[1, 6, 8]
+tensor z: f16[3, 4, 6]
+kernel grid=[2, 3] threads=128 {
+  a = load(x, y=1)
+  r = reshape(a, shape=[1, 4, 8])
+  b = load(w, x=1)
+  q = reshape(b, shape=[3, 8])
+  t = transpose(q, perm=[1, 0])
+  p = matmul(r, t)
+  store(p, z, x=2, y=0)
+}
+out z
+)");
+  use_views(mugraph);
+  assert_text_equal(print_mugraph(mugraph), R"(mugraph g
+in x: f16[1, 3, 4, 8]
+in w: f16[1, 6, 8]
+tensor z: f16[3, 4, 6]
+tensor x_squeezed: f16[3, 4, 8]
+tensor w_squeezed: f16[6, 8]
+tensor w_squeezed_transposed: f16[8, 6]
+x_squeezed = reshape(x, shape=[3, 4, 8])
+w_squeezed = reshape(w, shape=[6, 8])
+w_squeezed_transposed = transpose(w_squeezed, perm=[1, 0])
+kernel grid=[2, 3] threads=128 {
+  v0 = load(x_squeezed, y=0)                  # [1, 4, 8]
+  v1 = load(w_squeezed_transposed, x=1)       # [8, 3]
+  p = matmul(v0, v1)                          # [1, 4, 3]
+  store(p, z, x=2, y=0)                       # [1, 4, 3]
+}
+out z
+)");
+  // A dimension that the tensor has, and of which the tile has one index, stays.
+  MuGraph other = mugraph_of(R"(mugraph g
+in x: f16[3, 8]
+tensor z: f16[8]
+kernel grid=[1] loop=3 threads=128 {
+  a = load(x, loop=0)
+  r = reshape(a, shape=[8])
+  s = accumulate_sum(r)
+  store(s, z)
+}
+out z
+)");
+  const std::string before = print_mugraph(other);
+  use_views(other);
+  assert_text_equal(print_mugraph(other), before);
+}
+
 // What operators over whole tensors make of x, an input, or y = neg(x), both [6, 20, 8]: the last of them is
 // b.
 struct ViewCase {
@@ -246,6 +298,7 @@ int main() {
                               cmocka_unit_test(concatenations_are_read_where_their_pieces_lie),
                               cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
+                              cmocka_unit_test(squeezes_of_loads_are_loads),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
                               cmocka_unit_test(shares_of_masks),
