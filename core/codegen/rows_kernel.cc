@@ -31,7 +31,7 @@ constexpr int kMostSteps = 8;        // of a thread, before a block gets more th
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
 constexpr int64_t kUnrolled = 16;
-constexpr double kCacheTrip = 0.3, kRegisters = 40, kTeamIssue = 20, kTeamCycles = 300;
+constexpr double kCacheTrip = 0.3, kRegisters = 32, kTeamIssue = 20, kTeamCycles = 300;
 constexpr double kClusterCycles = 1500;  // of a sum over a cluster
 
 struct Shape {

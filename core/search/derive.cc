@@ -195,7 +195,9 @@ class KernelWriter {
 
           operands.push_back(
               wanted(at, i, static_cast<int>(i) == dims.exact ? kExactly : Fit{0, dims.result.size()}));
-        value_[at] = compute(op.term.code, std::move(operands));
+        value_[at] = op.term.code == OpCode::cast
+                         ? rounded(operands[0], static_cast<DType>(op.term.index))
+                         : compute(op.term.code, std::move(operands));
         return;
       }
       case BlockKind::composite:
@@ -232,6 +234,16 @@ class KernelWriter {
       }
     }
     return append(BlockOp(std::move(constant)));
+  }
+
+  // A tile that is made of loads in that dtype has it, but is not rounded to it: it is one of f32 first.
+  BlockValue rounded(BlockValue value, DType to) {
+    for (DType dtype : {DType::f32, to}) {
+      Attrs attrs;
+      attrs.dtype = dtype;
+      value = compute(OpCode::cast, {value}, std::move(attrs));
+    }
+    return value;
   }
 
   BlockValue composite(size_t at) {

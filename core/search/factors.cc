@@ -199,9 +199,12 @@ bool Factors::are_moved(const Dag& dag) const {
   });
 }
 
-int Factors::products_not_of_graph(const Dag& dag) const {
+int Factors::operators_not_of_graph(const Dag& dag) const {
   return static_cast<int>(std::count_if(dag.ops.begin(), dag.ops.end(), [&](const DagOp& op) {
-    if (op.term.kind != BlockKind::elementwise || op.term.code != OpCode::mul || is_of_graph(op.id)) return false;
+    constexpr OpCode kRegrouped[] = {OpCode::mul, OpCode::div, OpCode::add, OpCode::sub};
+    if (op.term.kind != BlockKind::elementwise || is_of_graph(op.id) ||
+        std::find(std::begin(kRegrouped), std::end(kRegrouped), op.term.code) == std::end(kRegrouped))
+      return false;
     return std::none_of(op.operands.begin(), op.operands.end(), [&](int operand) {
       return number_of(terms_.egraph, dag.ops[static_cast<size_t>(operand)].id).has_value();
     });

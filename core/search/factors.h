@@ -21,9 +21,10 @@ class Factors {
   // wrong where the rounding of one x would cancel. Or whether it makes a sum, and of its terms one by one what the graph
   // makes of the sum, as (a + b) sigmoid(a + b) by a s + b s: wrong where the terms cancel.
   bool are_moved(const Dag& dag) const;
-  // How many products of two factors, neither a number, the DAG has and the graph has not: g r where the graph has (d r) g,
-  // which may overflow where d r is small.
-  int products_not_of_graph(const Dag& dag) const;
+  // How many products, quotients, sums and differences of two values, neither a number, the DAG has and the graph has not: g r where
+  // the graph has (d r) g, which may overflow where d r is small; b + c where the graph has (a + b) + c, which loses bits
+  // where a cancels b.
+  int operators_not_of_graph(const Dag& dag) const;
 
  private:
   bool is_of_graph(ClassId id) const;

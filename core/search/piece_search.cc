@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kOtherProductUs = 1;  // that the graph has not, and that may overflow where the graph's do not
+constexpr double kOtherUs = 1;  // of an operator that the graph has not, and that may round otherwise or overflow
+constexpr double kOtherShare = 0.03;  // of the time of a design, the same
 constexpr double kOperatorUs = 1e-4;   // of DAGs with the same arithmetic the smaller one is better
 constexpr double kNextKernelUs = 1.2;  // between kernels that depend on each other
 constexpr size_t kMostNodes = 8000;    // of the e-graph
@@ -59,6 +60,10 @@ struct CostedDesign {
   double us = 0;
   std::string structure;
   size_t dag = 0;
+  int others = 0;  // operators of the DAG that the graph has not
+
+  // What has the graph's own operators comes first where it takes as long.
+  double rank() const { return us * (1 + kOtherShare * others); }
 };
 
 // A grid axis of one part is none: its label is one of the tile.
@@ -178,7 +183,7 @@ class PieceSearch {
     const Factors factors(terms_);
     auto scored = [&](const Dag& dag) {
       return Kept{arithmetic_us(dag, terms_, target_) + kOperatorUs * static_cast<double>(dag.ops.size()) +
-                      kOtherProductUs * factors.products_not_of_graph(dag),
+                      kOtherUs * factors.operators_not_of_graph(dag),
                   dag};
     };
     auto sink = [&](size_t part, const Dag& dag) {
@@ -198,6 +203,7 @@ class PieceSearch {
     result_.state.kept.clear();
     for (Kept& kept : all.all()) {
       result_.state.kept.push_back(kept.dag.choices);
+      others_.push_back(factors.operators_not_of_graph(kept.dag));
       kept_.push_back(std::move(kept.dag));
     }
     result_.report.generator = *report;
@@ -286,7 +292,7 @@ class PieceSearch {
 
   void add_design(size_t dag, const Cut& cut,
                   const std::vector<std::pair<const Roles*, const SizedKernel*>>& kernels) {
-    CostedDesign found{{{}, cut.tensors, cut.handed_on}, {}, 0, "", dag};
+    CostedDesign found{{{}, cut.tensors, cut.handed_on}, {}, 0, "", dag, others_[dag]};
     for (size_t k = 0; k < kernels.size(); ++k) {
       const auto& [roles, sized] = kernels[k];
       found.design.kernels.push_back({cut.kernels[k], *roles, sized->sizes});
@@ -298,8 +304,8 @@ class PieceSearch {
     ++result_.report.designs;
     // DAGs of one form are alternatives of one structure.
     std::vector<CostedDesign>& best = designs_[found.structure + form_of(kept_[dag], terms_)];
-    const auto at = std::upper_bound(best.begin(), best.end(), found.us,
-                                     [](double us, const CostedDesign& known) { return us < known.us; });
+    const auto at = std::upper_bound(best.begin(), best.end(), found.rank(),
+                                     [](double rank, const CostedDesign& known) { return rank < known.rank(); });
     if (at == best.end() && best.size() == kDesignsPerStructure) return;
     best.insert(at, std::move(found));
     if (best.size() > kDesignsPerStructure) best.pop_back();
@@ -313,7 +319,7 @@ class PieceSearch {
     for (auto& [structure, designs] : designs_)
       for (size_t i = 0; i < designs.size(); ++i) (i == 0 ? first : rest).push_back(std::move(designs[i]));
     auto better = [](const CostedDesign& a, const CostedDesign& b) {
-      return std::tie(a.us, a.structure) < std::tie(b.us, b.structure);
+      return std::pair(a.rank(), std::string_view(a.structure)) < std::pair(b.rank(), std::string_view(b.structure));
     };
     std::stable_sort(first.begin(), first.end(), better);
     std::stable_sort(rest.begin(), rest.end(), better);
@@ -373,6 +379,7 @@ class PieceSearch {
   const Clock::time_point start_, deadline_;
   Terms terms_;
   std::vector<Dag> kept_;
+  std::vector<int> others_;  // operators of each that the graph has not
   std::set<std::string> reasons_;
   std::map<std::string, std::vector<CostedDesign>> designs_;  // by structure
   PieceResult result_;

@@ -1,6 +1,7 @@
 #include "core/search/pieces.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -45,7 +46,8 @@ class Cutter {
     return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1);
   }
 
-  std::vector<Piece> pieces_of(const std::vector<ValueId>& nodes) const {
+  std::vector<Piece> pieces_of(std::vector<ValueId> nodes) const {
+    std::erase_if(nodes, [&](ValueId id) { return is_inside(id); });
     std::vector<Piece> pieces;
     for (std::vector<ValueId>& group : components(nodes)) {
       std::vector<ValueId> outputs = outputs_of(group);
@@ -74,7 +76,7 @@ class Cutter {
         if (!needed.count(*id)) continue;
         nodes.insert(nodes.begin(), *id);
         if (++times[*id] == 2 && op_info(node(*id).code).kind == OpKind::contraction) return {};
-        for (ValueId operand : node(*id).operands)
+        for (ValueId operand : sources(*id))
           if (std::find(piece.outputs.begin(), piece.outputs.end(), operand) == piece.outputs.end())
             needed.insert(operand);
       }
@@ -86,14 +88,25 @@ class Cutter {
  private:
   const Node& node(ValueId id) const { return graph_.node(id); }
 
+  // Casts that change no value are no nodes of pieces: each piece has its own of what it reads.
+  bool is_inside(ValueId id) const {
+    return is_exact_cast(graph_, id) && !is_output_[static_cast<size_t>(id)];
+  }
+  ValueId source(ValueId id) const { return is_inside(id) ? source(node(id).operands[0]) : id; }
+  std::vector<ValueId> sources(ValueId id) const {
+    std::vector<ValueId> out;
+    for (ValueId operand : node(id).operands) out.push_back(source(operand));
+    return out;
+  }
+
   void find_needed() {
     needed_.assign(graph_.nodes.size(), false);
     users_.assign(graph_.nodes.size(), {});
     is_output_.assign(graph_.nodes.size(), false);
     for (ValueId id : graph_.outputs) needed_[id] = is_output_[id] = true;
     for (size_t id = graph_.nodes.size(); id-- > 0;)
-      if (needed_[id])
-        for (ValueId operand : graph_.nodes[id].operands) {
+      if (needed_[id] && !is_inside(static_cast<ValueId>(id)))
+        for (ValueId operand : sources(static_cast<ValueId>(id))) {
           needed_[operand] = true;
           users_[operand].push_back(static_cast<ValueId>(id));
         }
@@ -134,7 +147,7 @@ class Cutter {
     while (!ready.empty()) {
       auto next = std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) {
         return !order_.empty() && is_product(id) && is_product(order_.back()) &&
-               node(id).operands[0] == node(order_.back()).operands[0];
+               sources(id)[0] == sources(order_.back())[0];
       });
       // The last one that became ready follows what was just made.
       if (next == ready.rend())
@@ -187,7 +200,7 @@ class Cutter {
 
   bool has_terms(size_t first, size_t last) const {
     const std::vector<ValueId> nodes = segment(first, last);
-    return make_terms(make_piece(nodes, outputs_of(nodes)).graph).ok();
+    return make_terms(bare_piece(nodes, outputs_of(nodes)).graph).ok();
   }
 
   double traffic(size_t first, size_t last) const {
@@ -203,7 +216,7 @@ class Cutter {
     const std::set<ValueId> inside(nodes.begin(), nodes.end());
     std::vector<ValueId> inputs;
     for (ValueId id : nodes)
-      for (ValueId operand : node(id).operands)
+      for (ValueId operand : sources(id))
         if (!inside.count(operand) && node(operand).code != OpCode::constant &&
             std::find(inputs.begin(), inputs.end(), operand) == inputs.end())
           inputs.push_back(operand);
@@ -229,7 +242,7 @@ class Cutter {
       return id;
     };
     for (ValueId id : nodes)
-      for (ValueId operand : node(id).operands)
+      for (ValueId operand : sources(id))
         if (parent.count(operand)) parent[find(id)] = find(operand);
     std::map<ValueId, std::vector<ValueId>> groups;
     for (ValueId id : nodes) groups[find(id)].push_back(id);
@@ -242,15 +255,39 @@ class Cutter {
   std::vector<ValueId> repeated_inputs(const Piece& piece) const {
     std::map<ValueId, int> uses;
     for (ValueId id : piece.nodes)
-      for (ValueId operand : node(id).operands) ++uses[operand];
+      for (ValueId operand : sources(id)) ++uses[operand];
     std::vector<ValueId> repeated;
     for (ValueId input : piece.inputs)
       if (uses[input] > 1) repeated.push_back(input);
     return repeated;
   }
 
-  // The roles of an input are parted only where the piece has no terms otherwise.
   Piece make_piece(std::vector<ValueId> nodes, std::vector<ValueId> outputs) const {
+    Piece piece = bare_piece(std::move(nodes), std::move(outputs));
+    if (!piece.outside.empty() || std::none_of(piece.numbered.begin(), piece.numbered.end(), std::identity()))
+      return piece;
+    Piece placed{with_makers(piece), {}, {}, piece.outputs, ""};
+    build(placed, {});
+    piece.placed = std::move(placed.graph);
+    return piece;
+  }
+
+  // The nodes of a piece behind those that make its numbered inputs.
+  std::vector<ValueId> with_makers(const Piece& piece) const {
+    std::set<ValueId> makers;
+    const std::function<void(ValueId)> add = [&](ValueId id) {
+      if (is_leaf(node(id)) || !makers.insert(id).second) return;
+      for (ValueId operand : sources(id)) add(operand);
+    };
+    for (size_t i = 0; i < piece.inputs.size(); ++i)
+      if (piece.numbered[i]) add(piece.inputs[i]);
+    std::vector<ValueId> nodes(makers.begin(), makers.end());
+    nodes.insert(nodes.end(), piece.nodes.begin(), piece.nodes.end());
+    return nodes;
+  }
+
+  // The roles of an input are parted only where the piece has no terms otherwise.
+  Piece bare_piece(std::vector<ValueId> nodes, std::vector<ValueId> outputs) const {
     Piece piece{std::move(nodes), {}, {}, std::move(outputs), ""};
     if (piece.nodes.size() == 1) piece.outside = outside_[piece.nodes[0]];
     build(piece, {});
@@ -270,13 +307,19 @@ class Cutter {
     piece.numbered.clear();
     GraphBuilder builder(graph_.name);
     std::map<ValueId, ValueId> became;
-    std::set<std::string> names = names_;
     piece.inputs.clear();
+    // The names of inputs and casts that are there again are others.
+    std::set<std::string> taken;
+    auto unused_name = [&](const Node& value) {
+      std::string name = value.name;
+      for (int number = 2; taken.count(name) || (number > 2 && names_.count(name)); ++number)
+        name = value.name + "_" + std::to_string(number);
+      taken.insert(name);
+      return name;
+    };
     auto add_input = [&](ValueId id) {
       const Node& value = node(id);
-      std::string name = value.name;
-      for (int number = 2; became.count(id) && !names.insert(name).second; ++number)
-        name = value.name + "_" + std::to_string(number);
+      const std::string name = unused_name(value);
       piece.inputs.push_back(id);
       piece.numbered.push_back(numbered_[static_cast<size_t>(id)]);
       return became[id] =
@@ -284,18 +327,31 @@ class Cutter {
     };
     for (ValueId id : inputs_of(piece.nodes)) add_input(id);
     std::set<ValueId> used;
+    auto add_op = [&](OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs,
+                      const std::string& name) {
+      const Result<ValueId> added = builder.add_op(code, operands, attrs, name);
+      check(added.ok(), "an operator of a valid graph is not valid in a piece of it");
+      return *added;
+    };
+    std::map<ValueId, ValueId> cast;  // what the piece casts itself
+    auto operand_of = [&](ValueId operand) {
+      const ValueId given = source(operand);
+      if (parted.count(given) && !used.insert(given).second) {
+        add_input(given);
+        cast.erase(operand);
+      }
+      if (!became.count(given))
+        became[given] = *builder.add_constant(node(given).number, node(given).type.dtype == DType::i32);
+      if (given == operand) return became[given];
+      const auto [at, fresh] = cast.try_emplace(operand, 0);
+      if (fresh)
+        at->second = add_op(OpCode::cast, {became[given]}, node(operand).attrs, unused_name(node(operand)));
+      return at->second;
+    };
     for (ValueId id : piece.nodes) {
       std::vector<ValueId> operands;
-      for (ValueId operand : node(id).operands) {
-        if (parted.count(operand) && !used.insert(operand).second) add_input(operand);
-        if (!became.count(operand))
-          became[operand] =
-              *builder.add_constant(node(operand).number, node(operand).type.dtype == DType::i32);
-        operands.push_back(became[operand]);
-      }
-      const Result<ValueId> added = builder.add_op(node(id).code, operands, node(id).attrs, node(id).name);
-      check(added.ok(), "an operator of a valid graph is not valid in a piece of it");
-      became[id] = *added;
+      for (ValueId operand : node(id).operands) operands.push_back(operand_of(operand));
+      became[id] = add_op(node(id).code, operands, node(id).attrs, node(id).name);
     }
     for (ValueId id : piece.outputs) check(builder.add_output(became[id]).ok(), "a piece has no such output");
     Result<Graph> built = builder.finish();
@@ -318,6 +374,7 @@ std::string Piece::text() const {
   std::string out = canonical_text(graph);
   for (size_t i = 0; i < numbered.size(); ++i)
     if (numbered[i]) out += "numbered " + std::to_string(i) + "\n";
+  if (placed) out += canonical_text(*placed);
   if (as_written) out += "as written\n";
   return out;
 }

@@ -1,6 +1,7 @@
 // Cuts a graph into pieces that the search can take whole, at the least traffic between them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 namespace quern {
 
 struct Piece {
-  std::vector<ValueId> nodes;  // of the whole graph, operands before users
+  // Of the whole graph, operands before users; without casts that change no value, of which each piece has its own.
+  std::vector<ValueId> nodes;
   Graph graph;                 // the piece on its own
   // Of `graph`, as values of the whole graph. A value that is read in several roles, as a residual is beside
   // the product it goes into, may be several inputs: one tensor whose dimensions are not joined.
@@ -17,6 +19,9 @@ struct Piece {
   std::string outside;  // why it is left to the baseline; empty: it is searched
   // By input: made of iotas and numbers alone, so that kernels compute it from where their tiles lie (use_views).
   std::vector<bool> numbered = {};
+  // If there are such inputs: the piece with what makes them, under the names that they have in `graph`. What
+  // programs take is told of it, because tiles that a mask leaves empty are passed over.
+  std::optional<Graph> placed = {};
   // Searched as it is written, without the other forms of its operators: it has more of them than the bound.
   bool as_written = false;
 

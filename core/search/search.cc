@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/graph/canon.h"
 #include "core/mugraph/tensor_view.h"
@@ -187,7 +188,7 @@ class Search {
       return op_info(node.code).kind == OpKind::leaf || moves_only(node.code) ||
              (!asked && node.code == OpCode::concat);
     });
-    return moves ? 0 : options_.time_of(piece.graph, nullptr);
+    return moves ? 0 : options_.time_of(piece.placed ? *piece.placed : piece.graph, nullptr);
   }
 
   // Bytes that it reads and writes at least.
@@ -300,13 +301,47 @@ class Search {
     return {};
   }
 
+  double candidate_us(const Piece& piece, const Candidate& candidate) const {
+    if (piece.placed) {
+      const std::optional<Candidate> placed = candidate_of_placed(piece, candidate);
+      return placed ? options_.time_of(*piece.placed, &placed->mugraph) : kNever;
+    }
+    MuGraph prepared = candidate.mugraph;
+    prepare(piece.graph, prepared);
+    return options_.time_of(piece.graph, &prepared);
+  }
+
+  // Of the piece with what makes its numbered inputs, each operator of these a piece that is left to the baseline.
+  std::optional<Candidate> candidate_of_placed(const Piece& piece, const Candidate& candidate) const {
+    const Graph& placed = *piece.placed;
+    std::map<std::string, ValueId> named;
+    for (size_t id = 0; id < placed.nodes.size(); ++id)
+      named.emplace(placed.nodes[id].name, static_cast<ValueId>(id));
+    std::set<std::string> own;
+    for (ValueId id : piece.nodes) own.insert(graph_.node(id).name);
+    std::deque<Piece> makers;
+    for (size_t id = 0; id < placed.nodes.size(); ++id)
+      if (const Node& node = placed.nodes[id];
+          op_info(node.code).kind != OpKind::leaf && !own.count(node.name))
+        for (Piece& maker : pieces_of(placed, {static_cast<ValueId>(id)})) makers.push_back(std::move(maker));
+    Piece rest = piece;
+    for (auto* ids : {&rest.inputs, &rest.outputs})
+      for (ValueId& id : *ids) id = named.at(graph_.node(id).name);
+    Way way;
+    for (const Piece& maker : makers) {
+      way.pieces.push_back(&maker);
+      way.choices.push_back({0, nullptr});
+    }
+    way.pieces.push_back(&rest);
+    way.choices.push_back({0, &candidate});
+    return combined(placed, way);
+  }
+
   // Candidates by the time of their best schedules.
   void time_candidates(const Piece& piece, PieceResult& result) const {
     if (!options_.time_of) return;
     for (Candidate& candidate : result.candidates) {
-      MuGraph prepared = candidate.mugraph;
-      prepare(piece.graph, prepared);
-      candidate.us = options_.time_of(piece.graph, &prepared);
+      candidate.us = candidate_us(piece, candidate);
     }
     std::erase_if(result.candidates, [](const Candidate& candidate) { return !std::isfinite(candidate.us); });
     std::stable_sort(result.candidates.begin(), result.candidates.end(),

@@ -42,7 +42,8 @@ class TermBuilder {
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       terms_.of_value.push_back(of_[became_[id]]);
       const TensorType& type = graph_.nodes[id].type;
-      terms_.dtype_of_value.push_back(type.literal ? std::nullopt : std::optional(type.dtype));
+      const bool written = !type.literal && !is_exact_cast(graph_, static_cast<ValueId>(id));
+      terms_.dtype_of_value.push_back(written ? std::optional(type.dtype) : std::nullopt);
       if (op_info(graph_.nodes[id].code).kind == OpKind::composite) add_composite(static_cast<ValueId>(id));
     }
     terms_.egraph.rebuild();
@@ -128,6 +129,11 @@ class TermBuilder {
       case OpCode::broadcast:
       case OpCode::reshape:
         of_[id] = of_[op.operands[0]];
+        return {};
+      case OpCode::cast:
+        of_[id] = of_[op.operands[0]];
+        if (!is_exact_cast(whole_, id))
+          of_[id] = terms_.egraph.add({OpCode::cast, static_cast<int32_t>(op.type.dtype), 0, {of_[id]}});
         return {};
       default:
         break;
@@ -237,11 +243,20 @@ LabelSet label_set(const Dims& dims) {
   return set;
 }
 
+bool is_exact_cast(const Graph& graph, ValueId id) {
+  const Node& op = graph.node(id);
+  if (op.code != OpCode::cast) return false;
+  const DType from = graph.node(op.operands[0]).type.dtype;
+  return is_float(from) && (op.type.dtype == DType::f32 || op.type.dtype == from);
+}
+
 std::string outside_reason(const Graph& graph, ValueId id) {
   const Node& op = graph.node(id);
   const OpInfo& info = op_info(op.code);
-  if (info.kind == OpKind::conversion || info.kind == OpKind::generator || op.code == OpCode::slice ||
-      op.code == OpCode::concat)
+  const bool between_floats = info.kind == OpKind::conversion && is_float(op.type.dtype) &&
+                              is_float(graph.node(op.operands[0]).type.dtype);
+  if ((info.kind == OpKind::conversion && !between_floats) || info.kind == OpKind::generator ||
+      op.code == OpCode::slice || op.code == OpCode::concat)
     return std::string("the operator ") + info.text + " is outside the algebra";
   if (op.code == OpCode::reshape && !only_renames(graph.node(op.operands[0]), op))
     return "the reshape splits or joins dimensions";

@@ -1,7 +1,8 @@
 // A piece of a graph as indexed terms in an e-graph: what the search starts from.
 //
 // Dimensions that the operators make equal are one label; dimensions of extent 1 have none. Transposes,
-// broadcasts and reshapes that only add or remove extents of 1 rename dimensions and are no terms. Composite
+// broadcasts and reshapes that only add or remove extents of 1 rename dimensions and are no terms, nor are casts
+// that change no value; casts that round are operators of which nothing else is known. Composite
 // operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
 #pragma once
 
@@ -42,7 +43,8 @@ struct Terms {
   // Constants that are products of extents (the count of a mean): ENode{constant, 1 + position}.
   std::vector<LabelSet> counts;
   std::vector<CompositeInfo> composites;
-  // Values of the graph (not decomposed), as classes, and their dtypes; nothing of literals.
+  // Values of the graph (not decomposed), as classes, and their dtypes; nothing of literals and of casts that
+  // change no value.
   std::vector<ClassId> of_value;
   std::vector<std::optional<DType>> dtype_of_value;
 };
@@ -63,7 +65,10 @@ DType dtype_between_kernels(const Terms& terms, ClassId id);
 // UNSUPPORTED with the reason when the piece has an operator or dimension that terms cannot express.
 Result<Terms> make_terms(const Graph& graph);
 
-// Why an operator can be in no piece: movement that is more than renaming, casts, integers. "" when it can.
+// Whether the node is a cast between floats that changes no value: to f32, or to the dtype that it has.
+bool is_exact_cast(const Graph& graph, ValueId id);
+
+// Why an operator can be in no piece: movement that is more than renaming, casts of integers, integers. "" when it can.
 std::string outside_reason(const Graph& graph, ValueId id);
 
 }  // namespace quern

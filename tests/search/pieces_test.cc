@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/graph/text.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/mugraph/text.h"
 #include "core/search/assembly.h"
 #include "core/search/search.h"
@@ -142,6 +143,48 @@ void an_input_in_two_roles_is_two_inputs(void**) {
 }
 
 // Three linear maps of different width after a norm, as attention has them: no grid suits all three.
+// A cast that changes no value is no node of a piece: what is handed on is what it casts, and each piece that reads
+// it has a cast of its own.
+void casts_that_change_no_value_belong_to_who_reads_them(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: bf16[64, 64]\nin w: bf16[64, 64]\nl = matmul(x, w)\nf = cast(l, dtype=f32)\n"
+      "p = softmax(f)\nm = max(f, axis=1)\nh = cast(p, dtype=bf16)\nk = cast(h, dtype=f32)\nout h, k, m\n");
+  auto id_of = [&](const char* name) {
+    for (size_t id = 0; id < graph.nodes.size(); ++id)
+      if (graph.nodes[id].name == name) return static_cast<ValueId>(id);
+    return ValueId{-1};
+  };
+  const std::vector<Piece> first = pieces_of(graph, {id_of("l")}),
+                           rest =
+                               pieces_of(graph, {id_of("f"), id_of("p"), id_of("m"), id_of("h"), id_of("k")});
+  assert_int_equal(first.size(), 1);
+  assert_true(first[0].outputs == std::vector<ValueId>{id_of("l")});
+  // What is asked for is computed by a node.
+  assert_int_equal(rest.size(), 2);
+  for (const Piece& piece : rest) {
+    assert_true(piece.inputs == std::vector<ValueId>{id_of("l")});
+    assert_true(std::find(piece.nodes.begin(), piece.nodes.end(), id_of("f")) == piece.nodes.end());
+    assert_true(piece.graph.node(1).code == OpCode::cast && piece.graph.node(1).type.dtype == DType::f32);
+  }
+  assert_true(std::find(rest[0].nodes.begin(), rest[0].nodes.end(), id_of("k")) != rest[0].nodes.end());
+}
+
+// A mask goes with what it masks.
+void numbered_inputs_are_placed(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f32[8, 16]\ni = iota(shape=[8, 1], axis=0)\nj = iota(shape=[1, 16], axis=1)\n"
+      "m = le(j, i)\ny = where(m, x, -1e9)\np = softmax(y)\nz = exp(p)\nout z\n");
+  std::string masked;
+  for (const Piece& piece : cut_into_pieces(graph, 11)) {
+    const bool numbered =
+        std::any_of(piece.numbered.begin(), piece.numbered.end(), [](bool is) { return is; });
+    if (piece.outside.empty()) assert_true(piece.placed.has_value() == numbered);
+    if (piece.outside.empty() && numbered) masked = print_graph(*piece.placed);
+  }
+  for (const char* part : {"i = iota(", "m = le(j, i)", "y = where(m, x,"})
+    assert_contains(masked, part);
+}
+
 void what_fits_no_kernel_is_taken_apart(void**) {
   const std::string norm =
       "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 2048]\n"
@@ -161,7 +204,8 @@ void what_fits_no_kernel_is_taken_apart(void**) {
   assert_true(result->report.pieces[0].apart);
   assert_contains(print_report(*result), "it is taken apart");
   for (const Candidate& candidate : result->candidates) {
-    for (const MuKernel& kernel : candidate.mugraph.kernels) assert_true(kernel.custom);
+    for (const MuKernel& kernel : candidate.mugraph.kernels)
+      assert_true(kernel.custom || moves_only(kernel.code));
     assert_int_equal(verify(graph, candidate.mugraph).verdict, Verdict::accepted);
   }
   // A product that two outputs need is not computed twice.
@@ -221,6 +265,8 @@ int main() {
       cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
       cmocka_unit_test(softmaxes_count_as_their_definition),
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
+      cmocka_unit_test(casts_that_change_no_value_belong_to_who_reads_them),
+      cmocka_unit_test(numbered_inputs_are_placed),
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
       cmocka_unit_test(groups_have_values_in_common),
   };

@@ -23,6 +23,13 @@ namespace {
 
 const Target& target(const char* name = "sm_90a") { return **find_target(name); }
 
+std::vector<MuKernel> block_graphs(const MuGraph& mugraph) {
+  std::vector<MuKernel> out;
+  std::copy_if(mugraph.kernels.begin(), mugraph.kernels.end(), std::back_inserter(out),
+               [](const MuKernel& kernel) { return kernel.custom; });
+  return out;
+}
+
 // A search in which nothing went wrong.
 SearchResult found(const Graph& graph, const SearchOptions& options = {}, const char* on = "sm_90a") {
   Result<SearchResult> result = search(graph, target(on), options);
@@ -197,6 +204,32 @@ void long_sums_have_many_parts(void**) {
   assert_false(result.candidates.empty());
   const MuKernel& first = result.candidates[0].mugraph.kernels[0];
   assert_true(first.grid[0] * first.grid[1] * first.grid[2] >= target().sms);
+}
+
+// A sum and a maximum of all elements are of one loop over the same rows, whatever the order of the axes.
+void reductions_of_all_axes_share_a_loop(void**) {
+  assert_some(
+      found(graph_of("graph g\nin x: bf16[3000, 500]\nf = cast(x, dtype=f32)\nq = square(f)\ns = sum(q)\n"
+                     "n = sqrt(s)\nm = max(q)\nout n, m\n")),
+      [](const MuGraph& mugraph) {
+        const Block block(mugraph.kernels[0]);
+        return block.accumulators(Combine::sum) == 1 && block.accumulators(Combine::max) == 1 &&
+               block.count(OpCode::cast) == 0 && mugraph.kernels[0].custom;
+      },
+      "a sum and a maximum in one loop");
+}
+
+// What is rounded on the way is rounded inside of a kernel.
+void casts_that_round_are_operators(void**) {
+  assert_some(
+      found(graph_of("graph g\nin x: bf16[64, 512]\nin w: bf16[512]\nf = cast(x, dtype=f32)\ns = square(f)\n"
+                     "m = mean(s, axis=1, keepdims=true)\ne = add(m, 1e-6)\nr = rsqrt(e)\ny = mul(f, r)\n"
+                     "h = cast(y, dtype=bf16)\nz = mul(h, w)\nout z\n")),
+      [](const MuGraph& mugraph) {
+        const Block block(mugraph.kernels[0]);
+        return mugraph.kernels.size() == 1 && mugraph.kernels[0].custom && block.count(OpCode::cast) == 2;
+      },
+      "a norm in f32 that is rounded before its weight");
 }
 
 // Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx
@@ -381,8 +414,9 @@ void other_graphs(void**) {
   assert_some(
       swiglu,
       [](const MuGraph& mugraph) {
-        if (mugraph.kernels.size() < 2) return false;
-        const Block first(mugraph.kernels[0]), second(mugraph.kernels[1]);
+        const std::vector<MuKernel> kernels = block_graphs(mugraph);
+        if (kernels.size() < 2) return false;
+        const Block first(kernels[0]), second(kernels[1]);
         return first.count(OpCode::matmul) == 2 && second.count(OpCode::matmul) == 1 &&
                second.count(OpCode::add) == 1;
       },
@@ -494,10 +528,9 @@ void the_result_does_not_depend_on_threads(void**) {
 }
 
 void equal_pieces_are_searched_once(void**) {
-  const SearchResult result =
-      found(graph_of("graph g\nin x: f32[64, 64]\nin i: i32[64, 64]\na = softmax(x)\nb = cast(a, "
-                     "dtype=f16)\nc = cast(b, dtype=f32)\n"
-                     "d = softmax(c)\nout d\n"));
+  const SearchResult result = found(
+      graph_of("graph g\nin x: f32[64, 64]\na = softmax(x)\nb = cast(a, dtype=i32)\nc = cast(b, dtype=f32)\n"
+               "d = softmax(c)\nout d\n"));
   assert_int_equal(result.report.pieces.size(), 4);
   assert_false(result.report.pieces[0].shared);
   assert_true(result.report.pieces[3].shared);
@@ -505,10 +538,10 @@ void equal_pieces_are_searched_once(void**) {
 }
 
 void graphs_share_the_results_of_their_pieces(void**) {
-  const std::string layer = "a = softmax(x)\nb = cast(a, dtype=f16)\n";
-  const Graph one = graph_of("graph one\nin x: f32[64, 64]\n" + layer + "out b\n");
+  const std::string layer = "a = softmax(x)\nb = mul(a, 100.0)\nc = cast(b, dtype=i32)\n";
+  const Graph one = graph_of("graph one\nin x: f32[64, 64]\n" + layer + "out c\n");
   const Graph other =
-      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "c = exp(b)\nd = silu(c)\nout d\n");
+      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "d = cast(c, dtype=f32)\ne = exp(d)\nout e\n");
   PieceMemo memo(2);
   SearchOptions options;
   options.memo = &memo;
@@ -640,6 +673,8 @@ int main() {
       cmocka_unit_test(attention_of_ragged_sequences),
       cmocka_unit_test(projections_of_one_input_are_alike),
       cmocka_unit_test(long_sums_have_many_parts),
+      cmocka_unit_test(reductions_of_all_axes_share_a_loop),
+      cmocka_unit_test(casts_that_round_are_operators),
       cmocka_unit_test(norms_are_differentiated_in_one_pass),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),

@@ -32,6 +32,20 @@ void renamings_are_no_terms(void**) {
   assert_int_equal(terms->goals[0], terms->goals[1]);
 }
 
+void casts_that_change_no_value_are_no_terms(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f16[8, 16]\na = cast(x, dtype=f32)\nb = cast(a, dtype=f32)\ny = exp(b)\n"
+      "c = cast(a, dtype=f16)\nd = cast(c, dtype=bf16)\nz = exp(c)\nu = exp(d)\nout y, z, u\n");
+  const Result<Terms> terms = make_terms(graph);
+  assert_ok(terms);
+  // x is f16 whoever reads it; what is rounded is another value each time.
+  assert_int_equal(terms->of_value[0], terms->of_value[2]);
+  assert_false(terms->dtype_of_value[1].has_value());
+  assert_true(terms->dtype_of_value[4] == DType::f16);
+  for (const auto& [first, second] : {std::pair{0, 1}, {0, 2}, {1, 2}})
+    assert_int_not_equal(terms->goals[static_cast<size_t>(first)], terms->goals[static_cast<size_t>(second)]);
+}
+
 void composites_are_their_definition(void**) {
   const Graph graph = graph_of(
       "graph g\nin x: f16[8, 16]\ny = softmax(x)\nm = max(x, axis=1, keepdims=true)\ns = sub(x, m)\ne = "
@@ -92,6 +106,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(equal_dimensions_are_one_label),
       cmocka_unit_test(renamings_are_no_terms),
+      cmocka_unit_test(casts_that_change_no_value_are_no_terms),
       cmocka_unit_test(composites_are_their_definition),
       cmocka_unit_test(the_count_of_a_mean_is_no_number_of_the_program),
       cmocka_unit_test(only_the_programs_exponentials_are_admitted),
