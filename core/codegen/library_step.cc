@@ -1,5 +1,6 @@
 #include "core/codegen/library_step.h"
 
+#include <algorithm>
 #include <map>
 
 namespace quern {
@@ -67,6 +68,26 @@ std::vector<TensorLife> tensor_lives(const MuGraph& mugraph, const std::vector<S
   return lives;
 }
 
+std::vector<int32_t> stored_as_outputs(const MuGraph& mugraph) {
+  std::vector<int32_t> out(mugraph.tensors.size(), -1), shaped(mugraph.tensors.size(), -1);
+  std::vector<bool> asked(out.size());
+  for (int32_t tensor : mugraph.outputs) asked[static_cast<size_t>(tensor)] = true;
+  for (const MuKernel& kernel : mugraph.kernels) {
+    for (const BlockOp& op : kernel.ops)
+      if (op.is_store() && !asked[static_cast<size_t>(op.tensor())])
+        shaped[static_cast<size_t>(op.tensor())] = op.tensor();
+    if (kernel.custom || kernel.code != OpCode::reshape) continue;
+    const int32_t stored = shaped[static_cast<size_t>(kernel.operands[0])];
+    if (stored < 0) continue;
+    const auto to = static_cast<size_t>(kernel.result);
+    shaped[to] = stored;
+    if (asked[to] && out[static_cast<size_t>(stored)] < 0 &&
+        mugraph.tensors[to].type.dtype == mugraph.tensors[static_cast<size_t>(stored)].type.dtype)
+      out[static_cast<size_t>(stored)] = kernel.result;
+  }
+  return out;
+}
+
 ValueId add_input(Graph& graph, DType dtype, const Ints& shape, const Ints& strides,
                   const std::string& name) {
   Node input;
@@ -83,9 +104,11 @@ Result<LibraryStep> library_step(const MuGraph& mugraph, const Step& step,
                                  const std::vector<TensorLife>& lives, const std::vector<Ints>& strides) {
   LibraryStep out;
   std::map<int32_t, ValueId> made;
+  const std::vector<int32_t> stored = stored_as_outputs(mugraph);
   for (size_t k = step.first; k < step.end; ++k) {
     const MuKernel& kernel = mugraph.kernels[k];
     if (lives[static_cast<size_t>(kernel.result)].first < 0) continue;
+    if (std::find(stored.begin(), stored.end(), kernel.result) != stored.end()) continue;
     std::vector<ValueId> operands;
     for (int32_t operand : kernel.operands) {
       const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(operand)];

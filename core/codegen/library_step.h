@@ -20,6 +20,10 @@ struct TensorLife {
 };
 std::vector<TensorLife> tensor_lives(const MuGraph& mugraph, const std::vector<Step>& steps);
 
+// Of each tensor that a block graph stores and that an output is made of by reshapes: this output, in whose memory it
+// lies, so that the reshape is no launch. -1 of all others.
+std::vector<int32_t> stored_as_outputs(const MuGraph& mugraph);
+
 // What a step of library operators computes, and which tensors its inputs and outputs are. `strides`: of
 // every tensor.
 struct LibraryStep {

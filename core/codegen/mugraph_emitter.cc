@@ -105,6 +105,12 @@ class MuEmitter {
       given[t] = true;
       places_[t].arg = arg;
     }
+    const std::vector<int32_t> stored = stored_as_outputs(mugraph_);
+    for (size_t t = 0; t < count; ++t)
+      if (stored[t] >= 0) {
+        given[t] = true;
+        places_[t].arg = places_[static_cast<size_t>(stored[t])].arg;
+      }
     std::vector<MemoryBuffer> planned;
     std::vector<size_t> owners;
     for (size_t t = 0; t < count; ++t)

@@ -14,6 +14,7 @@
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
+#include "core/search/regroup.h"
 #include "core/search/ways.h"
 #include "core/verify/rounded_values.h"
 
@@ -496,7 +497,8 @@ class Search {
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  return Search(graph, target, options).run();
+  const Graph parted = without_repetitions(graph);
+  return Search(parted, target, options).run();
 }
 
 }  // namespace quern

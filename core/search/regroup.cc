@@ -1,0 +1,228 @@
+#include "core/search/regroup.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/graph/builder.h"
+
+namespace quern {
+
+namespace {
+
+// A dimension that is two in the graph that is made: counted from the end, as broadcasting does.
+struct Split {
+  int64_t from_end = 0, outer = 1, inner = 1;
+  bool operator==(const Split&) const = default;
+  size_t dim(const Node& node) const { return static_cast<size_t>(node.type.rank() - from_end); }
+};
+
+class Regrouper {
+ public:
+  explicit Regrouper(const Graph& graph) : graph_(graph), builder_(graph.name) {
+    for (const Node& node : graph.nodes) names_.insert(node.name);
+  }
+
+  // Nothing if the graph has no repetition, or has no form without it.
+  std::optional<Graph> run() {
+    values_.resize(graph_.nodes.size());
+    for (ValueId id : graph_.inputs) {
+      const Node& input = node(id);
+      if (!keep(builder_.add_input(input.name, input.type.dtype, input.type.shape, input.strides,
+                                   input.is_const),
+                values_[index(id)].plain))
+        return std::nullopt;
+    }
+    for (size_t id = 0; id < graph_.nodes.size(); ++id)
+      if (node(static_cast<ValueId>(id)).code != OpCode::input && !add(static_cast<ValueId>(id)))
+        return std::nullopt;
+    if (!found_) return std::nullopt;
+    for (ValueId output : graph_.outputs) {
+      const std::optional<ValueId> value = plain(output);
+      if (!value || !builder_.add_output(*value).ok()) return std::nullopt;
+    }
+    Result<Graph> made = builder_.finish();
+    return made ? std::optional(std::move(*made)) : std::nullopt;
+  }
+
+ private:
+  // What a value became: as it was, with its split dimension in two, or both. The two may have extents of 1 where
+  // what is computed with them broadcasts.
+  struct Value {
+    std::optional<ValueId> plain, parted;
+    std::optional<Split> split;  // of a value that was not there in one dimension first
+  };
+
+  static size_t index(int64_t id) { return static_cast<size_t>(id); }
+  const Node& node(ValueId id) const { return graph_.node(id); }
+
+  static bool keep(Result<ValueId> made, std::optional<ValueId>& to) {
+    if (made) to = *made;
+    return made.ok();
+  }
+
+  std::string unused(const std::string& name) {
+    std::string out = name + "_parted";
+    while (!names_.insert(out).second) out += "_";
+    return out;
+  }
+
+  std::optional<ValueId> added(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs,
+                               const std::string& name) {
+    std::optional<ValueId> out;
+    keep(builder_.add_op(code, operands, attrs, name), out);
+    return out;
+  }
+
+  std::optional<ValueId> reshaped(ValueId value, OpCode code, Ints shape, const std::string& name) {
+    Attrs attrs;
+    attrs.shape = std::move(shape);
+    return added(code, {value}, attrs, name);
+  }
+
+  static Ints parted_shape(const Node& node, const Split& split, int64_t outer, int64_t inner) {
+    Ints shape = node.type.shape;
+    shape[split.dim(node)] = outer;
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(split.dim(node)) + 1, inner);
+    return shape;
+  }
+
+  // As the graph has it.
+  std::optional<ValueId> plain(ValueId id) {
+    Value& value = values_[index(id)];
+    if (value.plain) return value.plain;
+    const Ints whole = parted_shape(node(id), *value.split, value.split->outer, value.split->inner);
+    std::optional<ValueId> full = value.parted;
+    if (builder_.graph().node(*full).type.shape != whole)
+      full = reshaped(*full, OpCode::broadcast, whole, unused(node(id).name));
+    if (full) value.plain = reshaped(*full, OpCode::reshape, node(id).type.shape, node(id).name);
+    return value.plain;
+  }
+
+  // In two dimensions, where it has them; nothing if they are others.
+  std::optional<ValueId> parted(ValueId id, const Split& split) {
+    Value& value = values_[index(id)];
+    if (value.split) return *value.split == split ? value.parted : std::nullopt;
+    if (node(id).type.literal || node(id).type.rank() < split.from_end) return value.plain;
+    const int64_t extent = node(id).type.shape[split.dim(node(id))];
+    if (extent != 1 && extent != split.outer * split.inner) return std::nullopt;
+    const Ints shape = extent == 1 ? parted_shape(node(id), split, 1, 1)
+                                   : parted_shape(node(id), split, split.outer, split.inner);
+    return reshaped(*value.plain, OpCode::reshape, shape, unused(node(id).name));
+  }
+
+  bool add(ValueId id) {
+    const Node& op = node(id);
+    Value& value = values_[index(id)];
+    if (op.code == OpCode::constant)
+      return keep(builder_.add_constant(op.number, op.type.dtype == DType::i32), value.plain);
+    if (repeats(id) || computes_parted(id)) return true;
+    std::vector<ValueId> operands;
+    for (ValueId operand : op.operands) {
+      const std::optional<ValueId> made = plain(operand);
+      if (!made) return false;
+      operands.push_back(*made);
+    }
+    value.plain = added(op.code, operands, op.attrs, op.name);
+    return value.plain.has_value();
+  }
+
+  // Whether it is a reshape that joins a dimension with the next one, along one of which it is broadcast.
+  bool repeats(ValueId id) {
+    const Node& join = node(id);
+    if (join.code != OpCode::reshape) return false;
+    const Node& wide = node(join.operands[0]);
+    if (wide.code != OpCode::broadcast || wide.type.rank() != join.type.rank() + 1) return false;
+    const Node& narrow = node(wide.operands[0]);
+    const std::optional<ValueId>& source = values_[index(wide.operands[0])].plain;
+    if (!source || narrow.type.rank() != wide.type.rank()) return false;
+    for (int64_t d = 0; d < join.type.rank(); ++d) {
+      const Split split{join.type.rank() - d, wide.type.shape[index(d)], wide.type.shape[index(d) + 1]};
+      if (split.outer == 1 || split.inner == 1 ||
+          parted_shape(join, split, split.outer, split.inner) != wide.type.shape)
+        continue;
+      if (narrow.type.shape != parted_shape(join, split, split.outer, 1) &&
+          narrow.type.shape != parted_shape(join, split, 1, split.inner))
+        continue;
+      values_[index(id)] = {std::nullopt, source, split};
+      return found_ = true;
+    }
+    return false;
+  }
+
+  // Whether its result has the two dimensions of an operand.
+  bool computes_parted(ValueId id) {
+    const Node& op = node(id);
+    std::optional<Split> split;
+    for (ValueId operand : op.operands)
+      if (values_[index(operand)].split && !values_[index(operand)].plain)
+        split = values_[index(operand)].split;
+    if (!split) return false;
+    Attrs attrs = op.attrs;
+    const std::optional<Split> result = result_split(op, *split, attrs);
+    if (!result) return false;
+    std::vector<ValueId> operands;
+    for (ValueId operand : op.operands) {
+      const std::optional<ValueId> made = parted(operand, *split);
+      if (!made) return false;
+      operands.push_back(*made);
+    }
+    const std::optional<ValueId> made = added(op.code, operands, attrs, unused(op.name));
+    if (!made) return false;
+    values_[index(id)] = {std::nullopt, made, result};
+    return true;
+  }
+
+  // Where the result of an operator has the dimensions that its operands have in two; `attrs` become those for them.
+  std::optional<Split> result_split(const Node& op, const Split& split, Attrs& attrs) const {
+    const OpKind kind = op_info(op.code).kind;
+    const Node& first = node(op.operands[0]);
+    if (kind == OpKind::elementwise || kind == OpKind::conversion) return split;
+    if (kind == OpKind::contraction) {
+      const bool matrices = std::all_of(op.operands.begin(), op.operands.end(),
+                                        [&](ValueId operand) { return node(operand).type.rank() >= 2; });
+      return matrices && split.from_end > 2 ? std::optional(split) : std::nullopt;
+    }
+    if (!values_[index(op.operands[0])].split) return std::nullopt;
+    const auto dim = static_cast<int64_t>(split.dim(first));
+    Split out = split;
+    if (op.code == OpCode::transpose) {
+      attrs.perm = Ints();
+      for (size_t j = 0; j < op.attrs.perm->size(); ++j) {
+        const int64_t from = (*op.attrs.perm)[j];
+        attrs.perm->push_back(from > dim ? from + 1 : from);
+        if (from != dim) continue;
+        attrs.perm->push_back(dim + 1);
+        out.from_end = first.type.rank() - static_cast<int64_t>(j);
+      }
+      return out;
+    }
+    if (!op.attrs.axis || (kind != OpKind::reduction && kind != OpKind::composite)) return std::nullopt;
+    // Weights of norms lie along the axes.
+    for (size_t i = 1; i < op.operands.size(); ++i)
+      if (values_[index(op.operands[i])].split) return std::nullopt;
+    const bool drops =
+        (kind == OpKind::reduction || op.code == OpCode::reduce_mean) && !op.attrs.keepdims.value_or(false);
+    for (int64_t& axis : *attrs.axis) {
+      if (axis == dim) return std::nullopt;
+      out.from_end -= drops && axis > dim;
+      axis += axis > dim;
+    }
+    return out;
+  }
+
+  const Graph& graph_;
+  GraphBuilder builder_;
+  std::set<std::string> names_;
+  std::vector<Value> values_;
+  bool found_ = false;
+};
+
+}  // namespace
+
+Graph without_repetitions(const Graph& graph) {
+  std::optional<Graph> made = Regrouper(graph).run();
+  return made ? std::move(*made) : graph;
+}
+
+}  // namespace quern

@@ -1,0 +1,116 @@
+// Graphs without their repetitions compute the same, and have none where they can be without.
+#include "core/search/regroup.h"
+
+#include "core/graph/text.h"
+#include "core/verify/reference.h"
+#include "tests/search/examples.h"
+#include "tests/support/random_graph.h"
+
+namespace quern {
+
+namespace {
+
+int count(const Graph& graph, OpCode code) {
+  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                        [&](const Node& node) { return node.code == code; }));
+}
+
+// Elements of the outputs, in f64: of the same inputs, by name and by bit.
+void assert_computes_the_same(const Graph& graph, const Graph& other) {
+  std::vector<RealTensor> inputs;
+  const std::vector<TensorDesc> descs = graph.input_descs(), others = other.input_descs();
+  assert_int_equal(descs.size(), others.size());
+  for (size_t i = 0; i < descs.size(); ++i) {
+    assert_true(descs[i].shape == others[i].shape && descs[i].strides == others[i].strides &&
+                descs[i].dtype == others[i].dtype);
+    assert_string_equal(graph.node(graph.inputs[i]).name.c_str(), other.node(other.inputs[i]).name.c_str());
+    inputs.push_back(read_buffer(descs[i], random_buffer(descs[i], 70 + i).data()));
+  }
+  const std::vector<RealTensor> expected = evaluate_reference(graph, inputs),
+                                made = evaluate_reference(other, inputs);
+  assert_int_equal(expected.size(), made.size());
+  for (size_t o = 0; o < expected.size(); ++o) {
+    assert_true(graph.node(graph.outputs[o]).type.shape == other.node(other.outputs[o]).type.shape);
+    for (size_t e = 0; e < expected[o].size(); ++e)
+      if (expected[o][e] != made[o][e] &&
+          std::abs(expected[o][e] - made[o][e]) > 1e-12 * std::abs(expected[o][e]))
+        fail_test(print_graph(graph) + "became\n" + print_graph(other));
+  }
+}
+
+// `rest` is computed of r, f32[2, 6, 5, 4] that repeats k, f32[2, 3, 5, 4], each head twice.
+std::string repeated(const std::string& rest, bool in_turn = false) {
+  const std::string narrow = in_turn ? "[2, 1, 3, 5, 4]" : "[2, 3, 1, 5, 4]",
+                    wide = in_turn ? "[2, 2, 3, 5, 4]" : "[2, 3, 2, 5, 4]";
+  return "graph g\nin k: f32[2, 3, 5, 4]\nin q: f32[2, 6, 7, 4]\nin b: f32[6, 1, 1]\nin w: f32[4]\nin c: "
+         "f32[2, 6, 5, 4]\n"
+         "n = reshape(k, shape=" +
+         narrow + ")\nx = broadcast(n, shape=" + wide + ")\nr = reshape(x, shape=[2, 6, 5, 4])\n" + rest;
+}
+
+void repetitions_disappear(void**) {
+  const char* kRests[] = {
+      "t = transpose(r, perm=[0, 1, 3, 2])\ns = matmul(q, t)\np = softmax(s)\no = matmul(p, r)\nout o\n",
+      "t = transpose(r, perm=[0, 1, 3, 2])\ns = matmul(q, t)\nd = add(s, b)\nm = max(d, axis=3)\nout m, s\n",
+      "y = mul(r, 2.0)\nz = add(y, c)\nout z\n",
+      "y = rms_norm(r, w)\nz = mean(y, axis=[2])\nu = sum(z, axis=[0])\nout u\n",
+      "y = cast(r, dtype=f16)\nz = transpose(y, perm=[1, 0, 2, 3])\ne = exp(z)\nout e\n",
+      "y = sum(r, axis=[0, 3], keepdims=true)\nz = where(b, y, 1.5)\nout z\n",
+      "y = mul(r, w)\nz = sub(r, y)\nout z\n",
+      "y = exp(r)\nout y, y\n"};
+  for (const char* rest : kRests)
+    for (bool in_turn : {false, true}) {
+      const Graph graph = graph_of(repeated(rest, in_turn));
+      const Graph made = without_repetitions(graph);
+      assert_computes_the_same(graph, made);
+      assert_string_not_equal(print_graph(made).c_str(), print_graph(graph).c_str());
+      // What is computed is computed of what is not repeated.
+      for (const Node& user : made.nodes)
+        for (ValueId operand : user.operands)
+          if (made.node(operand).code == OpCode::broadcast) assert_true(user.code == OpCode::reshape);
+    }
+}
+
+// Where one dimension is asked for it is there, and what else is computed stays without.
+void one_dimension_is_there_where_it_is_asked_for(void**) {
+  const char* kRests[] = {
+      "s = sum(r, axis=1)\ne = exp(r)\nout s, e\n",
+      "s = softmax(r, axis=1)\nout s\n",
+      "s = concat(r, c, axis=1)\nout s\n",
+      "s = slice(r, start=[0, 1, 0, 0], stop=[2, 4, 5, 4])\nout s\n",
+      "s = reshape(r, shape=[12, 20])\ne = neg(s)\nout e, r\n",
+      "t = transpose(r, perm=[0, 2, 1, 3])\nu = transpose(t, perm=[0, 1, 3, 2])\ns = matmul(t, u)\nout s\n",
+      "out r\n"};
+  for (const char* rest : kRests)
+    for (bool in_turn : {false, true}) {
+      const Graph graph = graph_of(repeated(rest, in_turn));
+      assert_computes_the_same(graph, without_repetitions(graph));
+    }
+}
+
+void other_graphs_stay(void**) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = random_graph(seed);
+    const Graph made = without_repetitions(graph);
+    if (count(graph, OpCode::broadcast) == 0)
+      assert_text_equal(print_graph(made), print_graph(graph));
+    else
+      assert_computes_the_same(graph, made);
+  }
+  // A reshape that joins what is not repeated.
+  const Graph joined =
+      graph_of("graph g\nin x: f32[2, 3, 4]\nr = reshape(x, shape=[6, 4])\ny = exp(r)\nout y\n");
+  assert_text_equal(print_graph(without_repetitions(joined)), print_graph(joined));
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {cmocka_unit_test(repetitions_disappear),
+                              cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
+                              cmocka_unit_test(other_graphs_stay)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
