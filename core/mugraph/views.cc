@@ -159,6 +159,8 @@ class Rewriter {
   // if that is all that the reshape does: to drop dimensions of which the tensor has one index.
   std::optional<BlockOp> moved(const Access& load, const BlockOp& op, const Ints& tile) {
     const bool transposes = op.is_compute(OpCode::transpose);
+    // What is computed from positions has no memory to be read in another shape.
+    if (!transposes && positions_.tensor(load.tensor).numbered >= 0) return std::nullopt;
     const std::optional<Ints> kept =
         transposes ? *op.attrs().perm
                    : kept_dims(positions_.tensor(load.tensor).type.shape, tile, op.type.shape);
@@ -188,6 +190,7 @@ class Rewriter {
     const char* suffix = transposes ? "_transposed" : "_squeezed";
     MuTensor tensor{unique_tensor_name(mugraph_, positions_.tensor(source).name + suffix),
                     positions_.tensor(source).type};
+    tensor.numbered = positions_.tensor(source).numbered;  // or by another dimension: validate() says which
     tensor.type.shape.clear();
     for (int64_t dim : dims)
       tensor.type.shape.push_back(positions_.tensor(source).type.shape[static_cast<size_t>(dim)]);
@@ -244,7 +247,7 @@ class Rewriter {
 
   MuGraph& mugraph_;
   const Positions positions_;
-  std::map<Access, BlockValue> expanded_;                    // of the kernel that is rewritten
+  std::map<Access, BlockValue> expanded_;              // of the kernel that is rewritten
   std::map<std::pair<int32_t, Ints>, int32_t> moved_;  // tensors, by source and the dimensions that they have
   std::vector<MuKernel> movements_;                    // that the kernel needs in front of it
 };

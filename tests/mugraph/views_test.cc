@@ -99,6 +99,47 @@ out z
   assert_text_equal(print_mugraph(other), before);
 }
 
+// Numbers stay computed from where a tile lies.
+void positions_are_not_squeezed(void**) {
+  MuGraph mugraph = mugraph_of(R"(mugraph g
+in x: f32[8]
+tensor j: f32[1, 8]
+tensor z: f32[8]
+j = iota(axis=[1], shape=[1, 8], dtype=f32)
+kernel grid=[2] threads=128 {
+  a = load(x, x=0)
+  b = load(j, x=1)
+  r = reshape(b, shape=[4])
+  s = sub(a, r)
+  store(s, z, x=0)
+}
+out z
+)");
+  const std::string before = print_mugraph(mugraph);
+  use_views(mugraph);
+  assert_text_equal(print_mugraph(mugraph), before);
+  assert_int_equal(mugraph.tensors[1].numbered, 1);
+  // Nor what a transpose makes of them.
+  MuGraph turned = mugraph_of(R"(mugraph g
+in x: f32[8]
+tensor j: f32[1, 8]
+tensor z: f32[8]
+j = iota(axis=[1], shape=[1, 8], dtype=f32)
+kernel grid=[2] threads=128 {
+  a = load(x, x=0)
+  b = load(j, x=1)
+  t = transpose(b, perm=[1, 0])
+  r = reshape(t, shape=[4])
+  s = sub(a, r)
+  store(s, z, x=0)
+}
+out z
+)");
+  use_views(turned);
+  assert_int_equal(turned.tensors.size(), 4);
+  assert_int_equal(turned.tensors[3].numbered, 0);
+}
+
 // What operators over whole tensors make of x, an input, or y = neg(x), both [6, 20, 8]: the last of them is
 // b.
 struct ViewCase {
@@ -299,6 +340,7 @@ int main() {
                               cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(squeezes_of_loads_are_loads),
+                              cmocka_unit_test(positions_are_not_squeezed),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
                               cmocka_unit_test(shares_of_masks),
