@@ -50,7 +50,7 @@ class Regrouper {
   // what is computed with them broadcasts.
   struct Value {
     std::optional<ValueId> plain, parted;
-    std::optional<Split> split;  // of a value that was not there in one dimension first
+    std::optional<Split> split;  // what the two are, once it was asked for
   };
 
   static size_t index(int64_t id) { return static_cast<size_t>(id); }
@@ -102,13 +102,15 @@ class Regrouper {
   // In two dimensions, where it has them; nothing if they are others.
   std::optional<ValueId> parted(ValueId id, const Split& split) {
     Value& value = values_[index(id)];
-    if (value.split) return *value.split == split ? value.parted : std::nullopt;
+    if (value.split == split) return value.parted;
+    if (!value.plain) return std::nullopt;
     if (node(id).type.literal || node(id).type.rank() < split.from_end) return value.plain;
     const int64_t extent = node(id).type.shape[split.dim(node(id))];
     if (extent != 1 && extent != split.outer * split.inner) return std::nullopt;
     const Ints shape = extent == 1 ? parted_shape(node(id), split, 1, 1)
                                    : parted_shape(node(id), split, split.outer, split.inner);
-    return reshaped(*value.plain, OpCode::reshape, shape, unused(node(id).name));
+    value.split = split;
+    return value.parted = reshaped(*value.plain, OpCode::reshape, shape, unused(node(id).name));
   }
 
   bool add(ValueId id) {

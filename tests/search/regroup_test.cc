@@ -88,6 +88,14 @@ void one_dimension_is_there_where_it_is_asked_for(void**) {
     }
 }
 
+void each_operand_is_parted_once(void**) {
+  const Graph graph = graph_of(repeated("y = mul(r, c)\nz = add(y, c)\nout z\n"));
+  const Graph made = without_repetitions(graph);
+  assert_computes_the_same(graph, made);
+  // Of k, of c and of the result.
+  assert_int_equal(count(made, OpCode::reshape), 3);
+}
+
 void other_graphs_stay(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed);
@@ -109,8 +117,8 @@ void other_graphs_stay(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {cmocka_unit_test(repetitions_disappear),
-                              cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
-                              cmocka_unit_test(other_graphs_stay)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(repetitions_disappear), cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
+      cmocka_unit_test(each_operand_is_parted_once), cmocka_unit_test(other_graphs_stay)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
