@@ -37,6 +37,35 @@ int RegisterLayout::bits(int dim) const {
   return most;
 }
 
+int64_t RegisterLayout::extent(int dim) const {
+  const int64_t all = int64_t{1} << bits(dim);
+  for (const CoordEnd& end : ends)
+    if (end.dim == dim) return std::min(all, end.extent);
+  return all;
+}
+
+bool RegisterLayout::ends_in_registers(const CoordEnd& end) const {
+  const std::vector<CoordBit> counting = part_bits(end);
+  return counting.size() <= registers.size() &&
+         std::equal(counting.rbegin(), counting.rend(), registers.rbegin());
+}
+
+int RegisterLayout::count() const {
+  const int all = 1 << registers.size();
+  for (const CoordEnd& end : ends) {
+    if (ends_in_registers(end)) return all / (1 << part_bits(end).size()) * static_cast<int>(end.parts());
+    for (const CoordBit& bit : registers)
+      check(bit.dim != end.dim || bit.bit < end.first_bit(), "registers that are there are the first ones");
+  }
+  return all;
+}
+
+std::vector<CoordBit> part_bits(const CoordEnd& end) {
+  std::vector<CoordBit> out;
+  append_bits(out, end.dim, end.first_bit(), bits_for(end.extent));
+  return out;
+}
+
 Layout linear(const RegisterLayout& layout, const Ints& shape, size_t rank_bits) {
   std::vector<LayoutDim> dims;
   std::vector<int> shifts;
@@ -72,7 +101,7 @@ RegisterLayout fragment_layout(const Layout& fragment, const std::vector<Fragmen
     }
     return out;
   };
-  RegisterLayout out{bits_of(kRegister), {}, bits_of(kWarp), {}};
+  RegisterLayout out{bits_of(kRegister), {}, bits_of(kWarp), {}, {}};
   const std::vector<CoordBit> lanes = bits_of(kLane);
   std::copy(lanes.begin(), lanes.end(), out.lanes.begin());
   return out;
@@ -148,6 +177,8 @@ RegisterLayout renumbered(const RegisterLayout& layout, const std::vector<int>& 
   for (size_t i = 0; i < layout.lanes.size(); ++i) out.lanes[i] = one(layout.lanes[i]);
   for (const CoordBit& bit : layout.warps) out.warps.push_back(one(bit));
   for (const CoordBit& bit : layout.ranks) out.ranks.push_back(one(bit));
+  for (const CoordEnd& end : layout.ends)
+    if (const int dim = dims[static_cast<size_t>(end.dim)]; dim >= 0) out.ends.push_back({dim, end.extent});
   return out;
 }
 
@@ -163,6 +194,8 @@ bool serves(const RegisterLayout& have, const RegisterLayout& want, const Ints& 
     if (!same(i < have.ranks.size() ? have.ranks[i] : CoordBit{},
               i < want.ranks.size() ? want.ranks[i] : CoordBit{}))
       return false;
+  for (const CoordEnd& end : have.ends)
+    if (want.extent(end.dim) > end.extent) return false;
   return std::all_of(want.registers.begin(), want.registers.end(), [&](const CoordBit& bit) {
     return is_beyond(bit, shape) ||
            std::find(have.registers.begin(), have.registers.end(), bit) != have.registers.end();

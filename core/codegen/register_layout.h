@@ -4,10 +4,14 @@
 // coordinate or none: fragments of tensor cores, vectors and rows are all of this kind. Code is made of the
 // columns (layout_expr.h), since an index in one such layout is an index in another with its bits moved;
 // conversions are planned for the map (linear()).
+//
+// Of a tile whose extent is no power of two, as 192, bits count to the next one; it ends before. As many
+// registers and warps as the end leaves are there: they are the first ones of those that bits count.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -24,20 +28,34 @@ struct CoordBit {
 
 inline constexpr int kLaneBits = 5;
 
+// Coordinates along `dim` are below `extent`, which is no power of two: an odd number of parts. The bits that
+// count these are the last ones of the registers, or bits of warps.
+struct CoordEnd {
+  int dim = 0;
+  int64_t extent = 0;
+  int first_bit() const { return std::countr_zero(static_cast<uint64_t>(extent)); }
+  int64_t parts() const { return extent >> first_bit(); }
+  bool operator==(const CoordEnd&) const = default;
+};
+
 // Every bit that a coordinate within the tile has is somewhere; bits beyond may be, and name nothing.
 struct RegisterLayout {
   std::vector<CoordBit> registers;        // lowest first
   std::array<CoordBit, kLaneBits> lanes;  // likewise
   std::vector<CoordBit> warps;
   std::vector<CoordBit> ranks;  // none: every block of a cluster has all
+  std::vector<CoordEnd> ends;   // of dimensions that end before the power of two of their bits
   bool operator==(const RegisterLayout&) const = default;
 
-  int count() const { return 1 << registers.size(); }  // of registers
-  bool is_shared_out() const {                         // every block of a cluster has a part
+  int count() const;            // of registers
+  bool is_shared_out() const {  // every block of a cluster has a part
     return std::any_of(ranks.begin(), ranks.end(), [](const CoordBit& bit) { return bit.dim >= 0; });
   }
-  // Bits of `dim` that are named: coordinates are below 2 to this power.
+  // Whether the bits that count the parts of a dimension that ends are the last ones of the registers.
+  bool ends_in_registers(const CoordEnd& end) const;
+  // Bits of `dim` that are named: coordinates are below 2 to this power, and below the extent.
   int bits(int dim) const;
+  int64_t extent(int dim) const;
 };
 
 // Bits needed to count to `extent`.
@@ -46,6 +64,8 @@ bool is_beyond(const CoordBit& bit, const Ints& shape);
 // Bits first .. last - 1 of coordinates along `dim`.
 void append_bits(std::vector<CoordBit>& to, int dim, int first, int last);
 std::vector<CoordBit> coord_bits(int dim, int count);
+// Those that count the parts of a dimension that ends.
+std::vector<CoordBit> part_bits(const CoordEnd& end);
 
 // The map to dimensions "0", "1", ... of these extents, rounded up to powers of two.
 // Bits that name nothing of it count as copies. Blocks of a cluster are further warps: 2^rank_bits times as

@@ -23,6 +23,7 @@ class Counter : private ScheduledBlock {
         straight_(kernel.ops.size()) {}
 
   BlockWork run() {
+    out_.is_possible = ends_fit();
     for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
     out_.cluster = kernel_.grid[kGridAxes - 1];
     out_.trip_count = kernel_.trip_count;
@@ -108,13 +109,13 @@ class Counter : private ScheduledBlock {
     }
     if (is_of_product(static_cast<BlockValue>(i)))
       for (BlockValue operand : each.operands) join_product(operand);
-    if (in_loop(i)) needs_.block_middle = std::max(needs_.block_middle, padded_elements(each.type));
-    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
+    if (in_loop(i)) needs_.block_middle = std::max(needs_.block_middle, padded_elements(i));
+    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(i);
   }
 
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(each.type));
+    if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(i));
     switch (each.kind()) {
       case BlockOp::Kind::load:
         return load(i);
@@ -124,7 +125,7 @@ class Counter : private ScheduledBlock {
         if (leaves(each.tensor())) out_.unique_bytes += bytes_of(whole) * waste.dram;
         out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
-        own.issue += padded_elements(each.type) / 32 * 1.5;
+        own.issue += padded_elements(i) / 32 * 1.5;
         own.chain += 2 * constants_.shared_latency + constants_.barrier_cycles;
         return;
       }
@@ -152,7 +153,7 @@ class Counter : private ScheduledBlock {
   void load(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (!is_from_memory(each)) return;
-    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(each.type);
+    if (lives_on(static_cast<BlockValue>(i))) needs_.loop_kept += padded_elements(i);
     const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
     const BlockValue value = static_cast<BlockValue>(i);
     const double bytes = loaded_bytes(each);
@@ -181,7 +182,8 @@ class Counter : private ScheduledBlock {
     out_.loop_room += tile.bytes;
     own.shared_bytes += bytes;
     how.tma = tile.copies > 0;
-    own.copies += how.tma ? std::max(1.0, tile.copies * asked) : 0;
+    // An odd number of panels is shared by their rows.
+    own.copies += tile.copies * (std::fmod(tile.copies, 2) == 0 ? asked : 1);
     own.lines += tile.lines * asked;
     if (!how.tma) own.issue += instructions * 4;
     // Asynchronous copies have at least four bytes.
@@ -193,7 +195,7 @@ class Counter : private ScheduledBlock {
     const BlockOp& each = op(value);
     if (!each.is_load() || is_staged_load(value)) return;
     work(stages_[static_cast<size_t>(value)]).round_trips +=
-        padded_elements(each.type) / 2 / schedule_.workers() / constants_.trip_loads;
+        padded_elements(static_cast<size_t>(value)) / 2 / schedule_.workers() / constants_.trip_loads;
   }
 
   // Without tensor cores: both operands out of shared memory, where what the ring does not bring is left
@@ -208,7 +210,7 @@ class Counter : private ScheduledBlock {
     const FmaTile tile = fma_tile(static_cast<int64_t>(rows), static_cast<int64_t>(columns),
                                   left.type.shape.back(), {is_by_inner(each.operands[0], 0), kFmaVector},
                                   {is_by_inner(each.operands[1], 1), kFmaVector}, schedule_.warps);
-    const double batch = padded_elements(each.type) /
+    const double batch = padded_elements(i) /
                          static_cast<double>(padded(int64_t(rows)) * padded(int64_t(columns))),
                  groups = batch * warps() * std::ldexp(1, tile.groups), loads = groups * tile.loads();
     Work& own = work(stages_[i]);
@@ -224,7 +226,7 @@ class Counter : private ScheduledBlock {
       if (is_staged_load(operand) &&
           mugraph_.tensors[static_cast<size_t>(from.tensor())].type.dtype == each.type.dtype)
         continue;
-      const double elements = padded_elements(from.type);
+      const double elements = padded_elements(static_cast<size_t>(operand));
       Work& made = work(stages_[static_cast<size_t>(operand)]);
       made.slots += elements / 32 * kCopy;
       made.shared_bytes += elements * 4;
@@ -284,7 +286,7 @@ class Counter : private ScheduledBlock {
         if (op(operand).is_load()) read_direct(operand, words);
         if (side == 1 && op(operand).is_compute()) {
           // Nobody leaves a tile in the order in which products take their right operands.
-          own.shared_bytes += padded_elements(op(operand).type) * 4 + words * 4 * 32 * warps();
+          own.shared_bytes += padded_elements(static_cast<size_t>(operand)) * 4 + words * 4 * 32 * warps();
           own.chain += 2 * constants_.barrier_cycles + words * constants_.shared_latency;
         }
       }
@@ -295,7 +297,7 @@ class Counter : private ScheduledBlock {
     }
     if (has_split_rows(each.operands[0])) {
       // What a warpgroup has lies in tiles of 64 rows, 16 a warp; here the rows of a warp are neighbours.
-      const double elements = padded_elements(op(each.operands[0]).type);
+      const double elements = padded_elements(static_cast<size_t>(each.operands[0]));
       own.shared_bytes += elements * 4 * 2;
       own.issue += elements / 32 * 6;
       own.chain += constants_.barrier_cycles;
@@ -307,27 +309,25 @@ class Counter : private ScheduledBlock {
 
   // Registers of a thread for the result of a product, and the exchange of what warps along k have of it.
   void keep_product(size_t i, double thread_sums, double k_parts) {
-    const BlockOp& each = kernel_.ops[i];
     const bool summed = std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
       return user.is_accumulate() && user.operands[0] == static_cast<BlockValue>(i);
     });
     (summed || !in_loop(i) ? needs_.product_sums : needs_.product_middle) += thread_sums;
     if (k_parts > 1) {
-      out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(each.type) * 4 * k_parts);
+      out_.exchange_bytes = std::max(out_.exchange_bytes, padded_elements(i) * 4 * k_parts);
       // What is used in the loop is exchanged there, by every warp that uses it.
       Work& own = in_loop(i) && !summed ? out_.loop : out_.once;
-      own.shared_bytes += padded_elements(each.type) * 4 * k_parts * (1 + copies(i));
+      own.shared_bytes += padded_elements(i) * 4 * k_parts * (1 + copies(i));
       own.chain += constants_.barrier_cycles + 2 * constants_.shared_latency;
-      own.issue += padded_elements(each.type) / 32 * k_parts * 1.5;
+      own.issue += padded_elements(i) / 32 * k_parts * 1.5;
     }
   }
 
   // Tensor cores read staged operands by themselves, the N operand once for every 64 rows of the M operand.
   void wgmma_product(size_t i, double batch) {
     const BlockOp& each = kernel_.ops[i];
-    const Ints& shape = each.type.shape;
     const int side = m_side();
-    int64_t m = padded(shape[shape.size() - 2]), n = padded(shape.back());
+    int64_t m = room(i, 1), n = room(i, 0);
     if (side == 1) std::swap(m, n);
     n = std::max<int64_t>(n, 8);
     const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
@@ -337,13 +337,15 @@ class Counter : private ScheduledBlock {
         is_by_free(wide, static_cast<size_t>(1 - side)) ? std::min<int64_t>(n, kPanelColumns) : 8;
     const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(side)],
                                                side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
+    out_.is_possible &= wgmma_registers(static_cast<double>(std::min(n / parts.n, kWgmmaColumns)) / 2) <=
+                        static_cast<double>(schedule_.launch_registers());
     const auto groups = static_cast<double>(schedule_.workers() / 128);
     const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
     needs_.wgmma = true;
     Work& own = work(stages_[i]);
     const double size = batch * static_cast<double>(m * n * k) * repeats;
     own.wgmma += size / (16 * 8 * 16);
-    own.issue += size / (64 * 16 * static_cast<double>(std::min<int64_t>(n, 256))) * 4 * 4;
+    own.issue += size / (64 * 16 * static_cast<double>(std::min(n, kWgmmaColumns))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
     if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
@@ -388,7 +390,7 @@ class Counter : private ScheduledBlock {
 
   void accumulate(size_t i) {
     const BlockOp& each = kernel_.ops[i];
-    const double elements = padded_elements(each.type);
+    const double elements = padded_elements(i);
     const BlockOp& summed = op(each.operands[0]);
     const bool product = summed.is_compute(OpKind::contraction),
                parts = summed.is_compute(OpKind::reduction) && !is_of_product(each.operands[0]) &&

@@ -55,6 +55,7 @@ struct BlockWork {
   double looked_at_bytes = 0;             // that a kernel in front reads
   double registers = 0;                   // of a thread, were there as many as it wants
   std::vector<TileLoad> loads;
+  bool is_possible = true;  // ptxas and the lowering have registers for its products
 
   // Of the mean iteration.
   double mean(double Work::*count) const {

@@ -23,7 +23,7 @@ class KernelModel {
     const int64_t warps = schedule_.threads() / 32;
     out.shared_bytes =
         static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room, work_.exchange_bytes));
-    if (out.shared_bytes > target_.shared_bytes_per_block) {
+    if (out.shared_bytes > target_.shared_bytes_per_block || !work_.is_possible) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
     }

@@ -12,14 +12,11 @@ constexpr double kMostUnrolled = 300;         // words of a thread that compiler
 // Loads of operands that ptxas moves in front of the first product, as far as there are registers.
 constexpr double kHoisted = 0.7;
 
-// Of wgmma ptxas takes 26 and the results of products, one each: 42, 58, 90, 154 for 16 to 128 of them.
-constexpr double kFixedWgmma = 26;
-
 }  // namespace
 
 // The other weights were fitted to what ptxas says of 1000 kernels (docs/results/model.md).
 double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& schedule) {
-  double own = needs.wgmma ? kFixedWgmma + needs.product_sums + needs.product_middle
+  double own = needs.wgmma ? wgmma_registers(needs.product_sums + needs.product_middle)
                            : kFixed + 0.75 * needs.product_sums + 1.4 * needs.product_middle +
                                  (schedule.producer ? kProducer : 0);
   own += (schedule.overlap ? 1 : 0.13) * needs.fragments + 3 * needs.split + needs.held + 0.6 * needs.made;

@@ -26,6 +26,11 @@ constexpr bool are_powers_of_two(const WarpCounts& warps) {
   return true;
 }
 
+// Three warpgroups that have rows, or columns, of their own.
+constexpr bool are_three_warpgroups(const WarpCounts& warps) {
+  return warps == WarpCounts{12, 1, 1} || warps == WarpCounts{1, 12, 1};
+}
+
 // Of one custom kernel; others have none to choose. Fields and what they mean: schedule.def.
 struct KernelSchedule {
 #define QUERN_SCHEDULE_FIELD(type, name, value, ...) type name = value;

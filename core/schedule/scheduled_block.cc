@@ -21,12 +21,6 @@ bool takes(const BlockOp& user, BlockValue value) {
 
 }  // namespace
 
-double padded_elements(const TensorType& type) {
-  double count = 1;
-  for (int64_t extent : type.shape) count *= static_cast<double>(padded(extent));
-  return count;
-}
-
 ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, const KernelSchedule& schedule,
                                const Target& target)
     : mugraph_(mugraph),
@@ -37,6 +31,7 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
       has_product_(has_product(kernel.ops)),
       product_(kernel.ops.size()),
       split_rows_(kernel.ops.size()),
+      unpadded_(kernel.ops.size()),
       copies_(kernel.ops.size(), 1) {
   places_.reserve(kernel.ops.size());
   dtypes_.reserve(kernel.ops.size());
@@ -47,6 +42,7 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
         kernel.ops[i].is_compute(OpKind::contraction) && kernel.ops[i].type.shape.size() > 1
             ? tensor_core_dtype(kernel.ops, static_cast<BlockValue>(i), schedule.tf32 || schedule.tf32x3)
             : std::nullopt);
+  find_unpadded();
   find_products();
   count_copies();
 }
@@ -65,8 +61,7 @@ void ScheduledBlock::find_products() {
       }
     else if (each.is_compute(OpKind::contraction)) {
       product_[i] = true;
-      split_rows_[i] = is_by_warpgroups(i) && m_side() == 0 &&
-                       padded(each.type.shape[each.type.shape.size() - 2]) > 16 * schedule_.warps[0];
+      split_rows_[i] = is_by_warpgroups(i) && m_side() == 0 && room(i, 1) > 16 * schedule_.warps[0];
     }
   }
 }
@@ -128,11 +123,12 @@ ScheduledBlock::StagedTile ScheduledBlock::staged_tile(BlockValue value, const R
   constexpr double kLine = 128;
   const BlockOp& load = op(value);
   const TensorPlace& place = this->place(value);
-  const StagedExtents extents = staged_extents(load, place, least_extents(value), turned_dim(value));
+  const StagedExtents extents =
+      staged_extents(kernel_, schedule_, load, place, least_extents(value), turned_dim(value));
   const auto size = static_cast<double>(dtype_size(place.dtype));
   StagedTile out;
-  out.bytes = size;
-  for (int64_t extent : extents.padded) out.bytes *= static_cast<double>(extent);
+  out.bytes =
+      size * static_cast<double>(panel_elements(extents, static_cast<int64_t>(dtype_size(place.dtype))));
   const double unit = schedule_.tma || schedule_.wgmma ? kPanelUnit : kStagedUnit;
   out.bytes = std::ceil(out.bytes / unit) * unit;
   const std::vector<int> dims = dims_by_stride(place, extents);

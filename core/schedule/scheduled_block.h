@@ -13,9 +13,6 @@
 
 namespace quern {
 
-// Of a tile whose extents are rounded up as in layouts.
-double padded_elements(const TensorType& type);
-
 // Refers to all that it is made from.
 class ScheduledBlock {
  public:
@@ -44,6 +41,16 @@ class ScheduledBlock {
     return op(value).is_load() && is_from_memory(op(value)) &&
            is_staged(schedule_, stages_[static_cast<size_t>(value)], place(value));
   }
+  // An extent of a tile as layouts have it, that of the last dimension but `from_end`: rounded up, but where
+  // products by warpgroups end before.
+  int64_t room(size_t i, size_t from_end) const {
+    const Ints& shape = kernel_.ops[i].type.shape;
+    const int64_t extent = shape[shape.size() - 1 - from_end];
+    return unpadded_[i] >> from_end & 1 ? extent : padded(extent);
+  }
+  double padded_elements(size_t i) const;
+  // Whether the lowering can leave out the registers and warps beyond such ends.
+  bool ends_fit() const;
   // Of a load or store. The caller's tensors are taken to be dense.
   const TensorPlace& place(BlockValue access) const { return places_[static_cast<size_t>(access)]; }
   // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
@@ -111,7 +118,7 @@ class ScheduledBlock {
   double copies(size_t i) const { return copies_[i]; }
   // Of a tile that is made in registers for `user`, with those that several warps make.
   double elements_for(size_t user, BlockValue value) const {
-    return padded_elements(op(value).type) * copies_[user];
+    return padded_elements(static_cast<size_t>(value)) * copies_[user];
   }
 
   // Whether a tile that is there once is reduced and used again: every thread has its part all the while.
@@ -132,6 +139,13 @@ class ScheduledBlock {
 
  private:
   void find_products();
+  // Which dimensions end where no power of two does, counted from the last.
+  void find_unpadded();
+  unsigned unpadded_of_product(size_t product) const;
+  bool product_ends_fit(size_t product) const;
+  bool is_unpadded_load(BlockValue load) const;
+  bool is_beside_product(const BlockOp& each) const;
+  bool has_three_warpgroups() const;
   // The left operand of a product by warps is made in registers, by every warp that has a part of its rows.
   void count_copies();
   bool uses_wgmma(const BlockOp& each, DType dtype) const;
@@ -156,6 +170,7 @@ class ScheduledBlock {
   std::vector<TensorPlace> places_;           // of loads and stores
   std::vector<std::optional<DType>> dtypes_;  // of products by tensor cores
   std::vector<char> product_, split_rows_;
+  std::vector<unsigned> unpadded_;
   std::vector<double> copies_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/base/integers.h"
 #include "core/schedule/tile_work.h"
 
 namespace quern {
@@ -48,6 +49,12 @@ bool ends_with_tensor(const MuKernel& kernel, const BlockOp& access, const Tenso
     tile = next;
   }
   return !cut || (exact && tile == padded);
+}
+
+// Of one copy of a tile that has so many elements along its outermost dimension: equal parts.
+int64_t box_extent(int64_t extent) {
+  const int64_t parts = divide_up(extent, kMostBoxExtent);
+  return extent % parts == 0 ? extent / parts : extent;
 }
 
 }  // namespace
@@ -109,12 +116,27 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
          tile[static_cast<size_t>(inner_dim(place, tile))] % kRowGroup == 0;
 }
 
-StagedExtents staged_extents(const BlockOp& load, const TensorPlace& place, const Ints& least,
-                             std::optional<int> turned) {
+bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim) {
+  constexpr int64_t kUnit = 32;  // what registers and swizzled rows have whole parts of
+  const int64_t extent = load.type.shape[static_cast<size_t>(dim)];
+  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % kUnit != 0 ||
+      dim + 2 < load.type.rank() || load.loop_dim() == dim)
+    return false;
+  for (int axis = 0; axis < kGridAxes; ++axis)
+    if (cuts(load, axis, dim) && kernel.parts(axis) > 1) return true;
+  return false;
+}
+
+StagedExtents staged_extents(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load,
+                             const TensorPlace& place, const Ints& least, std::optional<int> turned) {
   StagedExtents out;
   out.padded.reserve(least.size());
-  for (size_t d = 0; d < load.type.shape.size(); ++d)
-    out.padded.push_back(std::max(padded(load.type.shape[d]), least[d]));
+  for (size_t d = 0; d < load.type.shape.size(); ++d) {
+    const int64_t extent = load.type.shape[d];
+    out.padded.push_back(is_unpadded(kernel, schedule, load, static_cast<int>(d))
+                             ? extent
+                             : std::max(padded(extent), least[d]));
+  }
   const int inner = inner_dim(place, load.type.shape);
   out.inner = turned.value_or(inner < 0 ? load.type.rank() - 1 : inner);
   int64_t& row = out.padded[static_cast<size_t>(out.inner)];
@@ -149,6 +171,34 @@ Ints starts_in_memory(const TensorPlace& place, const StagedExtents& tile, const
   return starts;
 }
 
+int64_t panel_row(int64_t bytes) { return std::min(bytes & -bytes, kSwizzledRow); }
+
+int64_t panel_elements(const StagedExtents& tile, int64_t size) {
+  const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)], row = panel_row(inner * size) / size;
+  int64_t panel = row, last = row;
+  for (size_t d = 0; d < tile.padded.size(); ++d) {
+    if (static_cast<int>(d) == tile.inner) continue;
+    panel *= padded(tile.padded[d]);
+    last *= tile.padded[d];
+  }
+  return (inner / row - 1) * panel + last;
+}
+
+namespace {
+
+// Whether what a copy brings lies where powers of two of rows would: but for the outermost dimension all are.
+bool lies_by_powers_of_two(const TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims) {
+  const auto [panels, parts] = tile_boxes(map, tile, dims);
+  const size_t outermost = outermost_dim(tile, dims);
+  for (size_t i = 0; i + 1 < dims.size(); ++i) {
+    const int64_t extent = tile.padded[static_cast<size_t>(dims[i])];
+    if (padded(extent) != extent && (i != outermost || (panels > 1 && parts > 1))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access, const TensorPlace& place,
                                   const StagedExtents& tile, const std::vector<int>& dims) {
   if (!place.pieces.empty() || place.strides[static_cast<size_t>(tile.inner)] != 1) return std::nullopt;
@@ -158,7 +208,7 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
   const int64_t size = static_cast<int64_t>(dtype_size(place.dtype));
   for (int d = 0; d < access.type.rank(); ++d)
     if (!ends_with_tensor(kernel, access, place, d, tile.padded[static_cast<size_t>(d)])) return std::nullopt;
-  const int64_t row = std::min(tile.padded[static_cast<size_t>(tile.inner)] * size, kSwizzledRow);
+  const int64_t row = panel_row(tile.padded[static_cast<size_t>(tile.inner)] * size);
   const Ints starts = starts_in_memory(place, tile, dims);
   for (auto* numbers : {&map.shape, &map.strides, &map.box}) numbers->reserve(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -169,12 +219,13 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
     map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
                                                                  : kTensorMapAlignment / size);
     map.box.push_back(d == tile.inner     ? row / size
-                      : d == dims.front() ? std::min(tile.padded[at], kMostBoxExtent)
+                      : d == dims.front() ? box_extent(tile.padded[at])
                                           : tile.padded[at]);
   }
   map.swizzle = row >= kLeastSwizzle ? static_cast<uint32_t>(row) : 0;
   if (!check_tensor_map(map).ok() || *std::max_element(map.box.begin(), map.box.end()) > kMostBoxExtent)
     return std::nullopt;
+  if (!lies_by_powers_of_two(map, tile, dims)) return std::nullopt;
   return map;
 }
 
@@ -187,7 +238,7 @@ size_t outermost_dim(const StagedExtents& tile, const std::vector<int>& dims) {
 bool share_out(TensorMap& map, const StagedExtents& tile, const std::vector<int>& dims) {
   constexpr int64_t kLeastRows = 8;
   const TileBoxes boxes = tile_boxes(map, tile, dims);
-  if (boxes.panels * boxes.parts > 1) return true;
+  if (boxes.panels * boxes.parts % 2 == 0) return true;
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < map.box.size(); ++i) rows *= map.box[i];
   if (rows < 2 * kLeastRows) return false;

@@ -35,19 +35,27 @@ bool is_multicast(const KernelSchedule& schedule, const BlockOp& load);
 bool is_panel(const TensorPlace& place, const Ints& tile);
 bool makes_panel(const TensorPlace& place, const Ints& tile);
 
+// Whether a staged tile has no room beside it along `dim`, though its extent there is no power of two: what
+// blocks cut so and a producer brings for wgmma, which takes whole parts of such extents.
+bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim);
+
 // A tile of a stage: room for each dimension, and the one along which rows lie.
 struct StagedExtents {
   Ints padded;
   int inner = 0;
 };
 // Of the load's tile, with room for what reads it there, `least`. Rows lie as in memory, or along `turned`.
-StagedExtents staged_extents(const BlockOp& load, const TensorPlace& place, const Ints& least,
-                             std::optional<int> turned = {});
+StagedExtents staged_extents(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load,
+                             const TensorPlace& place, const Ints& least, std::optional<int> turned = {});
 // Dimensions of the tile: outermost in memory first, `inner` last; without those of extent 1.
 std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& tile);
 
 // Bytes: of a row of a panel at most, and at least if it is swizzled.
 inline constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;
+// Bytes of a row of the panels that hold rows of so many bytes.
+int64_t panel_row(int64_t bytes);
+// Elements that a tile in panels takes, each of so many bytes: panels begin powers of two apart.
+int64_t panel_elements(const StagedExtents& tile, int64_t size);
 
 // The map by which TMA brings or stores the tile in panels, if it can: each of its dimensions `dims`,
 // outermost first.

@@ -37,6 +37,7 @@ ProductParts product_parts(int64_t rows, int64_t inner, int64_t inner_least,
 
 ProductParts warpgroup_parts(const WarpgroupTile& tile, int m_warps, int n_warps, int all_warps) {
   ProductParts parts;
+  if (all_warps == 12) return {3, 1, 1};  // of which each has a third of the rows
   for (int64_t position = 4; position < all_warps; position *= 2) {
     const bool is_m = position < m_warps, inner = position >= int64_t{m_warps} * n_warps;
     if (is_m && tile.m / parts.m > kWgmmaRows)

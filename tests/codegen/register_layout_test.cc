@@ -76,6 +76,42 @@ void threads_are_served_by_what_they_hold(void**) {
   assert_true(served >= static_cast<int>(all.size()));
 }
 
+// Of 64 x 192 elements and four warps; of 192 x 64 and three warpgroups.
+void layouts_end_before_a_power_of_two(void**) {
+  auto layout = [](int rows, int columns) {
+    return fragment_layout(wgmma_accumulator(columns, "0", "1"),
+                           {{"0", coord_bits(0, bits_for(rows))}, {"1", coord_bits(1, bits_for(columns))}});
+  };
+  RegisterLayout wide = layout(64, 256);
+  assert_int_equal(wide.count(), 128);
+  wide.ends = {{1, 192}};
+  assert_int_equal(wide.count(), 96);
+  assert_int_equal(wide.extent(0), 64);
+  assert_int_equal(wide.extent(1), 192);
+  // As many vectors, whichever low bits they are of; of a row's values as many as it has columns.
+  assert_int_equal(chunks_of(wide, 1).count(), 48);
+  RegisterLayout vectors = wide;
+  put_first(vectors, 1, 3, 5);
+  assert_int_equal(vectors.count(), 96);
+  assert_int_equal(renumbered(wide, {-1, 0}).count(), 48);
+  assert_int_equal(renumbered(wide, {-1, 0}).extent(0), 192);
+  assert_int_equal(renumbered(wide, {0, -1}).count(), 2);
+  // Where others end nobody finds what lies beyond; what lies before it they do.
+  assert_true(serves(layout(64, 256), wide, {64, 192}));
+  assert_true(serves(wide, wide, {64, 192}));
+  assert_false(serves(wide, layout(64, 256), {64, 192}));
+  RegisterLayout shorter = wide;
+  shorter.ends = {{1, 160}};
+  assert_int_equal(shorter.count(), 80);
+  assert_false(serves(shorter, wide, {64, 192}));
+  // Where no registers are left out, warps are.
+  RegisterLayout high = layout(64, 64);
+  append_bits(high.warps, 0, 6, 8);
+  high.ends = {{0, 192}};
+  assert_int_equal(high.count(), 32);
+  assert_int_equal(high.extent(0), 192);
+}
+
 const char kProduct[] = R"(mugraph product
 in x: f16[128, 256]
 in w: f16[256, 64]
@@ -156,6 +192,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(fragments_are_the_maps_of_instructions),
       cmocka_unit_test(threads_are_served_by_what_they_hold),
+      cmocka_unit_test(layouts_end_before_a_power_of_two),
       cmocka_unit_test(products_are_planned_for_all_elements),
       cmocka_unit_test(rows_of_operands_are_rows_of_sums),
   };

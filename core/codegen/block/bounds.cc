@@ -162,13 +162,13 @@ Expr TileBounds::inside(BlockValue value, const RegisterLayout& layout, const Ex
     if (!dims.empty() && std::find(dims.begin(), dims.end(), d) == dims.end()) continue;
     const TileDim& dim = extents[static_cast<size_t>(d)];
     const bool ragged = edges && dim.left;
-    if (!ragged && (int64_t{1} << layout.bits(d)) <= dim.tile) continue;
+    if (!ragged && layout.extent(d) <= dim.tile) continue;
     const Expr at = coordinate(layout, d, index);
     Expr own = less(at, ragged ? Expr(dim.left) : Expr(dim.tile));
     // Iterations that are masked nowhere have whole tiles.
     if (ragged && !body_.masked_selects.empty() && loop_lefts_.contains(dim.left))
       own = both(either(Expr(body_.unmasked), own),
-                 (int64_t{1} << layout.bits(d)) <= dim.tile ? ir::truth(true) : less(at, dim.tile));
+                 layout.extent(d) <= dim.tile ? ir::truth(true) : less(at, dim.tile));
     out = both(out, own);
   }
   return out;

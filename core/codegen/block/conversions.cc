@@ -58,8 +58,10 @@ Expr warp_and_rank(int warp_bits) { return Expr(warp()) + Expr(rank()) * (1 << w
 
 // A thread whose bits are beyond the tile holds nothing of it: no copy to shuffle from, but no place in
 // shared memory either.
-Result<Conversion> plan_move(const RegisterTile& from, const RegisterLayout& to, const Ints& shape,
-                             int warp_bits) {
+Result<Conversion> plan_move(const BlockFacts& facts, const RegisterTile& from, const RegisterLayout& to,
+                             const Ints& shape) {
+  if (!from.layout.ends.empty() || !to.ends.empty() || (!from.whole() && facts.has_three_warpgroups()))
+    return Status(ErrorCode::UNSUPPORTED, "registers or warps that hold it are no power of two");
   const bool narrow = from.dtype == DType::boolean;
   const ConversionOptions options{.element_bytes = narrow ? 1 : 4,
                                   .max_vector_bytes = narrow ? 1 : 16,
@@ -73,7 +75,7 @@ Result<Conversion> plan_move(const RegisterTile& from, const RegisterLayout& to,
   }
   // What warps hold parts of, none of them holds.
   RegisterLayout held = from.layout;
-  for (int bit = 0; bit < warp_bits; ++bit)
+  for (int bit = 0; bit < facts.warp_bits; ++bit)
     if (from.partial_warps >> bit & 1) held.warps[static_cast<size_t>(bit)] = {};
   Conversion out{.kind = ConversionKind::shared};
   out.shared = plan_exchange(linear(held, shape, ranks), linear(to, shape, ranks), options.element_bytes,
@@ -91,7 +93,7 @@ std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, Re
   from.dtype = register_type(facts.program.op(value).type.dtype);
   from.partial_lanes = 0;  // put together by who makes it
   if (from.whole() && serves(from.layout, want, shape)) return 0;
-  auto plan = plan_move(from, within_tile(want, shape), shape, facts.warp_bits);
+  auto plan = plan_move(facts, from, within_tile(want, shape), shape);
   if (!plan) return std::nullopt;
   return plan->cost.cycles();
 }
@@ -126,7 +128,7 @@ void Conversions::convert(BlockValue value, const RegisterLayout& want) {
   to.dtype = register_type(from.dtype);
   to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.layout.count());
   to.scope = place_of(value);
-  auto plan = plan_move(from, to.layout, program_.shape(value), warp_bits_);
+  auto plan = plan_move(facts_, from, to.layout, program_.shape(value));
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
   cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
   if (plan->shared) {

@@ -1,6 +1,7 @@
 #include "core/codegen/block/facts.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace quern {
 
@@ -15,7 +16,8 @@ BlockFacts::BlockFacts(const MuKernel& kernel, BlockProgram given, const std::ve
       order(order),
       first(first),
       approximate(approximate),
-      warp_bits(bits_for(schedule.workers() / 32)) {
+      warp_bits(bits_for(schedule.workers() / 32)),
+      sharing_warp_bits(std::bit_width(static_cast<unsigned>(schedule.workers() / 32)) - 1) {
   if (!has_product(program.ops)) row_warp_bits = bits_for(schedule.warps[0]);
   for (BlockOp& op : program.ops) {
     if (!op.is_load() || place(op).numbered < 0) continue;
@@ -134,8 +136,11 @@ bool BlockFacts::keeps_parts(BlockValue value) const {
 RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
-  const int vector = shared_vector_bits(shape, dtype, inner, kLaneBits + warp_bits);
-  return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, 0, row_warp_bits);
+  const int vector = shared_vector_bits(shape, dtype, inner, kLaneBits + sharing_warp_bits);
+  RegisterLayout layout =
+      blocked_layout(shape, std::max(inner, 0), vector, sharing_warp_bits, 0, row_warp_bits);
+  layout.warps.resize(static_cast<size_t>(warp_bits));
+  return layout;
 }
 
 RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner) const {
@@ -143,10 +148,12 @@ RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner) 
   if (rank_bits() == 0) return alone;
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
-  int all = -(kLaneBits + warp_bits + rank_bits());
+  int all = -(kLaneBits + sharing_warp_bits + rank_bits());
   for (int64_t extent : shape) all += bits_for(extent);
   const int vector = leading_bits(alone, inner, std::max(all, 2));
-  return blocked_layout(shape, std::max(inner, 0), vector, warp_bits, rank_bits());
+  RegisterLayout layout = blocked_layout(shape, std::max(inner, 0), vector, sharing_warp_bits, rank_bits());
+  layout.warps.resize(static_cast<size_t>(warp_bits));
+  return layout;
 }
 
 }  // namespace quern

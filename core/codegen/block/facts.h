@@ -35,10 +35,14 @@ struct BlockFacts {
   const Target& target;
   const BlockOrder order;
   const bool first, approximate;
-  int warp_bits, row_warp_bits = 0;  // of warps that have rows of their own, where there are no products
+  // Of the number of a warp; of those that share a tile, where others have copies; and of those that have rows
+  // of their own, where there are no products.
+  int warp_bits, sharing_warp_bits, row_warp_bits = 0;
   std::map<BlockValue, BlockValue> factors;  // max accumulator -> the value exp(old - new)
 
   BlockValue count() const { return static_cast<BlockValue>(program.ops.size()); }
+  // Whether there are three warpgroups: as many rows as numbers of warps with `warp_bits` count are not there.
+  bool has_three_warpgroups() const { return warp_bits != sharing_warp_bits; }
   int64_t tiles() const { return kernel.grid[0] * kernel.grid[1] * kernel.grid[2]; }
   int64_t cluster_blocks() const { return kernel.grid[static_cast<size_t>(Axis::cluster)]; }
   // Of the number of a block in its cluster; 0 if it is no power of two.

@@ -44,6 +44,7 @@ class BlockLowering : BlockPart {
   void write_reduction(BlockValue value);
   void write_product(BlockValue value);
   Status check_tiles() const;
+  Status check_warps() const;
   Status check_producer() const;
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
@@ -155,6 +156,17 @@ Status BlockLowering::check_tiles() const {
         return Status(ErrorCode::UNSUPPORTED, "a tile has " + std::to_string(tile.layout.count()) +
                                                   " elements a thread: cut it smaller");
   return {};
+}
+
+// Numbers of warps are bits of layouts, of which only products by warpgroups say that some are not there.
+Status BlockLowering::check_warps() const {
+  const auto& all = plans_.all();
+  const bool by_wgmma =
+      std::all_of(all.begin(), all.end(), [](const auto& each) { return each.second.wgmma; });
+  if (!facts_.has_three_warpgroups() || (by_wgmma && !all.empty())) return {};
+  return Status(
+      ErrorCode::UNSUPPORTED,
+      "three warpgroups are for products by wgmma whose rows are 3 times a power of two, from 192 on");
 }
 
 // Nobody but TMA fills the stages of a producer: what threads copy, all of them would have to wait for.
@@ -329,6 +341,7 @@ void BlockLowering::add_parameters(BlockKernel& out) const {
 }
 
 Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
+  if (Status status = check_warps(); !status.ok()) return status;
   masks_.find();
   auto layouts = choose_layouts(facts_, plans_, chooser);
   if (!layouts) return layouts.status();

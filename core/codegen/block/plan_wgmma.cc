@@ -16,6 +16,14 @@ namespace {
 constexpr int kWgmmaRowBits = 6, kRowGroupBits = 3, kInnerBits = 4;
 constexpr int kPanelBits = 6;  // elements of a row of 128 bytes
 
+// Whether three warpgroups have a third of the extent each: the fourth, which is not there, would have what is
+// beyond it.
+bool ends_in_three_warpgroups(const RegisterLayout& layout, const CoordEnd& end) {
+  const std::vector<CoordBit> parts = part_bits(end);
+  return end.parts() == 3 &&
+         std::is_permutation(layout.warps.begin() + 2, layout.warps.end(), parts.begin(), parts.end());
+}
+
 }  // namespace
 
 // Whether tensor cores can read the value from its staged tile: rows of its matrices are rows of panels.
@@ -53,7 +61,7 @@ bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
   const bool turned = facts_.inner_dim(facts_.root_load(n_operand)) == free_dim(plan.n_side(), n_rank);
   share_among_warpgroups(product, plan, turned ? std::min(bits.n, kPanelBits) : kRowGroupBits, bits);
   place_panels(product, plan, bits);
-  plan.wgmma = plan_batch(product, plan);
+  plan.wgmma = plan_batch(product, plan) && plan_ends(product, plan);
   return plan.wgmma;
 }
 
@@ -131,6 +139,36 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
   append_bits(high.registers, dims.high_m, kWgmmaRowBits, bits.m);
   append_bits(wide.registers, dims.wide_k, kInnerBits, bits.k);
   append_bits(wide.registers, dims.wide_n, one, bits.n);
+}
+
+// Where an extent is no power of two an instruction has fewer columns, or there are fewer of them along the
+// rows, or three warpgroups. False if registers or warps that are not the last ones would have to be left out.
+bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
+  const WgmmaDims dims(program_, product, plan);
+  for (int side = 0; side < 2; ++side) {
+    const size_t s = static_cast<size_t>(side);
+    const BlockValue operand = program_.op(product).operands[s];
+    const int rank = program_.op(operand).type.rank(), free = free_dim(side, rank);
+    auto is_cut_short = [&](int dim) {
+      return plan.shared[s] && !plan.cooperative[s] &&
+             is_unpadded(facts_.kernel, schedule_, program_.op(operand), dim);
+    };
+    if (is_cut_short(summed_dim(side, rank))) return false;
+    const bool is_m = side == plan.m_side, in_warps = is_m && facts_.has_three_warpgroups();
+    if (!in_warps && !is_cut_short(free)) continue;
+    const int64_t extent = program_.shape(operand)[static_cast<size_t>(free)];
+    const CoordEnd end{is_m ? dims.m : dims.n, extent};
+    if (in_warps ? !ends_in_three_warpgroups(plan.d, end) : !plan.d.ends_in_registers(end)) return false;
+    plan.d.ends.push_back(end);
+    if (!is_m) {
+      plan.columns = static_cast<int>(extent);
+      if (extent > kMostWgmmaColumns) return false;
+      continue;
+    }
+    (plan.m_side == 0 ? plan.a : plan.b).ends.push_back({free, extent});
+    if (!in_warps) plan.down = static_cast<int>(extent >> kWgmmaRowBits);
+  }
+  return true;
 }
 
 // Room in staged tiles for whole instructions.

@@ -139,7 +139,7 @@ Expr PositionMasks::finite_part(Builder& to, BlockValue value) const {
   auto number = [](uint32_t bits) { return ir::cast(Expr(int64_t{bits}), Scalar::u32); };
   to.let(words, ir::address(tile.memory, 0));
   to.declare(found, true);
-  const int64_t size = static_cast<int64_t>(dtype_size(dtype)), vectors = (size << tile.bits.size()) / 16,
+  const int64_t size = static_cast<int64_t>(dtype_size(dtype)), vectors = size * tile.elements / 16,
                 workers = schedule_.workers();
   to.unrolled("c", divide_up(vectors, workers), [&](Builder& each, const Expr& c) {
     const Expr at = ir::thread_index() + c * workers;

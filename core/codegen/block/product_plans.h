@@ -112,6 +112,7 @@ class ProductPlans {
   bool plan_wgmma(BlockValue product, MatmulPlan& plan) const;
   void share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least, ProductBits& left) const;
   void place_panels(BlockValue product, MatmulPlan& plan, const ProductBits& bits) const;
+  bool plan_ends(BlockValue product, MatmulPlan& plan) const;
   void note_panels(BlockValue product, const MatmulPlan& plan);
 
   const BlockFacts& facts_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/dtype_info.h"
+#include "core/base/integers.h"
 
 namespace quern {
 
@@ -31,8 +32,7 @@ std::vector<CoordBit> SharedTiles::bits_as_read(const SharedTile& tile, const Re
 
 void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& others) const {
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(tile.value).dtype));
-  const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)],
-                row = std::min(inner * size, kSwizzledRow);
+  const int64_t inner = tile.padded[static_cast<size_t>(tile.inner)], row = panel_row(inner * size);
   tile.row_bits = bits_for(row / size);
   tile.swizzle = row >= kLeastSwizzle ? static_cast<int>((row - 1) / size & 0x70 / size) : 0;
   append_bits(tile.bits, tile.inner, 0, tile.row_bits);
@@ -46,13 +46,14 @@ void SharedTiles::put_in_panels(SharedTile& tile, const std::vector<CoordBit>& o
     tile.bit_places[static_cast<size_t>(tile.bits[at].dim)][static_cast<size_t>(tile.bits[at].bit)] =
         static_cast<int>(at);
   const int64_t unit = alignment();  // where the tile behind it can begin
-  tile.bytes = ((size << tile.bits.size()) + unit - 1) / unit * unit;
+  tile.elements = panel_elements(tile, size);
+  tile.bytes = round_up(size * tile.elements, unit);
 }
 
 std::vector<int> SharedTiles::beyond(const SharedTile& tile, const RegisterLayout& layout) {
   std::vector<int> dims;
   for (int d = 0; d < static_cast<int>(tile.padded.size()); ++d)
-    if ((int64_t{1} << layout.bits(d)) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
+    if (layout.extent(d) > tile.padded[static_cast<size_t>(d)]) dims.push_back(d);
   return dims;
 }
 

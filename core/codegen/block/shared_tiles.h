@@ -10,7 +10,7 @@ struct SharedTile : StagedExtents {
   BlockValue value = -1;
   Symbol memory;  // where it lies in this iteration
   Ints pitch;     // of tiles that are not in panels: elements from one coordinate to the next
-  int64_t bytes = 0;
+  int64_t elements = 0, bytes = 0;  // of panels: up to the last one that the tile has
   // In panels: the bits of coordinates as they follow each other in an element's place in the tile; for
   // each bit of each coordinate which one that is; and which of them the swizzle changes. Panels have rows
   // of 2^row_bits elements of the inner dimension, and 2^panel_bits elements.

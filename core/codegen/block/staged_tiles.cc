@@ -40,6 +40,12 @@ const SharedTile* StagedTiles::find(BlockValue load) const {
 
 const SharedTile& StagedTiles::tile(BlockValue load) {
   if (read_by_threads_ < 0) read_by_threads_ = load;
+  for (int d = 0; d < program_.op(load).type.rank(); ++d)
+    if (is_unpadded(kernel_, schedule_, program_.op(load), d))
+      fail(load,
+           "has " + std::to_string(program_.shape(load)[static_cast<size_t>(d)]) +
+               " elements where blocks cut it: tiles of no power of two are for wgmma alone, each of whose "
+               "warpgroups has 64 rows and all columns");
   return panel(load);
 }
 
@@ -57,7 +63,8 @@ const SharedTile& StagedTiles::panel(BlockValue load) {
   Ints least;
   for (int d = 0; d < op.type.rank(); ++d)
     least.push_back(std::max(int64_t{1} << wanted.bits(d), panels ? (*panels)[static_cast<size_t>(d)] : 1));
-  static_cast<StagedExtents&>(tile) = staged_extents(op, place, least, plans_.turned(load));
+  static_cast<StagedExtents&>(tile) =
+      staged_extents(kernel_, schedule_, op, place, least, plans_.turned(load));
   if (schedule_.tma && target_.tma && bring_by_tma(tile)) return tile;
   copies_panels_ |= panels != nullptr;
   shared_.put_in_panels(tile, panels ? SharedTiles::bits_of(tile, shared_.dims_by_stride(tile))

@@ -1,5 +1,7 @@
 // Tiles that TMA brings or stores: which qualify, and what is asked for.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "core/base/dtype_info.h"
 #include "core/codegen/block/staged_tiles.h"
@@ -32,8 +34,9 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
       copies.emit(Instr::tma_load, std::move(operands),
                   {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
   }
-  const int64_t panels = tile.padded[static_cast<size_t>(tile.inner)] >> tile.row_bits;
-  tma_bytes_ += (panels << tile.panel_bits) * static_cast<int64_t>(dtype_size(map->dtype));
+  int64_t bytes = static_cast<int64_t>(dtype_size(map->dtype));
+  for (int64_t extent : tile.padded) bytes *= extent;
+  tma_bytes_ += bytes;
   maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }
@@ -45,17 +48,22 @@ std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const 
                                                   bool half) {
   const auto [panels, parts] = tile_boxes(map, tile, dims);
   const int outermost = dims[outermost_dim(tile, dims)];
-  const int64_t part_rows = map.box[outermost_dim(tile, dims)], copies = panels * parts / (half ? 2 : 1);
+  const bool by_panels = panels % 2 == 0;
+  const int64_t part_rows = map.box[outermost_dim(tile, dims)], copies = panels * parts / (half ? 2 : 1),
+                own_parts = half && !by_panels ? parts / 2 : parts;
+  int64_t size = int64_t{1} << tile.panel_bits;  // of what a copy brings, or a panel that it leaves room in
+  if (parts > 1) size = std::accumulate(map.box.begin(), map.box.end(), int64_t{1}, std::multiplies<>());
   const auto& firsts = bounds_.firsts(tile.value);
   const Ints starts = starts_in_memory(facts_.place(tile.value), tile, dims);
   auto of_block = [&](int64_t own, bool is_cut) { return half && is_cut ? Expr(rank()) * own : Expr(0); };
   std::vector<std::vector<Expr>> out;
   for (int64_t copy = 0; copy < copies; ++copy) {
-    const Expr panel = of_block(panels / 2, panels > 1) + copy / parts,
-               part = of_block(parts / 2, panels == 1) + copy % parts;
+    const Expr panel = of_block(panels / 2, by_panels) + copy / own_parts,
+               part = of_block(parts / 2, !by_panels) + copy % own_parts,
+               number = of_block(by_panels ? copies : own_parts, true) +
+                        (copy / own_parts * parts + copy % own_parts);
     std::vector<Expr>& operands = out.emplace_back();
-    operands.push_back(ir::address(
-        tile.memory, (of_block(copies, true) + copy) * ((int64_t{1} << tile.panel_bits) / parts)));
+    operands.push_back(ir::address(tile.memory, number * size));
     operands.insert(operands.end(), behind.begin(), behind.end());
     for (size_t i = dims.size(); i-- > 0;) {
       const Expr first = starts[i] + firsts[static_cast<size_t>(dims[i])];
@@ -89,16 +97,19 @@ void StagedTiles::store_by_tma(BlockValue store) {
   SharedTile tile;
   tile.value = store;
   tile.inner = facts_.inner_dim(op);
-  for (int d = 0; d < op.type.rank(); ++d)
+  for (int d = 0; d < op.type.rank(); ++d) {
+    const int64_t extent = op.type.shape[static_cast<size_t>(d)];
     tile.padded.push_back(
-        int64_t{1} << std::max(bits_for(op.type.shape[static_cast<size_t>(d)]), layout.bits(d)));
+        layout.extent(d) == extent ? extent : int64_t{1} << std::max(bits_for(extent), layout.bits(d)));
+  }
   const std::vector<int> dims = shared_.dims_by_stride(tile);
   auto map = tile_map(kernel_, op, facts_.place(op), tile, dims);
   if (!map)
     return fail(
         store,
         "cannot be stored by TMA (tma_store): its rows must be dense and of whole 16 bytes, its tile of at "
-        "most 256 elements along all dimensions but two, and of a power of two where blocks cut it");
+        "most 256 elements along all dimensions but two, and of a power of two where blocks cut it, or as "
+        "wgmma leaves it");
   shared_.put_in_panels(tile, SharedTiles::bits_of(tile, dims));
   tile.memory = shared_buffer(ir::scalar_of(map->dtype), tile.bytes, SharedBuffer::Use::exchange, kAlignment);
   fill(tile, store, layout);

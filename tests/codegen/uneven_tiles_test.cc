@@ -1,0 +1,267 @@
+// Tiles whose extents are no powers of two, of products by wgmma: right in the emulator in all orders of operands, on
+// friendly and hostile inputs, counted by the model as they are lowered, proved, and refused where registers or
+// warps in the middle would have to be left out.
+#include "core/kernel/count.h"
+#include "core/prove/prove_kernel.h"
+#include "core/schedule/block_work.h"
+#include "core/verify/hostile.h"
+#include "tests/codegen/sized_cases.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+constexpr WarpCounts kThree = {12, 1, 1}, kThreeOfColumns = {1, 12, 1};
+
+// Whether x and w lie transposed.
+struct Order {
+  bool x = false, w = false;
+};
+constexpr Order kOrders[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+struct Operand {
+  std::string in, tensor, transposed, name;
+};
+Operand operand(const std::string& name, bool turned, const std::string& rows, const std::string& columns) {
+  const std::string whole = ": TYPE[" + rows + ", " + columns + "]\n";
+  if (!turned) return {"in " + name + whole, "", "", name};
+  const std::string other = name + "t";
+  return {"in " + name + ": TYPE[" + columns + ", " + rows + "]\n", "tensor " + other + whole,
+          other + " = transpose(" + name + ", perm=[1, 0])\n", other};
+}
+
+// GRID tiles of columns, and two of rows.
+MuGraphCase product(const Sizes& sizes, const KernelSchedule& schedule, const Order& order = {}) {
+  const Operand x = operand("x", order.x, "ROWS", "INNER"), w = operand("w", order.w, "INNER", "COLUMNS");
+  const std::string inputs = x.in + w.in + "in b: TYPE[COLUMNS]\nin r: TYPE[ROWS, COLUMNS]\n",
+                    transposed = x.transposed + w.transposed;
+  const std::string graph =
+      "graph product\n" + inputs + transposed + "y = matmul(" + x.name + ", " + w.name + R"()
+s = add(y, b)
+t = silu(s)
+z = add(t, r)
+out z
+)";
+  const std::string mugraph = "mugraph product\n" + inputs + "tensor z: TYPE[ROWS, COLUMNS]\n" + x.tensor +
+                              w.tensor + transposed +
+                              "kernel grid=[GRID, 2] loop=TURNS threads=128 {\n  x0 = load(" + x.name +
+                              ", y=0, loop=1)\n  w0 = load(" + w.name + R"(, x=1, loop=0)
+  b0 = load(b, x=0)
+  r0 = load(r, x=1, y=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  s = add(a, b0)
+  t = silu(s)
+  o = add(t, r0)
+  store(o, z, x=1, y=0)
+}
+out z
+)";
+  return sized_case(std::string("product") + (order.x ? " xt" : "") + (order.w ? " wt" : ""), graph, mugraph,
+                    sizes, schedule);
+}
+
+KernelSchedule way(const WarpCounts& warps, int64_t columns, int64_t rows, int stages = 2) {
+  KernelSchedule out;
+  out.warps = warps;
+  out.tile = {columns, rows, 0};
+  out.tile_k = 64;
+  out.stages = stages;
+  out.tma = out.producer = out.wgmma = true;
+  return out;
+}
+
+// The last tiles of rows and columns are not whole.
+void columns_end_before_a_power_of_two(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Order& order : kOrders) {
+    cases.push_back(product({"bf16", "120", "72", "168", "2", "2"}, way({4, 1, 1}, 96, 64), order));
+    cases.push_back(product({"f16", "72", "128", "304", "2", "2"}, way({4, 1, 1}, 160, 64), order));
+    cases.push_back(product({"bf16", "144", "96", "384", "2", "2"}, way({8, 1, 1}, 192, 128), order));
+    cases.push_back(product({"f16", "72", "64", "232", "2", "1"}, way({4, 1, 1}, 224, 64), order));
+    // Rows are the columns of wgmma.
+    cases.push_back(product({"bf16", "136", "72", "232", "2", "2"}, way({1, 8, 1}, 128, 96), order));
+  }
+  for (const MuGraphCase& test : cases) {
+    const TileExtents& tile = test.schedule.kernels[0].tile;
+    const int64_t columns = test.schedule.kernels[0].warps[0] == 1 ? tile[1] : tile[0];
+    assert_contains(emitted(test).kernels, "16, " + std::to_string(columns) + ">(&");
+  }
+  all_are_right(cases);
+}
+
+void rows_are_three_times_those_of_a_warpgroup(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const Order& order : kOrders) {
+    cases.push_back(product({"bf16", "200", "96", "232", "2", "2"}, way(kThree, 192, 192), order));
+    cases.push_back(product({"f16", "384", "72", "72", "2", "2"}, way(kThree, 64, 192), order));
+    // Of one warpgroup, and three of the columns.
+    cases.push_back(product({"f16", "200", "96", "72", "2", "2"}, way({4, 1, 1}, 64, 192), order));
+    cases.push_back(product({"bf16", "104", "72", "200", "2", "2"}, way(kThreeOfColumns, 192, 96), order));
+  }
+  // Two instructions of each warpgroup.
+  cases.push_back(product({"bf16", "392", "64", "40", "2", "1"}, way(kThree, 32, 384)));
+  all_are_right(cases);
+}
+
+std::vector<KernelSchedule> ways() {
+  std::vector<KernelSchedule> out;
+  for (KernelSchedule each : {way(kThree, 192, 192, 3), way({8, 1, 1}, 160, 128)}) {
+    out.push_back(each);
+    each.setmaxnreg = true;
+    out.push_back(each);
+    each.persistent = 2;
+    out.push_back(each);
+    for (const ClusterShape& pairs : {ClusterShape{2, 1, 1}, ClusterShape{1, 2, 1}}) {
+      each.multicast = pairs;
+      for (int64_t blocks : {0, 2}) {
+        each.persistent = blocks;
+        out.push_back(each);
+      }
+    }
+    each.multicast = {1, 1, 1};
+    each.persistent = 0;
+    each.tma_store = true;
+    out.push_back(each);
+    each.tma_store = false;
+    each.tile_k = 128;  // two panels
+    each.stages = 2;
+    out.push_back(each);
+  }
+  return out;
+}
+
+// Two tiles of rows and columns each, the last ones of which are not whole.
+MuGraphCase ragged(const KernelSchedule& each, const Order& order) {
+  const bool three = each.warps == kThree;
+  return product({"bf16", three ? "200" : "136", "136", three ? "232" : "168", "2", "2"}, each, order);
+}
+
+void all_ways_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& each : ways())
+    for (const Order& order : {Order{false, false}, Order{true, true}}) cases.push_back(ragged(each, order));
+  all_are_right(cases);
+}
+
+void hostile_inputs_are_right(void**) {
+  std::vector<MuGraphCase> cases = {ragged(way(kThree, 192, 192), {false, true}),
+                                    ragged(way({8, 1, 1}, 160, 128), {true, false})};
+  for (MuGraphCase& each : cases)
+    for (const HostileClass& cls : hostile_classes())
+      each.inputs.push_back({cls.name, [buffers = hostile_inputs(each.graph, cls, 1)](
+                                           const TensorDesc&, size_t i) { return buffers[i]; }});
+  all_are_right(cases);
+}
+
+// Rows of queries, also with the second product under the softmax of the next iteration; and parts of a product that
+// a cluster sums.
+void other_kernels_are_right(void**) {
+  const Sizes kKeys = {"bf16", "200", "64", "192", "2", "3"};
+  KernelSchedule rows = way(kThree, 0, 0, 3);
+  rows.tile = {0, 0, 192};
+  std::vector<MuGraphCase> cases = {sized_case("attention", kAttentionGraph, kAttention, kKeys, rows)};
+  rows.overlap = rows.setmaxnreg = true;
+  cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, rows));
+  KernelSchedule parts = way({12, 1, 1}, 128, 0);
+  parts.tile_k = 32;
+  cases.push_back(sized_case("parts", kProductGraph, kParts, {"f16", "384", "64", "232", "2", "1"}, parts));
+  all_are_right(cases);
+}
+
+void they_are_proved(void**) {
+  const std::unique_ptr<Solver> solver = make_z3_solver();
+  if (!solver) skip_test("built without Z3");
+  ProveOptions options;
+  options.solver = solver.get();
+  for (const KernelSchedule& each : ways()) {
+    const MuGraphCase test = ragged(each, {});
+    LaunchedKernel code = emitted(test).code[0];
+    const Proof proof = prove_kernel(code.kernel, code.facts, options);
+    if (!proof.proved()) fail_test(test.label + ": " + proof.summary());
+    // As much of the tile as a power of two has is not all that the tile's sums are of.
+    for (ir::ParameterFacts& parameter : code.facts.parameters)
+      if (parameter.map) parameter.map->box[0] /= 2;
+    assert_non_null(prove_kernel(code.kernel, code.facts, options).disproof());
+  }
+}
+
+void the_model_counts_what_there_is(void**) {
+  for (const KernelSchedule& each : ways()) {
+    if (each.persistent > 0) continue;
+    const std::string rows = std::to_string(2 * each.tile[1]), columns = std::to_string(2 * each.tile[0]);
+    const MuGraphCase test = product({"bf16", rows.c_str(), "256", columns.c_str(), "2", "2"}, each);
+    const EmittedMuGraph program = emitted(test);
+    const LaunchedKernel& code = program.code[0];
+    const auto applied = apply_schedule(test.mugraph, test.schedule);
+    assert_ok(applied);
+    const BlockWork work =
+        block_work(*applied, applied->kernels[0], test.schedule.kernels[0], **find_target(test.target));
+    const auto trips = static_cast<double>(work.trip_count);
+    const ir::Counts counts = ir::count_block(code.kernel, code.facts, {});
+    assert_true(work.is_possible);
+    assert_float_equal(16 * 8 * 16 * 2 * trips * work.loop.wgmma, counts.wgmma_flops, 1e-6);
+    assert_float_equal(counts.wgmma_flops, 2.0 * static_cast<double>(each.tile[0] * each.tile[1]) * 256,
+                       1e-6);
+    assert_float_equal(trips * work.loop.copies, counts.tma_loads, 1e-6);
+    assert_true(each.stages * work.loop_room <= static_cast<double>(code.kernel.shared_bytes));
+    const double mbarriers = 16.0 * each.stages;
+    assert_true(each.stages * work.loop_room + mbarriers >= static_cast<double>(code.kernel.shared_bytes));
+  }
+}
+
+// What registers and warps in the middle would have to be left out for, what is no whole part of
+// an instruction, and what threads read.
+void other_tiles_are_refused(void**) {
+  const Sizes kSizes = {"bf16", "400", "128", "640", "2", "2"};
+  auto refused = [&](const KernelSchedule& each, const char* why) {
+    const MuGraphCase test = product(kSizes, each);
+    assert_error(emit(test), ErrorCode::UNSUPPORTED, why);
+  };
+  auto impossible = [&](const KernelSchedule& each, const char* why) {
+    refused(each, why);
+    const MuGraphCase test = product(kSizes, each);
+    const auto applied = apply_schedule(test.mugraph, test.schedule);
+    assert_ok(applied);
+    assert_false(
+        block_work(*applied, applied->kernels[0], test.schedule.kernels[0], **find_target(test.target))
+            .is_possible);
+  };
+  const char kThreads[] = "tiles of no power of two are for wgmma alone",
+             kOfThree[] = "three warpgroups are for products by wgmma";
+  impossible(way({8, 1, 1}, 64, 192), kThreads);   // 96 rows of a warpgroup
+  impossible(way({4, 2, 1}, 192, 64), kThreads);   // 96 columns
+  impossible(way({4, 1, 1}, 192, 128), kThreads);  // two instructions along the rows
+  impossible(way({4, 1, 1}, 192, 192), kThreads);
+  impossible(way({4, 1, 1}, 320, 64), kThreads);  // more columns than an instruction has
+  impossible(way({8, 1, 1}, 192, 64), kThreads);
+  impossible(way({4, 1, 1}, 64, 96), kThreads);
+  impossible(way(kThree, 64, 128), kOfThree);
+  impossible(way(kThree, 64, 320), kOfThree);
+  refused(way({4, 1, 1}, 200, 64), "by TMA");  // of 32 columns there is no whole number
+  auto misfits = [&](KernelSchedule each) {
+    assert_error(emit(product(kSizes, each)), ErrorCode::INVALID_ARGUMENT, "warps requires");
+  };
+  misfits(way({6, 1, 1}, 64, 192));
+  misfits(way({4, 3, 1}, 192, 64));
+  KernelSchedule alone = way(kThree, 64, 192);
+  alone.producer = false;
+  misfits(alone);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(columns_end_before_a_power_of_two),
+      cmocka_unit_test(rows_are_three_times_those_of_a_warpgroup),
+      cmocka_unit_test(all_ways_are_right),
+      cmocka_unit_test(hostile_inputs_are_right),
+      cmocka_unit_test(other_kernels_are_right),
+      cmocka_unit_test(they_are_proved),
+      cmocka_unit_test(the_model_counts_what_there_is),
+      cmocka_unit_test(other_tiles_are_refused),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,89 @@
+extern "C" __global__ void __launch_bounds__(512, 1) q0_block(bf16* __restrict__ t2, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
+  const int lane = lane_index();
+  const int warp = int(threadIdx.x) / 32;
+  unsigned char* const shared = dynamic_shared<unsigned char>();
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 98304);
+  Mbarrier* const empty = full + 2;
+  if (int(threadIdx.x) == 0) {
+    tma_prefetch(map0);
+    tma_prefetch(map1);
+    mbarrier_init(full, 1);
+    mbarrier_init(empty, 12);
+    mbarrier_init(full + 1, 1);
+    mbarrier_init(empty + 1, 12);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  grid_wait();
+  grid_launch_dependents();
+  const int first0 = int(blockIdx.y) * 192;
+  const int first0_left = min(256, int(blockIdx.y) * 192 + 192) - first0;
+  const int first2 = int(blockIdx.x) * 192;
+  const int first2_left = min(320, int(blockIdx.x) * 192 + 192) - first2;
+  const int i5 = (warp >> 2 & 1) * 8192 + (warp >> 3 & 1) * 4096;
+  const int i8 = (lane >> 2 & 7) + (warp & 3) * 16 + (warp >> 2 & 1) * 128 + (warp >> 3 & 1) * 64;
+  const int i9 = (lane & 3) * 8;
+  // producer
+  if (warp >= 12) {
+    setmaxnreg_dec<24>();
+    if (int(threadIdx.x) == 384) {
+#pragma unroll 1
+      for (int iteration = 0; iteration < 3; ++iteration) {
+        mbarrier_wait(empty + iteration % 2, iteration / 2 & 1 ^ 1);
+        unsigned char* const stage = shared + iteration % 2 * 49152;
+        bf16* const tile_v0_4 = reinterpret_cast<bf16*>(stage);
+        bf16* const tile_v1_6 = reinterpret_cast<bf16*>(stage + 24576);
+        const int first1 = iteration * 64;
+        Mbarrier* const arrived = full + iteration % 2;
+        mbarrier_arrive_expect(arrived, 49152);
+        tma_load<2, false>(tile_v0_4, map0, arrived, {first1, first0});
+        tma_load<2, false>(tile_v1_6, map1, arrived, {first2, first1});
+        tma_load<2, false>(tile_v1_6 + 4096, map1, arrived, {first2 + 64, first1});
+        tma_load<2, false>(tile_v1_6 + 8192, map1, arrived, {first2 + 128, first1});
+      }
+    }
+    return;
+  }
+  setmaxnreg_inc<160>();
+  float v3_3[96];
+#pragma unroll
+  for (int r = 0; r < 96; ++r) {
+    v3_3[r] = 0.000000000e+00f;
+  }
+#pragma unroll 1
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    unsigned char* const stage = shared + iteration % 2 * 49152;
+    bf16* const tile_v0_4 = reinterpret_cast<bf16*>(stage);
+    bf16* const tile_v1_6 = reinterpret_cast<bf16*>(stage + 24576);
+    const int first1 = iteration * 64;
+    mbarrier_wait(full + iteration % 2, iteration / 2 & 1);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      wgmma<bf16, 192>(&v3_3[0], SharedOperand<128, false, 0, 1024>{tile_v0_4, i5 + (k & 3) * 16}, SharedOperand<128, true, 8192, 1024>{tile_v1_6, (k & 3) * 1024});
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    __syncwarp();
+    if (0 < iteration && lane == 0) {
+      mbarrier_arrive(empty + (iteration - 1) % 2);
+    }
+  }
+  wgmma_wait<0>();
+  wgmma_landed(v3_3);
+  bf16* const to7 = t2 + static_cast<long long>(first0) * 320 + static_cast<long long>(first2);
+#pragma unroll
+  for (int c = 0; c < 12; ++c) {
+    Vector<bf16, 8> v;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int r = c * 8 + j;
+      v[j] = from_float<bf16>(v3_3[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 7) * 16]);
+    }
+    exchange_words<bf16, 8>(v);
+    if (i8 + (c & 1) * 8 < first0_left && i9 + (c >> 1 & 7) * 32 < first2_left) {
+      store_vector<bf16, 8>(to7 + (i8 + (c & 1) * 8) * 320 + i9 + (c >> 1 & 7) * 32, v);
+    }
+  }
+}
+
