@@ -15,6 +15,8 @@
 #include "core/schedule/block_work.h"
 #include "core/schedule/joined.h"
 #include "core/schedule/model.h"
+#include "core/schedule/tile_access.h"
+#include "core/schedule/uneven_tiles.h"
 
 namespace quern {
 
@@ -58,6 +60,7 @@ Shape shape_of(const MuKernel& kernel) {
 constexpr int64_t kPortableCluster = 8;  // blocks that every device with clusters allows
 constexpr int kWarpgroup = 128;          // threads
 constexpr int kMostMinBlocks = 4;        // more blocks an SM fit by themselves, or do not help
+constexpr int kStages[] = {2, 3, 4, 6};
 
 // 0 as well where tile sizes say nothing.
 int64_t extent_or_none(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
@@ -100,16 +103,20 @@ void consider_staged(KernelSchedule schedule, const Shape& shape, const Target& 
   consider(schedule);
 }
 
-// Whether TMA should be able to bring the tile of a tensor with these strides: neighbours lie along one
-// dimension, others are whole 16 bytes apart, and parts that are cut off are whole fragments of tensor cores.
-// The emitter decides.
-bool fits_tma(const TensorType& whole, const Ints& strides, const TensorType& tile) {
+// Whether TMA should be able to bring the tile of a tensor with these strides for wgmma: neighbours lie along
+// one dimension, others are whole 16 bytes apart, and parts that are cut off are whole fragments of tensor
+// cores, or as large as wgmma takes them. The emitter decides.
+bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorType& whole, const Ints& strides) {
+  const KernelSchedule by_producer = {.wgmma = true, .producer = true};
+  const TensorType& tile = load.type;
   const size_t rank = whole.shape.size();
   const auto size = static_cast<int64_t>(dtype_size(whole.dtype));
   bool neighbours = false;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
-    if (part != extent && (part < least || !std::has_single_bit(static_cast<uint64_t>(part)))) return false;
+    const bool is_whole = std::has_single_bit(static_cast<uint64_t>(part)) ||
+                          is_unpadded(kernel, by_producer, load, static_cast<int>(d));
+    if (part != extent && (part < least || !is_whole)) return false;
     neighbours |= extent > 1 && strides[d] == 1;
     if (extent > 1 && strides[d] != 1 && strides[d] * size % 16 != 0) return false;
   }
@@ -125,7 +132,7 @@ bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
     if (tensor.pieced.axis >= 0) return false;
     if (tensor.numbered >= 0) continue;
     // The caller's tensors are taken to be dense.
-    if (!fits_tma(tensor.type, strides_if_dense(mugraph, tensor), op.type)) return false;
+    if (!fits_tma(kernel, op, tensor.type, strides_if_dense(mugraph, tensor))) return false;
   }
   return true;
 }
@@ -294,7 +301,9 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     KernelSchedule fed = schedule;
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
     // Registers of the producer's are for those who need many: attention, which has sums of two products.
-    fed.setmaxnreg = fed.producer && chained && fed.workers() > kWarpgroup;
+    // Beside three warpgroups its own takes none that are left.
+    fed.setmaxnreg =
+        fed.producer && (!are_powers_of_two(fed.warps) || (chained && fed.workers() > kWarpgroup));
     const bool masked = unmasked_share(*applied, cut).mean < 1;
     KernelSchedule cut_short = fed;
     cut_short.intervals = fed.producer && masked;
@@ -337,13 +346,30 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
           base.prefetch = false;
           consider(base);
           base.prefetch = true;
-          for (int stages : {2, 3, 4, 6}) {
+          for (int stages : kStages) {
             base.stages = stages;
             if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
           }
         }
       }
     }
+  for (const UnevenTile& uneven : uneven_tiles(mugraph, kernel, target)) {
+    KernelSchedule base = own;
+    base.tile = uneven.tile;
+    base.warps = uneven.warps;
+    base.tma = base.wgmma = true;
+    const MuGraph* applied = applied_to(base);
+    if (!applied || !whole.narrow) continue;
+    const MuKernel& cut = applied->kernels[0];
+    for (int64_t tile_k :
+         tile_k_choices(cut, shape_of(cut), base, extent_or_none(*applied, cut, kGridAxes))) {
+      base.tile_k = tile_k;
+      for (int stages : kStages) {
+        base.stages = stages;
+        consider_as_is(base);
+      }
+    }
+  }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked& a, const Ranked& b) { return a.time < b.time; });
   std::vector<KernelSchedule> out;

@@ -35,7 +35,8 @@ void products_agree(void**) {
   };
   for (const Row& row : {Row{"bf16", "1024", "1024", "1024"}, Row{"f16", "16", "4096", "1000"},
                          Row{"bf16", "1000", "1000", "777"}, Row{"f16", "197", "777", "1000"},
-                         Row{"f32", "777", "512", "1000"}, Row{"bf16", "2", "4096", "6144"}})
+                         Row{"f32", "777", "512", "1000"}, Row{"bf16", "1500", "768", "3000"},
+                         Row{"bf16", "2", "4096", "6144"}})
     agrees(with(with(with(with(kProduct, "DTYPE", row.dtype), "ROWS", row.rows), "INNER", row.inner),
                 "COLUMNS", row.columns));
 }

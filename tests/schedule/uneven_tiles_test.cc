@@ -1,0 +1,96 @@
+// Tiles that are no powers of two are tried where they leave less to the SM that has the most to do.
+#include "core/schedule/uneven_tiles.h"
+
+#include <cmath>
+
+#include "core/schedule/enumerate.h"
+#include "core/schedule/model.h"
+#include "tests/mugraph/texts.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+MuGraph product(int64_t rows, int64_t inner, int64_t columns) {
+  const char kText[] = R"(mugraph product
+in x: bf16[ROWS, INNER]
+in w: bf16[INNER, COLUMNS]
+tensor o: bf16[ROWS, COLUMNS]
+kernel grid=[2, 2] loop=2 threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, o, x=1, y=0)
+}
+out o
+)";
+  return mugraph_of(with(with(with(kText, "ROWS", std::to_string(rows)), "INNER", std::to_string(inner)),
+                         "COLUMNS", std::to_string(columns)));
+}
+
+const Target& target() { return **find_target("sm_90a"); }
+
+std::vector<UnevenTile> tiles_of(const MuGraph& mugraph) {
+  return uneven_tiles(mugraph, mugraph.kernels[0], target());
+}
+
+void they_fill_the_last_wave(void**) {
+  // 288 tiles of 128 x 128 are three rounds of 132 SMs, 128 of 192 x 192 are one.
+  const std::vector<UnevenTile> tiles = tiles_of(product(1500, 768, 3000));
+  assert_true(!tiles.empty() && tiles.size() <= 4);
+  assert_true(tiles[0].tile == (TileExtents{192, 192, 0}));
+  assert_true(tiles[0].warps == (WarpCounts{12, 1, 1}));
+  // Rows of 2048 are 16 tiles of 128, columns of 1536 are 8 of 192.
+  assert_true(tiles_of(product(2048, 4096, 1536))[0].tile == (TileExtents{192, 128, 0}));
+}
+
+void powers_of_two_that_fill_it_have_no_others(void**) {
+  assert_true(tiles_of(product(4096, 4096, 4096)).empty());
+  assert_true(tiles_of(product(128 * 11, 512, 128 * 12)).empty());
+  assert_true(tiles_of(product(16, 4096, 14336)).empty());
+}
+
+// By the model too, and with registers for all.
+void the_best_schedule_has_one(void**) {
+  const MuGraph mugraph = product(1500, 768, 3000);
+  const std::vector<Schedule> schedules = enumerate_schedules(mugraph, target());
+  const KernelSchedule& best = schedules[0].kernels[0];
+  assert_true(best.tile == (TileExtents{192, 192, 0}));
+  assert_true(best.producer && best.wgmma && best.setmaxnreg);
+  KernelSchedule square = best;
+  square.tile = {128, 128, 0};
+  square.warps = {8, 1, 1};
+  square.setmaxnreg = false;
+  assert_true(*modelled_time(mugraph, schedules[0], target()) <
+              0.9 * *modelled_time(mugraph, {{square}}, target()));
+}
+
+void what_has_no_registers_takes_forever(void**) {
+  const MuGraph mugraph = product(1500, 768, 3000);
+  auto us = [&](int64_t columns, const WarpCounts& warps) {
+    KernelSchedule each;
+    each.tile = {columns, 192, 0};
+    each.tile_k = 64;
+    each.warps = warps;
+    each.stages = 2;
+    each.tma = each.wgmma = each.producer = true;
+    return *modelled_time(mugraph, {{each}}, target());
+  };
+  assert_true(std::isfinite(us(192, {12, 1, 1})));
+  assert_false(std::isfinite(us(224, {12, 1, 1})));  // 112 sums of 128 registers
+  assert_false(std::isfinite(us(192, {8, 1, 1})));   // 96 rows for each of two warpgroups
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(they_fill_the_last_wave),
+      cmocka_unit_test(powers_of_two_that_fill_it_have_no_others),
+      cmocka_unit_test(the_best_schedule_has_one),
+      cmocka_unit_test(what_has_no_registers_takes_forever),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
