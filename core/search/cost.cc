@@ -6,6 +6,7 @@
 
 #include "core/base/grid.h"
 #include "core/base/integers.h"
+#include "core/search/tiles.h"
 
 namespace quern {
 
@@ -33,6 +34,7 @@ constexpr double kMmaSyncShare = 0.6;  // of the rate of wgmma, which needs 64 r
 constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
+constexpr int kMostThreads = 512;  // that schedules give a block
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
 // Parts that a second kernel puts together: of any grid, and of one that would leave SMs without a block.
 constexpr int64_t kMostParts = 32, kMostPartsOfSmall = 1024;
@@ -166,9 +168,13 @@ KernelModel::KernelModel(const KernelDag& kernel, const Roles& roles, const std:
     const DagOp& op = kernel.dag.ops[at];
     if (op.term.kind == BlockKind::leaf) {
       const double bytes = element_bytes[op.term.index];
-      const Dims& dims = tensors[op.term.index];
-      loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes,
-                        dims.empty() ? kNoLabel : dims.back(), count(dims) * bytes});
+      const Dims dims = leaf_dims(op, tensors);
+      const Label row = dims.empty() ? kNoLabel : dims.back();
+      if (op.term.label >= 0)
+        loaded_again_.push_back({labels_of(op.labels), false, bytes, row});
+      else
+        loads_.push_back({labels_of(op.labels), roles.form.stages[at] == Stage::loop, bytes, row,
+                          count(dims) * bytes});
     } else if (op.term.kind != BlockKind::constant) {
       add_work(kernel, roles, terms, precision, at);
     }
@@ -205,9 +211,12 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
                            static_cast<double>(terms.labels[op.term.label].extent);
   }
   if (work.contraction) common_outer_ &= work.outer();
+  const bool reduced_at_once = std::any_of(work.labels.begin(), work.labels.end(), [&](Label label) {
+    return terms.labels[label].whole_of >= 0 && has_label(op.labels, label);
+  });
   if (accumulates)
     accumulators_.push_back({labels_of(op.labels), true, 4});
-  else
+  else if (!reduced_at_once)
     values_.push_back({labels_of(op.labels), looped, 4});
   work_.push_back(std::move(work));
 }
@@ -256,6 +265,12 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
     in_flight += bytes * (load.looped && sizes.trip_count > 1 ? kStages - 1 : 1);
   }
   if (cost.shared_bytes > target_.shared_bytes_per_block) return std::nullopt;
+  // Out of the L2 cache into registers, before the loop.
+  for (const Access& load : loaded_again_) {
+    const double bytes = volume(load.labels, tile) * load.bytes;
+    if (bytes > 4 * kRegisterValues * kMostThreads) return std::nullopt;
+    loaded += bytes;
+  }
   for (const Access& store : stores_) cost.dram_bytes += store.whole * waste(store, tile).dram;
   for (const Access& value : values_) largest = std::max(largest, volume(value.labels, tile));
   for (const Access& value : accumulators_) accumulated += volume(value.labels, tile);

@@ -71,6 +71,7 @@ class KernelModel {
   std::vector<int64_t> extents_;
   std::vector<Work> work_;
   std::vector<Access> loads_, stores_, accumulators_, values_;
+  std::vector<Access> loaded_again_;  // whole (whole.h)
 };
 
 // The best sizes of a kernel, best first, at most `count` with different numbers of blocks or iterations.

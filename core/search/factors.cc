@@ -44,7 +44,7 @@ bool is_factor(const Dag& dag, int factor, int at) {
 
 Factors::Factors(const Terms& terms) : terms_(terms) {
   const std::vector<ClassId> classes = terms.egraph.classes();
-  for (std::vector<char>* flags : {&of_graph_, &is_f16_, &is_larger_})
+  for (std::vector<char>* flags : {&of_graph_, &is_f16_, &of_definitions_, &is_larger_})
     flags->resize(classes.empty() ? 0 : static_cast<size_t>(classes.back()) + 1);
   for (size_t value = 0; value < terms.of_value.size(); ++value) {
     if (terms.of_value[value] < 0) continue;
@@ -52,6 +52,8 @@ Factors::Factors(const Terms& terms) : terms_(terms) {
     of_graph_[id] = true;
     is_f16_[id] |= terms.dtype_of_value[value] == DType::f16;
   }
+  for (ClassId id : terms.of_definitions)
+    if (id >= 0) of_definitions_[static_cast<size_t>(terms.egraph.find(id))] = true;
   for (ClassId id : classes)
     if (is_of_graph(id) && is_sum_of_graph(id)) {
       std::vector<char> seen(of_graph_.size());
@@ -202,7 +204,7 @@ bool Factors::are_moved(const Dag& dag) const {
 int Factors::operators_not_of_graph(const Dag& dag) const {
   return static_cast<int>(std::count_if(dag.ops.begin(), dag.ops.end(), [&](const DagOp& op) {
     constexpr OpCode kRegrouped[] = {OpCode::mul, OpCode::div, OpCode::add, OpCode::sub};
-    if (op.term.kind != BlockKind::elementwise || is_of_graph(op.id) ||
+    if (op.term.kind != BlockKind::elementwise || of_definitions_[static_cast<size_t>(terms_.egraph.find(op.id))] ||
         std::find(std::begin(kRegrouped), std::end(kRegrouped), op.term.code) == std::end(kRegrouped))
       return false;
     return std::none_of(op.operands.begin(), op.operands.end(), [&](int operand) {

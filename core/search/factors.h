@@ -21,8 +21,8 @@ class Factors {
   // wrong where the rounding of one x would cancel. Or whether it makes a sum, and of its terms one by one what the graph
   // makes of the sum, as (a + b) sigmoid(a + b) by a s + b s: wrong where the terms cancel.
   bool are_moved(const Dag& dag) const;
-  // How many products, quotients, sums and differences of two values, neither a number, the DAG has and the graph has not: g r where
-  // the graph has (d r) g, which may overflow where d r is small; b + c where the graph has (a + b) + c, which loses bits
+  // How many products, quotients, sums and differences of two values, neither a number, the DAG has and neither the graph nor
+  // the definition of one of its composites has: g r where the graph has (d r) g, which may overflow where d r is small; b + c where the graph has (a + b) + c, which loses bits
   // where a cancels b.
   int operators_not_of_graph(const Dag& dag) const;
 
@@ -43,6 +43,7 @@ class Factors {
 
   const Terms& terms_;
   std::vector<char> of_graph_, is_f16_;  // by class: whether the graph has the value, and has it in f16
+  std::vector<char> of_definitions_;     // by class: whether the decomposed graph has it
   std::vector<char> is_larger_;          // by class: a sum that the graph has with smaller terms
 };
 

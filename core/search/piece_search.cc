@@ -11,6 +11,7 @@
 #include "core/search/factors.h"
 #include "core/search/keeper.h"
 #include "core/search/threads.h"
+#include "core/search/whole.h"
 #include "core/verify/verifier.h"
 
 namespace quern {
@@ -222,8 +223,10 @@ class PieceSearch {
     std::map<std::string, size_t> known;
     std::vector<std::pair<const KernelDag*, const Cut*>> kernels;
     for (size_t d = 0; d < kept_.size(); ++d)
-      for (Cut& cut : kernel_cuts(kept_[d], terms_, options_.kernels > 1 ? kCuts : 1))
+      for (Cut& cut : kernel_cuts(kept_[d], terms_, options_.kernels > 1 ? kCuts : 1)) {
+        for (Cut& changed : with_whole_reductions(cut, terms_)) cuts.emplace_back(d, std::move(changed));
         cuts.emplace_back(d, std::move(cut));
+      }
     for (const auto& [dag, cut] : cuts)
       for (const KernelDag& kernel : cut.kernels)
         if (known.try_emplace(kernel_key(kernel), kernels.size()).second) kernels.emplace_back(&kernel, &cut);

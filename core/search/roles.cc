@@ -253,7 +253,7 @@ std::vector<Roles> legal_roles(const KernelDag& kernel, const std::vector<Dims>&
   const LabelSet spread = stored_everywhere(kernel.dag) & ~reduced;
   const Dims& order = tensors[kernel.stores[0]];
   for (Label loop = -1; loop < static_cast<Label>(terms.labels.size()); ++loop) {
-    if (loop >= 0 && !has_label(reduced, loop)) continue;
+    if (loop >= 0 && (!has_label(reduced, loop) || terms.labels[loop].whole_of >= 0)) continue;
     std::string reason;
     std::optional<LoopForm> form = loop_form(kernel, loop, terms, &reason);
     if (!form) {

@@ -52,6 +52,7 @@ class TermBuilder {
     for (ValueId output : whole_.outputs) {
       if (Status status = add_goal(output); !status.ok()) return status;
     }
+    terms_.of_definitions = of_;
     return std::move(terms_);
   }
 

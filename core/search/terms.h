@@ -25,6 +25,7 @@ struct LabelInfo {
   int input = 0;     // position in graph.inputs and dimension: where the extent of another instance of the
   int dim = 0;       // same program is found
   int64_t extent = 1;
+  Label whole_of = kNoLabel;  // a copy of another label, which no loop cuts (whole.h)
 };
 
 // A composite operator without its operands; ENode.index is its position in Terms::composites.
@@ -47,6 +48,7 @@ struct Terms {
   // change no value.
   std::vector<ClassId> of_value;
   std::vector<std::optional<DType>> dtype_of_value;
+  std::vector<ClassId> of_definitions;  // values of the decomposed graph, as classes
 };
 
 // f(dtype) for each value of the graph that the class is.

@@ -125,7 +125,7 @@ class TileNamer {
   TileDims name(const DagOp& op) const {
     switch (op.term.kind) {
       case BlockKind::leaf:
-        return {tensors_[op.term.index], {}, {}, -1};
+        return {leaf_dims(op, tensors_), {}, {}, -1};
       case BlockKind::constant:
         return {};
       case BlockKind::elementwise:
@@ -226,6 +226,12 @@ class TileNamer {
 };
 
 }  // namespace
+
+Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors) {
+  Dims dims = tensors[leaf.term.index];
+  if (leaf.term.label >= 0) std::replace(dims.begin(), dims.end(), leaf.term.label, leaf.term.label2);
+  return dims;
+}
 
 std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors,
                                 const std::vector<Dims>& outputs, const Terms& terms) {

@@ -17,6 +17,9 @@ struct TileDims {
       -1;  // of an elementwise operator: the operand that must have them all, for the others to broadcast to
 };
 
+// Of what a leaf reads, where `tensors` has the dimensions of all by their index.
+Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors);
+
 // Of every operator of the DAG. `tensors` has the dimensions of what leaves read, by their index, `outputs`
 // those of what becomes of dag.outputs.
 std::vector<TileDims> tile_dims(const Dag& dag, const std::vector<Dims>& tensors,

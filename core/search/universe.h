@@ -27,7 +27,7 @@ struct BlockTerm {
   OpCode code = OpCode::constant;
   int32_t index = 0;  // leaf: input; constant: as in ENode; composite: position in Terms::composites
   double number = 0;
-  Label label = -1, label2 = -1;
+  Label label = -1, label2 = -1;  // leaf: `label` of the input is `label2` here, if any (whole.h)
   std::vector<ClassId> operands;
   bool operator==(const BlockTerm&) const = default;
   auto operator<=>(const BlockTerm&) const = default;

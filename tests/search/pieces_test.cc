@@ -187,8 +187,8 @@ void numbered_inputs_are_placed(void**) {
 
 void what_fits_no_kernel_is_taken_apart(void**) {
   const std::string norm =
-      "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 2048]\n"
-      "in wk: bf16[2048, 512]\nin wv: bf16[2048, 512]\nn = rms_norm(x, g)\nq = matmul(n, wq)\nk = matmul(n, "
+      "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 32768]\n"
+      "in wk: bf16[2048, 8192]\nin wv: bf16[2048, 8192]\nn = rms_norm(x, g)\nq = matmul(n, wq)\nk = matmul(n, "
       "wk)\nv = matmul(n, wv)\n";
   const Graph graph = graph_of(norm + "out q, k, v\n");
   const std::vector<Piece> whole = cut_into_pieces(graph, 11);
