@@ -133,18 +133,25 @@ bool BlockFacts::keeps_parts(BlockValue value) const {
          program.op(operand).code() == reduction_of(op.combine());
 }
 
-RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner) const {
+int BlockFacts::access_bits(BlockValue access) const {
+  const BlockOp& op = program.op(access);
+  if (op.is_load() && is_staged(access)) return kAnyBits;
+  return quern::vector_bits(kernel, op, place(op), inner_dim(op));
+}
+
+RegisterLayout BlockFacts::blocked(BlockValue value, DType dtype, int inner, int most_bits) const {
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;
-  const int vector = shared_vector_bits(shape, dtype, inner, kLaneBits + sharing_warp_bits);
+  const int vector =
+      std::min(most_bits, shared_vector_bits(shape, dtype, inner, kLaneBits + sharing_warp_bits));
   RegisterLayout layout =
       blocked_layout(shape, std::max(inner, 0), vector, sharing_warp_bits, 0, row_warp_bits);
   layout.warps.resize(static_cast<size_t>(warp_bits));
   return layout;
 }
 
-RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner) const {
-  const RegisterLayout alone = blocked(value, dtype, inner);
+RegisterLayout BlockFacts::shared_out(BlockValue value, DType dtype, int inner, int most_bits) const {
+  const RegisterLayout alone = blocked(value, dtype, inner, most_bits);
   if (rank_bits() == 0) return alone;
   const Ints& shape = program.shape(value);
   if (inner < 0) inner = static_cast<int>(shape.size()) - 1;

@@ -20,6 +20,8 @@ struct BlockOrder {
 };
 
 struct BlockFacts {
+  static constexpr int kAnyBits = 8;
+
   // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
   // `approximate`: functions exact to some 2^-21, which is more than 16-bit outputs show.
   // Loads of what lies nowhere become iotas, and each running maximum that sums are relative to gets a
@@ -80,11 +82,14 @@ struct BlockFacts {
   // Whether the accumulator takes over what its operand has in parts.
   bool keeps_parts(BlockValue accumulator) const;
 
-  // In vectors of `dtype` along `inner` (-1: the last dimension), then lanes and warps.
-  RegisterLayout blocked(BlockValue value, DType dtype, int inner) const;
+  // In vectors of `dtype` along `inner` (-1: the last dimension), of 2^`most_bits` elements at most, then lanes and warps.
+  RegisterLayout blocked(BlockValue value, DType dtype, int inner, int most_bits = kAnyBits) const;
   // The same, but every block of the cluster has a part, if need be in smaller vectors, so that no thread
   // idles.
-  RegisterLayout shared_out(BlockValue value, DType dtype, int inner) const;
+  RegisterLayout shared_out(BlockValue value, DType dtype, int inner, int most_bits = kAnyBits) const;
+  // Of vectors in which memory can be accessed: by a load that comes straight from there, or a store. Where that is one
+  // element, neighbours belong to neighbouring lanes.
+  int access_bits(BlockValue access) const;
 };
 
 }  // namespace quern

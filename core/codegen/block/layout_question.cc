@@ -138,7 +138,7 @@ void LayoutQuestion::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const DType dtype = facts_.place(op).dtype;
   const int inner = facts_.inner_dim(op);
-  const RegisterLayout vectors = facts_.shared_out(value, dtype, inner);
+  const RegisterLayout vectors = facts_.shared_out(value, dtype, inner, facts_.access_bits(value));
   Variable own{value, {}};
   if (waits_for_parts(op.operands[0])) own.candidates = {vectors};
   if (!vectors.is_shared_out()) {
@@ -194,7 +194,7 @@ std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value) con
 RegisterLayout LayoutQuestion::vectors(BlockValue value) const {
   const BlockValue root = facts_.root_load(value);
   if (root < 0) return facts_.blocked(value, DType::f32, program_.op(value).type.rank() - 1);
-  return facts_.blocked(value, facts_.place(root).dtype, facts_.inner_dim(root));
+  return facts_.blocked(value, facts_.place(root).dtype, facts_.inner_dim(root), facts_.access_bits(root));
 }
 
 std::vector<RegisterLayout> LayoutQuestion::candidates(BlockValue value) const {
