@@ -64,9 +64,10 @@ class Builder {
     write(inner);
     add_scope(std::move(scope));
   }
-  // `write(builder)` where the condition holds; nothing is tested if it always does.
+  // `write(builder)` where the condition holds; nothing is tested if it always does, or never.
   template <class Write>
   void when(const Expr& condition, const Write& write) {
+    if (condition.is_number(0)) return;
     if (condition.is_number(1)) return this->scope(write);
     If branch{condition, {}};
     Builder inner(branch.then);

@@ -397,6 +397,81 @@ cp_async_wait<0>  # orders copies
   assert_true(reading.waits_for_previous);
 }
 
+// Tiles are under way while what stands in front of the loop waits for memory.
+void stage_loads_fetches_before_what_loads_first(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.waits_for_previous = true;
+  draft.launches_dependents = LaunchesDependents::at_once;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, false);
+  draft.section(Stage::loop).steps += add_tile(names);
+  Draft computing = draft;
+  draft.section(Stage::before).steps +=
+      body([&](Builder& to) { to.assign(element(names.sum, 0), element(names.x, 0)); });
+  run(draft, "order_steps");
+  assert_true(draft.fetches_first);
+  assert_int_equal(draft.ring.first, 0);
+  place_ring(draft);
+  run(draft, "stage_loads");
+  assert_text_equal(print_ir(draft.prologue), R"(grid_wait  # grid, orders memory
+grid_launch_dependents  # grid
+for i in 0 .. 1, rolled
+  scope
+    stage: shared byte* = shared + i % 2 * 256
+    tile: shared f32* = stage
+    cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+  cp_async_commit
+)");
+  assert_text_equal(print_ir(draft.loop_body), R"(declare sum: f32[1] = 0
+for step in 0 .. 8, rolled
+  cp_async_wait<0>  # orders copies
+  block_barrier  # block, orders memory
+  if step + 1 < 8
+    i: i32 = step + 1
+    stage: shared byte* = shared + i % 2 * 256
+    tile: shared f32* = stage
+    cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+  cp_async_commit
+  i: i32 = step
+  stage: shared byte* = shared + i % 2 * 256
+  tile: shared f32* = stage
+  sum[0] = sum[0] + tile[63 - int(threadIdx.x)]
+cp_async_wait<0>  # orders copies
+)");
+  computing.section(Stage::before).steps +=
+      body([&](Builder& to) { to.assign(element(names.sum, 0), literal(1, Scalar::f32)); });
+  run(computing, "order_steps");
+  assert_false(computing.fetches_first);
+}
+
+// Of inputs they come before the kernel in front has ended, the others behind the wait.
+void stage_loads_fetches_inputs_before_what_loads_first(void**) {
+  const Names names;
+  Draft draft = draft_of(names);
+  draft.waits_for_previous = true;
+  draft.fetches_first = true;
+  draft.loop = loop_of(names);
+  add_ring(draft, names, false);
+  place_ring(draft);
+  std::swap(draft.ring.cp_async.of_inputs, draft.ring.cp_async.others);
+  draft.section(Stage::loop).body = add_tile(names);
+  run(draft, "stage_loads");
+  assert_text_equal(print_ir(draft.prologue), R"(for i in 0 .. 1, rolled
+  stage: shared byte* = shared + i % 2 * 256
+  tile: shared f32* = stage
+  cp_async<4> write shared tile + int(threadIdx.x), read global x + i * 64 + int(threadIdx.x)
+cp_async_commit
+grid_wait  # grid, orders memory
+for i in 0 .. 1, rolled
+  scope
+    stage: shared byte* = shared + i % 2 * 256
+    tile: shared f32* = stage
+  cp_async_commit
+)");
+  assert_false(draft.waits_for_previous);
+}
+
 void pipeline_products_overlaps_iterations(void**) {
   const Names names;
   Draft draft = draft_of(names);
@@ -646,6 +721,8 @@ int main() {
                               cmocka_unit_test(specialize_warps_makes_a_producer),
                               cmocka_unit_test(producers_fetch_inputs_before_they_wait),
                               cmocka_unit_test(stage_loads_fetches_inputs_before_it_waits),
+                              cmocka_unit_test(stage_loads_fetches_before_what_loads_first),
+                              cmocka_unit_test(stage_loads_fetches_inputs_before_what_loads_first),
                               cmocka_unit_test(pipeline_products_overlaps_iterations),
                               cmocka_unit_test(stage_loads_fills_a_ring),
                               cmocka_unit_test(stage_loads_prefetches_into_registers),

@@ -114,6 +114,9 @@ struct Draft {
   bool waits_late = false;              // every role and body waits where a pass has put that
   LaunchesDependents launches_dependents = LaunchesDependents::never;
 
+  // The first tiles of the ring are asked for before what stands in front of the loop, which loads as well (order_steps).
+  bool fetches_first = false;
+
   // Names of the thread, and of the block's place: they touch no memory.
   Body thread_names, block_names;
   Body prologue, end;

@@ -3,6 +3,7 @@
 // still read.
 #include <algorithm>
 
+#include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
 
 namespace quern::ir {
@@ -26,6 +27,21 @@ bool begins_with_barrier(const Draft& draft, Stage stage) {
          (staged || writes(Stage::before) || writes(Stage::loop));
 }
 
+bool touches(const Body& body, Space space) {
+  bool found = false;
+  visit_effects(body, [&](const Effect& effect) { found |= effect.symbol->space == space; });
+  return found;
+}
+
+// What loads in front of the loop waits for memory, and the loop's first tiles can come meanwhile.
+bool fetches_first(const Draft& draft) {
+  const std::vector<Step>& before = draft.section(Stage::before).steps.all();
+  return draft.loop && !draft.producer && !draft.turns && !draft.ring.tiles.empty() &&
+         !touches(draft.prologue, Space::global) && !touches(draft.prologue, Space::shared) &&
+         std::any_of(before.begin(), before.end(),
+                     [](const Step& step) { return touches(step.body, Space::global); });
+}
+
 void set_moments(SharedBuffer& buffer, int first, int last) {
   buffer.first = first;
   buffer.last = last;
@@ -35,9 +51,10 @@ void set_moments(SharedBuffer& buffer, int first, int last) {
 
 // Time passes with barriers: each level of a section is a moment, and goes on in the next section unless that
 // begins with a barrier. The moments of the loop come again and again. Staged tiles are needed all through
-// it; a producer begins with them at once.
+// it; a producer begins with them at once, and so do others in front of whose loop there is something to wait for.
 Status order_steps(Draft& draft, const PassContext& context) {
   int now = 0;
+  draft.fetches_first = fetches_first(draft);
   for (Stage stage : {Stage::before, Stage::loop, Stage::after}) {
     Draft::Section& section = draft.section(stage);
     section.begins_with_barrier = begins_with_barrier(draft, stage);
@@ -54,7 +71,7 @@ Status order_steps(Draft& draft, const PassContext& context) {
     (loop ? draft.costs.barriers_per_iteration : draft.costs.barriers_once) += first + barriers;
     (loop ? draft.costs.listed_per_iteration : draft.costs.listed_once) += first + listed;
     if (loop) {
-      draft.ring.first = draft.producer ? 0 : now;
+      draft.ring.first = draft.producer || draft.fetches_first ? 0 : now;
       draft.ring.last = now + barriers;
     }
     now += barriers;

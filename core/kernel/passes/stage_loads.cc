@@ -9,24 +9,41 @@ namespace quern::ir {
 
 namespace {
 
+// The tiles of the first iterations, before what stands in front of the loop; of inputs before the kernel in front has ended.
+void fetch_first(Draft& draft, int ahead) {
+  const TileLoop& loop = *draft.loop;
+  Builder to(draft.prologue);
+  const bool early = draft.waits_for_previous && has_inputs(draft);
+  if (early) to.add(fetch_inputs(draft, {loop.trip_count, loop.names}, ahead));
+  if (draft.waits_for_previous) wait_for_previous(draft, to);
+  const bool all_there = min_of(loop.trip_count, ahead).is_number(ahead);
+  to.rolled(loop.iteration, 0, ahead, [&](Builder& each) {
+    each.when(all_there ? ir::truth(true) : less(loop.iteration, loop.trip_count), [&](Builder& fetch) {
+      fetch.add(fetch_tiles(draft, early ? std::optional(ir::truth(false)) : std::nullopt));
+    });
+    commit_copies(draft, each);  // a group for each iteration, as in the loop
+  });
+}
+
 // As many iterations ahead as there are stages but one; inputs of these before the kernel in front has ended.
 void staged(Draft& draft, Builder& out) {
   const TileLoop& loop = *draft.loop;
   const int ahead = draft.ring.stages - 1;
+  if (draft.fetches_first) fetch_first(draft, ahead);
   const bool early = fetches_ahead(draft);
   if (early) {
     out.add(fetch_inputs(draft, {loop.trip_count, loop.names}, ahead));
     wait_for_previous(draft, out);
   }
   const Symbol step = make_variable("step", Scalar::i32);
-  out.rolled(step, -ahead, loop.trip_count, [&](Builder& to) {
+  out.rolled(step, draft.fetches_first ? 0 : -ahead, loop.trip_count, [&](Builder& to) {
     wait_for_copies(draft, to, ahead - 1);
     to.when(less(Expr(step) + ahead, loop.trip_count), [&](Builder& fetch) {
       fetch.let(loop.iteration, Expr(step) + ahead);
       fetch.add(fetch_tiles(draft, early ? std::optional(less_equal(0, step)) : std::nullopt));
     });
     commit_copies(draft, to);
-    to.when(less(step, 0), [](Builder& early) { early.add(Continue{}); });
+    if (!draft.fetches_first) to.when(less(step, 0), [](Builder& early) { early.add(Continue{}); });
     to.let(loop.iteration, step);
     for (const Body& part :
          {stage_tiles(draft), loop.names, loop.loads, tma_wait(draft), draft.section(Stage::loop).body})

@@ -86,8 +86,11 @@ Body fetch_tiles(const Draft& draft, const std::optional<Expr>& later) {
 // A producer has nothing to do with what the others do in front of the loop.
 bool fetches_ahead(const Draft& draft) {
   return draft.waits_for_previous && !draft.turns && !touches_memory(draft.prologue) &&
-         (draft.producer || !touches_memory(draft.section(Stage::before).body)) &&
-         !(draft.ring.cp_async.of_inputs.empty() && draft.ring.tma.of_inputs.empty());
+         (draft.producer || !touches_memory(draft.section(Stage::before).body)) && has_inputs(draft);
+}
+
+bool has_inputs(const Draft& draft) {
+  return !draft.ring.cp_async.of_inputs.empty() || !draft.ring.tma.of_inputs.empty();
 }
 
 Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count) {

@@ -35,6 +35,8 @@ Body tma_request(const Draft& draft, const std::optional<Expr>& later = {});
 // Programmatic dependent launch: whether the first tiles of inputs come while the kernel in front still runs.
 // Nothing else may touch memory before.
 bool fetches_ahead(const Draft& draft);
+// Whether tiles of the ring are of inputs.
+bool has_inputs(const Draft& draft);
 // These tiles, of `count` iterations; and the wait behind them, which is that of the threads that run this.
 Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count);
 void wait_for_previous(Draft& draft, Builder& to);

@@ -10,6 +10,32 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
   const int i13 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i15 = swizzled<56>((lane & 15) * 64 + (lane >> 4 & 1) * 8);
   const int i31 = (lane & 3) * 8;
+#pragma unroll 1
+  for (int iteration = 0; iteration < 1; ++iteration) {
+    {
+      unsigned char* const stage = shared + iteration % 2 * 16384;
+      bf16* const tile_k0_8 = reinterpret_cast<bf16*>(stage);
+      bf16* const tile_v0_25 = reinterpret_cast<bf16*>(stage + 8192);
+      const int first1 = iteration * 64;
+      const bf16* const at9 = t1 + static_cast<long long>(first0) * 16384 + static_cast<long long>(first1);
+      {
+        const bf16* const own10 = at9 + i11 * 256 + i12;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          cp_async<16>(tile_k0_8 + swizzled_sum<56>(i13, (r & 3) * 1024), own10 + (r & 3) * 16 * 256);
+        }
+      }
+      const bf16* const at26 = t2 + static_cast<long long>(first0) * 16384 + static_cast<long long>(first1) * 64;
+      {
+        const bf16* const own27 = at26 + i11 * 64 + i12;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          cp_async<16>(tile_v0_25 + swizzled_sum<56>(i13, (r & 3) * 1024), own27 + (r & 3) * 16 * 64);
+        }
+      }
+    }
+    cp_async_commit();
+  }
   unsigned q0_4[16];
   const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
@@ -37,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
     n_23[r] = 0.000000000e+00f;
   }
 #pragma unroll 1
-  for (int step = -1; step < 4; ++step) {
+  for (int step = 0; step < 4; ++step) {
     cp_async_wait<0>();
     __syncthreads();
     if (step + 1 < 4) {
@@ -64,9 +90,6 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* __restric
       }
     }
     cp_async_commit();
-    if (step < 0) {
-      continue;
-    }
     const int iteration = step;
     unsigned char* const stage = shared + iteration % 2 * 16384;
     bf16* const tile_k0_8 = reinterpret_cast<bf16*>(stage);

@@ -11,12 +11,27 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
     mbarrier_init_fence();
   }
   __syncthreads();
-  grid_wait();
-  grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int i6 = (lane >> 2 & 7) + (warp & 3) * 16;
   const int i7 = (lane & 3) * 2;
   const int i21 = (lane & 3) * 8;
+  grid_wait();
+  grid_launch_dependents();
+#pragma unroll 1
+  for (int iteration = 0; iteration < 1; ++iteration) {
+    {
+      unsigned char* const stage = shared + iteration % 2 * 16384;
+      bf16* const tile_k0_8 = reinterpret_cast<bf16*>(stage);
+      bf16* const tile_v0_18 = reinterpret_cast<bf16*>(stage + 8192);
+      const int first1 = iteration * 64;
+      if (int(threadIdx.x) == 0) {
+        Mbarrier* const arrived = full + iteration % 2;
+        mbarrier_arrive_expect(arrived, 16384);
+        tma_load<3, true>(tile_k0_8, map0, arrived, {first1, 0, first0});
+        tma_load<3, true>(tile_v0_18, map1, arrived, {0, first1, first0});
+      }
+    }
+  }
   unsigned q0_4[16];
   const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
@@ -44,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
     n_16[r] = 0.000000000e+00f;
   }
 #pragma unroll 1
-  for (int step = -1; step < 4; ++step) {
+  for (int step = 0; step < 4; ++step) {
     __syncthreads();
     if (step + 1 < 4) {
       const int iteration = step + 1;
@@ -58,9 +73,6 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
         tma_load<3, true>(tile_k0_8, map0, arrived, {first1, 0, first0});
         tma_load<3, true>(tile_v0_18, map1, arrived, {0, first1, first0});
       }
-    }
-    if (step < 0) {
-      continue;
     }
     const int iteration = step;
     unsigned char* const stage = shared + iteration % 2 * 16384;
