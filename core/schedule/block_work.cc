@@ -33,12 +33,15 @@ class Counter : private ScheduledBlock {
       out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
     pass_over(unmasked_share(mugraph_, kernel_));
     needs_.once_loaded = out_.once_bytes / 4 / schedule_.workers();
+    if (out_.loop_bytes > 0 && kernel_.trip_count > 1) needs_.before_loop = needs_.once_loaded;
     out_.registers = estimate_registers(needs_, schedule_);
     return out_;
   }
 
  private:
   static constexpr double kLookedAtWord = 3;  // instructions
+  // What is reduced is loaded, then loaded again as operands lie in registers; behind both come the other operands.
+  static constexpr double kReducedFirst = 2;
 
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
   // them, but for one that is not overlapped.
@@ -284,6 +287,8 @@ class Counter : private ScheduledBlock {
       } else {
         own.issue += words * warps() * (op(operand).is_load() ? 1 : 2);
         if (op(operand).is_load()) read_direct(operand, words);
+        if (op(operand).is_load() && !in_loop(i) && needs_reduction(each.operands[static_cast<size_t>(1 - side)]))
+          out_.once_waits = kReducedFirst;
         if (side == 1 && op(operand).is_compute()) {
           // Nobody leaves a tile in the order in which products take their right operands.
           own.shared_bytes += padded_elements(static_cast<size_t>(operand)) * 4 + words * 4 * 32 * warps();
@@ -362,6 +367,13 @@ class Counter : private ScheduledBlock {
     }
     keep_product(i, batch * static_cast<double>((m / parts.m) * (n / parts.n)) / 128,
                  static_cast<double>(parts.k));
+  }
+
+  bool needs_reduction(BlockValue value) const {
+    const BlockOp& each = op(value);
+    if (each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite)) return true;
+    return std::any_of(each.operands.begin(), each.operands.end(),
+                       [&](BlockValue operand) { return needs_reduction(operand); });
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.

@@ -52,6 +52,7 @@ struct BlockWork {
   double exchange_bytes = 0;              // shared memory for exchanges
   double unique_bytes = 0;                // of all blocks, from and to DRAM
   double fresh_bytes = 0;                 // of these, the ones that are read
+  double once_waits = 0;  // for memory, one after the other, before operands of products are loaded once
   double looked_at_bytes = 0;             // that a kernel in front reads
   double registers = 0;                   // of a thread, were there as many as it wants
   std::vector<TileLoad> loads;

@@ -117,7 +117,8 @@ class KernelModel {
     if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
       const double parts = work_.once.round_trips + per_sm, part = (parts - 1) / parts;
-      return asked + part * beside(once_us, once, constants_.shadow) + (1 - part) * (once_us + once);
+      return asked * (1 + work_.once_waits) + part * beside(once_us, once, constants_.shadow) +
+             (1 - part) * (once_us + once);
     }
     const double first =
         asked + once +
@@ -202,7 +203,8 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     out.blocks += part.blocks;
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
-    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes})
+    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
+                                   &BlockWork::once_waits})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
   }

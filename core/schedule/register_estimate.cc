@@ -27,7 +27,7 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
   const double room = static_cast<double>(schedule.most_registers()) - own;
   own += std::clamp(kHoisted * needs.once_fragments, 0.0, std::max(0.0, room));
   if (needs.once_loaded > kMostUnrolled) own += needs.once_loaded;  // an array in memory
-  return own;
+  return std::max(own, kFixed + needs.before_loop);
 }
 
 }  // namespace quern

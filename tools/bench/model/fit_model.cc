@@ -29,12 +29,14 @@ best measured one, the baseline's program among them.
                       both regrets: of graphs that the constants were fitted to, and of graphs that they were not
   --programs GRAPH    instead, the programs of this graph, measured and modelled
   --target NAME       sm_90a
+  --dram GBPS         of the device that the timings are of, where that is another than the target's
 )";
 
 constexpr double kOnStack = 1e3;  // that what has values on the stack is put back by
 
 struct Options {
   std::string folder, programs, target = "sm_90a";
+  double dram_gbps = 0;
   bool fit = false;
 };
 
@@ -253,6 +255,8 @@ Options parse_options(int argc, char** argv) {
       options.fit = true;
     else if (argument == "--target" && i + 1 < argc)
       options.target = argv[++i];
+    else if (argument == "--dram" && i + 1 < argc)
+      options.dram_gbps = std::atof(argv[++i]);
     else if (options.folder.empty() && argument.rfind("--", 0) != 0)
       options.folder = argument;
     else
@@ -267,6 +271,7 @@ Options parse_options(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   Target target = *need(find_target(options.target));
+  if (options.dram_gbps > 0) target.dram_gbps = options.dram_gbps;
   const std::vector<TimedGraph> graphs = read_timings(options.folder, target);
   if (options.fit) {
     print_fits(graphs, target);
