@@ -1,6 +1,7 @@
 """Evaluates .qg graphs with PyTorch: in f64 as a reference that is independent of Quern's own, and eagerly in the
 graph's dtypes as the unfused program that a kernel is compared with."""
 
+import keyword
 import re
 
 import torch
@@ -10,7 +11,10 @@ TOKEN = re.compile(r"\s*(#.*|[A-Za-z_][\w.]*|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]
 
 
 def tokens(line):
-    return [t for t in TOKEN.findall(line) if t and not t.startswith("#")]
+    """Names that are words of Python's get an underscore: programs are made of them."""
+    words = [t for t in TOKEN.findall(line) if t and not t.startswith("#")]
+    statement = words[:1] if words[1:2] != ["="] else []
+    return statement + [word + "_" if keyword.iskeyword(word) else word for word in words[len(statement):]]
 
 
 class Graph:
@@ -104,7 +108,7 @@ class Evaluator:
         self.graph, self.real, self.noise, self.range = graph, real, noise, range
 
     def run(self, tensors):
-        self.values, self.dtypes = {}, {}
+        self.values, self.dtypes, self.device = {}, {}, tensors[0].device if tensors else "cuda"
         for (name, dtype, _, _), tensor in zip(self.graph.inputs, tensors):
             self.values[name] = self.hold(tensor, dtype)
             self.dtypes[name] = dtype
@@ -181,9 +185,9 @@ class Evaluator:
         if self.is_number(operand):
             number = float(operand)
             if kind == torch.int64:
-                return torch.tensor(int(number), dtype=kind, device="cuda")
+                return torch.tensor(int(number), dtype=kind, device=self.device)
             # A number takes the dtype of what it is combined with.
-            return torch.tensor(number, dtype=torch.float64, device="cuda").to(DTYPES[dtype]).to(kind)
+            return torch.tensor(number, dtype=torch.float64, device=self.device).to(DTYPES[dtype]).to(kind)
         return self.values[operand].to(kind)
 
     @staticmethod
@@ -340,5 +344,5 @@ class Evaluator:
         axis = attributes.get("axis", 0)
         axis = int(axis[0] if isinstance(axis, list) else axis)
         shape = attributes["shape"]
-        line = torch.arange(shape[axis], device="cuda").reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        line = torch.arange(shape[axis], device=self.device).reshape([-1 if i == axis else 1 for i in range(len(shape))])
         return line.broadcast_to(shape).to(DTYPES[dtype])

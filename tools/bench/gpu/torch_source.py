@@ -1,5 +1,5 @@
-"""A .qg graph as the PyTorch program that a user would write: one line an operator, or with attention handed to
-F.scaled_dot_product_attention wherever the graph has softmax(scores) between two products."""
+"""A .qg graph, or a part of it, as the PyTorch program that a user would write: one line an operator, or with attention handed to
+F.scaled_dot_product_attention."""
 
 import math
 import re
@@ -51,7 +51,7 @@ def iota(attributes):
     shape, axis = attributes["shape"], axes(attributes, 0)[0]
     view = [extent if d == axis else 1 for d, extent in enumerate(shape)]
     dtype = DTYPES[attributes.get("dtype", "i32")]
-    return f"torch.arange({shape[axis]}, device='cuda', dtype={dtype}).view({view}).broadcast_to({shape})"
+    return f"torch.arange({shape[axis]}, device=DEVICE, dtype={dtype}).view({view}).broadcast_to({shape})"
 
 
 def norm(op, operands, attributes):
@@ -99,87 +99,60 @@ def expression(op, operands, attributes):
     return table[op]()
 
 
-class Attention:
-    """Finds softmax(scale * (q @ k) with a mask) @ v behind each product and writes it as one call. `keys` are the inputs that are k:
-    libraries want them as (key, dimension) in memory."""
-
-    def __init__(self, graph):
-        self.inputs, self.keys = {name for name, *_ in graph.inputs}, set()
-        self.made = {result: (op, operands, attributes) for result, op, operands, attributes in graph.ops}
-        self.uses = [o for _, _, operands, _ in graph.ops for o in operands] + list(graph.outputs)
-
-    def source(self, op, operands):
-        if op != "matmul" or self._op(operands[0]) != "softmax" or self.uses.count(operands[0]) != 1:
-            return None
-        scores, scale, mask = self.made[operands[0]][1][0], 1.0, None
-        while self._op(scores) in ("mul", "div", "where", "add"):
-            name, parts, _ = self.made[scores]
-            if name == "where" and mask is None and is_number(parts[2]) and float(parts[2]) < -1e3:
-                mask, scores = parts[0], parts[1]
-            elif name == "add" and mask is None and scale == 1.0:
-                mask, scores = parts[1], parts[0]
-            elif name in ("mul", "div") and is_number(parts[1]):
-                scale, scores = scale * (float(parts[1]) if name == "mul" else 1 / float(parts[1])), parts[0]
-            else:
-                return None
-        if self._op(scores) != "matmul":
-            return None
-        q, k = self.made[scores][1]
-        self.keys |= {k} & self.inputs
-        causal = mask is not None and self._is_causal(mask)
-        mask_text = "" if mask is None or causal else f", attn_mask={self._four(mask)}"
-        call = (f"F.scaled_dot_product_attention({self._four(q)}, {self._four(f'{k}.transpose(-1, -2)')}, {self._four(operands[1])}"
-                f"{mask_text}, is_causal={causal}, scale={scale})")
-        return f"{call}.reshape({q}.shape[:-1] + {operands[1]}.shape[-1:])"
-
-    @staticmethod
-    def _four(tensor):
-        return f"({tensor})[(None,) * (4 - ({tensor}).dim())]"
-
-    def _op(self, name):
-        return self.made.get(name, (None,))[0]
-
-    def _is_causal(self, mask):
-        op, operands, _ = self.made.get(mask, (None, [], {}))
-        if op != "le" or any(self._op(o) != "iota" for o in operands):
-            return False
-        column, row = (self.made[o][2] for o in operands)
-        shape = row["shape"]
-        return len(shape) == 2 and shape[0] == shape[1] and axes(column, 0) == [1] and axes(row, 0) == [0]
+def four(tensor):
+    return f"({tensor})[(None,) * (4 - ({tensor}).dim())]"
 
 
-def source(graph, attention=None):
-    """The program's text; with `attention`, None when there is none to hand over."""
-    library = attention is not None
-    lines, handed = [], False
-    for result, op, operands, attributes in graph.ops:
-        call = attention.source(op, operands) if library else None
-        handed |= call is not None
-        lines.append(f"    {result} = {call or expression(op, operands, attributes)}")
-    if library and not handed:
+def mask_text(attention):
+    """The mask that scaled_dot_product_attention is given, as an expression; None if there is none."""
+    conditions = " & ".join(f"({name} != 0)" for name in attention.masks)
+    addend = attention.addend and f"{attention.addend}.to({attention.q}.dtype)"
+    return f"torch.where({conditions}, {addend}, float('-inf'))" if addend and conditions else addend or conditions or None
+
+
+def is_causal(attention):
+    return attention.window == (None, 0) and attention.q_shape[-2] == attention.k_shape[-2] and not attention.addend
+
+
+def library_call(attention):
+    """The attention as one call, or None if there is no such call."""
+    if attention.changes and not attention.addend:
         return None
-    if library:
-        lines = without_unused(lines, graph.outputs)
-    names = ", ".join(name for name, *_ in graph.inputs)
-    return f"def program({names}):\n" + "\n".join(lines) + f"\n    return [{', '.join(graph.outputs)}]\n"
+    causal, mask = is_causal(attention), mask_text(attention)
+    mask = "" if mask is None or causal else f", attn_mask={four(mask)}"
+    return (f"F.scaled_dot_product_attention({four(attention.q)}, {four(attention.k)}, {four(attention.v)}{mask}, is_causal={causal}, "
+            f"scale={attention.scale}, enable_gqa={attention.grouped}).reshape({attention.q}.shape[:-1] + ({attention.v}).shape[-1:])")
 
 
-def without_unused(lines, outputs):
-    """Eager mode would compute the scores that the library call does not need."""
-    kept, needed = [], set(outputs)
+def without_unused(lines, wanted):
+    """Without what nobody reads, such as the scores that a library call does not need."""
+    kept, needed = [], names(" ".join(wanted))
     for line in reversed(lines):
-        result, text = line.strip().split(" = ", 1)
+        result, text = line.split(" = ", 1)
         if result in needed:
             kept.insert(0, line)
-            needed |= set(re.findall(r"[A-Za-z_]\w*", text))
+            needed |= names(text)
     return kept
 
 
-def program(graph, attention=None):
-    """A function of the graph's inputs that returns the list of its outputs, or None."""
-    text = source(graph, attention)
-    if text is None:
-        return None
-    scope = {"torch": torch, "F": F, "in_range": in_range}
-    exec(compile(text, graph.name, "exec"), scope)
+def names(text):
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def program(graph, given=None, wanted=None, calls=None, device="cuda", first=()):
+    """A function of the values `given` (the graph's inputs) that returns the list of the expressions `wanted` (its outputs, dense). `calls`: {result:
+    expression} of what something else computes than the graph's operators; `first`: statements in front of them."""
+    given = [name for name, *_ in graph.inputs] if given is None else given
+    wanted = [f"{name}.contiguous()" for name in graph.outputs] if wanted is None else wanted
+    lines = [f"{result} = {(calls or {}).get(result) or expression(op, operands, attributes)}" for result, op, operands, attributes in graph.ops
+             if result not in given]
+    lines = without_unused([*first, *lines], wanted) + [f"return [{', '.join(wanted)}]"]
+    scope = {"torch": torch, "F": F, "in_range": in_range, "DEVICE": device}
+    exec(compile(f"def program({', '.join(given)}):\n    " + "\n    ".join(lines), graph.name, "exec"), scope)
     return scope["program"]
+
+
+def library_program(graph, attentions, device="cuda"):
+    """The program with what of its attention libraries can compute handed to them; None if that is nothing."""
+    calls = {result: library_call(attention) for result, attention in attentions.items()}
+    return program(graph, calls=calls, device=device) if any(calls.values()) else None
