@@ -80,7 +80,7 @@ void persistent_blocks_are_right(void**) {
 }
 
 // Products of one iteration under what is computed in the next: of few iterations and of more than there are
-// stages, by one warpgroup and two, by blocks that stay, and with registers of the producer's.
+// stages, by one warpgroup and two, by blocks that stay, with registers of the producer's, and of ragged keys.
 void overlapped_products_are_right(void**) {
   std::vector<MuGraphCase> cases;
   auto overlapped = [](KernelSchedule from, bool moves_registers) {
@@ -97,6 +97,11 @@ void overlapped_products_are_right(void**) {
                              overlapped(way({8, 1, 1}, 3, true), true)));
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "2", "5"},
                              staying(overlapped(way({4, 1, 1}, 3, true), true), 1)));
+  // The last tile of keys is not whole.
+  KernelSchedule ragged = overlapped(way({4, 1, 1}, 3, true), false);
+  ragged.tile_k = 64;
+  cases.push_back(
+      sized_case("attention", kAttentionGraph, kAttention, {"bf16", "64", "32", "200", "1", "4"}, ragged));
   all_are_right(cases);
 }
 

@@ -115,13 +115,16 @@ for (int step = 1; step < 8; ++step) {
   if (1 < step && lane == 0) {
     mbarrier_arrive(empty + (step - 2) % 3);
   }
+  {
+    const int i = step - 1;
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    sums[r] = sums[r] * largest[0];
-  }
+    for (int r = 0; r < 4; ++r) {
+      sums[r] = sums[r] * largest[0];
+    }
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    words[w] = unsigned(scores[w]);
+    for (int w = 0; w < 4; ++w) {
+      words[w] = unsigned(scores[w]);
+    }
   }
   {
     const int i = step;
@@ -157,13 +160,16 @@ __syncwarp();
 if (lane == 0) {
   mbarrier_arrive(empty);
 }
+{
+  const int i = 7;
 #pragma unroll
-for (int r = 0; r < 4; ++r) {
-  sums[r] = sums[r] * largest[0];
-}
+  for (int r = 0; r < 4; ++r) {
+    sums[r] = sums[r] * largest[0];
+  }
 #pragma unroll
-for (int w = 0; w < 4; ++w) {
-  words[w] = unsigned(scores[w]);
+  for (int w = 0; w < 4; ++w) {
+    words[w] = unsigned(scores[w]);
+  }
 }
 {
   const int i = 7;

@@ -162,6 +162,9 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
   auto last_products = [&](Builder& at, const Expr& iteration) {
     in_iteration(at, iteration, {stage_tiles(draft), loop.names, parts.last});
   };
+  auto change_operands = [&](Builder& at, const Expr& iteration) {
+    in_iteration(at, iteration, {loop.names, parts.late});
+  };
   // Of the first products, while `groups` are under way behind them.
   auto make = [&](Builder& at, const Expr& iteration, int groups) {
     at.emit(Instr::wgmma_wait, {}, {groups});
@@ -180,13 +183,13 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
     make(some, 0, 0);
     some.rolled(step, 1, loop.trip_count, [&](Builder& each) {
       land(each, Expr(step) - 2, less(1, step));
-      each.add(parts.late);
+      change_operands(each, Expr(step) - 1);
       first_products(each, step);
       last_products(each, Expr(step) - 1);
       make(each, step, parts.groups);
     });
     land(some, last - 1, less(0, last));
-    some.add(parts.late);
+    change_operands(some, last);
     last_products(some, last);
     land(some, last, truth(true));
   };
