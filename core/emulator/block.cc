@@ -108,10 +108,19 @@ const Runtime& Block::runtime() {
       .cluster_address = [](const void* own, int rank, const void* site) -> void* {
         return running->cluster_address(own, rank, site);
       },
-      .cp_async = [](void* shared, const void* global, int bytes, int source_bytes,
-                     const void* site) { running->copy_async(shared, global, bytes, source_bytes, site); },
-      .cp_async_commit = [] { ++running->threads_[running->current_].committed_groups; },
-      .cp_async_wait = [](int pending, const void* site) { running->wait_for_copies(pending, site); },
+      .copy_bytes =
+          [](const CopyInstruction* instruction, void* shared, void* global, int bytes, int global_bytes,
+             void* barrier, const void* site) {
+            running->copy_bytes(*instruction, shared, global, bytes, global_bytes, barrier, site);
+          },
+      .copy_box =
+          [](const CopyInstruction* instruction, void* shared, const void* map, const int* x, int rank,
+             void* barrier, const int* mask, const void* site) {
+            running->copy_box(*instruction, shared, map, x, rank, barrier, mask, site);
+          },
+      .commit_copies = [](const char* group) { running->threads_[running->current_].copies[group].commit(); },
+      .wait_for_copies = [](const char* group, int pending,
+                            const void* site) { running->wait_for_copies(group, pending, site); },
       .mbarrier_init =
           [](void* barrier, int arrivals, const void* site) {
             running->check_rule(running->mbarriers_.init(address_of(barrier), arrivals, running->current_),
@@ -135,16 +144,6 @@ const Runtime& Block::runtime() {
               running->check_rule(running->memory_.violation(), site);
           },
       .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
-      .tma_load = [](void* to, const void* map, void* barrier, const int* x, int rank,
-                     const void* site) { running->load_box(to, map, barrier, x, rank, site); },
-      .tma_load_multicast =
-          [](void* to, const void* map, void* barrier, int mask, const int* x, int rank, const void* site) {
-            running->load_box_into_blocks(to, map, barrier, mask, x, rank, site);
-          },
-      .tma_store = [](const void* from, const void* map, const int* x, int rank,
-                      const void* site) { running->store_box(from, map, x, rank, site); },
-      .tma_store_commit = [] { ++running->threads_[running->current_].committed_stores; },
-      .tma_store_wait = [](int pending) { running->wait_for_stores(pending); },
       .f16_to_float = quern::f16_to_float,
       .f16_from_float = quern::f16_from_float,
       .bf16_from_float = quern::bf16_from_float,
@@ -364,14 +363,11 @@ void Block::check_warp(int first) {
 void Block::end_thread() {
   EmulatedThread& self = threads_[current_];
   self.state = State::ended;
-  if (!self.copies.empty())
-    fail("the thread ends with " + std::to_string(self.copies.size()) +
-             " asynchronous copies that it did not wait for (cp_async_commit, cp_async_wait)",
-         nullptr);
-  if (!self.stores.empty())
-    fail("the thread ends with " + std::to_string(self.stores.size()) +
-             " stores by TMA that it did not wait for (tma_store_commit, tma_store_wait)",
-         nullptr);
+  for (const auto& [group, copies] : self.copies)
+    if (copies.under_way() > 0)
+      fail("the thread ends with " + std::to_string(copies.under_way()) + " copies by " + std::string(group) +
+               " that it did not wait for (commit, wait)",
+           nullptr);
   if (self.arrived_at_cluster) fail("the thread ends between cluster_arrive and cluster_wait", nullptr);
   check_rule(wgmmas_.end_thread(current_), nullptr);
   if (!clock_.sees_earlier_launches(current_))

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/emulator/async_copy.h"
 #include "core/emulator/collective.h"
 #include "core/emulator/compile.h"
 #include "core/emulator/mbarrier.h"
@@ -34,22 +35,6 @@ class FiberStacks {
   int guarded_ = 0;  // stacks that have their guard page
 };
 
-// A cp.async that was asked for and has not been waited for.
-struct AsyncCopy {
-  uintptr_t to, from;
-  int bytes, source_bytes;
-  int group;  // the number of groups its thread had committed before it
-};
-
-// A tma_store that was asked for and has not been waited for.
-struct BoxStore {
-  BoundTensorMap map;
-  BoxPlace at;
-  uintptr_t from;
-  int group;  // as of AsyncCopy
-  size_t bytes() const { return static_cast<size_t>(map.map->box_bytes()); }
-};
-
 struct EmulatedThread {
   enum class State { runnable, at_barrier, at_named_barrier, at_collective, at_cluster, at_mbarrier, ended };
   State state = State::runnable;
@@ -62,10 +47,7 @@ struct EmulatedThread {
   void* operands = nullptr;
   uintptr_t mbarrier = 0;
   unsigned parity = 0;
-  std::vector<AsyncCopy> copies;
-  int committed_groups = 0;
-  std::vector<BoxStore> stores;
-  int committed_stores = 0;
+  std::map<std::string_view, CopyGroups> copies;  // by the name of their groups
   int votes = 0;
   bool arrived_at_cluster = false, all_arrived = false;  // and has not waited yet
 };
@@ -99,22 +81,19 @@ class Block {
   void arrive_at_named_barrier(int number, int threads, const void* site);
   void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
   void check_warp(int first);
-  void copy_async(void* shared, const void* global, int bytes, int source_bytes, const void* site);
-  void wait_for_copies(int pending, const void* site);
+  void copy_bytes(const CopyInstruction& instruction, void* shared, void* global, int bytes, int global_bytes,
+                  void* barrier, const void* site);
+  void copy_box(const CopyInstruction& instruction, void* shared, const void* map, const int* x, int rank,
+                void* barrier, const int* mask, const void* site);
+  void begin_copy(const Copy& copy, void* barrier, const void* site);
+  void wait_for_copies(const char* group, int pending, const void* site);
   void arrive_at_cluster(const void* site);
   void end_cluster_barrier();
   void wait_for_cluster(const void* site);
   void* cluster_address(const void* own, int rank, const void* site);
   void wait_at_mbarrier(void* barrier, unsigned parity, const void* site);
   void wake_at_mbarriers();
-  void load_box(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
-  void load_box_into_blocks(void* to, const void* map, void* barrier, int mask, const int* x, int rank,
-                            const void* site);
   void arrive_at_other(void* barrier, int rank, const void* site);
-  void store_box(const void* from, const void* map, const int* x, int rank, const void* site);
-  void wait_for_stores(int pending);
-  BoxPlace place_of_box(const char* what, const BoundTensorMap& map, const int* x, int rank,
-                        const void* site);
   void check_rule(std::string violation, const void* site) {
     if (!violation.empty()) fail(std::move(violation), site);
   }
@@ -150,8 +129,8 @@ class Block {
   // Of each block of the cluster, whether all have voted for it: this time, next time, and last time, in
   // turns.
   std::vector<std::array<bool, 3>> votes_;
-  int arrived_ = 0;                      // threads at the cluster's barrier
-  std::vector<uint64_t> blocks_;         // the numbers of the cluster's blocks
+  int arrived_ = 0;               // threads at the cluster's barrier
+  std::vector<uint64_t> blocks_;  // the numbers of the cluster's blocks
   std::vector<Index> block_indices_;
   const unsigned long long* arguments_ = nullptr;
   Position position_{};

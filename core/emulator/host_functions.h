@@ -261,12 +261,13 @@ __device__ __forceinline__ void ldmatrix_trans(unsigned (&r)[kCount], const void
 template <int kBytes>
 __device__ __forceinline__ void cp_async(void* shared, const void* global, int source_bytes = kBytes) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "cp.async copies 4, 8 or 16 bytes");
-  quern::emulated::cp_async(shared, global, kBytes, source_bytes);
+  static constexpr quern::emulated::CopyInstruction kCopy{"cp_async", true, false, kBytes, "cp_async"};
+  quern::emulated::copy_bytes(kCopy, shared, global, kBytes, source_bytes);
 }
-__device__ __forceinline__ void cp_async_commit() { quern::emulated::cp_async_commit(); }
+__device__ __forceinline__ void cp_async_commit() { quern::emulated::commit_copies("cp_async"); }
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
-  quern::emulated::cp_async_wait(kPending);
+  quern::emulated::wait_for_copies("cp_async", kPending);
 }
 
 // cluster.cuh
@@ -317,22 +318,25 @@ struct TensorMap {
 template <int kRank, bool kOnce>
 __device__ __forceinline__ void tma_load(void* to, const TensorMap& map, Mbarrier* barrier,
                                          const int (&x)[kRank]) {
-  quern::emulated::tma_load(to, map.bound, barrier, x, kRank);
+  static constexpr quern::emulated::CopyInstruction kCopy{"tma_load", true, true, 128, nullptr};
+  quern::emulated::copy_box(kCopy, to, map.bound, x, kRank, barrier);
 }
 template <int kRank>
 __device__ __forceinline__ void tma_load_multicast(void* to, const TensorMap& map, Mbarrier* barrier,
                                                    int mask, const int (&x)[kRank]) {
-  quern::emulated::tma_load_multicast(to, map.bound, barrier, mask, x, kRank);
+  static constexpr quern::emulated::CopyInstruction kCopy{"tma_load_multicast", true, true, 128, nullptr};
+  quern::emulated::copy_box(kCopy, to, map.bound, x, kRank, barrier, &mask);
 }
 __device__ __forceinline__ void tma_prefetch(const TensorMap&) {}
 template <int kRank>
 __device__ __forceinline__ void tma_store(const void* from, const TensorMap& map, const int (&x)[kRank]) {
-  quern::emulated::tma_store(from, map.bound, x, kRank);
+  static constexpr quern::emulated::CopyInstruction kCopy{"tma_store", false, true, 128, "tma_store"};
+  quern::emulated::copy_box(kCopy, from, map.bound, x, kRank);
 }
-__device__ __forceinline__ void tma_store_commit() { quern::emulated::tma_store_commit(); }
+__device__ __forceinline__ void tma_store_commit() { quern::emulated::commit_copies("tma_store"); }
 template <int kPending>
 __device__ __forceinline__ void tma_store_wait() {
-  quern::emulated::tma_store_wait(kPending);
+  quern::emulated::wait_for_copies("tma_store", kPending);
 }
 
 // grid.cuh

@@ -54,12 +54,20 @@ QUERN_UNSEEN static void cluster_wait() { quern_runtime->cluster_wait(__builtin_
 QUERN_UNSEEN static void* cluster_address(const void* own, int rank) {
   return quern_runtime->cluster_address(own, rank, __builtin_return_address(0));
 }
-QUERN_UNSEEN static void cp_async(void* shared, const void* global, int bytes, int source_bytes) {
-  quern_runtime->cp_async(shared, global, bytes, source_bytes, __builtin_return_address(0));
+QUERN_UNSEEN static void copy_bytes(const CopyInstruction& instruction, void* shared, const void* global,
+                                    int bytes, int global_bytes, void* barrier = nullptr) {
+  quern_runtime->copy_bytes(&instruction, shared, const_cast<void*>(global), bytes, global_bytes, barrier,
+                            __builtin_return_address(0));
 }
-QUERN_UNSEEN static void cp_async_commit() { quern_runtime->cp_async_commit(); }
-QUERN_UNSEEN static void cp_async_wait(int pending) {
-  quern_runtime->cp_async_wait(pending, __builtin_return_address(0));
+QUERN_UNSEEN static void copy_box(const CopyInstruction& instruction, const void* shared, const void* map,
+                                  const int* x, int rank, void* barrier = nullptr,
+                                  const int* mask = nullptr) {
+  quern_runtime->copy_box(&instruction, const_cast<void*>(shared), map, x, rank, barrier, mask,
+                          __builtin_return_address(0));
+}
+QUERN_UNSEEN static void commit_copies(const char* group) { quern_runtime->commit_copies(group); }
+QUERN_UNSEEN static void wait_for_copies(const char* group, int pending) {
+  quern_runtime->wait_for_copies(group, pending, __builtin_return_address(0));
 }
 QUERN_UNSEEN static void mbarrier_init(void* barrier, int arrivals) {
   quern_runtime->mbarrier_init(barrier, arrivals, __builtin_return_address(0));
@@ -79,18 +87,6 @@ QUERN_UNSEEN static void read_constant(const void* p, int size) {
   quern_runtime->read_constant(p, size, __builtin_return_address(0));
 }
 QUERN_UNSEEN static void grid_wait() { quern_runtime->grid_wait(); }
-QUERN_UNSEEN static void tma_load(void* to, const void* map, void* barrier, const int* x, int rank) {
-  quern_runtime->tma_load(to, map, barrier, x, rank, __builtin_return_address(0));
-}
-QUERN_UNSEEN static void tma_load_multicast(void* to, const void* map, void* barrier, int mask, const int* x,
-                                            int rank) {
-  quern_runtime->tma_load_multicast(to, map, barrier, mask, x, rank, __builtin_return_address(0));
-}
-QUERN_UNSEEN static void tma_store(const void* from, const void* map, const int* x, int rank) {
-  quern_runtime->tma_store(from, map, x, rank, __builtin_return_address(0));
-}
-QUERN_UNSEEN static void tma_store_commit() { quern_runtime->tma_store_commit(); }
-QUERN_UNSEEN static void tma_store_wait(int pending) { quern_runtime->tma_store_wait(pending); }
 QUERN_UNSEEN __attribute__((const)) static float f16_to_float(unsigned short bits) {
   return quern_runtime->f16_to_float(bits);
 }

@@ -66,7 +66,7 @@ std::string Mbarriers::arrive(uintptr_t address, int64_t bytes, int thread) {
 std::string Mbarriers::end_phase(uintptr_t address, Barrier& barrier) {
   if (barrier.missing > 0 || barrier.bytes > 0) return "";
   const bool more = std::any_of(under_way_.begin(), under_way_.end(),
-                                [&](const Copy& copy) { return copy.barrier == address; });
+                                [&](const Counted& each) { return each.barrier == address; });
   if (more || barrier.bytes < 0)
     return "a phase of an mbarrier ends while copies that it counts are under way: fewer bytes were "
            "announced "
@@ -79,38 +79,33 @@ std::string Mbarriers::end_phase(uintptr_t address, Barrier& barrier) {
   return "";
 }
 
-std::string Mbarriers::load_box(uintptr_t to, const BoundTensorMap& map, uintptr_t address,
-                                const BoxPlace& at, int thread) {
+std::string Mbarriers::copy(const Copy& copy, uintptr_t address, int thread) {
   std::string violation;
   Barrier* barrier = find(address, thread, violation);
   if (!barrier) return violation;
   if (!barrier->shown) return "TMA cannot know of this mbarrier: no mbarrier_init_fence behind it";
-  Copy copy{map, at, to, barrier->phase, address};
-  if (to % 128 != 0) return "tma_load to " + memory_.locate(to) + ", which is not aligned to 128 bytes";
-  if (!map.read_box(at, memory_, thread) || !memory_.begin_engine_copy(to, copy.bytes(), thread))
-    return memory_.violation();
-  under_way_.push_back(copy);
+  if (violation = copy.begin(memory_, thread); !violation.empty()) return violation;
+  under_way_.push_back({copy, barrier->phase, address});
   return "";
 }
 
 std::string Mbarriers::land_one(std::mt19937_64& random) {
   std::swap(under_way_[random() % under_way_.size()], under_way_.back());
-  const Copy copy = under_way_.back();
+  const Counted one = under_way_.back();
   under_way_.pop_back();
-  Barrier& barrier = barriers_.at(copy.barrier);
-  barrier.bytes -= static_cast<int64_t>(copy.bytes());
-  barrier.landed.push_back(copy);
-  return end_phase(copy.barrier, barrier);
+  Barrier& barrier = barriers_.at(one.barrier);
+  barrier.bytes -= static_cast<int64_t>(one.copy.bytes);
+  barrier.landed.push_back(one);
+  return end_phase(one.barrier, barrier);
 }
 
 bool Mbarriers::try_wait(uintptr_t address, unsigned parity, int thread, std::string& violation) {
   Barrier* barrier = find(address, thread, violation);
   if (!barrier || (barrier->phase & 1) == (parity & 1)) return false;
   clock_.acquire(thread, barrier->told);
-  std::erase_if(barrier->landed, [&](const Copy& copy) {
-    if (copy.phase >= barrier->phase) return false;
-    copy.map.copy_box(copy.at, copy.to);
-    memory_.end_engine_copy(copy.to, copy.bytes(), clock_.engine(thread, barrier->number, copy.phase));
+  std::erase_if(barrier->landed, [&](const Counted& each) {
+    if (each.phase >= barrier->phase) return false;
+    each.copy.end(memory_, clock_.engine(thread, barrier->number, each.phase));
     return true;
   });
   return true;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/emulator/async_copy.h"
 #include "core/emulator/clock.h"
 #include "core/emulator/memory.h"
-#include "core/emulator/tensor_map.h"
 
 namespace quern::emulated {
 
@@ -23,8 +23,7 @@ class Mbarriers {
   std::string init(uintptr_t barrier, int arrivals, int thread);
   void fence_init(int thread);
   std::string arrive(uintptr_t barrier, int64_t bytes, int thread);
-  std::string load_box(uintptr_t to, const BoundTensorMap& map, uintptr_t barrier, const BoxPlace& at,
-                       int thread);
+  std::string copy(const Copy& copy, uintptr_t barrier, int thread);
 
   // Whether the phase of this parity has ended; if so, what it tells becomes the thread's. `violation` is set
   // when the barrier may not be waited at.
@@ -37,21 +36,18 @@ class Mbarriers {
   std::string describe(uintptr_t barrier) const;
 
  private:
-  struct Copy {
-    BoundTensorMap map;
-    BoxPlace at;
-    uintptr_t to;
+  struct Counted {
+    Copy copy;
     uint32_t phase;
     uintptr_t barrier;
-    size_t bytes() const { return static_cast<size_t>(map.map->box_bytes()); }
   };
   struct Barrier {
     int number = 0, maker = 0, arrivals = 1, missing = 1;
-    int64_t bytes = 0;           // announced and not landed
-    uint32_t phase = 0;          // that has not ended
-    bool shown = false;          // to TMA
-    Knowledge coming{}, told{};  // of the phase that has not ended, and of those that have
-    std::vector<Copy> landed;    // that nobody has waited for
+    int64_t bytes = 0;            // announced and not landed
+    uint32_t phase = 0;           // that has not ended
+    bool shown = false;           // to TMA
+    Knowledge coming{}, told{};   // of the phase that has not ended, and of those that have
+    std::vector<Counted> landed;  // that nobody has waited for
   };
   Barrier* find(uintptr_t address, int thread, std::string& violation);
   std::string end_phase(uintptr_t address, Barrier& barrier);
@@ -59,7 +55,7 @@ class Mbarriers {
   Memory& memory_;
   Clock& clock_;
   std::map<uintptr_t, Barrier> barriers_;
-  std::vector<Copy> under_way_;
+  std::vector<Counted> under_way_;
 };
 
 }  // namespace quern::emulated

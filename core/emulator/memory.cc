@@ -83,6 +83,13 @@ bool Memory::read_shared(uintptr_t address, size_t size, int thread) {
   return read(address, size, thread);
 }
 
+bool Memory::read_global(uintptr_t address, size_t size, int thread) {
+  Region* region = find_for("read", address, size);
+  if (!region) return false;
+  if (region->is_shared()) return violate("read of " + locate(address) + ", which is not global memory");
+  return read(address, size, thread);
+}
+
 // Buffers of the caller's, of which the workspace is one.
 bool Memory::judge_caller(const char* action, const Region& region, uintptr_t address, int thread) {
   if (!region.is_the_callers() || !clock_.awaits_caller(thread)) return true;
@@ -98,9 +105,8 @@ bool Memory::judge_write(Region& region, uintptr_t address, size_t size, int thr
     if (i > 0 && cells[i].is_like(cells[i - 1])) continue;
     const Stamp &write = cells[i].write, &read = cells[i].read;
     if (cells[i].held > 0)
-      return violate("write to " + locate(address + i) +
-                     ", which a wgmma still reads, or a store by TMA: no wgmma_wait or "
-                     "tma_store_wait before");
+      return violate("write to " + locate(address + i) + ", which a " + holders_[cells[i].holder] +
+                     " still reads: nobody has waited for it");
     if (write.pending)
       return violate("write to " + locate(address + i) + ", into which an asynchronous copy of " +
                      clock_.describe(write) + " is still under way");
@@ -131,26 +137,38 @@ bool Memory::judge_fences(const Region& region, uintptr_t address, size_t size) 
   return true;
 }
 
-bool Memory::begin_engine_copy(uintptr_t to, size_t size, int thread) {
+bool Memory::begin_copy(uintptr_t to, size_t size, int thread, bool proxy) {
   Region* region = find_for("write", to, size);
   if (!region || !judge_write(*region, to, size, thread)) return false;
   if (!region->is_shared())
     return violate("asynchronous copy to " + locate(to) + ", which is not shared memory");
-  if (!judge_fences(*region, to, size)) return false;
-  Cell cell{clock_.now(thread), {}, 0};
+  if (proxy && !judge_fences(*region, to, size)) return false;
+  Cell cell{clock_.now(thread), {}, proxy ? 0 : ++ordinary_};
   cell.write.pending = 1;
   std::fill_n(&region->cells[to - region->begin], size, cell);
   return true;
 }
 
-void Memory::end_engine_copy(uintptr_t to, size_t size, Stamp stamp) {
+void Memory::end_copy(uintptr_t to, size_t size, Stamp stamp, bool proxy) {
   Region* region = find(to);
-  std::fill_n(&region->cells[to - region->begin], size, Cell{stamp, {}, 0});
+  std::fill_n(&region->cells[to - region->begin], size, Cell{stamp, {}, proxy ? 0 : ++ordinary_});
 }
 
-void Memory::change_held(uintptr_t address, size_t size, uint32_t by) {
-  Region* region = find(address);
-  for (size_t i = 0; i < size; ++i) region->cells[address - region->begin + i].held += by;
+void Memory::hold(uintptr_t address, size_t size, const char* who) {
+  const auto at = std::find(holders_.begin(), holders_.end(), who);
+  const auto number = static_cast<uint32_t>(at - holders_.begin());
+  if (at == holders_.end()) holders_.push_back(who);
+  check(number < 1u << 8, "few instructions hold memory");
+  Cell* const cells = &find(address)->cells[address - find(address)->begin];
+  for (size_t i = 0; i < size; ++i) {
+    ++cells[i].held;
+    cells[i].holder = number;
+  }
+}
+
+void Memory::release(uintptr_t address, size_t size) {
+  Cell* const cells = &find(address)->cells[address - find(address)->begin];
+  for (size_t i = 0; i < size; ++i) --cells[i].held;
 }
 
 bool Memory::read_constant(uintptr_t address, size_t size) {
@@ -167,35 +185,8 @@ bool Memory::read_constant(uintptr_t address, size_t size) {
   return true;
 }
 
-bool Memory::read_by_engine(uintptr_t address, size_t size, int thread) {
-  return read_shared(address, size, thread) && judge_fences(*find(address), address, size);
-}
-
-bool Memory::begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread) {
-  if (source_size > 0) {
-    Region* source = find_for("read", from, source_size);
-    if (!source || !read(from, source_size, thread)) return false;
-    if (source->is_shared())
-      return violate("asynchronous copy from " + locate(from) + ", which is not global memory");
-  }
-  Region* region = find_for("write", to, size);
-  if (!region || !judge_write(*region, to, size, thread)) return false;
-  if (!region->is_shared())
-    return violate("asynchronous copy to " + locate(to) + ", which is not shared memory");
-  Cell cell{clock_.now(thread), {}, ++ordinary_};
-  cell.write.pending = 1;
-  std::fill_n(&region->cells[to - region->begin], size, cell);
-  return true;
-}
-
-bool Memory::end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread) {
-  // The hardware may read the source until now.
-  if (source_size > 0 && !read(from, source_size, thread)) return false;
-  memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), source_size);
-  memset(reinterpret_cast<void*>(to + source_size), 0, size - source_size);
-  Region* region = find(to);
-  std::fill_n(&region->cells[to - region->begin], size, Cell{clock_.now(thread), {}, ++ordinary_});
-  return true;
+bool Memory::read_beside(uintptr_t address, size_t size, int thread, bool proxy) {
+  return read_shared(address, size, thread) && (!proxy || judge_fences(*find(address), address, size));
 }
 
 bool Memory::may_end(uintptr_t shared, int rank, int thread) {

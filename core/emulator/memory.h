@@ -15,8 +15,9 @@ namespace quern::emulated {
 // What is known about one byte.
 struct Cell {
   Stamp write, read;
-  uint32_t ordinary = 0;  // number of the ordinary write that it was, in their order; 0: by TMA
-  uint32_t held = 0;      // warps whose wgmma still reads it
+  uint32_t ordinary = 0;    // number of the ordinary write that it was, in their order; 0: by TMA
+  uint32_t held : 24 = 0;   // how many beside the threads still read it,
+  uint32_t holder : 8 = 0;  // and the last of them: which of the names
   // Whether another write or reader is judged alike.
   bool is_like(const Cell& other) const {
     return write == other.write && read == other.read && (held > 0) == (other.held > 0);
@@ -54,24 +55,22 @@ class Memory {
   bool write(uintptr_t address, size_t size, int thread);
   // A read (besides read()) of what must not change while the launch runs.
   bool read_constant(uintptr_t address, size_t size);
-  // A read by an instruction that reaches shared memory only.
+  // A read by an instruction that reaches shared memory only, or global memory only.
   bool read_shared(uintptr_t address, size_t size, int thread);
-  // An asynchronous copy into shared memory: from its begin to its end nobody may touch the bytes.
-  bool begin_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
-  bool end_copy(uintptr_t to, uintptr_t from, size_t size, size_t source_size, int thread);
+  bool read_global(uintptr_t address, size_t size, int thread);
+  // A copy into shared memory that goes on beside `thread`, which must know of all accesses before: until it
+  // ends nobody may touch the bytes. Then they are there, for whom `stamp` says. By the async proxy: ordinary
+  // writes must have been fenced by who wrote.
+  bool begin_copy(uintptr_t to, size_t size, int thread, bool proxy);
+  void end_copy(uintptr_t to, size_t size, Stamp stamp, bool proxy);
   // Whether block `rank` of a cluster, whose dynamic shared memory begins at `shared`, may end with `thread`:
   // what other blocks do there is done.
   bool may_end(uintptr_t shared, int rank, int thread);
-  // A copy by the engine: `thread` asks for it, and must know of all accesses before; when somebody has
-  // waited for it, the bytes are there and `stamp` says for whom.
-  bool begin_engine_copy(uintptr_t to, size_t size, int thread);
-  void end_engine_copy(uintptr_t to, size_t size, Stamp stamp);
-  // A read of shared memory by the engine or by tensor cores, for `thread`: ordinary writes must have been
-  // fenced by who wrote.
-  bool read_by_engine(uintptr_t address, size_t size, int thread);
-  // From now on, until it is released as often, nobody may write there.
-  void hold(uintptr_t address, size_t size) { change_held(address, size, 1); }
-  void release(uintptr_t address, size_t size) { change_held(address, size, ~0u); }
+  // A read of shared memory by what goes on beside `thread`.
+  bool read_beside(uintptr_t address, size_t size, int thread, bool proxy);
+  // From now on, until it is released as often, nobody may write there: `who` reads it.
+  void hold(uintptr_t address, size_t size, const char* who);
+  void release(uintptr_t address, size_t size);
   void fence_proxy(int thread) { fences_[static_cast<size_t>(thread)] = ++ordinary_; }
   const std::string& violation() const { return violation_; }
   // "output 0 `y` (64 bytes) at offset 12", or the nearest buffer for an address outside of all.
@@ -88,7 +87,6 @@ class Memory {
 
   bool violate(std::string text);
 
-  void change_held(uintptr_t address, size_t size, uint32_t by);
   bool judge_fences(const Region& region, uintptr_t address, size_t size);
 
   Clock& clock_;
@@ -96,6 +94,7 @@ class Memory {
   std::array<uint32_t, kMaxClusterThreads> fences_{};  // of each thread, the last
   std::vector<std::unique_ptr<Region>> regions_;       // by address
   Region* last_ = nullptr;
+  std::vector<const char*> holders_;  // their names
   std::string violation_;
 };
 

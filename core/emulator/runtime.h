@@ -55,13 +55,22 @@ struct WgmmaOperands {
   WgmmaOperand a, b;
   int columns;
   bool bf16;
-  int pending;  // of a wait
+  int pending;      // of a wait
   bool add = true;  // to what the sums are; else to zeros
 };
 struct LdmatrixOperands {
   unsigned* registers;
   const void* row;
   int count;
+};
+
+// An instruction that copies between global and shared memory beside its thread.
+struct CopyInstruction {
+  const char* name;
+  bool loads;         // into shared memory
+  bool proxy;         // by the async proxy
+  int alignment;      // of its places, bytes
+  const char* group;  // its thread waits for its groups of this name; null: the bytes count at an mbarrier
 };
 
 // `site` is the address after the instruction that asked, for messages.
@@ -81,10 +90,16 @@ struct Runtime {
   void (*cluster_wait)(const void* site);
   // Where block `rank` of the cluster has what `own` is here.
   void* (*cluster_address)(const void* own, int rank, const void* site);
-  void (*cp_async)(void* shared, const void* global, int bytes, int source_bytes, const void* site);
-  void (*cp_async_commit)();
-  void (*cp_async_wait)(int pending, const void* site);
-  // mbarrier.cuh and tma.cuh; `map` is what the launch gave as the argument.
+  // As many bytes as in shared memory, of which a load has only so many in global memory and zeros behind them;
+  // or the box at x of what the launch gave as the argument `map`. Loads for an mbarrier go into the blocks of
+  // the cluster that the mask says, for the mbarrier of each; null: into this one.
+  void (*copy_bytes)(const CopyInstruction* instruction, void* shared, void* global, int bytes,
+                     int global_bytes, void* barrier, const void* site);
+  void (*copy_box)(const CopyInstruction* instruction, void* shared, const void* map, const int* x, int rank,
+                   void* barrier, const int* mask, const void* site);
+  void (*commit_copies)(const char* group);
+  void (*wait_for_copies)(const char* group, int pending, const void* site);
+  // mbarrier.cuh
   void (*mbarrier_init)(void* barrier, int arrivals, const void* site);
   void (*mbarrier_init_fence)();
   void (*mbarrier_arrive)(void* barrier, int bytes, const void* site);
@@ -93,12 +108,6 @@ struct Runtime {
   void (*fence_proxy)();
   void (*read_constant)(const void* p, int size, const void* site);  // memory.cuh: ld.global.nc
   void (*grid_wait)();
-  void (*tma_load)(void* to, const void* map, void* barrier, const int* x, int rank, const void* site);
-  void (*tma_load_multicast)(void* to, const void* map, void* barrier, int mask, const int* x, int rank,
-                             const void* site);
-  void (*tma_store)(const void* from, const void* map, const int* x, int rank, const void* site);
-  void (*tma_store_commit)();
-  void (*tma_store_wait)(int pending);
   float (*f16_to_float)(unsigned short bits);
   unsigned short (*f16_from_float)(float value);
   unsigned short (*bf16_from_float)(float value);

@@ -111,9 +111,9 @@ std::string Wgmmas::read_units(const WgmmaOperand& operand, int rows, const Warp
     for (int k = 0; k < kDepth; k += operand.turned ? 1 : 8) {
       const uintptr_t at = element_address(operand, row, k);
       for (int lane = 0; lane < kWarpSize; ++lane)
-        if (operands.mask >> lane & 1 && !memory_.read_by_engine(at, lane == 0 ? kUnit : 1, first + lane))
+        if (operands.mask >> lane & 1 && !memory_.read_beside(at, lane == 0 ? kUnit : 1, first + lane, true))
           return "wgmma: " + memory_.violation();
-      memory_.hold(at, kUnit);
+      memory_.hold(at, kUnit, "wgmma");
       warp.units.push_back({at, warp.committed});
     }
   return "";

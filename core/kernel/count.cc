@@ -162,24 +162,11 @@ class BlockCounter {
       if (const auto* loop = stmt.as<For>())
         found = values_.depends(loop->begin, counter) || values_.depends(loop->end, counter);
       if (const auto* instruction = stmt.as<Instruction>())
-        if (const Expr* condition = condition_of(*instruction)) found = values_.depends(*condition, counter);
+        if (const Expr* condition = operand_of(*instruction, 'p'))
+          found = values_.depends(*condition, counter);
       const Body* inner = body_of(stmt);
       return found || (inner && varies(*inner, counter));
     });
-  }
-
-  // Under which a load reads, or a copy does.
-  static const Expr* condition_of(const Instruction& instruction) {
-    switch (instruction.code) {
-      case Instr::load_global:
-      case Instr::load_written:
-      case Instr::load_shared_or_zero:
-        return &instruction.operands[2];
-      case Instr::cp_async:
-        return instruction.operands.size() > 2 ? &instruction.operands[2] : nullptr;
-      default:
-        return nullptr;
-    }
   }
 
   double warps(const Threads& threads) const {
@@ -231,41 +218,64 @@ class BlockCounter {
   }
 
   void instruction(const Instruction& instruction, const Threads& threads) {
-    const Expr* const condition = condition_of(instruction);
+    const Expr* const condition = operand_of(instruction, 'p');
     for (const Expr& operand : instruction.operands)
       if (!pointer_of(operand)) expression(operand, threads);
     const Threads there = condition ? where(*condition, threads) : threads;
-    auto memory = [&](Path path, size_t operand) {
-      access(path, instruction.operands[operand], bytes_touched(instruction, operand), there);
-    };
+    const InstrInfo& row = instr_info(instruction.code);
+    if (row.issues() && async_info(*row.async).proxy && row.level == Level::thread)
+      return copy_by_tma(instruction, there);
     switch (instruction.code) {
-      case Instr::load_global:
-      case Instr::load_written:
-        return memory(Path::global_load, 1);
-      case Instr::store_global:
-        return memory(Path::global_store, 0);
-      case Instr::cp_async:
-        return memory(Path::cp_async, 1);
       case Instr::load_shared: {
         const double before = times_;
         if (instruction.templates.size() > 2) times_ *= static_cast<double>(instruction.templates[2].number);
-        memory(Path::shared_load, 1);
+        accesses(instruction, there);
         times_ = before;
         return;
       }
-      case Instr::load_shared_or_zero:
-        return memory(Path::shared_load, 1);
-      case Instr::store_shared:
-        return memory(Path::shared_store, 0);
-      case Instr::load_cluster:
-      case Instr::cluster_factors:
-        return memory(Path::cluster_load, 1);
       case Instr::ldmatrix:
       case Instr::ldmatrix_trans:
         return matrices(instruction, there);
       default:
+        accesses(instruction, there);
         return order_or_compute(instruction, threads);
     }
+  }
+
+  // As its row says. Of a copy, where it is from.
+  void accesses(const Instruction& instruction, const Threads& threads) {
+    for (size_t i = 0; i < instruction.operands.size(); ++i) {
+      const int64_t bytes = bytes_touched(instruction, i);
+      const auto path =
+          bytes > 0 ? path_of(role_of(instruction, i), instr_info(instruction.code).issues()) : std::nullopt;
+      if (path) access(*path, instruction.operands[i], bytes, threads);
+    }
+  }
+  static std::optional<Path> path_of(char role, bool copies) {
+    switch (role) {
+      case 'g':
+        return copies ? Path::cp_async : Path::global_load;
+      case 'G':
+        return Path::global_store;
+      case 's':
+        return Path::shared_load;
+      case 'S':
+        return copies ? std::nullopt : std::optional(Path::shared_store);
+      case 'c':
+        return Path::cluster_load;
+      default:
+        return {};
+    }
+  }
+
+  // What this block asks for, in however many it lands.
+  void copy_by_tma(const Instruction& instruction, const Threads& threads) {
+    const bool load = instr_info(instruction.code).has('S');
+    const TensorMap* const map = map_of(kernel_, facts_, instruction);
+    const auto copies = static_cast<double>(std::count(threads.begin(), threads.end(), true)),
+               bytes = static_cast<double>(map ? map->box_bytes() : bytes_touched(instruction, 0));
+    count(load ? &Counts::tma_loads : &Counts::tma_stores, copies);
+    count(load ? &Counts::tma_load_bytes : &Counts::tma_store_bytes, copies * bytes);
   }
 
   // Eight lanes give the rows of a matrix, of 16 bytes each: a wavefront, if they lie in different banks.
@@ -279,15 +289,6 @@ class BlockCounter {
   void order_or_compute(const Instruction& instruction, const Threads& threads) {
     const auto number = [&](size_t i) { return static_cast<double>(instruction.templates[i].number); };
     switch (instruction.code) {
-      case Instr::tma_load:
-      case Instr::tma_load_multicast:  // what this block asks for, in however many it lands
-      case Instr::tma_store: {
-        const bool load = instruction.code != Instr::tma_store;
-        const auto copies = static_cast<double>(std::count(threads.begin(), threads.end(), true));
-        count(load ? &Counts::tma_loads : &Counts::tma_stores, copies);
-        return count(load ? &Counts::tma_load_bytes : &Counts::tma_store_bytes,
-                     copies * box_bytes(instruction));
-      }
       case Instr::mma: {
         const double inner = bytes_of(instruction.templates[0].type) == 4 ? 8 : 16;
         count(&Counts::mma, warps(threads));
@@ -315,11 +316,6 @@ class BlockCounter {
       default:
         return;
     }
-  }
-
-  double box_bytes(const Instruction& instruction) const {
-    const TensorMap* map = map_of(kernel_, facts_, instruction.operands[1]);
-    return map ? static_cast<double>(map->box_bytes()) : 0;
   }
 
   // What it reads of memory, and the arithmetic that is not of indices.

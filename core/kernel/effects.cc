@@ -1,8 +1,6 @@
 #include "core/kernel/effects.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string>
 
 #include "core/base/status.h"
 #include "core/kernel/divergence.h"
@@ -14,7 +12,9 @@ namespace {
 
 using Visit = std::function<void(const Effect&)>;
 
-Effect effect_of(const SymbolData& symbol, Access access) { return {&root_of(symbol), access, false, &symbol}; }
+Effect effect_of(const SymbolData& symbol, Access access) {
+  return {&root_of(symbol), access, false, &symbol};
+}
 
 // Addresses are no accesses unless a function takes them: then it reads there.
 void visit_expr(const Expr& expr, const Visit& visit) {
@@ -43,16 +43,17 @@ const SymbolData* pointed(const Expr& expr) {
 void visit_operand(const Expr& operand, char role, const Visit& visit) {
   // What it points to is touched as its role says; how it gets there is read.
   const bool points = operand->kind == ExprKind::address || operand->kind == ExprKind::symbol;
-  if (!points || role == 'e' || role == 'x') visit_expr(operand, visit);
+  if (!points || is_number_role(role)) visit_expr(operand, visit);
   if (points)
     for (const Expr& part : operand->operands) visit_expr(part, visit);
   const SymbolData* at = pointed(operand);
-  if (role == 'e' || role == 'x') return;
+  if (is_number_role(role)) return;
   check(at != nullptr, "an operand that points to what the instruction touches");
   switch (role) {
     case 'd':
     case 'S':
     case 'G':
+    case 'M':
       return visit(effect_of(*at, Access::write));
     case 'u':
       return visit(effect_of(*at, Access::update));
@@ -176,7 +177,8 @@ void look(const Body& body, Found& found) {
       found.disturbs |= assign->place->symbol->count >= kTileRegisters && calls(assign->value);
     } else if (const auto* instruction = stmt.as<Instruction>()) {
       found.wgmma |= instruction->code == Instr::wgmma || instruction->code == Instr::wgmma_shared;
-      if (instruction->code == Instr::wgmma) found.left.insert(pointer_of(instruction->operands[1])->symbol.get());
+      if (instruction->code == Instr::wgmma)
+        found.left.insert(pointer_of(instruction->operands[1])->symbol.get());
     }
   }
 }
@@ -205,15 +207,15 @@ bool has_barriers(const Body& body) {
     const auto* instruction = stmt.as<Instruction>();
     if (!instruction) return false;
     const InstrInfo& row = instr_info(instruction->code);
-    return row.level == Level::block || row.level == Level::cluster ||
-           std::string(row.operands).find('b') != std::string::npos;
+    return row.level == Level::block || row.level == Level::cluster || row.has('b');
   });
 }
 
 bool signals_blocks(const Stmt& stmt) {
   const auto* instruction = stmt.as<Instruction>();
-  return instruction &&
-         (instruction->code == Instr::mbarrier_arrive_at || instruction->code == Instr::tma_load_multicast);
+  if (!instruction) return false;
+  const InstrInfo& row = instr_info(instruction->code);
+  return row.has('b') && (row.has('n') || row.has('k'));
 }
 
 std::set<const SymbolData*> read_symbols(const Body& body, Space space) {

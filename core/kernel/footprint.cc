@@ -11,11 +11,13 @@ int64_t number(const Instruction& instruction, size_t at) {
   return at < instruction.templates.size() ? instruction.templates[at].number : 0;
 }
 
-// Of <T, count, ...>; 0 if the instruction has other arguments.
+// Of <T, count, ...>, or of a copy of <bytes>; 0 if the instruction has other arguments.
 int64_t vector_bytes(const Instruction& instruction) {
-  const bool typed =
-      !instruction.templates.empty() && instruction.templates[0].kind == TemplateArg::Kind::type;
-  return typed ? bytes_of(instruction.templates[0].type) * number(instruction, 1) : 0;
+  if (instruction.templates.empty()) return 0;
+  if (instruction.templates[0].kind == TemplateArg::Kind::type)
+    return bytes_of(instruction.templates[0].type) * number(instruction, 1);
+  const InstrInfo& row = instr_info(instruction.code);
+  return row.issues() && !row.has('m') && !row.has('M') ? number(instruction, 0) : 0;
 }
 
 }  // namespace
@@ -24,8 +26,6 @@ int64_t bytes_touched(const Instruction& instruction, size_t operand) {
   switch (instruction.code) {
     case Instr::cluster_factors:
       return operand == 0 ? 4 * number(instruction, 0) : 4;
-    case Instr::cp_async:
-      return operand < 2 ? number(instruction, 0) : 0;
     case Instr::ldmatrix:
     case Instr::ldmatrix_trans:
       return operand == 0 ? 4 * number(instruction, 0) : 16;
@@ -41,7 +41,7 @@ int64_t bytes_touched(const Instruction& instruction, size_t operand) {
     case Instr::mbarrier_arrive_expect:
     case Instr::mbarrier_wait:
       return operand == 0 ? 8 : 0;
-    default:  // loads and stores of vectors
+    default:  // loads, stores and copies of vectors
       return operand < 2 ? vector_bytes(instruction) : 0;
   }
 }
@@ -54,6 +54,14 @@ char role_of(const Instruction& instruction, size_t operand) {
     --operand;
   }
   return 0;
+}
+
+bool is_number_role(char role) { return role != 0 && std::strchr("epnkx", role); }
+
+const Expr* operand_of(const Instruction& instruction, char role) {
+  for (size_t i = 0; i < instruction.operands.size(); ++i)
+    if (role_of(instruction, i) == role) return &instruction.operands[i];
+  return nullptr;
 }
 
 std::pair<size_t, size_t> operand_count(Instr code) {
@@ -72,10 +80,12 @@ const ExprNode* pointer_of(const Expr& operand) {
   return points ? &operand.node() : nullptr;
 }
 
-const TensorMap* map_of(const Kernel& kernel, const LaunchFacts& facts, const Expr& operand) {
-  if (operand->kind != ExprKind::symbol) return nullptr;
+const TensorMap* map_of(const Kernel& kernel, const LaunchFacts& facts, const Instruction& instruction) {
+  const Expr* const read = operand_of(instruction, 'm');
+  const Expr* const map = read ? read : operand_of(instruction, 'M');
+  if (!map || (*map)->kind != ExprKind::symbol) return nullptr;
   for (size_t i = 0; i < kernel.parameters.size(); ++i)
-    if (kernel.parameters[i].symbol == operand->symbol)
+    if (kernel.parameters[i].symbol == (*map)->symbol)
       return facts.parameters[i].map ? &*facts.parameters[i].map : nullptr;
   return nullptr;
 }

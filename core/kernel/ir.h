@@ -86,6 +86,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <variant>
 
 #include "core/kernel/expr.h"
@@ -100,13 +101,34 @@ enum class Instr : uint8_t {
 #include "core/kernel/instructions.def"
 };
 enum class Level : uint8_t { thread, warp, warpgroup, block, cluster, grid };
-enum class Ordering : uint8_t { none, copies, products, proxy, memory };
+// How what an instruction issues goes on beside the threads, as instructions.def says.
+enum class Async : uint8_t {
+#define QUERN_ASYNC(id, ...) id,
+#include "core/kernel/instructions.def"
+};
+struct AsyncInfo {
+  const char* what;
+  bool proxy;
+};
+inline constexpr AsyncInfo kAsyncs[] = {
+#define QUERN_ASYNC(id, what, proxy) {what, proxy},
+#include "core/kernel/instructions.def"
+};
+inline const AsyncInfo& async_info(Async async) { return kAsyncs[static_cast<size_t>(async)]; }
+
+enum class Ordering : uint8_t { none, issues, commits, waits, proxy, memory };
 struct InstrInfo {
   const char* id;
   const char* name;      // in the prelude
   const char* operands;  // as instructions.def says
   Level level;           // who takes part
   Ordering ordering;
+  std::optional<Async> async;  // what it issues, commits or waits for
+
+  bool issues() const { return ordering == Ordering::issues; }
+  bool has(char operand) const { return std::string_view(operands).find(operand) != std::string_view::npos; }
+  // Whether it orders what threads do, or what goes on beside them: with mbarriers, groups, barriers.
+  bool synchronises() const { return has('b') || (ordering != Ordering::none && !issues()); }
 };
 const InstrInfo& instr_info(Instr code);
 

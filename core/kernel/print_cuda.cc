@@ -9,9 +9,20 @@ namespace quern::ir {
 
 namespace {
 
+// What rows of instructions.def say of order.
+struct Order {
+  Ordering ordering;
+  std::optional<Async> async;
+};
+using enum Async;
+constexpr Order none{Ordering::none, {}}, proxy{Ordering::proxy, {}}, memory{Ordering::memory, {}};
+constexpr Order issues(Async async) { return {Ordering::issues, async}; }
+constexpr Order commits(Async async) { return {Ordering::commits, async}; }
+constexpr Order waits(Async async) { return {Ordering::waits, async}; }
+
 constexpr InstrInfo kInstructions[] = {
-#define QUERN_INSTRUCTION(id, name, operands, level, ordering) \
-  {#id, name, operands, Level::level, Ordering::ordering},
+#define QUERN_INSTRUCTION(id, name, operands, level, order) \
+  {#id, name, operands, Level::level, order.ordering, order.async},
 #include "core/kernel/instructions.def"
 };
 

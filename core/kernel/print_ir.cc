@@ -20,9 +20,10 @@ const char* name_of(Level level) {
   return kNames[static_cast<size_t>(level)];
 }
 
-const char* name_of(Ordering ordering) {
-  constexpr const char* kNames[] = {"", "copies", "products", "proxies", "memory"};
-  return kNames[static_cast<size_t>(ordering)];
+// What an instruction orders.
+const char* ordered_by(const InstrInfo& row) {
+  if (row.ordering == Ordering::waits) return async_info(*row.async).what;
+  return row.ordering == Ordering::proxy ? "proxies" : row.ordering == Ordering::memory ? "memory" : "";
 }
 
 // What the letters of instructions.def stand for.
@@ -47,6 +48,7 @@ const char* access_text(char letter) {
     case 'b':
       return "mbarrier ";
     case 'm':
+    case 'M':
       return "map ";
     default:
       return "";
@@ -89,10 +91,11 @@ class Printer {
       separator = ", ";
     }
     if (!coordinates.empty()) text += " at (" + coordinates + ")";
-    const bool alone = row.level == Level::thread, orders = row.ordering != Ordering::none;
+    const std::string ordered = ordered_by(row);
+    const bool alone = row.level == Level::thread, orders = !ordered.empty();
     if (!alone || orders)
       text += std::string("  # ") + (alone ? "" : name_of(row.level)) + (alone || !orders ? "" : ", ") +
-              (orders ? "orders " : "") + name_of(row.ordering);
+              (orders ? "orders " : "") + ordered;
     line(text);
   }
   void operator()(const WarpRole& role) {

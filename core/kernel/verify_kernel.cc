@@ -182,6 +182,8 @@ class Checker {
         return symbol.space == Space::global && root_of(symbol).written;
       case 'g':
         return symbol.space == Space::global;
+      case 'M':
+        return symbol.space == Space::tensor_map && symbol.written;
       default:
         return symbol.space == Space::tensor_map;
     }
@@ -192,7 +194,7 @@ class Checker {
     const char role = role_of(instruction, i);
     value(expr);
     const ExprNode* at = pointer_of(expr);
-    if (role == 'e' || role == 'x') {
+    if (is_number_role(role)) {
       if (at) fail("operand " + std::to_string(i) + " is a pointer, not a number");
       return;
     }
@@ -200,8 +202,11 @@ class Checker {
       return fail("operand " + std::to_string(i) + " is not what its row says: " + role);
     const int64_t bytes = bytes_touched(instruction, i);
     if (at->symbol->space != Space::registers) {
-      const bool power = bytes > 0 && bytes <= 16 && (bytes & (bytes - 1)) == 0;
-      if (bytes > 0 && !power) fail("an access has " + std::to_string(bytes) + " bytes");
+      const InstrInfo& row = instr_info(instruction.code);
+      const bool whole = row.issues() && async_info(*row.async).proxy
+                             ? bytes % 16 == 0
+                             : bytes <= 16 && (bytes & (bytes - 1)) == 0;
+      if (!whole) fail("an access has " + std::to_string(bytes) + " bytes");
     } else if (bytes > 0) {
       registers(*at->symbol, at->kind == ExprKind::address ? at->operands[0] : Expr(0), bytes);
     }

@@ -19,10 +19,9 @@ class OrderChecker {
   Status run(const Kernel& kernel) {
     body(kernel.setup);
     body(kernel.body);
-    if (uncommitted_ || copying_) fail("copies are under way when the kernel ends");
-    if (storing_) fail("stores by TMA are under way when the kernel ends");
+    for (const auto& [async, flight] : flights_)
+      if (flight.under_way) fail(async_info(async).what + std::string(" are under way when the kernel ends"));
     if (signals_blocks_) fail("other blocks of the cluster are signalled when the kernel ends");
-    if (open_products_ || products_) fail("products are under way when the kernel ends");
     return status_;
   }
 
@@ -43,14 +42,12 @@ class OrderChecker {
   void operator()(const If& branch) { body(branch.then); }
   void operator()(const Instruction& instruction) {
     leaf(*now_);
-    copies(instruction);
-    stores(instruction);
-    products(instruction);
+    goes_on(instruction);
     barriers(instruction);
   }
   void operator()(const WarpRole& role) {
     body(role.body);
-    for (auto& [root, state] : copied_) state = Copied::asked;  // what it waited for, the others have not
+    for (auto& [copied, state] : copied_) state = Copied::asked;  // what it waited for, the others have not
   }
   void operator()(const Continue&) {}
   void operator()(const Return&) {}
@@ -58,6 +55,9 @@ class OrderChecker {
 
  private:
   enum class Copied : uint8_t { asked, waited, landed };
+  struct Flight {
+    bool open = false, under_way = false;  // not committed; not waited for
+  };
   enum class Started : uint8_t { initialised, fenced, seen, seen_by_cluster };
 
   void body(const Body& statements) {
@@ -73,28 +73,22 @@ class OrderChecker {
       status_ = Status(ErrorCode::INTERNAL, what + (now_ ? ": " + statement_text(*now_) : ""));
   }
 
-  static bool is_copy(const Stmt& stmt) {
-    const Instruction* instruction = stmt.as<Instruction>();
-    return instruction && (instruction->code == Instr::cp_async || instruction->code == Instr::tma_load ||
-                           instruction->code == Instr::tma_load_multicast);
-  }
-
   // Reads first: a statement that reads and writes does so in this order.
   void leaf(const Stmt& stmt) {
-    const bool copy = is_copy(stmt);
-    const auto* asked = stmt.as<Instruction>();
-    const bool store = asked && asked->code == Instr::tma_store;
+    const auto* instruction = stmt.as<Instruction>();
+    std::optional<Async> async;
+    if (instruction && instr_info(instruction->code).issues()) async = instr_info(instruction->code).async;
     visit_effects(stmt, [&](const Effect& effect) {
       if (effect.symbol->space != Space::shared || effect.access == Access::write) return;
       if (effect.access == Access::barrier) return mbarrier(stmt, effect.symbol);
       read(effect);
-      if (store && unfenced_.contains(place(effect)))
-        fail(effect.symbol->name + " is stored by TMA with no fence_async behind its writes");
+      if (async && async_info(*async).proxy && unfenced_.contains(place(effect)))
+        fail(effect.symbol->name + " is read by the async proxy with no fence_async behind its writes");
     });
     visit_effects(stmt, [&](const Effect& effect) {
       if (effect.symbol->space != Space::shared || effect.access != Access::write) return;
-      if (copy) {
-        copied_.try_emplace(effect.symbol, Copied::asked);
+      if (async) {
+        copied_.try_emplace({effect.symbol, *async}, Copied::asked);
       } else {
         written_.insert(place(effect));
         unfenced_.insert(place(effect));
@@ -115,61 +109,25 @@ class OrderChecker {
       fail(name + " is read with no barrier" + (effect.of_cluster ? " of the cluster" : "") +
            " behind its writes");
     // In its first trip a loop may skip what it has not yet asked for.
-    const auto copied = copied_.find(effect.symbol);
-    if (!first_trip_ && copied != copied_.end() && copied->second != Copied::landed)
-      fail(name + " is read before the copies into it are waited for");
+    if (first_trip_) return;
+    for (const auto& [copied, state] : copied_)
+      if (copied.first == effect.symbol && state != Copied::landed)
+        fail(name + " is read before the copies into it are waited for");
   }
 
-  void copies(const Instruction& instruction) {
-    switch (instruction.code) {
-      case Instr::cp_async:
-        uncommitted_ = copying_ = true;
-        return;
-      case Instr::cp_async_commit:
-        uncommitted_ = false;
-        return;
-      case Instr::cp_async_wait:
-        if (uncommitted_) fail("copies are waited for that are not committed");
-        if (instruction.templates[0].number == 0) copying_ = false;
-        return move(copied_, Copied::asked, Copied::waited);
-      default:
-        return;
-    }
-  }
-
-  void stores(const Instruction& instruction) {
-    switch (instruction.code) {
-      case Instr::tma_store:
-        uncommitted_stores_ = storing_ = true;
-        return;
-      case Instr::tma_store_commit:
-        uncommitted_stores_ = false;
-        return;
-      case Instr::tma_store_wait:
-        if (uncommitted_stores_) fail("stores by TMA are waited for that are not committed");
-        if (instruction.templates[0].number == 0) storing_ = false;
-        return;
-      default:
-        return;
-    }
-  }
-
-  void products(const Instruction& instruction) {
-    switch (instruction.code) {
-      case Instr::wgmma:
-      case Instr::wgmma_shared:
-        open_products_ = products_ = true;
-        return;
-      case Instr::wgmma_commit:
-        open_products_ = false;
-        return;
-      case Instr::wgmma_wait:
-        if (open_products_) fail("products are waited for that are not committed");
-        if (instruction.templates[0].number == 0) products_ = false;
-        return;
-      default:
-        return;
-    }
+  // What is issued is in a group once it is committed, and is over once its group is waited for.
+  void goes_on(const Instruction& instruction) {
+    const InstrInfo& row = instr_info(instruction.code);
+    if (!row.async || *row.async == Async::mbarrier) return;
+    Flight& flight = flights_[*row.async];
+    if (row.issues()) flight.open = flight.under_way = true;
+    if (row.ordering == Ordering::commits) flight.open = false;
+    if (row.ordering != Ordering::waits) return;
+    if (flight.open)
+      fail(async_info(*row.async).what + std::string(" are waited for that are not committed"));
+    if (instruction.templates[0].number == 0) flight.under_way = false;
+    for (auto& [copied, state] : copied_)
+      if (copied.second == *row.async && state == Copied::asked) state = Copied::waited;
   }
 
   void barriers(const Instruction& instruction) {
@@ -192,8 +150,9 @@ class OrderChecker {
         written_.clear();
         return move(copied_, Copied::waited, Copied::landed);
       case Instr::mbarrier_wait:
-        move(copied_, Copied::asked, Copied::landed);
-        return move(copied_, Copied::waited, Copied::landed);
+        for (auto& [copied, state] : copied_)
+          if (copied.second == Async::mbarrier || state == Copied::waited) state = Copied::landed;
+        return;
       case Instr::mbarrier_init_fence:
         return move(mbarriers_, Started::initialised, Started::fenced);
       default:
@@ -218,9 +177,9 @@ class OrderChecker {
       fail("no barrier tells all threads that the mbarrier " + root->name + " is initialised");
   }
 
-  template <class State>
-  static void move(std::map<Root, State>& states, State from, State to) {
-    for (auto& [root, state] : states)
+  template <class What, class State>
+  static void move(std::map<What, State>& states, State from, State to) {
+    for (auto& [what, state] : states)
       if (state == from) state = to;
   }
 
@@ -230,11 +189,10 @@ class OrderChecker {
   int bindings_ = 0;
   std::set<Place> written_, published_,
       unfenced_;  // since the last barrier, that of the cluster, the proxy fence
-  std::map<Root, Copied> copied_;
+  std::map<std::pair<Root, Async>, Copied> copied_;
+  std::map<Async, Flight> flights_;
   std::map<Root, Started> mbarriers_;
-  bool uncommitted_ = false, copying_ = false, open_products_ = false, products_ = false;
   bool signals_blocks_ = false;  // since the last barrier of the cluster
-  bool uncommitted_stores_ = false, storing_ = false;
   Status status_;
 };
 

@@ -10,7 +10,6 @@ namespace quern::proof {
 
 using ir::Expr;
 using ir::Instr;
-using Agent = Access::Agent;
 
 void Clock::join(const Clock& other) {
   done.resize(std::max(done.size(), other.done.size()), -1);
@@ -30,7 +29,6 @@ class Simulation {
     own_roles_ = static_cast<int>(trace.roles.size()) + 1;
     roles_ = own_roles_ * blocks;
     lists_.resize(static_cast<size_t>(own_roles_));
-    boxes_.resize(static_cast<size_t>(roles_));
     for (size_t i = 0; i < trace.events.size(); ++i)
       lists_[static_cast<size_t>(trace.events[i].role)].push_back(static_cast<int>(i));
   }
@@ -84,7 +82,6 @@ class Simulation {
     record_ = first;
     state_.assign(static_cast<size_t>(roles_), {});
     barriers_.clear();
-    copies_ = products_ = stores_ = {};
     meetings_.assign(static_cast<size_t>(blocks_), {});
     met_.assign(static_cast<size_t>(blocks_), 0);
     for (int block = 0; block < blocks_; ++block) {
@@ -162,12 +159,13 @@ class Simulation {
     return true;
   }
 
+  // Whether other blocks of the cluster get what it copies.
   static bool is_multicast(const Event& event) {
     const auto* instruction = event.stmt ? event.stmt->as<ir::Instruction>() : nullptr;
-    return instruction && instruction->code == Instr::tma_load_multicast;
+    return instruction && ir::instr_info(instruction->code).has('k');
   }
 
-  void note(const Role& role, int number, const Event& event, int at,
+  void note(Role& role, int number, const Event& event, int at,
             const std::shared_ptr<const Threads>& threads) {
     const bool by_other = block_of(number) > 0;
     if (by_other && !is_multicast(event)) return;
@@ -178,11 +176,10 @@ class Simulation {
     moment.threads = threads;
     moment.clock = std::make_shared<Clock>(clock_of(role, *threads));
     moment.cluster = std::make_shared<Clock>(role.cluster);
-    if (event.access->agent != Agent::thread) moment.end = kForever;
-    if (event.access->agent == Agent::cp_async) copies_.open.push_back(out_.moments.size());
-    if (event.access->agent == Agent::wgmma) products_.open.push_back(out_.moments.size());
-    if (event.access->agent == Agent::tma_store) ask_for_store(at, *threads);
-    if (event.access->agent == Agent::tma) boxes_[static_cast<size_t>(number)] = out_.moments.size();
+    if (event.access->async) {
+      moment.end = kForever;
+      role.groups[*event.access->async].issue(out_.moments.size(), *threads);
+    }
     out_.moments.push_back(std::move(moment));
   }
 
@@ -221,24 +218,9 @@ class Simulation {
       case Instr::cluster_wait:
         role.cluster.join(role.cluster_arrived);
         return true;
-      case Instr::cp_async_commit:
-      case Instr::wgmma_commit:
-      case Instr::cp_async_wait:
-      case Instr::wgmma_wait:
-        return group(number, signal, at, threads);
-      case Instr::tma_store_commit:
-      case Instr::tma_store_wait:
-        return block_of(number) > 0 || stores(signal, at, threads);
-      case Instr::mbarrier_init:
-      case Instr::mbarrier_arrive:
-      case Instr::mbarrier_arrive_at:
-      case Instr::mbarrier_arrive_expect:
-      case Instr::mbarrier_wait:
-      case Instr::tma_load:
-      case Instr::tma_load_multicast:
-        return mbarriers(role, number, signal, at, threads);
       default:
-        return true;
+        if (signal.row().has('b')) return mbarriers(role, number, signal, at, threads);
+        return !signal.row().async || group(role, signal, at, threads);
     }
   }
 
@@ -273,49 +255,27 @@ class Simulation {
     return true;
   }
 
-  // Groups are those of all threads of the role alike.
-  bool group(int number, const Signal& signal, int at, const Threads& threads) {
-    if (threads != present(number)) {
-      fail("only some threads put copies or products in groups, or wait for them", at, false);
+  // Whoever issued something commits it and waits for it. Of another block nothing is noted.
+  bool group(Role& role, const Signal& signal, int at, const Threads& threads) {
+    Groups& groups = role.groups[*signal.row().async];
+    if (groups.empty() || (threads & groups.issuers).none()) return true;
+    if ((groups.issuers & ~threads).any()) {
+      fail("only some of the threads that issued " + what(*signal.row().async) + " commit or wait", at,
+           false);
       return false;
     }
-    if (block_of(number) > 0) return true;
-    const bool copies = signal.code == Instr::cp_async_commit || signal.code == Instr::cp_async_wait;
-    Groups& groups = copies ? copies_ : products_;
-    const bool closes = signal.code == Instr::cp_async_commit || signal.code == Instr::wgmma_commit;
-    return closes ? close(groups) : retire(groups, signal.number, at);
-  }
-
-  // Stores by TMA are of one thread, and so are their groups.
-  void ask_for_store(int at, const Threads& threads) {
-    if (threads.count() != 1) fail("a box is stored by " + std::to_string(threads.count()) + " threads", at);
-    if (stores_.empty()) storing_ = threads;
-    if (threads != storing_) fail("two threads store by TMA at a time", at, false);
-    last_store_ = at;
-    stores_.open.push_back(out_.moments.size());
-  }
-  bool stores(const Signal& signal, int at, const Threads& threads) {
-    if (!record_ || stores_.empty()) return true;
-    if ((threads & storing_) != storing_) {
-      fail("another thread than the one that stores by TMA commits or waits", at);
-      return false;
+    if (signal.row().ordering == ir::Ordering::commits) {
+      groups.commit();
+      return true;
     }
-    return signal.code == Instr::tma_store_commit ? close(stores_) : retire(stores_, signal.number, at);
-  }
-
-  static bool close(Groups& groups) {
-    groups.close();
-    return true;
-  }
-  bool retire(Groups& groups, const Expr& pending, int at) {
-    const size_t left = static_cast<size_t>(pending->number);
+    const size_t left = static_cast<size_t>(signal.number->number);
     while (groups.closed.size() > left) {
-      if (record_)
-        for (size_t moment : groups.closed.front()) out_.moments[moment].end = at;
+      for (size_t moment : groups.closed.front()) out_.moments[moment].end = at;
       groups.closed.erase(groups.closed.begin());
     }
     return true;
   }
+  static std::string what(ir::Async async) { return ir::async_info(async).what; }
 
   // What those who arrive tell: all they know, and what their warps did before the last barrier of the warp.
   Clock told_by(const Role& role, int number, int at, const Threads& threads) const {
@@ -338,9 +298,9 @@ class Simulation {
   // Those threads whose signal is for this block.
   Threads for_block(const Signal& signal, int number, int block, int at, const Threads& threads) {
     const int rank = block ^ rank_;
-    if (signal.code == Instr::tma_load_multicast)
+    if (signal.row().has('k'))
       return signal.blocks.is_number() && signal.blocks->number >> rank & 1 ? threads : Threads();
-    if (signal.code != Instr::mbarrier_arrive_at) return block == block_of(number) ? threads : Threads();
+    if (!signal.row().has('n')) return block == block_of(number) ? threads : Threads();
     Threads out;
     for (int t = 0; t < threads_; ++t) {
       if (!threads.test(static_cast<size_t>(t))) continue;
@@ -363,9 +323,9 @@ class Simulation {
     for (int block = 0; block < blocks_; ++block) {
       const Threads some = for_block(signal, number, block, at, threads);
       if (some.any() && !mbarrier(role, number, block, signal, at, some)) return false;
-      if (some.any() && block == 0 && block_of(number) > 0 && signal.code == Instr::mbarrier_arrive_at)
-        arrived_[number] = at;
+      if (some.any() && block == 0 && block_of(number) > 0 && signal.row().has('n')) arrived_[number] = at;
     }
+    if (signal.row().issues()) role.groups.erase(ir::Async::mbarrier);
     return !out_.fault;
   }
 
@@ -384,13 +344,13 @@ class Simulation {
     }
     if (signal.code == Instr::mbarrier_wait)
       return wait(role, barrier, place, signal.number->number & 1, threads);
-    if (signal.code == Instr::tma_load || signal.code == Instr::tma_load_multicast) {
-      if (count != 1) fail("a box is asked for by " + std::to_string(count) + " threads", at);
-      if (record_ && block == 0) {
-        Ordered::Moment& box = out_.moments[boxes_[static_cast<size_t>(number)]];
-        box.barrier = place;
-        box.phase = barrier.phase;
-      }
+    if (signal.row().issues()) {
+      if (count != 1) fail("a copy is asked for by " + std::to_string(count) + " threads", at);
+      if (block == 0)
+        for (size_t moment : role.groups[ir::Async::mbarrier].open) {
+          out_.moments[moment].barrier = place;
+          out_.moments[moment].phase = barrier.phase;
+        }
       barrier.bytes -= signal.number->number;
       // What the other block sends may come before this one announces it.
       if (barrier.bytes < 0 && (blocks_ == 1 || barrier.missing == 0))
@@ -447,7 +407,10 @@ class Simulation {
     for (const auto& [role, event] : arrived_)
       if (end.done[static_cast<size_t>(role)] < event)
         fail("a block may end while another arrives at its mbarrier", event);
-    if (!stores_.empty()) fail("nobody waits for the store", last_store_);
+    for (Role& role : state_)
+      for (const auto& [async, groups] : role.groups)
+        if (const auto left = groups.all(); !left.empty())
+          fail("nobody waits for the " + what(async), out_.moments[left[0]].event);
     out_.end = end;
     out_.cluster_end = state_[0].cluster;
     for (const Ordered::Moment& moment : out_.moments) {
@@ -465,10 +428,6 @@ class Simulation {
   std::map<std::string, std::shared_ptr<const Threads>> known_threads_;
   std::vector<Role> state_;
   std::map<int64_t, Barrier> barriers_;
-  Groups copies_, products_, stores_;
-  Threads storing_;
-  int last_store_ = -1;
-  std::vector<size_t> boxes_;  // by role: the moment of the last copy
   // By block: what it knew when it came to each barrier of the cluster.
   std::vector<std::vector<Clock>> meetings_;
   std::vector<size_t> met_;

@@ -5,6 +5,29 @@
 
 namespace quern::proof {
 
+// What a role's threads have issued and not waited for, in groups.
+struct Groups {
+  std::vector<size_t> open;  // moments
+  std::vector<std::vector<size_t>> closed;
+  Threads issuers;  // of what there is
+
+  bool empty() const { return open.empty() && closed.empty(); }
+  void issue(size_t moment, const Threads& threads) {
+    if (empty()) issuers.reset();
+    issuers |= threads;
+    open.push_back(moment);
+  }
+  void commit() {
+    closed.push_back(std::move(open));
+    open.clear();
+  }
+  std::vector<size_t> all() const {
+    std::vector<size_t> out = open;
+    for (const std::vector<size_t>& group : closed) out.insert(out.end(), group.begin(), group.end());
+    return out;
+  }
+};
+
 struct Role {
   struct Known {
     Threads threads;
@@ -15,6 +38,7 @@ struct Role {
   std::vector<Known> known;        // for the first: of all its threads
   Clock cluster, cluster_arrived;  // of role 0
   int warp_barrier = -1;
+  std::map<ir::Async, Groups> groups;  // of an mbarrier: copies that do not yet count at it
 
   Clock everything() const {
     Clock out;
@@ -40,18 +64,6 @@ struct Barrier {
     missing = arrivals;
     ended.push_back(std::move(coming));
     coming = {};
-  }
-};
-
-// Copies by cp.async, products by wgmma, stores by TMA: those of a role that are not waited for.
-struct Groups {
-  std::vector<size_t> open;  // moments
-  std::vector<std::vector<size_t>> closed;
-
-  bool empty() const { return open.empty() && closed.empty(); }
-  void close() {
-    closed.push_back(std::move(open));
-    open.clear();
   }
 };
 

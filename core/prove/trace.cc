@@ -163,7 +163,7 @@ class Tracer : private AccessTracer {
   Flow operator()(const Instruction& instruction) {
     for (size_t i = 0; i < instruction.operands.size(); ++i) {
       const char role = role_of(instruction, i);
-      if (role == 'e' || role == 'x') reads(instruction.operands[i]);
+      if (is_number_role(role)) reads(instruction.operands[i]);
     }
     touch(instruction);
     signal(instruction);

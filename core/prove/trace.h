@@ -17,32 +17,26 @@ struct Places {
   bool decide_by_block(const ir::Expr& expr) const;
 };
 
-// A range of bytes that one thread touches, or that something else touches for it.
+// A range of bytes that one thread touches, or that something else touches for it until a wait for that.
 struct Access {
-  enum class Kind : uint8_t { read, write, signal };            // signal: an operation on an mbarrier
-  enum class Agent : uint8_t {
-    thread,
-    cp_async,
-    tma,
-    tma_store,
-    wgmma
-  };                                                            // but for threads: until a wait for it
-  const ir::SymbolData* memory = nullptr;                       // the parameter, or the shared memory
+  enum class Kind : uint8_t { read, write, signal };  // signal: an operation on an mbarrier
+  const ir::SymbolData* memory = nullptr;             // the parameter, or the shared memory
   ir::Space space = ir::Space::global;
   ir::Expr at = 0;  // bytes from its beginning
   int64_t bytes = 0, alignment = 1;
   Kind kind = Kind::read;
-  Agent agent = Agent::thread;
-  bool of_cluster = false;  // shared memory of any block of the cluster
+  std::optional<ir::Async> async;  // how it goes on beside the thread
+  bool of_cluster = false;         // shared memory of any block of the cluster
 };
 
-// An instruction with an order, or a copy by TMA; operands are evaluated, pointers are bytes from the
-// memory's beginning.
+// An instruction that synchronises; operands are evaluated, pointers are bytes from the memory's beginning.
 struct Signal {
   ir::Instr code;
   ir::Expr at = 0;      // of the mbarrier
-  ir::Expr number = 0;  // its number operand, or bytes of the box
+  ir::Expr number = 0;  // its number operand or argument; of a copy that counts at an mbarrier, its bytes
   ir::Expr blocks = 0;  // of a cluster: the rank of the one that is signalled, or a mask of those
+
+  const ir::InstrInfo& row() const { return ir::instr_info(code); }
 };
 
 struct Event {
@@ -72,7 +66,7 @@ struct Trace {
   std::vector<Role> roles;  // 1, 2, ...
   std::map<const ir::SymbolData*, Memory> memories;
   std::array<bool, 3> decide_trips = {};  // coordinates of the block on which trip counts depend
-  std::string problem;  // what could not be followed; events are then not complete
+  std::string problem;                    // what could not be followed; events are then not complete
 };
 
 enum class Follow : uint8_t {

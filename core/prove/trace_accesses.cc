@@ -16,7 +16,14 @@ using namespace ir;
 namespace {
 
 constexpr size_t kMostEvents = 60000;
-constexpr int64_t kTmaAlignment = 128;  // of the place in shared memory, bytes
+constexpr int64_t kTmaAlignment = 128;  // of a box's place in shared memory, bytes
+constexpr int64_t kMostAligned = 16;    // of other accesses
+
+// That the condition holds, or that the number is not 0.
+Expr is_nonzero(const Expr& number) {
+  if (number.type() == Scalar::boolean) return number;
+  return number.is_number() ? truth(number->number != 0) : less(0, number);
+}
 
 }  // namespace
 
@@ -83,12 +90,11 @@ void AccessTracer::add_access(Access access, std::vector<Expr> extra) {
   out_.events.push_back(std::move(event));
 }
 
-void AccessTracer::access(const ExprNode* to, int64_t bytes, Kind kind, Agent agent, const Expr& offset,
-                          std::vector<Expr> extra, int64_t alignment, bool of_cluster) {
+void AccessTracer::access(const ExprNode* to, int64_t bytes, Kind kind, const Expr& offset,
+                          std::vector<Expr> extra, int64_t alignment) {
   const Pointer at = to ? pointer(*to) : Pointer{};
   if (!at.memory) return void(fail("an access to unknown memory"));
-  add_access({at.memory, at.space, add(at.at, offset), bytes, alignment ? alignment : bytes, kind, agent,
-              of_cluster},
+  add_access({at.memory, at.space, add(at.at, offset), bytes, alignment ? alignment : bytes, kind, {}, false},
              std::move(extra));
 }
 
@@ -138,10 +144,10 @@ void AccessTracer::block_reduction(const ExprNode& node) {
   const int64_t size = bytes_of(node.type);
   const Expr thread(out_.places.thread);
   reads(node.operands[0]);
-  access(scratch, size, Kind::write, Agent::thread, thread / 32 * size, {equal(thread % 32, 0)});
+  access(scratch, size, Kind::write, thread / 32 * size, {equal(thread % 32, 0)});
   barrier();
   ++depth_;
-  access(scratch, size, Kind::read, Agent::thread, counter("warp", node.templates[0].number) * size);
+  access(scratch, size, Kind::read, counter("warp", node.templates[0].number) * size);
   --depth_;
 }
 
@@ -156,75 +162,59 @@ void AccessTracer::tile_product(const ExprNode& node) {
     const Expr inner = counter("chunk", shape.chunks);
     depth_ -= 2;
     const int64_t size = bytes_of(matrix.templates[0].type);
-    access(pointer_of(matrix.operands[0]), shape.vector * size, Kind::read, Agent::thread,
+    access(pointer_of(matrix.operands[0]), shape.vector * size, Kind::read,
            outer * (shape.outer_stride * size) + inner * (shape.inner_stride * shape.vector * size));
   }
   const Expr first = equal(Expr(out_.places.thread), 0);
-  access(pointer_of(node.operands[0]), tile_bytes(tile), Kind::write, Agent::thread, 0, {first}, 16);
+  access(pointer_of(node.operands[0]), tile_bytes(tile), Kind::write, 0, {first}, 16);
   barrier();
 }
 
+// Every thread touches what the row says, but for repeated loads and for matrices, whose rows lanes name.
 void AccessTracer::touch(const Instruction& instruction) {
-  auto at = [&](size_t i) { return pointer_of(instruction.operands[i]); };
-  auto number = [&](size_t i) { return value(instruction.operands[i]); };
-  const int64_t bytes = instruction.operands.empty() ? 0 : bytes_touched(instruction, 0);
-  switch (instruction.code) {
-    case Instr::load_global:
-    case Instr::load_written:
-    case Instr::load_shared_or_zero:
-      return access(at(1), bytes, Kind::read, Agent::thread, 0, {number(2)});
-    case Instr::load_shared: {
-      ++depth_;
-      const int64_t copies = instruction.operands.size() > 2 ? instruction.templates[2].number : 1;
-      const int64_t size = bytes_of(instruction.templates[0].type);
-      const Expr offset = copies > 1 ? counter("copy", copies) * (number(2) * size) : Expr(0);
-      access(at(1), bytes, Kind::read, Agent::thread, offset);
-      --depth_;
-      return;
-    }
-    case Instr::cluster_factors:
-      return access(at(1), 4, Kind::read, Agent::thread, 0, {number(2)}, 0, true);
-    case Instr::cp_async: {
-      access(at(0), bytes, Kind::write, Agent::cp_async);
-      const Expr source = instruction.operands.size() > 2 ? number(2) : Expr(bytes);
-      const Expr there = source.is_number() ? truth(source->number > 0) : less(0, source);
-      return access(at(1), bytes, Kind::read, Agent::thread, 0, {there});
-    }
-    case Instr::ldmatrix:
-    case Instr::ldmatrix_trans: {
-      const int64_t lanes = 8 * instruction.templates[0].number;
-      return access(at(1), 16, Kind::read, Agent::thread, 0,
-                    {lanes == 32 ? truth(true) : less(Expr(out_.places.thread) % 32, lanes)});
-    }
-    case Instr::tma_load:
-    case Instr::tma_load_multicast:
-      return box(instruction);
-    case Instr::tma_store:
-      return stored_box(instruction);
-    case Instr::wgmma:
-      return operand_panels(instruction.operands[2], 8 * (instruction.templates[1].number / 8));
-    case Instr::wgmma_shared:
-      operand_panels(instruction.operands[1], 64);
-      return operand_panels(instruction.operands[2], instruction.templates[1].number);
-    default:
-      return touch_as_its_row_says(instruction);
+  Expr offset = 0;
+  std::vector<Expr> extra;
+  const int before = depth_;
+  if (instruction.code == Instr::load_shared && instruction.operands.size() > 2) {
+    const int64_t size = bytes_of(instruction.templates[0].type);
+    ++depth_;
+    offset = counter("copy", instruction.templates[2].number) * (value(instruction.operands[2]) * size);
   }
+  if (instruction.code == Instr::ldmatrix || instruction.code == Instr::ldmatrix_trans)
+    if (const int64_t lanes = 8 * instruction.templates[0].number; lanes < 32)
+      extra.push_back(less(Expr(out_.places.thread) % 32, lanes));
+  for (size_t i = 0; i < instruction.operands.size(); ++i) touch(instruction, i, offset, extra);
+  depth_ = before;
 }
 
-void AccessTracer::touch_as_its_row_says(const Instruction& instruction) {
-  for (size_t i = 0; i < instruction.operands.size(); ++i) {
-    const char role = role_of(instruction, i);
-    if (!std::strchr("SsGgc", role)) continue;
-    const int64_t bytes = bytes_touched(instruction, i);
-    if (bytes == 0)
-      return void(fail("how far " + std::string(instr_info(instruction.code).id) + " reaches is not known"));
-    const Kind kind = role == 'S' || role == 'G' ? Kind::write : Kind::read;
-    access(pointer_of(instruction.operands[i]), bytes, kind, Agent::thread, 0, {}, 0, role == 'c');
-  }
+void AccessTracer::touch(const Instruction& instruction, size_t i, const Expr& offset,
+                         const std::vector<Expr>& extra) {
+  const InstrInfo& row = instr_info(instruction.code);
+  const Expr& operand = instruction.operands[i];
+  const char role = role_of(instruction, i);
+  if (!std::strchr("SsGgcM", role)) return;
+  if (operand->kind == ExprKind::call)
+    return operand_panels(operand, i == 1 ? 64 : instruction.templates[1].number);
+  const bool by_map = row.has('m') || row.has('M');
+  const TensorMap* const map = by_map ? map_of_copy(instruction) : nullptr;
+  if (by_map && !map) return;
+  if (role == 'M') return stored_box(instruction, *map);
+  const int64_t bytes = map ? map->box_bytes() : bytes_touched(instruction, i);
+  if (bytes == 0) return void(fail("how far " + std::string(row.id) + " reaches is not known"));
+  const Kind kind = role == 'S' || role == 'G' ? Kind::write : Kind::read;
+  std::vector<Expr> where = extra;
+  const Expr* const condition = operand_of(instruction, 'p');
+  if (condition && kind == Kind::read) where.push_back(is_nonzero(value(*condition)));
+  const Pointer at = pointer(*pointer_of(operand));
+  if (!at.memory) return void(fail("an access to unknown memory"));
+  add_access(
+      {at.memory, at.space, add(at.at, offset), bytes, map ? kTmaAlignment : std::min(bytes, kMostAligned),
+       kind, row.issues() ? row.async : std::nullopt, role == 'c'},
+      std::move(where));
 }
 
 const TensorMap* AccessTracer::map_of_copy(const Instruction& instruction) {
-  const TensorMap* map = map_of(kernel_, facts_, instruction.operands[1]);
+  const TensorMap* map = map_of(kernel_, facts_, instruction);
   if (!map) {
     fail("a copy by a tensor map that is not known");
   } else if (instruction.templates[0].number != static_cast<int64_t>(map->box.size())) {
@@ -234,36 +224,26 @@ const TensorMap* AccessTracer::map_of_copy(const Instruction& instruction) {
   return map;
 }
 
-void AccessTracer::box(const Instruction& instruction) {
-  if (const TensorMap* map = map_of_copy(instruction))
-    access(pointer_of(instruction.operands[0]), map->box_bytes(), Kind::write, Agent::tma, 0, {},
-           kTmaAlignment);
-}
-
-void AccessTracer::stored_box(const Instruction& instruction) {
-  const TensorMap* map = map_of_copy(instruction);
-  if (!map) return;
-  access(pointer_of(instruction.operands[0]), map->box_bytes(), Kind::read, Agent::tma_store, 0, {},
-         kTmaAlignment);
-  const int64_t size = element_bytes(*map),
-                unit = std::gcd(std::gcd(map->box.back(), map->shape.back()), kTensorMapAlignment / size);
+void AccessTracer::stored_box(const Instruction& instruction, const TensorMap& map) {
+  const int64_t size = element_bytes(map),
+                unit = std::gcd(std::gcd(map.box.back(), map.shape.back()), kTensorMapAlignment / size);
   const int before = depth_;
-  const size_t rank = map->box.size();
+  const size_t rank = map.box.size();
   std::vector<Expr> inside;
   Expr at = 0;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t step = d + 1 == rank ? unit : 1;
     ++depth_;
-    const Expr coordinate =
-        value(instruction.operands[1 + rank - d]) + counter("box", map->box[d] / step) * step;
-    at = add(at, coordinate * (map->strides[d] * size));
+    // Coordinates are the last operands, the innermost dimension first.
+    const Expr coordinate = value(instruction.operands[instruction.operands.size() - 1 - d]) +
+                            counter("box", map.box[d] / step) * step;
+    at = add(at, coordinate * (map.strides[d] * size));
     inside.push_back(less_equal(0, coordinate));
-    inside.push_back(less_equal(coordinate, Expr(map->shape[d] - step)));
+    inside.push_back(less_equal(coordinate, Expr(map.shape[d] - step)));
   }
   depth_ = before;
-  const SymbolData* to = instruction.operands[1]->symbol.get();
-  add_access({to, Space::global, at, unit * size, unit * size, Kind::write, Agent::thread, false},
-             std::move(inside));
+  const SymbolData* to = (*operand_of(instruction, 'M'))->symbol.get();
+  add_access({to, Space::global, at, unit * size, unit * size, Kind::write, {}, false}, std::move(inside));
 }
 
 void AccessTracer::operand_panels(const Expr& operand, int64_t extent) {
@@ -271,7 +251,7 @@ void AccessTracer::operand_panels(const Expr& operand, int64_t extent) {
   const Pointer to = pointer(*pointer_of(node.operands[0]));
   if (!to.memory) return void(fail("an operand in unknown memory"));
   auto add_read = [&](const Expr& at, int64_t bytes, int64_t alignment) {
-    add_access({to.memory, to.space, at, bytes, alignment, Kind::read, Agent::wgmma, false});
+    add_access({to.memory, to.space, at, bytes, alignment, Kind::read, Async::wgmma, false});
   };
   const int64_t row = node.templates[0].number, unit = 8 * row;
   const bool turned = node.templates[1].number;
@@ -284,30 +264,26 @@ void AccessTracer::operand_panels(const Expr& operand, int64_t extent) {
 
 void AccessTracer::signal(const Instruction& instruction) {
   const InstrInfo& row = instr_info(instruction.code);
-  const bool copy = instruction.code == Instr::tma_load || instruction.code == Instr::tma_load_multicast;
-  const bool groups = instruction.code == Instr::cp_async_commit || instruction.code == Instr::wgmma_commit ||
-                      instruction.code == Instr::tma_store_commit;
-  if (row.ordering == Ordering::none && !copy && !groups && instruction.code != Instr::mbarrier_init) return;
-  if (row.level == Level::grid) return;
+  if (!row.synchronises() || row.level == Level::grid) return;
   Event event = event_here();
   Signal out{instruction.code};
-  const std::string roles = row.operands;
-  const size_t barrier = roles.find('b');
-  if (barrier != std::string::npos) {
-    const Pointer at = pointer(*pointer_of(instruction.operands[barrier]));
+  if (const Expr* const barrier = operand_of(instruction, 'b')) {
+    const Pointer at = pointer(*pointer_of(*barrier));
     if (!at.memory) return void(fail("an mbarrier in unknown memory"));
     out.at = at.at;
     const Kind kind = instruction.code == Instr::mbarrier_init ? Kind::write : Kind::signal;
-    if (!copy) add_access({at.memory, at.space, at.at, 8, 8, kind, Agent::thread, false});
-    if (instruction.code == Instr::mbarrier_arrive_at)
-      out.blocks = value(instruction.operands[1]);
-    else if (instruction.operands.size() > 1 && !copy)
-      out.number = value(instruction.operands[1]);
-    if (instruction.code == Instr::tma_load_multicast) out.blocks = value(instruction.operands[3]);
-    if (const TensorMap* map = copy ? map_of(kernel_, facts_, instruction.operands[1]) : nullptr)
-      out.number = map->box_bytes();
+    if (!row.issues()) add_access({at.memory, at.space, at.at, 8, 8, kind, {}, false});
+    for (char role : {'n', 'k'})
+      if (const Expr* const blocks = operand_of(instruction, role)) out.blocks = value(*blocks);
   }
-  if (!instruction.templates.empty() && !copy) out.number = instruction.templates[0].number;
+  if (row.issues()) {
+    const TensorMap* const map = map_of(kernel_, facts_, instruction);
+    out.number = map ? map->box_bytes() : bytes_touched(instruction, 0);
+  } else if (const Expr* const number = operand_of(instruction, 'e')) {
+    out.number = value(*number);
+  } else if (!instruction.templates.empty()) {
+    out.number = instruction.templates[0].number;
+  }
   event.signal = out;
   out_.events.push_back(std::move(event));
 }

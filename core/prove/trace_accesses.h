@@ -14,7 +14,6 @@ ir::Symbol variable(const std::string& name);
 class AccessTracer {
  protected:
   using Kind = Access::Kind;
-  using Agent = Access::Agent;
 
   AccessTracer(const ir::Kernel& kernel, const ir::LaunchFacts& facts)
       : kernel_(kernel), facts_(facts), values_(out_.places, facts.cluster) {}
@@ -55,22 +54,21 @@ class AccessTracer {
   // Without what happens: where and when.
   Event event_here() const;
   void add_access(Access access, std::vector<ir::Expr> extra = {});
-  void access(const ir::ExprNode* to, int64_t bytes, Kind kind, Agent agent = Agent::thread,
-              const ir::Expr& offset = 0, std::vector<ir::Expr> extra = {}, int64_t alignment = 0,
-              bool of_cluster = false);
+  void access(const ir::ExprNode* to, int64_t bytes, Kind kind, const ir::Expr& offset = 0,
+              std::vector<ir::Expr> extra = {}, int64_t alignment = 0);
   void barrier();
   // As device/composed.cuh does it.
   void block_reduction(const ir::ExprNode& node);
   // As device/matmul.cuh does it, whose own use of its memory is taken for right.
   void tile_product(const ir::ExprNode& node);
-  // Every thread, without a condition.
-  void touch_as_its_row_says(const ir::Instruction& instruction);
+  // Operand number `i`; `offset` bytes behind where it points to.
+  void touch(const ir::Instruction& instruction, size_t i, const ir::Expr& offset,
+             const std::vector<ir::Expr>& extra);
   // The map by which an instruction copies.
   const TensorMap* map_of_copy(const ir::Instruction& instruction);
-  void box(const ir::Instruction& instruction);
-  // In shared memory all of the box, until somebody waits; of the tensor what lies inside, as many bytes at a
-  // time as both rows are multiples of.
-  void stored_box(const ir::Instruction& instruction);
+  // What lies inside of the tensor, as many bytes at a time as both rows are multiples of.
+  void stored_box(const ir::Instruction& instruction, const TensorMap& map);
+  // What wgmma reads of an operand in shared memory.
   void operand_panels(const ir::Expr& operand, int64_t extent);
 
   std::map<const ir::SymbolData*, Pointer> pointers_;

@@ -105,18 +105,7 @@ bool synchronises(const Stmt& stmt) {
   if (const auto* assign = stmt.as<Assign>()) return synchronises(assign->value);
   if (const auto* let = stmt.as<Let>()) return synchronises(let->value);
   const auto* instruction = stmt.as<Instruction>();
-  if (!instruction) return false;
-  switch (instruction->code) {
-    case Instr::cp_async_commit:
-    case Instr::wgmma_commit:
-    case Instr::tma_load:
-    case Instr::tma_load_multicast:
-    case Instr::tma_store_commit:
-    case Instr::mbarrier_init:
-      return true;
-    default:
-      return instr_info(instruction->code).ordering != Ordering::none;
-  }
+  return instruction && instr_info(instruction->code).synchronises();
 }
 
 }  // namespace

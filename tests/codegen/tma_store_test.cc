@@ -80,7 +80,7 @@ void tiles_are_proved(void**) {
 }
 
 void faults_are_found(void**) {
-  const char kWaits[] = "stores by TMA that it did not wait for",
+  const char kWaits[] = "by tma_store that it did not wait for",
              kFence[] = "with no fence_proxy_async behind it";
   const MuGraphCase test = product({"f16", "64", "96", "128", "2", "3"}, way({2, 2, 1}));
   assert_int_equal(emitted(test).plan.tensor_maps.size(), 1);

@@ -16,7 +16,8 @@ struct Names {
          memory = make_memory("shared", Space::shared, Scalar::byte),
          tile = make_memory("tile", Space::shared, Scalar::f32), values = make_registers("v", Scalar::f32, 4),
          full = make_memory("full", Space::shared, Scalar::mbarrier),
-         map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
+         map = make_memory("map0", Space::tensor_map, Scalar::tensor_map),
+         stored = make_memory("map1", Space::tensor_map, Scalar::tensor_map, true);
 };
 
 using Write = std::function<void(Builder&, const Names&)>;
@@ -27,7 +28,7 @@ Kernel kernel_of(const Write& write) {
   kernel.name = std::string("reverse");
   kernel.threads = 64;
   kernel.shared_bytes = 1024;
-  kernel.parameters = {{names.in}, {names.out}, {names.map}};
+  kernel.parameters = {{names.in}, {names.out}, {names.map}, {names.stored}};
   Builder to(kernel.setup);
   to.let(names.lane, call(Function::lane_index, Scalar::i32, {}));
   to.let(names.memory, call(Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
@@ -171,19 +172,24 @@ void stores_by_tma_are_fenced_and_waited_for(void**) {
     to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
   };
   const Write store = [](Builder& to, const Names& names) {
-    to.emit(Instr::tma_store, {address(names.tile, 0), names.map, 0}, {1});
+    to.emit(Instr::tma_store, {address(names.tile, 0), names.stored, 0}, {1});
   };
   const Write fence = emits(Instr::fence_async), barrier = emits(Instr::block_barrier),
               commit = emits(Instr::tma_store_commit), wait = emits(Instr::tma_store_wait, {}, {0});
   keeps(with(with(write, fence), with(with(barrier, store), with(commit, wait))));
   breaks(with(write, with(with(barrier, store), with(commit, wait))),
-         "tile is stored by TMA with no fence_async behind its writes: tma_store<1>(");
+         "tile is read by the async proxy with no fence_async behind its writes: tma_store<1>(");
   breaks(with(with(write, fence), with(store, with(commit, wait))),
          "tile is read with no barrier behind its writes: tma_store<1>(");
   breaks(with(with(write, fence), with(with(barrier, store), wait)),
          "stores by TMA are waited for that are not committed: tma_store_wait<0>();");
   breaks(with(with(write, fence), with(with(barrier, store), commit)),
          "stores by TMA are under way when the kernel ends");
+  breaks(
+      [](Builder& to, const Names& names) {
+        to.emit(Instr::tma_store, {address(names.tile, 0), names.map, 0}, {1});
+      },
+      "operand 1 is not what its row says: M: tma_store<1>(");
 }
 
 void a_barrier_stands_between_writes_and_reads(void**) {
@@ -258,6 +264,13 @@ void products_are_committed_and_waited_for(void**) {
   keeps(with(product, with(commit, wait)));
   breaks(with(product, wait), "products are waited for that are not committed: wgmma_wait<0>();");
   breaks(with(product, commit), "products are under way when the kernel ends");
+  const Write write = [](Builder& to, const Names& names) {
+    to.assign(element(names.tile, thread_index()), literal(1, Scalar::f32));
+  };
+  const Write barrier = emits(Instr::block_barrier), multiply = with(product, with(commit, wait));
+  keeps(with(with(write, emits(Instr::fence_async)), with(barrier, multiply)));
+  breaks(with(write, with(barrier, multiply)),
+         "tile is read by the async proxy with no fence_async behind its writes: wgmma<");
 }
 
 }  // namespace

@@ -360,6 +360,7 @@ void pairs_of_blocks_share_stages(void**) {
 // Each block has two rows of 32 numbers of the eight of a map: written to shared memory, stored by a thread.
 struct BoxStored {
   Expr row = block_index(0) * 2, column = 0, who = equal(thread_index(), 0);
+  std::optional<Expr> waiter = {};  // where it is another
   int64_t box_rows = 2;
   bool barrier = true, commits = true, waits = true, writes_again = false;
   int64_t pending = 0;
@@ -373,6 +374,8 @@ Launched box_stored(const BoxStored& how) {
         if (how.barrier) to.emit(Instr::block_barrier);
         to.when(how.who, [&](Builder& one) {
           one.emit(Instr::tma_store, {address(names.tile, 0), map, how.column, how.row}, {2});
+        });
+        to.when(how.waiter.value_or(how.who), [&](Builder& one) {
           if (how.commits) one.emit(Instr::tma_store_commit);
           if (how.waits) one.emit(Instr::tma_store_wait, {}, {how.pending});
         });
@@ -398,6 +401,8 @@ void boxes_are_stored(void**) {
   disproves(box_stored({.waits = false}), "phases", "nobody waits for the store");
   disproves(box_stored({.commits = false}), "phases", "nobody waits for the store");
   disproves(box_stored({.pending = 1}), "phases", "nobody waits for the store");
+  disproves(box_stored({.waiter = equal(thread_index(), 1)}), "phases", "nobody waits for the store");
+  proves(box_stored({.waiter = truth(true)}));
   disproves(box_stored({.who = less(thread_index(), 2)}), "writers",
             "another thread writes the same element");
   // Rows that nobody stores, that two blocks store, and what lies outside of the tensor.

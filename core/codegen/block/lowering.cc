@@ -94,7 +94,7 @@ void BlockLowering::write(BlockValue value) {
     case BlockOp::Kind::rescale_factor:
       return;
     case BlockOp::Kind::store:
-      return schedule_.tma_store ? staged_.store_by_tma(value) : memory_.store(value);
+      return staged_.store(value);
     case BlockOp::Kind::accumulate:
       return reductions_.accumulate(value);
     case BlockOp::Kind::reduce_cluster:

@@ -21,11 +21,11 @@ class StagedTiles : BlockPart {
   // Into registers: as matrices where the layout is one of tensor cores, else in vectors.
   void load(BlockValue value, const RegisterLayout& layout);
 
-  // From registers through shared memory to the tensor, by TMA.
-  void store_by_tma(BlockValue store);
+  // From registers to the tensor, as the schedule says.
+  void store(BlockValue value);
 
   bool has_copies() const { return !cp_async_.empty(); }
-  size_t tma_tiles() const { return maps_.size() - stored_; }
+  size_t tma_tiles() const { return tma_tiles_; }
   size_t multicast_tiles() const { return multicast_; }
   // The first that threads read; -1: none.
   BlockValue read_by_threads() const { return read_by_threads_; }
@@ -46,13 +46,8 @@ class StagedTiles : BlockPart {
                   const Expr& chunk, int64_t bytes);
   void copy_from_own(Builder& to, const SharedTile& tile, const TilePiece& piece,
                      const RegisterLayout& chunks, int64_t bytes);
-  // tma.cc
   bool bring_by_tma(SharedTile& tile);
-  const char* never_stored_by_tma(BlockValue store) const;
-  std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,
-                                       const TensorMap& map, const std::vector<Expr>& behind,
-                                       bool half = false);
-  void fill(const SharedTile& tile, BlockValue store, RegisterLayout layout);
+  class Tma;  // tma.cc
 
   const ProductPlans& plans_;
   TileBounds& bounds_;
@@ -63,8 +58,7 @@ class StagedTiles : BlockPart {
   ir::Copies cp_async_, tma_;
   bool copies_panels_ = false;  // for wgmma, by cp.async
   std::vector<Map> maps_;
-  size_t stored_ = 0;      // maps of stores
-  size_t multicast_ = 0;   // maps of tiles that blocks share
+  size_t tma_tiles_ = 0, multicast_ = 0;  // that TMA brings, and those of them that blocks share
   BlockValue read_by_threads_ = -1;
   int64_t tma_bytes_ = 0;  // of an iteration
   Symbol ring_, full_, empty_, arrived_;

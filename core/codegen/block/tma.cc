@@ -8,9 +8,44 @@
 
 namespace quern {
 
-// Puts the tile in panels, a copy each (or several, of so much of its outermost dimension as a copy can
-// bring), if the engine can bring it.
-bool StagedTiles::bring_by_tma(SharedTile& tile) {
+class StagedTiles::Tma : BlockPart {
+ public:
+  explicit Tma(StagedTiles& tiles) : BlockPart(tiles), tiles_(tiles), shared_(tiles.shared_) {}
+
+  // Puts the tile in panels, a copy each (or several, of so much of its outermost dimension as a copy can
+  // bring), if TMA can bring it.
+  bool bring(SharedTile& tile);
+  // Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks
+  // for the stores and waits until the buffer has been read.
+  void store(BlockValue store);
+
+ private:
+  // Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the
+  // tile, of the half that this one asks for: of the panels, or of the rows of one.
+  std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,
+                                       const TensorMap& map, const std::vector<Expr>& behind,
+                                       bool half = false);
+  // Why TMA stores no such tile, whatever its extents; null if it may.
+  const char* why_never_stored(BlockValue store) const;
+  // What a thread has of a tile, as it is stored, in vectors as they lie in registers.
+  void fill(const SharedTile& tile, BlockValue store, RegisterLayout layout);
+  Symbol map_symbol(bool written) const {
+    return ir::make_memory("map" + std::to_string(tiles_.maps_.size()), ir::Space::tensor_map,
+                           Scalar::tensor_map, written);
+  }
+
+  StagedTiles& tiles_;
+  SharedTiles& shared_;
+};
+
+bool StagedTiles::bring_by_tma(SharedTile& tile) { return Tma(*this).bring(tile); }
+
+void StagedTiles::store(BlockValue value) {
+  if (schedule_.tma_store) return Tma(*this).store(value);
+  memory_.store(value);
+}
+
+bool StagedTiles::Tma::bring(SharedTile& tile) {
   const BlockOp& op = program_.op(tile.value);
   const std::vector<int> dims = shared_.dims_by_stride(tile);
   auto map = tile_map(kernel_, op, facts_.place(op), tile, dims);
@@ -21,31 +56,29 @@ bool StagedTiles::bring_by_tma(SharedTile& tile) {
     return false;
   }
   shared_.put_in_panels(tile, shared_.bits_of(tile, dims));
-  const Symbol symbol =
-      ir::make_memory("map" + std::to_string(maps_.size()), ir::Space::tensor_map, Scalar::tensor_map);
-  Builder copies(copies_of(facts_.place(op), tma_));
+  const Symbol symbol = map_symbol(false), &arrived = tiles_.arrived_;
+  Builder copies(tiles_.copies_of(facts_.place(op), tiles_.tma_));
   if (shares) {
     const int mask = (1 << schedule_.multicast_blocks()) - 1;
-    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_, mask}, true))
+    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived, mask}, true))
       copies.emit(Instr::tma_load_multicast, std::move(operands), {static_cast<int>(dims.size())});
-    ++multicast_;
+    ++tiles_.multicast_;
   } else {
-    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived_}))
+    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived}))
       copies.emit(Instr::tma_load, std::move(operands),
                   {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
   }
   int64_t bytes = static_cast<int64_t>(dtype_size(map->dtype));
   for (int64_t extent : tile.padded) bytes *= extent;
-  tma_bytes_ += bytes;
-  maps_.push_back({std::move(*map), symbol, op.tensor()});
+  tiles_.tma_bytes_ += bytes;
+  ++tiles_.tma_tiles_;
+  tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }
 
-// Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the
-// tile, of the half that this one asks for: of the panels, or of the rows of one.
-std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const std::vector<int>& dims,
-                                                  const TensorMap& map, const std::vector<Expr>& behind,
-                                                  bool half) {
+std::vector<std::vector<Expr>> StagedTiles::Tma::boxes(const SharedTile& tile, const std::vector<int>& dims,
+                                                       const TensorMap& map, const std::vector<Expr>& behind,
+                                                       bool half) {
   const auto [panels, parts] = tile_boxes(map, tile, dims);
   const int outermost = dims[outermost_dim(tile, dims)];
   const bool by_panels = panels % 2 == 0;
@@ -53,7 +86,7 @@ std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const 
                 own_parts = half && !by_panels ? parts / 2 : parts;
   int64_t size = int64_t{1} << tile.panel_bits;  // of what a copy brings, or a panel that it leaves room in
   if (parts > 1) size = std::accumulate(map.box.begin(), map.box.end(), int64_t{1}, std::multiplies<>());
-  const auto& firsts = bounds_.firsts(tile.value);
+  const auto& firsts = tiles_.bounds_.firsts(tile.value);
   const Ints starts = starts_in_memory(facts_.place(tile.value), tile, dims);
   auto of_block = [&](int64_t own, bool is_cut) { return half && is_cut ? Expr(rank()) * own : Expr(0); };
   std::vector<std::vector<Expr>> out;
@@ -75,8 +108,7 @@ std::vector<std::vector<Expr>> StagedTiles::boxes(const SharedTile& tile, const 
   return out;
 }
 
-// Why TMA stores no such tile, whatever its extents; null if it may.
-const char* StagedTiles::never_stored_by_tma(BlockValue store) const {
+const char* StagedTiles::Tma::why_never_stored(BlockValue store) const {
   const TensorPlace& place = facts_.place(store);
   if (!target_.tma) return "the target has no TMA (sm_90)";
   if (now() == Stage::loop) return "it is stored in every iteration";
@@ -86,14 +118,12 @@ const char* StagedTiles::never_stored_by_tma(BlockValue store) const {
   return nullptr;
 }
 
-// Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks for
-// the stores and waits until the buffer has been read.
-void StagedTiles::store_by_tma(BlockValue store) {
+void StagedTiles::Tma::store(BlockValue store) {
   constexpr int64_t kAlignment = 1024;  // where swizzles begin again
-  if (const char* why = never_stored_by_tma(store))
+  if (const char* why = why_never_stored(store))
     return fail(store, std::string("cannot be stored by TMA (tma_store): ") + why);
   const BlockOp& op = program_.op(store);
-  const RegisterLayout layout = values_.natural(store);
+  const RegisterLayout layout = tiles_.values_.natural(store);
   SharedTile tile;
   tile.value = store;
   tile.inner = facts_.inner_dim(op);
@@ -113,8 +143,7 @@ void StagedTiles::store_by_tma(BlockValue store) {
   shared_.put_in_panels(tile, SharedTiles::bits_of(tile, dims));
   tile.memory = shared_buffer(ir::scalar_of(map->dtype), tile.bytes, SharedBuffer::Use::exchange, kAlignment);
   fill(tile, store, layout);
-  const Symbol symbol =
-      ir::make_memory("map" + std::to_string(maps_.size()), ir::Space::tensor_map, Scalar::tensor_map, true);
+  const Symbol symbol = map_symbol(true);
   Body body;
   Builder(body).when(equal(ir::thread_index(), 0), [&](Builder& one) {
     for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol}))
@@ -123,12 +152,10 @@ void StagedTiles::store_by_tma(BlockValue store) {
     one.emit(Instr::tma_store_wait, {}, {0});
   });
   text(now()) += std::move(body);
-  maps_.push_back({std::move(*map), symbol, op.tensor()});
-  ++stored_;
+  tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
 }
 
-// What a thread has of a tile, as it is stored, in vectors as they lie in registers.
-void StagedTiles::fill(const SharedTile& tile, BlockValue store, RegisterLayout layout) {
+void StagedTiles::Tma::fill(const SharedTile& tile, BlockValue store, RegisterLayout layout) {
   const TensorPlace& place = facts_.place(store);
   const BlockValue source = program_.op(store).operands[0];
   const int vector = facts_.vector_bits(store, layout, tile.inner);
@@ -137,7 +164,7 @@ void StagedTiles::fill(const SharedTile& tile, BlockValue store, RegisterLayout 
   const int per = 1 << vector;
   const DType type = register_type(place.dtype);
   auto number = [&](const Expr& r) {
-    return ir::rounded(ir::converted(values_.element(source, layout, r), type), place.dtype);
+    return ir::rounded(ir::converted(tiles_.values_.element(source, layout, r), type), place.dtype);
   };
   Body body;
   Builder out(body);
