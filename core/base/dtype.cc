@@ -13,39 +13,52 @@ namespace quern {
 
 namespace {
 
-// The rows are in the order of the numbers, so that numbers find them.
+// Numbers find rows.
 constexpr bool rows_have_their_numbers() {
   for (size_t i = 0; i < std::size(kDTypes); ++i)
-    if (kDTypes[i].dtype != kAllDTypes[i] || static_cast<size_t>(kAllDTypes[i]) != i + 1) return false;
-  return std::size(kDTypes) == std::size(kAllDTypes);
+    if (static_cast<size_t>(kDTypes[i].dtype) != i + 1) return false;
+  return true;
 }
 static_assert(rows_have_their_numbers());
 
-// Rounds to a binary float of `mantissa` stored bits and exponent range [min_exponent, max_exponent] (of the
-// leading bit), to nearest even, and returns its bits without the sign.
-uint16_t round_magnitude(double magnitude, int mantissa, int min_exponent, int max_exponent) {
-  const int bias = max_exponent;
-  if (std::isinf(magnitude)) return static_cast<uint16_t>((2 * bias + 1) << mantissa);
-  if (magnitude == 0) return 0;
-  // By bits: inputs and references round hundreds of millions of numbers.
+// Both for a row that is known at compile time, or not: inputs and references convert hundreds of millions of
+// numbers.
+inline uint32_t bits_of(const DTypeInfo& row, double value) {
+  const int mantissa = row.mantissa;
+  const uint32_t ones = (1u << row.exponent) - 1,
+                 sign = std::signbit(value) ? 1u << (row.exponent + mantissa) : 0;
+  const uint32_t infinity = ones << mantissa;
+  if (std::isnan(value))
+    return sign | infinity | (row.infinities ? 1u << (mantissa - 1) : (1u << mantissa) - 1);
+  const uint32_t above =
+      row.infinities ? infinity : infinity | ((1u << mantissa) - 2);  // of what is too large
+  const double magnitude = std::fabs(value);
+  if (std::isinf(magnitude)) return sign | above;
+  if (magnitude == 0) return sign;
   const int own = static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 52) - 1023;
-  const int exponent = std::max(own, min_exponent);
-  // The unit in the last place is 2^(exponent - mantissa).
-  const double unit_inverse = std::bit_cast<double>(static_cast<uint64_t>(mantissa - exponent + 1023) << 52);
-  // Sums near 2^52 are whole, rounded to even in the default mode.
-  const double units = magnitude * unit_inverse + 0x1p52 - 0x1p52;
+  const int exponent = std::max(own, row.least_exponent);
+  // The unit in the last place is 2^(exponent - mantissa). Sums near 2^52 are whole, rounded to even in the
+  // default mode.
+  const double units = magnitude * power_of_two(mantissa - exponent) + 0x1p52 - 0x1p52;
   uint32_t bits = static_cast<uint32_t>(units);  // at most 2^(mantissa+1)
   // A normal number carries its leading bit into the exponent field by addition; a carry out of it is right
   // too.
-  bits += static_cast<uint32_t>(exponent + bias - 1) << mantissa;
-  const uint32_t infinity = static_cast<uint32_t>(2 * bias + 1) << mantissa;
-  return static_cast<uint16_t>(std::min(bits, infinity));
+  bits += static_cast<uint32_t>(exponent - row.least_exponent) << mantissa;
+  return sign | std::min(bits, above);
 }
 
-uint16_t round_half(double value, int mantissa, int min_exponent, int max_exponent, uint16_t nan) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  if (std::isnan(value)) return sign | nan;
-  return sign | round_magnitude(std::fabs(value), mantissa, min_exponent, max_exponent);
+inline double value_of(const DTypeInfo& row, uint32_t bits) {
+  const uint32_t ones = (1u << row.exponent) - 1, exponent = bits >> row.mantissa & ones,
+                 fraction = bits & ((1u << row.mantissa) - 1);
+  double magnitude;
+  if (exponent == ones && (row.infinities || fraction == (1u << row.mantissa) - 1))
+    magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  else if (exponent == 0)
+    magnitude = fraction * power_of_two(row.least_exponent - row.mantissa);
+  else
+    magnitude = (fraction + (1u << row.mantissa)) *
+                power_of_two(static_cast<int>(exponent) - 1 + row.least_exponent - row.mantissa);
+  return bits >> (row.exponent + row.mantissa) & 1 ? -magnitude : magnitude;
 }
 
 }  // namespace
@@ -63,39 +76,12 @@ size_t dtype_size(DType dtype) {
   return dtype_info(dtype).bytes;
 }
 
-uint16_t f16_from_double(double value) { return round_half(value, 10, -14, 15, 0x7e00); }
-uint16_t bf16_from_double(double value) { return round_half(value, 7, -126, 127, 0x7fc0); }
-uint16_t f16_from_float(float value) { return f16_from_double(value); }
-uint16_t bf16_from_float(float value) { return bf16_from_double(value); }
+bool is_float(DType dtype) { return dtype_info(dtype).kind <= DTypeClass::wide; }
 
-float f16_to_float(uint16_t bits) {
-  const int exponent = (bits >> 10) & 31;
-  const int mantissa = bits & 1023;
-  float magnitude;
-  if (exponent == 31)
-    magnitude = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  else if (exponent == 0)
-    magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  else
-    magnitude = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+uint32_t narrow_bits(DType dtype, double value) { return bits_of(dtype_info(dtype), value); }
+double narrow_value(DType dtype, uint32_t bits) { return value_of(dtype_info(dtype), bits); }
 
 namespace {
-
-// One of each class of dtype: `at` is where the element is.
-template <class Bits>
-Bits load_bits(const char* at) {
-  Bits bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
-template <class Bits>
-void store_bits(char* at, Bits bits) {
-  std::memcpy(at, &bits, sizeof bits);
-}
 
 int32_t to_integer(double value) {
   constexpr double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
@@ -103,23 +89,43 @@ int32_t to_integer(double value) {
   return static_cast<int32_t>(std::clamp(value, low, high));
 }
 
-#define QUERN_LOAD_narrow(id) id##_to_float(load_bits<decltype(id##_from_double(0))>(at))
-#define QUERN_LOAD_wide(id) load_bits<float>(at)
-#define QUERN_LOAD_integer(id) load_bits<int32_t>(at)
-#define QUERN_LOAD_boolean(id) *at != 0
-#define QUERN_STORE_narrow(id) store_bits(at, id##_from_double(value))
-#define QUERN_STORE_wide(id) store_bits(at, static_cast<float>(value))
-#define QUERN_STORE_integer(id) store_bits(at, to_integer(value))
-#define QUERN_STORE_boolean(id) store_bits<char>(at, value != 0)
+// What is in memory.
+template <const DTypeInfo& kRow>
+using Stored = std::conditional_t<kRow.kind == DTypeClass::wide, float,
+                                  std::conditional_t<kRow.kind == DTypeClass::integer, int32_t,
+                                                     std::conditional_t<kRow.bytes == 1, uint8_t, uint16_t>>>;
+
+template <const DTypeInfo& kRow>
+double load(const char* at) {
+  Stored<kRow> stored;
+  std::memcpy(&stored, at, sizeof stored);
+  if constexpr (kRow.kind == DTypeClass::narrow) return value_of(kRow, stored);
+  if constexpr (kRow.kind == DTypeClass::boolean) return stored != 0;
+  return stored;
+}
+
+template <const DTypeInfo& kRow>
+void store(char* at, double value) {
+  Stored<kRow> stored;
+  if constexpr (kRow.kind == DTypeClass::narrow)
+    stored = static_cast<Stored<kRow>>(bits_of(kRow, value));
+  else if constexpr (kRow.kind == DTypeClass::integer)
+    stored = to_integer(value);
+  else if constexpr (kRow.kind == DTypeClass::boolean)
+    stored = value != 0;
+  else
+    stored = static_cast<float>(value);
+  std::memcpy(at, &stored, sizeof stored);
+}
 
 }  // namespace
 
 double load_element(const void* data, DType dtype, int64_t index) {
   const char* at = static_cast<const char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
   switch (dtype) {
-#define QUERN_DTYPE(id, name, bytes, kind, ...) \
-  case DType::id:                               \
-    return QUERN_LOAD_##kind(id);
+#define QUERN_DTYPE(number, id, ...) \
+  case DType::id:                    \
+    return load<kDTypes[number - 1]>(at);
 #include "core/base/dtype.def"
   }
   fatal(__FILE__, __LINE__, "no such dtype");
@@ -128,9 +134,9 @@ double load_element(const void* data, DType dtype, int64_t index) {
 void store_element(void* data, DType dtype, int64_t index, double value) {
   char* at = static_cast<char*>(data) + index * static_cast<int64_t>(dtype_size(dtype));
   switch (dtype) {
-#define QUERN_DTYPE(id, name, bytes, kind, ...) \
-  case DType::id:                               \
-    return QUERN_STORE_##kind(id);
+#define QUERN_DTYPE(number, id, ...) \
+  case DType::id:                    \
+    return store<kDTypes[number - 1]>(at, value);
 #include "core/base/dtype.def"
   }
 }

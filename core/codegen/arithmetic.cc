@@ -16,7 +16,7 @@ ExpArithmetic exp_arithmetic(const BlockProgram& program, BlockValue value, bool
   if (!is(difference, OpCode::sub)) return out;
   const std::optional<DType> rounded = narrow_dtype(program, program.op(difference).operands[0]);
   if (!rounded) return out;
-  out.form = *rounded == DType::f16 ? ExpForm::shifted : ExpForm::shifted_bounded;
+  out.form = has_finite_products(*rounded) ? ExpForm::shifted : ExpForm::shifted_bounded;
   out.x = program.op(difference).operands[0];
   out.shift = program.op(difference).operands[1];
   while (is(out.x, OpCode::mul) || is(out.x, OpCode::div)) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "core/base/dtype_info.h"
 #include "core/graph/decompose.h"
 #include "core/lang/meaning.h"
 #include "core/lang/value_real.h"
@@ -136,14 +137,15 @@ class Lowering {
   }
 
   // Whether a factor that the search has put in front of a product, where the graph has none, goes behind it.
-  // One above 1 may overflow although the product does not; values of f16 have room in f32. And what tensor
+  // One above 1 may overflow although the product does not; products of f16 have room in f32. And what tensor
   // cores round is right to 11 bits of every term, where the graph rounds the product alone.
   bool is_misplaced(double factor, BlockValue value, bool in_f32) const {
     if (!std::isfinite(factor) || factor == 0) return false;
     int exponent;
     const bool rounds = std::fabs(std::frexp(factor, &exponent)) != 0.5;
     const std::optional<DType> narrow = narrow_dtype(out_.ops, value);
-    return (narrow && !in_f32 && rounds) || (std::fabs(factor) > 1 && narrow != DType::f16);
+    return (narrow && !in_f32 && rounds) ||
+           (std::fabs(factor) > 1 && !(narrow && has_finite_products(*narrow)));
   }
 
   // An operand of a product without its factors that are misplaced, which multiply `factor`.

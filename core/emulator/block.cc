@@ -144,9 +144,9 @@ const Runtime& Block::runtime() {
               running->check_rule(running->memory_.violation(), site);
           },
       .grid_wait = [] { running->clock_.wait_for_grid(running->current_); },
-      .f16_to_float = quern::f16_to_float,
-      .f16_from_float = quern::f16_from_float,
-      .bf16_from_float = quern::bf16_from_float,
+      .to_float = [](int dtype,
+                     unsigned bits) { return static_cast<float>(narrow_value(DType(dtype), bits)); },
+      .from_float = [](int dtype, float value) { return narrow_bits(DType(dtype), value); },
   };
   return kRuntime;
 }

@@ -67,7 +67,7 @@ float element(Collective kind, const unsigned* registers, int index) {
     return value;
   }
   const auto bits = static_cast<uint16_t>(registers[index / 2] >> (index % 2 * 16));
-  return kind == Collective::mma_f16 ? f16_to_float(bits) : bf16_to_float(bits);
+  return static_cast<float>(narrow_value(kind == Collective::mma_f16 ? DType::f16 : DType::bf16, bits));
 }
 
 // The fragment layouts of core/codegen/device/mma.cuh. The tensor core's order of summation is not

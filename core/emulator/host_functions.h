@@ -89,22 +89,21 @@ __device__ __forceinline__ bool all_agree(bool value) {
   return quern::emulated::voted();
 }
 
-// convert.cuh
-__device__ __forceinline__ float to_float(f16 value) { return quern::emulated::f16_to_float(value.bits); }
+// convert.cuh: narrow floats as their rows say; a shift keeps what a NaN holds.
+template <class T>
+__device__ __forceinline__ decltype(T::bits, 0.0f) to_float(T value) {
+  return quern::emulated::to_float(Narrow<T>::kNumber, value.bits);
+}
 __device__ __forceinline__ float to_float(bf16 value) { return __uint_as_float(unsigned(value.bits) << 16); }
 __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(int value) { return __int2float_rn(value); }
 __device__ __forceinline__ float to_float(bool value) { return value ? 1.0f : 0.0f; }
 
 template <class T>
-__device__ __forceinline__ T from_float(float value);
-template <>
-__forceinline__ f16 from_float<f16>(float value) {
-  return f16{quern::emulated::f16_from_float(value)};
-}
-template <>
-__forceinline__ bf16 from_float<bf16>(float value) {
-  return bf16{quern::emulated::bf16_from_float(value)};
+__device__ __forceinline__ T from_float(float value) {
+  T result;
+  result.bits = quern::emulated::from_float(Narrow<T>::kNumber, value);
+  return result;
 }
 template <>
 __forceinline__ float from_float<float>(float value) {

@@ -87,14 +87,11 @@ QUERN_UNSEEN static void read_constant(const void* p, int size) {
   quern_runtime->read_constant(p, size, __builtin_return_address(0));
 }
 QUERN_UNSEEN static void grid_wait() { quern_runtime->grid_wait(); }
-QUERN_UNSEEN __attribute__((const)) static float f16_to_float(unsigned short bits) {
-  return quern_runtime->f16_to_float(bits);
+QUERN_UNSEEN __attribute__((const)) static float to_float(int dtype, unsigned bits) {
+  return quern_runtime->to_float(dtype, bits);
 }
-QUERN_UNSEEN __attribute__((const)) static unsigned short f16_from_float(float value) {
-  return quern_runtime->f16_from_float(value);
-}
-QUERN_UNSEEN __attribute__((const)) static unsigned short bf16_from_float(float value) {
-  return quern_runtime->bf16_from_float(value);
+QUERN_UNSEEN __attribute__((const)) static unsigned from_float(int dtype, float value) {
+  return quern_runtime->from_float(dtype, value);
 }
 
 }  // namespace quern::emulated
@@ -169,3 +166,17 @@ struct Entry<kKernel> {
 };
 
 }  // namespace quern::emulated
+
+// The numbers of narrow dtypes, from the rows that stand behind this text (core/base/dtype.def).
+template <class T>
+struct Narrow;
+#define QUERN_NUMBER_narrow(number, id)   \
+  struct id;                              \
+  template <>                             \
+  struct Narrow<id> {                     \
+    static constexpr int kNumber = number; \
+  };
+#define QUERN_NUMBER_wide(number, id)
+#define QUERN_NUMBER_integer(number, id)
+#define QUERN_NUMBER_boolean(number, id)
+#define QUERN_DTYPE(number, id, name, type, bytes, kind, ...) QUERN_NUMBER_##kind(number, id)

@@ -108,9 +108,9 @@ struct Runtime {
   void (*fence_proxy)();
   void (*read_constant)(const void* p, int size, const void* site);  // memory.cuh: ld.global.nc
   void (*grid_wait)();
-  float (*f16_to_float)(unsigned short bits);
-  unsigned short (*f16_from_float)(float value);
-  unsigned short (*bf16_from_float)(float value);
+  // Of narrow dtypes, by their numbers.
+  float (*to_float)(int dtype, unsigned bits);
+  unsigned (*from_float)(int dtype, float value);
 };
 
 // One kernel of a compiled program. Arguments are 64-bit words: pointers and integers alike.

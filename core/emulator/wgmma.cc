@@ -37,7 +37,9 @@ std::string check_operand(const WgmmaOperand& operand, int rows, const Memory& m
   return "";
 }
 
-float value_of(uint16_t bits, bool bf16) { return bf16 ? bf16_to_float(bits) : f16_to_float(bits); }
+float value_of(uint16_t bits, bool bf16) {
+  return static_cast<float>(narrow_value(bf16 ? DType::bf16 : DType::f16, bits));
+}
 
 }  // namespace
 

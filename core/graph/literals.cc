@@ -114,7 +114,9 @@ Result<double> read_number(Lexer& lexer) {
 
 Result<DType> read_dtype(Lexer& lexer) {
   const auto dtype = parse_dtype(lexer.peek().text);
-  if (!dtype) return lexer.expected("a dtype (f16, bf16, f32, i32, bool)");
+  std::string names;
+  for (DType each : kAllDTypes) names += (names.empty() ? "" : ", ") + std::string(dtype_name(each));
+  if (!dtype) return lexer.expected("a dtype (" + names + ")");
   lexer.take();
   return *dtype;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/base/dtype_info.h"
 #include "core/mugraph/narrow.h"
 
 namespace quern {
@@ -11,7 +12,9 @@ namespace quern {
 namespace {
 
 constexpr double kUnknown = 128, kMost = 127;  // log2 of magnitudes: of any float, and what surely is finite
-constexpr double kLargestF16 = 16;
+
+// Of what a dtype holds.
+double largest_of(DType dtype) { return std::ceil(std::log2(dtype_info(dtype).largest)); }
 
 double count_of(const BlockOp& op) {
   return static_cast<double>(std::max<int64_t>(op.type.element_count(), 1));
@@ -20,16 +23,18 @@ double count_of(const BlockOp& op) {
 // The largest magnitudes of values, as powers of two; what is finite in the unfused program is bounded by it.
 class Magnitudes {
  public:
-  explicit Magnitudes(const MuGraph& mugraph) : mugraph_(mugraph), tensors_(mugraph.tensors.size(), kUnknown) {
-    for (size_t t = 0; t < tensors_.size(); ++t) tensors_[t] = of_dtype(mugraph.tensors[t].type.dtype);
+  explicit Magnitudes(const MuGraph& mugraph)
+      : mugraph_(mugraph), tensors_(mugraph.tensors.size(), kUnknown) {
+    for (size_t t = 0; t < tensors_.size(); ++t) tensors_[t] = largest_of(mugraph.tensors[t].type.dtype);
     for (const MuKernel& kernel : mugraph.kernels) {
       std::vector<double>& values = values_.emplace_back();
       for (const BlockOp& op : kernel.ops) {
-        values.push_back(op.rounds_to == DType::f16 ? kLargestF16 : of(kernel, op, values));
+        values.push_back(op.rounds_to && has_finite_products(*op.rounds_to) ? largest_of(*op.rounds_to)
+                                                                            : of(kernel, op, values));
         if (op.is_store())
           tensors_[static_cast<size_t>(op.tensor())] =
               std::min(values[static_cast<size_t>(op.operands[0])],
-                       of_dtype(mugraph.tensors[static_cast<size_t>(op.tensor())].type.dtype));
+                       largest_of(mugraph.tensors[static_cast<size_t>(op.tensor())].type.dtype));
       }
     }
   }
@@ -37,18 +42,13 @@ class Magnitudes {
   double of(size_t kernel, size_t op) const { return values_[kernel][op]; }
 
  private:
-  static double of_dtype(DType dtype) {
-    return dtype == DType::f16 ? kLargestF16 : dtype == DType::boolean ? 0 : dtype == DType::i32 ? 31 : kUnknown;
-  }
-
   double of(const MuKernel& kernel, const BlockOp& op, const std::vector<double>& values) const {
     if (op.is_load()) return tensors_[static_cast<size_t>(op.tensor())];
     auto operand = [&](size_t i) { return values[static_cast<size_t>(op.operands[i])]; };
     double most = 0;
     for (size_t i = 0; i < op.operands.size(); ++i) most = std::max(most, operand(i));
-    const double terms = op.operands.empty()
-                             ? 1
-                             : count_of(kernel.ops[static_cast<size_t>(op.operands[0])]) / count_of(op);
+    const double terms =
+        op.operands.empty() ? 1 : count_of(kernel.ops[static_cast<size_t>(op.operands[0])]) / count_of(op);
     if (op.has_combine()) {
       const bool sums = op.combine() == Combine::sum || op.combine() == Combine::rescaled_sum;
       const int64_t count = op.is_accumulate() ? kernel.trip_count : kernel.grid[3];
@@ -137,9 +137,9 @@ class Powers {
       }
       return powers[0];
     }
-    if (op.code() == OpCode::matmul && powers[0] + powers[1] != 0 &&
-        tensor_core_dtype(ops, static_cast<BlockValue>(i), true) == DType::f16)
-      scales_ = false;
+    if (op.code() == OpCode::matmul && powers[0] + powers[1] != 0)
+      if (const auto dtype = tensor_core_dtype(ops, static_cast<BlockValue>(i), true))
+        scales_ &= !has_finite_products(*dtype);
     return of_computed(ops, op, powers, is_exponential(k, i));
   }
 

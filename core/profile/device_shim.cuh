@@ -1,5 +1,5 @@
-// What value_real.h and noisy.h need of the standard library and of core/base/dtype.h, for programs on a GPU. Stands in
-// front of their texts; needs device/types.cuh and the functions of CUDA.
+// What value_real.h and noisy.h need of the standard library and of core/base/dtype_info.h, for programs on a GPU. Stands in
+// front of their texts, behind the rows of dtypes (reference_program.cc); needs device/types.cuh and the functions of CUDA.
 
 typedef unsigned char uint8_t;
 typedef int int32_t;
@@ -43,29 +43,34 @@ struct numeric_limits<float> {
 
 namespace exact {
 
-enum class DType : uint8_t { f16 = 1, bf16 = 2, f32 = 3, i32 = 4, boolean = 5 };
-__device__ inline bool is_float(DType dtype) { return dtype <= DType::f32; }
+__device__ inline bool is_narrow(DType dtype) { return dtype_info(dtype).kind == DTypeClass::narrow; }
+__device__ inline bool is_float(DType dtype) { return is_narrow(dtype) || dtype == DType::f32; }
+__device__ inline double power_of_two(int exponent) {
+  return bit_cast<double>(static_cast<long long>(exponent + 1023) << 52);
+}
+__device__ inline double relative_rounding(DType dtype) { return power_of_two(-1 - dtype_info(dtype).mantissa); }
+__device__ inline double least_rounding(DType dtype) {
+  return power_of_two(dtype_info(dtype).least_exponent - dtype_info(dtype).mantissa - 1);
+}
 
-// To a binary float of so many stored bits, whose smallest normal number is 2^least and whose largest is `largest`: to
-// nearest even, in one step.
-__device__ inline double round_to_float(double value, int mantissa, int least, double largest) {
-  if (!std::isfinite(value)) return value;
+// To nearest even, in one step.
+__device__ inline double round_to_narrow(double value, const DTypeInfo& to) {
+  if (value != value) return value;
   int exponent = int(bit_cast<long long>(value) >> 52 & 0x7ff) - 1023;
-  if (exponent < least) exponent = least;
-  const double unit = bit_cast<double>(static_cast<long long>(exponent - mantissa + 1023) << 52);
-  const double rounded = std::rint(value / unit) * unit;
-  return std::fabs(rounded) <= largest ? rounded : std::copysign(std::numeric_limits<double>::infinity(), value);
+  if (exponent < to.least_exponent) exponent = to.least_exponent;
+  const double unit = power_of_two(exponent - to.mantissa);
+  const double rounded = std::isfinite(value) ? std::rint(value / unit) * unit : value;
+  if (std::fabs(rounded) <= to.largest) return rounded;
+  return std::copysign(to.infinities ? std::numeric_limits<double>::infinity() : to.largest, value);
 }
 
 __device__ inline double round_to(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16:
-      return round_to_float(value, 10, -14, 65504);
-    case DType::bf16:
-      return round_to_float(value, 7, -126, 255 * 0x1p120);
-    case DType::f32:
+  switch (dtype_info(dtype).kind) {
+    case DTypeClass::narrow:
+      return round_to_narrow(value, dtype_info(dtype));
+    case DTypeClass::wide:
       return static_cast<float>(value);
-    case DType::i32:
+    case DTypeClass::integer:
       if (value != value) return 0;
       return value <= -2147483648.0 ? -2147483648.0 : value >= 2147483647.0 ? 2147483647.0 : double(int(value));
     default:

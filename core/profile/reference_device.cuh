@@ -83,8 +83,10 @@ __device__ inline unsigned source_of(unsigned node, long long element) {
   return ((node * 0x9e3779b1u + unsigned(element)) & 0x3fffffff) | 1u << 29;
 }
 
-__device__ inline double element(const f16* from, long long i) { return to_float(from[i]); }
-__device__ inline double element(const bf16* from, long long i) { return to_float(from[i]); }
+template <class T>
+__device__ inline double element(const T* from, long long i) {
+  return to_float(from[i]);
+}
 __device__ inline double element(const float* from, long long i) { return from[i]; }
 __device__ inline double element(const int* from, long long i) { return from[i]; }
 __device__ inline double element(const unsigned char* from, long long i) { return from[i] != 0; }

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/dtype_info.h"
 #include "core/base/integers.h"
 #include "core/graph/decompose.h"
 #include "core/kernel/expr.h"
@@ -26,8 +27,27 @@ std::string number_text(double value) {
                 static_cast<unsigned long long>(std::bit_cast<uint64_t>(value)));
   return text;
 }
+std::string row_text(const DTypeInfo& row) {
+  return str(row.mantissa) + ", " + str(row.least_exponent) + ", " + number_text(row.largest) + ", " +
+         str(row.infinities);
+}
 std::string dtype_text(DType dtype) {
   return std::string("DType::") + (dtype == DType::boolean ? "boolean" : dtype_name(dtype));
+}
+// The rows of dtypes that device_shim.cuh needs.
+std::string dtypes_text() {
+  std::string numbers, rows;
+#define QUERN_DTYPE(number, id, name, type, bytes, kind, ...)                 \
+  numbers += #id " = " #number ", ";                                          \
+  rows += "    case DType::" #id ":\n      return {DTypeClass::" #kind ", " + \
+          row_text(kDTypes[number - 1]) + "};\n";
+#include "core/base/dtype.def"
+  return "namespace exact {\n\nenum class DType : unsigned char { " + numbers + "};\n" +
+         "enum class DTypeClass { narrow, wide, integer, boolean };\n"
+         "struct DTypeInfo {\n  DTypeClass kind;\n  int mantissa, least_exponent;\n  double largest;\n  bool "
+         "infinities;\n};\n"
+         "__device__ inline DTypeInfo dtype_info(DType dtype) {\n  switch (dtype) {\n" +
+         rows + "  }\n  return {};\n}\n\n}  // namespace exact\n\n";
 }
 // In memory: a bool is a byte that may have any value.
 std::string element_type(DType dtype) {
@@ -66,7 +86,7 @@ class ReferenceEmitter {
       if (values_.needed[id]) emit_node(id);
     emit_outputs();
     ReferenceProgram out;
-    out.source = std::string(reference_shim_text()) + without_includes(value_real_text()) +
+    out.source = dtypes_text() + std::string(reference_shim_text()) + without_includes(value_real_text()) +
                  without_includes(noisy_text()) + std::string(reference_device_text()) +
                  "\nnamespace exact {\n\n" + environment() + meanings_ + functions_ +
                  "}  // namespace exact\n\n" + kernels_;
@@ -244,8 +264,8 @@ class ReferenceEmitter {
       case OpKind::reduction:
         return reduce(id);
       case OpKind::conversion:
-        return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) + ", source_of(" +
-                    name(id) + ", i))");
+        return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) +
+                    ", source_of(" + name(id) + ", i))");
       default:
         return leaf_or_movement(id);
     }
@@ -273,7 +293,8 @@ class ReferenceEmitter {
       case OpCode::reshape:
         return give(value(from, "i"));
       case OpCode::broadcast:
-        return give(shared(id, from, value(from, mapped(shape(id), internal::broadcast_strides(shape(from), shape(id))))));
+        return give(shared(
+            id, from, value(from, mapped(shape(id), internal::broadcast_strides(shape(from), shape(id))))));
       case OpCode::transpose: {
         const Ints dense = dense_strides(shape(from));
         Ints strides;
@@ -333,11 +354,12 @@ class ReferenceEmitter {
     std::string out = "  Noisy x[3];\n";
     for (size_t i = 0; i < own.operands.size(); ++i) {
       const DType to = info.result == ResultRule::select && i == 0 ? DType::boolean : computes;
-      out += "  x[" + str(static_cast<int64_t>(i)) + "] = " +
-             shared(id, operand(id, i),
-                    read(operand(id, i),
-                         mapped(shape(id), internal::broadcast_strides(shape(operand(id, i)), shape(id))), to)) +
-             ";\n";
+      out +=
+          "  x[" + str(static_cast<int64_t>(i)) + "] = " +
+          shared(id, operand(id, i),
+                 read(operand(id, i),
+                      mapped(shape(id), internal::broadcast_strides(shape(operand(id, i)), shape(id))), to)) +
+          ";\n";
     }
     const std::string meaning = "meaning" + str(static_cast<int64_t>(own.code)), arity = str(info.min_arity);
     if (is_float(computes))

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/dtype_info.h"
+
 namespace quern {
 
 namespace {
@@ -44,13 +46,14 @@ bool is_factor(const Dag& dag, int factor, int at) {
 
 Factors::Factors(const Terms& terms) : terms_(terms) {
   const std::vector<ClassId> classes = terms.egraph.classes();
-  for (std::vector<char>* flags : {&of_graph_, &is_f16_, &of_definitions_, &is_larger_})
+  for (std::vector<char>* flags : {&of_graph_, &is_small_, &of_definitions_, &is_larger_})
     flags->resize(classes.empty() ? 0 : static_cast<size_t>(classes.back()) + 1);
   for (size_t value = 0; value < terms.of_value.size(); ++value) {
     if (terms.of_value[value] < 0) continue;
     const auto id = static_cast<size_t>(terms.egraph.find(terms.of_value[value]));
     of_graph_[id] = true;
-    is_f16_[id] |= terms.dtype_of_value[value] == DType::f16;
+    const auto& dtype = terms.dtype_of_value[value];
+    is_small_[id] |= dtype && has_finite_products(*dtype);
   }
   for (ClassId id : terms.of_definitions)
     if (id >= 0) of_definitions_[static_cast<size_t>(terms.egraph.find(id))] = true;
@@ -110,13 +113,14 @@ bool Factors::keeps_terms_small(ClassId factor, bool divides, ClassId sum) const
   return false;
 }
 
-// Sums that this one of the graph is a multiple of, whatever factors are between. Those of f16 fit into f32 with any factor.
+// Sums that this one of the graph is a multiple of, whatever factors are between. Those of products that are finite anyway
+// fit into f32 with any factor.
 void Factors::note_larger_sums(ClassId id, bool is_larger, std::vector<char>& seen) {
   char& here = seen[static_cast<size_t>(terms_.egraph.find(id))];
   const char bit = is_larger ? 2 : 1;
   if (here & bit) return;
   here |= bit;
-  auto is_f16 = [&](ClassId part) { return is_f16_[static_cast<size_t>(terms_.egraph.find(part))]; };
+  auto is_small = [&](ClassId part) { return is_small_[static_cast<size_t>(terms_.egraph.find(part))]; };
   for (const ENode& node : terms_.egraph.nodes(id)) {
     const bool divides = node.code == OpCode::div;
     if (node.code != OpCode::mul && !divides) continue;
@@ -124,7 +128,7 @@ void Factors::note_larger_sums(ClassId id, bool is_larger, std::vector<char>& se
       const ClassId sum = terms_.egraph.find(node.children[side]);
       if (is_of_graph(sum)) continue;
       const bool larger = is_larger || keeps_terms_small(node.children[1 - side], divides, sum);
-      if (larger && !adds_products_of(sum, is_f16)) is_larger_[static_cast<size_t>(sum)] = true;
+      if (larger && !adds_products_of(sum, is_small)) is_larger_[static_cast<size_t>(sum)] = true;
       note_larger_sums(sum, larger, seen);
     }
   }

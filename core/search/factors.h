@@ -42,9 +42,10 @@ class Factors {
   bool has_factor(const Dag& dag, int at, Label label) const;
 
   const Terms& terms_;
-  std::vector<char> of_graph_, is_f16_;  // by class: whether the graph has the value, and has it in f16
-  std::vector<char> of_definitions_;     // by class: whether the decomposed graph has it
-  std::vector<char> is_larger_;          // by class: a sum that the graph has with smaller terms
+  // By class: whether the graph has the value, and has it in a dtype with has_finite_products.
+  std::vector<char> of_graph_, is_small_;
+  std::vector<char> of_definitions_;  // by class: whether the decomposed graph has it
+  std::vector<char> is_larger_;       // by class: a sum that the graph has with smaller terms
 };
 
 }  // namespace quern

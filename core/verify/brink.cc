@@ -242,7 +242,9 @@ class Brink {
   }
 
   // So that an input keeps its bits.
-  double most_shrunk(size_t i) const { return dtype(i) == DType::f16 ? 8 : 100; }
+  double most_shrunk(size_t i) const {
+    return std::clamp(-6 - dtype_info(is_float(dtype(i)) ? dtype(i) : DType::f32).least_exponent, 0, 100);
+  }
 
   double level(double power) const {
     RangeDomain domain(spared_);

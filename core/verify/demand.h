@@ -25,16 +25,8 @@ constexpr double kDeviations = 4;
 // What one rounding of a result moves it by at most, relative and absolute. What is subnormal in f32 may be
 // flushed to zero.
 inline double output_rounding(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16:
-      return std::fabs(value) * 0x1p-11 + 0x1p-25;
-    case DType::bf16:
-      return std::fabs(value) * 0x1p-8 + 0x1p-126;
-    case DType::f32:
-      return std::fabs(value) * 0x1p-24 + 0x1p-126;
-    default:
-      return 0;
-  }
+  if (!is_float(dtype)) return 0;
+  return std::fabs(value) * relative_rounding(dtype) + std::max(least_rounding(dtype), kSmallest);
 }
 
 // The rounding of the output itself is no noise: it is counted at its largest, and twice like all error of

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/base/dtype_info.h"
 #include "core/base/random.h"
 #include "core/verify/evaluate.h"
 #include "core/verify/reference.h"
@@ -25,14 +26,10 @@ struct FloatRange {
 };
 
 FloatRange float_range(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return {65504, 0x1p-14, 500};
-    case DType::bf16:
-      return {0x1.fep127, 0x1p-126, 60};
-    default:
-      return {0x1.fffffep127, 0x1p-126, 1e5};
-  }
+  const DTypeInfo& row = dtype_info(is_float(dtype) ? dtype : DType::f32);
+  // Half of what the mantissa resolves, as a round number.
+  const double half = power_of_two(row.mantissa - 1), digit = std::pow(10, std::floor(std::log10(half)));
+  return {row.largest, power_of_two(row.least_exponent), std::min(1e5, std::floor(half / digit) * digit)};
 }
 
 template <class T>
@@ -160,8 +157,9 @@ Doubles masked(DType, const Ints& shape, uint64_t seed) {
 
 Doubles lowest(DType dtype, const Ints& shape, uint64_t seed) {
   Random random(seed);
-  const double large = dtype == DType::f16 ? -1e4 : -1e30;  // f16 has no -1e30
-  return masked_by(random.one_in(2) ? large : -float_range(dtype).largest, shape, random);
+  const double largest = float_range(dtype).largest,
+               large = largest > 1e30 ? 1e30 : std::min(1e4, largest);  // as masks have them
+  return masked_by(random.one_in(2) ? -large : -largest, shape, random);
 }
 
 // Few enough that some rows and columns have none.

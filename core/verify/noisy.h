@@ -13,8 +13,8 @@
 // square of a deviation does is a cause of its own: where (x - mean)^2 is summed up the one cancels and the other does
 // not. A value follows two causes, those that move it most; what other causes do counts as its own noise.
 //
-// This file is compiled for GPUs, too (core/profile/reference_program.h): beside value_real.h it needs DType,
-// is_float and round_to, and of the library what device_shim.cuh there has.
+// This file is compiled for GPUs, too (core/profile/reference_program.h): beside value_real.h it needs what
+// device_shim.cuh there has of dtypes and of the library.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/base/dtype.h"
+#include "core/base/dtype_info.h"
 #include "core/lang/value_real.h"
 
 namespace quern {
@@ -70,9 +70,8 @@ inline double squared(double x) { return x * x; }
 
 // Of the rounding of `value` to a float dtype.
 inline double rounding_variance(DType dtype, double value) {
-  const double relative = dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
-  const double least = dtype == DType::f16 ? 0x1p-25 : dtype == DType::bf16 ? 0x1p-134 : 0;
-  return squared(std::max(std::fabs(value) * relative, least)) / 3;
+  const double least = is_narrow(dtype) ? least_rounding(dtype) : 0;
+  return squared(std::max(std::fabs(value) * relative_rounding(dtype), least)) / 3;
 }
 
 // Noise of the value's own is all that it has.

@@ -1,43 +1,55 @@
-// Conversions between element types, over all 65536 half values and around every boundary between them.
-#include "core/base/dtype.h"
-
+// Conversions between element types, over all values of narrow ones and around every boundary between them.
 #include <bit>
 #include <cmath>
 
+#include "core/base/dtype_info.h"
 #include "tests/support/test.h"
 
 using namespace quern;
 
-static void every_half_survives(void**) {
-  for (uint32_t bits = 0; bits < 65536; ++bits) {
-    const uint16_t half = static_cast<uint16_t>(bits);
-    const float f = f16_to_float(half), b = bf16_to_float(half);
-    if (std::isnan(f))
-      assert_true((f16_from_float(f) & 0x7c00) == 0x7c00 && (f16_from_float(f) & 0x3ff));
-    else
-      assert_int_equal(f16_from_float(f), half);
-    if (std::isnan(b))
-      assert_true((bf16_from_float(b) & 0x7f80) == 0x7f80 && (bf16_from_float(b) & 0x7f));
-    else
-      assert_int_equal(bf16_from_float(b), half);
-  }
+static void every_narrow_number_survives(void**) {
+  for (DType dtype : kNarrowDTypes)
+    for (uint32_t bits = 0; bits < 1u << (8 * dtype_size(dtype)); ++bits) {
+      const double value = narrow_value(dtype, bits);
+      if (std::isnan(value))
+        assert_true(std::isnan(narrow_value(dtype, narrow_bits(dtype, value))));
+      else
+        assert_int_equal(narrow_bits(dtype, value), bits);
+      assert_true(!std::isfinite(value) || std::fabs(value) <= dtype_info(dtype).largest);
+    }
+}
+
+static void known_numbers(void**) {
+  assert_true(dtype_info(DType::f16).largest == 65504 && dtype_info(DType::f16).least_exponent == -14);
+  assert_true(dtype_info(DType::bf16).largest == 0x1.fep127 &&
+              dtype_info(DType::bf16).least_exponent == -126);
+  assert_true(dtype_info(DType::f32).largest == std::numeric_limits<float>::max());
+  assert_true(dtype_info(DType::i32).largest == INT32_MAX && dtype_info(DType::boolean).largest == 1);
+  assert_true(narrow_value(DType::f16, 0x3c00) == 1 && narrow_value(DType::f16, 1) == 0x1p-24);
+  assert_true(narrow_value(DType::bf16, 0x3f80) == 1 && narrow_value(DType::bf16, 0x4049) == 3.140625);
+  assert_int_equal(narrow_bits(DType::f16, NAN), 0x7e00);
+  assert_int_equal(narrow_bits(DType::bf16, NAN), 0x7fc0);
 }
 
 // Between neighbours: below the middle goes down, above goes up, the middle to the even one.
-template <class Down, class Up>
-static void check_between(uint16_t low, Down from_double, Up to_float) {
-  const double a = to_float(low), b = to_float(static_cast<uint16_t>(low + 1));
+static void check_between(DType dtype, uint32_t low) {
+  const double a = narrow_value(dtype, low), b = narrow_value(dtype, low + 1);
   const double middle = (a + b) / 2;
-  assert_int_equal(from_double(std::nextafter(middle, a)), low);
-  assert_int_equal(from_double(std::nextafter(middle, b)), low + 1);
-  assert_int_equal(from_double(middle), low % 2 == 0 ? low : low + 1);
-  assert_int_equal(from_double(-middle), 0x8000 | (low % 2 == 0 ? low : low + 1));
+  const uint32_t even = low % 2 == 0 ? low : low + 1, sign = 1u << (8 * dtype_size(dtype) - 1);
+  assert_int_equal(narrow_bits(dtype, std::nextafter(middle, a)), low);
+  assert_int_equal(narrow_bits(dtype, std::nextafter(middle, b)), low + 1);
+  assert_int_equal(narrow_bits(dtype, middle), even);
+  assert_int_equal(narrow_bits(dtype, -middle), sign | even);
 }
 
 static void rounds_to_nearest_even(void**) {
-  for (uint16_t low = 0; low < 0x7bff; ++low) check_between(low, f16_from_double, f16_to_float);
-  for (uint16_t low = 0; low < 0x7f7f; ++low) check_between(low, bf16_from_double, bf16_to_float);
+  for (DType dtype : kNarrowDTypes)
+    for (uint32_t low = 0; low < narrow_bits(dtype, dtype_info(dtype).largest); ++low)
+      check_between(dtype, low);
 }
+
+static uint32_t f16_from_double(double value) { return narrow_bits(DType::f16, value); }
+static uint32_t bf16_from_double(double value) { return narrow_bits(DType::bf16, value); }
 
 static void overflow_is_infinite(void**) {
   assert_int_equal(f16_from_double(65519.99), 0x7bff);
@@ -69,9 +81,13 @@ static void names_parse(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(every_half_survives),       cmocka_unit_test(rounds_to_nearest_even),
-      cmocka_unit_test(overflow_is_infinite),      cmocka_unit_test(one_rounding_only),
-      cmocka_unit_test(integers_and_truth_values), cmocka_unit_test(names_parse),
+      cmocka_unit_test(every_narrow_number_survives),
+      cmocka_unit_test(known_numbers),
+      cmocka_unit_test(rounds_to_nearest_even),
+      cmocka_unit_test(overflow_is_infinite),
+      cmocka_unit_test(one_rounding_only),
+      cmocka_unit_test(integers_and_truth_values),
+      cmocka_unit_test(names_parse),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

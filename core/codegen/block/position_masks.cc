@@ -12,21 +12,19 @@ namespace {
 
 constexpr double kVanishing = 128;  // e^-128 is 0 in f32
 
-// Shows infinities and NaN among the two numbers of a word, or the one: adding one to the bits of an exponent
-// carries out of them if all are set, so that ((word & exponents) + one) & carries is 0 for finite numbers
-// alone.
+// Shows infinities and NaN among the numbers of a word: adding one to the bits of an exponent (of all but the
+// sign, where there are no infinities) carries out of them if all are set, so that ((word & exponents) + one)
+// & carries is 0 for finite numbers alone.
 struct FiniteTest {
   uint32_t exponents, one, carries;
 };
 FiniteTest finite_test(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return {0x7f807f80, 0x00800080, 0x80008000};
-    case DType::f16:
-      return {0x7c007c00, 0x04000400, 0x80008000};
-    default:
-      return {0x7f800000, 0x00800000, 0x80000000};
-  }
+  const DTypeInfo& row = dtype_info(dtype);
+  const uint32_t one = row.infinities ? 1u << row.mantissa : 1, carry = 1u << (8 * row.bytes - 1);
+  FiniteTest out = {carry - one, one, carry};
+  for (size_t bits = 8 * row.bytes; bits < 32; bits *= 2)
+    for (uint32_t* part : {&out.exponents, &out.one, &out.carries}) *part |= *part << bits;
+  return out;
 }
 
 }  // namespace

@@ -155,11 +155,10 @@ struct MmaTile {
   }
 };
 
-__device__ __forceinline__ void convert_element(float& to, f16 from) { to = to_float(from); }
-__device__ __forceinline__ void convert_element(float& to, bf16 from) { to = to_float(from); }
-__device__ __forceinline__ void convert_element(float& to, float from) { to = from; }
-__device__ __forceinline__ void convert_element(float& to, int from) { to = to_float(from); }
-__device__ __forceinline__ void convert_element(float& to, bool from) { to = to_float(from); }
+template <class T>
+__device__ __forceinline__ void convert_element(float& to, T from) {
+  to = to_float(from);
+}
 __device__ __forceinline__ void convert_element(int& to, int from) { to = from; }
 __device__ __forceinline__ void convert_element(int& to, bool from) { to = from; }
 __device__ __forceinline__ float multiply_add(float a, float b, float sum) { return sum + a * b; }
