@@ -399,17 +399,6 @@ double Counts::bytes(Path path) const {
   for (const auto& [width, count] : of(path)) sum += static_cast<double>(width) * count.accesses;
   return sum;
 }
-double Counts::instructions(Path path) const {
-  double sum = 0;
-  for (const auto& [width, count] : of(path)) sum += count.instructions;
-  return sum;
-}
-double Counts::moved(Path path) const {
-  double sum = 0;
-  for (const auto& [width, count] : of(path)) sum += count.moved;
-  return sum;
-}
-
 void Counts::add(const Counts& other, double times) {
   for (size_t path = 0; path < kPaths; ++path)
     for (const auto& [width, count] : other.accesses[path]) {

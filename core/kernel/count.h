@@ -47,8 +47,6 @@ struct Counts {
 
   const std::map<int64_t, AccessCount>& of(Path path) const { return accesses[static_cast<size_t>(path)]; }
   double bytes(Path path) const;
-  double instructions(Path path) const;
-  double moved(Path path) const;
   void add(const Counts& other, double times);
 };
 

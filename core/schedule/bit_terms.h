@@ -1,5 +1,4 @@
-// A layout as arithmetic: each output is an XOR of shifted and masked inputs. The emitter prints these terms,
-// for example with lane and warp joined into the thread's number (join_threads):
+// A layout as arithmetic: each output is an XOR of shifted and masked inputs. The emitter prints these terms:
 //
 //   m = (t & 16) >> 2 ^ (t & 3) << 1
 #pragma once
@@ -31,12 +30,4 @@ struct BitTerms {
 // `output` as a function of all inputs. The inputs that are known when the code is emitted (registers) are
 // better taken out first (without_input) and their part computed with Layout::apply.
 BitTerms bit_terms(const Layout& layout, std::string_view output);
-// The value for one number per input.
-uint64_t evaluate(const BitTerms& terms, const std::vector<uint64_t>& inputs);
-
-// The same layout with lane and warp as one input, threadIdx.x of a block with 32 << warp bits threads. Any
-// other input stands before it.
-Layout join_threads(const Layout& layout);
-inline constexpr std::string_view kThread = "thread";
-
 }  // namespace quern

@@ -90,20 +90,6 @@ int ConversionCost::cycles() const {
          block_barriers * kBlockBarrierCycles + (waits ? kRoundTripCycles * (accesses > 0 ? 2 : 1) : 0);
 }
 
-const char* conversion_kind_name(ConversionKind kind) {
-  switch (kind) {
-    case ConversionKind::none:
-      return "none";
-    case ConversionKind::registers:
-      return "registers";
-    case ConversionKind::shuffle:
-      return "shuffle";
-    case ConversionKind::shared:
-      return "shared";
-  }
-  return "unknown";
-}
-
 Layout normalized(const Layout& layout, const std::vector<LayoutDim>& output_order) {
   Layout result = layout;
   std::vector<std::string_view> others, outputs;
@@ -137,8 +123,7 @@ Result<Conversion> plan_conversion(const Layout& source, const Layout& destinati
   if (shuffle && shuffle->is_register_permutation())
     return register_moves(from, to, *shuffle, filled, copy_of);
 
-  SharedExchange shared =
-      plan_exchange(from, to, options.element_bytes, options.max_vector_bytes, options.permit_ldmatrix);
+  SharedExchange shared = plan_exchange(from, to, options.element_bytes, options.max_vector_bytes);
   const ConversionCost shared_cost = cost_of(shared);
   if (shuffle && options.permit_shuffles && cost_of(*shuffle).cycles() <= shared_cost.cycles()) {
     const ConversionCost cost = cost_of(*shuffle);
@@ -157,25 +142,6 @@ Result<Conversion> plan_conversion(const Layout& source, const Layout& destinati
                     .filled = std::move(filled),
                     .shared = std::move(shared),
                     .copy_of = copy_of};
-}
-
-std::string print_conversion(const Conversion& conversion) {
-  auto number = [](int n) { return std::to_string(n); };
-  std::string text = conversion_kind_name(conversion.kind);
-  if (conversion.shuffle)
-    text += ": " + number(conversion.cost.shuffles) + " shuffles, " + number(conversion.cost.selects) +
-            " selects, words of " + number(1 << conversion.shuffle->word_bits) + " elements";
-  if (conversion.shared) {
-    for (const SharedAccess* access : {&conversion.shared->store, &conversion.shared->load})
-      text += std::string(access == &conversion.shared->store ? ": " : ", ") + number(access->instructions) +
-              " " + access_kind_name(access->kind) + " of " + number(1 << access->vector_bits) +
-              " elements (conflicts " + number(access->conflicts) + ", wavefronts " +
-              number(access->wavefronts) + ")";
-    text += conversion.shared->across_warps ? ", block barrier" : ", warp barrier";
-  }
-  text += "; about " + number(conversion.cost.cycles()) + " cycles a warp\n";
-  if (conversion.shared) text += print_layout(conversion.shared->memory);
-  return text;
 }
 
 }  // namespace quern

@@ -17,7 +17,6 @@ struct ConversionOptions {
   int element_bytes = 4;  // 1, 2 or 4
   int max_vector_bytes = 16;
   bool permit_shuffles = true;
-  bool permit_ldmatrix = true;  // sm_75 and later
 };
 
 // What a warp executes.
@@ -34,7 +33,6 @@ ConversionCost cost_of(const ShufflePlan& plan);
 ConversionCost cost_of(const SharedExchange& exchange);
 
 enum class ConversionKind { none, registers, shuffle, shared };
-const char* conversion_kind_name(ConversionKind kind);
 
 struct Conversion {
   ConversionKind kind = ConversionKind::none;
@@ -60,8 +58,5 @@ Result<Conversion> plan_conversion(const Layout& source, const Layout& destinati
 // The layout with inputs (register, lane, warp), each there even if it has one value, and outputs in this
 // order.
 Layout normalized(const Layout& layout, const std::vector<LayoutDim>& output_order);
-
-// One line and, for shuffles and shared memory, what is executed; for `quern explain`.
-std::string print_conversion(const Conversion& conversion);
 
 }  // namespace quern

@@ -20,19 +20,6 @@ F2Matrix f2_identity(int size) {
   return result;
 }
 
-F2Matrix f2_transpose(const F2Matrix& a) {
-  F2Matrix result{static_cast<int>(a.columns.size()), std::vector<uint64_t>(a.rows)};
-  for (size_t column = 0; column < a.columns.size(); ++column)
-    for (int row = 0; row < a.rows; ++row) result.columns[row] |= (a.columns[column] >> row & 1) << column;
-  return result;
-}
-
-F2Matrix f2_multiply(const F2Matrix& a, const F2Matrix& b) {
-  F2Matrix result{a.rows, {}};
-  for (uint64_t column : b.columns) result.columns.push_back(a.apply(column));
-  return result;
-}
-
 int f2_rank(std::span<const uint64_t> vectors) { return F2Span(vectors).dim(); }
 
 std::optional<F2Matrix> f2_solve(const F2Matrix& a, const F2Matrix& b) {

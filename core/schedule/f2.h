@@ -18,9 +18,6 @@ struct F2Matrix {
 };
 
 F2Matrix f2_identity(int size);
-F2Matrix f2_transpose(const F2Matrix& a);
-// x -> a(b(x)).
-F2Matrix f2_multiply(const F2Matrix& a, const F2Matrix& b);
 int f2_rank(std::span<const uint64_t> vectors);
 // The x with a x = b that uses the earliest columns of `a`; nothing if a column of `b` is outside the range.
 std::optional<F2Matrix> f2_solve(const F2Matrix& a, const F2Matrix& b);

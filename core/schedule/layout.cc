@@ -162,13 +162,6 @@ Layout Layout::operator*(const Layout& outer) const {
   return Layout(std::move(inputs), std::move(outputs), std::move(matrix));
 }
 
-std::optional<Layout> Layout::inverse() const {
-  if (input_bits() != output_bits()) return std::nullopt;
-  std::optional<F2Matrix> matrix = f2_solve(matrix_, f2_identity(output_bits()));
-  if (!matrix) return std::nullopt;
-  return Layout(outputs_, inputs_, std::move(*matrix));
-}
-
 Layout Layout::reordered(std::span<const std::string_view> inputs,
                          std::span<const std::string_view> outputs) const {
   std::vector<LayoutDim> new_inputs = permuted(inputs_, inputs), new_outputs = permuted(outputs_, outputs);

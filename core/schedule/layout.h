@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,8 +74,6 @@ class Layout {
   Layout then(const Layout& next) const;
   // The Kronecker product: in dimensions that both have, `outer` takes the bits above those of this.
   Layout operator*(const Layout& outer) const;
-  // Exact inverse of a bijection.
-  std::optional<Layout> inverse() const;
   // The same map with dimensions in another order; each list is a permutation of the names.
   Layout reordered(std::span<const std::string_view> inputs, std::span<const std::string_view> outputs) const;
   // The same flat map cut into other dimensions; total bits stay.

@@ -7,15 +7,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include "core/base/status.h"
 #include "core/schedule/layout.h"
 
 namespace quern {
 
 std::string print_layout(const Layout& layout);
-// Exactly what print_layout gives parses, with any spacing within a line. INVALID_ARGUMENT says the line.
-Result<Layout> parse_layout(std::string_view text);
 
 }  // namespace quern

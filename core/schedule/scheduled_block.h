@@ -160,7 +160,6 @@ class ScheduledBlock {
   // Of a product without tensor cores: the ring has the operand with neighbours along its rows or columns.
   std::optional<int> turned_dim(BlockValue load) const;
   bool is_reduced(BlockValue value) const;
-  bool lies_by_inner(BlockValue operand, size_t summed) const;
   // Threads that copy a tile for a product without tensor cores lay it along rows or columns.
   bool is_turned(BlockValue operand, size_t side) const;
   // Without products the first warps have rows of their own.

@@ -3,8 +3,7 @@
 //
 // Shared memory has 32 banks of 4 bytes; a bank gives one word a cycle, and lanes that want the same word
 // share it. An access of up to 4 bytes a lane serves all lanes at once; one of 8 bytes serves half a warp
-// after another, one of 16 bytes a quarter after another (consecutive lanes); ldmatrix serves the eight rows
-// of a matrix at once.
+// after another, one of 16 bytes a quarter after another (consecutive lanes).
 #pragma once
 
 #include <optional>
@@ -14,18 +13,17 @@
 
 namespace quern {
 
-enum class AccessKind { store, load, ldmatrix, ldmatrix_trans };
-const char* access_kind_name(AccessKind kind);
+enum class AccessKind { store, load };
 
 struct SharedAccess {
   AccessKind kind;
-  int vector_bits;  // a lane's contiguous elements in memory, log2; for ldmatrix those of a 16-byte row
+  int vector_bits;  // a lane's contiguous elements in memory, log2
   // (register, lane, warp) -> offset of the address that a lane gives; `register` counts instructions, and is
-  // in the order of instruction_bits. For ldmatrix lane 8 i + j gives row j of matrix i.
+  // in the order of instruction_bits.
   Layout address = {};
   // An instruction moves, for each lane, 2^element_bits.size() registers. Element e of instruction n is the
   // register whose bit element_bits[i] is bit i of e and whose bit instruction_bits[i] is bit i of n; other
-  // bits are 0. The elements are in the order of memory (vector) or of the instruction's result (ldmatrix).
+  // bits are 0. The elements are in the order of memory.
   std::vector<int> element_bits = {}, instruction_bits = {};
   // A thread takes part if these bits of its lane and warp are 0: the others have copies only. Loads: always
   // 0.
@@ -34,24 +32,14 @@ struct SharedAccess {
   int instructions = 0;  // a warp that takes part
   int conflicts = 0;     // cycles a bank needs for what one cycle should serve: 1 is free of conflicts
   int wavefronts = 0;    // cycles of shared memory for all instructions of such a warp
-
-  // The register of element `element` of instruction `instruction`.
-  int register_of(int instruction, int element) const;
-  int matrices() const;  // 1, 2 or 4 for ldmatrix
 };
 
 // The access of this kind by which threads with `registers` (from (register, lane, warp)) reach `memory`
-// (tensor -> offset), with 2^vector_bits elements a lane and instruction (vector_bits is not looked at for
-// ldmatrix). Nothing if the layouts do not permit it: elements that are not neighbours in the right order, or
+// (tensor -> offset), with 2^vector_bits elements a lane and instruction. Nothing if the layouts do not permit it: elements that are not neighbours in the right order, or
 // an unaligned vector. A store writes each element once; a load fills the registers whose bits are
 // independent, of which the others are copies (Layout::independent_bits).
 std::optional<SharedAccess> shared_access(const Layout& registers, const Layout& memory, int element_bytes,
                                           AccessKind kind, int vector_bits);
-// The one with the fewest wavefronts, then instructions, of at most 16 bytes a lane; ldmatrix for loads if
-// permitted. There always is one.
-SharedAccess best_store(const Layout& registers, const Layout& memory, int element_bytes);
-SharedAccess best_load(const Layout& registers, const Layout& memory, int element_bytes,
-                       bool permit_ldmatrix);
 
 // The bits of a register layout that an access uses; the others make copies.
 struct UsedBits {

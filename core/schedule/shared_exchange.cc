@@ -66,24 +66,6 @@ std::optional<Vectors> choose_vector(const Side& wide, const Side& narrow, size_
   return vector;
 }
 
-struct MatrixColumns {
-  Vectors row, rows;  // along a row of 16 bytes, and the eight rows
-};
-
-std::optional<MatrixColumns> matrix_columns(const Layout& destination, int element_bytes, AccessKind kind) {
-  const Vectors registers = destination.columns(kRegister), lanes = destination.columns(kLane);
-  const size_t word = word_element_bits(element_bytes);
-  if (lanes.size() != 5 || registers.size() < word) return std::nullopt;
-  MatrixColumns result;
-  const bool transposed = kind == AccessKind::ldmatrix_trans;
-  Vectors& first = transposed ? result.rows : result.row;
-  Vectors& second = transposed ? result.row : result.rows;
-  first.assign(registers.begin(), registers.begin() + word);
-  first.insert(first.end(), lanes.begin(), lanes.begin() + 2);
-  second.assign(lanes.begin() + 2, lanes.end());
-  return result;
-}
-
 class ExchangeSearch {
  public:
   ExchangeSearch(const Layout& source, const Layout& destination, int element_bytes, int max_vector_bytes)
@@ -105,38 +87,18 @@ class ExchangeSearch {
         if (!vector) continue;
         const Vectors narrow_vector(vector->begin(), vector->begin() + narrow_bits);
         keep_if_better(wide.columns(*vector, element_bytes_), narrow.columns(narrow_vector, element_bytes_),
-                       store, AccessKind::load, load);
+                       store, load);
       }
-  }
-
-  // The rows of ldmatrix have 16 bytes and prescribe the order of their elements; stores are as wide or
-  // narrower.
-  void try_matrices(AccessKind kind) {
-    std::optional<MatrixColumns> matrix = matrix_columns(destination_, element_bytes_, kind);
-    if (!matrix) return;
-    AccessColumns wide{matrix->row, matrix->rows, matrix->rows};
-    for (const Vectors* part : {&to_.registers, &to_.lanes, &to_.warps})
-      for (uint64_t v : *part)
-        if (v != 0 && !contains(matrix->row, v) && !contains(matrix->rows, v)) wide.others.push_back(v);
-    for (int store = max_bits_; store >= 0; --store) {
-      if (store > static_cast<int>(matrix->row.size())) continue;
-      const Vectors vector(matrix->row.begin(), matrix->row.begin() + store);
-      if (!std::all_of(vector.begin(), vector.end(),
-                       [&](uint64_t v) { return contains(from_.registers, v); }))
-        continue;
-      keep_if_better(wide, from_.columns(vector, element_bytes_), store, kind, 0);
-    }
   }
 
   const std::optional<SharedExchange>& best() const { return best_; }
 
  private:
-  void keep_if_better(const AccessColumns& wide, const AccessColumns& narrow, int store_bits,
-                      AccessKind load_kind, int load_bits) {
+  void keep_if_better(const AccessColumns& wide, const AccessColumns& narrow, int store_bits, int load_bits) {
     std::optional<Layout> memory = swizzled_memory(source_.outputs(), wide, narrow, element_bytes_);
     if (!memory) return;
     auto store = shared_access(source_, *memory, element_bytes_, AccessKind::store, store_bits);
-    auto load = shared_access(destination_, *memory, element_bytes_, load_kind, load_bits);
+    auto load = shared_access(destination_, *memory, element_bytes_, AccessKind::load, load_bits);
     if (!store || !load) return;
     SharedExchange found{std::move(*memory), std::move(*store), std::move(*load),
                          crosses_warps(source_, destination_)};
@@ -155,16 +117,12 @@ class ExchangeSearch {
 }  // namespace
 
 SharedExchange plan_exchange(const Layout& source, const Layout& destination, int element_bytes,
-                             int max_vector_bytes, bool permit_ldmatrix) {
+                             int max_vector_bytes) {
   check(max_vector_bytes >= element_bytes && max_vector_bytes <= 16 &&
             std::has_single_bit(static_cast<unsigned>(max_vector_bytes)),
         "a shared-memory access moves at least an element and at most 16 bytes a lane");
   ExchangeSearch search(source, destination, element_bytes, max_vector_bytes);
   search.try_vectors();
-  if (permit_ldmatrix) {
-    search.try_matrices(AccessKind::ldmatrix);
-    search.try_matrices(AccessKind::ldmatrix_trans);
-  }
   check(search.best().has_value(), "single elements can always be exchanged");
   return *search.best();
 }

@@ -17,11 +17,10 @@ struct SharedExchange {
 };
 
 // The fastest exchange between register layouts over the same tensor (inputs register, lane, warp; as many
-// lanes and warps on both sides), of all widths up to `max_vector_bytes` a lane on either side and, where
-// permitted, ldmatrix. With equally wide vectors it never conflicts; unequal ones are taken only if they are
-// faster in all.
+// lanes and warps on both sides), of all widths up to `max_vector_bytes` a lane on either side. With equally
+// wide vectors it never conflicts; unequal ones are taken only if they are faster in all.
 SharedExchange plan_exchange(const Layout& source, const Layout& destination, int element_bytes,
-                             int max_vector_bytes, bool permit_ldmatrix);
+                             int max_vector_bytes);
 // Whether some warp needs what another warp stores.
 bool crosses_warps(const Layout& source, const Layout& destination);
 

@@ -1,8 +1,7 @@
-// Schedules, layouts and what a caller allows a search: what is read prints to something that reads as the
+// Schedules and what a caller allows a search: what is read prints to something that reads as the
 // same.
 #include "core/schedule/schedule.h"
 
-#include "core/schedule/layout_text.h"
 #include "core/search/constraints.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,6 +14,5 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto constraints = parse_constraints(text); constraints.ok())
     must(parse_constraints(print_constraints(*constraints)).ok(), "printed constraints can be read");
-  static_cast<void>(parse_layout(text));
   return 0;
 }

@@ -29,7 +29,6 @@ static void rank_is_the_size_of_the_span(void**) {
   for (int i = 0; i < 300; ++i) {
     const F2Matrix a = random_matrix(random, i % 7, i % 5);
     assert_int_equal(members(a.columns).size(), 1 << f2_rank(a.columns));
-    assert_int_equal(f2_rank(a.columns), f2_rank(f2_transpose(a).columns));
     assert_int_equal(members(f2_kernel(a)).size(), 1 << (i % 5 - f2_rank(a.columns)));
     for (uint64_t x : f2_kernel(a)) assert_int_equal(a.apply(x), 0);
   }
@@ -42,7 +41,7 @@ static void solutions_solve_and_are_missed_only_where_there_is_none(void**) {
     const F2Matrix a = random_matrix(random, 4, 4), b = random_matrix(random, 4, 1);
     const std::optional<F2Matrix> x = f2_solve(a, b);
     assert_int_equal(x.has_value(), members(a.columns).contains(b.columns[0]));
-    if (x) assert_true(f2_multiply(a, *x) == b);
+    if (x) assert_int_equal(a.apply(x->columns[0]), b.columns[0]);
     ++(x ? solved : unsolved);
   }
   assert_true(solved > 50 && unsolved > 50);
@@ -66,20 +65,10 @@ static void intersections_have_the_members_of_both(void**) {
   }
 }
 
-static void a_product_applies_one_after_the_other(void**) {
-  std::mt19937_64 random(4);
-  for (int i = 0; i < 50; ++i) {
-    const F2Matrix a = random_matrix(random, 6, 4), b = random_matrix(random, 4, 5);
-    for (uint64_t x = 0; x < 32; ++x) assert_int_equal(f2_multiply(a, b).apply(x), a.apply(b.apply(x)));
-    assert_true(f2_transpose(f2_transpose(a)) == a);
-  }
-}
-
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(rank_is_the_size_of_the_span),
                               cmocka_unit_test(solutions_solve_and_are_missed_only_where_there_is_none),
                               cmocka_unit_test(a_solution_uses_the_earliest_columns),
-                              cmocka_unit_test(intersections_have_the_members_of_both),
-                              cmocka_unit_test(a_product_applies_one_after_the_other)};
+                              cmocka_unit_test(intersections_have_the_members_of_both)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -169,7 +169,7 @@ static void swizzled_panels_by_formula(void**) {
       for (int width : {64, 128}) {
         const int rows = 32, panel = swizzle / element_bytes;
         const Layout memory = swizzled_panels(element_bytes, swizzle, {"k", width}, {"m", rows});
-        assert_true(memory.inverse().has_value());
+        assert_true(memory.is_surjective() && memory.is_injective());
         for (int m = 0; m < rows; ++m)
           for (int k = 0; k < width; ++k) {
             const int in_panel = k % panel * element_bytes, unit = in_panel / 16, units = swizzle / 16;

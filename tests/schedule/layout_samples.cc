@@ -52,7 +52,7 @@ Layout random_bijection(std::mt19937_64& random, int register_bits, int lane_bit
                         int n_bits) {
   for (;;) {
     Layout layout = random_layout(random, register_bits, lane_bits, warp_bits, m_bits, n_bits);
-    if (layout.inverse()) return layout;
+    if (layout.is_surjective() && layout.is_injective()) return layout;
   }
 }
 

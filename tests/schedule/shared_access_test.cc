@@ -33,7 +33,7 @@ static Layout over(const Layout& registers, const Layout& memory) {
   return normalized(registers, memory.inputs());
 }
 
-// All samples, all memories, all kinds and widths that fit: the right elements, the claimed wavefronts.
+// All samples, all memories, all widths that fit: the right elements, the claimed wavefronts.
 static void every_access_that_fits_is_right(void**) {
   const std::vector<LayoutSample> samples = register_samples(64, 64, 4);
   int accesses = 0, conflicting = 0;
@@ -49,15 +49,13 @@ static void every_access_that_fits_is_right(void**) {
     for (const Layout& memory : memories)
       for (const LayoutSample& sample : samples) {
         const Layout registers = over(sample.layout, memory);
-        for (AccessKind kind : {AccessKind::load, AccessKind::ldmatrix, AccessKind::ldmatrix_trans})
-          for (int bits = 0; bits <= 3 && element_bytes << bits <= 16; ++bits)
-            if (auto access = shared_access(registers, memory, element_bytes, kind, bits)) {
-              expect_loads(registers, memory, element_bytes, *access);
-              ++accesses;
-              conflicting += access->conflicts > 1;
-            }
-        expect_loads(registers, memory, element_bytes, best_load(registers, memory, element_bytes, true));
-        const SharedAccess store = best_store(registers, memory, element_bytes);
+        for (int bits = 0; bits <= 3 && element_bytes << bits <= 16; ++bits)
+          if (auto access = shared_access(registers, memory, element_bytes, AccessKind::load, bits)) {
+            expect_loads(registers, memory, element_bytes, *access);
+            ++accesses;
+            conflicting += access->conflicts > 1;
+          }
+        const SharedAccess store = best_access(registers, memory, element_bytes, AccessKind::store);
         std::vector<int64_t> stored(size_t{1} << memory.output_bits(), kNothing);
         const Traffic traffic = run_store(store, fill(registers), element_bytes, stored);
         assert_true(stored == memory_image(memory));
@@ -68,55 +66,12 @@ static void every_access_that_fits_is_right(void**) {
   assert_true(accesses > 500 && conflicting > 100);
 }
 
-// What TMA writes with 128-byte swizzle is read by ldmatrix without conflicts; unswizzled it takes eight
-// times as long.
-static void ldmatrix_reads_tma_tiles(void**) {
-  const DimSize sizes[] = {{"k", 64}, {"m", 64}};
-  const Layout a = cover(along_warps(mma_a(MmaKind::m16n8k16_16bit, "m", "k"), "m", 4), sizes);
-  const Layout tile = swizzled_panels(2, 128, {"k", 64}, {"m", 64});
-  const auto swizzled = shared_access(over(a, tile), tile, 2, AccessKind::ldmatrix, 0);
-  assert_true(swizzled.has_value());
-  assert_int_equal(swizzled->conflicts, 1);
-  assert_int_equal(swizzled->instructions, 4);
-  assert_int_equal(swizzled->matrices(), 4);
-  const Layout dense = dense_memory(sizes);
-  assert_int_equal(shared_access(over(a, dense), dense, 2, AccessKind::ldmatrix, 0)->conflicts, 8);
-  assert_false(shared_access(over(a, tile), tile, 2, AccessKind::ldmatrix_trans, 0).has_value());
-  // B[k, n] stored with n contiguous: only .trans fits.
-  const DimSize b_sizes[] = {{"n", 64}, {"k", 64}};
-  const Layout b = cover(copied_to_warps(mma_b(MmaKind::m16n8k16_16bit, "k", "n"), 1), b_sizes);
-  const Layout rows_of_n = swizzled_panels(2, 128, {"n", 64}, {"k", 64});
-  assert_false(shared_access(over(b, rows_of_n), rows_of_n, 2, AccessKind::ldmatrix, 0).has_value());
-  assert_int_equal(shared_access(over(b, rows_of_n), rows_of_n, 2, AccessKind::ldmatrix_trans, 0)->conflicts,
-                   1);
-  assert_int_equal(best_load(over(b, rows_of_n), rows_of_n, 2, true).kind, AccessKind::ldmatrix_trans);
-}
-
-// The PTX ISA's own x4 form: fragment and addresses of layouts.h are what shared_access derives.
-static void derived_addresses_are_those_of_the_instruction(void**) {
-  const DimSize sizes[] = {{"column", 8}, {"row", 8}, {"matrix", 4}};
-  const Layout memory = dense_memory(sizes);
-  const Layout fragment = over(ldmatrix_fragment(4, false), memory);
-  const auto access = shared_access(fragment, memory, 2, AccessKind::ldmatrix, 0);
-  assert_true(access.has_value());
-  const Layout expected = ldmatrix_address().then(memory);
-  for (uint64_t lane = 0; lane < 32; ++lane)
-    assert_int_equal(access->address.apply(lane), expected.apply(lane));
-  expect_loads(fragment, memory, 2, *access);
-  const Layout transposed = over(ldmatrix_fragment(4, true), memory);
-  const auto trans = shared_access(transposed, memory, 2, AccessKind::ldmatrix_trans, 0);
-  assert_true(trans.has_value());
-  for (uint64_t lane = 0; lane < 32; ++lane)
-    assert_int_equal(trans->address.apply(lane), expected.apply(lane));
-  expect_loads(transposed, memory, 2, *trans);
-}
-
 static void copies_are_stored_once(void**) {
   const Layout registers = Layout::zeros(kRegister, 1) * Layout::identity(kLane, "m", 3) *
                            Layout::zeros(kLane, 2) * Layout::zeros(kWarp, 1);
   const Layout layout = normalized(registers, registers.outputs());
   const DimSize sizes[] = {{"m", 8}};
-  const SharedAccess store = best_store(layout, dense_memory(sizes), 4);
+  const SharedAccess store = best_access(layout, dense_memory(sizes), 4, AccessKind::store);
   assert_int_equal(store.idle_lanes, 24);
   assert_int_equal(store.idle_warps, 1);
   assert_int_equal(store.instructions, 1);
@@ -127,8 +82,6 @@ static void copies_are_stored_once(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(every_access_that_fits_is_right),
-                              cmocka_unit_test(ldmatrix_reads_tma_tiles),
-                              cmocka_unit_test(derived_addresses_are_those_of_the_instruction),
                               cmocka_unit_test(copies_are_stored_once)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

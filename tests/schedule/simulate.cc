@@ -39,6 +39,16 @@ uint64_t offset_of(const SharedAccess& access, uint64_t instruction, uint64_t la
   return access.address.apply(instruction | lane << lane_shift | warp << warp_shift);
 }
 
+// The register of element `element` of instruction `instruction`.
+int register_of(const SharedAccess& access, int instruction, int element) {
+  int result = 0;
+  for (size_t i = 0; i < access.element_bits.size(); ++i)
+    result |= (element >> i & 1) << access.element_bits[i];
+  for (size_t i = 0; i < access.instruction_bits.size(); ++i)
+    result |= (instruction >> i & 1) << access.instruction_bits[i];
+  return result;
+}
+
 template <class Visit>
 Traffic each_vector(const SharedAccess& access, const RegisterFile& registers, int element_bytes,
                     Visit visit) {
@@ -53,7 +63,7 @@ Traffic each_vector(const SharedAccess& access, const RegisterFile& registers, i
         assert_int_equal(offset % (uint64_t{1} << access.vector_bits), 0);
         addresses[lane] = offset * element_bytes;
         for (int e = 0; e < 1 << access.vector_bits; ++e)
-          visit(warp, lane, access.register_of(n, e), offset + e);
+          visit(warp, lane, register_of(access, n, e), offset + e);
       }
       traffic.wavefronts += vector_cycles(addresses, element_bytes << access.vector_bits);
       ++traffic.instructions;
@@ -63,38 +73,17 @@ Traffic each_vector(const SharedAccess& access, const RegisterFile& registers, i
   return traffic;
 }
 
-// ldmatrix .x1, .x2 or .x4: lane 8 i + j gives the address of row j of matrix i. Register i of lane l holds
-// the 4-byte unit l % 4 of row l / 4 of matrix i; with .trans the 16-bit elements [2 (l % 4)] and [2 (l % 4)
-// + 1] of column l / 4.
-Traffic run_ldmatrix(const SharedAccess& access, const std::vector<int64_t>& memory, int element_bytes,
-                     RegisterFile& to) {
-  Traffic traffic;
-  const int per_row = 16 / element_bytes, per_unit = 4 / element_bytes;
-  traffic.warps = static_cast<int64_t>(to.size());
-  for (size_t warp = 0; warp < to.size(); ++warp)
-    for (int n = 0; n < access.instructions; ++n) {
-      ++traffic.instructions;
-      for (int matrix = 0; matrix < access.matrices(); ++matrix) {
-        std::vector<uint64_t> rows, addresses;
-        for (int row = 0; row < 8; ++row) {
-          rows.push_back(offset_of(access, n, 8 * matrix + row, warp));
-          assert_int_equal(rows.back() % per_row, 0);
-          addresses.push_back(rows.back() * element_bytes);
-        }
-        traffic.wavefronts += cycles(addresses, 16);
-        for (int lane = 0; lane < 32; ++lane)
-          for (int e = 0; e < per_unit; ++e) {
-            const bool transposed = access.kind == AccessKind::ldmatrix_trans;
-            const int row = transposed ? 2 * (lane % 4) + e : lane / 4;
-            const int column = transposed ? lane / 4 : per_unit * (lane % 4) + e;
-            to[warp][lane][access.register_of(n, matrix * per_unit + e)] = memory[rows[row] + column];
-          }
-      }
-    }
-  return traffic;
-}
-
 }  // namespace
+
+SharedAccess best_access(const Layout& registers, const Layout& memory, int element_bytes, AccessKind kind) {
+  std::optional<SharedAccess> best;
+  for (int bits = 0; element_bytes << bits <= 16; ++bits) {
+    const auto other = shared_access(registers, memory, element_bytes, kind, bits);
+    auto cost = [](const SharedAccess& access) { return std::pair(access.wavefronts, access.instructions); };
+    if (other && (!best || cost(*other) < cost(*best))) best = other;
+  }
+  return best.value();
+}
 
 RegisterFile empty_registers(const Layout& layout) {
   const std::vector<int64_t> registers(size_t{1} << layout.input_bits(kRegister), kNothing);
@@ -143,7 +132,6 @@ Traffic run_store(const SharedAccess& access, const RegisterFile& from, int elem
 
 Traffic run_load(const SharedAccess& access, const std::vector<int64_t>& memory, int element_bytes,
                  RegisterFile& to) {
-  if (access.kind != AccessKind::load) return run_ldmatrix(access, memory, element_bytes, to);
   return each_vector(access, to, element_bytes, [&](size_t warp, size_t lane, int r, uint64_t offset) {
     to[warp][lane].at(r) = memory.at(offset);
   });

@@ -33,6 +33,9 @@ Traffic run_store(const SharedAccess& access, const RegisterFile& from, int elem
 Traffic run_load(const SharedAccess& access, const std::vector<int64_t>& memory, int element_bytes,
                  RegisterFile& to);
 
+// That with the fewest wavefronts, then instructions.
+SharedAccess best_access(const Layout& registers, const Layout& memory, int element_bytes, AccessKind kind);
+
 void run_copies(const std::vector<int>& copy_of, RegisterFile& registers);
 
 }  // namespace quern

@@ -65,8 +65,7 @@ Result<Conversion> plan_move(const BlockFacts& facts, const RegisterTile& from, 
   const bool narrow = from.dtype == DType::boolean;
   const ConversionOptions options{.element_bytes = narrow ? 1 : 4,
                                   .max_vector_bytes = narrow ? 1 : 16,
-                                  .permit_shuffles = !narrow,
-                                  .permit_ldmatrix = false};
+                                  .permit_shuffles = !narrow};
   const size_t ranks = std::max(from.layout.ranks.size(), to.ranks.size());
   if (from.whole()) {
     const Ints room = room_of(from.layout, shape);
@@ -79,7 +78,7 @@ Result<Conversion> plan_move(const BlockFacts& facts, const RegisterTile& from, 
     if (from.partial_warps >> bit & 1) held.warps[static_cast<size_t>(bit)] = {};
   Conversion out{.kind = ConversionKind::shared};
   out.shared = plan_exchange(linear(held, shape, ranks), linear(to, shape, ranks), options.element_bytes,
-                             options.max_vector_bytes, false);
+                             options.max_vector_bytes);
   out.shared->across_warps |= !from.whole();
   out.cost = cost_of(*out.shared);
   return out;
