@@ -5,6 +5,7 @@
 
 #include "core/base/few.h"
 #include "core/base/integers.h"
+#include "core/jit/stream.h"
 
 namespace quern {
 
@@ -17,7 +18,6 @@ constexpr int kMostShared = 100;                    // CUshared_carveout, percen
 constexpr int kNonPortableClusterSizeAllowed = 14;  // CUfunction_attribute
 constexpr int kMultiprocessorCount = 16;            // CUdevice_attribute
 constexpr int kSharedBytesPerMultiprocessor = 81;   // CUdevice_attribute
-constexpr int kCaptureRelaxed = 2;                  // CUstreamCaptureMode
 constexpr uint64_t kPortableClusterBlocks = 8;      // CUDA C++ Programming Guide, "Thread Block Clusters"
 
 constexpr uint64_t kBufferAlignment = 16, kWorkspaceAlignment = 256;  // what plan.h promises to kernels
@@ -58,19 +58,6 @@ class CurrentContext {
   Status status_;
   void* context_ = nullptr;
   bool pushed_ = false;
-};
-
-// Lets this thread load modules although a stream, maybe of another thread, is being captured.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
-    driver_.api().capture_exchange_mode(&mode_);
-  }
-  ~RelaxedCapture() { driver_.api().capture_exchange_mode(&mode_); }
-
- private:
-  const Driver& driver_;
-  int mode_ = kCaptureRelaxed;  // then the mode that was set before
 };
 
 Status check_buffer(const char* kind, size_t index, const TensorDesc& tensor, uint64_t address) {
@@ -146,14 +133,17 @@ Launcher::Launcher(std::shared_ptr<const Driver> driver, std::shared_ptr<const P
                             [](const Launch& launch) { return launch.overlaps; })),
       tensor_maps_(driver_, plan_->tensor_maps) {}
 
-// A context that is gone took its module with it; pushing it then fails, and nothing is left to do.
+// A context that is gone took its module and its graphs with it; pushing it then fails, and nothing is left to do.
 Launcher::~Launcher() {
   const DriverApi& api = driver_->api();
-  for (const auto& [id, loaded] : loaded_) {
+  for (auto& [id, loaded] : loaded_) {
     unsigned long long now = 0;
     void* popped = nullptr;
-    if (api.context_id(loaded.context, &now) != 0 || now != id || api.context_push(loaded.context) != 0)
+    if (api.context_id(loaded.context, &now) != 0 || now != id || api.context_push(loaded.context) != 0) {
+      static_cast<void>(loaded.replays.release());
       continue;
+    }
+    loaded.replays.reset();
     api.module_unload(loaded.module);
     api.context_pop(&popped);
   }
@@ -172,8 +162,21 @@ Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
   if (!current.status().ok()) return current.status();
   const Result<const Loaded*> loaded = loaded_in(current.context());
   if (!loaded) return loaded.status();
+  const size_t inputs = buffers.inputs.size(), outputs = buffers.outputs.size();
+  Few<uint64_t, 32> addresses(inputs + outputs + 1);
+  std::copy(buffers.inputs.begin(), buffers.inputs.end(), addresses.data());
+  std::copy(buffers.outputs.begin(), buffers.outputs.end(), addresses.data() + inputs);
+  addresses[inputs + outputs] = buffers.workspace;
+  auto enqueue = [&](void* there) { return enqueue_all(**loaded, buffers, there); };
+  return (*loaded)->replays->launch(
+      {addresses.data(), inputs + outputs + 1}, stream,
+      [&enqueue](void* there) { return enqueue(there); });  // fits a std::function as it is
+}
+
+Status Launcher::enqueue_all(const Loaded& loaded, const LaunchBuffers& buffers, void* stream) {
+  Status status;
   for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i)
-    status = enqueue(i, (*loaded)->functions[i], buffers, stream);
+    status = enqueue(i, loaded.functions[i], buffers, stream);
   return status;
 }
 
@@ -214,6 +217,7 @@ Result<const Launcher::Loaded*> Launcher::loaded_in(void* context) {
   Loaded loaded;
   loaded.id = id;
   loaded.context = context;
+  loaded.replays = std::make_unique<Replays>(driver_);
   Status status = load_module(&loaded);
   if (!status.ok()) return status;
   return &loaded_.emplace(id, std::move(loaded)).first->second;

@@ -13,6 +13,7 @@
 
 #include "core/base/plan.h"
 #include "core/jit/driver.h"
+#include "core/jit/replay.h"
 #include "core/jit/tensor_maps.h"
 
 namespace quern {
@@ -36,9 +37,10 @@ class Launcher {
   // Loads the plan's code into the context of `stream` (a CUstream; a default stream means the current
   // context), unless it is there. Tens of microseconds the first time. launch() does it by itself.
   Status load(void* stream);
-  // Enqueues the plan's launches in order and returns. Once loaded it neither allocates GPU memory nor waits,
-  // so it may be captured into a CUDA graph. INVALID_ARGUMENT names the buffer that is missing or misaligned;
-  // the driver's errors are CUDA.
+  // Enqueues the plan's launches in order and returns. Once loaded it does not wait, and in a capture it
+  // allocates no GPU memory, so that it may be captured into a CUDA graph. What comes with the same buffers for
+  // the third time becomes a CUDA graph of its own (replay.h), in tens of microseconds; from then on that is
+  // launched. INVALID_ARGUMENT names the buffer that is missing or misaligned; the driver's errors are CUDA.
   Status launch(const LaunchBuffers& buffers, void* stream);
 
   const Plan& plan() const { return *plan_; }
@@ -53,6 +55,7 @@ class Launcher {
     void* context = nullptr;
     void* module = nullptr;
     std::vector<Function> functions;  // one per launch of the plan
+    std::unique_ptr<Replays> replays;
   };
   // What a launch asks of the driver whatever the buffers are.
   struct Prepared {
@@ -64,6 +67,7 @@ class Launcher {
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
   Status prepare_function(const Loaded& loaded, size_t index) const;
+  Status enqueue_all(const Loaded& loaded, const LaunchBuffers& buffers, void* stream);
   Status enqueue(size_t index, const Function& function, const LaunchBuffers& buffers, void* stream);
 
   const std::shared_ptr<const Driver> driver_;

@@ -39,6 +39,19 @@ class CapturedGraph {
   std::shared_ptr<void> executable_;
 };
 
+// Lets this thread load modules and allocate although a stream, maybe of another thread, is being captured.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+    driver_.api().capture_exchange_mode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.api().capture_exchange_mode(&mode_); }
+
+ private:
+  const Driver& driver_;
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; then the mode that was set before
+};
+
 class Stream {
  public:
   // Does not wait for the default stream, nor the default stream for it.

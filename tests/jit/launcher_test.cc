@@ -258,6 +258,71 @@ void a_first_launch_inside_a_capture_loads_the_module(void**) {
   assert_ok(stream->synchronize());  // the capture mode is back and no capture is open
 }
 
+// What the log says of `times` launches with these inputs.
+std::string log_of(Launcher* launcher, void* stream, uint64_t input, int times) {
+  steering().clear();
+  const uint64_t inputs[] = {input}, outputs[] = {kY};
+  for (int i = 0; i < times; ++i) assert_ok(launcher->launch({inputs, outputs, kWorkspace}, stream));
+  return log_text();
+}
+bool is_replayed(const std::string& log) { return log.find("graph launch") != std::string::npos; }
+
+void the_same_buffers_are_replayed_from_the_third_time_on(void**) {
+  const auto device = open_device(0);
+  const auto launcher = launcher_for(two_kernel_plan());
+  assert_ok(launcher->load(nullptr));
+  assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+  assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+  std::string replayed = log_of(launcher.get(), nullptr, kX, 1);
+  assert_int_equal(count_in_log("graph launch"), 2);
+  for (size_t at; (at = replayed.find("graph ")) != std::string::npos;) replayed.erase(at, 6);
+  assert_text_equal(replayed, kBothLaunches);
+  assert_false(is_replayed(log_of(launcher.get(), nullptr, kX + 0x100, 2)));  // others are not
+  assert_true(is_replayed(log_of(launcher.get(), nullptr, kX, 1)));
+  assert_true(is_replayed(log_of(launcher.get(), nullptr, kX + 0x100, 1)));
+}
+
+void what_is_replayed_can_be_captured(void**) {
+  const auto device = open_device(0);
+  const Result<Stream> stream = Stream::create(driver());
+  assert_ok(stream);
+  const auto launcher = launcher_for(two_kernel_plan());
+  assert_true(is_replayed(log_of(launcher.get(), stream->handle(), kX, 3)));
+  steering().clear();
+  const Result<CapturedGraph> graph =
+      stream->capture([&] { return launch_on(launcher.get(), stream->handle()); });
+  assert_ok(graph);
+  assert_text_equal(log_text(), "");  // the kernels are in the caller's graph
+  assert_ok(graph->launch(stream->handle()));
+  assert_int_equal(count_in_log("graph launch"), 2);
+}
+
+// A driver that has no memory for a graph is not asked again for the same buffers.
+void what_cannot_be_replayed_is_launched(void**) {
+  const auto device = open_device(0);
+  for (const char* symbol : {"cuStreamCreate", "cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags"}) {
+    const auto launcher = launcher_for(two_kernel_plan());
+    assert_ok(launcher->load(nullptr));
+    assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+    assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+    steering().fail_once(symbol, 2);
+    assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+    assert_text_equal(log_of(launcher.get(), nullptr, kX, 1), kBothLaunches);
+  }
+}
+
+void buffers_that_do_not_come_are_forgotten(void**) {
+  const auto device = open_device(0);
+  const auto launcher = launcher_for(two_kernel_plan());
+  assert_true(is_replayed(log_of(launcher.get(), nullptr, kX, 3)));
+  for (uint64_t i = 1; i <= 100; ++i)
+    assert_false(is_replayed(log_of(launcher.get(), nullptr, kX + i * 16, 1)));
+  assert_true(is_replayed(log_of(launcher.get(), nullptr, kX, 1)));
+  for (uint64_t i = 1; i <= 600; ++i)
+    assert_false(is_replayed(log_of(launcher.get(), nullptr, kX + (100 + i) * 16, 1)));
+  assert_false(is_replayed(log_of(launcher.get(), nullptr, kX, 1)));
+}
+
 void a_failed_capture_is_closed(void**) {
   const auto device = open_device(0);
   const Result<Stream> stream = Stream::create(driver());
@@ -403,6 +468,10 @@ int main() {
       cmocka_unit_test_setup(threads_share_one_module, set_up),
       cmocka_unit_test_setup(a_loaded_plan_can_be_captured, set_up),
       cmocka_unit_test_setup(a_first_launch_inside_a_capture_loads_the_module, set_up),
+      cmocka_unit_test_setup(the_same_buffers_are_replayed_from_the_third_time_on, set_up),
+      cmocka_unit_test_setup(what_is_replayed_can_be_captured, set_up),
+      cmocka_unit_test_setup(what_cannot_be_replayed_is_launched, set_up),
+      cmocka_unit_test_setup(buffers_that_do_not_come_are_forgotten, set_up),
       cmocka_unit_test_setup(a_failed_capture_is_closed, set_up),
       cmocka_unit_test_setup(wrong_buffers_are_refused_before_the_driver_is_asked, set_up),
       cmocka_unit_test_setup(empty_tensors_and_empty_grids_need_nothing, set_up),

@@ -426,6 +426,8 @@ int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, void*) {
 }
 
 int cuStreamCreate(void** stream, unsigned) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuStreamCreate")) return result;
   if (!current()) return kInvalidContext;
   *stream = new Stream{current(), false, {}};
   return kOk;
@@ -455,6 +457,7 @@ int cuStreamWaitEvent(void* stream, void*, unsigned) {
 
 int cuStreamBeginCapture_v2(void* stream, int) {
   const Lock lock(fake().mutex);
+  if (const int result = planned("cuStreamBeginCapture_v2")) return result;
   static_cast<Stream*>(stream)->capturing = true;
   fake().capturing.insert(static_cast<Stream*>(stream));
   return kOk;
@@ -467,6 +470,13 @@ int cuStreamEndCapture(void* stream, void** graph) {
   fake().capturing.erase(captured);
   captured->capturing = false;
   *graph = new Graph{std::exchange(captured->captured, {})};
+  return kOk;
+}
+
+int cuStreamIsCapturing(void* stream, int* status) {
+  const Lock lock(fake().mutex);
+  const bool is_default = reinterpret_cast<uintptr_t>(stream) <= 2;  // null, legacy, per thread
+  *status = !is_default && static_cast<Stream*>(stream)->capturing;
   return kOk;
 }
 
@@ -509,6 +519,8 @@ int cuGraphDestroy(void* graph) {
 }
 
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuGraphInstantiateWithFlags")) return result;
   *executable = new Graph(*static_cast<Graph*>(graph));
   return kOk;
 }

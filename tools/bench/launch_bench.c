@@ -1,5 +1,6 @@
-/* How long quern_launch keeps its caller: medians over many calls, for the baseline of each graph and for the
- * best plan that there is. Kernels run meanwhile; batches are short enough for the stream's queue.
+/* How long quern_launch keeps its caller, and how long it is until all is done: medians over many calls, for the baseline
+ * of each graph and for the best plan that there is, on other buffers at each call and on the same. Batches are short enough
+ * for the stream's queue.
  *
  * usage: launch_bench TARGET GRAPH.qg...     with QUERN_LIBCUDA a fake driver: what is Quern's own part */
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 #include "capi/quern.h"
 
 enum { kBatches = 300, kMostLaunches = 200, kMostTensors = 256, kMostText = 1 << 20 };
+enum { kPlaces = 4096, kApart = 256 }; /* of outputs, in bytes: more than a launcher remembers */
 
 static int (*init)(unsigned);
 static int (*retain_primary)(void**, int);
@@ -75,51 +77,93 @@ static void* memory(uint64_t bytes) {
   return (void*)(uintptr_t)address;
 }
 
-static void measure(const char* name, quern_plan* plan, void* stream) {
-  static double times[kBatches];
+typedef struct {
+  quern_plan* plan;
+  void* stream;
   void *inputs[kMostTensors], *outputs[kMostTensors], *workspace;
   quern_plan_info info;
+} Work;
+
+static uint64_t bytes_of(const Work* work, int is_input, size_t index) {
   quern_tensor tensor;
   quern_error error;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.struct_size = sizeof tensor;
+  must((is_input ? quern_plan_input : quern_plan_output)(work->plan, index, &tensor, &error), &error);
+  return tensor.bytes;
+}
+
+static void allocate_buffers(Work* work) {
   size_t i;
-  int batch, batches, calls;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  must(quern_plan_describe(plan, &info, &error), &error);
-  if (info.input_count > kMostTensors || info.output_count > kMostTensors) stop(name, "too many tensors");
-  for (i = 0; i < info.input_count + info.output_count; ++i) {
-    const int is_input = i < info.input_count;
-    memset(&tensor, 0, sizeof tensor);
-    tensor.struct_size = sizeof tensor;
-    must(is_input ? quern_plan_input(plan, i, &tensor, &error)
-                  : quern_plan_output(plan, i - info.input_count, &tensor, &error),
-         &error);
-    *(is_input ? &inputs[i] : &outputs[i - info.input_count]) = memory(tensor.bytes);
-  }
-  workspace = info.workspace_bytes ? memory(info.workspace_bytes) : NULL;
-  must(quern_launch(plan, stream, inputs, outputs, workspace, &error), &error);
-  calls = info.launch_count < kMostLaunches
-              ? (int)(kMostLaunches / (info.launch_count ? info.launch_count : 1))
-              : 1;
-  for (batches = 0; batches < kBatches; ++batches) {
-    double start;
-    cuda(synchronize(stream), "cuStreamSynchronize");
-    start = now_ns();
-    for (batch = 0; batch < calls; ++batch)
-      must(quern_launch(plan, stream, inputs, outputs, workspace, &error), &error);
-    times[batches] = (now_ns() - start) / calls;
-  }
-  cuda(synchronize(stream), "cuStreamSynchronize");
+  for (i = 0; i < work->info.input_count; ++i) work->inputs[i] = memory(bytes_of(work, 1, i));
+  for (i = 0; i < work->info.output_count; ++i)
+    work->outputs[i] = memory(bytes_of(work, 0, i) + kPlaces * kApart);
+  work->workspace = work->info.workspace_bytes ? memory(work->info.workspace_bytes) : NULL;
+}
+
+static void release_buffers(const Work* work) {
+  size_t i;
+  for (i = 0; i < work->info.input_count; ++i) release((uint64_t)(uintptr_t)work->inputs[i]);
+  for (i = 0; i < work->info.output_count; ++i) release((uint64_t)(uintptr_t)work->outputs[i]);
+  if (work->workspace) release((uint64_t)(uintptr_t)work->workspace);
+}
+
+static void launch(const Work* work, size_t place) {
+  void* outputs[kMostTensors];
+  quern_error error;
+  size_t i;
+  for (i = 0; i < work->info.output_count; ++i) outputs[i] = (char*)work->outputs[i] + place * kApart;
+  must(quern_launch(work->plan, work->stream, work->inputs, outputs, work->workspace, &error), &error);
+}
+
+static double median(double* times) {
   qsort(times, kBatches, sizeof *times, compare);
-  printf("%-28s %-9s %3zu launches  %8.0f ns a call  %7.0f ns a kernel\n", name,
-         info.tier == QUERN_BASELINE   ? "baseline"
-         : info.tier == QUERN_MODELLED ? "modelled"
-                                       : "measured",
-         info.launch_count, times[kBatches / 2],
-         times[kBatches / 2] / (double)(info.launch_count ? info.launch_count : 1));
-  for (i = 0; i < info.input_count; ++i) release((uint64_t)(uintptr_t)inputs[i]);
-  for (i = 0; i < info.output_count; ++i) release((uint64_t)(uintptr_t)outputs[i]);
-  if (workspace) release((uint64_t)(uintptr_t)workspace);
+  return times[kBatches / 2];
+}
+
+/* ns a call in which the caller waits for quern_launch, and until the GPU has done what was launched; the outputs lie at
+ * `places` in turn. */
+static void measure(const Work* work, size_t places, double* launched, double* done) {
+  static double times[kBatches], ends[kBatches];
+  const int calls =
+      work->info.launch_count < kMostLaunches ? (int)(kMostLaunches / work->info.launch_count) : 1;
+  size_t place = 0;
+  int batch, call;
+  for (batch = -1; batch < kBatches; ++batch) { /* the first warms up */
+    double start;
+    cuda(synchronize(work->stream), "cuStreamSynchronize");
+    start = now_ns();
+    for (call = 0; call < calls; ++call) launch(work, place++ % places);
+    if (batch >= 0) times[batch] = (now_ns() - start) / calls;
+    cuda(synchronize(work->stream), "cuStreamSynchronize");
+    if (batch >= 0) ends[batch] = (now_ns() - start) / calls;
+  }
+  *launched = median(times);
+  *done = median(ends);
+}
+
+static void report(const char* name, quern_plan* plan, void* stream) {
+  Work work;
+  quern_error error;
+  double other, other_done, same, same_done;
+  memset(&work, 0, sizeof work);
+  work.plan = plan;
+  work.stream = stream;
+  work.info.struct_size = sizeof work.info;
+  must(quern_plan_describe(plan, &work.info, &error), &error);
+  if (work.info.input_count > kMostTensors || work.info.output_count > kMostTensors)
+    stop(name, "too many tensors");
+  if (work.info.launch_count == 0) return;
+  allocate_buffers(&work);
+  measure(&work, kPlaces, &other, &other_done);
+  measure(&work, 1, &same, &same_done);
+  printf("%-28s %-9s %4zu %12.0f %12.0f %12.0f %12.0f %12.0f %12.0f\n", name,
+         work.info.tier == QUERN_BASELINE   ? "baseline"
+         : work.info.tier == QUERN_MODELLED ? "modelled"
+                                            : "measured",
+         work.info.launch_count, other, other / (double)work.info.launch_count, other_done, same,
+         same / (double)work.info.launch_count, same_done);
+  release_buffers(&work);
 }
 
 int main(int argc, char** argv) {
@@ -131,6 +175,9 @@ int main(int argc, char** argv) {
   if (argc < 3) stop("usage", "launch_bench TARGET GRAPH.qg...");
   stream = open_device();
   must(quern_open(NULL, &client, &error), &error);
+  printf("%-28s %-9s %4s %38s %38s\n%-28s %-9s %4s %12s %12s %12s %12s %12s %12s\n", "", "", "",
+         "other buffers each time, ns", "the same buffers, ns", "graph", "plan", "", "a call", "a kernel",
+         "until done", "a call", "a kernel", "until done");
   for (i = 2; i < argc; ++i) {
     quern_graph* graph = NULL;
     FILE* const file = fopen(argv[i], "r");
@@ -146,7 +193,7 @@ int main(int argc, char** argv) {
       options.struct_size = sizeof options;
       options.min_tier = tier;
       must(quern_get(client, graph, argv[1], &options, &plan, &error), &error);
-      measure(strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i], plan, stream);
+      report(strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i], plan, stream);
       quern_plan_release(plan);
     }
     quern_graph_free(graph);
