@@ -209,7 +209,7 @@ class Search {
       if (op_info(piece.graph.nodes[id].code).kind != OpKind::leaf) nodes.push_back(static_cast<ValueId>(id));
     const std::vector<Piece> own = pieces_of(piece.graph, nodes);
     if (own.size() != 1) return kNever;
-    Way way{0, {}, {}};
+    Way way{0, 0, {}, {}};
     const std::vector<Piece> parts = one_piece_an_output(piece.graph, own[0]);
     for (const Piece& part : parts) {
       way.pieces.push_back(&part);
@@ -411,11 +411,16 @@ class Search {
 
   void combine() {
     const Ways ways(pieces_, others_, [&](const Piece& piece) { return choices_of(piece.text()); });
-    if (!options_.time_of) return combine(ways.by_rank(), options_.results);
+    if (!options_.time_of) {
+      combine(ways.by_rank(), options_.results);
+      return;
+    }
     std::vector<Way> others = ways.with_other_loops();
     others.resize(std::min({others.size(), kMostWithOtherLoops, options_.results - 1}));
     // Only all kernels together, which may share launches, say how long a way takes.
-    combine(ways.by_time(), 2 * options_.results);
+    const std::vector<Way> by_time = ways.by_time();
+    const Way* best = combine(by_time, 2 * options_.results);
+    if (best && best != by_time.data()) combine(ways.with_other_choices(*best), 3 * options_.results);
     sort_candidates();
     if (result_.candidates.size() > options_.results - others.size())
       result_.candidates.resize(options_.results - others.size());
@@ -428,9 +433,10 @@ class Search {
                      [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
   }
 
-  // Adds the candidates of these ways, until there are `most`.
-  void combine(const std::vector<Way>& ways, size_t most) {
+  // Adds the candidates of these ways, until there are `most`. Returns the way that is faster than all there were.
+  const Way* combine(const std::vector<Way>& ways, size_t most) {
     double best = result_.candidates.empty() ? kNever : result_.candidates[0].us;
+    const Way* best_way = nullptr;
     for (const Way& way : ways) {
       if (result_.candidates.size() >= most) break;
       std::optional<Candidate> candidate = combined(graph_, way);
@@ -438,10 +444,14 @@ class Search {
       if (options_.time_of && way.pieces.size() > 1)
         if (const double us = options_.time_of(graph_, &candidate->mugraph); std::isfinite(us))
           candidate->us = us;
-      if (candidate->us < best && options_.on_better) options_.on_better(*candidate);
-      best = std::min(best, candidate->us);
+      if (candidate->us < best) {
+        if (options_.on_better) options_.on_better(*candidate);
+        best = candidate->us;
+        best_way = &way;
+      }
       result_.candidates.push_back(std::move(*candidate));
     }
+    return best_way;
   }
 
   std::optional<Candidate> combined(const Graph& graph, const Way& way) const {

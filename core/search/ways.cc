@@ -20,7 +20,7 @@ std::string loops_of(const Choice& choice) {
 }
 
 void sort_ways(std::vector<Way>& ways) {
-  std::stable_sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.slower < b.slower; });
+  std::stable_sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.share < b.share; });
 }
 
 }  // namespace
@@ -33,19 +33,21 @@ Ways::Ways(const std::vector<Piece>& pieces, const std::vector<OtherPieces>& oth
   }
 }
 
-// One piece, and all that are equal to it, has another choice.
-std::vector<Way> Ways::with_other_choices() const {
+std::vector<Way> Ways::with_other_choices(const Way& way) const {
   std::vector<Way> ways;
   std::map<std::string, std::vector<size_t>> equal;
-  for (size_t p = 0; p < pieces_.size(); ++p) equal[pieces_[p].text()].push_back(p);
+  for (size_t p = 0; p < way.pieces.size(); ++p) equal[way.pieces[p]->text()].push_back(p);
   for (const auto& [text, places] : equal) {
-    const std::vector<Choice> choices = choices_of_(pieces_[places[0]]);
-    for (size_t i = 1; i < choices.size(); ++i) {
-      Way& way = ways.emplace_back(best_);
-      way.slower = (choices[i].us - choices[0].us) * static_cast<double>(places.size());
-      for (size_t place : places) way.choices[place] = choices[i];
+    const Choice had = way.choices[places[0]];
+    for (const Choice& choice : choices_of_(*way.pieces[places[0]])) {
+      if (choice.candidate == had.candidate) continue;
+      Way& other = ways.emplace_back(way);
+      other.slower = (choice.us - had.us) * static_cast<double>(places.size());
+      other.share = (choice.us - had.us) / had.us;
+      for (size_t place : places) other.choices[place] = choice;
     }
   }
+  sort_ways(ways);
   return ways;
 }
 
@@ -55,7 +57,7 @@ std::vector<Way> Ways::with_other_pieces() const {
   for (const OtherPieces& other : others_) {
     const bool whole = other.pieces.size() == 1;
     for (size_t i = 0; i < (whole ? choices_of_(other.pieces[0]).size() : 1); ++i) {
-      Way& way = ways.emplace_back(Way{-other.us, {}, {}});
+      Way& way = ways.emplace_back(Way{-other.us, 0, {}, {}});
       auto add = [&](const Piece& piece, const Choice& choice) {
         way.pieces.push_back(&piece);
         way.choices.push_back(choice);
@@ -66,6 +68,7 @@ std::vector<Way> Ways::with_other_pieces() const {
         way.slower += way.choices.back().us;
       }
       for (size_t p = other.last; p < pieces_.size(); ++p) add(*best_.pieces[p], best_.choices[p]);
+      way.share = way.slower / other.us;
       if (whole && !way.choices[other.first].candidate) ways.pop_back();
     }
   }
@@ -104,14 +107,17 @@ std::vector<Way> Ways::with_alike_choices(bool other_loops) const {
       Way way = best_;
       std::string changed = kernel_forms(choices[i].candidate->mugraph);
       size_t alike = 0;
+      double us = 0;
       for (size_t place : places) {
         const std::optional<Choice> choice = choice_like(choices[i], pieces_[place]);
         if (!choice) continue;
         way.slower += choice->us - best_.choices[place].us;
+        us += best_.choices[place].us;
         way.choices[place] = *choice;
         changed += " " + std::to_string(place);
         ++alike;
       }
+      way.share = way.slower / us;
       if (alike > 1 && way.slower > 0 && seen.insert(changed).second) ways.push_back(std::move(way));
     }
   }
@@ -122,7 +128,7 @@ std::vector<Way> Ways::by_rank() const {
   std::vector<Way> ways;
   size_t most = 1;
   for (size_t i = 0; i < most; ++i) {
-    Way& way = ways.emplace_back(Way{0, {}, {}});
+    Way& way = ways.emplace_back(Way{0, 0, {}, {}});
     for (const Piece& piece : pieces_) {
       const std::vector<Choice> choices = choices_of_(piece);
       most = std::max(most, choices.size());
@@ -148,7 +154,7 @@ std::vector<Way> Ways::with_other_loops() const {
 }
 
 std::vector<Way> Ways::by_time() const {
-  std::vector<Way> kinds[] = {with_other_choices(), with_other_pieces(), with_alike_choices(false)};
+  std::vector<Way> kinds[] = {with_other_choices(best_), with_other_pieces(), with_alike_choices(false)};
   size_t most = 0;
   for (std::vector<Way>& kind : kinds) {
     sort_ways(kind);

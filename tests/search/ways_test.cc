@@ -47,18 +47,35 @@ struct Projections {
   }
 };
 
+// First of the piece that is slower by the smaller share.
 void the_best_come_first_then_one_change(void**) {
   Projections graph;
-  graph.candidates = {{candidate(false, 10), candidate(false, 11)},
-                      {candidate(false, 5), candidate(false, 5.5)}};
-  const std::vector<Way> ways = graph.ways().by_time();
+  graph.candidates = {{candidate(false, 10), candidate(false, 10.5)},
+                      {candidate(false, 5), candidate(false, 5.375)}};
+  const Ways all = graph.ways();
+  const std::vector<Way> ways = all.by_time();
   assert_true(ways.size() >= 3);
   assert_true(ways[0].slower == 0);
   assert_ptr_equal(ways[0].choices[0].candidate, &graph.candidates[0][0]);
   assert_ptr_equal(ways[0].choices[1].candidate, &graph.candidates[1][0]);
-  assert_true(ways[1].slower == 0.5);
+  assert_true(ways[1].slower == 0.5 && ways[1].share == 0.05);
+  assert_ptr_equal(ways[1].choices[0].candidate, &graph.candidates[0][1]);
+  assert_ptr_equal(ways[1].choices[1].candidate, &graph.candidates[1][0]);
+  assert_true(all.with_other_loops().empty());
+}
+
+void other_choices_are_of_the_way_that_is_given(void**) {
+  Projections graph;
+  graph.candidates = {{candidate(false, 10), candidate(false, 12)}, {candidate(false, 5), candidate(false, 6)}};
+  const Ways all = graph.ways();
+  Way way = all.by_time()[0];
+  way.choices[0] = {12, &graph.candidates[0][1]};
+  const std::vector<Way> ways = all.with_other_choices(way);
+  assert_int_equal(ways.size(), 2);
+  assert_true(ways[0].slower == -2);  // back
+  assert_ptr_equal(ways[0].choices[0].candidate, &graph.candidates[0][0]);
+  assert_ptr_equal(ways[1].choices[0].candidate, &graph.candidates[0][1]);
   assert_ptr_equal(ways[1].choices[1].candidate, &graph.candidates[1][1]);
-  assert_true(graph.ways().with_other_loops().empty());
 }
 
 // Whichever loop is the best of each piece.
@@ -78,6 +95,7 @@ void readers_of_one_value_have_other_loops_together(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(quern::the_best_come_first_then_one_change),
+                              cmocka_unit_test(quern::other_choices_are_of_the_way_that_is_given),
                               cmocka_unit_test(quern::readers_of_one_value_have_other_loops_together)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
