@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "core/schedule/tile_access.h"
+
 namespace quern {
 
 namespace {
 
-constexpr int64_t kSectorBytes = 32, kWarp = 32;
+constexpr int64_t kWarp = 32;
 constexpr double kPipeBytes = 128;  // that an access takes at least of the path to L1 and shared memory
 
 AtomId atom_of(const Index& variable) { return variable.is_constant() ? -1 : variable.terms[0].atom; }

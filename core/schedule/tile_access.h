@@ -51,6 +51,7 @@ StagedExtents staged_extents(const MuKernel& kernel, const KernelSchedule& sched
 std::vector<int> dims_by_stride(const TensorPlace& place, const StagedExtents& tile);
 
 // Bytes: of a row of a panel at most, and at least if it is swizzled.
+inline constexpr int64_t kSectorBytes = 32;  // that memory is accessed in
 inline constexpr int64_t kSwizzledRow = 128, kLeastSwizzle = 32;
 // Bytes of a row of the panels that hold rows of so many bytes.
 int64_t panel_row(int64_t bytes);

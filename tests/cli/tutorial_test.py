@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The blocks of docs/tutorial.md, run one after the other in an empty directory as its reader would, and the commands of README.md with what it says
-that they print."""
+that they print. QUERN_UPDATE_GOLDEN=1 writes what they print into README.md."""
+import os
 import re
 import subprocess
 import unittest
@@ -49,12 +50,43 @@ class Readme(unittest.TestCase):
         (box.path / "examples").symlink_to(SOURCE / "examples")
         same = compiler in run_in(first, SOURCE, "quern get examples/lora_b1.qg -t sm_90a && quern explain examples/lora_b1.qg -t sm_90a").stdout
         plain = (lambda text: self.without_times(text)) if same else (lambda text: self.without_keys(self.without_times(text)))
+        renamed = {}
         for command, wanted in shown:
             if not same and re.search(r"\b(show|explain) ", command):
+                continue
+            if os.environ.get("QUERN_UPDATE_GOLDEN"):
+                readme = self.updated(readme, command, wanted, renamed, lambda text: run_in(box, box.path, text).stdout, plain)
                 continue
             done = run_in(box, box.path, command)
             pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else re.escape(plain(line)) + r"\n" for line in wanted.splitlines())
             self.assertTrue(done.returncode == 0 and re.fullmatch(pattern, plain(done.stdout)), f"{command}\n{wanted}\nprints\n{done.stdout}")
+        if os.environ.get("QUERN_UPDATE_GOLDEN"):
+            (SOURCE / "README.md").write_text(readme)
+
+    def updated(self, readme, command, wanted, renamed, run, plain):
+        """The text with what a command prints now: keys that changed do so everywhere, and lines are left out where `...` stood."""
+        def renew(text):
+            return re.sub(r"\b[0-9a-f]{4}\b|\b[0-9a-f]{32}\b", lambda key: renamed.get(key[0], key[0]), text)
+
+        left, lines = run(renew(command)).splitlines(), []
+        pieces = re.split(r"^ *\.\.\.\n", wanted, flags=re.MULTILINE)
+        for i, piece in enumerate(piece.splitlines() for piece in pieces):
+            if i == len(pieces) - 1:
+                left = left[len(left) - len(piece):] if len(pieces) > 1 else left
+                piece += [""] * (len(left) - len(piece)) if len(pieces) == 1 else []
+            elif i:
+                left = left[[line.split()[:2] for line in left].index(piece[0].split()[:2]):]
+                lines.append("...")
+            for old, new in zip(piece, left):
+                for was, now in zip(*(re.findall(r"\b[0-9a-f]{32}\b", text) for text in (old, new))):
+                    renamed.update({was: now, was[:4]: now[:4]})
+                lines.append(old if plain(old) == plain(new) else new)
+            left = left[len(piece):]
+        if len(pieces) > 1 and not pieces[-1]:
+            lines.append("...")
+        elif len(pieces) > 1:
+            lines.insert(len(lines) - len(pieces[-1].splitlines()), re.findall(r"^ *\.\.\.$", wanted, re.MULTILINE)[-1])
+        return readme.replace(f"$ {command}\n{wanted}", "\n".join([f"$ {renew(command)}", *lines, ""]))
 
     @staticmethod
     def without_times(text):

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/codegen/block/global_memory.h"
 #include "core/schedule/bit_terms.h"
+#include "core/schedule/tile_access.h"
 
 namespace quern {
 
@@ -95,6 +97,19 @@ std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, Re
   auto plan = plan_move(facts, from, within_tile(want, shape), shape);
   if (!plan) return std::nullopt;
   return plan->cost.cycles();
+}
+
+std::optional<int64_t> moved_load_cycles(const BlockFacts& facts, BlockValue load, const RegisterLayout& from,
+                                         const RegisterLayout& want) {
+  auto has_sectors = [&](const RegisterLayout& layout) {
+    const int vector = facts.vector_bits(load, layout, facts.inner_dim(load));
+    return run_bytes(facts, load, layout, vector) >= kSectorBytes;
+  };
+  const bool once = facts.program.stage(load) == Stage::before && !facts.is_staged(load);
+  if (!facts.program.op(load).is_load() || !once || has_sectors(want) || !has_sectors(from)) return std::nullopt;
+  RegisterTile tile;
+  tile.layout = from;
+  return move_cycles(facts, load, std::move(tile), want);
 }
 
 Expr Conversions::address(const Layout& layout, std::string_view output, const Expr& index) {

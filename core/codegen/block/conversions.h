@@ -37,5 +37,9 @@ class Conversions : BlockPart {
 // What convert() will emit, in issue cycles of a warp; nothing if it cannot be done.
 std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, RegisterTile from,
                                    const RegisterLayout& want);
+// The same for a load that comes as `from` says and is moved to `want`: where it would come in pieces of less than a
+// sector, and so does not. Nothing for others, which are loaded as they are wanted.
+std::optional<int64_t> moved_load_cycles(const BlockFacts& facts, BlockValue load, const RegisterLayout& from,
+                                         const RegisterLayout& want);
 
 }  // namespace quern

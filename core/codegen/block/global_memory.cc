@@ -40,6 +40,13 @@ StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout l
   return form;
 }
 
+int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector) {
+  const int inner = facts.inner_dim(access);
+  int run = vector;
+  for (const CoordBit& lane : layout.lanes) run += lane == CoordBit{inner, run};
+  return static_cast<int64_t>(dtype_size(facts.place(access).dtype)) << run;
+}
+
 Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
   for (const Parameter& known : parameters_)
     if (known.place == &place) return known.symbol;

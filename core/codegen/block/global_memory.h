@@ -13,6 +13,8 @@ struct StoreForm {
   int vector = 0, exchanged = 0;
 };
 StoreForm store_form(const BlockFacts& facts, BlockValue store, RegisterLayout layout);
+// Bytes that lie together in memory, of which neighbouring lanes have 2^`vector` elements each.
+int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector);
 
 // What a tile is loaded from: its tensor, or pieces of it, which lie in [begin, end) of the dimension in
 // which it has them.

@@ -48,37 +48,41 @@ int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& la
     form = store_form(facts_, value, layout);
   else
     form.vector = facts_.vector_bits(value, layout, facts_.inner_dim(op));
-  const int inner = facts_.inner_dim(op), vector = form.vector;
+  const int vector = form.vector;
   const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));
   if (op.is_load() && facts_.is_staged(value)) return accesses * kSharedAccess;
-  int run = vector;  // neighbours in memory that lanes have together
-  for (const CoordBit& lane : form.stored.lanes) run += lane == CoordBit{inner, run};
   const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(op).dtype));
   const int64_t bytes = (size << vector) * 32;
-  return accesses * (kAccess + shuffles * kShuffle + bytes / std::min<int64_t>(32, size << run) * kSector);
+  const int64_t run = std::min(kSectorBytes, run_bytes(facts_, value, form.stored, vector));
+  return accesses * (kAccess + shuffles * kShuffle + bytes / run * kSector);
 }
 
 void LayoutQuestion::count_ask(const Ask& ask) {
   const Held& from = held(ask.value);
-  const int variable = is_source(ask.value) ? variables_[static_cast<size_t>(ask.value)] : from.variable;
-  std::vector<std::vector<int64_t>> costs;
-  if (is_source(ask.value)) {
-    const Variable& own = tensors_[static_cast<size_t>(variable)];
-    for (const RegisterLayout& layout : own.candidates) {
-      costs.emplace_back();
-      for (const RegisterLayout& want : ask.wants)
-        costs.back().push_back(
-            serves(layout, want, program_.shape(ask.value)) ? 0 : memory_cycles(ask.value, want));
-    }
-  } else {
-    for (const RegisterTile& tile : from.tiles) {
-      costs.emplace_back();
-      for (const RegisterLayout& want : ask.wants)
-        costs.back().push_back(move_cycles(facts_, ask.value, tile, want).value_or(kNever) * ask.times);
+  const bool source = is_source(ask.value);
+  const int variable = source ? variables_[static_cast<size_t>(ask.value)] : from.variable;
+  std::vector<RegisterTile> tiles;
+  if (!source)
+    tiles = from.tiles;
+  else
+    for (const RegisterLayout& layout : tensors_[static_cast<size_t>(variable)].candidates)
+      tiles.emplace_back().layout = layout;
+  std::vector<std::vector<int64_t>> costs, conversions;
+  for (const RegisterTile& tile : tiles) {
+    costs.emplace_back();
+    conversions.emplace_back();
+    for (const RegisterLayout& want : ask.wants) {
+      std::optional<int64_t> moved = 0;
+      if (!source)
+        moved = move_cycles(facts_, ask.value, tile, want).value_or(kNever) * ask.times;
+      else if (!serves(tile.layout, want, program_.shape(ask.value)))
+        moved = moved_load_cycles(facts_, ask.value, tile.layout, want);
+      costs.back().push_back(moved ? *moved : memory_cycles(ask.value, want));
+      conversions.back().push_back(moved.value_or(0));
     }
   }
-  if (!is_source(ask.value)) count_edge(conversions_, variable, ask.variable, costs);
+  count_edge(conversions_, variable, ask.variable, conversions);
   count_edge(problem_, variable, ask.variable, costs);
 }
 

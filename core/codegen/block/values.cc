@@ -117,10 +117,16 @@ Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr
   return ir::converted(result, register_type(op.type.dtype));
 }
 
+void Values::load(BlockValue value, const RegisterLayout& layout) {
+  if (facts_.is_staged(value)) return staged_.load(value, layout);
+  if (!moved_load_cycles(facts_, value, natural(value), layout)) return memory_.load(value, layout);
+  if (!find(value, natural(value))) memory_.load(value, natural(value));
+  conversions_.convert(value, layout);
+}
+
 void Values::materialize(BlockValue value, const RegisterLayout& layout) {
   const BlockOp& op = program_.op(value);
-  if (op.is_load())
-    return facts_.is_staged(value) ? staged_.load(value, layout) : memory_.load(value, layout);
+  if (op.is_load()) return load(value, layout);
   if (op.is_reduce_cluster()) return cluster_.gather(value, layout);
   if (facts_.is_free(value)) {
     const Stage place = place_of(value);

@@ -77,6 +77,7 @@ class Values : BlockPart {
   void finish_lanes(BlockValue value);
 
  private:
+  void load(BlockValue value, const RegisterLayout& layout);
   Value compute(BlockValue value, const RegisterLayout& layout, const Expr& index);
   Value compute_operand(BlockValue value, size_t operand, DType wanted, const RegisterLayout& layout,
                         const Expr& index);
