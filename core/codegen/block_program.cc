@@ -41,6 +41,7 @@ class Lowering {
       else
         numbers_.push_back(append(number(std::move(copy))));
       out_.ops[static_cast<size_t>(numbers_.back())].rounds_to = op.rounds_to;
+      out_.ops[static_cast<size_t>(numbers_.back())].softmax_rounds_to = op.softmax_rounds_to;
     }
     keep_wanted();
     MuKernel lowered;

@@ -1,19 +1,41 @@
 #include "core/graph/decompose.h"
 
+#include "core/base/dtype_info.h"
 #include "core/base/status.h"
 
 namespace quern {
 
 namespace {
 
+// Whether all that becomes of a value in its dtype is multiplied, and summed by products at last. Where a value is
+// subtracted from what it was rounded from, is an output, or goes on in another dtype, what rounding took is seen.
+std::vector<bool> find_only_multiplied(const Graph& graph) {
+  std::vector<bool> out(graph.nodes.size(), true), is_read(graph.nodes.size());
+  for (ValueId id : graph.outputs) out[static_cast<size_t>(id)] = false;
+  for (size_t id = graph.nodes.size(); id-- > 0;) {
+    const Node& node = graph.nodes[id];
+    const OpKind kind = op_info(node.code).kind;
+    const bool multiplies = kind == OpKind::movement || node.code == OpCode::mul || node.code == OpCode::neg;
+    out[id] = out[id] && is_read[id];
+    for (ValueId operand : node.operands) {
+      const size_t from = static_cast<size_t>(operand);
+      const bool same = graph.nodes[from].type.dtype == node.type.dtype;
+      out[from] = out[from] && same && (kind == OpKind::contraction || (multiplies && out[id]));
+      is_read[from] = true;
+    }
+  }
+  return out;
+}
+
 class Decomposer {
  public:
-  explicit Decomposer(const Graph& from) : from_(from) {}
+  explicit Decomposer(const Graph& from) : from_(from), only_multiplied_(find_only_multiplied(from)) {}
 
   Graph run(std::vector<ValueId>* result_of) {
     to_.name = from_.name;
     for (const Node& node : from_.nodes) {
       Node copy = node;
+      copy.keeps_precision = narrows(node) && only_multiplied_[renumbered_.size()];
       for (ValueId& operand : copy.operands) operand = renumbered_[operand];
       const bool composite = op_info(node.code).kind == OpKind::composite;
       const ValueId id = composite ? define(copy) : append(std::move(copy));
@@ -30,6 +52,11 @@ class Decomposer {
   }
 
  private:
+  bool narrows(const Node& node) const {
+    return node.code == OpCode::cast && is_narrow(node.type.dtype) &&
+           from_.operand_types(node)[0].dtype == DType::f32;
+  }
+
   ValueId define(const Node& node) {
     switch (node.code) {
       case OpCode::reduce_mean:
@@ -137,6 +164,7 @@ class Decomposer {
   }
 
   const Graph& from_;
+  const std::vector<bool> only_multiplied_;
   Graph to_;
   std::vector<ValueId> renumbered_;
 };
@@ -145,6 +173,55 @@ class Decomposer {
 
 Graph decompose(const Graph& graph, std::vector<ValueId>* result_of) {
   return Decomposer(graph).run(result_of);
+}
+
+std::vector<std::optional<DType>> softmax_dtypes(const Graph& primitive) {
+  const std::vector<Node>& nodes = primitive.nodes;
+  std::vector<std::vector<ValueId>> users(nodes.size());
+  std::vector<bool> is_output(nodes.size());
+  for (ValueId id : primitive.outputs) is_output[static_cast<size_t>(id)] = true;
+  for (size_t id = 0; id < nodes.size(); ++id)
+    for (ValueId operand : nodes[id].operands)
+      users[static_cast<size_t>(operand)].push_back(static_cast<ValueId>(id));
+  auto users_of = [&](ValueId id) { return users[static_cast<size_t>(id)]; };
+  // In which 16 bits all have a value that read it.
+  auto rounded = [&](ValueId id) -> std::optional<DType> {
+    if (is_narrow(primitive.node(id).type.dtype)) return primitive.node(id).type.dtype;
+    std::optional<DType> all;
+    for (ValueId user : users_of(id)) {
+      const Node& node = primitive.node(user);
+      if (!node.keeps_precision || (all && *all != node.type.dtype)) return std::nullopt;
+      all = node.type.dtype;
+    }
+    return is_output[static_cast<size_t>(id)] ? std::nullopt : all;
+  };
+  // The quotient of e^(s - m) and its sum, if nothing else reads the numerator.
+  auto quotient_of = [&](ValueId exp) -> ValueId {
+    ValueId quotient = -1;
+    for (ValueId user : users_of(exp)) {
+      const Node& node = primitive.node(user);
+      if (node.code == OpCode::div && node.operands[0] == exp && quotient < 0)
+        quotient = user;
+      else if (node.code != OpCode::reduce_sum)
+        return -1;
+    }
+    return quotient;
+  };
+  std::vector<std::optional<DType>> out(nodes.size());
+  std::vector<bool> seen(nodes.size());
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    if (nodes[id].code != OpCode::exp) continue;
+    const Node& difference = primitive.node(nodes[id].operands[0]);
+    if (difference.code != OpCode::sub) continue;
+    const size_t scores = static_cast<size_t>(difference.operands[0]);
+    const Node& largest = primitive.node(difference.operands[1]);
+    if (largest.code != OpCode::reduce_max || largest.operands[0] != difference.operands[0]) continue;
+    const ValueId quotient = quotient_of(static_cast<ValueId>(id));
+    const std::optional<DType> dtype = quotient < 0 ? std::nullopt : rounded(quotient);
+    out[scores] = seen[scores] && out[scores] != dtype ? std::nullopt : dtype;
+    seen[scores] = true;
+  }
+  return out;
 }
 
 }  // namespace quern

@@ -162,6 +162,8 @@ struct BlockOp : BlockOpKinds {
   // knows it of loads, note_rounded_values (core/verify) of what the graph has. Of a load, whether all that
   // it is made of has 16 bits.
   std::optional<DType> rounds_to = {};
+  // The 16-bit dtype to which it rounds the softmax over this value, known in the same way.
+  std::optional<DType> softmax_rounds_to = {};
   bool of_narrow = false;
   // Whether the unfused program computes this value, or what it goes into first of what the graph has, in
   // f32.

@@ -155,8 +155,11 @@ std::optional<DType> narrow_dtype(const Ops& ops, BlockValue value, bool exactly
   const BlockOp& op = at(ops, value);
   if (op.rounds_to) return exactly && op.in_f32 ? std::nullopt : op.rounds_to;
   if (op.is_compute(OpCode::cast)) return is_narrow(*op.attrs().dtype) ? op.attrs().dtype : std::nullopt;
-  if (is_numerator(ops, op))
-    return exactly ? std::nullopt : narrow_dtype(ops, at(ops, op.operands[0]).operands[0]);
+  if (is_numerator(ops, op)) {
+    const BlockValue scores = at(ops, op.operands[0]).operands[0];
+    if (exactly) return std::nullopt;
+    return at(ops, scores).softmax_rounds_to ? at(ops, scores).softmax_rounds_to : narrow_dtype(ops, scores);
+  }
   if (!selects(op)) return std::nullopt;
   std::optional<DType> all;
   for (size_t i = 0; i < op.operands.size(); ++i) {

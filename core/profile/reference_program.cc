@@ -264,6 +264,7 @@ class ReferenceEmitter {
       case OpKind::reduction:
         return reduce(id);
       case OpKind::conversion:
+        if (node(id).keeps_precision) return finish(id, value(operand(id, 0), "i"));
         return give("noise::cast(" + value(operand(id, 0), "i") + ", " + dtype_text(dtype(id)) +
                     ", source_of(" + name(id) + ", i))");
       default:

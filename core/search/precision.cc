@@ -45,7 +45,10 @@ class PrecisionPass {
     if ((own.narrow && !(exactly && own.f32)) || is_constant(each)) return Precision::narrow;
     if (each.operands.empty())
       return is_handed_on(each) && inputs_are_narrow() ? Precision::tf32 : Precision::full;
-    if (is_numerator(each) && !exactly) return known[static_cast<size_t>(op(each.operands[0]).operands[0])];
+    if (is_numerator(each) && !exactly) {
+      const int scores = op(each.operands[0]).operands[0];
+      return has_narrow_softmax(op(scores).id) ? Precision::narrow : known[static_cast<size_t>(scores)];
+    }
     Precision most = Precision::narrow;
     for (int operand : each.operands) most = std::max(most, known[static_cast<size_t>(operand)]);
     return most == Precision::narrow && !selects(each) ? Precision::tf32 : most;
@@ -73,6 +76,14 @@ class PrecisionPass {
       if (!dtypes_of(terms_.egraph.lookup({OpCode::input, static_cast<int32_t>(i), 0, {}})).narrow)
         return false;
     return true;
+  }
+
+  bool has_narrow_softmax(ClassId id) const {
+    for (size_t value = 0; value < terms_.softmax_dtypes.size(); ++value)
+      if (terms_.softmax_dtypes[value] &&
+          terms_.egraph.find(terms_.of_definitions[value]) == terms_.egraph.find(id))
+        return true;
+    return false;
   }
 
   static bool is_constant(const DagOp& each) { return each.term.kind == BlockKind::constant; }

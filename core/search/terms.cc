@@ -39,10 +39,12 @@ class TermBuilder {
       Status status = add(static_cast<ValueId>(id));
       if (!status.ok()) return status;
     }
+    const std::vector<bool> only_cast = find_only_cast();
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       terms_.of_value.push_back(of_[became_[id]]);
       const TensorType& type = graph_.nodes[id].type;
-      const bool written = !type.literal && !is_exact_cast(graph_, static_cast<ValueId>(id));
+      const bool written =
+          !type.literal && !only_cast[id] && !is_exact_cast(graph_, static_cast<ValueId>(id));
       terms_.dtype_of_value.push_back(written ? std::optional(type.dtype) : std::nullopt);
       if (op_info(graph_.nodes[id].code).kind == OpKind::composite) add_composite(static_cast<ValueId>(id));
     }
@@ -53,6 +55,7 @@ class TermBuilder {
       if (Status status = add_goal(output); !status.ok()) return status;
     }
     terms_.of_definitions = of_;
+    terms_.softmax_dtypes = softmax_dtypes(whole_);
     return std::move(terms_);
   }
 
@@ -99,6 +102,19 @@ class TermBuilder {
     return dims;
   }
 
+  // What only casts read that keep precision: the dtype is theirs.
+  std::vector<bool> find_only_cast() const {
+    std::vector<bool> out(graph_.nodes.size(), true), is_read(graph_.nodes.size());
+    for (ValueId id : graph_.outputs) out[id] = false;
+    for (size_t id = 0; id < graph_.nodes.size(); ++id)
+      for (ValueId operand : graph_.nodes[id].operands) {
+        out[operand] = out[operand] && node(became_[id]).keeps_precision;
+        is_read[operand] = true;
+      }
+    for (size_t id = 0; id < out.size(); ++id) out[id] = out[id] && is_read[id];
+    return out;
+  }
+
   // ---- terms ----
 
   // Constants by which decomposition divides a sum: the number of its elements.
@@ -133,7 +149,7 @@ class TermBuilder {
         return {};
       case OpCode::cast:
         of_[id] = of_[op.operands[0]];
-        if (!is_exact_cast(whole_, id))
+        if (!op.keeps_precision && !is_exact_cast(whole_, id))
           of_[id] = terms_.egraph.add({OpCode::cast, static_cast<int32_t>(op.type.dtype), 0, {of_[id]}});
         return {};
       default:

@@ -2,7 +2,8 @@
 //
 // Dimensions that the operators make equal are one label; dimensions of extent 1 have none. Transposes,
 // broadcasts and reshapes that only add or remove extents of 1 rename dimensions and are no terms, nor are casts
-// that change no value; casts that round are operators of which nothing else is known. Composite
+// that change no value or keep precision (core/graph/decompose.h); casts that round are operators of which nothing
+// else is known. Composite
 // operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
 #pragma once
 
@@ -48,7 +49,8 @@ struct Terms {
   // change no value.
   std::vector<ClassId> of_value;
   std::vector<std::optional<DType>> dtype_of_value;
-  std::vector<ClassId> of_definitions;  // values of the decomposed graph, as classes
+  std::vector<ClassId> of_definitions;               // values of the decomposed graph, as classes
+  std::vector<std::optional<DType>> softmax_dtypes;  // of these values (core/graph/decompose.h)
 };
 
 // f(dtype) for each value of the graph that the class is.

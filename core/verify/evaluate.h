@@ -246,6 +246,7 @@ class Evaluator {
   }
 
   Tensor cast(const Node& node) {
+    if (node.keeps_precision) return value(node, 0);
     Tensor result;
     for (const Value& element : value(node, 0))
       result.push_back(domain_.cast(element, operand(node, 0).type.dtype, node.type.dtype));

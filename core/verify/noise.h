@@ -9,7 +9,8 @@ namespace quern {
 // Whether its elements are rounded to its dtype.
 inline bool rounds(const Node& node) {
   const OpKind kind = op_info(node.code).kind;
-  return kind == OpKind::elementwise || kind == OpKind::contraction || kind == OpKind::reduction;
+  return node.keeps_precision || kind == OpKind::elementwise || kind == OpKind::contraction ||
+         kind == OpKind::reduction;
 }
 
 // A domain of evaluate.h.

@@ -301,8 +301,11 @@ class PullEvaluator {
         return matmul(node, plan, id, at);
       case OpKind::reduction:
         return reduce(node, plan, id, at);
-      case OpKind::conversion:
-        return domain_.cast(element(node.operands[0], at), operand(node, 0).type.dtype, node.type.dtype);
+      case OpKind::conversion: {
+        const Value value = element(node.operands[0], at);
+        return node.keeps_precision ? value
+                                    : domain_.cast(value, operand(node, 0).type.dtype, node.type.dtype);
+      }
       default:
         break;
     }

@@ -21,11 +21,6 @@ constexpr double kMostWork = 2e6, kWholeWork = 2e4;  // of an instance
 constexpr uint64_t kSeed = 0x5eed0f16;
 constexpr int kMostDraws = 4;
 
-// An infinity is no value of a graph.
-uint64_t key_of(const FieldValue& value) {
-  return value.identity_of == OpCode::input ? value.p : ~uint64_t{0};
-}
-
 }  // namespace
 
 void RoundedValues::note(const Value& value, DType dtype) {
@@ -60,11 +55,18 @@ void RoundedValues::see(const BlockOp& op, const Elements<FieldValue>& elements)
       known[i] = values_[i].contains(key_of(elements[e]));
 }
 
-std::optional<DType> RoundedValues::known(const BlockOp& op) const {
+std::optional<DType> RoundedValues::known_of(const BlockOp& op, size_t first) const {
   const auto at = known_.find(&op);
   for (size_t i = 0; i < kNarrow.size(); ++i)
-    if (at != known_.end() && at->second[i]) return kNarrow[i];
+    if (at != known_.end() && at->second[first + i]) return kNarrow[i];
   return std::nullopt;
+}
+
+void RoundedValues::note_softmaxes(const Graph& primitive) {
+  const std::vector<std::optional<DType>> dtypes = softmax_dtypes(primitive);
+  for (size_t id = 0; id < dtypes.size(); ++id)
+    for (size_t i = 0; i < kNarrow.size(); ++i)
+      if (dtypes[id] == kNarrow[i]) softmaxes_[&primitive.nodes[id]] = kSoftmax + i;
 }
 
 bool RoundedValues::known_in_f32(const BlockOp& op) const {
@@ -93,7 +95,9 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
     domain.random(i, type.dtype, 0, 1, static_cast<int64_t>(input.size()), input.data());
   }
   domain.note_inputs(instance.graph, inputs);
-  evaluate(decompose(instance.graph), domain, inputs);
+  const Graph primitive = decompose(instance.graph);
+  domain.note_softmaxes(primitive);
+  evaluate(primitive, domain, inputs);
   domain.enter_mugraph();
   if (!evaluate_mugraph(instance.mugraph, domain, inputs)) return true;
   if (domain.divided_by_zero()) return false;
@@ -103,6 +107,7 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
       if (op.is_compute(OpCode::constant)) continue;
       const BlockOp& small = instance.mugraph.kernels[k].ops[i];
       if (!op.rounds_to) op.rounds_to = domain.known(small);
+      op.softmax_rounds_to = domain.known_softmax(small);
       op.in_f32 = domain.known_in_f32(small);
     }
   return true;
@@ -120,7 +125,7 @@ bool same_operators(const MuGraph& a, const MuGraph& b) {
 void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<bool()> stop) {
   if (mugraph.noted || !check_interface(graph, mugraph).ok()) return;
   for (MuKernel& kernel : mugraph.kernels)
-    for (BlockOp& op : kernel.ops) op.rounds_to = std::nullopt, op.in_f32 = false;
+    for (BlockOp& op : kernel.ops) op.rounds_to = op.softmax_rounds_to = std::nullopt, op.in_f32 = false;
   note_narrow_loads(mugraph);
   Stop ask(std::move(stop));
   if (ask.now()) return;
@@ -138,6 +143,7 @@ void copy_notes(const MuGraph& from, MuGraph& to) {
   for (size_t k = 0; k < to.kernels.size(); ++k)
     for (size_t i = 0; i < to.kernels[k].ops.size(); ++i) {
       to.kernels[k].ops[i].rounds_to = from.kernels[k].ops[i].rounds_to;
+      to.kernels[k].ops[i].softmax_rounds_to = from.kernels[k].ops[i].softmax_rounds_to;
       to.kernels[k].ops[i].of_narrow = from.kernels[k].ops[i].of_narrow;
       to.kernels[k].ops[i].in_f32 = from.kernels[k].ops[i].in_f32;
       to.kernels[k].ops[i].down = from.kernels[k].ops[i].down;

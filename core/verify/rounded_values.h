@@ -37,8 +37,13 @@ class RoundedValues : public FieldDomain {
   using FieldDomain::FieldDomain;
 
   void note_inputs(const Graph& graph, const std::vector<Elements<FieldValue>>& inputs);
+  // Softmaxes over values of the decomposed graph that is evaluated; it must outlive the evaluation.
+  void note_softmaxes(const Graph& primitive);
   Value finish(const Value& value, const Node& node) {
-    if (!mugraph_) note(value, node.type.dtype);
+    if (mugraph_) return value;
+    note(value, node.type.dtype);
+    if (const auto at = softmaxes_.find(&node); at != softmaxes_.end())
+      values_[at->second].insert(key_of(value));
     return value;
   }
   void enter_mugraph() { mugraph_ = true; }
@@ -53,18 +58,27 @@ class RoundedValues : public FieldDomain {
   // The dtype in which the muGraph stores a value that the graph does not have.
   const std::optional<DType>& invented() const { return invented_; }
   // The dtype in which the graph has all elements of a block operator.
-  std::optional<DType> known(const BlockOp& op) const;
+  std::optional<DType> known(const BlockOp& op) const { return known_of(op, 0); }
+  // The one to which it rounds the softmax over all of them.
+  std::optional<DType> known_softmax(const BlockOp& op) const { return known_of(op, kSoftmax); }
   // Whether the graph computes all of them in f32.
   bool known_in_f32(const BlockOp& op) const;
 
  private:
   static constexpr const auto& kNarrow = kNarrowDTypes;
-  static constexpr size_t kF32 = kNarrow.size();
+  // Sets of values: those of narrow dtypes, those in f32, and those whose softmax is rounded to narrow dtypes.
+  static constexpr size_t kF32 = kNarrow.size(), kSoftmax = kF32 + 1, kSets = kSoftmax + kNarrow.size();
+  // An infinity is no value of a graph.
+  static uint64_t key_of(const Value& value) {
+    return value.identity_of == OpCode::input ? value.p : ~uint64_t{0};
+  }
   void note(const Value& value, DType dtype);
+  std::optional<DType> known_of(const BlockOp& op, size_t first) const;
 
   bool mugraph_ = false;
-  using Known = std::array<bool, kNarrow.size() + 1>;
-  std::array<std::unordered_set<uint64_t>, kNarrow.size() + 1> values_;
+  using Known = std::array<bool, kSets>;
+  std::array<std::unordered_set<uint64_t>, kSets> values_;
+  std::unordered_map<const Node*, size_t> softmaxes_;
   std::unordered_map<const BlockOp*, Known> known_;
   std::optional<DType> invented_;
 };

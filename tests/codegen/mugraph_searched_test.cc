@@ -13,6 +13,7 @@
 #include "core/optimize/ranking.h"
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
+#include "core/verify/hostile.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/mugraph_cases.h"
 #include "tests/mugraph/files.h"
@@ -103,6 +104,51 @@ void random_graphs_are_right(void**) {
   all_are_right(cases);
 }
 
+// As models write them: scores or norms in f32, cast back in front of a product.
+constexpr const char* kCastBack[] = {
+    "in q: T[2, 48, 64]\nin k: T[2, 80, 64]\nin v: T[2, 80, 64]\nin m: T[1, 48, 80]\nkt = transpose(k, "
+    "perm=[0, 2, 1])\n"
+    "s = matmul(q, kt)\nc = mul(s, 0.125)\na = add(c, m)\nf = cast(a, dtype=f32)\np = softmax(f)\nh = "
+    "cast(p, dtype=T)\n"
+    "o = matmul(h, v)\nout o\n",
+    "in q: T[2, 48, 64]\nin k: T[2, 80, 64]\nin v: T[2, 80, 64]\nin m: f32[1, 48, 80]\nkt = transpose(k, "
+    "perm=[0, 2, 1])\n"
+    "s = matmul(q, kt)\nf = cast(s, dtype=f32)\nc = mul(f, 0.125)\na = add(c, m)\np = softmax(a)\nh = "
+    "cast(p, dtype=T)\n"
+    "o = matmul(h, v)\nout o\n",
+    "in x: T[24, 256]\nin g: T[256]\nin w: T[256, 96]\nf = cast(x, dtype=f32)\ns = square(f)\n"
+    "m = mean(s, axis=1, keepdims=true)\ne = add(m, 1e-6)\nr = rsqrt(e)\ny = mul(f, r)\nh = cast(y, "
+    "dtype=T)\nz = mul(g, h)\n"
+    "o = matmul(z, w)\nout o\n",
+    // Nothing less than all of what was rounded.
+    "in x: f32[40, 64]\nin w: T[64, 48]\nh = cast(x, dtype=T)\nf = cast(h, dtype=f32)\nd = sub(x, f)\nl = "
+    "cast(d, dtype=T)\n"
+    "a = matmul(h, w)\nb = matmul(l, w)\nout a, b, d\n",
+};
+
+void what_is_cast_back_for_products_is_right(void**) {
+  std::mt19937_64 random(kSeed);
+  std::vector<MuGraphCase> cases;
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const char* text : kCastBack)
+      for (const std::string dtype : {"bf16", "f16"}) {
+        std::string typed = text;
+        for (size_t at; (at = typed.find("T[")) != std::string::npos;) typed.replace(at, 1, dtype);
+        for (size_t at; (at = typed.find("=T)")) != std::string::npos;) typed.replace(at + 1, 1, dtype);
+        const auto graph = parse_graph("graph back\n" + typed);
+        assert_ok(graph);
+        const size_t before = cases.size();
+        sample(*graph, candidates_of(*graph, target, std::chrono::seconds(4)), target, 3, random, cases);
+        for (size_t i = before; i < cases.size(); ++i)
+          for (const HostileClass& each : hostile_classes())
+            cases[i].inputs.push_back(
+                {each.name, [buffers = hostile_inputs(cases[i].graph, each, kSeed)](
+                                const TensorDesc&, size_t input) { return buffers[input]; }});
+      }
+  assert_true(cases.size() >= 30);
+  all_are_right(cases);
+}
+
 // Reductions in one go, in loops, over clusters and split, of which a GPU of two SMs has more in small
 // graphs.
 constexpr const char* kReductions[] = {
@@ -172,6 +218,7 @@ void a_nan_reaches_every_reduction(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right), cmocka_unit_test(random_graphs_are_right),
+                              cmocka_unit_test(what_is_cast_back_for_products_is_right),
                               cmocka_unit_test(a_nan_reaches_every_reduction)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

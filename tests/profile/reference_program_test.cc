@@ -171,6 +171,9 @@ void hostile_inputs_of_all_classes(void**) {
       "graph attention\nin q: f16[6, 8]\nin k: f16[8, 10]\nin v: f16[10, 4]\nin m: f16[6, 10]\ns = matmul(q, "
       "k)\n"
       "t = add(s, m)\np = softmax(t)\no = matmul(p, v)\nout o\n",
+      "graph eager\nin q: bf16[6, 8]\nin k: bf16[8, 10]\nin v: bf16[10, 4]\nin m: f32[6, 10]\ns = matmul(q, "
+      "k)\n"
+      "t = add(s, m)\np = softmax(t)\nh = cast(p, dtype=bf16)\no = matmul(h, v)\nout o\n",
       "graph norm\nin x: bf16[5, 16]\nin w: bf16[16]\nn = layer_norm(x, w)\ng = gelu_tanh(n)\nl = "
       "log(x)\nout g, l\n",
       "graph linear\nin x: f32[4, 9]\nin w: f32[9, 7]\ny = matmul(x, w)\nz = silu(y)\nr = reciprocal(x)\n"

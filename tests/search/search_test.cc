@@ -232,6 +232,20 @@ void casts_that_round_are_operators(void**) {
       "a norm in f32 that is rounded before its weight");
 }
 
+// What is rounded in front of a product alone is kept as it is, and attention stays one kernel with its softmax in f32.
+void casts_in_front_of_products_are_no_operators(void**) {
+  for (const char* scores : {"a = add(s, m)\nf = cast(a, dtype=f32)\n", "n = cast(s, dtype=f32)\nf = add(n, m)\n"})
+    assert_some(found(graph_of(std::string("graph g\nin q: bf16[8, 256, 64]\nin k: bf16[8, 64, 256]\nin v: bf16[8, 256, 64]\n"
+                                           "in m: bf16[256, 256]\ns = matmul(q, k)\n") +
+                               scores + "p = softmax(f)\nh = cast(p, dtype=bf16)\no = matmul(h, v)\nout o\n")),
+                [](const MuGraph& mugraph) {
+                  const Block block(mugraph.kernels[0]);
+                  return mugraph.kernels.size() == 1 && block.count(OpCode::cast) == 0 &&
+                         block.accumulators(Combine::max) == 1 && block.accumulators(Combine::rescaled_sum) == 2;
+                },
+                "attention whose softmax is in f32");
+}
+
 // Backward of a layer norm, which has more operators than the bound: one kernel reads x and dy, and stores dx
 // row by row; a second one adds the parts of dg and db.
 void norms_are_differentiated_in_one_pass(void**) {
@@ -675,6 +689,7 @@ int main() {
       cmocka_unit_test(long_sums_have_many_parts),
       cmocka_unit_test(reductions_of_all_axes_share_a_loop),
       cmocka_unit_test(casts_that_round_are_operators),
+      cmocka_unit_test(casts_in_front_of_products_are_no_operators),
       cmocka_unit_test(norms_are_differentiated_in_one_pass),
       cmocka_unit_test(scaled_attention_with_transposed_keys),
       cmocka_unit_test(attention_with_norms),

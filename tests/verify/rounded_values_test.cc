@@ -162,6 +162,18 @@ void numerators_of_a_softmax_are_narrow(void**) {
   }
 }
 
+// Over scores in f32, too, if their softmax is rounded in front of its product.
+void numerators_are_as_narrow_as_the_softmax(void**) {
+  const std::string graph = with(
+      with(kAttentionGraph, "TYPE", "bf16"), "t = mul(s, 0.125)\np = softmax(t)\n",
+               "f = cast(s, dtype=f32)\nt = mul(f, 0.125)\nr = softmax(t)\np = cast(r, dtype=bf16)\n");
+  const Values values(graph, with(with(kAttention, "TYPE", "bf16"), "OF", "t"));
+  assert_text_equal(values.rounds_to("t"), "none");
+  assert_text_equal(values.narrow("t"), "none");
+  assert_text_equal(values.narrow("e"), "bf16");
+  assert_text_equal(values.product("pv"), "bf16");
+}
+
 const char kCastNorm[] = R"(graph norm
 in x: f16[16, 64]
 in g: f16[64]
@@ -367,6 +379,7 @@ int main() {
                               cmocka_unit_test(moved_weights_are_invented),
                               cmocka_unit_test(normed_inputs_are_values_of_the_graph),
                               cmocka_unit_test(numerators_of_a_softmax_are_narrow),
+      cmocka_unit_test(numerators_are_as_narrow_as_the_softmax),
                               cmocka_unit_test(exponentials_above_one_are_not),
                               cmocka_unit_test(numbers_must_be_representable),
                               cmocka_unit_test(products_in_f32_round_nothing),
