@@ -2,6 +2,7 @@
 // graph, which the driver launches in less time than it takes for one kernel, however many there are.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -27,19 +28,26 @@ class Replays {
   Status launch(std::span<const uint64_t> addresses, void* stream, const Enqueue& enqueue);
 
  private:
-  struct Buffers {
+  struct Seen {
+    Hash128 buffers{};
+    int times = 0;
+  };
+  struct Replay {
     std::vector<uint64_t> addresses;
-    uint64_t times = 0;  // that they came
+    CapturedGraph graph;
     uint64_t last_launch = 0;
-    std::optional<CapturedGraph> graph;
   };
   bool is_capturing(void* stream) const;
-  Buffers& recall(std::span<const uint64_t> addresses);
+  Seen& seen(const Hash128& buffers);
+  // Nothing where these buffers did not come often enough, or cannot be captured.
+  Replay* recall(std::span<const uint64_t> addresses, const Enqueue& enqueue);
   std::optional<CapturedGraph> capture(const Enqueue& enqueue) const;
 
   const std::shared_ptr<const Driver> driver_;
   std::mutex mutex_;  // held while a graph is launched: the driver wants that
-  std::unordered_map<Hash128, Buffers> known_;
+  using Set = std::array<Seen, 4>;
+  std::array<Set, 64> seen_{};  // by their hash; others of the same set take their place
+  std::unordered_map<Hash128, Replay> replays_;
   uint64_t launches_ = 0;
 };
 

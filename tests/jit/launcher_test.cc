@@ -320,7 +320,22 @@ void buffers_that_do_not_come_are_forgotten(void**) {
   assert_true(is_replayed(log_of(launcher.get(), nullptr, kX, 1)));
   for (uint64_t i = 1; i <= 600; ++i)
     assert_false(is_replayed(log_of(launcher.get(), nullptr, kX + (100 + i) * 16, 1)));
+  assert_true(is_replayed(log_of(launcher.get(), nullptr, kX + 1000 * 16, 3)));
   assert_false(is_replayed(log_of(launcher.get(), nullptr, kX, 1)));
+}
+
+// A model's layers, one after the other; more than there is room for to remember, in the end all of them.
+void many_buffers_in_turn_are_replayed(void**) {
+  const auto device = open_device(0);
+  for (uint64_t layers : {48, 250}) {
+    const auto launcher = launcher_for(two_kernel_plan());
+    int replayed = 0;
+    for (int step = 0; step < 40; ++step) {
+      replayed = 0;
+      for (uint64_t i = 0; i < layers; ++i) replayed += is_replayed(log_of(launcher.get(), nullptr, kX + i * 16, 1));
+    }
+    assert_int_equal(replayed, layers);
+  }
 }
 
 void a_failed_capture_is_closed(void**) {
@@ -471,6 +486,7 @@ int main() {
       cmocka_unit_test_setup(the_same_buffers_are_replayed_from_the_third_time_on, set_up),
       cmocka_unit_test_setup(what_is_replayed_can_be_captured, set_up),
       cmocka_unit_test_setup(what_cannot_be_replayed_is_launched, set_up),
+      cmocka_unit_test_setup(many_buffers_in_turn_are_replayed, set_up),
       cmocka_unit_test_setup(buffers_that_do_not_come_are_forgotten, set_up),
       cmocka_unit_test_setup(a_failed_capture_is_closed, set_up),
       cmocka_unit_test_setup(wrong_buffers_are_refused_before_the_driver_is_asked, set_up),
