@@ -258,6 +258,19 @@ class Lowering {
     return static_cast<BlockValue>(out_.ops.size()) - 1;
   }
 
+  // Rows are divided by what is between 1 and the number of their elements: once a row, since a division takes ten
+  // instructions, and a hundred where the quotient is small.
+  void multiply_by_reciprocal(BlockOp& quotient) {
+    const BlockOp& by = out_.op(quotient.operands[1]);
+    if (by.is_compute(OpCode::constant) || by.type.element_count() == quotient.type.element_count()) return;
+    BlockOp reciprocal(BlockOp::Compute{OpCode::reciprocal, {}, 0});
+    reciprocal.type = by.type;
+    reciprocal.name = quotient.name;
+    reciprocal.operands = {quotient.operands[1]};
+    quotient.compute().code = OpCode::mul;
+    quotient.operands[1] = append(std::move(reciprocal));
+  }
+
   // The operator as a graph of its own, decomposed.
   BlockValue expand(const BlockOp& op) {
     Graph graph;
@@ -286,6 +299,7 @@ class Lowering {
       made.type = part.type;
       made.name = op.name;
       for (ValueId operand : part.operands) made.operands.push_back(values[static_cast<size_t>(operand)]);
+      if (made.code() == OpCode::div) multiply_by_reciprocal(made);
       values.push_back(append(std::move(made)));
     }
     return values[static_cast<size_t>(parts.outputs[0])];

@@ -298,6 +298,25 @@ out z
 
 }  // namespace
 
+// Of eight elements of a row in each thread, its sum alone.
+void softmaxes_divide_once_a_row(void**) {
+  const std::string io = "in x: TYPE[ROWS, COLUMNS]\n";
+  KernelSchedule way;
+  way.warps = {4, 1, 1};
+  const MuGraphCase test = sized_case("softmax", "graph softmax\n" + io + "y = softmax(x)\nout y\n",
+                                      "mugraph softmax\n" + io +
+                                          "tensor y: TYPE[ROWS, COLUMNS]\nkernel grid=[GRID] threads=128 {\n"
+                                          "  x0 = load(x, x=0)\n  p = softmax(x0, axis=[1])\n  store(p, y, x=0)\n}\nout y\n",
+                                      {"f32", "24", "", "256", "2", ""}, way);
+  const std::string text = emitted(test).kernels;
+  const std::string kernel = text.substr(text.find("__global__"));
+  assert_contains(kernel, "1.000000000e+00f / ");
+  size_t divisions = 0;
+  for (size_t at = 0; (at = kernel.find("] / ", at)) != std::string::npos; ++at) ++divisions;
+  assert_int_equal(divisions, 0);
+  all_are_right({test});
+}
+
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(norms_are_right),
                               cmocka_unit_test(attention_is_right),
@@ -307,6 +326,7 @@ int main() {
                               cmocka_unit_test(parts_of_no_whole_vectors_are_right),
                               cmocka_unit_test(factors_are_behind_products),
                               cmocka_unit_test(factors_that_round_are_behind_products),
+                              cmocka_unit_test(softmaxes_divide_once_a_row),
                               cmocka_unit_test(enumerated_schedules_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -137,13 +137,17 @@ class Writer : GraphWriter {
 
   std::string norm(const std::string& x, int64_t width) {
     std::string operands = perhaps_f32(x);
+    const bool in_f32 = operands != x;
     const bool layer = one_in(3);
     if (!one_in(3)) {
       operands += ", " + in({width});
       if (coin()) operands += ", " + in({width});
     }
-    return op(layer ? "layer_norm" : "rms_norm", operands,
-              ", eps=" + pick<std::string>({"1e-5", "1e-6", "0.01"}));
+    const std::string y = op(layer ? "layer_norm" : "rms_norm", operands,
+                             ", eps=" + pick<std::string>({"1e-5", "1e-6", "0.01"}));
+    if (!in_f32 || one_in(3)) return y;
+    const std::string back = op("cast", y, ", dtype=" + dtype_);  // in front of its weight, or of a product
+    return coin() ? op2("mul", back, in({width})) : back;
   }
   std::string linear(const std::string& x, int64_t from, int64_t to) {
     std::string w = one_in(4) ? op("transpose", in({to, from})) : in({from, to});
@@ -188,12 +192,14 @@ class Writer : GraphWriter {
     std::string s = op2("matmul", q, k);
     if (coin()) s = scaled(s);
     if (one_in(5)) s = op2("mul", op("tanh", op2("div", s, "30.0")), "30.0");
+    const std::string narrow = s;
     s = perhaps_f32(s);
+    const bool in_f32 = s != narrow;
     if (!one_in(6)) s = masked(s, scores);
     std::string p = normalised(s, scores.size() - 1);
     if (one_in(6)) p = op("where", condition(scores) + ", " + p + ", 0.0");
     const std::string v = in(with(n, dv));
-    if (one_in(6)) p = op("cast", p, ", dtype=" + dtype_);
+    if (in_f32 ? !one_in(3) : one_in(6)) p = op("cast", p, ", dtype=" + dtype_);
     std::string o = op2("matmul", p, v);
     if (one_in(5)) o = op2("mul", o, activation(in(with(m, dv))));
     out(one_in(5) ? o + ", " + log_sum_exp(s, scores.size() - 1) : o);
