@@ -246,6 +246,8 @@ class Counter : private ScheduledBlock {
     const BlockOp& each = kernel_.ops[i];
     const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
     const std::optional<DType> dtype = tensor_dtype(i);
+    for (BlockValue operand : each.operands)
+      if (in_loop(i) && is_reduced_in_front(operand)) out_.once_waits = kReducedFirst;
     if (!dtype) return product_by_fma(i);
     Work& own = work(stages_[i]);
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
@@ -374,6 +376,14 @@ class Counter : private ScheduledBlock {
     if (each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite)) return true;
     return std::any_of(each.operands.begin(), each.operands.end(),
                        [&](BlockValue operand) { return needs_reduction(operand); });
+  }
+
+  bool is_reduced_in_front(BlockValue value) const {
+    const BlockOp& each = op(value);
+    if (each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite))
+      return stages_[static_cast<size_t>(value)] == Stage::before;
+    return std::any_of(each.operands.begin(), each.operands.end(),
+                       [&](BlockValue operand) { return is_reduced_in_front(operand); });
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.

@@ -52,7 +52,9 @@ struct BlockWork {
   double exchange_bytes = 0;              // shared memory for exchanges
   double unique_bytes = 0;                // of all blocks, from and to DRAM
   double fresh_bytes = 0;                 // of these, the ones that are read
-  double once_waits = 0;  // for memory, one after the other, before operands of products are loaded once
+  // For memory, one after the other: before operands of products are loaded once, and before a loop of products has
+  // what they need that is reduced in front of it.
+  double once_waits = 0;
   double looked_at_bytes = 0;             // that a kernel in front reads
   double registers = 0;                   // of a thread, were there as many as it wants
   std::vector<TileLoad> loads;

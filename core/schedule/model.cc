@@ -120,9 +120,10 @@ class KernelModel {
       return asked * (1 + work_.once_waits) + part * beside(once_us, once, constants_.shadow) +
              (1 - part) * (once_us + once);
     }
-    const double first =
-        asked + once +
-        std::max(once_us, iteration_us * (1 + constants_.together * std::max(0, schedule_.stages - 2)));
+    const double filled = iteration_us * (1 + constants_.together * std::max(0, schedule_.stages - 2));
+    const double loaded =
+        work_.once_waits > 0 ? work_.once_waits * once_us + filled : std::max(once_us, filled);
+    const double first = asked + once + loaded;
     // A tile is asked for when there is room for it: the others and its own way take that long.
     if (schedule_.stages == 0 && !schedule_.prefetch)
       return first + (trip_count - 1) * (latency_us() + iteration_us) + trip_count * mean(loop, passed);
