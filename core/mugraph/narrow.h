@@ -17,9 +17,9 @@ void note_narrow_loads(MuGraph& mugraph);
 void note_in_f32(MuGraph& mugraph);
 
 // The 16-bit dtype in which a value may enter tensor cores: of a value of the graph (rounds_to), of a cast;
-// of what selects or moves elements of such values; and of the numerators of a softmax over such values, or that is
-// rounded to it, e^(s - m) with m a maximum of s, which are between 0 and 1. `exactly`: only what no f32 value of the graph is,
-// too, and no numerators.
+// of what selects or moves elements of such values; and of the numerators of a softmax over such values, or
+// that is rounded to it, e^(s - m) with m a maximum of s, which are between 0 and 1. `exactly`: only what no
+// f32 value of the graph is, too, and no numerators.
 std::optional<DType> narrow_dtype(const std::vector<BlockOp>& ops, BlockValue value, bool exactly = false);
 
 // e^(s - m), m a maximum of s.

@@ -20,7 +20,9 @@ class Counter : private ScheduledBlock {
           const Target& target)
       : ScheduledBlock(mugraph, kernel, schedule, target),
         constants_(model_constants(target)),
-        straight_(kernel.ops.size()) {}
+        straight_(kernel.ops.size()) {
+    find_reductions();
+  }
 
   BlockWork run() {
     out_.is_possible = ends_fit();
@@ -247,7 +249,7 @@ class Counter : private ScheduledBlock {
     const Ints &left = op(each.operands[0]).type.shape, &own_shape = each.type.shape;
     const std::optional<DType> dtype = tensor_dtype(i);
     for (BlockValue operand : each.operands)
-      if (in_loop(i) && is_reduced_in_front(operand)) out_.once_waits = kReducedFirst;
+      if (in_loop(i) && reduced_in_front_[static_cast<size_t>(operand)]) out_.once_waits = kReducedFirst;
     if (!dtype) return product_by_fma(i);
     Work& own = work(stages_[i]);
     const int64_t rows = own_shape[own_shape.size() - 2], columns = own_shape.back(), inner = left.back();
@@ -289,7 +291,8 @@ class Counter : private ScheduledBlock {
       } else {
         own.issue += words * warps() * (op(operand).is_load() ? 1 : 2);
         if (op(operand).is_load()) read_direct(operand, words);
-        if (op(operand).is_load() && !in_loop(i) && needs_reduction(each.operands[static_cast<size_t>(1 - side)]))
+        if (op(operand).is_load() && !in_loop(i) &&
+            reduced_[static_cast<size_t>(each.operands[static_cast<size_t>(1 - side)])])
           out_.once_waits = kReducedFirst;
         if (side == 1 && op(operand).is_compute()) {
           // Nobody leaves a tile in the order in which products take their right operands.
@@ -371,19 +374,18 @@ class Counter : private ScheduledBlock {
                  static_cast<double>(parts.k));
   }
 
-  bool needs_reduction(BlockValue value) const {
-    const BlockOp& each = op(value);
-    if (each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite)) return true;
-    return std::any_of(each.operands.begin(), each.operands.end(),
-                       [&](BlockValue operand) { return needs_reduction(operand); });
-  }
-
-  bool is_reduced_in_front(BlockValue value) const {
-    const BlockOp& each = op(value);
-    if (each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite))
-      return stages_[static_cast<size_t>(value)] == Stage::before;
-    return std::any_of(each.operands.begin(), each.operands.end(),
-                       [&](BlockValue operand) { return is_reduced_in_front(operand); });
+  // What each value is made of: reductions, and such that are made in front of the loop.
+  void find_reductions() {
+    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
+      const BlockOp& each = kernel_.ops[i];
+      const bool reduces = each.is_compute(OpKind::reduction) || each.is_compute(OpKind::composite);
+      auto any_of = [&](const std::vector<bool>& known) {
+        return std::any_of(each.operands.begin(), each.operands.end(),
+                           [&](BlockValue operand) { return known[static_cast<size_t>(operand)]; });
+      };
+      reduced_in_front_.push_back(reduces ? stages_[i] == Stage::before : any_of(reduced_in_front_));
+      reduced_.push_back(reduces || any_of(reduced_));
+    }
   }
 
   // Every warp loads the fragments that it needs by itself, those that others load too out of the L1 cache.
@@ -437,6 +439,7 @@ class Counter : private ScheduledBlock {
 
   const ModelConstants& constants_;
   std::vector<char> straight_;  // loads whose fragments are counted
+  std::vector<bool> reduced_, reduced_in_front_;
   RegisterNeeds needs_;
   BlockWork out_;
 };
