@@ -34,6 +34,8 @@ class WholeReductions {
         kept_[from] |= kept_[at] || (whole_[at] && !varies(ops()[from]));
       }
     }
+    for (size_t at = 0; at < ops().size(); ++at)
+      if (whole_[at] && kept_[at] && varies(ops()[at]) && is_sum(ops()[at])) return false;
     return found;
   }
 
@@ -69,6 +71,10 @@ class WholeReductions {
   static bool is_cheap(const DagOp& op) {
     return op.term.kind == BlockKind::leaf || op.term.kind == BlockKind::elementwise ||
            op.term.kind == BlockKind::reduction;
+  }
+  // Made twice, it would be added up in two orders: exponentials of large scores are not those that their sum is of.
+  static bool is_sum(const DagOp& op) {
+    return op.term.kind == BlockKind::reduction && op.term.code == OpCode::reduce_sum;
   }
   DagOp renamed(DagOp op, Label own) const {
     if (varies(op)) op.labels = (op.labels & ~label_bit(loop_)) | label_bit(own);

@@ -102,6 +102,19 @@ void products_are_not_made_whole(void**) {
   assert_true(changed(chain).empty());
 }
 
+// What is exponentiated must be what its maximum is of, to the last bit: maxima are, sums in two orders are not.
+void sums_are_not_made_twice(void**) {
+  auto softmax_of = [](const std::string& reduction) {
+    AsWritten attention(
+        "graph g\nin q: f16[8, 16, 1]\nin k: f16[16, 64]\nin v: f16[64, 16]\nt = add(q, k)\ns = " + reduction +
+        "(t, axis=1)\nm = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, keepdims=true)\n"
+        "p = div(e, l)\no = matmul(p, v)\nout o\n");
+    return changed(attention).size();
+  };
+  assert_int_equal(softmax_of("max"), 1);
+  assert_int_equal(softmax_of("sum"), 0);
+}
+
 void loops_that_need_none_or_sum_nothing(void**) {
   AsWritten product("graph g\nin x: f16[8, 64]\nin w: f16[64, 16]\nz = matmul(x, w)\nout z\n");
   assert_true(changed(product).empty());
@@ -121,6 +134,7 @@ int main() {
       cmocka_unit_test(the_mugraph_loads_twice),
       cmocka_unit_test(a_reduction_of_another),
       cmocka_unit_test(products_are_not_made_whole),
+      cmocka_unit_test(sums_are_not_made_twice),
       cmocka_unit_test(loops_that_need_none_or_sum_nothing),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
