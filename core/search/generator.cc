@@ -356,4 +356,26 @@ Result<GeneratorReport> generate(const Terms& terms, const Universe& universe,
   return report;
 }
 
+std::string print_states(const std::map<size_t, GeneratorState>& states) {
+  std::string text;
+  for (const auto& [number, state] : states) text += "piece " + std::to_string(number) + "\n" + state.text();
+  return text;
+}
+
+Result<std::map<size_t, GeneratorState>> parse_states(const std::string& text) {
+  std::map<size_t, GeneratorState> states;
+  for (size_t at = 0; at < text.size();) {
+    const size_t line_end = text.find('\n', at);
+    if (text.compare(at, 6, "piece ") != 0 || line_end == std::string::npos)
+      return Status(ErrorCode::INVALID_ARGUMENT, "this is no state of a search that can be continued");
+    const size_t next = std::min(text.find("\npiece ", line_end), text.size() - 1) + 1;
+    Result<GeneratorState> state =
+        GeneratorState::parse(std::string_view(text).substr(line_end + 1, next - line_end - 1));
+    if (!state) return state.status();
+    states[std::strtoul(text.c_str() + at + 6, nullptr, 10)] = std::move(*state);
+    at = next;
+  }
+  return states;
+}
+
 }  // namespace quern

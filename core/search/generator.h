@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,11 @@ struct GeneratorState {
   // INVALID_ARGUMENT when the text is none of ours.
   static Result<GeneratorState> parse(std::string_view text);
 };
+
+// States of pieces that are not finished, by the order in which different ones came up: "piece N" and then the
+// generator's lines. INVALID_ARGUMENT as above.
+std::string print_states(const std::map<size_t, GeneratorState>& states);
+Result<std::map<size_t, GeneratorState>> parse_states(const std::string& text);
 
 struct GeneratorReport {
   GeneratorStop stop = GeneratorStop::exhausted;
