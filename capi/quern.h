@@ -491,8 +491,8 @@ QUERN_API quern_status quern_device_target(int device, const char** target, quer
 QUERN_API quern_status quern_plan_prepare(quern_plan* plan, void* stream, quern_error* error);
 
 /* Launches the plan on `stream`, a CUstream (NULL = the default stream of the current context), and returns
- * at once. The third call with the same buffers captures the plan as a CUDA graph of its own, in tens of microseconds;
- * from then on calls with them launch that graph, which keeps the caller for less time than one kernel does.
+ * at once. The third call on a stream makes a CUDA graph of the plan, in tens of microseconds; from then on calls launch
+ * that graph with their buffers, which keeps the caller for less time than one kernel does.
  * Works while the stream is being captured into a CUDA graph, which then must not be launched once
  * the plan is released. `inputs` and `outputs` are device pointers to distinct buffers of the sizes that
  * quern_plan_input and quern_plan_output say, aligned to 16 bytes; `workspace` is one of workspace_bytes,

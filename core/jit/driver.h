@@ -29,10 +29,19 @@ struct CuLaunchConfig {
   const CuLaunchAttribute* attributes;
   uint32_t attribute_count;
 };
+// What a kernel node of a graph launches (CUDA_KERNEL_NODE_PARAMS_v2).
+struct CuKernelNode {
+  void* function = nullptr;
+  uint32_t grid[3] = {}, block[3] = {};
+  uint32_t shared_bytes = 0;
+  void** arguments = nullptr;
+  void **extra = nullptr, *kernel = nullptr;
+  void* context = nullptr;  // the current one
+};
 struct alignas(64) CuTensorMap {
   uint64_t words[16];
 };
-static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56);
+static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56 && sizeof(CuKernelNode) == 72);
 
 struct DriverApi {
 #define QUERN_CUDA(field, symbol, parameters) int(*field) parameters = nullptr;

@@ -109,6 +109,21 @@ uint32_t evenly_spread_bytes(const Launch& launch, const Multiprocessors& sms) {
 
 }  // namespace
 
+// One launch() of the plan.
+class Launcher::Call final : public Replays::Work {
+ public:
+  Call(std::span<const uint64_t> addresses, Launcher& launcher, const Loaded& loaded, const LaunchBuffers& buffers)
+      : Work(addresses), launcher_(launcher), loaded_(loaded), buffers_(buffers) {}
+  size_t kernels() const override { return launcher_.plan_->launches.size(); }
+  Status enqueue(size_t kernel, void* stream) override;
+  Status update(size_t kernel, const CapturedGraph& graph, void* node) override;
+
+ private:
+  Launcher& launcher_;
+  const Loaded& loaded_;
+  const LaunchBuffers& buffers_;
+};
+
 Launcher::Prepared::Prepared(const Launch& launch) : attributes{} {
   if (launch.cluster.count() > 1) {
     CuLaunchAttribute& cluster = attributes[attribute_count++];
@@ -167,17 +182,8 @@ Status Launcher::launch(const LaunchBuffers& buffers, void* stream) {
   std::copy(buffers.inputs.begin(), buffers.inputs.end(), addresses.data());
   std::copy(buffers.outputs.begin(), buffers.outputs.end(), addresses.data() + inputs);
   addresses[inputs + outputs] = buffers.workspace;
-  auto enqueue = [&](void* there) { return enqueue_all(**loaded, buffers, there); };
-  return (*loaded)->replays->launch(
-      {addresses.data(), inputs + outputs + 1}, stream,
-      [&enqueue](void* there) { return enqueue(there); });  // fits a std::function as it is
-}
-
-Status Launcher::enqueue_all(const Loaded& loaded, const LaunchBuffers& buffers, void* stream) {
-  Status status;
-  for (size_t i = 0; i < plan_->launches.size() && status.ok(); ++i)
-    status = enqueue(i, loaded.functions[i], buffers, stream);
-  return status;
+  Call call({addresses.data(), inputs + outputs + 1}, *this, **loaded, buffers);
+  return (*loaded)->replays->launch(call, stream);
 }
 
 Status Launcher::check_buffers(const LaunchBuffers& buffers) const {
@@ -276,14 +282,13 @@ Status Launcher::prepare_function(const Loaded& loaded, size_t index) const {
   return status;
 }
 
-// Neither allocates nor makes text, unless something is wrong.
-Status Launcher::enqueue(size_t index, const Function& function, const LaunchBuffers& buffers, void* stream) {
+// Calls use(arguments). Neither allocates nor makes text, unless something is wrong.
+template <class Use>
+Status Launcher::with_arguments(size_t index, const LaunchBuffers& buffers, const Use& use) {
   const Launch& launch = plan_->launches[index];
-  const Prepared& prepared = prepared_[index];
-  if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
   Few<uint64_t, 32> values(launch.args.size());
   Few<void*, 32> arguments(launch.args.size());
-  Few<CuTensorMap, 4> maps(prepared.map_count);
+  Few<CuTensorMap, 4> maps(prepared_[index].map_count);
   size_t map = 0;
   for (size_t i = 0; i < launch.args.size(); ++i) {
     const LaunchArg& arg = launch.args[i];
@@ -298,14 +303,35 @@ Status Launcher::enqueue(size_t index, const Function& function, const LaunchBuf
       return encoded.with_context("launching " + launch.kernel);
     arguments[i] = &maps[map++];
   }
+  return use(arguments.data());
+}
+
+Status Launcher::Call::enqueue(size_t kernel, void* stream) {
+  const Launch& launch = launcher_.plan_->launches[kernel];
+  if (launch.grid.count() == 0) return Status();  // no blocks, no work; the driver would refuse it
+  const Prepared& prepared = launcher_.prepared_[kernel];
   const CuLaunchConfig config = {{launch.grid.x, launch.grid.y, launch.grid.z},
                                  {launch.block.x, launch.block.y, launch.block.z},
-                                 function.shared_bytes,
+                                 loaded_.functions[kernel].shared_bytes,
                                  stream,
                                  prepared.attributes.data(),
                                  prepared.attribute_count};
-  const int result = driver_->api().launch(&config, function.handle, arguments.data(), nullptr);
-  return result == 0 ? Status() : driver_->check(result, "launching " + launch.kernel);
+  const Driver& driver = *launcher_.driver_;
+  return launcher_.with_arguments(kernel, buffers_, [&](void** arguments) {
+    const int result = driver.api().launch(&config, loaded_.functions[kernel].handle, arguments, nullptr);
+    return result == 0 ? Status() : driver.check(result, "launching " + launch.kernel);
+  });
+}
+
+Status Launcher::Call::update(size_t kernel, const CapturedGraph& graph, void* node) {
+  const Launch& launch = launcher_.plan_->launches[kernel];
+  return launcher_.with_arguments(kernel, buffers_, [&](void** arguments) {
+    return graph.update(node, {.function = loaded_.functions[kernel].handle,
+                               .grid = {launch.grid.x, launch.grid.y, launch.grid.z},
+                               .block = {launch.block.x, launch.block.y, launch.block.z},
+                               .shared_bytes = loaded_.functions[kernel].shared_bytes,
+                               .arguments = arguments});
+  });
 }
 
 }  // namespace quern

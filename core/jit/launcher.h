@@ -38,9 +38,8 @@ class Launcher {
   // context), unless it is there. Tens of microseconds the first time. launch() does it by itself.
   Status load(void* stream);
   // Enqueues the plan's launches in order and returns. Once loaded it does not wait, and in a capture it
-  // allocates no GPU memory, so that it may be captured into a CUDA graph. What comes with the same buffers for
-  // the third time becomes a CUDA graph of its own (replay.h), in tens of microseconds; from then on that is
-  // launched. INVALID_ARGUMENT names the buffer that is missing or misaligned; the driver's errors are CUDA.
+  // allocates no GPU memory, so that it may be captured into a CUDA graph. The third call on a stream makes a
+  // CUDA graph of the plan (replay.h), in tens of microseconds; from then on that is launched. INVALID_ARGUMENT names the buffer that is missing or misaligned; the driver's errors are CUDA.
   Status launch(const LaunchBuffers& buffers, void* stream);
 
   const Plan& plan() const { return *plan_; }
@@ -67,8 +66,9 @@ class Launcher {
   Result<const Loaded*> loaded_in(void* context);
   Status load_module(Loaded* loaded) const;
   Status prepare_function(const Loaded& loaded, size_t index) const;
-  Status enqueue_all(const Loaded& loaded, const LaunchBuffers& buffers, void* stream);
-  Status enqueue(size_t index, const Function& function, const LaunchBuffers& buffers, void* stream);
+  class Call;
+  template <class Use>
+  Status with_arguments(size_t index, const LaunchBuffers& buffers, const Use& use);
 
   const std::shared_ptr<const Driver> driver_;
   const std::shared_ptr<const Plan> plan_;

@@ -6,9 +6,14 @@ namespace quern {
 
 namespace {
 
-constexpr int kCapturedAt = 3;  // the time that buffers come: many come once or twice
-// Launches for which buffers that do not come are remembered when others are captured; a model's layers are fewer.
-constexpr uint64_t kRemembered = 256;
+constexpr int kCapturedAt = 3;      // the time that a stream comes: many plans are launched once or twice
+constexpr size_t kMostStreams = 16;  // a graph each
+
+Status enqueue_all(Replays::Work& work, void* stream) {
+  Status status;
+  for (size_t i = 0; i < work.kernels() && status.ok(); ++i) status = work.enqueue(i, stream);
+  return status;
+}
 
 }  // namespace
 
@@ -18,53 +23,62 @@ bool Replays::is_capturing(void* stream) const {
   return driver_->api().stream_capturing(stream, &status) != 0 || status != 0;
 }
 
-Status Replays::launch(std::span<const uint64_t> addresses, void* stream, const Enqueue& enqueue) {
-  if (is_capturing(stream)) return enqueue(stream);
+Status Replays::launch(Work& work, void* stream) {
+  if (is_capturing(stream)) return enqueue_all(work, stream);
   {
     const std::lock_guard lock(mutex_);
-    if (Replay* const replay = recall(addresses, enqueue)) return replay->graph.launch(stream);
+    if (Replay* const replay = recall(work, stream)) return replay->graph.launch(stream);
   }
-  return enqueue(stream);
+  return enqueue_all(work, stream);
 }
 
-Replays::Seen& Replays::seen(const Hash128& buffers) {
-  Set& set = seen_[buffers.low % seen_.size()];
-  const auto at = std::find_if(set.begin(), set.end(), [&](const Seen& each) { return each.buffers == buffers; });
-  if (at != set.end()) return *at;
-  // At random: by turns, layers that are more than there is room for would drive each other out in every step.
-  return set[hash128({reinterpret_cast<const char*>(&launches_), sizeof launches_}).low % set.size()] = {buffers, 0};
+Replays::OnStream& Replays::on(void* stream) {
+  auto at = std::find_if(streams_.begin(), streams_.end(), [&](const OnStream& each) { return each.stream == stream; });
+  if (at == streams_.end()) {
+    if (streams_.size() == kMostStreams) streams_.pop_back();
+    at = streams_.insert(streams_.begin(), OnStream{stream, 0, {}});
+  }
+  streams_.splice(streams_.begin(), streams_, at);
+  return *at;
 }
 
-// Buffers that do not come again cost a hash and nothing that is allocated.
-Replays::Replay* Replays::recall(std::span<const uint64_t> addresses, const Enqueue& enqueue) {
-  ++launches_;
-  const Hash128 key = hash128({reinterpret_cast<const char*>(addresses.data()), addresses.size_bytes()});
-  if (const auto at = replays_.find(key); at != replays_.end()) {
-    Replay& known = at->second;
-    if (!std::equal(known.addresses.begin(), known.addresses.end(), addresses.begin(), addresses.end()))
+Replays::Replay* Replays::recall(Work& work, void* stream) {
+  OnStream& here = on(stream);
+  if (!here.replay) {
+    if (here.times == kCapturedAt || ++here.times != kCapturedAt) return nullptr;
+    here.replay = capture(work);
+    return here.replay ? &*here.replay : nullptr;
+  }
+  Replay& replay = *here.replay;
+  if (std::ranges::equal(replay.addresses, work.addresses())) return &replay;
+  for (size_t i = 0; i < replay.nodes.size(); ++i)
+    if (replay.nodes[i] && !work.update(i, replay.graph, replay.nodes[i]).ok()) {
+      here.replay.reset();  // it has some of the new buffers
       return nullptr;
-    known.last_launch = launches_;
-    return &known;
-  }
-  Seen& now = seen(key);
-  if (++now.times != kCapturedAt) return nullptr;
-  std::optional<CapturedGraph> graph = capture(enqueue);
-  if (!graph) return nullptr;
-  now = {};
-  std::erase_if(replays_,
-                [&](const auto& each) { return each.second.last_launch + kRemembered < launches_; });
-  Replay made{{addresses.begin(), addresses.end()}, std::move(*graph), launches_};
-  return &replays_.emplace(key, std::move(made)).first->second;
+    }
+  std::ranges::copy(work.addresses(), replay.addresses.begin());
+  return &replay;
 }
 
 // Nothing where that fails: then the plan is launched as before, and what is wrong with it comes out there.
-std::optional<CapturedGraph> Replays::capture(const Enqueue& enqueue) const {
+std::optional<Replays::Replay> Replays::capture(Work& work) const {
   const RelaxedCapture relaxed(*driver_);
   const Result<Stream> stream = Stream::create(driver_);
   if (!stream) return {};
-  Result<CapturedGraph> graph = stream->capture([&] { return enqueue(stream->handle()); });
+  std::vector<void*> nodes;
+  Result<CapturedGraph> graph = stream->capture([&] {
+    void* before = nullptr;
+    for (size_t i = 0; i < work.kernels(); ++i) {
+      if (Status status = work.enqueue(i, stream->handle()); !status.ok()) return status;
+      const Result<void*> last = stream->last_captured();
+      if (!last) return last.status();
+      nodes.push_back(*last == before ? nullptr : *last);
+      before = *last;
+    }
+    return Status();
+  });
   if (!graph) return {};
-  return std::move(*graph);
+  return Replay{std::move(*graph), std::move(nodes), {work.addresses().begin(), work.addresses().end()}};
 }
 
 }  // namespace quern

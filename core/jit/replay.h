@@ -1,17 +1,15 @@
-// A plan that is launched on the same buffers again and again, as layers and steps of a model are: captured once as a CUDA
-// graph, which the driver launches in less time than it takes for one kernel, however many there are.
+// A plan that is launched again and again on one stream, as layers and steps of a model are: captured once as a CUDA graph,
+// which the driver launches in less time than it takes for one kernel, however many there are. Other buffers change what its
+// kernels are given.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
-#include "core/base/hash.h"
 #include "core/jit/stream.h"
 
 namespace quern {
@@ -19,36 +17,46 @@ namespace quern {
 // Of one plan in one context, which is current in all calls. Safe to use from any thread.
 class Replays {
  public:
-  using Enqueue = std::function<Status(void* stream)>;
+  // A plan's kernels with the buffers of one call.
+  class Work {
+   public:
+    explicit Work(std::span<const uint64_t> addresses) : addresses_(addresses) {}
+    virtual ~Work() = default;
+    std::span<const uint64_t> addresses() const { return addresses_; }
+    virtual size_t kernels() const = 0;
+    virtual Status enqueue(size_t kernel, void* stream) = 0;
+    virtual Status update(size_t kernel, const CapturedGraph& graph, void* node) = 0;
+
+   private:
+    const std::span<const uint64_t> addresses_;
+  };
 
   explicit Replays(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)) {}
 
-  // `enqueue(stream)` puts on a stream what is launched with these addresses. It is called for `stream`, or what it put on another
-  // before is launched there again. While the caller captures `stream` it is always called.
-  Status launch(std::span<const uint64_t> addresses, void* stream, const Enqueue& enqueue);
+  // Puts the kernels on the stream; one by one while the caller captures it, so that they become the caller's graph's.
+  Status launch(Work& work, void* stream);
 
  private:
-  struct Seen {
-    Hash128 buffers{};
-    int times = 0;
-  };
   struct Replay {
-    std::vector<uint64_t> addresses;
     CapturedGraph graph;
-    uint64_t last_launch = 0;
+    std::vector<void*> nodes;  // one per kernel; null where nothing was launched
+    std::vector<uint64_t> addresses;
+  };
+  // A graph is launched on one stream alone: the driver lets none run beside itself.
+  struct OnStream {
+    void* stream = nullptr;
+    int times = 0;
+    std::optional<Replay> replay;
   };
   bool is_capturing(void* stream) const;
-  Seen& seen(const Hash128& buffers);
-  // Nothing where these buffers did not come often enough, or cannot be captured.
-  Replay* recall(std::span<const uint64_t> addresses, const Enqueue& enqueue);
-  std::optional<CapturedGraph> capture(const Enqueue& enqueue) const;
+  OnStream& on(void* stream);
+  // Nothing where the stream did not come often enough, or the driver makes no graph of what it is given.
+  Replay* recall(Work& work, void* stream);
+  std::optional<Replay> capture(Work& work) const;
 
   const std::shared_ptr<const Driver> driver_;
-  std::mutex mutex_;  // held while a graph is launched: the driver wants that
-  using Set = std::array<Seen, 4>;
-  std::array<Set, 64> seen_{};  // by their hash; others of the same set take their place
-  std::unordered_map<Hash128, Replay> replays_;
-  uint64_t launches_ = 0;
+  std::mutex mutex_;            // held while a graph is launched: the driver wants that
+  std::list<OnStream> streams_;  // the last one first
 };
 
 }  // namespace quern

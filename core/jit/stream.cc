@@ -62,6 +62,11 @@ Status CapturedGraph::launch(void* stream) const {
   return driver_->check(driver_->api().graph_launch(executable_.get(), stream), "cuGraphLaunch");
 }
 
+Status CapturedGraph::update(void* node, const CuKernelNode& kernel) const {
+  const int result = driver_->api().graph_update_kernel(executable_.get(), node, &kernel);
+  return result == 0 ? Status() : driver_->check(result, "cuGraphExecKernelNodeSetParams");
+}
+
 Result<Stream> Stream::create(std::shared_ptr<const Driver> driver) {
   void* handle = nullptr;
   const Status status =
@@ -71,6 +76,18 @@ Result<Stream> Stream::create(std::shared_ptr<const Driver> driver) {
   stream.driver_ = driver;
   stream.stream_ = own(driver, handle, driver->api().stream_destroy);
   return stream;
+}
+
+Result<void*> Stream::last_captured() const {
+  int capture = 0;
+  unsigned long long id = 0;
+  size_t count = 0;
+  void* const* nodes = nullptr;
+  const Status status =
+      driver_->check(driver_->api().capture_info(handle(), &capture, &id, nullptr, &nodes, &count),
+                     "cuStreamGetCaptureInfo");
+  if (!status.ok()) return status;
+  return count ? nodes[0] : nullptr;
 }
 
 Status Stream::synchronize() const {

@@ -33,6 +33,8 @@ class CapturedGraph {
   static Result<CapturedGraph> capture(std::shared_ptr<const Driver> driver, void* stream,
                                        const std::function<Status()>& body);
   Status launch(void* stream) const;
+  // For launches from now on: what was launched before keeps what it was given.
+  Status update(void* node, const CuKernelNode& kernel) const;
 
  private:
   std::shared_ptr<const Driver> driver_;
@@ -61,6 +63,8 @@ class Stream {
   Result<CapturedGraph> capture(const std::function<Status()>& body) const {
     return CapturedGraph::capture(driver_, handle(), body);
   }
+  // In a capture: the node (a CUgraphNode) of what was put on the stream last; null before the first.
+  Result<void*> last_captured() const;
 
  private:
   std::shared_ptr<const Driver> driver_;

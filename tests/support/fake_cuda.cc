@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
@@ -59,6 +60,7 @@ struct Function {
 struct Launched {
   std::string line, kernel;
   std::vector<unsigned long long> arguments;
+  std::vector<CuLaunchAttribute> attributes;
 };
 struct Stream {
   Context* context;
@@ -147,6 +149,15 @@ std::string describe(const CuLaunchConfig& config, const Function& function, voi
   for (int i = 0; counted != function.module->argument_counts.end() && i < counted->second; ++i)
     line += " " + std::to_string(*static_cast<uint64_t*>(arguments[i]));
   return line;
+}
+
+Launched launched_by(const CuLaunchConfig& config, const Function& f, void** arguments) {
+  Launched launched{describe(config, f, arguments), f.name, {}, {}};
+  launched.attributes.assign(config.attributes, config.attributes + config.attribute_count);
+  const auto counted = f.module->argument_counts.find(f.name);
+  for (int i = 0; counted != f.module->argument_counts.end() && i < counted->second; ++i)
+    launched.arguments.push_back(*static_cast<unsigned long long*>(arguments[i]));
+  return launched;
 }
 
 int check_launch(const CuLaunchConfig& config, const Function& function) {
@@ -369,10 +380,7 @@ int cuLaunchKernelEx(const CuLaunchConfig* config, void* function, void** argume
   const Function& f = *static_cast<Function*>(function);
   if (const int result = check_launch(*config, f)) return result;
   Stream* stream = static_cast<Stream*>(config->stream);
-  Launched launched{describe(*config, f, arguments), f.name, {}};
-  const auto counted = f.module->argument_counts.find(f.name);
-  for (int i = 0; counted != f.module->argument_counts.end() && i < counted->second; ++i)
-    launched.arguments.push_back(*static_cast<unsigned long long*>(arguments[i]));
+  Launched launched = launched_by(*config, f, arguments);
   if (stream && stream->capturing) {
     stream->captured.push_back(std::move(launched));
   } else {
@@ -480,6 +488,20 @@ int cuStreamIsCapturing(void* stream, int* status) {
   return kOk;
 }
 
+// A node's handle is its number in the graph, from 1 on: graphs that are made of one another have the same.
+int cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long*, void**, void* const** last,
+                              size_t* last_count) {
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuStreamGetCaptureInfo_v2")) return result;
+  static thread_local void* node;
+  const Stream* captured = static_cast<Stream*>(stream);
+  *status = captured->capturing;
+  *last_count = !captured->captured.empty();
+  node = reinterpret_cast<void*>(captured->captured.size());
+  *last = &node;
+  return kOk;
+}
+
 int cuThreadExchangeStreamCaptureMode(int* mode) {
   std::swap(*mode, capture_mode);
   return kOk;
@@ -526,11 +548,28 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
 }
 
 int cuGraphLaunch(void* executable, void*) {
+  if (launches_are_free()) return kOk;
   const Lock lock(fake().mutex);
   for (const Launched& launched : static_cast<Graph*>(executable)->launches) {
     note("graph " + launched.line);
     execute(launched);
   }
+  return kOk;
+}
+
+int cuGraphExecKernelNodeSetParams_v2(void* executable, void* node, const quern::CuKernelNode* kernel) {
+  if (launches_are_free()) return kOk;
+  const Lock lock(fake().mutex);
+  if (const int result = planned("cuGraphExecKernelNodeSetParams_v2")) return result;
+  std::vector<Launched>& launches = static_cast<Graph*>(executable)->launches;
+  const auto index = reinterpret_cast<uintptr_t>(node) - 1;
+  if (index >= launches.size()) return kInvalidValue;
+  const std::vector<CuLaunchAttribute> attributes = launches[index].attributes;
+  CuLaunchConfig config{{}, {}, kernel->shared_bytes, nullptr, attributes.data(),
+                        static_cast<uint32_t>(attributes.size())};
+  std::copy_n(kernel->grid, 3, config.grid);
+  std::copy_n(kernel->block, 3, config.block);
+  launches[index] = launched_by(config, *static_cast<Function*>(kernel->function), kernel->arguments);
   return kOk;
 }
 
