@@ -8,8 +8,11 @@ Varies Divergence::of(const Expr& expr) const {
   const ExprNode& node = expr.node();
   switch (node.kind) {
     case ExprKind::thread_index:
-    case ExprKind::element:  // what memory and registers hold is the thread's
       return Varies::by_thread;
+    case ExprKind::element:
+      // What memory and registers hold is the thread's, but for one place of a tensor that the kernel does not write.
+      if (node.symbol->space != Space::global || node.symbol->into || node.symbol->written) return Varies::by_thread;
+      break;
     case ExprKind::symbol: {
       if (node.symbol->space != Space::variable) return Varies::by_thread;
       const auto at = known_.find(node.symbol.get());

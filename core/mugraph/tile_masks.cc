@@ -9,6 +9,8 @@ namespace quern {
 namespace {
 
 constexpr int64_t kMostSamples = 32;  // along an axis
+// What is taken of integers that only launches know: lengths between the half and all, quarters of the positions' extent.
+constexpr int64_t kShare = 3;
 
 class Masks {
  public:
@@ -16,6 +18,7 @@ class Masks {
       : mugraph_(mugraph),
         kernel_(kernel),
         masks_(kernel.ops, [this](BlockValue value) { return positions(value); }) {
+    for (const BlockOp& op : kernel.ops) integer_ = std::max(integer_, extent_of_positions(op) * kShare / 4);
     find_conditions();
   }
 
@@ -44,15 +47,25 @@ class Masks {
     const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
     if (!op.is_load()) return std::nullopt;
     const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor())];
-    if (tensor.numbered < 0) return std::nullopt;
-    const int64_t extent = tensor.type.shape[static_cast<size_t>(tensor.numbered)];
+    if (tensor.numbered < 0) {
+      if (!is_one_integer(op)) return std::nullopt;
+      return PositionRange<int64_t>{integer_, integer_, kMostOfAny};
+    }
+    const int64_t extent = extent_of_positions(op);
     const Interval own = tile_interval(kernel_, op, tensor.numbered, extent, at_);
     return PositionRange<int64_t>{own.first, own.first + own.tile - 1, extent};
+  }
+
+  int64_t extent_of_positions(const BlockOp& op) const {
+    if (!op.is_load()) return 0;
+    const MuTensor& tensor = mugraph_.tensors[static_cast<size_t>(op.tensor())];
+    return tensor.numbered < 0 ? 0 : tensor.type.shape[static_cast<size_t>(tensor.numbered)];
   }
 
   const MuGraph& mugraph_;
   const MuKernel& kernel_;
   const TileMasks<int64_t, bool> masks_;
+  int64_t integer_ = 0;  // what is taken of one that is read
   Coordinates at_{};
   std::vector<BlockValue> conditions_;
 };

@@ -30,8 +30,15 @@ constexpr bool equal(bool a, bool b) { return a == b; }
 constexpr bool both(bool a, bool b) { return a && b; }
 constexpr bool either(bool a, bool b) { return a || b; }
 
+constexpr int64_t kMostOfAny = int64_t{1} << 31;  // of an i32, in size
+
+// One integer that all iterations compare with, from memory.
+inline bool is_one_integer(const BlockOp& op) {
+  return op.is_load() && op.loop_dim() < 0 && op.type.dtype == DType::i32 && op.type.element_count() == 1;
+}
+
 // `Number` and `Truth` are int64_t and bool, or both expressions of a kernel. `leaf` gives the range of a
-// load of numbered positions (MuTensor::numbered), nothing for other values that it does not know.
+// load of numbered positions (MuTensor::numbered) or of one integer, nothing for other values that it does not know.
 template <class Number, class Truth>
 class TileMasks {
  public:

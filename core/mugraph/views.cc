@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/mugraph/edit.h"
+#include "core/mugraph/positions.h"
 
 namespace quern {
 
@@ -22,32 +23,29 @@ Access renumbered(const Access& access, int32_t tensor, const std::vector<int>& 
   return out;
 }
 
-// What operators over whole tensors make of iotas and numbers.
+// What operators over whole tensors make of iotas, numbers and integers.
 class Positions {
  public:
-  explicit Positions(const MuGraph& mugraph) : mugraph_(mugraph), makers_(mugraph.tensors.size()) {
+  explicit Positions(const MuGraph& mugraph)
+      : mugraph_(mugraph), makers_(mugraph.tensors.size()), made_(mugraph.tensors.size()) {
     for (const MuKernel& kernel : mugraph.kernels)
       if (!kernel.custom) makers_[static_cast<size_t>(kernel.result)] = &kernel;
+    for (size_t t = 0; t < made_.size(); ++t)
+      if (tensor(static_cast<int32_t>(t)).type.literal)
+        made_[t] = made_by(OpCode::constant, {}, 0, {});
+      else if (!makers_[t])
+        read(t);
+    for (const MuKernel& kernel : mugraph.kernels) find(kernel);
   }
 
   const MuTensor& tensor(int32_t id) const { return mugraph_.tensors[static_cast<size_t>(id)]; }
+  // Null: it is read from memory.
   const MuKernel* maker(int32_t id) const { return makers_[static_cast<size_t>(id)]; }
 
-  // Operators that compute a tile of the tensor; nothing if it is made of anything else.
-  std::optional<size_t> operators(int32_t id) const {
-    if (tensor(id).type.literal) return 0;
-    const MuKernel* kernel = maker(id);
-    if (!kernel) return std::nullopt;
-    if (kernel->code == OpCode::iota) return 1;
-    if (!keeps_numbered(kernel->code)) return std::nullopt;
-    size_t sum = 1;
-    for (int32_t operand : kernel->operands) {
-      const auto own = operators(repeated(operand));
-      if (!own) return std::nullopt;
-      sum += *own;
-      if (sum > kMostOperators) return std::nullopt;
-    }
-    return sum;
+  // Whether operators compute a tile of the tensor, in place of reading it.
+  bool are_better(int32_t id) const {
+    const auto& made = made_[static_cast<size_t>(id)];
+    return made && made->is_decided() && made->operators > 1 && made->operators <= kMostOperators;
   }
 
   // An operand of an elementwise operator without what only repeats its elements, which such operators do
@@ -58,8 +56,23 @@ class Positions {
   }
 
  private:
+  void find(const MuKernel& kernel) {
+    if (kernel.custom) return;
+    const auto t = static_cast<size_t>(kernel.result);
+    std::vector<std::optional<MadeOfPositions>> operands;
+    for (int32_t operand : kernel.operands) operands.push_back(made_[static_cast<size_t>(operand)]);
+    made_[t] = made_by(kernel.code, kernel.attrs, tensor(kernel.result).type.rank(), operands);
+    if (!made_[t]) read(t);
+  }
+  void read(size_t t) {
+    const TensorType& type = mugraph_.tensors[t].type;
+    made_[t] = made_of_integers(type.dtype, type.shape);
+    makers_[t] = nullptr;
+  }
+
   const MuGraph& mugraph_;
-  std::vector<const MuKernel*> makers_;  // by tensor; null: a block graph, or the caller
+  std::vector<const MuKernel*> makers_;  // by tensor; null: a block graph, the caller, or an operator of other values
+  std::vector<std::optional<MadeOfPositions>> made_;
 };
 
 class Rewriter {
@@ -91,8 +104,7 @@ class Rewriter {
     std::vector<BlockValue> became;
     for (const BlockOp& op : from.ops) {
       if (op.is_load()) {
-        const auto operators = positions_.operators(op.tensor());
-        became.push_back(operators && *operators > 1 ? expand(to, op.access()) : append(to, op));
+        became.push_back(positions_.are_better(op.tensor()) ? expand(to, op.access()) : append(to, op));
         continue;
       }
       BlockOp copy = op;
@@ -122,8 +134,9 @@ class Rewriter {
     if (!fresh) return at->second;
     const MuTensor& tensor = positions_.tensor(access.tensor);
     if (tensor.type.literal) return at->second = append(to, BlockOp::constant(tensor.number));
-    const MuKernel& maker = *positions_.maker(access.tensor);
-    if (maker.code == OpCode::iota) return at->second = append(to, BlockOp(BlockOp::Load{access}));
+    const MuKernel* made = positions_.maker(access.tensor);
+    if (!made || made->code == OpCode::iota) return at->second = append(to, BlockOp(BlockOp::Load{access}));
+    const MuKernel& maker = *made;
     std::vector<BlockValue> operands;
     for (int32_t operand : maker.operands) {
       const int32_t source = maker.code == OpCode::transpose ? operand : positions_.repeated(operand);
@@ -253,10 +266,6 @@ class Rewriter {
 };
 
 }  // namespace
-
-bool keeps_numbered(OpCode code) {
-  return op_info(code).kind == OpKind::elementwise || code == OpCode::cast || code == OpCode::transpose;
-}
 
 void use_views(MuGraph& mugraph) {
   MuGraph rewritten = mugraph;

@@ -7,7 +7,7 @@
 
 #include "core/graph/builder.h"
 #include "core/graph/canon.h"
-#include "core/mugraph/views.h"
+#include "core/mugraph/positions.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -118,12 +118,15 @@ class Cutter {
 
   void find_numbered() {
     for (const Node& node : graph_.nodes) {
-      const bool computes = keeps_numbered(node.code) || node.code == OpCode::broadcast;
-      numbered_.push_back(
-          node.code == OpCode::iota || node.code == OpCode::constant ||
-          (computes && std::all_of(node.operands.begin(), node.operands.end(),
-                                   [&](ValueId id) { return numbered_[static_cast<size_t>(id)]; })));
+      std::vector<std::optional<MadeOfPositions>> operands;
+      for (ValueId id : node.operands) operands.push_back(made_[static_cast<size_t>(id)]);
+      auto made = made_by(node.code, node.attrs, node.type.rank(), operands);
+      computed_.push_back(made.has_value());
+      made_.push_back(made ? made : made_of_integers(node.type.dtype, node.type.shape));
     }
+  }
+  bool is_numbered(ValueId id) const {
+    return computed_[static_cast<size_t>(id)] && made_[static_cast<size_t>(id)]->is_decided();
   }
 
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
@@ -276,7 +279,7 @@ class Cutter {
   std::vector<ValueId> with_makers(const Piece& piece) const {
     std::set<ValueId> makers;
     const std::function<void(ValueId)> add = [&](ValueId id) {
-      if (is_leaf(node(id)) || !makers.insert(id).second) return;
+      if (is_leaf(node(id)) || !computed_[static_cast<size_t>(id)] || !makers.insert(id).second) return;
       for (ValueId operand : sources(id)) add(operand);
     };
     for (size_t i = 0; i < piece.inputs.size(); ++i)
@@ -321,7 +324,7 @@ class Cutter {
       const Node& value = node(id);
       const std::string name = unused_name(value);
       piece.inputs.push_back(id);
-      piece.numbered.push_back(numbered_[static_cast<size_t>(id)]);
+      piece.numbered.push_back(is_numbered(id));
       return became[id] =
                  *builder.add_input(name, value.type.dtype, value.type.shape, value.strides, value.is_const);
     };
@@ -361,7 +364,9 @@ class Cutter {
 
   const Graph& graph_;
   std::set<std::string> names_;
-  std::vector<bool> needed_, is_output_, numbered_;
+  std::vector<bool> needed_, is_output_;
+  std::vector<std::optional<MadeOfPositions>> made_;
+  std::vector<bool> computed_;  // by operators, of what positions decide
   std::vector<std::vector<ValueId>> users_;
   std::vector<std::string> outside_;  // by node
   std::vector<ValueId> order_;

@@ -14,6 +14,7 @@ using namespace quern;
 
 struct Mask {
   const char *name, *definition;  // of m, of the row i and the key j
+  bool lengths = false;           // and of an input n, one integer for each of the two
 };
 constexpr std::string_view kWide = "wide window";
 constexpr Mask kMasks[] = {
@@ -24,12 +25,16 @@ constexpr Mask kMasks[] = {
     {"either end", "a = lt(j, 20)\nb = lt(i, j)\nm = max(a, b)"},
     {"offset", "d = add(i, 30)\nm = le(j, d)"},
     {"no key for some rows", "d = sub(i, 70)\nm = lt(j, d)"},
+    {"lengths", "m = lt(j, n)", true},
+    {"causal lengths", "a = le(j, i)\nb = lt(j, n)\nm = mul(a, b)", true},
+    {"padded on the left", "m = le(n, j)", true},
 };
 
 const char kGraph[] = R"(graph masked
 in q: TYPE[2, ROWS, INNER]
 in k: TYPE[2, COLUMNS, INNER]
 in v: TYPE[2, COLUMNS, INNER]
+LENGTHS
 i = iota(shape=[ROWS, COLUMNS], axis=0, dtype=i32)
 j = iota(shape=[ROWS, COLUMNS], axis=1, dtype=i32)
 MASK
@@ -44,6 +49,7 @@ const char kMuGraph[] = R"(mugraph masked
 in q: TYPE[2, ROWS, INNER]
 in k: TYPE[2, COLUMNS, INNER]
 in v: TYPE[2, COLUMNS, INNER]
+LENGTHS
 TENSORS
 tensor o: TYPE[2, ROWS, INNER]
 i = iota(shape=[ROWS, COLUMNS], axis=[0], dtype=i32)
@@ -53,7 +59,7 @@ kernel grid=[GRID, 2] loop=TURNS threads=128 {
   q0 = load(q, x=1, y=0)
   k0 = load(k, y=0, loop=1)
   v0 = load(v, y=0, loop=1)
-  m0 = load(m, x=0, loop=1)
+  m0 = load(m, MAP)
   kt = transpose(k0, perm=[0, 2, 1])
   s = matmul(q0, kt)
   t = where(m0, s, NUMBER)
@@ -71,24 +77,37 @@ kernel grid=[GRID, 2] loop=TURNS threads=128 {
 out o
 )";
 
-// "tensor a: bool[ROWS, COLUMNS]", for each name that a line of the definition gives.
-std::string tensors_of(const std::string& definition) {
-  std::string out = "tensor i: i32[ROWS, COLUMNS]\ntensor j: i32[ROWS, COLUMNS]\n";
+// "tensor a: bool[ROWS, COLUMNS]", for each name that a line of the definition gives; of both where there are lengths.
+std::string tensors_of(const Mask& mask) {
+  const std::string definition = mask.definition;
+  std::string out = "tensor i: i32[ROWS, COLUMNS]\ntensor j: i32[ROWS, COLUMNS]\n", of_both;
   for (size_t at = 0; at < definition.size();) {
     const size_t end = std::min(definition.find('\n', at), definition.size());
-    const std::string line = definition.substr(at, end - at);
+    const std::string line = definition.substr(at, end - at), operands = line.substr(line.find('('));
     const bool truth = line.find("= le(") != line.npos || line.find("= lt(") != line.npos;
-    out += "tensor " + line.substr(0, 1) + ": " + (truth ? "bool" : "i32") + "[ROWS, COLUMNS]\n";
+    const bool both = mask.lengths && operands.find_first_of("n" + of_both) != operands.npos;
+    if (both) of_both += line[0];
+    out += "tensor " + line.substr(0, 1) + ": " + (truth || (both && line[0] == 'm') ? "bool" : "i32") +
+           (both ? "[2, ROWS, COLUMNS]\n" : "[ROWS, COLUMNS]\n");
     at = end + 1;
   }
   return out;
 }
 
+// All, some, none of the keys; numbers that no sequence has.
+std::string lengths(const TensorDesc& desc, size_t kind) {
+  const double pairs[][2] = {{45, 300}, {0, 64}, {-7, 1}};
+  return write_buffer(desc, {pairs[kind][0], pairs[kind][1]});
+}
+
 // Friendly values; values some of which are infinite or undefined where most rows do not look; and scores
 // below the number of those that are masked, which then are what counts.
 std::vector<InputKind> inputs() {
-  auto random = [](const TensorDesc& desc, size_t input) { return random_buffer(desc, 31 + input, 1.0); };
+  auto random = [](const TensorDesc& desc, size_t input) {
+    return input == 3 ? lengths(desc, 0) : random_buffer(desc, 31 + input, 1.0);
+  };
   auto special = [](const TensorDesc& desc, size_t input) {
+    if (input == 3) return lengths(desc, 1);
     if (input != 2) return random_buffer(desc, 41 + input, 1.0);
     RealTensor elements;
     const int64_t keys = desc.shape[1], inner = desc.shape[2];
@@ -101,6 +120,7 @@ std::vector<InputKind> inputs() {
     return write_buffer(desc, elements);
   };
   auto low = [](const TensorDesc& desc, size_t input) {
+    if (input == 3) return lengths(desc, 2);
     RealTensor elements;
     for (int64_t e = 0; e < desc.span(); ++e)
       elements.push_back(input == 0   ? 16.0
@@ -153,13 +173,15 @@ std::vector<MuGraphCase> cases() {
     for (const Mask& mask : kMasks)
       for (const std::string dtype : {"f16", "bf16"})
         for (const std::string number : {"-inf", "-1000"}) {
-          // Half of the loops of intervals, which are long; short windows say nothing of other loops.
-          const bool skipped =
-              way.schedule.intervals ? (dtype == "f16") != (number == "-inf") : mask.name == kWide;
+          // Half of the loops of intervals, which are long, and of lengths; short windows say nothing of other loops.
+          const bool skipped = way.schedule.intervals || mask.lengths ? (dtype == "f16") != (number == "-inf")
+                                                                      : mask.name == kWide;
           if (skipped) continue;
           auto fill = [&](const std::string& text) {
-            return with(with(with(text, "TENSORS", tensors_of(mask.definition)), "MASK", mask.definition),
-                        "NUMBER", number);
+            const std::string masked =
+                with(with(with(text, "TENSORS", tensors_of(mask)), "MASK", mask.definition), "NUMBER", number);
+            return with(with(masked, "LENGTHS", mask.lengths ? "in n: i32[2, 1, 1]" : ""), "MAP",
+                        mask.lengths ? "x=1, y=0, loop=2" : "x=0, loop=1");
           };
           out.push_back(sized_case(
               std::string(mask.name) + " " + number, fill(kGraph), fill(kMuGraph),

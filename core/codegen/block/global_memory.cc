@@ -57,12 +57,17 @@ Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
   return parameters_.back().symbol;
 }
 
+Expr GlobalMemory::tile_begin(BlockValue access, const TensorPlace& place) const {
+  Expr at = place.offset;
+  for (size_t d = 0; d < place.strides.size(); ++d)
+    at = at + ir::cast(bounds_.firsts(access)[d], Scalar::i64) * place.strides[d];
+  return at;
+}
+
 Symbol GlobalMemory::tile_pointer(Builder& to, const std::string& prefix, BlockValue value,
                                   const TensorPlace& place, int64_t begin) {
   const Symbol tensor = pointer(program_.op(value).tensor(), place);
-  Expr at = place.offset;
-  for (size_t d = 0; d < place.strides.size(); ++d)
-    at = at + ir::cast(bounds_.firsts(value)[d], Scalar::i64) * place.strides[d];
+  Expr at = tile_begin(value, place);
   if (begin > 0) at = at - Expr(begin * place.strides[static_cast<size_t>(facts_.place(value).axis)]);
   const Symbol tile = ir::make_pointer(fresh(prefix), tensor, tensor->type);
   to.let(tile, ir::address(tensor, at));

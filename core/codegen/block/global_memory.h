@@ -33,6 +33,8 @@ class GlobalMemory : BlockPart {
   void store(BlockValue value);
 
   Symbol pointer(int32_t tensor, const TensorPlace& place);
+  // Of a load's or store's tile, in its tensor's memory: where the first element lies.
+  Expr tile_begin(BlockValue access, const TensorPlace& place) const;
   std::vector<TilePiece> pieces(Builder& to, BlockValue load);
   // Calls `read` for the piece that the chunk is in: once, or under a condition for each piece.
   using ReadPiece = std::function<void(Builder&, const TilePiece&)>;

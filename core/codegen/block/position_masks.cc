@@ -29,10 +29,25 @@ FiniteTest finite_test(DType dtype) {
 
 }  // namespace
 
-std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) const {
+// An integer that all iterations of the block compare positions with, as the length of a sequence is: read in front of all
+// else, by all threads.
+Expr PositionMasks::integer(BlockValue load) {
+  const auto [at, fresh_one] = integers_.try_emplace(load, nullptr);
+  if (!fresh_one) return Expr(at->second);
+  const TensorPlace& place = facts_.place(load);
+  at->second = ir::make_variable("integer" + std::to_string(load), Scalar::i32);
+  Builder(body_.prologue).let(at->second, ir::element(memory_.pointer(program_.op(load).tensor(), place), memory_.tile_begin(load, place)));
+  return Expr(at->second);
+}
+
+std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) {
   const TileMasks<Expr, Expr> masks(
       program_.ops, [&](BlockValue value) -> std::optional<PositionRange<Expr>> {
         const BlockOp& op = program_.op(value);
+        if (is_one_integer(op) && facts_.place(op).pieces.empty()) {
+          const Expr read = integer(value);
+          return PositionRange<Expr>{read, read, kMostOfAny};
+        }
         if (!op.is_compute(OpCode::iota)) return std::nullopt;
         const size_t axis = static_cast<size_t>((*op.attrs().axis)[0]);
         const Expr first = op.has_access() ? bounds_.firsts(value)[axis] : Expr(0);
@@ -44,7 +59,7 @@ std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) c
 }
 
 // The scores of online softmax: a select by positions of a number for what is masked.
-std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockValue value) const {
+std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockValue value) {
   const BlockOp& op = program_.op(value);
   if (!op.is_compute(OpCode::where) || !program_.is_number(op.operands[2])) return std::nullopt;
   const auto own = tile_truth(op.operands[0]);
@@ -97,7 +112,7 @@ bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue max
 }
 
 // What there is to pass over, if the loop is online softmax over masked scores and nothing else.
-std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() const {
+std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
   if (schedule_.stages < 2 || stores_in_loop(program_.ops)) return std::nullopt;
   std::vector<BlockValue> sums;
   PassedOver out;
@@ -180,9 +195,8 @@ Expr PositionMasks::known_finite(Builder& to, int32_t tensor) {
 }
 
 void PositionMasks::find() {
-  if (!schedule_.intervals) return;
   masks_ = passed_over();
-  if (masks_) body_.masked_selects = masks_->scores.selects;
+  if (masks_ && schedule_.intervals) body_.masked_selects = masks_->scores.selects;
 }
 
 // That all numbers of the tiles are finite: of what a kernel in front has looked at (with intervals), or of
@@ -200,7 +214,7 @@ Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
 }
 
 std::optional<ir::MaskedIterations> PositionMasks::draft() {
-  const auto passed = schedule_.intervals ? masks_ : passed_over();
+  const auto& passed = masks_;
   if (!passed) return std::nullopt;
   const auto& maxima = values_.tiles(passed->maximum);
   if (maxima.empty() || !maxima[0].whole() || maxima[0].dtype != DType::f32) return std::nullopt;

@@ -35,10 +35,11 @@ class PositionMasks : BlockPart {
     std::set<BlockValue> tiles;  // whose numbers must be finite
   };
   // Of a condition over positions; nothing if that is not known.
-  std::optional<TileTruth<Expr>> tile_truth(BlockValue condition) const;
-  std::optional<MaskedScores> masked_scores(BlockValue value) const;
+  Expr integer(BlockValue load);
+  std::optional<TileTruth<Expr>> tile_truth(BlockValue condition);
+  std::optional<MaskedScores> masked_scores(BlockValue value);
   bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
-  std::optional<PassedOver> passed_over() const;
+  std::optional<PassedOver> passed_over();
   Expr finite_part(Builder& to, BlockValue value) const;
   Expr known_finite(Builder& to, int32_t tensor);
   Expr all_finite(Builder& to, const std::set<BlockValue>& tiles);
@@ -47,7 +48,8 @@ class PositionMasks : BlockPart {
   GlobalMemory& memory_;
   StagedTiles& staged_;
   Values& values_;
-  std::optional<PassedOver> masks_;  // with intervals
+  std::optional<PassedOver> masks_;
+  std::map<BlockValue, Symbol> integers_;  // that were read, by their loads
   std::map<int32_t, TensorPlace> watched_;
 };
 
