@@ -78,10 +78,7 @@ Result<std::vector<std::string>> input_classes(const std::string& asked) {
 
 std::vector<std::string> make_inputs(const Graph& graph, const std::string& input_class, uint64_t seed) {
   if (const HostileClass* cls = find_hostile_class(input_class)) return hostile_inputs(graph, *cls, seed);
-  std::vector<std::string> inputs;
-  for (const TensorDesc& desc : graph.input_descs())
-    inputs.push_back(random_buffer(desc, seed * 1000 + inputs.size()));
-  return inputs;
+  return random_inputs(graph, seed * 1000);
 }
 
 Result<Runner> emulator_runner(const Graph& graph, const Target& target, uint64_t seed) {

@@ -73,11 +73,8 @@ std::vector<Case> make_cases(const Graph& graph, unsigned threads) {
   std::vector<Case> cases(1 + hostile_classes().size());
   run_on_threads(cases.size(), threads, [&](size_t i) {
     cases[i].name = i ? hostile_classes()[i - 1].name : "random";
-    if (i > 0)
-      cases[i].inputs = hostile_inputs(graph, hostile_classes()[i - 1], 1);
-    else
-      for (const TensorDesc& desc : graph.input_descs())
-        cases[i].inputs.push_back(random_buffer(desc, cases[i].inputs.size() + 1));
+    cases[i].inputs =
+        i > 0 ? hostile_inputs(graph, hostile_classes()[i - 1], 1) : random_inputs(graph, 1);
     cases[i].special = has_special_numbers(graph, cases[i].inputs);
   });
   return cases;

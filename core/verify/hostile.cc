@@ -8,6 +8,7 @@
 #include "core/base/dtype_info.h"
 #include "core/base/random.h"
 #include "core/verify/evaluate.h"
+#include "core/verify/lengths.h"
 #include "core/verify/reference.h"
 
 namespace quern {
@@ -380,13 +381,17 @@ std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& 
   const std::optional<size_t> chosen = choose_input(graph, random, which);
   HostileClass own_class = cls;
   if (spares) own_class.elements = cls.alone;
+  const std::vector<int64_t> extents = compared_positions(graph);
   std::vector<std::string> buffers;
   for (const TensorDesc& desc : graph.input_descs()) {
     const size_t i = buffers.size();
+    const bool is_length = extents[i] > 0 && mix(seed, i) % 4 > 0;
     const bool friendly = spares && is_float(desc.dtype) && i != chosen;
     const uint64_t own = friendly ? mix(random.bits(), i) : seed;
     if (i < read.size() && !read[i])
       buffers.emplace_back();
+    else if (is_length)
+      buffers.push_back(length_buffer(desc, extents[i], mix(seed, i), true));
     else
       buffers.push_back(friendly ? random_buffer(desc, own) : hostile_buffer(desc, i, own_class, own));
   }

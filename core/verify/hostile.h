@@ -41,7 +41,7 @@ std::string hostile_buffer(const TensorDesc& desc, size_t input_index, const Hos
 // One buffer an input; empty where `read` says that nobody reads it. Of a class that spares the others, float
 // input number `which` is drawn from it; one that is likely to show something, or none, where there is no
 // such input. Of one that does so in some draws, all are for 0, and number `which` - 1 for others; without a
-// number the seed decides.
+// number the seed decides. Most integers that positions are compared with are lengths, none and too many among them.
 std::vector<std::string> hostile_inputs(const Graph& graph, const HostileClass& cls, uint64_t seed,
                                         const std::vector<bool>& read = {}, size_t which = SIZE_MAX);
 

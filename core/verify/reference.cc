@@ -6,6 +6,7 @@
 
 #include "core/base/random.h"
 #include "core/graph/decompose.h"
+#include "core/verify/lengths.h"
 #include "core/verify/noise.h"
 #include "core/verify/pull.h"
 #include "core/verify/real_domains.h"
@@ -80,6 +81,16 @@ std::string random_buffer(const TensorDesc& desc, uint64_t seed, double scale) {
     store_element(buffer.data(), desc.dtype, at, value);
   }
   return buffer;
+}
+
+std::vector<std::string> random_inputs(const Graph& graph, uint64_t seed) {
+  const std::vector<int64_t> extents = compared_positions(graph);
+  std::vector<std::string> buffers;
+  for (const TensorDesc& desc : graph.input_descs()) {
+    const size_t i = buffers.size();
+    buffers.push_back(extents[i] > 0 ? length_buffer(desc, extents[i], seed + i) : random_buffer(desc, seed + i));
+  }
+  return buffers;
 }
 
 std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector<RealTensor>& inputs) {

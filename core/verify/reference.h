@@ -26,6 +26,9 @@ std::string write_buffer(const TensorDesc& desc, const RealTensor& elements);
 // coin; elements that share a place (stride 0) are equal. The same seed gives the same bytes everywhere.
 std::string random_buffer(const TensorDesc& desc, uint64_t seed, double scale = 1.0);
 
+// One for each input of a graph. Integers that positions are compared with are lengths (lengths.h).
+std::vector<std::string> random_inputs(const Graph& graph, uint64_t seed);
+
 // The outputs in f64, not yet rounded to their dtype.
 std::vector<RealTensor> evaluate_reference(const Graph& graph, const std::vector<RealTensor>& inputs);
 

@@ -123,7 +123,7 @@ static void buffers_have_strides(void**) {
   assert_true(rows[0] == rows[2] && rows[1] == rows[5]);
 }
 
-static std::vector<RealTensor> random_inputs(const Graph& graph, uint64_t seed) {
+static std::vector<RealTensor> random_tensors(const Graph& graph, uint64_t seed) {
   std::vector<RealTensor> inputs;
   for (const TensorDesc& desc : graph.input_descs())
     inputs.push_back(read_buffer(desc, random_buffer(desc, seed * 31 + inputs.size()).data()));
@@ -140,7 +140,7 @@ static void bounds_tell_right_from_wrong(void**) {
   int outputs = 0, noticed = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed, {.max_elements = 512});
-    const auto expected = expect_outputs(graph, random_inputs(graph, seed));
+    const auto expected = expect_outputs(graph, random_tensors(graph, seed));
     const auto descs = graph.output_descs();
     for (size_t i = 0; i < descs.size(); ++i) {
       RealTensor right = rounded(descs[i].dtype, expected[i].exact);
@@ -164,7 +164,7 @@ static void bounds_tell_right_from_wrong(void**) {
 static void bounds_allow_tf32_where_it_is_allowed(void**) {
   const auto graph = parse_graph("graph g\nin x: f32[8, 64]\nin w: f32[64, 16]\ny = matmul(x, w)\nout y\n");
   assert_ok(graph);
-  const std::vector<RealTensor> inputs = random_inputs(*graph, 7);
+  const std::vector<RealTensor> inputs = random_tensors(*graph, 7);
   auto is_right = [&](int mantissa_bits, bool tf32) {
     std::vector<RealTensor> coarse = inputs;
     for (RealTensor& input : coarse)
@@ -202,7 +202,7 @@ static void small_rows_have_bounds_of_their_own(void**) {
   const std::string body = "in x: f32[2, 64]\nin w: f32[64]\ny = matmul(x, w)\nout y\n";
   const auto graph = parse_graph("graph g\n" + body);
   assert_ok(graph);
-  std::vector<RealTensor> inputs = random_inputs(*graph, 3);
+  std::vector<RealTensor> inputs = random_tensors(*graph, 3);
   for (size_t i = 0; i < 64; ++i) inputs[0][i] = round_to(DType::f32, inputs[0][i] * 1e6);
   const Expected expected = expect_outputs(*graph, inputs)[0];
   const RealTensor right = rounded(DType::f32, expected.exact);
@@ -261,7 +261,7 @@ static void bounds_fit_the_noise(void**) {
         "e = mul(s, 0.3)\np = softmax(e)\nt = matmul(p, x)\nn = layer_norm(t)\no = silu(n)\nout o, t\n");
     assert_ok(graph);
     for (uint64_t seed = 0; seed < 40; ++seed) {
-      const std::vector<RealTensor> inputs = random_inputs(*graph, seed);
+      const std::vector<RealTensor> inputs = random_tensors(*graph, seed);
       const std::vector<Expected> expected = expect_outputs(*graph, inputs);
       LooseDomain right(seed, 1), coarse(seed, 20);
       const auto rights = evaluate(decompose(*graph), right, inputs),
