@@ -50,10 +50,10 @@ Result<CapturedGraph> CapturedGraph::capture(std::shared_ptr<const Driver> drive
   const Status ended = driver->check(api.capture_end(stream, &graph), "cuStreamEndCapture");
   if (status.ok()) status = ended;
   if (status.ok()) status = driver->check(api.graph_instantiate(&executable, graph, 0), "cuGraphInstantiate");
-  if (graph) api.graph_destroy(graph);
-  if (!status.ok()) return status;
   CapturedGraph captured;
   captured.driver_ = driver;
+  if (graph) captured.graph_ = own(driver, graph, driver->api().graph_destroy);
+  if (!status.ok()) return status;
   captured.executable_ = own(driver, executable, api.graph_executable_destroy);
   return captured;
 }

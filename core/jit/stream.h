@@ -38,7 +38,7 @@ class CapturedGraph {
 
  private:
   std::shared_ptr<const Driver> driver_;
-  std::shared_ptr<void> executable_;
+  std::shared_ptr<void> graph_, executable_;  // nodes are the graph's, also where they name those of what is executed
 };
 
 // Lets this thread load modules and allocate although a stream, maybe of another thread, is being captured.

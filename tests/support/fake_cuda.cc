@@ -69,6 +69,7 @@ struct Stream {
 };
 struct Graph {
   std::vector<Launched> launches;
+  const Graph* source = nullptr;  // of an executable one
 };
 struct Event {
   double microseconds = 0;
@@ -81,6 +82,7 @@ struct Fake {
   std::map<std::string, int> failures;
   std::map<int, Context*> primaries;
   std::set<Stream*> capturing;
+  std::set<const Graph*> graphs;  // that are not destroyed
   unsigned long long next_context = 1;
   double clock_microseconds = 0;
   int (*run)(const char*, const unsigned long long*, int) = nullptr;
@@ -477,7 +479,9 @@ int cuStreamEndCapture(void* stream, void** graph) {
   if (!captured->capturing) return kInvalidValue;
   fake().capturing.erase(captured);
   captured->capturing = false;
-  *graph = new Graph{std::exchange(captured->captured, {})};
+  Graph* const made = new Graph{std::exchange(captured->captured, {})};
+  fake().graphs.insert(made);
+  *graph = made;
   return kOk;
 }
 
@@ -488,7 +492,7 @@ int cuStreamIsCapturing(void* stream, int* status) {
   return kOk;
 }
 
-// A node's handle is its number in the graph, from 1 on: graphs that are made of one another have the same.
+// A node's handle is its number in the graph, from 1 on. It is good as long as the graph is there.
 int cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long*, void**, void* const** last,
                               size_t* last_count) {
   const Lock lock(fake().mutex);
@@ -536,6 +540,8 @@ int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 }
 
 int cuGraphDestroy(void* graph) {
+  const Lock lock(fake().mutex);
+  fake().graphs.erase(static_cast<Graph*>(graph));
   delete static_cast<Graph*>(graph);
   return kOk;
 }
@@ -543,7 +549,7 @@ int cuGraphDestroy(void* graph) {
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
   const Lock lock(fake().mutex);
   if (const int result = planned("cuGraphInstantiateWithFlags")) return result;
-  *executable = new Graph(*static_cast<Graph*>(graph));
+  *executable = new Graph{static_cast<Graph*>(graph)->launches, static_cast<Graph*>(graph)};
   return kOk;
 }
 
@@ -561,6 +567,7 @@ int cuGraphExecKernelNodeSetParams_v2(void* executable, void* node, const quern:
   if (launches_are_free()) return kOk;
   const Lock lock(fake().mutex);
   if (const int result = planned("cuGraphExecKernelNodeSetParams_v2")) return result;
+  if (!fake().graphs.contains(static_cast<Graph*>(executable)->source)) return kInvalidValue;
   std::vector<Launched>& launches = static_cast<Graph*>(executable)->launches;
   const auto index = reinterpret_cast<uintptr_t>(node) - 1;
   if (index >= launches.size()) return kInvalidValue;
