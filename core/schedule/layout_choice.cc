@@ -12,22 +12,33 @@ int64_t at(const LayoutEdge& edge, int from, int to) {
 
 }  // namespace
 
+// Goes down from the first candidates: by one tensor at a time, and where that is no better by two that a conversion joins.
 LayoutPlan choose_layouts(const LayoutProblem& problem) {
   LayoutPlan plan;
   plan.candidates.assign(problem.tensors.size(), 0);
   plan.cost = *layout_cost(problem, plan.candidates);
-  for (bool better = true; better;) {
-    better = false;
-    for (size_t tensor = 0; tensor < problem.tensors.size(); ++tensor) {
-      LayoutPlan other = plan;
-      for (size_t candidate = 0; candidate < problem.tensors[tensor].size(); ++candidate) {
-        other.candidates[tensor] = static_cast<int>(candidate);
-        other.cost = *layout_cost(problem, other.candidates);
-        if (other.cost >= plan.cost) continue;
-        plan = other;
-        better = true;
-      }
+  bool better = true;
+  auto consider = [&](const std::vector<int>& candidates) {
+    const int64_t cost = *layout_cost(problem, candidates);
+    if (cost >= plan.cost) return;
+    plan = {candidates, cost};
+    better = true;
+  };
+  auto each_of = [&](int tensor, std::vector<int> candidates, const auto& then) {
+    const auto at = static_cast<size_t>(tensor);
+    for (size_t candidate = 0; candidate < problem.tensors[at].size(); ++candidate) {
+      candidates[at] = static_cast<int>(candidate);
+      then(candidates);
     }
+  };
+  while (better) {
+    better = false;
+    for (size_t tensor = 0; tensor < problem.tensors.size(); ++tensor)
+      each_of(static_cast<int>(tensor), plan.candidates, consider);
+    for (size_t edge = 0; !better && edge < problem.edges.size(); ++edge)
+      each_of(problem.edges[edge].from, plan.candidates, [&](const std::vector<int>& candidates) {
+        each_of(problem.edges[edge].to, candidates, consider);
+      });
   }
   return plan;
 }

@@ -102,8 +102,8 @@ std::optional<int64_t> move_cycles(const BlockFacts& facts, BlockValue value, Re
 std::optional<int64_t> moved_load_cycles(const BlockFacts& facts, BlockValue load, const RegisterLayout& from,
                                          const RegisterLayout& want) {
   auto has_sectors = [&](const RegisterLayout& layout) {
-    const int vector = facts.vector_bits(load, layout, facts.inner_dim(load));
-    return run_bytes(facts, load, layout, vector) >= kSectorBytes;
+    const AccessForm form = access_form(facts, load, layout);
+    return run_bytes(facts, load, form.moved, form.vector) >= kSectorBytes;
   };
   const bool once = facts.program.stage(load) == Stage::before && !facts.is_staged(load);
   if (!facts.program.op(load).is_load() || !once || has_sectors(want) || !has_sectors(from)) return std::nullopt;

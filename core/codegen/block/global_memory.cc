@@ -6,16 +6,38 @@
 
 namespace quern {
 
-StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout layout) {
+namespace {
+
+// Registers of a thread in which a tile is kept through the loop, for what comes after it; larger ones are loaded there.
+constexpr int64_t kMostHeld = 16;
+// Those that a thread has asked for and not used yet.
+constexpr int kAheadRegisters = 32;
+
+// Whether a product takes it, as it is or as elementwise operators leave it: as it lies in registers for that.
+bool meets_product(const BlockProgram& program, BlockValue value) {
+  const auto& users = program.users[static_cast<size_t>(value)];
+  return std::any_of(users.begin(), users.end(), [&](BlockValue user) {
+    if (program.is_compute(user, OpKind::contraction)) return true;
+    return (program.is_compute(user, OpKind::elementwise) || is_cast(program.op(user)) ||
+            program.is_compute(user, OpKind::movement)) &&
+           meets_product(program, user);
+  });
+}
+
+}  // namespace
+
+AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout layout) {
   constexpr int kMostExchangedBits = 2;  // four words are one access
   const BlockOp& op = facts.program.op(value);
   const DType dtype = facts.place(op).dtype;
   const int inner = facts.inner_dim(op);
-  StoreForm form{std::move(layout), {}, 0, 0};
+  AccessForm form{std::move(layout), {}, 0, 0};
   form.vector = facts.vector_bits(value, form.registers, inner);
   const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
                                       [](const CoordBit& lane) { return lane.dim >= 0; });
-  if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane)
+  const bool once = op.is_store() || (facts.program.stage(value) == Stage::before && !facts.is_staged(value) &&
+                                      facts.place(op).pieces.empty() && !meets_product(facts.program, value));
+  if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane && once)
     for (int words = kMostExchangedBits; words > 0; --words) {
       RegisterLayout exchanged = form.registers;
       bool there = true;
@@ -32,11 +54,11 @@ StoreForm store_form(const BlockFacts& facts, BlockValue value, RegisterLayout l
       put_first(exchanged, inner, 0, 1 + words);
       form.vector = 1 + words;
       form.exchanged = words;
-      form.stored = std::move(exchanged);
+      form.moved = std::move(exchanged);
       return form;
     }
   put_first(form.registers, inner, 0, form.vector);
-  form.stored = form.registers;
+  form.moved = form.registers;
   return form;
 }
 
@@ -116,39 +138,85 @@ void GlobalMemory::read_pieces(Builder& to, BlockValue value, const RegisterLayo
   }
 }
 
+int64_t GlobalMemory::ChunkLoad::ahead() const { return std::max(1, kAheadRegisters / registers); }
+
+// Whether it is loaded in front of the loop, though only what comes after it asks for it.
+bool GlobalMemory::is_kept(const RegisterTile& tile) const {
+  return now() != Stage::after || tile.scope == Stage::loop || tile.registers->count <= kMostHeld;
+}
+
+bool GlobalMemory::is_for_store_alone(BlockValue load) const {
+  for (BlockValue value = load; value != in_store_->store;) {
+    const auto& users = program_.users[static_cast<size_t>(value)];
+    if (users.size() != 1) return false;
+    value = users[0];
+    if (value != in_store_->store && !program_.is_compute(value, OpKind::elementwise) && !is_cast(program_.op(value)))
+      return false;
+  }
+  return true;
+}
+
+// Where lanes exchange words, every lane gets what lies together first.
+GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessForm& form, bool words,
+                                                 const Symbol& to, std::vector<TilePiece> from) {
+  const DType dtype = facts_.place(value).dtype;
+  const bool streams = !facts_.is_shared_by_blocks(program_.op(value));
+  const RegisterLayout chunks = chunks_of(form.moved, form.vector);
+  const int per = 1 << form.vector, registers = words ? per / 2 : per;
+  const Scalar element = ir::scalar_of(dtype);
+  ChunkLoad out;
+  out.registers = registers;
+  out.ask = [=, this, from = std::move(from)](Builder& each, const Expr& c) {
+    const Expr within = bounds_.inside(value, chunks, c);
+    read_pieces(each, value, chunks, c, from, [&](Builder& here, const TilePiece& piece) {
+      const Expr at = bounds_.offset(chunks, piece.place->strides, c);
+      if (per == 1)
+        return here.assign(ir::element(to, c),
+                           ir::select(within, ir::element(piece.from, at), ir::zero(element)));
+      here.emit(facts_.is_settled(*piece.place) ? Instr::load_global : Instr::load_written,
+                {ir::address(to, c * registers), ir::address(piece.from, at), within}, {element, per, streams});
+    });
+  };
+  out.hand_over = [=](Builder& each, const Expr& c) {
+    const Symbol v = ir::make_vector(to->name + "_chunk", Scalar::u32, registers);
+    each.declare(v);
+    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+      one.assign(ir::element(v, w), ir::element(to, c * registers + w));
+    });
+    each.emit(Instr::exchange_words, {v}, {Scalar::u32, registers});
+    each.unrolled("w", registers, [&](Builder& one, const Expr& w) {
+      one.assign(ir::element(to, c * registers + w), ir::element(v, w));
+    });
+  };
+  if (form.exchanged == 0) out.hand_over = nullptr;
+  return out;
+}
+
 void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
-  const BlockOp& op = program_.op(value);
-  const TensorPlace& place = facts_.place(op);
-  const int inner = facts_.inner_dim(op), vector = facts_.vector_bits(value, layout, inner);
+  const TensorPlace& place = facts_.place(value);
+  const AccessForm form = access_form(facts_, value, layout);
   RegisterTile tile;
   tile.dtype = place.dtype;
-  tile.layout = layout;
-  tile.words = vector > 0 && is_packed_in_pairs(place.dtype);
-  put_first(tile.layout, inner, 0, vector);
+  tile.layout = form.registers;
+  tile.words = form.vector > 0 && is_packed_in_pairs(place.dtype);
   const bool loop = program_.stage(value) == Stage::loop, ahead = loop && facts_.prefetches();
   tile.scope = loop ? Stage::loop : Stage::before;
-  const int count = layout.count() >> (tile.words ? 1 : 0), per = 1 << vector;
-  const Scalar element = ir::scalar_of(place.dtype), type = tile.words ? Scalar::u32 : element;
+  const int count = layout.count() >> (tile.words ? 1 : 0);
+  const Scalar type = tile.words ? Scalar::u32 : ir::scalar_of(place.dtype);
   tile.registers = fresh_registers(base_name(value), type, count);
   const Symbol to = ahead ? ir::make_registers("next_" + tile.registers->name, type, count) : tile.registers;
 
   Body fetch;
   Builder out(fetch);
-  const std::vector<TilePiece> from = pieces(out, value);
-  const RegisterLayout chunks = chunks_of(tile.layout, vector);
-  out.unrolled("r", chunks.count(), [&](Builder& each, const Expr& r) {
-    const Expr within = bounds_.inside(value, chunks, r);
-    read_pieces(each, value, chunks, r, from, [&](Builder& here, const TilePiece& piece) {
-      const Expr at = bounds_.offset(chunks, piece.place->strides, r);
-      if (vector == 0)
-        return here.assign(ir::element(to, r),
-                           ir::select(within, ir::element(piece.from, at), ir::zero(element)));
-      const std::vector<Expr> operands = {ir::address(to, r * (tile.words ? per / 2 : per)),
-                                          ir::address(piece.from, at), within};
-      here.emit(facts_.is_settled(*piece.place) ? Instr::load_global : Instr::load_written, operands,
-                {element, per, !facts_.is_shared_by_blocks(op)});
-    });
-  });
+  const ChunkLoad chunk = chunk_load(value, form, tile.words, to, pieces(out, value));
+  const int64_t chunks = layout.count() >> form.vector;
+  if (in_store_ && !is_kept(tile) && is_for_store_alone(value) && in_store_->form.registers == form.registers &&
+      in_store_->form.vector == form.vector) {
+    in_store_->loads.push_back(chunk);
+  } else {
+    out.unrolled("r", chunks, chunk.ask);
+    if (chunk.hand_over) out.unrolled("c", chunks, chunk.hand_over);
+  }
   place_load(value, std::move(tile), to, std::move(fetch));
 }
 
@@ -166,8 +234,9 @@ void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol&
       });
     }
   } else {
+    if (!is_kept(tile)) tile.scope = Stage::after;
     fetch.insert(fetch.begin(), ir::Declare{to});
-    text(Stage::before) += std::move(fetch);
+    text(tile.scope) += std::move(fetch);
   }
   values_.hold(value, std::move(tile));
 }
@@ -188,19 +257,24 @@ void GlobalMemory::store(BlockValue value) {
   const BlockOp& op = program_.op(value);
   const TensorPlace& place = facts_.place(op);
   const BlockValue source = op.operands[0];
-  const StoreForm form = store_form(facts_, value, values_.natural(value));
-  const RegisterLayout &layout = form.registers, chunks = chunks_of(form.stored, form.vector);
+  const AccessForm form = access_form(facts_, value, values_.natural(value));
+  const RegisterLayout &layout = form.registers, chunks = chunks_of(form.moved, form.vector);
   const int per = 1 << form.vector;
   const DType type = register_type(place.dtype);
   const Scalar element_type = ir::scalar_of(place.dtype);
   auto number = [&](const Expr& r) {
     return ir::rounded(ir::converted(values_.element(source, layout, r), type), place.dtype);
   };
+  InStore in_store{value, form};
+  in_store_ = &in_store;
   Body body;
   Builder out(body);
   const Symbol to = tile_pointer(out, "to", value, place);
-  out.when(both(leaders(layout), storing_block(op, layout)), [&](Builder& some) {
-    some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
+  Body stores;
+  Builder(stores).when(both(leaders(layout), storing_block(op, layout)), [&](Builder& some) {
+    some.unrolled("c", chunks.count(), [&](Builder& all_of_chunk, const Expr& c) {
+      Body stored;
+      Builder each(stored);
       const Symbol v = ir::make_vector("v", element_type, per);
       auto gather = [&](Builder& all) {
         all.declare(v);
@@ -216,8 +290,19 @@ void GlobalMemory::store(BlockValue value) {
         if (form.exchanged == 0) gather(there);
         there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, per});
       });
+      for (const ChunkLoad& load : in_store.loads) {
+        if (load.ahead() < chunks.count())
+          all_of_chunk.when(less(c + load.ahead(), chunks.count()),
+                            [&](Builder& later) { load.ask(later, c + load.ahead()); });
+        if (load.hand_over) load.hand_over(all_of_chunk, c);
+      }
+      all_of_chunk.add(std::move(stored));
     });
   });
+  in_store_ = nullptr;
+  for (const ChunkLoad& load : in_store.loads)
+    out.unrolled("c", std::min<int64_t>(load.ahead(), chunks.count()), load.ask);
+  out.add(std::move(stores));
   text(now()) += std::move(body);
 }
 

@@ -1,18 +1,21 @@
 // Straight between global memory and registers: loads that no ring stages, stores, and pointers to tiles.
 #pragma once
 
+#include <functional>
+
 #include "core/codegen/block/values.h"
 
 namespace quern {
 
-// The order in which registers are handed over, and what is stored once lanes have exchanged 2^`exchanged`
-// words each; 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours
-// in other lanes: lanes exchange words until each has up to 16 bytes that lie together.
-struct StoreForm {
-  RegisterLayout registers, stored;
+// The order in which registers are handed over, and what moves once lanes have exchanged 2^`exchanged` words each;
+// 2^`vector` elements in an access. Pairs of 16 bits, as tensor cores leave them, have neighbours in other lanes: lanes
+// exchange words until each has up to 16 bytes that lie together. Of loads those outside of the loop that no product
+// takes; the exchange is its own opposite.
+struct AccessForm {
+  RegisterLayout registers, moved;
   int vector = 0, exchanged = 0;
 };
-StoreForm store_form(const BlockFacts& facts, BlockValue store, RegisterLayout layout);
+AccessForm access_form(const BlockFacts& facts, BlockValue access, RegisterLayout layout);
 // Bytes that lie together in memory, of which neighbouring lanes have 2^`vector` elements each.
 int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector);
 
@@ -57,6 +60,24 @@ class GlobalMemory : BlockPart {
   Symbol tile_pointer(Builder& to, const std::string& prefix, BlockValue access, const TensorPlace& place,
                       int64_t begin = 0);
   bool pieces_hold_tiles(BlockValue load, const std::vector<TilePiece>& pieces) const;
+  // Asks for a chunk of registers; and, when it is there, hands it to the lanes that want it, where others asked.
+  struct ChunkLoad {
+    using Write = std::function<void(Builder&, const Expr& chunk)>;
+    Write ask, hand_over;
+    int registers = 1;
+    int64_t ahead() const;  // chunks that are asked for before they are used
+  };
+  // The store that is being written, and loads in the order of its registers that nobody else asks for: as they come chunk by
+  // chunk, they need not all be in registers at a time.
+  struct InStore {
+    BlockValue store;
+    const AccessForm& form;
+    std::vector<ChunkLoad> loads = {};
+  };
+  ChunkLoad chunk_load(BlockValue value, const AccessForm& form, bool words, const Symbol& to,
+                       std::vector<TilePiece> from);
+  bool is_kept(const RegisterTile& tile) const;
+  bool is_for_store_alone(BlockValue load) const;
   void place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch);
   Expr storing_block(const BlockOp& op, const RegisterLayout& layout) const;
 
@@ -64,6 +85,7 @@ class GlobalMemory : BlockPart {
   Values& values_;
   std::vector<Parameter> parameters_;
   Body fetch_, next_;
+  InStore* in_store_ = nullptr;
 };
 
 }  // namespace quern

@@ -43,18 +43,14 @@ int64_t LayoutQuestion::reduce_cycles(BlockValue value, const RegisterLayout& fr
 int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& layout) const {
   const BlockOp& op = program_.op(value);
   if (op.is_reduce_cluster()) return layout.count() * facts_.cluster_blocks() * kSharedAccess;
-  StoreForm form{layout, layout, 0, 0};
-  if (op.is_store())
-    form = store_form(facts_, value, layout);
-  else
-    form.vector = facts_.vector_bits(value, layout, facts_.inner_dim(op));
+  const AccessForm form = access_form(facts_, value, layout);
   const int vector = form.vector;
   const int64_t accesses = (int64_t{layout.count()} >> vector) * times(program_.stage(value));
   if (op.is_load() && facts_.is_staged(value)) return accesses * kSharedAccess;
   const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(op).dtype));
   const int64_t bytes = (size << vector) * 32;
-  const int64_t run = std::min(kSectorBytes, run_bytes(facts_, value, form.stored, vector));
+  const int64_t run = std::min(kSectorBytes, run_bytes(facts_, value, form.moved, vector));
   return accesses * (kAccess + shuffles * kShuffle + bytes / run * kSector);
 }
 

@@ -1,0 +1,107 @@
+// What is added to a product's sums when the loop is over: large tiles are not held in registers meanwhile, and come in whole
+// sectors, whatever way the sums lie in registers.
+#include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
+#include "tests/support/test.h"
+
+namespace {
+
+using namespace quern;
+
+struct Use {
+  const char *graph, *block;  // of the sums h and s, and the residuals r and r0
+  const char* outputs;
+};
+constexpr Use kUses[] = {
+    {"y = add(h, r)", "y0 = add(s, r0)", "y"},
+    {"y = add(r, h)\nz = mul(r, 2)", "y0 = add(r0, s)\n  z0 = mul(r0, 2)", "y, z"},
+    {"m = mul(h, h)\ny = sub(m, r)", "m0 = mul(s, s)\n  y0 = sub(m0, r0)", "y"},
+};
+
+constexpr char kGraph[] = R"(graph residual
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in r: TYPE[ROWS, COLUMNS]
+h = matmul(x, w)
+USE
+out OUTPUTS
+)";
+constexpr char kKernel[] = R"(mugraph residual
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in r: TYPE[ROWS, COLUMNS]
+TENSORS
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  p = matmul(x0, w0)
+  s = accumulate_sum(p)
+  r0 = load(r, y=0, x=1)
+  USE
+  STORES
+}
+out OUTPUTS
+)";
+
+MuGraphCase residual(const Use& use, const char* dtype, const char* rows, const char* columns,
+                     const KernelSchedule& way) {
+  std::string tensors, stores;
+  for (const char* output : {"y", "z"}) {
+    if (std::string(use.outputs).find(output) == std::string::npos) continue;
+    tensors += "tensor " + std::string(output) + ": TYPE[ROWS, COLUMNS]\n";
+    stores += "  store(" + std::string(output) + "0, " + output + ", y=0, x=1)\n";
+  }
+  auto fill = [&](const char* text, const char* uses) {
+    return with(with(with(with(text, "USE", uses), "OUTPUTS", use.outputs), "TENSORS\n", tensors), "  STORES\n", stores);
+  };
+  return sized_case(std::string(use.graph) + " " + dtype, fill(kGraph, use.graph), fill(kKernel, use.block),
+                    {dtype, rows, "64", columns, "2", "2"}, way);
+}
+
+std::vector<KernelSchedule> ways() {
+  KernelSchedule direct, staged, producer, persistent, stored;
+  direct.warps = {2, 2, 1};
+  staged.warps = {2, 1, 1};
+  staged.stages = 2;
+  producer.warps = {4, 1, 1};
+  producer.stages = 2;
+  producer.tma = producer.wgmma = producer.producer = true;
+  for (KernelSchedule* each : {&direct, &staged, &producer}) each->tile = {128, 64, 0};
+  persistent = producer;
+  persistent.persistent = 3;
+  stored = producer;
+  stored.tma_store = true;
+  return {direct, staged, producer, persistent, stored};
+}
+
+void they_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& way : ways())
+    for (const Use& use : kUses)
+      for (const char* dtype : {"bf16", "f16", "f32"}) {
+        if (way.wgmma && dtype == std::string("f32")) continue;  // takes 16 bits
+        // What is stored as it was read moves by way of shared memory.
+        if (way.persistent > 0 && use.outputs != std::string("y")) continue;
+        cases.push_back(residual(use, dtype, "128", "256", way));
+        cases.push_back(residual(use, dtype, "104", "248", way));  // the last tiles are not whole
+      }
+  all_are_right(cases);
+}
+
+// In front of the first product's wait there is no load of theirs; with a store for each chunk, one load for each.
+void large_ones_are_not_held(void**) {
+  KernelSchedule way = ways()[3];
+  const EmittedMuGraph program = emitted(residual(kUses[0], "bf16", "128", "256", way));
+  const std::string& text = program.kernels;
+  const size_t sums = text.find("wgmma_wait<0>"), load = text.find("load_written_elements<bf16, 8");
+  assert_true(sums != std::string::npos && load != std::string::npos && load > sums);
+  assert_true(text.find("exchange_words<unsigned, 4>", load) != std::string::npos);
+  assert_true(text.find("dynamic_shared") == text.rfind("dynamic_shared"));  // the ring alone
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(large_ones_are_not_held)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
