@@ -38,6 +38,8 @@ int64_t finite_parts(const Ints& shape) {
   return product(parts);
 }
 
+size_t dims_before_parts(const Ints& shape) { return cut(shape).size() - 3; }
+
 Result<Graph> finite_graph(DType dtype, const Ints& shape, const Ints& strides) {
   GraphBuilder builder("finite");
   Status status;

@@ -9,6 +9,8 @@ namespace quern {
 // How many parts a tensor of these extents has: neighbours along the last dimensions, about as many elements
 // each as a block reads at a time.
 int64_t finite_parts(const Ints& shape);
+// How many dimensions are in front of those that parts cut: what differs in one of them is of other parts.
+size_t dims_before_parts(const Ints& shape);
 
 // Of one input, strides in elements: y[part], f32, is 0 where all elements of the part are finite, NaN
 // elsewhere.

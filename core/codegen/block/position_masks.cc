@@ -169,28 +169,52 @@ Expr PositionMasks::finite_part(Builder& to, BlockValue value) const {
   return equal(ir::element(found, 0) & number(test.carries), number(0));
 }
 
-// Reads whether all numbers of the tensor's memory are finite, as the kernel in front has found
+// Of the parts that finite_parts.h cuts the tensor into those that the block's tiles lie in, over all iterations.
+PositionMasks::Parts PositionMasks::parts_read(int32_t tensor, const std::vector<BlockValue>& tiles) const {
+  const Ints& shape = facts_.places[static_cast<size_t>(tensor)].shape;
+  const BlockOp& op = program_.op(tiles[0]);
+  Parts out{0, finite_parts(shape)};
+  if (tiles.size() > 1 || op.tensor() != tensor) return out;
+  Expr index = 0;
+  for (size_t d = 0; d < dims_before_parts(shape) && op.type.shape[d] == 1; ++d) {
+    if (op.loop_dim() == static_cast<int>(d)) break;
+    index = index * shape[d] + bounds_.firsts(tiles[0])[d];
+    out.count /= shape[d];
+  }
+  out.first = index * out.count;
+  return out;
+}
+
+// Reads whether all numbers in these parts of the tensor's memory are finite, as the kernel in front has found
 // (finite_parts.h). Each thread that computes reads some of what was found.
-Expr PositionMasks::known_finite(Builder& to, int32_t tensor) {
+Expr PositionMasks::known_finite(Builder& to, int32_t tensor, const Parts& parts) {
+  constexpr int64_t kUnrolled = 4;  // loads, of which none waits for another
   const std::string name = "finite" + std::to_string(tensor);
-  const int64_t parts = finite_parts(facts_.places[static_cast<size_t>(tensor)].shape),
-                workers = schedule_.workers();
+  const int64_t workers = schedule_.workers(), loads = divide_up(parts.count, workers);
   TensorPlace& place =
-      watched_.emplace(tensor, TensorPlace{name, DType::f32, {parts}, {1}, {}}).first->second;
+      watched_
+          .emplace(tensor, TensorPlace{name, DType::f32,
+                                       {finite_parts(facts_.places[static_cast<size_t>(tensor)].shape)}, {1}, {}})
+          .first->second;
   const Symbol memory = memory_.pointer(-1, place),
                found = ir::make_registers(name + "_found", Scalar::boolean, 1),
                part = ir::make_registers(name + "_part", Scalar::f32, 1),
                number = ir::make_variable(name + "_number", Scalar::i32);
   to.declare(found);
   to.assign(ir::element(found, 0), ir::truth(true));
-  to.rolled(number, 0, divide_up(parts, workers), [&](Builder& each) {
-    const Expr at = each.named(name + "_at", Expr(number) * workers + ir::thread_index());
+  auto look = [&](Builder& each, const Expr& load) {
+    const Expr at = each.named(name + "_at", load * workers + ir::thread_index());
     each.declare(part);
-    each.emit(Instr::load_global, {ir::address(part, 0), ir::address(memory, at), less(at, parts)},
+    each.emit(Instr::load_global,
+              {ir::address(part, 0), ir::address(memory, parts.first + at), less(at, parts.count)},
               {Scalar::f32, 1, false});
     each.assign(ir::element(found, 0),
                 both(ir::element(found, 0), equal(ir::element(part, 0), ir::literal(0, Scalar::f32))));
-  });
+  };
+  if (loads <= kUnrolled)
+    to.unrolled(name + "_number", loads, look);
+  else
+    to.rolled(number, 0, loads, [&](Builder& each) { look(each, Expr(number)); });
   return ir::element(found, 0);
 }
 
@@ -203,13 +227,14 @@ void PositionMasks::find() {
 // what is staged.
 Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
   Expr all = ir::truth(true);
-  std::set<int32_t> tensors;
+  std::map<int32_t, std::vector<BlockValue>> tensors;
   for (BlockValue tile : tiles)
     if (schedule_.intervals)
-      for (int32_t tensor : facts_.place(tile).memory) tensors.insert(tensor);
+      for (int32_t tensor : facts_.place(tile).memory) tensors[tensor].push_back(tile);
     else
       all = both(all, finite_part(to, tile));
-  for (int32_t tensor : tensors) all = both(all, known_finite(to, tensor));
+  for (const auto& [tensor, own] : tensors)
+    all = both(all, known_finite(to, tensor, parts_read(tensor, own)));
   return all;
 }
 

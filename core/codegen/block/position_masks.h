@@ -41,7 +41,12 @@ class PositionMasks : BlockPart {
   bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
   std::optional<PassedOver> passed_over();
   Expr finite_part(Builder& to, BlockValue value) const;
-  Expr known_finite(Builder& to, int32_t tensor);
+  struct Parts {
+    Expr first;
+    int64_t count;
+  };
+  Parts parts_read(int32_t tensor, const std::vector<BlockValue>& tiles) const;
+  Expr known_finite(Builder& to, int32_t tensor, const Parts& parts);
   Expr all_finite(Builder& to, const std::set<BlockValue>& tiles);
 
   TileBounds& bounds_;
