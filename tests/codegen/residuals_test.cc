@@ -88,6 +88,43 @@ void they_are_right(void**) {
   all_are_right(cases);
 }
 
+// A product behind the loop makes its operands in front of it, which is where it loads them.
+constexpr char kTwoProducts[] = R"(graph behind
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in r: TYPE[COLUMNS, 64]
+h = matmul(x, w)
+y = matmul(h, r)
+out y
+)";
+constexpr char kBehind[] = R"(mugraph behind
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in r: TYPE[COLUMNS, 64]
+tensor y: TYPE[ROWS, 64]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  x0 = load(x, x=0, loop=1)
+  w0 = load(w, loop=0)
+  p = matmul(x0, w0)
+  s = accumulate_sum(p)
+  r0 = load(r)
+  y0 = matmul(s, r0)
+  store(y0, y, x=0)
+}
+out y
+)";
+
+void operands_of_products_are_there(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& way : {ways()[0], ways()[1]})
+    for (const char* dtype : {"bf16", "f32"}) {
+      KernelSchedule own = way;
+      own.tile = {};
+      cases.push_back(sized_case("behind", kTwoProducts, kBehind, {dtype, "64", "64", "128", "2", "2"}, own));
+    }
+  all_are_right(cases);
+}
+
 // In front of the first product's wait there is no load of theirs; with a store for each chunk, one load for each.
 void large_ones_are_not_held(void**) {
   KernelSchedule way = ways()[3];
@@ -102,6 +139,7 @@ void large_ones_are_not_held(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(large_ones_are_not_held)};
+  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(operands_of_products_are_there),
+                              cmocka_unit_test(large_ones_are_not_held)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -100,9 +100,13 @@ class Writer : GraphWriter {
         const std::string row = in({m, 1}, "i32"), column = in({n}, "i32");
         return op2("eq", row, column);
       }
-      case 6: {  // as many keys as a cache holds, for each row or for all
-        const std::string length = in(coin() ? Shape{1} : Shape{m, 1}, "i32"), column = index(shape, 1);
-        return op2("lt", column, coin() ? length : op2("mul", op("abs", length), "9"));
+      case 6: {  // as many keys as a cache holds: for all, for each row, or for each sequence of the batch
+        Shape each(shape.size(), 1);
+        each[0] = shape[0];
+        const std::string length = in(pick<Shape>({{1}, {m, 1}, each}), "i32"), column = index(shape, 1);
+        const std::string seen = coin() ? op2("lt", column, coin() ? length : op2("mul", op("abs", length), "9"))
+                                        : op2("le", length, column);
+        return one_in(3) ? op2("mul", causal(shape), seen) : seen;
       }
       case 7: {
         const std::string bias = in(mask_shape(shape));

@@ -140,9 +140,15 @@ void GlobalMemory::read_pieces(Builder& to, BlockValue value, const RegisterLayo
 
 int64_t GlobalMemory::ChunkLoad::ahead() const { return std::max(1, kAheadRegisters / registers); }
 
-// Whether it is loaded in front of the loop, though only what comes after it asks for it.
-bool GlobalMemory::is_kept(const RegisterTile& tile) const {
-  return now() != Stage::after || tile.scope == Stage::loop || tile.registers->count <= kMostHeld;
+// Where what comes after the loop asks for it, and nothing that is computed in front of the loop, whoever asks for that.
+bool GlobalMemory::comes_late(BlockValue load, const RegisterTile& tile) const {
+  const auto& users = program_.users[static_cast<size_t>(load)];
+  return now() == Stage::after && tile.scope == Stage::before && tile.registers->count > kMostHeld &&
+         std::all_of(users.begin(), users.end(), [&](BlockValue user) {
+           const BlockOp& op = program_.op(user);
+           return program_.stage(user) == Stage::after &&
+                  (op.is_store() || program_.is_compute(user, OpKind::elementwise) || is_cast(op));
+         });
 }
 
 bool GlobalMemory::is_for_store_alone(BlockValue load) const {
@@ -192,7 +198,7 @@ GlobalMemory::ChunkLoad GlobalMemory::chunk_load(BlockValue value, const AccessF
   return out;
 }
 
-void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
+void GlobalMemory::load(BlockValue value, const RegisterLayout& layout, bool as_it_is) {
   const TensorPlace& place = facts_.place(value);
   const AccessForm form = access_form(facts_, value, layout);
   RegisterTile tile;
@@ -204,13 +210,14 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout) {
   const int count = layout.count() >> (tile.words ? 1 : 0);
   const Scalar type = tile.words ? Scalar::u32 : ir::scalar_of(place.dtype);
   tile.registers = fresh_registers(base_name(value), type, count);
+  if (as_it_is && comes_late(value, tile)) tile.scope = Stage::after;
   const Symbol to = ahead ? ir::make_registers("next_" + tile.registers->name, type, count) : tile.registers;
 
   Body fetch;
   Builder out(fetch);
   const ChunkLoad chunk = chunk_load(value, form, tile.words, to, pieces(out, value));
   const int64_t chunks = layout.count() >> form.vector;
-  if (in_store_ && !is_kept(tile) && is_for_store_alone(value) && in_store_->form.registers == form.registers &&
+  if (in_store_ && tile.scope == Stage::after && is_for_store_alone(value) && in_store_->form.registers == form.registers &&
       in_store_->form.vector == form.vector) {
     in_store_->loads.push_back(chunk);
   } else {
@@ -234,7 +241,6 @@ void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol&
       });
     }
   } else {
-    if (!is_kept(tile)) tile.scope = Stage::after;
     fetch.insert(fetch.begin(), ir::Declare{to});
     text(tile.scope) += std::move(fetch);
   }

@@ -32,7 +32,8 @@ class GlobalMemory : BlockPart {
   GlobalMemory(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, Values& values)
       : BlockPart(facts, body), bounds_(bounds), values_(values) {}
 
-  void load(BlockValue value, const RegisterLayout& layout);
+  // `as_it_is`: nobody converts it.
+  void load(BlockValue value, const RegisterLayout& layout, bool as_it_is = true);
   void store(BlockValue value);
 
   Symbol pointer(int32_t tensor, const TensorPlace& place);
@@ -76,7 +77,7 @@ class GlobalMemory : BlockPart {
   };
   ChunkLoad chunk_load(BlockValue value, const AccessForm& form, bool words, const Symbol& to,
                        std::vector<TilePiece> from);
-  bool is_kept(const RegisterTile& tile) const;
+  bool comes_late(BlockValue load, const RegisterTile& tile) const;
   bool is_for_store_alone(BlockValue load) const;
   void place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch);
   Expr storing_block(const BlockOp& op, const RegisterLayout& layout) const;

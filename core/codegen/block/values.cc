@@ -120,7 +120,7 @@ Value Values::compute(BlockValue value, const RegisterLayout& layout, const Expr
 void Values::load(BlockValue value, const RegisterLayout& layout) {
   if (facts_.is_staged(value)) return staged_.load(value, layout);
   if (!moved_load_cycles(facts_, value, natural(value), layout)) return memory_.load(value, layout);
-  if (!find(value, natural(value))) memory_.load(value, natural(value));
+  if (!find(value, natural(value))) memory_.load(value, natural(value), false);
   conversions_.convert(value, layout);
 }
 
