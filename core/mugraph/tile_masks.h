@@ -29,6 +29,8 @@ constexpr bool less_equal(int64_t a, int64_t b) { return a <= b; }
 constexpr bool equal(bool a, bool b) { return a == b; }
 constexpr bool both(bool a, bool b) { return a && b; }
 constexpr bool either(bool a, bool b) { return a || b; }
+constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t max_of(int64_t a, int64_t b) { return a < b ? b : a; }
 
 constexpr int64_t kMostOfAny = int64_t{1} << 31;  // of an i32, in size
 
@@ -83,7 +85,7 @@ class TileMasks {
   }
 
  private:
-  static constexpr int64_t kMost = 0x7fffffff;
+  static constexpr int64_t kMost = 0x7fffffff, kMostAdded = int64_t{1} << 30;
 
   static Truth truth(bool value) { return less(Number(0), Number(int64_t{value})); }
   static Truth negation(const Truth& a) { return equal(a, truth(false)); }
@@ -91,12 +93,17 @@ class TileMasks {
   const BlockOp& at(BlockValue value) const { return ops_[static_cast<size_t>(value)]; }
 
   std::optional<Tile> comparison(const BlockOp& op) const {
-    const auto a = range(op.operands[0]), b = range(op.operands[1]);
-    if (!a || !b) return std::nullopt;
-    if (op.code() == OpCode::lt) return Tile{less(a->high, b->low), less(a->low, b->high)};
-    if (op.code() == OpCode::le) return Tile{less_equal(a->high, b->low), less_equal(a->low, b->high)};
-    return Tile{both(less_equal(a->high, b->low), less_equal(b->high, a->low)),
-                both(less_equal(a->low, b->high), less_equal(b->low, a->high))};
+    const auto left = range(op.operands[0]), right = range(op.operands[1]);
+    if (!left || !right) return std::nullopt;
+    const Range &a = left->range, &b = right->range;
+    const Truth fits = both(left->fits, right->fits);
+    auto told = [&](const Truth& always, const Truth& possible) {
+      return Tile{both(fits, always), either(negation(fits), possible)};
+    };
+    if (op.code() == OpCode::lt) return told(less(a.high, b.low), less(a.low, b.high));
+    if (op.code() == OpCode::le) return told(less_equal(a.high, b.low), less_equal(a.low, b.high));
+    return told(both(less_equal(a.high, b.low), less_equal(b.high, a.low)),
+                both(less_equal(a.low, b.high), less_equal(b.low, a.high)));
   }
 
   std::optional<Tile> joined(const BlockOp& op, bool all) const {
@@ -106,25 +113,44 @@ class TileMasks {
     return Tile{either(a->always, b->always), either(a->possible, b->possible)};
   }
 
-  std::optional<Range> range(BlockValue value) const {
+  // Of what may wrap around, the range where it does not: there `fits` holds.
+  struct Fitting {
+    Range range;
+    Truth fits;
+  };
+
+  // What only a launch knows is added to where it is not so large that the sum could wrap.
+  static Fitting small(const Fitting& a) {
+    if (a.range.most < kMostOfAny) return a;
+    const Number least(-kMostAdded), most(kMostAdded);
+    const Truth fits = both(less_equal(least, a.range.low), less_equal(a.range.high, most));
+    auto within = [&](const Number& number) { return max_of(least, min_of(number, most)); };
+    return {{within(a.range.low), within(a.range.high), kMostAdded}, both(a.fits, fits)};
+  }
+
+  std::optional<Fitting> range(BlockValue value) const {
     const BlockOp& op = at(value);
-    if (auto known = leaf_(value)) return known;
+    if (auto known = leaf_(value)) return Fitting{*known, truth(true)};
     if (!op.is_compute()) return std::nullopt;
     if (op.code() == OpCode::constant) {
       const auto number = static_cast<int64_t>(op.number());
       if (!op.extents().empty() || static_cast<double>(number) != op.number() || number > kMost ||
           number < -kMost)
         return std::nullopt;
-      return Range{Number(number), Number(number), number < 0 ? -number : number};
+      return Fitting{{Number(number), Number(number), number < 0 ? -number : number}, truth(true)};
     }
     if (op.code() == OpCode::transpose || op.code() == OpCode::reshape) return range(op.operands[0]);
     if (op.type.dtype != DType::i32 || (op.code() != OpCode::add && op.code() != OpCode::sub))
       return std::nullopt;
-    const auto a = range(op.operands[0]), b = range(op.operands[1]);
-    if (!a || !b || a->most + b->most > kMost) return std::nullopt;
-    const int64_t most = a->most + b->most;
-    if (op.code() == OpCode::add) return Range{a->low + b->low, a->high + b->high, most};
-    return Range{a->low - b->high, a->high - b->low, most};
+    const auto left = range(op.operands[0]), right = range(op.operands[1]);
+    if (!left || !right) return std::nullopt;
+    const Fitting a = small(*left), b = small(*right);
+    const int64_t most = a.range.most + b.range.most;
+    if (most > kMost) return std::nullopt;
+    const bool adds = op.code() == OpCode::add;
+    const Number low = adds ? a.range.low + b.range.low : a.range.low - b.range.high,
+                 high = adds ? a.range.high + b.range.high : a.range.high - b.range.low;
+    return Fitting{{low, high, most}, both(a.fits, b.fits)};
   }
 
   const std::vector<BlockOp>& ops_;

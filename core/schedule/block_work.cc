@@ -45,10 +45,10 @@ class Counter : private ScheduledBlock {
   // What is reduced is loaded, then loaded again as operands lie in registers; behind both come the other operands.
   static constexpr double kReducedFirst = 2;
 
-  // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
+  // What an iteration brings it brings whether or not all of it is masked (and does, where it overlaps the next); with intervals there are fewer of
   // them, but for one that is not overlapped.
   void pass_over(const UnmaskedShare& unmasked) {
-    if (unmasked.mean == 1) return;
+    if (unmasked.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
     auto visited = [&](double share) {
       return std::clamp<int64_t>(
           std::llround(share * static_cast<double>(kernel_.trip_count)) + schedule_.overlap, 1,

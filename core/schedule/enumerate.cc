@@ -311,6 +311,9 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     KernelSchedule overlapped = cut_short;
     overlapped.overlap = fed.producer && chained && fed.stages > 2;
     if (overlapped.overlap) rank(overlapped);
+    // Or all iterations, of which then none is passed over.
+    overlapped.intervals = false;
+    if (overlapped.overlap && masked) rank(overlapped);
     const double fed_us = rank(fed);
     if (fed.producer && fed_us >= works.time(*applied, schedule).us) rank(schedule);
   };

@@ -240,7 +240,8 @@ Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
 
 std::optional<ir::MaskedIterations> PositionMasks::draft() {
   const auto& passed = masks_;
-  if (!passed) return std::nullopt;
+  // An iteration that overlaps the next has begun before it is known that it does nothing.
+  if (!passed || (schedule_.overlap && !schedule_.intervals)) return std::nullopt;
   const auto& maxima = values_.tiles(passed->maximum);
   if (maxima.empty() || !maxima[0].whole() || maxima[0].dtype != DType::f32) return std::nullopt;
   for (BlockValue tile : passed->tiles)
