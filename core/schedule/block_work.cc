@@ -45,8 +45,8 @@ class Counter : private ScheduledBlock {
   // What is reduced is loaded, then loaded again as operands lie in registers; behind both come the other operands.
   static constexpr double kReducedFirst = 2;
 
-  // What an iteration brings it brings whether or not all of it is masked (and does, where it overlaps the next); with intervals there are fewer of
-  // them, but for one that is not overlapped.
+  // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
+  // them, but for one that is not overlapped. Without intervals, iterations that overlap are not passed over.
   void pass_over(const UnmaskedShare& unmasked) {
     if (unmasked.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
     auto visited = [&](double share) {

@@ -36,7 +36,8 @@ Expr PositionMasks::integer(BlockValue load) {
   if (!fresh_one) return Expr(at->second);
   const TensorPlace& place = facts_.place(load);
   at->second = ir::make_variable("integer" + std::to_string(load), Scalar::i32);
-  Builder(body_.prologue).let(at->second, ir::element(memory_.pointer(program_.op(load).tensor(), place), memory_.tile_begin(load, place)));
+  const Symbol memory = memory_.pointer(program_.op(load).tensor(), place);
+  Builder(body_.prologue).let(at->second, ir::element(memory, memory_.tile_begin(load, place)));
   return Expr(at->second);
 }
 
@@ -219,6 +220,8 @@ Expr PositionMasks::known_finite(Builder& to, int32_t tensor, const Parts& parts
 }
 
 void PositionMasks::find() {
+  // An iteration that overlaps the next has begun before it is known that it does nothing.
+  if (schedule_.overlap && !schedule_.intervals) return;
   masks_ = passed_over();
   if (masks_ && schedule_.intervals) body_.masked_selects = masks_->scores.selects;
 }
@@ -239,25 +242,23 @@ Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
 }
 
 std::optional<ir::MaskedIterations> PositionMasks::draft() {
-  const auto& passed = masks_;
-  // An iteration that overlaps the next has begun before it is known that it does nothing.
-  if (!passed || (schedule_.overlap && !schedule_.intervals)) return std::nullopt;
-  const auto& maxima = values_.tiles(passed->maximum);
+  if (!masks_) return std::nullopt;
+  const auto& maxima = values_.tiles(masks_->maximum);
   if (maxima.empty() || !maxima[0].whole() || maxima[0].dtype != DType::f32) return std::nullopt;
-  for (BlockValue tile : passed->tiles)
+  for (BlockValue tile : masks_->tiles)
     if (!staged_.find(tile)) return std::nullopt;
   const Symbol& maximum = maxima[0].registers;
   ir::MaskedIterations out;
-  out.possible = passed->scores.tile.possible;
-  out.certain = both(passed->scores.tile.always, bounds_.whole_iterations());
+  out.possible = masks_->scores.tile.possible;
+  out.certain = both(masks_->scores.tile.always, bounds_.whole_iterations());
   if (schedule_.intervals) out.unmasked = body_.unmasked;
   out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
   Builder to(out.look);
-  Expr all = all_finite(to, passed->tiles);
+  Expr all = all_finite(to, masks_->tiles);
   for (int64_t r = 0; r < maximum->count; ++r)
     all =
         both(all, ir::less_equal(ir::literal(kVanishing, Scalar::f32),
-                                 ir::element(maximum, r) - ir::literal(passed->scores.masked, Scalar::f32)));
+                                 ir::element(maximum, r) - ir::literal(masks_->scores.masked, Scalar::f32)));
   to.assign(ir::element(out.vanishes, 0), all);
   return out;
 }
