@@ -47,7 +47,9 @@ inline Demand demand_of(DType dtype, const Noisy& value, bool special) {
     if (!std::isfinite(value.unfused) && !overflows) return Demand::anything;
     return value.fragile || std::isinf(value.noise()) ? Demand::close_if_finite : Demand::close;
   }
-  if (std::isfinite(value.unfused) || value.fragile || value.overflowed) return Demand::anything;
+  // The unfused program may have met an infinity of its own, where a number leaves its dtype.
+  const bool agree = std::isnan(value.exact) ? std::isnan(value.unfused) : value.unfused == value.exact;
+  if (!agree || value.fragile || value.overflowed) return Demand::anything;
   return special ? Demand::not_finite : std::isnan(value.exact) ? Demand::nan : Demand::infinity;
 }
 

@@ -429,6 +429,13 @@ static void infinities_meet_overflow(void**) {
   assert_true(accepts(body, {{-most, -most, infinity, 0}}, {nan}));
   assert_true(accepts(body, {{-most, 1, infinity, 0}}, {infinity}));
   assert_false(accepts(body, {{-most, 1, infinity, 0}}, {1}));
+  // A product that is too large for f16 is an infinity of the unfused program alone, which an infinite term opposes.
+  const std::string product =
+      "in x: f16[2]\nin y: f32[2]\np = mul(x, x)\nq = cast(y, dtype=f16)\no = add(p, q)\nout o\n";
+  for (const double actual : {nan, -infinity})
+    assert_true(accepts(product, {{6e4, 2}, {-1e9, -1e9}}, {actual, -infinity}));
+  assert_false(accepts(product, {{6e4, 2}, {-1e9, -1e9}}, {nan, nan}));
+  assert_false(accepts(product, {{6e4, 2}, {1e9, -1e9}}, {nan, -infinity}));
 }
 
 int main() {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Quern's plans beside PyTorch and other libraries, on the same buffers, in one run: any graph files, through the daemon and the C API.
 
-usage: compare_torch.py --out DIR [--bundle DIR] [--tune SECONDS] [--jobs N] [--without PEER]... [--budget S] GRAPH.qg...
+usage: compare_torch.py --out DIR [--bundle DIR] [--cache DIR] [--tune SECONDS] [--jobs N] [--without PEER]... [--budget S] GRAPH.qg...
 
-Starts a daemon with an empty cache of its own, which searches for all graphs while N processes compile PyTorch's programs. Then, for each graph,
+Starts a daemon with an empty cache of its own, which searches for all graphs while N processes compile PyTorch's programs; or, with --cache, with
+a copy of a cache that `quern prewarm --wait-tier modelled` has filled, where there need be no GPU. Then, for each graph,
 tunes for --tune seconds, or for its share of what is left of --budget, and times the baseline, the plan that the model chose, the tuned one, and
 the peers that apply to it (peers.py) interleaved, each captured in a CUDA graph, with inputs that rotate over more than four times the L2 cache
 (cold) and with the same inputs again and again (hot). Writes DIR/compare.json, compare.md and compare.svg. compare.md says, too, how long each
@@ -14,6 +15,7 @@ import concurrent.futures
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,6 +32,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", default=os.path.join(HERE, "..", "..", ".."), help="what tools/dev bundle made")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--cache", help="a prewarmed cache folder, which is copied")
     parser.add_argument("--tune", type=float, default=30, help="seconds a graph")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--without", action="append", default=[], metavar="PEER", help="leaves a peer out; a name of peers.py")
@@ -187,6 +190,10 @@ def search_all(paths):
             plans[path] = {"baseline": plan_of(path)}
         except Exception as error:
             print(f"{path}: {type(error).__name__}: {error}", flush=True)
+    if OPTIONS.cache:
+        quern("stop")
+        shutil.rmtree(os.environ["QUERN_CACHE_DIR"])
+        shutil.copytree(OPTIONS.cache, os.environ["QUERN_CACHE_DIR"])
     compile_all(plans)
     for path in plans:
         quern("get", path, "--wait-tier", "modelled", "--timeout", "60")
