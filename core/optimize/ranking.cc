@@ -51,7 +51,10 @@ using Ranked = std::pair<double, Implementation>;
 // tile is ranked beside it.
 std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
   bool differs = false;
-  for (KernelSchedule& kernel : schedule.kernels) differs |= std::exchange(kernel.persistent, 0) > 0;
+  for (KernelSchedule& kernel : schedule.kernels) {
+    if (kernel.pingpong) return std::nullopt;
+    differs |= std::exchange(kernel.persistent, 0) > 0;
+  }
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
@@ -69,7 +72,7 @@ std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule)
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
-    if (!own.producer || kernel.grid[3] > 1 || !stores_large_tile(kernel)) continue;
+    if (!own.producer || own.pingpong || kernel.grid[3] > 1 || !stores_large_tile(kernel)) continue;
     own.persistent = 0;
     own.tma_store = differs = true;
   }
@@ -107,8 +110,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
     KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
     const LaunchedKernels launch = launch_of(schedule, k);
-    if (!own.producer || !own.wgmma || own.intervals || kernel.grid[3] > 1 || !stores_large_tile(kernel) ||
-        launch.end - launch.first > 1 || own.persistent % 2 != 0 ||
+    if (!own.producer || !own.wgmma || own.intervals || own.pingpong || kernel.grid[3] > 1 ||
+        !stores_large_tile(kernel) || launch.end - launch.first > 1 || own.persistent % 2 != 0 ||
         !shares_straddling_rows(applied, kernel, axis))
       continue;
     own.multicast[static_cast<size_t>(axis)] = 2;

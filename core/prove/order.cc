@@ -411,11 +411,14 @@ class Simulation {
       for (const auto& [async, groups] : role.groups)
         if (const auto left = groups.all(); !left.empty())
           fail("nobody waits for the " + what(async), out_.moments[left[0]].event);
-    out_.end = end;
     out_.cluster_end = state_[0].cluster;
+    // The block is there until the last of its threads ends.
+    Clock waited = end;
+    for (int number = 0; number < own_roles_; ++number)
+      waited.join(state_[static_cast<size_t>(number)].everything());
     for (const Ordered::Moment& moment : out_.moments) {
-      const auto known = out_.end.phases.find(moment.barrier);
-      if (moment.barrier >= 0 && (known == out_.end.phases.end() || known->second <= moment.phase))
+      const auto known = waited.phases.find(moment.barrier);
+      if (moment.barrier >= 0 && (known == waited.phases.end() || known->second <= moment.phase))
         fail("nobody waits for the copy", moment.event);
     }
   }

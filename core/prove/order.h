@@ -36,7 +36,7 @@ struct Ordered {
   };
   std::vector<Moment> moments;
   std::vector<int> warp_barriers;  // numbers of events
-  Clock end, cluster_end;          // what all threads of role 0 know when it ends
+  Clock cluster_end;               // what all threads of role 0 know of the cluster when it ends
 
   struct Fault {
     std::string what;

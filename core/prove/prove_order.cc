@@ -118,7 +118,8 @@ class Order {
   }
   // All threads of the first role come to it.
   bool is_whole(const Ordered::Moment& moment) const {
-    size_t others = 32 * questions_.trace().roles.size();
+    size_t others = 0;
+    for (const auto& role : questions_.trace().roles) others += 32 * static_cast<size_t>(role.warps);
     return moment.threads->count() + others == static_cast<size_t>(questions_.kernel().threads);
   }
 

@@ -215,6 +215,7 @@ class BlockWorks {
     KernelSchedule like = schedule;
     like.stages = std::min(schedule.stages, 2);
     like.persistent = 0;
+    like.pingpong = false;
     like.min_blocks = 0;
     like.setmaxnreg = false;
     auto at =
@@ -244,6 +245,20 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
   if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
   out.persistent = blocks;
+  return out;
+}
+
+// The same by two warpgroups in turns, of which one stores a tile while the products of the other run. What registers the
+// producer leaves they have.
+std::optional<KernelSchedule> in_turns(const MuGraph& mugraph, const MuKernel& kernel,
+                                       const KernelSchedule& schedule, const Target& target,
+                                       BlockWorks& works) {
+  if (!schedule.wgmma || schedule.workers() != kWarpgroup || schedule.min_blocks > 0 || schedule.overlap)
+    return std::nullopt;
+  auto out = persistent(mugraph, kernel, schedule, 1, target, works);
+  if (!out) return std::nullopt;
+  out->pingpong = out->setmaxnreg = true;
+  if (works.time(mugraph, *out).blocks_per_sm > 1) return std::nullopt;
   return out;
 }
 
@@ -283,6 +298,8 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
       ranked.push_back({time.us, each});
       if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target, works))
         ranked.push_back({works.time(*applied, *staying).us, *staying});
+      if (const auto turns = in_turns(*applied, cut, each, target, works))
+        ranked.push_back({works.time(*applied, *turns).us, *turns});
       KernelSchedule denser = each;
       // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
       if (is_fma) {

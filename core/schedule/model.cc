@@ -40,8 +40,9 @@ class KernelModel {
       return out;
     }
     const double blocks = work_.blocks;
-    const double at_once = std::min(blocks, places(out.blocks_per_sm)), full = std::floor(blocks / at_once),
-                 rest = blocks - full * at_once;
+    // Groups that take tiles in turns are like blocks that share an SM.
+    const double at_once = std::min(blocks, places(out.blocks_per_sm * schedule_.groups())),
+                 full = std::floor(blocks / at_once), rest = blocks - full * at_once;
     // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block
     // that stays loads its next tile while it stores one.
     const double first = wave(at_once, blocks, out);
@@ -110,9 +111,7 @@ class KernelModel {
       return (1 - work_.passed_share) * visited + work_.passed_share * passed_over;
     };
     out.memory_us += trip_count * iteration_us + once_us;
-    out.compute_us += per_sm *
-                      (trip_count * mean(cycles(work_.loop), cycles(work_.passed)) + cycles(work_.once)) /
-                      constants_.clock_mhz;
+    out.compute_us += per_sm * block_cycles(trip_count) / constants_.clock_mhz;
     const double asked = latency_us() + (work_.loop.copies > 0 ? constants_.map_us : 0);
     if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
@@ -176,6 +175,18 @@ class KernelModel {
     return most + constants_.shadow * (all - most);
   }
 
+  // Of all that a block does for a tile. Groups that take tiles in turns do what stands behind the loop beside the other's.
+  double block_cycles(double trip_count) const {
+    if (schedule_.groups() > 1) {
+      Work all = work_.once;
+      for (double Work::*count : kComputes) all.*count += trip_count * work_.loop.*count;
+      return cycles(all);
+    }
+    return trip_count *
+               ((1 - work_.passed_share) * cycles(work_.loop) + work_.passed_share * cycles(work_.passed)) +
+           cycles(work_.once);
+  }
+
   double computed(const Work& work, double per_sm) const {
     return beside(per_sm * cycles(work), alone(work), constants_.shadow) / constants_.clock_mhz +
            work.round_trips * latency_us();
@@ -204,8 +215,8 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     out.blocks += part.blocks;
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
-    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
-                                   &BlockWork::once_waits})
+    for (double BlockWork::*most :
+         {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes, &BlockWork::once_waits})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
   }

@@ -252,8 +252,8 @@ int64_t KernelSchedule::launch_registers() const {
 int64_t KernelSchedule::most_registers() const {
   if (!setmaxnreg) return launch_registers();
   constexpr int64_t kMostMoved = 240;
-  const int64_t moved = (launch_registers() / 8 * 8 - kProducerRegisters) * (threads() - workers());
-  return std::min(kMostMoved, (launch_registers() + moved / workers()) / 8 * 8);
+  const int64_t moved = (launch_registers() / 8 * 8 - kProducerRegisters) * (threads() - computing());
+  return std::min(kMostMoved, (launch_registers() + moved / computing()) / 8 * 8);
 }
 
 LaunchedKernels launch_of(const Schedule& schedule, size_t k) {

@@ -79,6 +79,37 @@ void persistent_blocks_are_right(void**) {
   all_are_right(cases);
 }
 
+// Two groups that take tiles in turns: of an even number and an odd one, of one tile and of more blocks than there are;
+// products that are waited for, registers of the producer's, and mma.sync.
+void groups_in_turns_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  const Sizes kSix = {"bf16", "128", "96", "192", "3", "3"};
+  auto in_turns = [](KernelSchedule from, int64_t blocks) {
+    from = staying(from, blocks);
+    from.pingpong = true;
+    return from;
+  };
+  for (int64_t blocks : {1, 2, 4, 6, 100})
+    cases.push_back(
+        sized_case("parts", kProductGraph, kTiles, kSix, in_turns(way({4, 1, 1}, 2, true), blocks)));
+  KernelSchedule moving = in_turns(way({4, 1, 1}, 4, true), 1);
+  moving.setmaxnreg = true;
+  cases.push_back(sized_case("parts", kProductGraph, kTiles, kSix, moving));
+  cases.push_back(sized_case("parts", kProductGraph, kTiles, kSix, in_turns(way({2, 1, 1}, 4, false), 2)));
+  cases.push_back(sized_case("attention", kAttentionGraph, kAttention, {"bf16", "128", "32", "160", "2", "5"},
+                             in_turns(way({4, 1, 1}, 2, true), 1)));
+  all_are_right(cases);
+  const MuGraphCase faulty =
+      sized_case("parts", kProductGraph, kTiles, kSix, in_turns(way({4, 1, 1}, 2, true), 1));
+  const char kWait[] = "mbarrier_wait(may_begin + group, (turn / 2 ^ group ^ 1) & 1);",
+             kEnd[] = "mbarrier_arrive(may_begin + 1 - group);";
+  const std::vector<const char*> kTooEarly = {"no synchronisation between", "asynchronous copy", "deadlock"};
+  are_found(faulty, {{kWait, "", kTooEarly},
+                     {kWait, "mbarrier_wait(may_begin + group, (turn / 2 ^ group) & 1);", kTooEarly},
+                     {kEnd, "", {"deadlock"}},
+                     {kEnd, "mbarrier_arrive(may_begin + group);", {"deadlock"}}});
+}
+
 // Products of one iteration under what is computed in the next: of few iterations and of more than there are
 // stages, by one warpgroup and two, by blocks that stay, with registers of the producer's, and of ragged keys.
 void overlapped_products_are_right(void**) {
@@ -185,6 +216,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
                               cmocka_unit_test(clusters_are_right),
                               cmocka_unit_test(persistent_blocks_are_right),
+                              cmocka_unit_test(groups_in_turns_are_right),
                               cmocka_unit_test(overlapped_products_are_right),
                               cmocka_unit_test(planted_faults_are_found),
                               cmocka_unit_test(faults_of_persistent_blocks_are_found),

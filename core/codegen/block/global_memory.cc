@@ -9,7 +9,7 @@ namespace quern {
 namespace {
 
 // Registers of a thread in which a tile is kept through the loop, for what comes after it; larger ones are loaded there.
-constexpr int64_t kMostHeld = 16;
+constexpr int64_t kMostHeld = 8;
 // Those that a thread has asked for and not used yet.
 constexpr int kAheadRegisters = 32;
 

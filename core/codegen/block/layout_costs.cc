@@ -49,9 +49,12 @@ int64_t LayoutQuestion::memory_cycles(BlockValue value, const RegisterLayout& la
   if (op.is_load() && facts_.is_staged(value)) return accesses * kSharedAccess;
   const int64_t shuffles = (int64_t{form.exchanged} << form.exchanged) / 2;
   const int64_t size = static_cast<int64_t>(dtype_size(facts_.place(op).dtype));
-  const int64_t bytes = (size << vector) * 32;
+  // Lanes that ask for the same are one.
+  const auto lanes = std::count_if(form.moved.lanes.begin(), form.moved.lanes.end(),
+                                   [](const CoordBit& lane) { return lane.dim >= 0; });
+  const int64_t bytes = size << (vector + lanes);
   const int64_t run = std::min(kSectorBytes, run_bytes(facts_, value, form.moved, vector));
-  return accesses * (kAccess + shuffles * kShuffle + bytes / run * kSector);
+  return accesses * (kAccess + shuffles * kShuffle + std::max<int64_t>(1, bytes / run) * kSector);
 }
 
 void LayoutQuestion::count_ask(const Ask& ask) {

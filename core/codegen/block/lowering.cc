@@ -252,6 +252,9 @@ ir::TileTurns BlockLowering::draft_turns() const {
   const Expr block = ir::block_index(0);
   ir::TileTurns turns;
   turns.turn = ir::make_variable("turn", Scalar::i32);
+  turns.groups = schedule_.groups();
+  turns.group = ir::make_variable("group", Scalar::i32);
+  turns.may_begin = ir::make_memory("may_begin", ir::Space::shared, Scalar::mbarrier);
   turns.count = tiles % blocks == 0 ? Expr(tiles / blocks) : (tiles + blocks - 1 - block) / blocks;
   Builder to(turns.names);
   Expr rest = to.let(ir::make_variable("tile", Scalar::i32), block + Expr(turns.turn) * blocks);
@@ -274,6 +277,7 @@ ir::Draft BlockLowering::draft() {
   draft.kernel.threads = schedule_.threads();
   draft.kernel.min_blocks = std::max(schedule_.min_blocks, schedule_.setmaxnreg ? 1 : 0);
   draft.lane = lane();
+  draft.warp = warp();
   draft.memory = body_.shared_memory;
   draft.workers = schedule_.workers();
   draft.producer = schedule_.producer;

@@ -14,6 +14,12 @@ Body Copies::all() const {
   return body;
 }
 
+int64_t Draft::mbarrier_bytes() const {
+  constexpr int64_t kEach = 8;
+  if (ring.maps.empty()) return 0;
+  return kEach * (ring.stages * (producer ? 2 : 1) + (groups() > 1 ? groups() : 0));
+}
+
 Stmt Draft::barrier() const {
   if (!producer) return Instruction{Instr::block_barrier, {}, {}};
   return Instruction{Instr::named_barrier, {}, {workers}};

@@ -85,11 +85,14 @@ struct TileLoop {
   Body behind;  // what threads that compute do after it
 };
 
-// Blocks that stay: what they do is done again for each of their tiles.
+// Blocks that stay: what they do is done again for each of their tiles. With two groups of workers these take the tiles
+// in turns (ping-pong): a group has the loop of its tile when the other has gone through that of the tile before.
 struct TileTurns {
   Symbol turn;
   Expr count = 1;
   Body names;  // of a turn: the tile's place
+  int groups = 1;
+  Symbol group, may_begin;  // the number of those who run this; an mbarrier for each group
 };
 
 // Programmatic dependent launch: when the next kernel may begin.
@@ -103,13 +106,14 @@ struct DraftCosts {
 
 struct Draft {
   // What all passes leave as it is. `schedule`: what was asked for, of the baseline nothing; `workers`:
-  // threads that compute; a producer warp follows them.
+  // threads that compute a tile; a producer warp follows those of all groups.
   Kernel kernel;
   KernelSchedule schedule = {};
-  Symbol lane, memory;  // the thread's number in its warp; the block's shared memory
+  Symbol lane, warp;  // the thread's number in its warp, and the warp's in the block
+  Symbol memory;      // the block's shared memory
   int workers = 0;
   bool producer = false;
-  bool waits_for_previous = false;  // for the kernel before it, which may still run
+  bool waits_for_previous = false;      // for the kernel before it, which may still run
   bool only_looks_at_previous = false;  // nothing but MaskedIterations::look reads what that writes
   bool waits_late = false;              // every role and body waits where a pass has put that
   LaunchesDependents launches_dependents = LaunchesDependents::never;
@@ -129,7 +133,7 @@ struct Draft {
   };
   std::array<Section, 3> sections;  // before, in and after the loop
   std::optional<TileTurns> turns;
-  std::optional<TileLoop> loop;     // until a pass makes `loop_body` of it and of its section
+  std::optional<TileLoop> loop;  // until a pass makes `loop_body` of it and of its section
 
   // Made by passes.
   Body memory_names, barrier_setup, roles, loop_body;
@@ -137,6 +141,8 @@ struct Draft {
 
   Section& section(Stage stage) { return sections[static_cast<size_t>(stage)]; }
   const Section& section(Stage stage) const { return sections[static_cast<size_t>(stage)]; }
+  int groups() const { return turns ? turns->groups : 1; }
+  int64_t mbarrier_bytes() const;
   // Of the threads that compute.
   Stmt barrier() const;
 };

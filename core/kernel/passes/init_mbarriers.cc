@@ -13,6 +13,8 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
   Builder to(draft.barrier_setup);
   to.let(ring.full, address(draft.memory, ring.barriers_at));
   if (draft.producer) to.let(ring.empty, address(ring.full, ring.stages));
+  const bool in_turns = draft.groups() > 1;
+  if (in_turns) to.let(draft.turns->may_begin, address(ring.empty, ring.stages));
   to.when(equal(thread_index(), 0), [&](Builder& first) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
@@ -20,6 +22,8 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
       if (draft.producer)
         first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32 * blocks});
     }
+    for (int group = 0; in_turns && group < draft.groups(); ++group)
+      first.emit(Instr::mbarrier_init, {address(draft.turns->may_begin, group), draft.workers / 32});
     first.emit(Instr::mbarrier_init_fence);
   });
   // Before the other block has made its own, nothing may be sent there.

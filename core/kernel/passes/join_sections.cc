@@ -3,8 +3,24 @@
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
+#include "core/kernel/replace.h"
 
 namespace quern::ir {
+
+namespace {
+
+// Another group of workers: the same, with numbers of warps of its own.
+WarpRole role_of(const Draft& draft, int group, const Body& tiles) {
+  const int warps = draft.workers / 32;
+  const Symbol own = make_variable("own_warp", Scalar::i32);
+  WarpRole role{"group " + std::to_string(group), group * warps, {}, warps};
+  Builder to(role.body);
+  to.let(own, Expr(draft.warp) - group * warps);
+  to.add(renamed(tiles, draft.warp, own));
+  return role;
+}
+
+}  // namespace
 
 Status join_sections(Draft& draft, const PassContext&) {
   check(!draft.loop, "a pass has made the loop");
@@ -14,12 +30,22 @@ Status join_sections(Draft& draft, const PassContext&) {
   Draft::Section& after = draft.section(Stage::after);
   if (after.begins_with_barrier) after.body.insert(after.body.begin(), draft.barrier());
   if (draft.turns) to.add(std::exchange(draft.roles, {}));  // know the tile's place by themselves
-  each_turn(draft, to, [&](Builder& turn) {
-    for (Body* part :
-         {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body, &after.body})
-      turn.add(std::exchange(*part, {}));
-  });
-  to.add(std::exchange(draft.end, {}));
+  auto tiles_of = [&](int group) {
+    Body body;
+    Builder work(body);
+    each_turn_of(draft, group, work, [&](Builder& turn) {
+      for (const Body* part :
+           {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body, &after.body})
+        turn.add(*part);
+    });
+    work.add(draft.end);
+    return body;
+  };
+  for (int group = draft.groups() - 1; group > 0; --group) to.add(role_of(draft, group, tiles_of(group)));
+  to.add(tiles_of(0));
+  for (Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body,
+                     &after.body, &draft.end})
+    part->clear();
   return {};
 }
 

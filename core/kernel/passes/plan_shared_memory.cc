@@ -21,8 +21,8 @@ Status plan_shared_memory(Draft& draft, const PassContext& context) {
   ring.barriers_at = round_up(memory->peak, 8);
   draft.costs.shared_bytes = memory->peak;
 
-  const int64_t bytes =
-      ring.maps.empty() ? memory->peak : ring.barriers_at + ring.stages * (draft.producer ? 16 : 8);
+  const int64_t mbarriers = draft.mbarrier_bytes(),
+                bytes = mbarriers == 0 ? memory->peak : ring.barriers_at + mbarriers;
   if (bytes > context.target.shared_bytes_per_block)
     return Status(ErrorCode::UNSUPPORTED, "a block needs " + std::to_string(bytes) +
                                               " bytes of shared memory, " + context.target.name + " has " +

@@ -2,7 +2,10 @@
 // mbarriers guard each stage: `full`, when the bytes of an iteration are there, and `empty`, when every warp
 // has read them. So no iteration has a barrier of all threads, and a slow warp stops the others only when it
 // is behind by the whole ring.
+#include <algorithm>
+
 #include "core/base/status.h"
+#include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
 #include "core/kernel/passes/tile_loop.h"
 
@@ -34,10 +37,11 @@ void ask_for_tiles(const Draft& draft, Builder& to) {
 // The whole life of the producer. It may end before what it asked for has landed, and before the others: the
 // block, whose memory TMA writes, ends with the last of them.
 WarpRole producer_role(const Draft& draft) {
-  WarpRole producer{"producer", draft.workers / 32, {}, (draft.kernel.threads - draft.workers) / 32};
+  const int workers = draft.groups() * draft.workers;
+  WarpRole producer{"producer", workers / 32, {}, (draft.kernel.threads - workers) / 32};
   Builder role(producer.body);
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
-  const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), draft.workers);
+  const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), workers);
   role.when(one_thread, [&](Builder& one) {
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
@@ -48,6 +52,19 @@ WarpRole producer_role(const Draft& draft) {
   return producer;
 }
 
+// Of two groups one waits at `full` when the other has gone through its loop: by its parity a phase cannot be told from the
+// one before the last. Before its first phase has ended an mbarrier takes a wait for the phase before that.
+void wait_for_turn(const TileTurns& turns, Body& out) {
+  const Expr round = Expr(turns.turn) / turns.groups, group(turns.group);
+  Builder(out).emit(Instr::mbarrier_wait, {address(turns.may_begin, group), (round ^ group ^ 1) & 1});
+}
+void end_turn(const Draft& draft, Body& out) {
+  const TileTurns& turns = *draft.turns;
+  Builder(out).when(equal(draft.lane, 0), [&](Builder& one) {
+    one.emit(Instr::mbarrier_arrive, {address(turns.may_begin, 1 - Expr(turns.group))});
+  });
+}
+
 // The loop of those that compute. A stage is given back when the iteration has read it; where products are
 // outstanding, an iteration later.
 Body consumer_loop(const Draft& draft) {
@@ -56,6 +73,7 @@ Body consumer_loop(const Draft& draft) {
   const bool go_on = loop.groups_stay_outstanding;
   const Expr iteration(loop.iteration), all = iteration_of_all(draft, iteration), lanes = gives_back(draft);
   Body out = loop.declared;
+  if (draft.groups() > 1) wait_for_turn(*draft.turns, out);
   Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
     to.add(stage_tiles(draft));
     to.add(loop.names);
@@ -65,6 +83,7 @@ Body consumer_loop(const Draft& draft) {
     to.emit(Instr::warp_barrier);
     give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), lanes) : lanes, to);
   });
+  if (draft.groups() > 1) end_turn(draft, out);
   if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
   if (go_on && draft.turns) {  // the next tile needs all stages
     Builder to(out);
@@ -75,12 +94,22 @@ Body consumer_loop(const Draft& draft) {
   return out;
 }
 
+// Whether threads that compute meet each other.
+bool meets(const Draft& draft) {
+  return std::any_of(draft.sections.begin(), draft.sections.end(), [](const Draft::Section& section) {
+    return section.begins_with_barrier || has_barriers(section.body);
+  });
+}
+
 }  // namespace
 
 Status specialize_warps(Draft& draft, const PassContext&) {
   if (!draft.producer || !draft.loop) return {};
   check(!draft.ring.maps.empty() && draft.ring.cp_async.empty() && draft.loop->loads.empty(),
         "a producer warp brings all tiles of a loop by TMA");
+  if (draft.groups() > 1 && (draft.loop->masked || meets(draft)))
+    return Status(ErrorCode::UNSUPPORTED,
+                  "groups that take tiles in turns (pingpong) have no barriers of their own");
   draft.roles = {producer_role(draft)};
   if (draft.schedule.setmaxnreg)
     Builder(draft.roles).emit(Instr::setmaxnreg_inc, {}, {draft.schedule.most_registers()});

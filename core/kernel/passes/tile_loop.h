@@ -8,12 +8,24 @@ namespace quern::ir {
 
 // The number of an iteration of this tile among those of all tiles of the block.
 Expr iteration_of_all(const Draft& draft, const Expr& iteration);
-// `write(builder)` for each of the block's tiles, its place known.
+// `write(builder)` for each of the block's tiles, its place known; or for those of one group.
 template <class Write>
 void each_turn(const Draft& draft, Builder& to, const Write& write) {
   if (!draft.turns) return write(to);
   to.rolled(draft.turns->turn, 0, draft.turns->count, [&](Builder& one) {
     one.add(draft.turns->names);
+    write(one);
+  });
+}
+template <class Write>
+void each_turn_of(const Draft& draft, int group, Builder& to, const Write& write) {
+  if (draft.groups() == 1) return each_turn(draft, to, write);
+  const TileTurns& turns = *draft.turns;
+  const Symbol round = make_variable("round", Scalar::i32);
+  to.let(turns.group, group);
+  to.rolled(round, 0, (turns.count + (turns.groups - 1 - group)) / turns.groups, [&](Builder& one) {
+    one.let(turns.turn, Expr(round) * turns.groups + group);
+    one.add(turns.names);
     write(one);
   });
 }

@@ -2,7 +2,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   const int lane = lane_index();
   const int warp = int(threadIdx.x) / 32;
   unsigned char* const shared = dynamic_shared<unsigned char>();
-  float* const s36 = reinterpret_cast<float*>(shared);
+  float* const s33 = reinterpret_cast<float*>(shared);
   grid_launch_dependents();
   const int first0 = int(blockIdx.x);
   const int first1 = int(blockIdx.z) * 2;
@@ -10,12 +10,10 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
   const int i8 = lane >> 2 & 7;
   const int i9 = (lane & 3) * 4;
   const int i14 = (lane & 3) * 2;
-  const int i27 = lane & 1;
-  const int i29 = lane & 2 ^ (lane & 1) * 4;
-  const int i33 = lane & 7;
-  const int i34 = lane >> 3 & 1;
-  const int i37 = (lane & 7) * 2;
-  const int i38 = lane & 15;
+  const int i30 = lane & 7;
+  const int i31 = lane >> 3 & 1;
+  const int i34 = (lane & 7) * 2;
+  const int i35 = lane & 15;
   f16 q0_6[4];
   const f16* const at7 = t0 + static_cast<long long>(first0) * 12 + static_cast<long long>(first1) * 3;
 #pragma unroll
@@ -133,20 +131,23 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
       v0_24[r] = next_v0_24[r];
     }
   }
-  float m_28[1];
-  m_28[0] = shuffle(m_15[0], i29);
   float* const to26 = t3 + static_cast<long long>(first0) * 12 + static_cast<long long>(first1) * 3 + static_cast<long long>(first3);
-  if ((lane & 30) == 0 && (warp & 3) == 0) {
-    to26[i27 * 3] = m_28[0];
+  if ((lane & 3) == 0 && (warp & 3) == 0) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if (i8 + (c & 1) * 8 < 2) {
+        to26[(i8 + (c & 1) * 8) * 3] = m_15[c];
+      }
+    }
   }
-  float l_31[1];
-  l_31[0] = l_18[0];
-  l_31[0] = l_31[0] + shuffle_xor(l_31[0], 1);
-  l_31[0] = l_31[0] + shuffle_xor(l_31[0], 2);
-  float* const to30 = t4 + static_cast<long long>(first0) * 12 + static_cast<long long>(first1) * 3 + static_cast<long long>(first3);
+  float l_28[1];
+  l_28[0] = l_18[0];
+  l_28[0] = l_28[0] + shuffle_xor(l_28[0], 1);
+  l_28[0] = l_28[0] + shuffle_xor(l_28[0], 2);
+  float* const to27 = t4 + static_cast<long long>(first0) * 12 + static_cast<long long>(first1) * 3 + static_cast<long long>(first3);
   if ((lane & 3) == 0 && (warp & 3) == 0) {
     if (i8 < 2) {
-      to30[i8 * 3] = l_31[0];
+      to27[i8 * 3] = l_28[0];
     }
   }
   if ((lane & 24) == 0 && (warp & 3) == 0) {
@@ -157,16 +158,16 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* __restrict
         const int r = j & 1;
         v[j] = n_21[r];
       }
-      store_vector<float, 2>(s36 + i37, v);
+      store_vector<float, 2>(s33 + i34, v);
     }
   }
   __syncthreads();
-  float n_35[1];
-  get_elements<float, 1>(&n_35[0], s36 + i38);
-  float* const to32 = t5 + static_cast<long long>(first0) * 60 + static_cast<long long>(first1) * 15 + static_cast<long long>(first3) * 5;
+  float n_32[1];
+  get_elements<float, 1>(&n_32[0], s33 + i35);
+  float* const to29 = t5 + static_cast<long long>(first0) * 60 + static_cast<long long>(first1) * 15 + static_cast<long long>(first3) * 5;
   if ((lane & 16) == 0 && (warp & 3) == 0) {
-    if (i33 < 5) {
-      to32[i34 * 15 + i33] = n_35[0];
+    if (i30 < 5) {
+      to29[i31 * 15 + i30] = n_32[0];
     }
   }
 }
