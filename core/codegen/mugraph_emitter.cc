@@ -152,23 +152,61 @@ class MuEmitter {
   // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like
   // it, of other heads, are between it and the next, as long as the L2 cache holds what all of them read
   // again and again.
-  BlockOrder block_order(const MuKernel& kernel) const {
+  BlockOrder block_order(const MuKernel& kernel, const KernelSchedule& schedule) const {
     BlockOrder order;
     const UnevenAxis uneven = uneven_axis(mugraph_, kernel);
-    if (uneven.axis < 0 || kernel.grid[3] > 1) return order;
+    if (kernel.grid[3] > 1) return order;
+    const double bytes = looped_bytes(kernel, [](const BlockOp&) { return 1.0; });
+    const bool fit = bytes <= target_.l2_mib * (1 << 20) / 2;
+    if (uneven.axis < 0) {
+      if (!fit && schedule.multicast_blocks() == 1) order.together = neighbours_together(kernel, schedule);
+      return order;
+    }
     if (uneven.grows) order.backwards = uneven.axis;
+    std::array<int, 3> axes = order.axes;
+    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
+    auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };
+    if (fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) && fit) order.axes = axes;
+    return order;
+  }
+
+  // Bytes of what loops load, each tensor by a share.
+  template <class Share>
+  double looped_bytes(const MuKernel& kernel, const Share& share) const {
     double bytes = 0;
     for (const BlockOp& op : kernel.ops)
       if (op.is_load() && op.loop_dim() >= 0 &&
           mugraph_.tensors[static_cast<size_t>(op.tensor())].numbered < 0)
-        bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor())].type);
-    std::array<int, 3> axes = order.axes;
-    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
-    auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };
-    if (fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) &&
-        bytes <= target_.l2_mib * (1 << 20) / 2)
-      order.axes = axes;
-    return order;
+        bytes += share(op) * bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor())].type);
+    return bytes;
+  }
+
+  // How many neighbours along y follow each other before the next along x, so that blocks that run at the same time load
+  // least: of a product about as many rows of tiles as columns.
+  int64_t neighbours_together(const MuKernel& kernel, const KernelSchedule& schedule) const {
+    constexpr double kWorthIt = 0.9;  // of what they load in the order of the grid
+    const int64_t across = kernel.grid[0], down = kernel.grid[1];
+    const int64_t at_once =
+        std::min(schedule.persistent > 0 ? schedule.persistent : int64_t{target_.sms}, across * down);
+    auto loaded = [&](int64_t together) {
+      const int64_t columns = std::min(across, divide_up(at_once, together)),
+                    rows = std::min(down, together * divide_up(at_once, together * across));
+      return looped_bytes(kernel, [&](const BlockOp& op) {
+        auto share = [&](size_t axis, int64_t some, int64_t all) {
+          return op.map()[axis] < 0 ? 1.0 : static_cast<double>(some) / static_cast<double>(all);
+        };
+        return share(0, columns, across) * share(1, rows, down);
+      });
+    };
+    int64_t best = 1;
+    double least = kWorthIt * loaded(1);
+    for (int64_t together = 2; together <= std::min(down, at_once); ++together)
+      if (down % together == 0 && loaded(together) < least &&
+          fits_launch(across * together, down / together, kernel.grid[2])) {
+        least = loaded(together);
+        best = together;
+      }
+    return best;
   }
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
@@ -177,7 +215,7 @@ class MuEmitter {
     KernelSchedule schedule = schedule_.kernels[k];
     schedule.pdl = uses_pdl(k) || first;
     const BlockFacts facts(kernel, lower_block(mugraph_, kernel), read_places_, schedule, first, target_,
-                           approximate_functions(out_.plan.outputs), block_order(kernel));
+                           approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
     for (const BlockKernel::Watched& watched : block->watched) {
@@ -197,7 +235,8 @@ class MuEmitter {
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
     if (ir::confuses_wgmma(code.body))
       return Status(ErrorCode::UNSUPPORTED,
-                    "beside a left operand of wgmma that lives through a loop it has exact quotients, roots or powers, or "
+                    "beside a left operand of wgmma that lives through a loop it has exact quotients, roots "
+                    "or powers, or "
                     "assigns tiles in branches");
     if (Status status = verify_kernel(code); !status.ok()) return status;
     static_cast<ir::DraftCosts&>(block->costs) = draft.costs;

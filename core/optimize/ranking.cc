@@ -11,6 +11,7 @@
 #include "core/mugraph/text.h"
 #include "core/optimize/program_model.h"
 #include "core/schedule/enumerate.h"
+#include "core/schedule/model.h"
 #include "core/schedule/tensor_place.h"
 
 namespace quern {
@@ -19,6 +20,8 @@ namespace {
 
 // Of an implementation that resembles others: it counts as so much slower for each of these in front of it.
 constexpr double kResemblance = 0.03;
+// Schedules that are looked at for each that is taken.
+constexpr size_t kMostSeen = 16;
 
 // The scheduled muGraph without names: candidates that differ in their own grid alone become one program.
 std::string text_without_names(MuGraph applied) {
@@ -42,6 +45,16 @@ std::string resemblance(const Implementation& implementation) {
     kernel.producer = false;
   }
   return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
+}
+
+// The schedule without kernels that take little of the time: how these are cut makes no other program worth a try.
+std::string essentials(const MuGraph& applied, Schedule schedule, double us, const Target& target) {
+  constexpr double kLittle = 0.15;
+  if (schedule.kernels.size() > 1)
+    for (size_t k = 0; k < schedule.kernels.size(); ++k)
+      if (applied.kernels[k].custom && modelled_launch(applied, schedule, k, target).us < kLittle * us)
+        schedule.kernels[k] = {};
+  return print_schedule(schedule);
 }
 
 // A program, and the time by which it is ranked.
@@ -144,7 +157,8 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    size_t taken = 0;
+    size_t taken = 0, seen = 0;
+    std::set<std::string> known;
     const MuGraph& mugraph = candidates[i].mugraph;
     const auto model = ProgramModel::make(graph, mugraph, target);
     if (!model) continue;  // nor can it be emitted
@@ -163,9 +177,10 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       return true;
     };
     for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
-      if (taken == most) break;
+      if (taken == most || ++seen > kMostSeen * most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);
+      if (!known.insert(essentials(*applied, schedule, us, target)).second) continue;
       if (!take(*applied, schedule, us, us)) continue;
       ++taken;
       for (const auto& twin : {launched_for_each_tile(schedule), stored_by_tma(*applied, schedule)})

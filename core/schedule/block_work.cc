@@ -333,6 +333,17 @@ class Counter : private ScheduledBlock {
     }
   }
 
+  // The next iteration begins before it has landed.
+  bool stays_outstanding(size_t i) const {
+    const std::vector<BlockValue>& operands = kernel_.ops[i].operands;
+    return schedule_.producer &&
+           std::all_of(operands.begin(), operands.end(),
+                       [&](BlockValue each) { return is_staged_load(each); }) &&
+           std::any_of(kernel_.ops.begin(), kernel_.ops.end(), [&](const BlockOp& user) {
+             return user.is_accumulate(Combine::sum) && user.operands[0] == static_cast<BlockValue>(i);
+           });
+  }
+
   // Tensor cores read staged operands by themselves, the N operand once for every 64 rows of the M operand.
   void wgmma_product(size_t i, double batch) {
     const BlockOp& each = kernel_.ops[i];
@@ -357,6 +368,7 @@ class Counter : private ScheduledBlock {
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min(n, kWgmmaColumns))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;
+    if (in_loop(i)) out_.holds_last_tiles |= stays_outstanding(i);
     own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
     if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(n * k);

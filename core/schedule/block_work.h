@@ -49,14 +49,15 @@ struct BlockWork {
   double loop_bytes = 0, once_bytes = 0;  // loaded an iteration, and once
   double loop_l2 = 0, once_l2 = 0;        // the same in whole sectors
   double loop_room = 0;                   // of an iteration's tiles in shared memory, extents rounded up
-  double exchange_bytes = 0;              // shared memory for exchanges
-  double unique_bytes = 0;                // of all blocks, from and to DRAM
-  double fresh_bytes = 0;                 // of these, the ones that are read
+  bool holds_last_tiles = false;  // products of the iteration before are under way, and read its tiles
+  double exchange_bytes = 0;      // shared memory for exchanges
+  double unique_bytes = 0;        // of all blocks, from and to DRAM
+  double fresh_bytes = 0;         // of these, the ones that are read
   // For memory, one after the other: before operands of products are loaded once, and before a loop of products has
   // what they need that is reduced in front of it.
   double once_waits = 0;
-  double looked_at_bytes = 0;             // that a kernel in front reads
-  double registers = 0;                   // of a thread, were there as many as it wants
+  double looked_at_bytes = 0;  // that a kernel in front reads
+  double registers = 0;        // of a thread, were there as many as it wants
   std::vector<TileLoad> loads;
   bool is_possible = true;  // ptxas and the lowering have registers for its products
 

@@ -45,10 +45,11 @@ class KernelModel {
                  full = std::floor(blocks / at_once), rest = blocks - full * at_once;
     // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block
     // that stays loads its next tile while it stores one.
-    const double first = wave(at_once, blocks, out);
+    const double first = wave(at_once, blocks, out),
+                 again = schedule_.persistent > 0 ? first - out.filling_us : first;
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
     const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
-    const double next = beside_others ? bound + constants_.wave_shadow * (first - bound) : first;
+    const double next = beside_others ? bound + constants_.wave_shadow * std::max(0.0, again - bound) : first;
     const double us =
         std::max(first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0),
                  first + longest_us());
@@ -123,10 +124,14 @@ class KernelModel {
     const double loaded =
         work_.once_waits > 0 ? work_.once_waits * once_us + filled : std::max(once_us, filled);
     const double first = asked + once + loaded;
+    out.filling_us = asked + filled;
     // A tile is asked for when there is room for it: the others and its own way take that long.
     if (schedule_.stages == 0 && !schedule_.prefetch)
       return first + (trip_count - 1) * (latency_us() + iteration_us) + trip_count * mean(loop, passed);
-    const double prefetched = schedule_.stages > 0 ? schedule_.stages - 1 : constants_.prefetch_iterations;
+    const double prefetched = schedule_.stages == 0 ? constants_.prefetch_iterations
+                              : work_.holds_last_tiles
+                                  ? std::max(constants_.held_ahead, schedule_.stages - 2.0)
+                                  : schedule_.stages - 1;
     auto iteration = [&](double computed_us) {
       return beside(std::max(iteration_us, (latency_us() + iteration_us) / prefetched), computed_us,
                     schedule_.stages > 0 ? constants_.ring_shadow : constants_.shadow);

@@ -9,12 +9,13 @@
 namespace quern {
 
 struct KernelTime {
-  double us = 0;             // infinite if the kernel does not fit the target
-  double memory_us = 0;      // to bring the bytes
-  double compute_us = 0;     // to do the work
-  double registers = 0;      // of a thread
-  int64_t blocks_per_sm = 1; // blocks that an SM holds at a time
-  int64_t shared_bytes = 0;  // of a block
+  double us = 0;              // infinite if the kernel does not fit the target
+  double memory_us = 0;       // to bring the bytes
+  double compute_us = 0;      // to do the work
+  double filling_us = 0;      // until the first iteration has its tiles
+  double registers = 0;       // of a thread
+  int64_t blocks_per_sm = 1;  // blocks that an SM holds at a time
+  int64_t shared_bytes = 0;   // of a block
 };
 
 // Of one kernel whose blocks do this work.

@@ -131,7 +131,8 @@ Status cut_into_tiles(const MuGraph& mugraph, MuKernel& kernel, int axis, int64_
   auto extent = cut_extent(mugraph, kernel, axis);
   if (!extent) return extent.status();
   if (tile > *extent)
-    return misfit("a tile has " + std::to_string(tile) + " elements along what has " + std::to_string(*extent));
+    return misfit("a tile has " + std::to_string(tile) + " elements along what has " +
+                  std::to_string(*extent));
   (axis < kGridAxes ? kernel.grid[static_cast<size_t>(axis)] : kernel.trip_count) = divide_up(*extent, tile);
   note_tile(kernel, axis, *extent, tile);
   return {};
@@ -281,8 +282,8 @@ Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int a
 Status check_fields(const KernelSchedule& schedule) {
 #define QUERN_SCHEDULE_FIELD(type, name, ...) const type& name = schedule.name;
 #include "core/schedule/schedule.def"
-#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, ...)                                     \
-  if (!lies_between(name, least, most))                                                                     \
+#define QUERN_SCHEDULE_FIELD(type, name, value, least, most, needs, ...)                                 \
+  if (!lies_between(name, least, most))                                                                  \
     return misfit(#name " takes numbers from " + std::to_string(least) + " to " + std::to_string(most)); \
   if (name != value && !(needs)) return misfit(#name " requires " #needs);
 #include "core/schedule/schedule.def"

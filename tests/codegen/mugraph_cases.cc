@@ -75,9 +75,11 @@ std::vector<std::string> find_failures(const std::vector<MuGraphCase>& cases) {
 }  // namespace
 
 Result<EmittedMuGraph> emit(const MuGraphCase& test) {
-  const auto target = find_target(test.target);
-  assert_ok(target);
-  return emit_mugraph(test.graph, test.mugraph, test.schedule, **target);
+  const auto found = find_target(test.target);
+  assert_ok(found);
+  Target target = **found;
+  target.l2_mib = test.l2_mib.value_or(target.l2_mib);
+  return emit_mugraph(test.graph, test.mugraph, test.schedule, target);
 }
 
 EmittedMuGraph emitted(const MuGraphCase& test) {

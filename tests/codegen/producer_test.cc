@@ -79,6 +79,38 @@ void persistent_blocks_are_right(void**) {
   all_are_right(cases);
 }
 
+// Where operands do not fit the L2 cache, blocks that run at the same time are neighbours along both axes: some along y come
+// before the next along x.
+void neighbours_along_both_axes_come_together(void**) {
+  const char kMany[] = R"(mugraph parts
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+tensor z: TYPE[ROWS, COLUMNS]
+kernel grid=[GRID, 8] loop=TURNS threads=128 {
+  x0 = load(x, y=0, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1, y=0)
+}
+out z
+)";
+  std::vector<MuGraphCase> cases;
+  for (int64_t blocks : {0, 7, 12}) {
+    cases.push_back(sized_case("parts", kProductGraph, kMany, {"bf16", "512", "32", "1280", "40", "2"},
+                               staying(way({4, 1, 1}, 2, true), blocks)));
+    cases.back().l2_mib = 0;
+    const std::string text = emitted(cases.back()).source;
+    assert_int_equal(
+        text.find(blocks == 0 ? "int(blockIdx.x) % 8" : "const int first = tile % ") != std::string::npos,
+        true);
+    cases.back().l2_mib = 50;
+    assert_true(emitted(cases.back()).source != text);
+    cases.back().l2_mib = 0;
+  }
+  all_are_right(cases);
+}
+
 // Two groups that take tiles in turns: of an even number and an odd one, of one tile and of more blocks than there are;
 // products that are waited for, registers of the producer's, and mma.sync.
 void groups_in_turns_are_right(void**) {
@@ -216,6 +248,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
                               cmocka_unit_test(clusters_are_right),
                               cmocka_unit_test(persistent_blocks_are_right),
+                              cmocka_unit_test(neighbours_along_both_axes_come_together),
                               cmocka_unit_test(groups_in_turns_are_right),
                               cmocka_unit_test(overlapped_products_are_right),
                               cmocka_unit_test(planted_faults_are_found),

@@ -19,7 +19,11 @@ Expr TileBounds::block_coordinate(int axis) const {
   if (schedule_.persistent > 0) return Expr(tile_axes_[static_cast<size_t>(axis)]);
   if (axis == 0 && facts_.cluster_blocks() > 1) return Expr(block_x_);
   const auto at = std::find(facts_.order.axes.begin(), facts_.order.axes.end(), axis);
-  const Expr index = ir::block_index(static_cast<int>(at - facts_.order.axes.begin()));
+  const int number = static_cast<int>(at - facts_.order.axes.begin());
+  const int64_t together = facts_.order.together;
+  Expr index = ir::block_index(number);
+  if (number == 0) index = index / together;
+  if (number == 1 && together > 1) index = index * together + ir::block_index(0) % together;
   return axis == facts_.order.backwards ? Expr(kernel_.grid[static_cast<size_t>(axis)] - 1) - index : index;
 }
 

@@ -260,11 +260,18 @@ ir::TileTurns BlockLowering::draft_turns() const {
   Expr rest = to.let(ir::make_variable("tile", Scalar::i32), block + Expr(turns.turn) * blocks);
   const int paired = multicast_axis(schedule_) == facts_.order.axes[0] ? -1 : multicast_axis(schedule_);
   if (paired >= 0) rest = rest / 2;
+  const int64_t together = facts_.order.together;
+  Expr first = 0;
+  if (together > 1) first = to.let(ir::make_variable("first", Scalar::i32), rest % together);
+  rest = rest / together;
   for (const int axis : facts_.order.axes) {
-    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)],
-                  steps = axis == paired ? extent / 2 : extent;
+    const bool in_parts = axis == facts_.order.axes[1];
+    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)], steps = axis == paired ? extent / 2
+                                                                            : in_parts     ? extent / together
+                                                                                           : extent;
     Expr index = axis == facts_.order.axes.back() ? rest : rest % steps;
     if (axis == paired) index = index * 2 + Expr(rank());
+    if (in_parts) index = index * together + first;
     to.let(bounds_.tile_axis(axis), axis == facts_.order.backwards ? Expr(extent - 1) - index : index);
     rest = rest / steps;
   }
@@ -313,7 +320,8 @@ void BlockLowering::add_launch(BlockKernel& out) const {
     return static_cast<uint32_t>(schedule_.multicast[static_cast<size_t>(facts_.order.axes[axis])]);
   };
   out.cluster = {cluster * shared_by(0), shared_by(1), shared_by(2)};
-  out.grid = {blocks(0) * cluster, blocks(1), blocks(2)};
+  const auto together = static_cast<uint32_t>(facts_.order.together);
+  out.grid = {blocks(0) * together * cluster, blocks(1) / together, blocks(2)};
   if (schedule_.persistent > 0) {
     out.grid = {static_cast<uint32_t>(std::min(schedule_.persistent, facts_.tiles())), 1, 1};
     out.cluster = {out.cluster.x * out.cluster.y * out.cluster.z, 1, 1};
