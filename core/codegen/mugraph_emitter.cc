@@ -150,23 +150,33 @@ class MuEmitter {
   }
 
   // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like
-  // it, of other heads, are between it and the next, as long as the L2 cache holds what all of them read
+  // it, of other heads, are between it and the next, as many as the L2 cache holds what all of them read
   // again and again.
   BlockOrder block_order(const MuKernel& kernel, const KernelSchedule& schedule) const {
     BlockOrder order;
     const UnevenAxis uneven = uneven_axis(mugraph_, kernel);
     if (kernel.grid[3] > 1) return order;
-    const double bytes = looped_bytes(kernel, [](const BlockOp&) { return 1.0; });
-    const bool fit = bytes <= target_.l2_mib * (1 << 20) / 2;
+    const double room = target_.l2_mib * (1 << 20) / 2;
+    const bool fit = looped_bytes(kernel, [](const BlockOp&) { return 1.0; }) <= room,
+               alone = schedule.multicast_blocks() == 1;
     if (uneven.axis < 0) {
-      if (!fit && schedule.multicast_blocks() == 1) order.together = neighbours_together(kernel, schedule);
+      if (!fit && alone) order.together = neighbours_together(kernel, schedule);
       return order;
     }
     if (uneven.grows) order.backwards = uneven.axis;
     std::array<int, 3> axes = order.axes;
-    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return axis != uneven.axis; });
+    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return (axis != uneven.axis) == fit; });
     auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };
-    if (fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) && fit) order.axes = axes;
+    if (!fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) || !(fit || alone)) return order;
+    order.axes = axes;
+    if (fit) return order;
+    if (extent(axes[1]) < extent(axes[2])) std::swap(order.axes[1], order.axes[2]);
+    const int heads = order.axes[1];
+    for (int64_t some = 2; some <= extent(heads); ++some)
+      if (extent(heads) % some == 0 && fits_launch(extent(axes[0]) * some, extent(heads) / some, 1) &&
+          looped_bytes(
+              kernel, [&](const BlockOp& op) { return share_along(op, heads, some, extent(heads)); }) <= room)
+        order.together = some;
     return order;
   }
 
@@ -181,6 +191,12 @@ class MuEmitter {
     return bytes;
   }
 
+  // Of a load's tensor, what so many of the blocks along an axis load.
+  static double share_along(const BlockOp& load, int axis, int64_t some, int64_t all) {
+    const bool cut = load.map()[static_cast<size_t>(axis)] >= 0;
+    return cut ? static_cast<double>(some) / static_cast<double>(all) : 1;
+  }
+
   // How many neighbours along y follow each other before the next along x, so that blocks that run at the same time load
   // least: of a product about as many rows of tiles as columns.
   int64_t neighbours_together(const MuKernel& kernel, const KernelSchedule& schedule) const {
@@ -192,10 +208,7 @@ class MuEmitter {
       const int64_t columns = std::min(across, divide_up(at_once, together)),
                     rows = std::min(down, together * divide_up(at_once, together * across));
       return looped_bytes(kernel, [&](const BlockOp& op) {
-        auto share = [&](size_t axis, int64_t some, int64_t all) {
-          return op.map()[axis] < 0 ? 1.0 : static_cast<double>(some) / static_cast<double>(all);
-        };
-        return share(0, columns, across) * share(1, rows, down);
+        return share_along(op, 0, columns, across) * share_along(op, 1, rows, down);
       });
     };
     int64_t best = 1;

@@ -193,7 +193,12 @@ class KernelModel {
   }
 
   double computed(const Work& work, double per_sm) const {
-    return beside(per_sm * cycles(work), alone(work), constants_.shadow) / constants_.clock_mhz +
+    // Products that stay outstanding follow each other, but for what hands a stage over; without a producer, but for a barrier.
+    const double between = &work != &work_.loop || work.wgmma == 0 ? 0
+                           : !schedule_.producer                   ? per_sm * constants_.waits_cycles
+                           : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
+                                                                   : 0;
+    return (beside(per_sm * cycles(work), alone(work), constants_.shadow) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
   }
 

@@ -23,8 +23,8 @@ struct MuGraphCase {
   Schedule schedule;
   double scale = 1.0;  // of the inputs
   std::string target = "sm_80";
-  std::optional<double> l2_mib = {};   // of the target, to have programs in the order of those that are larger
   std::vector<InputKind> inputs = {};  // each is a run; if there are none, one with random values
+  std::optional<double> l2_mib = {};  // of the target, to have programs in the order of those that are larger
 };
 
 // The case's program for its target.
