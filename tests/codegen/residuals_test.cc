@@ -59,7 +59,7 @@ MuGraphCase residual(const Use& use, const char* dtype, const char* rows, const 
 }
 
 std::vector<KernelSchedule> ways() {
-  KernelSchedule direct, staged, producer, persistent, stored;
+  KernelSchedule direct, staged, producer, persistent, turns, stored;
   direct.warps = {2, 2, 1};
   staged.warps = {2, 1, 1};
   staged.stages = 2;
@@ -69,9 +69,12 @@ std::vector<KernelSchedule> ways() {
   for (KernelSchedule* each : {&direct, &staged, &producer}) each->tile = {128, 64, 0};
   persistent = producer;
   persistent.persistent = 3;
+  turns = persistent;
+  turns.persistent = 1;
+  turns.pingpong = turns.setmaxnreg = true;
   stored = producer;
   stored.tma_store = true;
-  return {direct, staged, producer, persistent, stored};
+  return {direct, staged, producer, persistent, turns, stored};
 }
 
 void they_are_right(void**) {
