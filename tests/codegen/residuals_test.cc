@@ -52,7 +52,8 @@ MuGraphCase residual(const Use& use, const char* dtype, const char* rows, const 
     stores += "  store(" + std::string(output) + "0, " + output + ", y=0, x=1)\n";
   }
   auto fill = [&](const char* text, const char* uses) {
-    return with(with(with(with(text, "USE", uses), "OUTPUTS", use.outputs), "TENSORS\n", tensors), "  STORES\n", stores);
+    return with(with(with(with(text, "USE", uses), "OUTPUTS", use.outputs), "TENSORS\n", tensors),
+                "  STORES\n", stores);
   };
   return sized_case(std::string(use.graph) + " " + dtype, fill(kGraph, use.graph), fill(kKernel, use.block),
                     {dtype, rows, "64", columns, "2", "2"}, way);
@@ -128,6 +129,54 @@ void operands_of_products_are_there(void**) {
   all_are_right(cases);
 }
 
+// A mask behind the loop is asked for as the sums lie, whose rows are reduced, and as the next product takes them.
+constexpr char kTwice[] = R"(graph twice
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in m: i32[ROWS, COLUMNS]
+in r: TYPE[COLUMNS, 64]
+h = matmul(x, w)
+s = where(m, h, -1000)
+t = max(s, axis=[1], keepdims=true)
+d = sub(s, t)
+e = exp(d)
+y = matmul(e, r)
+out y
+)";
+constexpr char kAskedTwice[] = R"(mugraph twice
+in x: TYPE[ROWS, INNER]
+in w: TYPE[INNER, COLUMNS]
+in m: i32[ROWS, COLUMNS]
+in r: TYPE[COLUMNS, 64]
+tensor y: TYPE[ROWS, 64]
+kernel grid=[GRID] loop=TURNS threads=128 {
+  m0 = load(m, x=0)
+  x0 = load(x, x=0, loop=1)
+  w0 = load(w, loop=0)
+  p = matmul(x0, w0)
+  a = accumulate_sum(p)
+  s0 = where(m0, a, -1000)
+  t = max(s0, axis=[1], keepdims=true)
+  d = sub(s0, t)
+  e = exp(d)
+  r0 = load(r)
+  y0 = matmul(e, r0)
+  store(y0, y, x=0)
+}
+out y
+)";
+
+void late_loads_are_converted_where_they_are(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const std::array<int, 3>& warps : {std::array{1, 2, 1}, std::array{1, 2, 2}}) {
+    KernelSchedule way = ways()[1];
+    way.tile = {};
+    way.warps = warps;
+    cases.push_back(sized_case("twice", kTwice, kAskedTwice, {"f16", "64", "40", "128", "4", "1"}, way));
+  }
+  all_are_right(cases);
+}
+
 // In front of the first product's wait there is no load of theirs; with a store for each chunk, one load for each.
 void large_ones_are_not_held(void**) {
   KernelSchedule way = ways()[3];
@@ -142,7 +191,8 @@ void large_ones_are_not_held(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(operands_of_products_are_there),
-                              cmocka_unit_test(large_ones_are_not_held)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(they_are_right), cmocka_unit_test(operands_of_products_are_there),
+      cmocka_unit_test(late_loads_are_converted_where_they_are), cmocka_unit_test(large_ones_are_not_held)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -141,7 +141,7 @@ void Conversions::convert(BlockValue value, const RegisterLayout& want) {
   to.layout = within_tile(want, program_.shape(value));
   to.dtype = register_type(from.dtype);
   to.registers = fresh_registers(base_name(value), ir::scalar_of(to.dtype), to.layout.count());
-  to.scope = place_of(value);
+  to.scope = from.scope == Stage::after ? Stage::after : place_of(value);  // where a load that comes late is
   auto plan = plan_move(facts_, from, to.layout, program_.shape(value));
   if (!plan) return fail(value, "cannot be converted: " + plan.status().message());
   cycles_ += plan->cost.cycles() * (to.scope == Stage::loop ? kernel_.trip_count : 1);
