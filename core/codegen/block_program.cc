@@ -36,6 +36,8 @@ class Lowering {
         numbers_.push_back(product(std::move(copy)));
       else if (op.is_compute() && op_info(op.code()).laws & kOrdered)
         numbers_.push_back(ordered(std::move(copy)));
+      else if (op.is_compute(OpCode::where))
+        numbers_.push_back(masked(std::move(copy)));
       else if (op.has_combine())
         numbers_.push_back(sum(std::move(copy)));
       else
@@ -231,24 +233,43 @@ class Lowering {
     return op;
   }
 
-  // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit, and so of
-  // every ordered reduction: the scaled values need not be kept for it.
-  BlockValue ordered(BlockOp op) {
-    const BlockOp scaled = out_.op(op.operands[0]);
+  // Which operand of a value is what a positive number scales; nothing if none is.
+  std::optional<size_t> scaled_operand(const BlockOp& scaled) const {
     const bool quotient = scaled.is_compute(OpCode::div),
                scales = (quotient || scaled.is_compute(OpCode::mul)) && scaled.type.dtype != DType::i32;
     for (size_t number : {size_t{0}, size_t{1}}) {
       if (!scales || (number == 0 && quotient)) continue;
       const BlockOp& by = out_.op(scaled.operands[number]);
       const BlockValue values = scaled.operands[1 - number];
-      if (!by.is_compute(OpCode::constant) || !(by.number() > 0) || !std::isfinite(by.number()) ||
-          out_.op(values).type.dtype != scaled.type.dtype || out_.shape(values) != scaled.type.shape)
-        continue;
-      const TensorType type = op.type;
-      std::vector<BlockValue> operands = scaled.operands;
-      op.operands = {values};
-      operands[1 - number] = append(std::move(op));
-      return compute(scaled.code(), std::move(operands), type);
+      if (by.is_compute(OpCode::constant) && by.number() > 0 && std::isfinite(by.number()) &&
+          out_.op(values).type.dtype == scaled.type.dtype && out_.shape(values) == scaled.type.shape)
+        return 1 - number;
+    }
+    return std::nullopt;
+  }
+  // Operand `at` of `op` is scaled; the same with what `op` makes of it unscaled, scaled then.
+  BlockValue scaled_behind(BlockOp op, size_t at, size_t values) {
+    const BlockOp scaled = out_.op(op.operands[at]);
+    const TensorType type = op.type;
+    std::vector<BlockValue> operands = scaled.operands;
+    op.operands[at] = operands[values];
+    operands[values] = append(std::move(op));
+    return compute(scaled.code(), std::move(operands), type);
+  }
+
+  // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit, and so of
+  // every ordered reduction: the scaled values need not be kept for it.
+  BlockValue ordered(BlockOp op) {
+    const auto values = scaled_operand(out_.op(op.operands[0]));
+    return values ? scaled_behind(std::move(op), 0, *values) : append(std::move(op));
+  }
+  // Nor where an infinity takes the place of some of them, which stays one.
+  BlockValue masked(BlockOp op) {
+    for (size_t at : {size_t{1}, size_t{2}}) {
+      const BlockOp& other = out_.op(op.operands[3 - at]);
+      const auto values = scaled_operand(out_.op(op.operands[at]));
+      if (values && other.is_compute(OpCode::constant) && std::isinf(other.number()))
+        return scaled_behind(std::move(op), at, *values);
     }
     return append(std::move(op));
   }

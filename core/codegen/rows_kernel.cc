@@ -27,6 +27,7 @@ constexpr int kMostRowThreads = 1024;  // and at most, for few or long rows
 constexpr int kPointThreads = 128;     // of a block where every thread has a row
 constexpr int kClusterSteps = 1024;  // of a block, vectors of a row, that are worth a barrier of the cluster
 constexpr int kMostSteps = 8;        // of a thread, before a block gets more threads
+constexpr int kCheap = 8;            // cost of an element whose loop waits for its loads
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
@@ -75,6 +76,7 @@ class RowsEmitter {
 
   const std::vector<Item>& items() const { return placed_.items; }
   IndexSpace& space() { return space_; }
+  bool shares_rows() const { return shape_.team > 1; }
   // What neighbouring elements of a vector differ in, when there is one element: the loop or the row itself.
   const Index& vector_index() const { return shape_.team > 1 ? loop_ : thread_row_; }
   bool needs_wide() const { return writer_.needs_wide(); }
@@ -347,8 +349,8 @@ class RowsEmitter {
     to.add(std::move(writer_.body(Scope::kernel)));
     const bool team = shape_.team > 1;
     if (body.empty() || !with_loop || (!team && steps() == 1)) return to.add(std::move(body));
-    // A team's step has a vector of work for every thread; unrolling it further costs more time to compile
-    // than it saves.
+    // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
+    // unless it does little but wait.
     Expr end = steps();
     if (shape_.cluster > 1) {
       end = first_ + part();
@@ -357,7 +359,8 @@ class RowsEmitter {
                        {end, ir::cast(steps(), writer_.index_type())});
     }
     to.add(ir::For{writer_.variable("j"), team ? first_ + Expr(lane_) : Expr(0), end,
-                   team ? ir::Unroll::none : ir::Unroll::automatic, std::move(body), team ? shape_.team : 1});
+                   team && kernel_.cost > kCheap ? ir::Unroll::none : ir::Unroll::automatic, std::move(body),
+                   team ? shape_.team : 1});
   }
 
   static constexpr int64_t kAlignment = 16;
@@ -405,8 +408,10 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
   for (const Item& item : scalar.items())
     if (item.kind == Item::Kind::load && (item.uses & scalar.space().uses(scalar.vector_index())))
       largest = std::max(largest, dtype_size(storage.source(item.value, Width::wide).dtype));
+  const bool once_a_row = scalar.shares_rows();  // what the row has one of
   for (const auto& [value, role] : kernel.makes)
-    for (const Slot& slot : storage.targets(value)) largest = std::max(largest, dtype_size(slot.dtype));
+    for (const Slot& slot : storage.targets(value))
+      if (!once_a_row || role == Role::element) largest = std::max(largest, dtype_size(slot.dtype));
   return largest;
 }
 

@@ -33,6 +33,7 @@ class Counter : private ScheduledBlock {
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
       out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
+    out_.is_possible &= !schedule_.shared_a || out_.kept_bytes > 0;
     pass_over(unmasked_share(mugraph_, kernel_));
     needs_.once_loaded = out_.once_bytes / 4 / schedule_.workers();
     if (out_.loop_bytes > 0 && kernel_.trip_count > 1) needs_.before_loop = needs_.once_loaded;
@@ -46,13 +47,12 @@ class Counter : private ScheduledBlock {
   static constexpr double kReducedFirst = 2;
 
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
-  // them, but for one that is not overlapped. Without intervals, iterations that overlap are not passed over.
+  // them. Without, iterations that overlap are not passed over.
   void pass_over(const UnmaskedShare& unmasked) {
     if (unmasked.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
     auto visited = [&](double share) {
-      return std::clamp<int64_t>(
-          std::llround(share * static_cast<double>(kernel_.trip_count)) + schedule_.overlap, 1,
-          kernel_.trip_count);
+      return std::clamp<int64_t>(std::llround(share * static_cast<double>(kernel_.trip_count)), 1,
+                                 kernel_.trip_count);
     };
     if (schedule_.intervals) {
       out_.trip_count = visited(unmasked.mean);
@@ -176,11 +176,17 @@ class Counter : private ScheduledBlock {
     (looped ? out_.loop_l2 : out_.once_l2) += bytes * waste.l2 * asked;
     const double width = staged ? copy_width(value) : load_width(value), instructions = bytes / width / 32;
     TileLoad& how =
-        out_.loads.emplace_back(TileLoad{value, staged, false, !staged && is_fragment(value), bytes, width});
+        out_.loads.emplace_back(TileLoad{value, staged, false, !staged && !is_kept(value) && is_fragment(value), bytes, width});
     if (looped) needs_.loaded += bytes / 4 / schedule_.workers();
     Work& own = work(stages_[i]);
+    if (schedule_.producer && is_kept_as_it_is(value)) {
+      const StagedTile tile = staged_tile(value, row);
+      how.tma = tile.copies > 0;
+      own.copies += tile.copies;
+      own.lines += tile.copies > 0 ? tile.lines : 0;
+    }
     if (!staged) {
-      own.issue += instructions * 3;
+      if (!how.tma) own.issue += instructions * 3;
       return;
     }
     const StagedTile tile = staged_tile(value, row);
@@ -193,6 +199,13 @@ class Counter : private ScheduledBlock {
     if (!how.tma) own.issue += instructions * 4;
     // Asynchronous copies have at least four bytes.
     if (width < 4) own.round_trips += instructions / warps() / constants_.trip_loads;
+  }
+
+  // Nothing is computed between it and the product, whose operand may come by TMA then.
+  bool is_kept_as_it_is(BlockValue load) const {
+    for (size_t i = 0; i < kernel_.ops.size(); ++i)
+      if (kept_operand(i) == load && place(load).dtype == *tensor_dtype(i)) return true;
+    return false;
   }
 
   // A tile that meets a product is loaded as that lies in registers: two elements at a time.
@@ -375,7 +388,10 @@ class Counter : private ScheduledBlock {
       own.chain += constants_.barrier_cycles;
     }
     const double m_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
-    if (is_panel_operand(each.operands[static_cast<size_t>(side)], *tensor_dtype(i))) {
+    const BlockValue rows = each.operands[static_cast<size_t>(side)];
+    const bool keeps = kept_operand(i) >= 0;
+    if (keeps) out_.kept_bytes += batch * 2 * static_cast<double>(m * k);
+    if (keeps || is_panel_operand(rows, *tensor_dtype(i))) {
       // By every warpgroup for its own part of the N operand.
       own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {

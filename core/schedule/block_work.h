@@ -51,6 +51,7 @@ struct BlockWork {
   double loop_room = 0;                   // of an iteration's tiles in shared memory, extents rounded up
   bool holds_last_tiles = false;  // products of the iteration before are under way, and read its tiles
   double exchange_bytes = 0;      // shared memory for exchanges
+  double kept_bytes = 0;          // and for operands that stay there (shared_a)
   double unique_bytes = 0;        // of all blocks, from and to DRAM
   double fresh_bytes = 0;         // of these, the ones that are read
   // For memory, one after the other: before operands of products are loaded once, and before a loop of products has

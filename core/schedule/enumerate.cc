@@ -239,7 +239,7 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
                                          const Target& target, BlockWorks& works) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
-  if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
+  if (!schedule.producer || schedule.shared_a || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one.
   if (unmasked_share(mugraph, kernel).mean < 1) return std::nullopt;
   if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
@@ -327,7 +327,12 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     if (cut_short.intervals) rank(cut_short);
     KernelSchedule overlapped = cut_short;
     overlapped.overlap = fed.producer && chained && fed.stages > 2;
-    if (overlapped.overlap) rank(overlapped);
+    if (overlapped.overlap) {
+      rank(overlapped);
+      KernelSchedule fewer_registers = overlapped;
+      fewer_registers.shared_a = true;
+      rank(fewer_registers);
+    }
     // Or all iterations, of which then none is passed over.
     overlapped.intervals = false;
     if (overlapped.overlap && masked) rank(overlapped);

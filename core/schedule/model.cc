@@ -22,7 +22,7 @@ class KernelModel {
     out.registers = work_.registers;
     const int64_t warps = schedule_.threads() / 32;
     out.shared_bytes =
-        static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room, work_.exchange_bytes));
+        static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room + work_.kept_bytes, work_.exchange_bytes));
     if (out.shared_bytes > target_.shared_bytes_per_block || !work_.is_possible) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
@@ -139,6 +139,12 @@ class KernelModel {
     return first + (trip_count - 1) * mean(iteration(loop), iteration(passed)) + loop;
   }
 
+  // Of what runs beside the slowest.
+  double shadow() const {
+    return !schedule_.overlap    ? constants_.shadow
+           : schedule_.shared_a ? constants_.shared_overlap_shadow
+                                : constants_.overlap_shadow;
+  }
   // Of two things that go on side by side.
   static double beside(double a, double b, double shadow) { return std::max(a, b) + shadow * std::min(a, b); }
 
@@ -177,7 +183,7 @@ class KernelModel {
       all += unit;
       most = std::max(most, unit);
     }
-    return most + constants_.shadow * (all - most);
+    return most + shadow() * (all - most);
   }
 
   // Of all that a block does for a tile. Groups that take tiles in turns do what stands behind the loop beside the other's.
@@ -198,7 +204,7 @@ class KernelModel {
                            : !schedule_.producer                   ? per_sm * constants_.waits_cycles
                            : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
                                                                    : 0;
-    return (beside(per_sm * cycles(work), alone(work), constants_.shadow) + between) / constants_.clock_mhz +
+    return (beside(per_sm * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
   }
 
@@ -226,7 +232,8 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
     for (double BlockWork::*most :
-         {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes, &BlockWork::once_waits})
+         {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes, &BlockWork::kept_bytes,
+          &BlockWork::once_waits})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
   }

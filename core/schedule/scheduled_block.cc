@@ -203,7 +203,8 @@ double ScheduledBlock::load_width(BlockValue load) const {
   const TensorPlace& place = this->place(load);
   const auto size = static_cast<double>(dtype_size(place.dtype));
   int64_t vector = 0;
-  for (size_t i = 0; i < kernel_.ops.size() && vector == 0; ++i) vector = fragment_vector(load, i);
+  for (size_t i = 0; i < kernel_.ops.size() && vector == 0 && !is_kept(load); ++i)
+    vector = fragment_vector(load, i);
   if (vector == 0 && joins_product(load)) vector = 2;
   if (vector == 0) {
     const int thread_bits = std::bit_width(static_cast<uint64_t>(schedule_.workers())) - 1;
@@ -213,6 +214,18 @@ double ScheduledBlock::load_width(BlockValue load) const {
   }
   const double width = std::min(widest(load), size * static_cast<double>(vector));
   return width < 4 ? size : width;
+}
+
+BlockValue ScheduledBlock::kept_operand(size_t product) const {
+  if (!schedule_.shared_a || !in_loop(product) || !tensor_dtype(product) || !is_by_warpgroups(product)) return -1;
+  const BlockValue rows = kernel_.ops[product].operands[static_cast<size_t>(m_side())];
+  return stages_[static_cast<size_t>(rows)] == Stage::before && root_load(rows) >= 0 ? rows : -1;
+}
+
+bool ScheduledBlock::is_kept(BlockValue load) const {
+  for (size_t i = 0; i < kernel_.ops.size(); ++i)
+    if (const BlockValue rows = kept_operand(i); rows >= 0 && root_load(rows) == load) return true;
+  return false;
 }
 
 const Ints& ScheduledBlock::shape_of_use(BlockValue load) const {
@@ -233,16 +246,22 @@ int64_t ScheduledBlock::fragment_vector(BlockValue load, size_t product) const {
     const int64_t pair = *dtype == DType::f32 ? 1 : 2, most = 16 / static_cast<int64_t>(dtype_size(*dtype));
     const BlockValue other = root_load(each.operands[1 - side]);
     const bool free = is_by_free(load, side);
-    if (is_by_warpgroups(product)) return free ? 1 : pair;
+    // Lanes exchange words of what comes once, and have two or four that lie together.
+    auto words = [&](int64_t inner) {
+      const bool once = pair == 2 && !in_loop(static_cast<size_t>(load)) && place(load).pieces.empty();
+      return !once || inner < 16 ? pair : std::min(most, inner < 32 ? 2 * pair : 4 * pair);
+    };
+    const int64_t summed = std::max(least_inner(*dtype), padded(op(each.operands[0]).type.shape.back()));
+    if (is_by_warpgroups(product)) return free ? 1 : words(summed);
     const ProductParts parts = parts_of(product, *dtype);
     if (free) {
       const int64_t columns = std::max<int64_t>(8, padded(each.type.shape.back()) / parts.n);
       return side == 0 ? 1 : std::min(most, columns / 8);
     }
     // A staged operand's rows are read in their own order, and so are those of an earlier product.
-    if (product_[static_cast<size_t>(each.operands[0])] || (other >= 0 && is_staged_load(other))) return pair;
-    const int64_t inner =
-        std::max(least_inner(*dtype), padded(op(each.operands[0]).type.shape.back())) / parts.k;
+    const int64_t inner = summed / parts.k;
+    if (product_[static_cast<size_t>(each.operands[0])] || (other >= 0 && is_staged_load(other)))
+      return words(inner);
     return std::min(most, inner / 4);
   }
   return 0;

@@ -100,6 +100,10 @@ class ScheduledBlock {
   // Neighbours in memory are neighbours along the columns, or rows, of the product that a load is this
   // operand of.
   bool is_by_free(BlockValue load, size_t side) const;
+  // The operand of a product that is put into shared memory in front of the loop (shared_a); -1: none. And whether it is made
+  // of this load, or is it.
+  BlockValue kept_operand(size_t product) const;
+  bool is_kept(BlockValue load) const;
   // Whether wgmma reads the value from its stage.
   bool is_panel_operand(BlockValue value, DType dtype) const;
   // Of a product that tensor cores compute; nothing for others.

@@ -41,7 +41,8 @@ j = iota(shape=[ROWS, COLUMNS], axis=1, dtype=i32)
 MASK
 kt = transpose(k, perm=[0, 2, 1])
 s = matmul(q, kt)
-t = where(m, s, NUMBER)
+z = mul(s, 0.75)
+t = where(m, z, NUMBER)
 p = softmax(t, axis=-1)
 o = matmul(p, v)
 out o
@@ -63,7 +64,8 @@ kernel grid=[GRID, 2] loop=TURNS threads=128 {
   m0 = load(m, MAP)
   kt = transpose(k0, perm=[0, 2, 1])
   s = matmul(q0, kt)
-  t = where(m0, s, NUMBER)
+  z = mul(s, 0.75)
+  t = where(m0, z, NUMBER)
   top = max(t, axis=[2], keepdims=true)
   h = accumulate_max(top)
   d = sub(t, h)
@@ -152,7 +154,7 @@ std::vector<Way> ways() {
   producer = warpgroup;
   producer.producer = true;
   all = producer;  // of which none is passed over
-  all.overlap = true;
+  all.overlap = all.shared_a = true;
   all.stages = 3;
   intervals = producer;
   intervals.intervals = true;
@@ -161,6 +163,7 @@ std::vector<Way> ways() {
   overlap.stages = 3;
   ragged = overlap;
   ragged.tile_k = 64;
+  ragged.shared_a = true;
   return {{"96", "16", "96", "3", "6", direct},      {"96", "16", "96", "3", "6", staged},
           {"80", "32", "100", "3", "4", staged},     {"96", "16", "96", "3", "3", tma},
           {"128", "64", "192", "2", "3", warpgroup}, {"128", "64", "192", "2", "3", producer},

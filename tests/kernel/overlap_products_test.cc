@@ -188,6 +188,41 @@ if (lane == 0) {
 )");
 }
 
+// The first iterations make something else; what may be done beside products is done beside the last.
+void first_iterations_have_masks(void**) {
+  const Attention names;
+  Draft draft = names.draft();
+  draft.schedule.intervals = true;
+  draft.loop->masked.emplace();
+  const Symbol count = make_variable("count", Scalar::i32), found = make_registers("found", Scalar::i32, 1);
+  Body masked = names.work();
+  for (Stmt& stmt : masked)
+    if (auto* assign = std::get_if<Assign>(&stmt.is)) assign->value = select(less(Expr(names.iteration), 5), assign->value, literal(0, Scalar::f32));
+  draft.loop->first = FirstIterations{Expr(count), masked};
+  Builder(draft.loop->beside_last).assign(element(found, 0), 1);
+  assert_ok(overlap(draft));
+  const std::string text = print_cuda(draft.loop_body);
+  const char kMasked[] = "largest[0] = i < 5 ? scores[0] : 0.000000000e+00f;", kPlain[] = "largest[0] = scores[0];";
+  const size_t first = text.find("for (int step = 1; step < count; ++step) {"),
+               rest = text.find("for (int step = max(count, 1); step < 8; ++step) {"), end = text.find("found[0] = 1;");
+  assert_true(first != std::string::npos && rest != std::string::npos && end != std::string::npos);
+  // In front of the loops, in the first, in the second.
+  assert_true(text.find(kMasked) < first);
+  assert_true(first < text.find(kMasked, first) && text.find(kMasked, first) < rest);
+  assert_true(rest < text.find(kPlain) && text.find(kMasked, rest) == std::string::npos);
+  const std::string behind = text.substr(end);
+  assert_true(text.rfind("wgmma_commit();", end) != std::string::npos &&
+              text.find("wgmma_wait", text.rfind("wgmma_commit();", end)) > end);
+  assert_contains(behind, "wgmma_wait<0>();");
+  // Other products of the first iterations cannot be taken for those of the others.
+  Draft other = names.draft();
+  other.schedule.intervals = true;
+  other.loop->masked.emplace();
+  masked.erase(std::find_if(masked.begin(), masked.end(), [](const Stmt& stmt) { return stmt.as<Instruction>(); }));
+  other.loop->first = FirstIterations{Expr(count), masked};
+  assert_error(overlap(other), ErrorCode::UNSUPPORTED, "overlap is for loops");
+}
+
 void others_are_refused(void**) {
   const Attention names;
   auto refused = [&](const auto& change) {
@@ -224,6 +259,7 @@ void arrays_that_are_needed_keep_their_place(void**) {
 int main() {
   using namespace quern::ir;
   const CMUnitTest tests[] = {cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
+                              cmocka_unit_test(first_iterations_have_masks),
                               cmocka_unit_test(others_are_refused),
                               cmocka_unit_test(arrays_that_are_needed_keep_their_place)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -13,17 +13,6 @@ constexpr int64_t kMostHeld = 8;
 // Those that a thread has asked for and not used yet.
 constexpr int kAheadRegisters = 32;
 
-// Whether a product takes it, as it is or as elementwise operators leave it: as it lies in registers for that.
-bool meets_product(const BlockProgram& program, BlockValue value) {
-  const auto& users = program.users[static_cast<size_t>(value)];
-  return std::any_of(users.begin(), users.end(), [&](BlockValue user) {
-    if (program.is_compute(user, OpKind::contraction)) return true;
-    return (program.is_compute(user, OpKind::elementwise) || is_cast(program.op(user)) ||
-            program.is_compute(user, OpKind::movement)) &&
-           meets_product(program, user);
-  });
-}
-
 }  // namespace
 
 AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout layout) {
@@ -36,7 +25,7 @@ AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout
   const bool every_lane = std::all_of(form.registers.lanes.begin(), form.registers.lanes.end(),
                                       [](const CoordBit& lane) { return lane.dim >= 0; });
   const bool once = op.is_store() || (facts.program.stage(value) == Stage::before && !facts.is_staged(value) &&
-                                      facts.place(op).pieces.empty() && !meets_product(facts.program, value));
+                                      facts.place(op).pieces.empty());
   if (is_packed_in_pairs(dtype) && form.vector == 1 && every_lane && once)
     for (int words = kMostExchangedBits; words > 0; --words) {
       RegisterLayout exchanged = form.registers;

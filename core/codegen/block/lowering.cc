@@ -46,6 +46,7 @@ class BlockLowering : BlockPart {
   Status check_tiles() const;
   Status check_warps() const;
   Status check_producer() const;
+  Status check_shared_a() const;
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
   bool keeps_groups_outstanding() const;
@@ -181,6 +182,14 @@ Status BlockLowering::check_producer() const {
                     " can bring " + std::to_string(staged_.tma_tiles()) + " of these " +
                     std::to_string(loads) +
                     " (tma=1; rows dense and of whole 16 bytes, edges only where the tensor ends)");
+}
+
+Status BlockLowering::check_shared_a() const {
+  const auto& all = plans_.all();
+  if (!schedule_.shared_a || std::any_of(all.begin(), all.end(), [](const auto& each) { return each.second.keeps_m; }))
+    return {};
+  return Status(ErrorCode::UNSUPPORTED,
+                "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it, in a tile of powers of two");
 }
 
 // Nothing but the ring is shared by tiles, one of which is loaded while another is stored.
@@ -365,6 +374,7 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (!body_.status.ok()) return body_.status;
   if (Status status = check_tiles(); !status.ok()) return status;
   if (Status status = check_producer(); !status.ok()) return status;
+  if (Status status = check_shared_a(); !status.ok()) return status;
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);
   out.draft = draft();

@@ -48,9 +48,10 @@ void Operands::place_cooperative_tile(CooperativeTile& made, BlockValue value, c
     shared_.put_in_panels(tile, SharedTiles::bits_of(tile, shared_.dims_by_stride(tile)));
     const bool pipelined = plans_.pipelined().value >= 0 && plans_.pipelined_n_operand() == value;
     made.copies = pipelined ? 3 : 1;
-    made.buffer = shared_buffer(type, tile.bytes * made.copies,
-                                pipelined ? SharedBuffer::Use::loop_carried : SharedBuffer::Use::exchange,
-                                shared_.alignment());
+    const auto use = pipelined                ? SharedBuffer::Use::loop_carried
+                     : place_of(value) != now() ? SharedBuffer::Use::kept
+                                                : SharedBuffer::Use::exchange;
+    made.buffer = shared_buffer(type, tile.bytes * made.copies, use, shared_.alignment());
   } else {
     tile.pitch.assign(tile.padded.size(), 1);
     const int64_t element = static_cast<int64_t>(dtype_size(plan.dtype));
@@ -83,8 +84,15 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   const RegisterLayout chunks = chunks_of(layout, vector);
   const int per_word = static_cast<int>(4 / dtype_size(plan.dtype)),
             words = static_cast<int>((dtype_size(plan.dtype) << vector) / 4);
+  const Stage place = place_of(value);
+  const bool kept = place != now();
   Body body;
   Builder to(body);
+  if (kept && is_load_of(value, plan.dtype) && staged_.bring_once(tile)) {
+    to.emit(Instr::mbarrier_wait, {staged_.arrived_once(), 0});
+    text(place) += std::move(body);
+    return made;
+  }
   to.when(leaders(layout), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& each, const Expr& c) {
       each.store(Instr::store_shared, ir::address(tile.memory, shared_.place_in(tile, chunks, c)),
@@ -94,7 +102,8 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
     });
   });
   if (plan.wgmma) to.emit(Instr::fence_async);
-  text(now()) += std::move(body);
+  if (kept && schedule_.producer) to.emit(Instr::named_barrier, {}, {schedule_.workers()});
+  text(place) += std::move(body);
   return made;
 }
 

@@ -41,6 +41,21 @@ bool ProductPlans::is_cooperative_panel(BlockValue value, DType dtype) const {
          makes_panel(facts_.place(load), program_.shape(value));
 }
 
+// Whether tensor cores read the operand of the rows, which is the same for all iterations, from shared memory too: then it
+// takes no registers of the loop.
+bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) const {
+  const BlockValue value = program_.op(product).operands[static_cast<size_t>(plan.m_side)],
+                   load = facts_.root_load(value);
+  if (!schedule_.shared_a || program_.stage(product) != Stage::loop || program_.stage(value) != Stage::before ||
+      load < 0 || facts_.has_three_warpgroups())
+    return false;
+  const TensorPlace& place = facts_.place(load);
+  const Ints& shape = program_.shape(value);
+  return is_panel(place, shape) && makes_panel(place, shape) &&
+         std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return padded(extent) == extent; }) &&
+         std::all_of(shape.begin(), shape.end() - 2, [](int64_t extent) { return extent == 1; });
+}
+
 bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
   if (!schedule_.wgmma || !target_.wgmma || !dtype_info(plan.dtype).wgmma) return false;
   const BlockOp& op = program_.op(product);
@@ -56,6 +71,8 @@ bool ProductPlans::plan_wgmma(BlockValue product, MatmulPlan& plan) const {
     return false;
   plan.shared[n_side] = true;
   plan.shared[m_side] = is_panel_operand(op.operands[m_side], plan.dtype);
+  if (!plan.shared[m_side] && is_kept_panel(product, plan))
+    plan.shared[m_side] = plan.cooperative[m_side] = plan.keeps_m = true;
   // No instruction begins within a row of a panel.
   const int n_rank = program_.op(n_operand).type.rank();
   const bool turned = facts_.inner_dim(facts_.root_load(n_operand)) == free_dim(plan.n_side(), n_rank);

@@ -73,6 +73,18 @@ std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockVal
   return out;
 }
 
+// What a positive number scales, which leaves infinities what they are.
+BlockValue PositionMasks::unscaled(BlockValue value) const {
+  const BlockOp& op = program_.op(value);
+  for (size_t number : {size_t{0}, size_t{1}}) {
+    if (!op.is_compute(OpCode::mul) && !(op.is_compute(OpCode::div) && number == 1)) continue;
+    const BlockOp& by = program_.op(op.operands[number]);
+    if (by.is_compute(OpCode::constant) && by.number() > 0 && std::isfinite(by.number()))
+      return op.operands[1 - number];
+  }
+  return value;
+}
+
 // Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of
 // which `tiles` are the staged ones.
 bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
@@ -86,7 +98,9 @@ bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue max
   switch (op.code()) {
     case OpCode::exp: {
       const BlockOp& difference = program_.op(op.operands[0]);
-      if (!difference.is_compute(OpCode::sub) || difference.operands[0] != scores) return false;
+      if (!difference.is_compute(OpCode::sub) ||
+          (difference.operands[0] != scores && unscaled(difference.operands[0]) != scores))
+        return false;
       const BlockOp& shift = program_.op(difference.operands[1]);
       const bool frame = shift.is_compute(OpCode::where);
       return difference.operands[1] == maximum || (frame && shift.operands[2] == maximum);
@@ -128,10 +142,12 @@ std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
     out.maximum = value;
   }
   if (out.maximum < 0) return std::nullopt;
-  const BlockOp& largest = program_.op(program_.op(out.maximum).operands[0]);
+  const BlockValue maximum = program_.op(out.maximum).operands[0];
+  const BlockOp& largest = program_.op(unscaled(maximum));
   if (!largest.is_compute(OpCode::reduce_max)) return std::nullopt;
   const auto scores = masked_scores(largest.operands[0]);
   if (!scores || scores->tile.possible.is_number()) return std::nullopt;
+  if (unscaled(maximum) != maximum && !std::isinf(scores->masked)) return std::nullopt;
   out.scores = *scores;
   for (BlockValue sum : sums) {
     const BlockOp& op = program_.op(sum);

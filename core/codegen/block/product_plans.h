@@ -34,6 +34,7 @@ struct MatmulPlan {
   int m_side = 0, columns = 0;
   int n_side() const { return 1 - m_side; }
   std::array<bool, 2> cooperative = {false, false};  // the operands
+  bool keeps_m = false;  // that of the rows is put into shared memory in front of the loop, cooperatively
 };
 
 // The dimension of operand `side` of a product that is summed over; and the one that is not, -1 of a vector.
@@ -108,6 +109,7 @@ class ProductPlans {
   // plan_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
   bool is_cooperative_panel(BlockValue value, DType dtype) const;
+  bool is_kept_panel(BlockValue product, const MatmulPlan& plan) const;
   struct WgmmaDims;
   bool plan_wgmma(BlockValue product, MatmulPlan& plan) const;
   void share_among_warpgroups(BlockValue product, MatmulPlan& plan, int n_least, ProductBits& left) const;

@@ -129,6 +129,7 @@ void Products::wgmma(BlockValue value, const Symbol& sums, Stage stage) {
     words = operands_.packed(from, plan.operand(plan.m_side), plan,
                              summed_dim(plan.m_side, program_.op(from).type.rank()));
   }
+  if (plan.keeps_m) operands_.make_cooperatively(value, plan.m_side);
   Body body;
   Builder to(body);
   to.emit(Instr::wgmma_fence);

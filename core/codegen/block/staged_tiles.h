@@ -21,6 +21,11 @@ class StagedTiles : BlockPart {
   // Into registers: as matrices where the layout is one of tensor cores, else in vectors.
   void load(BlockValue value, const RegisterLayout& layout);
 
+  // Has a producer bring the tile, which lies in panels in memory of its own, in front of the loop, if TMA can; then it is
+  // there behind a wait at arrived_once().
+  bool bring_once(const SharedTile& tile);
+  const Symbol& arrived_once() const { return arrived_once_; }
+
   // From registers to the tensor, as the schedule says.
   void store(BlockValue value);
 
@@ -61,7 +66,9 @@ class StagedTiles : BlockPart {
   size_t tma_tiles_ = 0, multicast_ = 0;  // that TMA brings, and those of them that blocks share
   BlockValue read_by_threads_ = -1;
   int64_t tma_bytes_ = 0;  // of an iteration
-  Symbol ring_, full_, empty_, arrived_;
+  ir::Copies once_;
+  int64_t once_bytes_ = 0;
+  Symbol ring_, full_, empty_, arrived_, arrived_once_;
 };
 
 }  // namespace quern

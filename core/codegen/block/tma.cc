@@ -15,6 +15,7 @@ class StagedTiles::Tma : BlockPart {
   // Puts the tile in panels, a copy each (or several, of so much of its outermost dimension as a copy can
   // bring), if TMA can bring it.
   bool bring(SharedTile& tile);
+  bool bring_once(const SharedTile& tile);
   // Registers go to a shared buffer, each thread fences what it wrote, and behind a barrier one thread asks
   // for the stores and waits until the buffer has been read.
   void store(BlockValue store);
@@ -39,6 +40,7 @@ class StagedTiles::Tma : BlockPart {
 };
 
 bool StagedTiles::bring_by_tma(SharedTile& tile) { return Tma(*this).bring(tile); }
+bool StagedTiles::bring_once(const SharedTile& tile) { return Tma(*this).bring_once(tile); }
 
 void StagedTiles::store(BlockValue value) {
   if (schedule_.tma_store) return Tma(*this).store(value);
@@ -72,6 +74,24 @@ bool StagedTiles::Tma::bring(SharedTile& tile) {
   for (int64_t extent : tile.padded) bytes *= extent;
   tiles_.tma_bytes_ += bytes;
   ++tiles_.tma_tiles_;
+  tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
+  return true;
+}
+
+bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
+  const BlockOp& op = program_.op(tile.value);
+  const TensorPlace& place = facts_.place(op);
+  if (!schedule_.producer || !place.pieces.empty()) return false;
+  const std::vector<int> dims = shared_.dims_by_stride(tile);
+  auto map = tile_map(kernel_, op, place, tile, dims);
+  if (!map) return false;
+  const Symbol symbol = map_symbol(false);
+  for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, tiles_.arrived_once_}))
+    Builder(tiles_.copies_of(place, tiles_.once_)).emit(Instr::tma_load, std::move(operands),
+                               {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
+  int64_t bytes = static_cast<int64_t>(dtype_size(map->dtype));
+  for (int64_t extent : tile.padded) bytes *= extent;
+  tiles_.once_bytes_ += bytes;
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }

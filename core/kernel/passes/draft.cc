@@ -17,7 +17,8 @@ Body Copies::all() const {
 int64_t Draft::mbarrier_bytes() const {
   constexpr int64_t kEach = 8;
   if (ring.maps.empty()) return 0;
-  return kEach * (ring.stages * (producer ? 2 : 1) + (groups() > 1 ? groups() : 0));
+  return kEach * (ring.stages * (producer ? 2 : 1) + (groups() > 1 ? groups() : 0) +
+                  (ring.once_bytes > 0 ? 1 : 0));
 }
 
 Stmt Draft::barrier() const {

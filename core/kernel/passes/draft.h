@@ -34,6 +34,10 @@ struct TileRing {
   int64_t tma_bytes = 0;
   std::vector<Symbol> maps;
   Symbol full, empty, arriving;
+  // What a producer asks for once, in front of the loop, and the mbarrier at which it comes.
+  Copies once;
+  int64_t once_bytes = 0;
+  Symbol arrived_once;
   // As of SharedBuffer; `barriers_at` is the offset of the mbarriers.
   int64_t alignment = 128;
   int first = 0, last = 0;
@@ -61,10 +65,10 @@ struct MaskedIterations {
   Symbol unmasked;  // with `intervals`: masks hold where it does, or their conditions do
 };
 
-// What a producer goes through, where that is more than the loop.
-struct Requests {
-  Expr trip_count = 1;
-  Body names;
+// The first iterations of a loop, where they have a body of their own.
+struct FirstIterations {
+  Expr count = 0;
+  Body body;
 };
 
 struct TileLoop {
@@ -81,8 +85,9 @@ struct TileLoop {
   bool groups_stay_outstanding = false;
   std::optional<PipelinedProduct> pipelined;
   std::optional<MaskedIterations> masked;
-  std::optional<Requests> requests;
-  Body behind;  // what threads that compute do after it
+  std::optional<FirstIterations> first;
+  Body beside_last;  // what threads that compute may do while the last products are under way,
+  Body behind;       // and after the loop
 };
 
 // Blocks that stay: what they do is done again for each of their tiles. With two groups of workers these take the tiles

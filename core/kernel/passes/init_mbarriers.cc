@@ -1,6 +1,7 @@
 // The mbarriers of a ring that TMA fills: `full`, when the bytes of an iteration are there, and with a
 // producer warp `empty`, when every warp has read them (by multicast: of both blocks). One thread initialises
 // them before any other may use them.
+#include "core/base/status.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/passes.h"
 
@@ -15,6 +16,9 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
   if (draft.producer) to.let(ring.empty, address(ring.full, ring.stages));
   const bool in_turns = draft.groups() > 1;
   if (in_turns) to.let(draft.turns->may_begin, address(ring.empty, ring.stages));
+  const bool once = ring.once_bytes > 0;
+  check(!once || (draft.producer && !in_turns), "a producer of one group brings tiles once");
+  if (once) to.let(ring.arrived_once, address(ring.empty, ring.stages));
   to.when(equal(thread_index(), 0), [&](Builder& first) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
@@ -24,6 +28,7 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
     }
     for (int group = 0; in_turns && group < draft.groups(); ++group)
       first.emit(Instr::mbarrier_init, {address(draft.turns->may_begin, group), draft.workers / 32});
+    if (once) first.emit(Instr::mbarrier_init, {ring.arrived_once, 1});
     first.emit(Instr::mbarrier_init_fence);
   });
   // Before the other block has made its own, nothing may be sent there.

@@ -4,11 +4,12 @@
 //        0      possible.begin   certain.begin      certain.end    possible.end     trip count
 //        |  all masked  |   in parts    |  nothing masked  |   in parts    |  all masked  |
 //
-// The loop goes through those of the middle, and computes no mask. Behind it, in one round, come those that
-// are masked in parts. Then all threads that compute look whether the rest would change anything. It would
-// not if all that it adds vanishes: the maximum of every row lies far enough above what masked scores are,
-// and what is multiplied by the zeros is finite. Otherwise there is a second round, in which one of the
-// threads asks for the tiles, as the producer has ended.
+// The loop goes through those that are masked in parts first, and through those of the middle, for which it computes no mask.
+// Behind it all threads that compute look whether the rest would change anything. It would not if all that it adds
+// vanishes: the maximum of every row lies far enough above what masked scores are, and what is multiplied by the
+// zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended.
+#include <algorithm>
+
 #include "core/base/status.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/iterations.h"
@@ -67,43 +68,38 @@ struct Intervals {
   }
 };
 
-// The two rounds. Stages of the ring are taken in the order of `visit`. `wait`: what stands in front of a
-// look.
-Body rounds(const Draft& draft, const Intervals& intervals, const Symbol& iteration, const Expr& trip_count,
-            const Body& names, const Body& work, const Body& wait) {
+// Products that are under way where branches meet are made one after the other.
+bool has_branches(const Body& body) {
+  return std::any_of(body.begin(), body.end(), [](const Stmt& stmt) {
+    const auto* loop = stmt.as<For>();
+    return stmt.as<If>() || (loop && loop->unroll != Unroll::full) ||
+           (body_of(stmt) && has_branches(*body_of(stmt)));
+  });
+}
+
+// The rest, unless nothing would come of it.
+Body rest(const Draft& draft, const Intervals& intervals, const Symbol& iteration, const Expr& trip_count,
+          const Body& names, const Body& work) {
   const TileLoop& loop = *draft.loop;
   const MaskedIterations& masked = *loop.masked;
-  const Symbol round = make_variable("round", Scalar::i32), again = make_variable("again", Scalar::boolean),
-               passed = make_variable("passed", Scalar::boolean), count = make_variable("count", Scalar::i32),
+  const Symbol passed = make_variable("passed", Scalar::boolean), count = make_variable("count", Scalar::i32),
                number = make_variable("number", Scalar::i32);
   Body out;
   Builder to(out);
-  to.rolled(round, 0, 2, [&](Builder& each) {
-    each.let(again, less(0, round));
-    each.declare(masked.vanishes, true);
-    each.when(Expr(again), [&](Builder& there) {
-      there.add(wait);
-      there.add(masked.look);
-    });
-    each.let(passed,
-             call(Function::all_agree, Scalar::boolean, {element(masked.vanishes, 0)}, {draft.workers}));
-    each.let(count, select(Expr(again), select(Expr(passed), Expr(0), trip_count - intervals.possible),
-                           intervals.partly));
-    each.rolled(number, 0, count, [&](Builder& one) {
-      one.let(loop.iteration, intervals.certain + Expr(round) * intervals.partly + Expr(number));
-      one.let(iteration,
-              select(Expr(again), intervals.number_of_rest(number), intervals.number_of_partly(number)));
-      one.add(stage_tiles(draft));
-      one.add(names);
-      one.when(Expr(again), [&](Builder& there) {
-        there.add(draft.barrier());
-        there.when(equal(thread_index(), 0), [&](Builder& first) { first.add(tma_request(draft)); });
-      });
-      one.add(tma_wait(draft));
-      one.add(work);
-      one.emit(Instr::warp_barrier);
-      give_back(draft, loop.iteration, equal(draft.lane, 0), one);
-    });
+  to.let(passed,
+         call(Function::all_agree, Scalar::boolean, {element(masked.vanishes, 0)}, {draft.workers}));
+  to.let(count, select(Expr(passed), Expr(0), trip_count - intervals.possible));
+  to.rolled(number, 0, count, [&](Builder& one) {
+    one.let(loop.iteration, intervals.possible + Expr(number));
+    one.let(iteration, intervals.number_of_rest(number));
+    one.add(stage_tiles(draft));
+    one.add(names);
+    one.add(draft.barrier());
+    one.when(equal(thread_index(), 0), [&](Builder& first) { first.add(tma_request(draft)); });
+    one.add(tma_wait(draft));
+    one.add(work);
+    one.emit(Instr::warp_barrier);
+    give_back(draft, loop.iteration, equal(draft.lane, 0), one);
   });
   return out;
 }
@@ -123,28 +119,31 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   const Symbol iteration = loop.iteration, visit = make_variable("visit", Scalar::i32);
   const Expr trip_count = loop.trip_count;
   const Body names = loop.names;
-  Body work = with_truth(section.body, loop.masked->unmasked, false);
-  if (draft.schedule.overlap) Builder(work).add(wait_for_products(loop.outstanding));
+  const Body masked = with_truth(section.body, loop.masked->unmasked, false);
   section.body = with_truth(section.body, loop.masked->unmasked, true);
-  auto named = [&](const Expr& number) {
-    Body body;
-    Builder to(body);
-    to.let(iteration, number);
-    to.add(names);
-    return body;
-  };
   loop.iteration = visit;
-  loop.trip_count = intervals.certain;
-  loop.names = named(intervals.number_of_certain(visit));
-  loop.requests = Requests{intervals.possible,
-                           named(select(less(visit, intervals.certain), intervals.number_of_certain(visit),
-                                        intervals.number_of_partly(Expr(visit) - intervals.certain)))};
+  loop.trip_count = intervals.possible;
+  loop.names.clear();
+  Builder to(loop.names);
+  to.let(iteration, select(less(visit, intervals.partly), intervals.number_of_partly(visit),
+                           intervals.number_of_certain(Expr(visit) - intervals.partly)));
+  to.add(names);
+  loop.first = FirstIterations{intervals.partly, masked};
   Body wait;
   if (draft.waits_for_previous && draft.only_looks_at_previous) {
     Builder to(wait);
     wait_for_previous(draft, to);
   }
-  loop.behind = rounds(draft, intervals, iteration, trip_count, names, work, wait);
+  Body work = masked;
+  if (draft.schedule.overlap) Builder(work).add(wait_for_products(loop.outstanding));
+  // Who has no iteration waits, too, and has nothing that vanishes.
+  Builder(loop.declared).declare(loop.masked->vanishes, true);
+  const bool beside = draft.schedule.overlap && !has_branches(loop.masked->look);
+  Builder look(beside ? loop.beside_last : loop.behind), behind(loop.behind);
+  look.add(wait);
+  look.add(loop.masked->look);
+  if (beside) behind.add(wait);
+  behind.add(rest(draft, intervals, iteration, trip_count, names, work));
   return {};
 }
 

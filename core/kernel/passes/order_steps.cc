@@ -78,7 +78,10 @@ Status order_steps(Draft& draft, const PassContext& context) {
     section.body = section.steps.body(*order, draft.barrier());
   }
   for (SharedBuffer& buffer : draft.buffers)
-    if (buffer.use == SharedBuffer::Use::loop_carried) set_moments(buffer, 0, now);
+    if (buffer.use == SharedBuffer::Use::loop_carried)
+      set_moments(buffer, 0, now);
+    else if (buffer.use == SharedBuffer::Use::kept)
+      set_moments(buffer, 0, draft.ring.last);
   for (Draft::Section& section : draft.sections) section.steps = {};
   return {};
 }

@@ -119,32 +119,40 @@ bool makes_in_place(const Stmt& stmt, const Symbol& from, const Symbol& to) {
   return reads && same;
 }
 
-// Arrays that are made of another one's elements, which nobody needs any more, take its place: what lives
-// beside products that are under way finds registers, which ptxas of CUDA 13.0 otherwise does not see.
-void make_in_place(Parts& parts) {
-  auto declared = [&](const Stmt& stmt) { return stmt.as<Declare>()->array; };
+// Whether statement `at` of what is made may write elements of `to` over those of `from`, which nobody needs any more.
+bool takes_place(const Parts& parts, size_t at, const Symbol& from, const Symbol& to) {
   auto names = [](const Body& body, const Symbol& array) {
     return named_registers(body).contains(array.get());
   };
-  for (size_t at = 0; at < parts.made.size(); ++at) {
-    const Body before(parts.made.begin(), parts.made.begin() + static_cast<std::ptrdiff_t>(at)),
-        behind(parts.made.begin() + static_cast<std::ptrdiff_t>(at) + 1, parts.made.end());
-    for (const Stmt& one : parts.declared)
-      for (const Stmt& other : parts.declared) {
-        const Symbol from = declared(one), to = declared(other);
-        if (from->count != to->count || from->type != to->type || !makes_in_place(parts.made[at], from, to))
-          continue;
-        const bool needed = names(behind, from) || names(parts.late, from) || names(parts.last, from);
-        if (needed || names(before, to) || names(parts.first, to)) continue;
-        for (Body* body : {&parts.made, &parts.late, &parts.last}) *body = renamed(*body, to, from);
-        std::erase_if(parts.declared, [&](const Stmt& stmt) { return declared(stmt) == to; });
-        return make_in_place(parts);
-      }
-  }
+  const auto place = parts.made.begin() + static_cast<std::ptrdiff_t>(at);
+  if (!makes_in_place(*place, from, to)) return false;
+  const bool needed =
+      names(Body(place + 1, parts.made.end()), from) || names(parts.late, from) || names(parts.last, from);
+  return !needed && !names(Body(parts.made.begin(), place), to) && !names(parts.first, to);
 }
 
-// The loop of the threads that compute.
-Body overlapped_loop(const Draft& draft, const Parts& parts) {
+// Arrays that are made of another one's elements take its place: what lives beside products that are under way finds
+// registers, which ptxas of CUDA 13.0 otherwise does not see. `all` are the same iteration with and without masks.
+void make_in_place(const std::vector<Parts*>& all) {
+  auto declared = [&](const Stmt& stmt) { return stmt.as<Declare>()->array; };
+  for (size_t at = 0; at < all[0]->made.size(); ++at)
+    for (const Stmt& one : all[0]->declared)
+      for (const Stmt& other : all[0]->declared) {
+        const Symbol from = declared(one), to = declared(other);
+        if (from->count != to->count || from->type != to->type ||
+            !std::all_of(all.begin(), all.end(),
+                         [&](const Parts* parts) { return takes_place(*parts, at, from, to); }))
+          continue;
+        for (Parts* parts : all) {
+          for (Body* body : {&parts->made, &parts->late, &parts->last}) *body = renamed(*body, to, from);
+          std::erase_if(parts->declared, [&](const Stmt& stmt) { return declared(stmt) == to; });
+        }
+        return make_in_place(all);
+      }
+}
+
+// The loop of the threads that compute. `masked`: the parts of the first iterations, which have masks.
+Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional<Parts>& masked) {
   const TileLoop& loop = *draft.loop;
   const Symbol step = make_variable("step", Scalar::i32);
   const Expr last = loop.trip_count - 1;
@@ -166,10 +174,10 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
     in_iteration(at, iteration, {loop.names, parts.late});
   };
   // Of the first products, while `groups` are under way behind them.
-  auto make = [&](Builder& at, const Expr& iteration, int groups) {
+  auto make = [&](Builder& at, const Expr& iteration, const Body& made, int groups) {
     at.emit(Instr::wgmma_wait, {}, {groups});
     at.add(parts.landed);
-    in_iteration(at, iteration, {loop.names, parts.made});
+    in_iteration(at, iteration, {loop.names, made});
   };
   // The last products are there, and the stage that they have read is given back.
   auto land = [&](Builder& at, const Expr& iteration, const Expr& condition) {
@@ -177,20 +185,25 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
     at.emit(Instr::warp_barrier);
     give_back(draft, iteration_of_all(draft, iteration), both(condition, gives_back(draft)), at);
   };
-  auto iterations = [&](Builder& some) {
-    some.add(parts.declared);
-    first_products(some, 0);
-    make(some, 0, 0);
-    some.rolled(step, 1, loop.trip_count, [&](Builder& each) {
+  auto steps = [&](Builder& some, const Expr& begin, const Expr& end, const Body& made) {
+    some.rolled(step, begin, end, [&](Builder& each) {
       land(each, Expr(step) - 2, less(1, step));
       change_operands(each, Expr(step) - 1);
       first_products(each, step);
       last_products(each, Expr(step) - 1);
-      make(each, step, parts.groups);
+      make(each, step, made, parts.groups);
     });
+  };
+  auto iterations = [&](Builder& some) {
+    some.add(parts.declared);
+    first_products(some, 0);
+    make(some, 0, (masked ? *masked : parts).made, 0);
+    if (masked) steps(some, 1, loop.first->count, masked->made);
+    steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts.made);
     land(some, last - 1, less(0, last));
     change_operands(some, last);
     last_products(some, last);
+    some.add(loop.beside_last);
     land(some, last, truth(true));
   };
   if (loop.trip_count.is_number())
@@ -201,19 +214,30 @@ Body overlapped_loop(const Draft& draft, const Parts& parts) {
   return out;
 }
 
+// Whether two iterations have the same products.
+bool have_same_products(const Parts& a, const Parts& b) {
+  auto same = [](const Body& one, const Body& other) { return print_cuda(one) == print_cuda(other); };
+  return same(a.first, b.first) && same(a.last, b.last) && same(a.landed, b.landed) &&
+         a.made.size() == b.made.size() && a.late.size() == b.late.size();
+}
+
 }  // namespace
 
 Status overlap_products(Draft& draft, const PassContext&) {
   if (!draft.loop || !draft.schedule.overlap) return {};
   Draft::Section& section = draft.section(Stage::loop);
-  auto parts = split(section.body);
+  auto parts = split(section.body), masked = draft.loop->first ? split(draft.loop->first->body) : std::nullopt;
   if (!parts || section.begins_with_barrier || has_barriers(section.body) ||
-      (draft.loop->masked && !draft.schedule.intervals) || draft.loop->trip_count.is_number(1))
+      (draft.loop->masked && !draft.schedule.intervals) || draft.loop->trip_count.is_number(1) ||
+      (draft.loop->first && !(masked && have_same_products(*parts, *masked))))
     return Status(ErrorCode::UNSUPPORTED,
                   "overlap is for loops whose last products are of what is made of others, without barriers "
                   "and masked tiles");
-  make_in_place(*parts);
-  draft.loop_body = overlapped_loop(draft, *parts);
+  std::vector<Parts*> all = {&*parts};
+  if (masked) all.push_back(&*masked);
+  make_in_place(all);
+  if (masked) parts->late = masked->late;  // of the iteration before, which may be the last that is masked
+  draft.loop_body = overlapped_loop(draft, *parts, masked);
   draft.loop.reset();
   section.body.clear();
   return {};

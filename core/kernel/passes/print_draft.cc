@@ -37,7 +37,7 @@ class DraftPrinter {
     out_ += print_ir(body, 4);
   }
   void buffer(const SharedBuffer& buffer) {
-    constexpr const char* kUses[] = {"exchanged", "published to the cluster", "loop-carried"};
+    constexpr const char* kUses[] = {"exchanged", "published to the cluster", "loop-carried", "kept"};
     std::string text = "buffer " + buffer.symbol->name + ": " + std::to_string(buffer.bytes) + " bytes, " +
                        kUses[static_cast<size_t>(buffer.use)];
     if (buffer.first >= 0)
@@ -69,6 +69,7 @@ class DraftPrinter {
       line("has scores that are not masked if " + print(loop.masked->possible));
       section("where it has none", loop.masked->look);
     }
+    if (loop.first) section("the first " + print(loop.first->count) + " iterations", loop.first->body);
     for (const Symbol& sums : loop.outstanding) line("outstanding product: " + sums->name);
     if (!loop.pipelined) return;
     section("product of the iteration before", loop.pipelined->group);

@@ -19,17 +19,16 @@ void ask_for_tiles(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
   const Symbol& number = draft.loop->iteration;
   const Expr iteration = iteration_of_all(draft, number);
-  const Requests all = draft.loop->requests.value_or(Requests{draft.loop->trip_count, draft.loop->names});
   const bool ahead = fetches_ahead(draft) && !ring.tma.others.empty();
   if (ahead) {
-    to.add(fetch_inputs(draft, all, ring.stages));
+    to.add(fetch_inputs(draft, ring.stages));
     to.emit(Instr::grid_wait);
   }
-  to.rolled(number, 0, all.trip_count, [&](Builder& each) {
+  to.rolled(number, 0, draft.loop->trip_count, [&](Builder& each) {
     // Before its first phase has ended an mbarrier takes a wait for the phase before that.
     each.emit(Instr::mbarrier_wait,
               {address(ring.empty, stage_number(ring, iteration)), phase(ring, iteration) ^ 1});
-    for (const Body& part : {stage_tiles(draft), all.names}) each.add(part);
+    for (const Body& part : {stage_tiles(draft), draft.loop->names}) each.add(part);
     each.add(tma_request(draft, ahead ? std::optional(less_equal(ring.stages, number)) : std::nullopt));
   });
 }
@@ -43,6 +42,11 @@ WarpRole producer_role(const Draft& draft) {
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
   const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), workers);
   role.when(one_thread, [&](Builder& one) {
+    if (draft.ring.once_bytes > 0) {
+      if (fetches_ahead(draft) && !draft.ring.once.others.empty()) one.emit(Instr::grid_wait);
+      one.emit(Instr::mbarrier_arrive_expect, {draft.ring.arrived_once, draft.ring.once_bytes});
+      one.add(draft.ring.once.all());
+    }
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
       ask_for_tiles(draft, turn);
@@ -74,15 +78,19 @@ Body consumer_loop(const Draft& draft) {
   const Expr iteration(loop.iteration), all = iteration_of_all(draft, iteration), lanes = gives_back(draft);
   Body out = loop.declared;
   if (draft.groups() > 1) wait_for_turn(*draft.turns, out);
-  Builder(out).rolled(loop.iteration, 0, loop.trip_count, [&](Builder& to) {
-    to.add(stage_tiles(draft));
-    to.add(loop.names);
-    if (section.begins_with_barrier) to.add(draft.barrier());
-    to.add(tma_wait(draft));
-    to.add(section.body);
-    to.emit(Instr::warp_barrier);
-    give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), lanes) : lanes, to);
-  });
+  auto iterations = [&](const Expr& begin, const Expr& end, const Body& work) {
+    Builder(out).rolled(loop.iteration, begin, end, [&](Builder& to) {
+      to.add(stage_tiles(draft));
+      to.add(loop.names);
+      if (section.begins_with_barrier) to.add(draft.barrier());
+      to.add(tma_wait(draft));
+      to.add(work);
+      to.emit(Instr::warp_barrier);
+      give_back(draft, go_on ? all - 1 : all, go_on ? both(less(0, iteration), lanes) : lanes, to);
+    });
+  };
+  if (loop.first) iterations(0, loop.first->count, loop.first->body);
+  iterations(loop.first ? loop.first->count : 0, loop.trip_count, section.body);
   if (draft.groups() > 1) end_turn(draft, out);
   if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
   if (go_on && draft.turns) {  // the next tile needs all stages

@@ -14,7 +14,7 @@ void fetch_first(Draft& draft, int ahead) {
   const TileLoop& loop = *draft.loop;
   Builder to(draft.prologue);
   const bool early = draft.waits_for_previous && has_inputs(draft);
-  if (early) to.add(fetch_inputs(draft, {loop.trip_count, loop.names}, ahead));
+  if (early) to.add(fetch_inputs(draft, ahead));
   if (draft.waits_for_previous) wait_for_previous(draft, to);
   const bool all_there = min_of(loop.trip_count, ahead).is_number(ahead);
   to.rolled(loop.iteration, 0, ahead, [&](Builder& each) {
@@ -32,7 +32,7 @@ void staged(Draft& draft, Builder& out) {
   if (draft.fetches_first) fetch_first(draft, ahead);
   const bool early = fetches_ahead(draft);
   if (early) {
-    out.add(fetch_inputs(draft, {loop.trip_count, loop.names}, ahead));
+    out.add(fetch_inputs(draft, ahead));
     wait_for_previous(draft, out);
   }
   const Symbol step = make_variable("step", Scalar::i32);

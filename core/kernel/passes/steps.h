@@ -19,6 +19,7 @@ struct SharedBuffer {
     exchange,      // what one step writes is there for other steps after a barrier
     published,     // for other blocks of the cluster, theirs to read until the end
     loop_carried,  // one iteration writes what a later one, or the end, reads
+    kept,          // written in front of the loop, behind a barrier of its writer's, for all of it
   };
   Symbol symbol;
   int64_t bytes = 0, alignment = 16;

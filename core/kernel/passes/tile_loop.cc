@@ -93,11 +93,11 @@ bool has_inputs(const Draft& draft) {
   return !draft.ring.cp_async.of_inputs.empty() || !draft.ring.tma.of_inputs.empty();
 }
 
-Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count) {
+Body fetch_inputs(const Draft& draft, const Expr& count) {
   const TileRing& ring = draft.ring;
   Body body;
-  Builder(body).rolled(draft.loop->iteration, 0, min_of(all.trip_count, count), [&](Builder& each) {
-    for (const Body& part : {stage_tiles(draft), all.names, ring.cp_async.of_inputs}) each.add(part);
+  Builder(body).rolled(draft.loop->iteration, 0, min_of(draft.loop->trip_count, count), [&](Builder& each) {
+    for (const Body& part : {stage_tiles(draft), draft.loop->names, ring.cp_async.of_inputs}) each.add(part);
     if (ring.maps.empty()) return;
     when_any(draft.producer ? std::nullopt : std::optional(equal(thread_index(), 0)), each,
              [&](Builder& one) {

@@ -49,8 +49,8 @@ Body tma_request(const Draft& draft, const std::optional<Expr>& later = {});
 bool fetches_ahead(const Draft& draft);
 // Whether tiles of the ring are of inputs.
 bool has_inputs(const Draft& draft);
-// These tiles, of `count` iterations; and the wait behind them, which is that of the threads that run this.
-Body fetch_inputs(const Draft& draft, const Requests& all, const Expr& count);
+// These tiles, of the first `count` iterations; and the wait behind them, which is that of the threads that run this.
+Body fetch_inputs(const Draft& draft, const Expr& count);
 void wait_for_previous(Draft& draft, Builder& to);
 
 // Waits until TMA has brought those of this iteration.

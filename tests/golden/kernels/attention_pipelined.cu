@@ -17,18 +17,30 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* t0, f16* _
   const int first0 = int(blockIdx.x);
   const int i5 = swizzled<56>((lane & 31) * 8 + (warp & 3) * 256);
   const int i10 = (lane >> 2 & 7) + (warp & 3) * 16;
-  const int i11 = (lane & 3) * 2;
-  const int i28 = (lane & 3) * 8;
+  const int i11 = (lane & 3) * 8;
   unsigned q0_8[16];
   const f16* const at9 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
-  for (int r = 0; r < 16; ++r) {
-    load_written_elements<f16, 2, true>(&q0_8[r], at9 + (i10 + (r & 1) * 8) * 64 + i11 + (r >> 1 & 7) * 8, true);
+  for (int r = 0; r < 4; ++r) {
+    load_written_elements<f16, 8, true>(&q0_8[r * 4], at9 + (i10 + (r & 1) * 8) * 64 + i11 + (r >> 1 & 1) * 32, true);
+  }
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    Vector<unsigned, 4> q0_8_chunk;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      q0_8_chunk[w] = q0_8[c * 4 + w];
+    }
+    exchange_words<unsigned, 4>(q0_8_chunk);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      q0_8[c * 4 + w] = q0_8_chunk[w];
+    }
   }
   unsigned q0__pairs7[16];
 #pragma unroll
   for (int w = 0; w < 16; ++w) {
-    q0__pairs7[w] = q0_8[w];
+    q0__pairs7[w] = q0_8[(w & 1) * 4 + (w >> 1 & 3) + (w >> 3 & 1) * 8];
   }
   unsigned e__pairs14[16] = {};
   float m_18[2];
@@ -232,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* t0, f16* _
       v[j] = from_float<f16>(divide_fast(n_13[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 1) * 16], l_27[r >> 3 & 1]));
     }
     exchange_words<f16, 8>(v);
-    store_vector<f16, 8>(to26 + (i10 + (c & 1) * 8) * 64 + i28 + (c >> 1 & 1) * 32, v);
+    store_vector<f16, 8>(to26 + (i10 + (c & 1) * 8) * 64 + i11 + (c >> 1 & 1) * 32, v);
   }
 }
 

@@ -13,8 +13,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
   __syncthreads();
   const int first0 = int(blockIdx.x);
   const int i6 = (lane >> 2 & 7) + (warp & 3) * 16;
-  const int i7 = (lane & 3) * 2;
-  const int i21 = (lane & 3) * 8;
+  const int i7 = (lane & 3) * 8;
   grid_wait();
   grid_launch_dependents();
 #pragma unroll 1
@@ -35,13 +34,26 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
   unsigned q0_4[16];
   const bf16* const at5 = t0 + static_cast<long long>(first0) * 4096;
 #pragma unroll
-  for (int r = 0; r < 16; ++r) {
-    load_written_elements<bf16, 2, true>(&q0_4[r], at5 + (i6 + (r & 1) * 8) * 64 + i7 + (r >> 1 & 7) * 8, true);
+  for (int r = 0; r < 4; ++r) {
+    load_written_elements<bf16, 8, true>(&q0_4[r * 4], at5 + (i6 + (r & 1) * 8) * 64 + i7 + (r >> 1 & 1) * 32, true);
+  }
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    Vector<unsigned, 4> q0_4_chunk;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      q0_4_chunk[w] = q0_4[c * 4 + w];
+    }
+    exchange_words<unsigned, 4>(q0_4_chunk);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      q0_4[c * 4 + w] = q0_4_chunk[w];
+    }
   }
   unsigned q0__pairs3[16];
 #pragma unroll
   for (int w = 0; w < 16; ++w) {
-    q0__pairs3[w] = q0_4[w];
+    q0__pairs3[w] = q0_4[(w & 1) * 4 + (w >> 1 & 3) + (w >> 3 & 1) * 8];
   }
   float m_10[2];
 #pragma unroll
@@ -165,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(128) q0_block(const bf16* t0, bf16*
       v[j] = from_float<bf16>(divide_fast(n_16[(r & 1) + (r >> 1 & 3) * 4 + (r >> 3 & 1) * 2 + (r >> 4 & 1) * 16], l_20[r >> 3 & 1]));
     }
     exchange_words<bf16, 8>(v);
-    store_vector<bf16, 8>(to19 + (i6 + (c & 1) * 8) * 64 + i21 + (c >> 1 & 1) * 32, v);
+    store_vector<bf16, 8>(to19 + (i6 + (c & 1) * 8) * 64 + i7 + (c >> 1 & 1) * 32, v);
   }
 }
 

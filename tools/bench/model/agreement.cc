@@ -47,7 +47,7 @@ std::vector<Compared> compare(const BlockWork& work, const KernelSchedule& sched
     if (load.fragments && load.bytes > 0) direct |= static_cast<unsigned>(load.width);
   }
   std::vector<Compared> out = {
-      {"copies by TMA", trips * work.loop.copies, counts.tma_loads},
+      {"copies by TMA", work.once.copies + trips * work.loop.copies, counts.tma_loads},
       {"widths of cp.async", static_cast<double>(copied),
        static_cast<double>(widths_of(counts, Path::cp_async))},
       {"products by mma", work.once.mma + trips * work.loop.mma, counts.mma},
