@@ -178,7 +178,7 @@ void planted_faults_are_found(void**) {
           {"mbarrier_wait(empty + iteration % 2, iteration / 2 & 1 ^ 1);", "", {"more than 1 arrivals"}},
           {"iteration / 2 & 1 ^ 1", "iteration / 2 & 1", {"deadlock"}},
           {kArrive, "", {"deadlock"}},
-          {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 1)", {"race: write"}},
+          {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 1)", {"race: write", "deadlock"}},
           {"mbarrier_init(empty, 2)", "mbarrier_init(empty, 3)", {"deadlock"}},
           {"    __syncwarp();\n    if (lane == 0) {\n      mbarrier_arrive",
            "    if (lane == 0) {\n      mbarrier_arrive",
