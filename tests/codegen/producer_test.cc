@@ -186,7 +186,7 @@ void planted_faults_are_found(void**) {
           {kWait, "", {"asynchronous copy"}},
           {kWait, "mbarrier_wait(full + iteration % 2, 0);", {"deadlock"}},
           {"barrier_of<64>();", "", {"dynamic shared memory"}},
-          {"barrier_of<64>();", "barrier_of<32>();", {"parts of warps"}},
+          {"barrier_of<64>();", "barrier_of<32>();", {"parts of warps", "uninitialised read"}},
           {"barrier_of<64>();", "barrier_of<96>();", {"deadlock"}},
           {"barrier_of<64>();", "__syncthreads();", {"deadlock"}},
       });
