@@ -191,6 +191,7 @@ class Counter : private ScheduledBlock {
     }
     const StagedTile tile = staged_tile(value, row);
     out_.loop_room += tile.bytes;
+    (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
     own.shared_bytes += bytes;
     how.tma = tile.copies > 0;
     // An odd number of panels is shared by their rows.

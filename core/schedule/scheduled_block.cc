@@ -138,9 +138,14 @@ ScheduledBlock::StagedTile ScheduledBlock::staged_tile(BlockValue value, const R
   const TileBoxes boxes = tile_boxes(*map, extents, dims);
   out.copies = static_cast<double>(boxes.panels * boxes.parts);
   const double tile_row = static_cast<double>(load.type.shape[row.dim]) * size;
-  const double panels = std::max(1.0, std::ceil(tile_row / kLine)), rows = loaded_bytes(load) / tile_row;
+  // Rows of no whole lines come in pieces of half a line or less, each of which is a request.
+  const double piece = std::min(kLine, static_cast<double>(panel_row(static_cast<int64_t>(tile_row))));
+  const bool in_pieces = tile_row > kLine && piece < kLine;
+  const double panels = std::max(1.0, std::ceil(tile_row / (in_pieces ? piece : kLine))),
+               rows = loaded_bytes(load) / tile_row;
   const double lines = (std::min(tile_row, kLine) + kLine - static_cast<double>(row.alignment)) / kLine;
   out.lines = rows * panels * std::max(1.0, lines);
+  if (in_pieces) out.requests = kLine / piece;
   return out;
 }
 

@@ -78,6 +78,7 @@ class ScheduledBlock {
   // the parts of rows that lie in one line of the cache.
   struct StagedTile {
     double bytes = 0, copies = 0, lines = 0;
+    double requests = 1;  // of the L2 cache for each line
   };
   StagedTile staged_tile(BlockValue load, const Row& row) const;
   // Bytes that one instruction of a thread brings: into a stage; into registers, as products take them or as
