@@ -191,7 +191,9 @@ class Counter : private ScheduledBlock {
     }
     const StagedTile tile = staged_tile(value, row);
     out_.loop_room += tile.bytes;
-    (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
+    // What a tensor map has the L2 cache fetch beyond a piece of a line is gone again when another block wants it.
+    if (bytes_of(whole) > target_.l2_mib * (1 << 20) / 2)
+      (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
     own.shared_bytes += bytes;
     how.tma = tile.copies > 0;
     // An odd number of panels is shared by their rows.
