@@ -38,6 +38,8 @@ class Lowering {
         numbers_.push_back(ordered(std::move(copy)));
       else if (op.is_compute(OpCode::where))
         numbers_.push_back(masked(std::move(copy)));
+      else if (op.is_compute(OpCode::add) || op.is_compute(OpCode::sub))
+        numbers_.push_back(added(std::move(copy)));
       else if (op.has_combine())
         numbers_.push_back(sum(std::move(copy)));
       else
@@ -179,6 +181,24 @@ class Lowering {
     const BlockValue scaled = compute(OpCode::mul, {value, append(std::move(number))}, type);
     factors_[scaled] = {value, factor};
     return scaled;
+  }
+
+  // The factor of a product that is no value of the graph, and which operand is the number; nothing of others.
+  std::optional<std::pair<double, size_t>> factor_of(const BlockOp& op) const {
+    if (!op.is_compute(OpCode::mul) || op.rounds_to || !is_float(op.type.dtype)) return std::nullopt;
+    for (size_t number : {size_t{1}, size_t{0}})
+      if (const std::optional<double> by = number_of(op.operands[number]))
+        return std::pair{*by, number};
+    return std::nullopt;
+  }
+  // A factor above 1 that the search has put in front of a sum, where terms may overflow that cancel, goes behind it.
+  BlockValue added(BlockOp op) {
+    const BlockOp left = out_.op(op.operands[0]), right = out_.op(op.operands[1]);
+    const auto a = factor_of(left), b = factor_of(right);
+    if (!a || !b || a->first != b->first || !std::isfinite(a->first) || std::fabs(a->first) <= 1)
+      return append(std::move(op));
+    op.operands = {left.operands[1 - a->second], right.operands[1 - b->second]};
+    return times(append(std::move(op)), a->first);
   }
 
   // Sums of products that got a factor behind them are multiplied by it once.
