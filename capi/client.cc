@@ -237,8 +237,10 @@ void Client::on(const wire::Failed& failed) {
 void Client::finish(const wire::Frame& frame, Open open) {
   if (open.subscribe) {
     const Result<wire::Subscribed> reply = wire::decode_as<wire::Subscribed>(frame);
-    if (reply && options_.on_generation && subscribed_.count(*open.subscribe))
-      options_.on_generation(*open.subscribe, reply->generation);
+    if (reply && reply->ended)
+      on(wire::Failed{*open.subscribe});
+    else if (reply)
+      on(wire::Better{*open.subscribe, reply->generation, {}});
   }
   if (!open.call) return;
   if (frame.type == static_cast<uint16_t>(wire::MessageType::Error)) {

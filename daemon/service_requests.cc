@@ -66,7 +66,10 @@ void Service::on(const std::shared_ptr<Open>& open, wire::Subscribe message) {
   if (Status status = subscriptions_.add(message.key, open->client, account, options_.max_subscriptions);
       !status.ok())
     return reply_error(open, status);
-  reply(open, wire::Subscribed{planner_.status(message.key).generation});
+  const wire::JobStatusReply status = planner_.status(message.key);
+  const bool under_way = status.state == wire::JobState::queued || status.state == wire::JobState::running;
+  // A job may have ended before anybody could hear of it.
+  reply(open, wire::Subscribed{status.generation, status.generation == 0 && !under_way});
 }
 
 void Service::on(const std::shared_ptr<Open>& open, wire::Unsubscribe message) {

@@ -636,9 +636,11 @@ void a_failed_job_is_told_to_subscribers(void**) {
   Harness test;
   test.send(1, 3, Harness::get(test_graph(1), wire::kGetNoWait));
   const Hash128 key = test.receive_as<wire::Pending>(1, 3).key;
-  test.ask<wire::Subscribed>(wire::Subscribe{key});
+  assert_int_equal(test.ask<wire::Subscribed>(wire::Subscribe{key}).ended, 0);
   test.workers.finish(Status(ErrorCode::COMPILE, "line 7"));
   assert_true(test.receive_as<wire::Failed>(1, 0).key == key);
+  // And to who subscribes a moment later.
+  assert_int_equal(test.ask<wire::Subscribed>(wire::Subscribe{key}, 2).ended, 1);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // it what to do:
 //   toolchain      its fingerprint (default "fake 1.0");  no_compiler: it has none, and this is why
 //   crashes        how many of the next jobs kill it;     hangs, spins: the same for jobs that never end
-//   delay_ms       how long a job takes;                  fails: what every job fails with
+//   delay_ms       how long a job takes, read while it runs, so that less ends it;  fails: what every job fails with
 //   search_crashes, search_hangs, search_delay_ms: the same for searches;  search_finds: their plans are
 //   better;  search_lists: they list programs;
 //   search_tells: they say that they have a plan before they go on
@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -51,7 +52,9 @@ bool take_one(const char* name) {
 }
 
 void take_time(const char* name) {
-  if (const int ms = std::atoi(read_text(name).c_str())) usleep(static_cast<useconds_t>(ms) * 1000);
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < std::chrono::milliseconds(std::atoi(read_text(name).c_str()))) usleep(2000);
 }
 
 void put_plan(const wire::Job& job, wire::JobDone& done) {

@@ -72,17 +72,19 @@ void the_socket_is_the_owners_alone(void**) {
 
 void sigterm_drains(void**) {
   TestDaemon daemon;
-  daemon.tell_worker("delay_ms", "300");
+  daemon.tell_worker("delay_ms", "60000");
   daemon.arguments = {"--workers=1"};
   daemon.start();
   TestClient client(daemon.socket());
   client.send(test_get(1));
   client.send(test_get(2));
-  assert_true(eventually([&] { return daemon.compiles() == 1; }));
+  TestClient observer(daemon.socket());
+  assert_true(eventually([&] { return daemon.compiles() == 1 && observer.counter("jobs_queued") == 1; }));
   daemon.signal(SIGTERM);
   assert_true(eventually([&] { return daemon.log().find("event=drain") != std::string::npos; }));
   client.send(test_get(3));
   assert_error(wire::to_status(client.receive_as<wire::Error>()), ErrorCode::BUSY, "about to exit");
+  daemon.tell_worker("delay_ms", "0");
   assert_int_equal(client.receive_as<wire::PlanReply>().unstored, 0);
   assert_int_equal(client.receive_as<wire::PlanReply>().unstored, 0);
   assert_false(client.receive().has_value());

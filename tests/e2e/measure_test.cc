@@ -256,13 +256,14 @@ uint64_t wait_for_news(api::Client& client) {
 
 void the_descriptor_tells_of_a_plan_that_was_pending(void**) {
   TestDaemon daemon;
-  daemon.tell_worker("delay_ms", "300");
+  daemon.tell_worker("delay_ms", "60000");
   daemon.start();
   api::Client client = open_client(daemon);
   quern_get_options options = api::get_options();
   options.flags = QUERN_NO_WAIT;
   const api::Graph graph = api::Graph::parse(test_get(1).graph);
   assert_false(client.try_get(graph, "sm_90a", options).has_value());
+  daemon.tell_worker("delay_ms", "0");
   assert_int_equal(wait_for_news(client), 1);
   const auto plan = client.try_get(graph, "sm_90a", options);
   assert_true(plan.has_value());
@@ -276,7 +277,7 @@ void the_descriptor_tells_of_a_plan_that_was_pending(void**) {
 
 void min_tier_waits_and_times_out(void**) {
   GpuDaemon daemon;
-  daemon.tell_worker("search_delay_ms", "300");
+  daemon.tell_worker("search_delay_ms", "60000");
   daemon.start();
   TestClient plain(daemon.socket());
   assert_true(is_ready(plain));
@@ -293,6 +294,7 @@ void min_tier_waits_and_times_out(void**) {
     assert_int_equal(error.status(), QUERN_TIMEOUT);
   }
   // The plan at hand is of a lower tier: it is not handed out for this one.
+  daemon.tell_worker("search_delay_ms", "0");
   options.timeout_ms = 10000;
   const api::Plan measured = client.get(graph, "sm_90a", options);
   assert_int_equal(measured.info().tier, QUERN_MEASURED);

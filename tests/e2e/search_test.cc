@@ -106,7 +106,7 @@ void what_a_search_had_is_kept_when_it_is_killed_for_its_time(void**) {
 void a_client_swaps_to_the_modelled_plan(void**) {
   TestDaemon daemon;
   daemon.tell_worker("search_finds", "1");
-  daemon.tell_worker("search_delay_ms", "300");
+  daemon.tell_worker("search_delay_ms", "60000");
   daemon.start();
   const std::string socket = daemon.socket();
   quern_open_options options = api::open_options();
@@ -118,6 +118,7 @@ void a_client_swaps_to_the_modelled_plan(void**) {
   const api::Plan baseline = client.get(graph, "sm_90a");
   assert_int_equal(baseline.info().tier, QUERN_BASELINE);
   assert_ptr_equal(client.get(graph, "sm_90a").get(), baseline.get());
+  daemon.tell_worker("search_delay_ms", "0");
   uint64_t better = 0;
   while (better == 0) {
     pollfd ready{client.fd(), POLLIN, 0};
