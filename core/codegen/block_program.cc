@@ -153,21 +153,35 @@ class Lowering {
            (std::fabs(factor) > 1 && !(narrow && has_finite_products(*narrow)));
   }
 
+  // A value is `of` times the number `by`.
+  struct Multiple {
+    BlockValue of;
+    double by;
+  };
+  // Nothing if it is none, or is rounded.
+  std::optional<Multiple> multiple(const BlockOp& op) const {
+    const bool product = op.is_compute(OpCode::mul), quotient = op.is_compute(OpCode::div);
+    if ((!product && !quotient) || op.rounds_to || !is_float(op.type.dtype)) return std::nullopt;
+    for (size_t number : {size_t{1}, size_t{0}}) {
+      if (number == 0 && quotient) continue;
+      const std::optional<double> by = number_of(op.operands[number]);
+      const BlockValue of = op.operands[1 - number];
+      if (by && out_.op(of).type.shape == op.type.shape && is_float(out_.op(of).type.dtype))
+        return Multiple{of, quotient ? 1 / *by : *by};
+    }
+    return std::nullopt;
+  }
+
   // An operand of a product without its factors that are misplaced, which multiply `factor`.
   BlockValue without_factors(BlockValue value, bool in_f32, double& factor) {
     const BlockOp op = out_.op(value);
     if (!op.is_compute() || op.rounds_to || !is_float(op.type.dtype)) return value;
-    const bool product = op.is_compute(OpCode::mul), quotient = op.is_compute(OpCode::div);
-    for (size_t number = product ? 0 : 1; number < 2 && (product || quotient); ++number) {
-      const std::optional<double> by = number_of(op.operands[number]);
-      const BlockValue from = op.operands[1 - number];
-      if (!by || out_.op(from).type.shape != op.type.shape || !is_float(out_.op(from).type.dtype)) continue;
-      const double own = quotient ? 1 / *by : *by;
-      if (!is_misplaced(own, from, in_f32)) continue;
-      factor *= own;
-      return without_factors(from, in_f32, factor);
+    if (const auto all = multiple(op); all && is_misplaced(all->by, all->of, in_f32)) {
+      factor *= all->by;
+      return without_factors(all->of, in_f32, factor);
     }
-    const bool moves = op.is_compute(OpKind::movement) && op.operands.size() == 1;
+    const bool product = op.is_compute(OpCode::mul), quotient = op.is_compute(OpCode::div),
+               moves = op.is_compute(OpKind::movement) && op.operands.size() == 1;
     BlockOp copy = op;
     for (size_t i = 0; i < (product ? 2 : quotient || moves ? 1 : 0); ++i)
       copy.operands[i] = without_factors(op.operands[i], in_f32, factor);
@@ -183,22 +197,13 @@ class Lowering {
     return scaled;
   }
 
-  // The factor of a product that is no value of the graph, and which operand is the number; nothing of others.
-  std::optional<std::pair<double, size_t>> factor_of(const BlockOp& op) const {
-    if (!op.is_compute(OpCode::mul) || op.rounds_to || !is_float(op.type.dtype)) return std::nullopt;
-    for (size_t number : {size_t{1}, size_t{0}})
-      if (const std::optional<double> by = number_of(op.operands[number]))
-        return std::pair{*by, number};
-    return std::nullopt;
-  }
   // A factor above 1 that the search has put in front of a sum, where terms may overflow that cancel, goes behind it.
   BlockValue added(BlockOp op) {
-    const BlockOp left = out_.op(op.operands[0]), right = out_.op(op.operands[1]);
-    const auto a = factor_of(left), b = factor_of(right);
-    if (!a || !b || a->first != b->first || !std::isfinite(a->first) || std::fabs(a->first) <= 1)
+    const auto left = multiple(out_.op(op.operands[0])), right = multiple(out_.op(op.operands[1]));
+    if (!left || !right || left->by != right->by || !std::isfinite(left->by) || std::fabs(left->by) <= 1)
       return append(std::move(op));
-    op.operands = {left.operands[1 - a->second], right.operands[1 - b->second]};
-    return times(append(std::move(op)), a->first);
+    op.operands = {left->of, right->of};
+    return times(append(std::move(op)), left->by);
   }
 
   // Sums of products that got a factor behind them are multiplied by it once.
@@ -253,20 +258,6 @@ class Lowering {
     return op;
   }
 
-  // Which operand of a value is what a positive number scales; nothing if none is.
-  std::optional<size_t> scaled_operand(const BlockOp& scaled) const {
-    const bool quotient = scaled.is_compute(OpCode::div),
-               scales = (quotient || scaled.is_compute(OpCode::mul)) && scaled.type.dtype != DType::i32;
-    for (size_t number : {size_t{0}, size_t{1}}) {
-      if (!scales || (number == 0 && quotient)) continue;
-      const BlockOp& by = out_.op(scaled.operands[number]);
-      const BlockValue values = scaled.operands[1 - number];
-      if (by.is_compute(OpCode::constant) && by.number() > 0 && std::isfinite(by.number()) &&
-          out_.op(values).type.dtype == scaled.type.dtype && out_.shape(values) == scaled.type.shape)
-        return 1 - number;
-    }
-    return std::nullopt;
-  }
   // Operand `at` of `op` is scaled; the same with what `op` makes of it unscaled, scaled then.
   BlockValue scaled_behind(BlockOp op, size_t at, size_t values) {
     const BlockOp scaled = out_.op(op.operands[at]);
@@ -280,14 +271,14 @@ class Lowering {
   // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit, and so of
   // every ordered reduction: the scaled values need not be kept for it.
   BlockValue ordered(BlockOp op) {
-    const auto values = scaled_operand(out_.op(op.operands[0]));
+    const auto values = scaled_operand(out_, out_.op(op.operands[0]));
     return values ? scaled_behind(std::move(op), 0, *values) : append(std::move(op));
   }
   // Nor where an infinity takes the place of some of them, which stays one.
   BlockValue masked(BlockOp op) {
     for (size_t at : {size_t{1}, size_t{2}}) {
       const BlockOp& other = out_.op(op.operands[3 - at]);
-      const auto values = scaled_operand(out_.op(op.operands[at]));
+      const auto values = scaled_operand(out_, out_.op(op.operands[at]));
       if (values && other.is_compute(OpCode::constant) && std::isinf(other.number()))
         return scaled_behind(std::move(op), at, *values);
     }
@@ -387,6 +378,20 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value) {
 bool is_view(const BlockProgram& program, BlockValue value) {
   const std::vector<BlockValue>& operands = program.op(value).operands;
   return operands.size() == 1 && (program.shape(operands[0]).empty() || !view_dims(program, value).empty());
+}
+
+std::optional<size_t> scaled_operand(const BlockProgram& program, const BlockOp& scaled) {
+  const bool quotient = scaled.is_compute(OpCode::div);
+  if ((!quotient && !scaled.is_compute(OpCode::mul)) || scaled.type.dtype == DType::i32) return std::nullopt;
+  for (size_t number : {size_t{0}, size_t{1}}) {
+    if (number == 0 && quotient) continue;
+    const BlockOp& by = program.op(scaled.operands[number]);
+    const TensorType& values = program.op(scaled.operands[1 - number]).type;
+    if (by.is_compute(OpCode::constant) && by.number() > 0 && std::isfinite(by.number()) &&
+        values.dtype == scaled.type.dtype && values.shape == scaled.type.shape)
+      return 1 - number;
+  }
+  return std::nullopt;
 }
 
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel) {

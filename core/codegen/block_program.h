@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "core/schedule/tensor_place.h"
 
@@ -39,10 +40,14 @@ std::vector<int> view_dims(const BlockProgram& program, BlockValue value);
 // Whether that is all that a movement operator does.
 bool is_view(const BlockProgram& program, BlockValue value);
 
+// Which operand of a value is what a positive number scales, which leaves infinities and the order of elements what they are;
+// nothing if none is.
+std::optional<size_t> scaled_operand(const BlockProgram& program, const BlockOp& scaled);
+
 // `kernel` is custom, of a muGraph that is valid. What no store needs is left out. Products of concatenated
 // operands become sums of products, and operands that are vectors matrices of one row or column. What the
 // loop reads of a running maximum becomes a select: 0 while the maximum is -inf. Factors that the search has
-// put in front of a product go behind its sum, where they may overflow or round what the graph does not
+// put in front of a product or a sum go behind it, where they may overflow or round what the graph does not
 // round.
 BlockProgram lower_block(const MuGraph& mugraph, const MuKernel& kernel);
 

@@ -73,16 +73,10 @@ std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockVal
   return out;
 }
 
-// What a positive number scales, which leaves infinities what they are.
 BlockValue PositionMasks::unscaled(BlockValue value) const {
   const BlockOp& op = program_.op(value);
-  for (size_t number : {size_t{0}, size_t{1}}) {
-    if (!op.is_compute(OpCode::mul) && !(op.is_compute(OpCode::div) && number == 1)) continue;
-    const BlockOp& by = program_.op(op.operands[number]);
-    if (by.is_compute(OpCode::constant) && by.number() > 0 && std::isfinite(by.number()))
-      return op.operands[1 - number];
-  }
-  return value;
+  const std::optional<size_t> values = scaled_operand(program_, op);
+  return values ? op.operands[*values] : value;
 }
 
 // Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of
@@ -210,8 +204,11 @@ Expr PositionMasks::known_finite(Builder& to, int32_t tensor, const Parts& parts
   const int64_t workers = schedule_.workers(), loads = divide_up(parts.count, workers);
   TensorPlace& place =
       watched_
-          .emplace(tensor, TensorPlace{name, DType::f32,
-                                       {finite_parts(facts_.places[static_cast<size_t>(tensor)].shape)}, {1}, {}})
+          .emplace(tensor, TensorPlace{name,
+                                       DType::f32,
+                                       {finite_parts(facts_.places[static_cast<size_t>(tensor)].shape)},
+                                       {1},
+                                       {}})
           .first->second;
   const Symbol memory = memory_.pointer(-1, place),
                found = ir::make_registers(name + "_found", Scalar::boolean, 1),

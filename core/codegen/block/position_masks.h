@@ -38,7 +38,7 @@ class PositionMasks : BlockPart {
   Expr integer(BlockValue load);
   std::optional<TileTruth<Expr>> tile_truth(BlockValue condition);
   std::optional<MaskedScores> masked_scores(BlockValue value);
-  BlockValue unscaled(BlockValue value) const;
+  BlockValue unscaled(BlockValue value) const;  // itself, if nothing scales it
   bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
   std::optional<PassedOver> passed_over();
   Expr finite_part(Builder& to, BlockValue value) const;

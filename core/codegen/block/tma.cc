@@ -21,6 +21,11 @@ class StagedTiles::Tma : BlockPart {
   void store(BlockValue store);
 
  private:
+  // The copies of all of a tile, of which `arrived` hears.
+  void load(Builder& copies, const SharedTile& tile, const std::vector<int>& dims, const TensorMap& map,
+            const Symbol& symbol, const Symbol& arrived);
+  // That the copies of a tile bring.
+  static int64_t bytes_of(const SharedTile& tile, const TensorMap& map);
   // Of each copy: its place in shared memory, what is behind that, and the coordinates. If blocks share the
   // tile, of the half that this one asks for: of the panels, or of the rows of one.
   std::vector<std::vector<Expr>> boxes(const SharedTile& tile, const std::vector<int>& dims,
@@ -66,13 +71,9 @@ bool StagedTiles::Tma::bring(SharedTile& tile) {
       copies.emit(Instr::tma_load_multicast, std::move(operands), {static_cast<int>(dims.size())});
     ++tiles_.multicast_;
   } else {
-    for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived}))
-      copies.emit(Instr::tma_load, std::move(operands),
-                  {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
+    load(copies, tile, dims, *map, symbol, arrived);
   }
-  int64_t bytes = static_cast<int64_t>(dtype_size(map->dtype));
-  for (int64_t extent : tile.padded) bytes *= extent;
-  tiles_.tma_bytes_ += bytes;
+  tiles_.tma_bytes_ += bytes_of(tile, *map);
   ++tiles_.tma_tiles_;
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
@@ -86,14 +87,23 @@ bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
   auto map = tile_map(kernel_, op, place, tile, dims);
   if (!map) return false;
   const Symbol symbol = map_symbol(false);
-  for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, tiles_.arrived_once_}))
-    Builder(tiles_.copies_of(place, tiles_.once_)).emit(Instr::tma_load, std::move(operands),
-                               {static_cast<int>(dims.size()), !facts_.is_shared_by_blocks(op)});
-  int64_t bytes = static_cast<int64_t>(dtype_size(map->dtype));
-  for (int64_t extent : tile.padded) bytes *= extent;
-  tiles_.once_bytes_ += bytes;
+  Builder copies(tiles_.copies_of(place, tiles_.once_));
+  load(copies, tile, dims, *map, symbol, tiles_.arrived_once_);
+  tiles_.once_bytes_ += bytes_of(tile, *map);
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
+}
+
+void StagedTiles::Tma::load(Builder& copies, const SharedTile& tile, const std::vector<int>& dims,
+                            const TensorMap& map, const Symbol& symbol, const Symbol& arrived) {
+  const bool once = !facts_.is_shared_by_blocks(program_.op(tile.value));
+  for (std::vector<Expr>& operands : boxes(tile, dims, map, {symbol, arrived}))
+    copies.emit(Instr::tma_load, std::move(operands), {static_cast<int>(dims.size()), once});
+}
+
+int64_t StagedTiles::Tma::bytes_of(const SharedTile& tile, const TensorMap& map) {
+  return std::accumulate(tile.padded.begin(), tile.padded.end(), static_cast<int64_t>(dtype_size(map.dtype)),
+                         std::multiplies<>());
 }
 
 std::vector<std::vector<Expr>> StagedTiles::Tma::boxes(const SharedTile& tile, const std::vector<int>& dims,

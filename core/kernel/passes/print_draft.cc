@@ -57,6 +57,8 @@ class DraftPrinter {
     if (!draft_.loop) return;
     section("copies of an iteration, by all threads", ring.cp_async.all());
     section("copies of an iteration, by TMA, " + std::to_string(ring.tma_bytes) + " bytes", ring.tma.all());
+    section("copies in front of the loop, by TMA, " + std::to_string(ring.once_bytes) + " bytes",
+            ring.once.all());
   }
   void loop(const TileLoop& loop) {
     line("loop of " + loop.iteration->name + ", trip count " + print(loop.trip_count) +
