@@ -9,7 +9,7 @@
 //   gpu            the device that it measures on, of target sm_90a (default: there is no driver)
 //   measure_crashes, measure_hangs, measure_delay_ms: the same for measuring, after an early plan if measure_early says so;
 //   measure_fails: what every measuring fails with, as NO_DEVICE or, with measure_busy, as BUSY
-// and it writes there: `compiles`, `searches` and `measures` one byte a job, `pids`, `search_pids` and
+// and it writes there: `compiles`, `searches` and `measures` one byte a job, once it has counted down, `pids`, `search_pids` and
 // `measure_pids` one line a process.
 #include <fcntl.h>
 #include <getopt.h>
@@ -77,10 +77,11 @@ wire::JobProgress what_it_has(const wire::Job& job) {
 }
 
 Result<wire::JobDone> run_search(const wire::Job& job, const WorkerSkill::Send& send) {
+  const bool crashes = take_one("search_crashes"), hangs = take_one("search_hangs");
   append("searches", "x");
-  if (take_one("search_crashes")) abort();
+  if (crashes) abort();
   if (!read_text("search_tells").empty()) send(what_it_has(job));
-  if (take_one("search_hangs")) pause();
+  if (hangs) pause();
   take_time("search_delay_ms");
   wire::JobDone done;
   done.reason = "the fake finds nothing";
@@ -98,6 +99,7 @@ Result<wire::JobDone> run_search(const wire::Job& job, const WorkerSkill::Send& 
 
 // The last program of the list is the fastest.
 Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send& send) {
+  const bool crashes = take_one("measure_crashes"), hangs = take_one("measure_hangs");
   append("measures", "x");
   const auto programs = decode_programs(job.programs);
   if (!programs) return programs.status();
@@ -111,8 +113,8 @@ Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send&
     progress.program = (*programs)[1].name();
   }
   send(progress);
-  if (take_one("measure_crashes")) abort();
-  if (take_one("measure_hangs")) pause();
+  if (crashes) abort();
+  if (hangs) pause();
   take_time("measure_delay_ms");
   const bool busy = !read_text("measure_busy").empty();
   if (const std::string why = read_text("measure_fails"); !why.empty())
@@ -136,10 +138,11 @@ Result<wire::JobDone> run_measure(const wire::Job& job, const WorkerSkill::Send&
 Result<wire::JobDone> run(const wire::Job& job, const WorkerSkill::Send& send) {
   if (job.kind == wire::JobKind::measure) return run_measure(job, send);
   if (job.kind == wire::JobKind::optimize) return run_search(job, send);
+  const bool crashes = take_one("crashes"), hangs = take_one("hangs"), spins = take_one("spins");
   append("compiles", "x");
-  if (take_one("crashes")) abort();
-  if (take_one("hangs")) pause();
-  if (take_one("spins"))
+  if (crashes) abort();
+  if (hangs) pause();
+  if (spins)
     while (getpid() != 0) {
     }
   take_time("delay_ms");
