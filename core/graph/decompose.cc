@@ -7,6 +7,11 @@ namespace quern {
 
 namespace {
 
+bool narrows(const Graph& graph, const Node& node) {
+  return node.code == OpCode::cast && is_narrow(node.type.dtype) &&
+         graph.node(node.operands[0]).type.dtype == DType::f32;
+}
+
 // Whether all that becomes of a value in its dtype is multiplied, and summed by products at last. Where a value is
 // subtracted from what it was rounded from, is an output, or goes on in another dtype, what rounding took is seen.
 std::vector<bool> find_only_multiplied(const Graph& graph) {
@@ -29,13 +34,13 @@ std::vector<bool> find_only_multiplied(const Graph& graph) {
 
 class Decomposer {
  public:
-  explicit Decomposer(const Graph& from) : from_(from), only_multiplied_(find_only_multiplied(from)) {}
+  explicit Decomposer(const Graph& from) : from_(from), kept_(kept_casts(from)) {}
 
   Graph run(std::vector<ValueId>* result_of) {
     to_.name = from_.name;
     for (const Node& node : from_.nodes) {
       Node copy = node;
-      copy.keeps_precision = narrows(node) && only_multiplied_[renumbered_.size()];
+      copy.keeps_precision = node.keeps_precision || kept_[renumbered_.size()];
       for (ValueId& operand : copy.operands) operand = renumbered_[operand];
       const bool composite = op_info(node.code).kind == OpKind::composite;
       const ValueId id = composite ? define(copy) : append(std::move(copy));
@@ -52,11 +57,6 @@ class Decomposer {
   }
 
  private:
-  bool narrows(const Node& node) const {
-    return node.code == OpCode::cast && is_narrow(node.type.dtype) &&
-           from_.operand_types(node)[0].dtype == DType::f32;
-  }
-
   ValueId define(const Node& node) {
     switch (node.code) {
       case OpCode::reduce_mean:
@@ -164,7 +164,7 @@ class Decomposer {
   }
 
   const Graph& from_;
-  const std::vector<bool> only_multiplied_;
+  const std::vector<bool> kept_;
   Graph to_;
   std::vector<ValueId> renumbered_;
 };
@@ -173,6 +173,12 @@ class Decomposer {
 
 Graph decompose(const Graph& graph, std::vector<ValueId>* result_of) {
   return Decomposer(graph).run(result_of);
+}
+
+std::vector<bool> kept_casts(const Graph& graph) {
+  std::vector<bool> out = find_only_multiplied(graph);
+  for (size_t id = 0; id < out.size(); ++id) out[id] = out[id] && narrows(graph, graph.nodes[id]);
+  return out;
 }
 
 std::vector<std::optional<DType>> softmax_dtypes(const Graph& primitive) {

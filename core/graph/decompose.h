@@ -14,6 +14,9 @@ namespace quern {
 // every value of `graph` the one it became.
 Graph decompose(const Graph& graph, std::vector<ValueId>* result_of = nullptr);
 
+// Which values of a graph are casts that keep precision: from f32 to a narrower float, and only multiplied.
+std::vector<bool> kept_casts(const Graph& graph);
+
 // For each value of a decomposed graph: the 16-bit dtype to which all softmaxes over it are rounded, if there are any.
 std::vector<std::optional<DType>> softmax_dtypes(const Graph& primitive);
 

@@ -22,6 +22,7 @@ Graph block_graph(const MuGraph& mugraph, const MuKernel& kernel) {
     if (op.is_compute()) {
       node.code = op.code();
       node.attrs = op.attrs();
+      node.keeps_precision = op.keeps_precision;
       node.operands.assign(op.operands.begin(), op.operands.end());
       if (op.code() == OpCode::constant) node.number = constant_value(mugraph, op);
     } else {
@@ -38,6 +39,7 @@ Graph operator_graph(const MuGraph& mugraph, const MuKernel& kernel) {
   Node node;
   node.code = kernel.code;
   node.attrs = kernel.attrs;
+  node.keeps_precision = kernel.keeps_precision;
   node.type = mugraph.tensors[static_cast<size_t>(kernel.result)].type;
   for (int32_t operand : kernel.operands) {
     const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(operand)];

@@ -168,6 +168,7 @@ struct BlockOp : BlockOpKinds {
   // Whether the unfused program computes this value, or what it goes into first of what the graph has, in
   // f32.
   bool in_f32 = false;
+  bool keeps_precision = false;  // a cast (kept_casts.h)
   int down = 0;  // of an exponential: it is scaled by 2^-down (numerators.h)
 
  private:

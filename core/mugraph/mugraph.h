@@ -28,6 +28,7 @@ struct MuKernel {
   Attrs attrs;
   std::vector<int32_t> operands;  // tensors
   int32_t result = -1;            // tensor
+  bool keeps_precision = false;   // a cast (kept_casts.h)
   // custom
   std::array<int64_t, kGridAxes> grid = {1, 1, 1, 1};  // extents of x, y, z, cluster
   int64_t trip_count = 1;                              // of the loop

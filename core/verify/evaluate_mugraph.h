@@ -102,13 +102,14 @@ class MuEvaluator {
   // One operator over tiles (or whole tensors).
   static Result<TileOperator> make_operator(OpCode code, const Attrs& attrs,
                                             const std::vector<const BlockTile*>& operands,
-                                            const std::string& name = "") {
+                                            const std::string& name, bool keeps_precision) {
     TileOperator made;
     Graph graph;
     Node node;
     node.name = name;
     node.code = code;
     node.attrs = attrs;
+    node.keeps_precision = keeps_precision;
     for (const BlockTile* operand : operands) {
       Node input;  // a number is a tensor of rank 0 here
       input.type = operand->type;
@@ -131,8 +132,8 @@ class MuEvaluator {
     return BlockTile{made.type, std::move(evaluate(made.graph, domain_, inputs)[0])};
   }
   Result<BlockTile> apply(OpCode code, const Attrs& attrs, const std::vector<const BlockTile*>& operands,
-                          const std::string& name = "") {
-    const Result<TileOperator> made = make_operator(code, attrs, operands, name);
+                          const std::string& name = "", bool keeps_precision = false) {
+    const Result<TileOperator> made = make_operator(code, attrs, operands, name, keeps_precision);
     if (!made) return made.status();
     return apply(*made, operands);
   }
@@ -147,7 +148,7 @@ class MuEvaluator {
     const Ints no_shape;
     auto made = make_operator(
         op.code(), attrs_for_tile(kernel, op, operands.empty() ? no_shape : operands[0]->type.shape),
-        operands, op.name);
+        operands, op.name, op.keeps_precision);
     if (!made) return made.status();
     known.push_back(std::move(*made));
     return apply(known.back(), operands);
@@ -158,7 +159,8 @@ class MuEvaluator {
     for (int32_t operand : kernel.operands) tiles.push_back({type_of(operand), tensors_[operand]});
     std::vector<const BlockTile*> operands;
     for (const BlockTile& tile : tiles) operands.push_back(&tile);
-    auto result = apply(kernel.code, kernel.attrs, operands, mugraph_.tensors[kernel.result].name);
+    auto result = apply(kernel.code, kernel.attrs, operands, mugraph_.tensors[kernel.result].name,
+                        kernel.keeps_precision);
     if (!result) return result.status();
     if (stopped()) return cancelled();
     tensors_[kernel.result] = stored(*result, kernel.result);

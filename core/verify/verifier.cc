@@ -6,6 +6,7 @@
 
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
+#include "core/mugraph/kept_casts.h"
 #include "core/mugraph/shrink.h"
 #include "core/verify/degree.h"
 #include "core/verify/evaluate_mugraph.h"
@@ -68,8 +69,16 @@ bool depends_on_order(const Graph& graph) {
 
 class Judgement {
  public:
-  Judgement(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options, FullShape& full_shape)
-      : options_(options), graph_(graph), mugraph_(mugraph), full_shape_(full_shape), seeds_(options.seed), stop_(options.stop) {
+  // `keeps_casts`: casts of the muGraph that are only multiplied keep precision.
+  Judgement(const Graph& graph, const MuGraph& mugraph, bool keeps_casts, const VerifyOptions& options,
+            FullShape& full_shape)
+      : options_(options),
+        graph_(graph),
+        mugraph_(mugraph),
+        keeps_casts_(keeps_casts),
+        full_shape_(full_shape),
+        seeds_(options.seed),
+        stop_(options.stop) {
     certificate_.graph = graph.name;
     certificate_.mugraph = mugraph.name;
     certificate_.seed = options.seed;
@@ -99,9 +108,12 @@ class Judgement {
       return conclude(Verdict::rejected, "the muGraph is not valid: " + status.message());
     if (Status status = check_interface(graph_, mugraph_); !status.ok())
       return conclude(Verdict::rejected, status.message());
+    if (keeps_casts_ && !mark_kept_casts(mugraph_))
+      return conclude(Verdict::rejected, "no cast of the muGraph keeps precision");
     if (!choose_instance()) return;
     certificate_.method =
         "random evaluation mod p = 2q + 1 and q, exp(x) = w^x; ordered values over the same field";
+    if (keeps_casts_) certificate_.method += "; casts that are only multiplied keep precision";
     primitive_ = decompose(instance_.graph);
     read_ = read_inputs(instance_.graph, instance_.mugraph);
     literals_ = finite_numbers(graph_, mugraph_);
@@ -370,6 +382,7 @@ class Judgement {
   const VerifyOptions& options_;
   const Graph& graph_;
   MuGraph mugraph_;
+  const bool keeps_casts_;
   FullShape& full_shape_;
   uint64_t seeds_;
   Stop stop_;
@@ -395,7 +408,12 @@ Verifier::Verifier(const Graph& graph, const VerifyOptions& options) : graph_(gr
 Verifier::~Verifier() = default;
 
 Certificate Verifier::verify(const MuGraph& mugraph) {
-  return Judgement(graph_, mugraph, options_, *full_shape_).run();
+  Certificate out = Judgement(graph_, mugraph, false, options_, *full_shape_).run();
+  const std::vector<bool> kept = kept_casts(graph_);
+  if (out.verdict != Verdict::rejected || std::find(kept.begin(), kept.end(), true) == kept.end()) return out;
+  // What the graph does not round in front of a product may be rounded there by the muGraph.
+  Certificate keeping = Judgement(graph_, mugraph, true, options_, *full_shape_).run();
+  return keeping.verdict == Verdict::rejected ? out : keeping;
 }
 
 Certificate verify(const Graph& graph, const MuGraph& mugraph, const VerifyOptions& options) {

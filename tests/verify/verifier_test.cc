@@ -312,6 +312,39 @@ void rounded_tensors_hold_values_of_the_graph(void**) {
                  "holds values that the graph does not have in f16");
 }
 
+// What a graph need not round in front of a product, kernels may, also one kernel ahead; what it rounds, they must.
+void casts_in_front_of_products(void**) {
+  const std::string inputs = "in x: f32[8, 8]\nin w: bf16[8, 8]\n";
+  const Graph graph =
+      graph_of("graph g\n" + inputs + "s = mul(x, 3)\nc = cast(s, dtype=bf16)\ny = matmul(c, w)\nout y\n");
+  auto mugraph = [&](const std::string& body) {
+    return mugraph_of("mugraph g\n" + inputs + "tensor c: bf16[8, 8]\ntensor y: bf16[8, 8]\n" + body +
+                      "out y\n");
+  };
+  auto casting = [](const std::string& number) {
+    return "kernel grid=[2] {\na = load(x, x=0)\nb = mul(a, " + number +
+           ")\nd = cast(b, dtype=bf16)\nstore(d, c, x=0)\n}\n";
+  };
+  const std::string product =
+      "kernel grid=[2] {\na = load(c, x=0)\nb = load(w)\nd = matmul(a, b)\nstore(d, y, x=0)\n}\n";
+  assert_verdict(verify(graph, mugraph(casting("3") + product)), Verdict::accepted);
+  assert_verdict(verify(graph, mugraph(casting("3") + "y = matmul(c, w)\n")), Verdict::accepted);
+  assert_verdict(verify(graph, mugraph(casting("4") + product)), Verdict::rejected, "differs");
+  const std::string rest = "graph g\n" + inputs +
+                           "h = cast(x, dtype=bf16)\nf = cast(h, dtype=f32)\ns = sub(x, f)\n"
+                           "c = cast(s, dtype=bf16)\ny = matmul(c, w)\nout y\n";
+  assert_verdict(verify(graph_of(rest), mugraph("kernel grid=[2] {\na = load(x, x=0)\nb = sub(a, a)\n"
+                                                "d = cast(b, dtype=bf16)\nstore(d, c, x=0)\n}\n" +
+                                                product)),
+                 Verdict::rejected, "differs");
+  assert_verdict(
+      verify(graph_of(rest), mugraph("kernel grid=[2] {\na = load(x, x=0)\nh = cast(a, dtype=bf16)\n"
+                                     "f = cast(h, dtype=f32)\nb = sub(a, f)\nd = cast(b, dtype=bf16)\n"
+                                     "store(d, c, x=0)\n}\n" +
+                                     product)),
+      Verdict::accepted);
+}
+
 // A number beside integers is an integer, and sums of integers wrap.
 void integers_stay_integers(void**) {
   const std::string inputs = "in x: i32[8]\n";
@@ -401,6 +434,7 @@ int main() {
       cmocka_unit_test(rare_branches_are_undecided),
       cmocka_unit_test(dtypes_are_part_of_the_interface),
       cmocka_unit_test(rounded_tensors_hold_values_of_the_graph),
+      cmocka_unit_test(casts_in_front_of_products),
       cmocka_unit_test(integers_stay_integers),
       cmocka_unit_test(pulled_elements_agree_with_whole_evaluation),
       cmocka_unit_test(judges_the_published_mugraphs),
