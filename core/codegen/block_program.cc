@@ -26,10 +26,14 @@ class Lowering {
     for (size_t i = 0; i < kernel_.ops.size(); ++i) {
       const BlockOp& op = kernel_.ops[i];
       BlockOp copy = op;
-      for (BlockValue& operand : copy.operands)
-        operand = stages_[i] == Stage::loop && is_maximum(operand)
-                      ? frame(numbers_[static_cast<size_t>(operand)])
-                      : numbers_[static_cast<size_t>(operand)];
+      for (BlockValue& operand : copy.operands) {
+        const bool maximum = is_maximum(operand);
+        operand = numbers_[static_cast<size_t>(operand)];
+        if (maximum && stages_[i] == Stage::loop)
+          operand = frame(operand);
+        else if (maximum && !op.has_combine())
+          operand = beside_rows(operand);
+      }
       if (op.is_compute(OpKind::composite))
         numbers_.push_back(expand(copy));
       else if (op.is_compute(OpCode::matmul))
@@ -272,7 +276,49 @@ class Lowering {
   // every ordered reduction: the scaled values need not be kept for it.
   BlockValue ordered(BlockOp op) {
     const auto values = scaled_operand(out_, out_.op(op.operands[0]));
-    return values ? scaled_behind(std::move(op), 0, *values) : append(std::move(op));
+    if (values) return scaled_behind(std::move(op), 0, *values);
+    if (const auto row = row_operand(op)) return beside_row(std::move(op), *row);
+    return append(std::move(op));
+  }
+  // Which operand of the larger of two values is one for each row that `op` takes the maximum of; nothing if none is.
+  std::optional<size_t> row_operand(const BlockOp& op) const {
+    const BlockOp& larger = out_.op(op.operands[0]);
+    if (!op.is_compute(OpCode::reduce_max) || !op.attrs().keepdims.value_or(false) ||
+        !larger.is_compute(OpCode::max))
+      return std::nullopt;
+    for (size_t row : {size_t{0}, size_t{1}}) {
+      const Ints& shape = out_.shape(larger.operands[row]);
+      bool is_one = out_.op(larger.operands[1 - row]).type == larger.type;
+      for (int64_t axis : *op.attrs().axis) {
+        const int64_t d = axis - larger.type.rank() + static_cast<int64_t>(shape.size());
+        is_one = is_one && (d < 0 || shape[static_cast<size_t>(d)] == 1);
+      }
+      if (is_one) return row;
+    }
+    return std::nullopt;
+  }
+  // The maximum of max(x, r) is that of x, or r.
+  BlockValue beside_row(BlockOp op, size_t row) {
+    const BlockOp larger = out_.op(op.operands[0]);
+    const TensorType type = op.type;
+    op.operands[0] = larger.operands[1 - row];
+    const BlockValue out = compute(OpCode::max, {ordered(std::move(op)), larger.operands[row]}, type);
+    rows_[out] = larger.operands[row];
+    return out;
+  }
+  bool is_in_loop(BlockValue value) const {
+    const BlockOp& op = out_.op(value);
+    if (op.is_load()) return op.loop_dim() >= 0;
+    return !op.is_accumulate() && std::any_of(op.operands.begin(), op.operands.end(),
+                                              [this](BlockValue operand) { return is_in_loop(operand); });
+  }
+  // A running maximum of values each of which is at least r: r, too, where a loop has passed over all of them.
+  BlockValue beside_rows(BlockValue maximum) {
+    const auto row = rows_.find(out_.op(maximum).operands[0]);
+    if (row == rows_.end() || is_in_loop(row->second)) return maximum;
+    const auto [at, fresh_one] = beside_.try_emplace(maximum);
+    if (fresh_one) at->second = compute(OpCode::max, {maximum, row->second}, out_.op(maximum).type);
+    return at->second;
   }
   // Nor where an infinity takes the place of some of them, which stays one.
   BlockValue masked(BlockOp op) {
@@ -343,6 +389,8 @@ class Lowering {
   BlockProgram out_;
   std::map<BlockValue, BlockValue> frames_;                      // by maximum
   std::vector<BlockValue> framing_;                              // operators that make them
+  std::map<BlockValue, BlockValue> rows_;                        // by value: what beside_row() took out of it
+  std::map<BlockValue, BlockValue> beside_;                      // by maximum
   std::map<BlockValue, std::pair<BlockValue, double>> factors_;  // times() that made a value
   std::vector<BlockValue> numbers_;
 };

@@ -76,22 +76,26 @@ Scaled without_factors(const Ops& ops, Scaled scaled) {
   }
 }
 
-// What a value is a maximum of, behind factors; nothing (-1) if it is none. What a loop reads of a running
-// maximum may be a select between it and 0.
-Scaled maximum_of(const Ops& ops, BlockValue value) {
-  bool found = false;
-  for (Scaled scaled{value};;) {
-    scaled = without_factors(ops, scaled);
-    const BlockOp& op = at(ops, scaled.value);
-    if (takes_maximum(op)) {
-      found = true;
-      scaled.value = op.operands[0];
-    } else if (op.is_compute(OpCode::where) && is_number(at(ops, op.operands[1])) &&
-               at(ops, op.operands[1]).number() == 0 && at(ops, op.operands[0]).is_compute(OpCode::eq) &&
-               at(ops, op.operands[0]).operands[0] == op.operands[2])
-      scaled.value = op.operands[2];
+// Whether a value is a maximum of the scores and perhaps of others, behind factors. What a loop reads of a running maximum
+// may be a select between it and 0.
+bool is_maximum_of(const Ops& ops, Scaled value, const Scaled& scores, bool found = false) {
+  for (;;) {
+    value = without_factors(ops, value);
+    if (found && value.value == scores.value && std::fabs(value.factor / scores.factor - 1) < 1e-6)
+      return true;
+    const BlockOp& op = at(ops, value.value);
+    if (op.is_compute(OpCode::max))
+      return is_maximum_of(ops, {op.operands[0], value.factor}, scores, found) ||
+             is_maximum_of(ops, {op.operands[1], value.factor}, scores, found);
+    if (takes_maximum(op))
+      value.value = op.operands[0];
+    else if (op.is_compute(OpCode::where) && is_number(at(ops, op.operands[1])) &&
+             at(ops, op.operands[1]).number() == 0 && at(ops, op.operands[0]).is_compute(OpCode::eq) &&
+             at(ops, op.operands[0]).operands[0] == op.operands[2])
+      value.value = op.operands[2];
     else
-      return found ? scaled : Scaled{-1};
+      return false;
+    found |= takes_maximum(op);
   }
 }
 
@@ -100,8 +104,7 @@ Scaled maximum_of(const Ops& ops, BlockValue value) {
 bool is_numerator(const Ops& ops, const BlockOp& op) {
   if (!op.is_compute(OpCode::exp) || !at(ops, op.operands[0]).is_compute(OpCode::sub)) return false;
   const std::vector<BlockValue>& difference = at(ops, op.operands[0]).operands;
-  const Scaled scores = without_factors(ops, {difference[0]}), largest = maximum_of(ops, difference[1]);
-  return largest.value == scores.value && std::fabs(largest.factor / scores.factor - 1) < 1e-6;
+  return is_maximum_of(ops, {difference[1]}, without_factors(ops, {difference[0]}));
 }
 
 void note_narrow_loads(MuGraph& mugraph) {
@@ -178,7 +181,8 @@ std::optional<DType> tensor_core_dtype(const Ops& ops, BlockValue product, bool 
   const BlockOp& op = at(ops, product);
   const BlockValue left = op.operands[0], right = op.operands[1];
   const std::optional<DType> narrow = narrow_dtype(ops, left, op.in_f32);
-  if (narrow && narrow == narrow_dtype(ops, right, op.in_f32) && dtype_info(*narrow).tensor_cores) return narrow;
+  if (narrow && narrow == narrow_dtype(ops, right, op.in_f32) && dtype_info(*narrow).tensor_cores)
+    return narrow;
   if (!is_float(at(ops, left).type.dtype) || !is_float(at(ops, right).type.dtype)) return std::nullopt;
   const bool are_narrow = !op.in_f32 && is_of_narrow(ops, left) && is_of_narrow(ops, right);
   return tf32 || are_narrow ? std::optional(DType::f32) : std::nullopt;

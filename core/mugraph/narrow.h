@@ -22,7 +22,7 @@ void note_in_f32(MuGraph& mugraph);
 // f32 value of the graph is, too, and no numerators.
 std::optional<DType> narrow_dtype(const std::vector<BlockOp>& ops, BlockValue value, bool exactly = false);
 
-// e^(s - m), m a maximum of s.
+// e^(s - m), m a maximum of s and perhaps of others.
 bool is_numerator(const std::vector<BlockOp>& ops, const BlockOp& op);
 
 // What tensor cores take the operands of a product as: f16 or bf16, to which both are rounded; f32: tf32, to

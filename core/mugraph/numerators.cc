@@ -162,6 +162,9 @@ class Powers {
         if (is_zero(1)) return powers[2];
         return is_zero(2) ? powers[1] : want(powers[2], powers[1]);
       case OpCode::add:
+        for (size_t i : {size_t{0}, size_t{1}})
+          if (is_no_number_or_zero(ops[static_cast<size_t>(op.operands[i])])) return powers[1 - i];
+        [[fallthrough]];
       case OpCode::sub:
       case OpCode::max:
       case OpCode::min:
@@ -179,6 +182,10 @@ class Powers {
         for (int power : powers) want(power, 0);
         return exponential ? 1 : 0;
     }
+  }
+  // x - x, of a value that is not scaled: whatever it is added to has its factor.
+  static bool is_no_number_or_zero(const BlockOp& op) {
+    return op.is_compute(OpCode::sub) && op.operands[0] == op.operands[1];
   }
   int limited(int power) { return std::abs(power) <= 1 ? power : want(power, 0); }
 
@@ -215,8 +222,12 @@ void scale_numerators(MuGraph& mugraph) {
       for (size_t other = k; other < mugraph.kernels.size(); ++other)
         for (size_t i = 0; i < mugraph.kernels[other].ops.size(); ++i)
           overflows |= powers.is_scaled(other, i) && magnitudes.of(other, i) > kMost;
+      int down = 0;
       for (size_t i = 0; i < ops.size() && overflows; ++i)
-        if (powers.is_exponential(k, i)) ops[i].down = power_above(mugraph.kernels[k], ops[i], shift);
+        if (powers.is_exponential(k, i))
+          down = std::max(down, power_above(mugraph.kernels[k], ops[i], shift));
+      for (size_t i = 0; i < ops.size() && overflows; ++i)
+        if (powers.is_exponential(k, i)) ops[i].down = down;
     }
   }
 }

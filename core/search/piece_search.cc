@@ -86,6 +86,7 @@ class PieceSearch {
       : piece_(piece.graph),
         numbered_(piece.numbered),
         as_written_(piece.as_written),
+        operators_(piece.operators),
         target_(target),
         options_(options),
         start_(Clock::now()),
@@ -174,7 +175,7 @@ class PieceSearch {
   Status generate_dags(const Universe& universe) {
     const auto start = Clock::now();
     GeneratorOptions options;
-    options.bound = as_written_ ? static_cast<int>(terms_.egraph.node_count()) : options_.bound;
+    options.bound = as_written_ ? static_cast<int>(terms_.egraph.node_count()) : std::max(options_.bound, operators_);
     options.threads = options_.threads;
     options.max_dags = as_written_ ? kMostWrittenDags : options_.max_dags;
     options.deadline = share(0.5);
@@ -377,6 +378,7 @@ class PieceSearch {
   const Graph& piece_;
   const std::vector<bool>& numbered_;
   const bool as_written_;
+  const int operators_;
   const Target& target_;
   const SearchOptions& options_;
   const Clock::time_point start_, deadline_;

@@ -15,6 +15,7 @@ namespace quern {
 namespace {
 
 constexpr size_t kMostJoined = 48;    // operators of pieces that are joined
+constexpr int kOverBound = 3;         // operators of a piece that has much inside
 constexpr double kKernelBytes = 4e6;  // what a kernel costs beside its traffic, as bytes of traffic
 
 bool is_leaf(const Node& node) { return op_info(node.code).kind == OpKind::leaf; }
@@ -36,14 +37,13 @@ class Cutter {
 
   std::vector<Piece> cut(int bound) {
     order_nodes();
-    return cut_ordered(bound);
+    return cut_ordered(bound, bound + kOverBound);
   }
 
   std::vector<Piece> cut(const std::vector<ValueId>& nodes) {
     order_ = nodes;
-    int size = 0;
-    for (ValueId id : nodes) size += operators(node(id));
-    return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1);
+    const int size = operators_of(nodes);
+    return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1, size - 1);
   }
 
   std::vector<Piece> pieces_of(std::vector<ValueId> nodes) const {
@@ -57,11 +57,9 @@ class Cutter {
   }
 
   Piece joined(std::vector<ValueId> nodes, int bound) const {
-    int size = 0;
-    for (ValueId id : nodes) size += operators(node(id));
     std::vector<ValueId> outputs = outputs_of(nodes);
     Piece piece = make_piece(std::move(nodes), std::move(outputs));
-    piece.as_written = size > bound;
+    piece.as_written = piece.operators > bound;
     return piece;
   }
 
@@ -163,29 +161,39 @@ class Cutter {
     }
   }
 
-  std::vector<Piece> cut_ordered(int bound) {
-    choose_segments(bound);
+  int operators_of(const std::vector<ValueId>& nodes) const {
+    int size = 0;
+    for (ValueId id : nodes) size += operators(node(id));
+    return size;
+  }
+
+  std::vector<Piece> cut_ordered(int bound, int most) {
+    choose_segments(bound, most);
     std::vector<Piece> pieces;
     for (const auto& [first, last] : segments_)
       for (Piece& piece : pieces_of(segment(first, last))) pieces.push_back(std::move(piece));
     return pieces;
   }
 
-  // Dynamic programming over where segments of the order end.
-  void choose_segments(int bound) {
+  // Dynamic programming over where segments of the order end. Those of more than `bound` operators, `most` at most, have
+  // more inside than they read and write.
+  void choose_segments(int bound, int most) {
     const size_t count = order_.size();
     std::vector<double> best(count + 1, 1e300);
     std::vector<size_t> from(count + 1, 0);
     best[0] = 0;
     for (size_t first = 0; first < count; ++first) {
       int size = 0;
+      double inside = 0;
       for (size_t last = first + 1; last <= count; ++last) {
         const ValueId id = order_[last - 1];
         size += operators(node(id));
+        inside = std::max(inside, bytes(node(id)));
         const bool single = last == first + 1;
-        if (!single && (size > bound || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
+        if (!single && (size > most || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
         if (!single && !has_terms(first, last)) break;
-        const double cost = best[first] + kKernelBytes + traffic(first, last);
+        const double moved = traffic(first, last), cost = best[first] + kKernelBytes + moved;
+        if (!single && size > bound && inside <= moved) continue;
         if (cost < best[last]) {
           best[last] = cost;
           from[last] = first;
@@ -292,6 +300,7 @@ class Cutter {
   // The roles of an input are parted only where the piece has no terms otherwise.
   Piece bare_piece(std::vector<ValueId> nodes, std::vector<ValueId> outputs) const {
     Piece piece{std::move(nodes), {}, {}, std::move(outputs), ""};
+    piece.operators = operators_of(piece.nodes);
     if (piece.nodes.size() == 1) piece.outside = outside_[piece.nodes[0]];
     build(piece, {});
     if (!piece.outside.empty() || make_terms(piece.graph).ok()) return piece;

@@ -22,6 +22,7 @@ struct Piece {
   // If there are such inputs: the piece with what makes them, under the names that they have in `graph`. What
   // programs take is told of it, because tiles that a mask leaves empty are passed over.
   std::optional<Graph> placed = {};
+  int operators = 0;  // that a search may need for what is written
   // Searched as it is written, without the other forms of its operators: it has more of them than the bound.
   bool as_written = false;
 
@@ -29,7 +30,8 @@ struct Piece {
   std::string text() const;
 };
 
-// Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written.
+// Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or three more
+// where what stays inside of it is larger than all that it reads and writes, as the scores of attention are.
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound);
 
 // The same as smaller pieces, for one that no kernel was found for. One for each output: what several need is

@@ -101,14 +101,17 @@ class PrecisionPass {
     return out;
   }
 
-  // e^(s - m), m a maximum of s.
+  // e^(s - m), m a maximum of s and perhaps of others.
   bool is_numerator(const DagOp& each) const {
     if (each.term.kind != BlockKind::elementwise || each.term.code != OpCode::exp) return false;
     const DagOp& difference = op(each.operands[0]);
     if (difference.term.kind != BlockKind::elementwise || difference.term.code != OpCode::sub) return false;
     const DagOp& largest = op(difference.operands[1]);
-    return largest.term.kind == BlockKind::reduction && largest.term.code == OpCode::reduce_max &&
-           largest.operands[0] == difference.operands[0];
+    if (largest.term.kind != BlockKind::reduction || largest.term.code != OpCode::reduce_max) return false;
+    const int scores = difference.operands[0], of = largest.operands[0];
+    const DagOp& joined = op(of);
+    const bool joins = joined.term.kind == BlockKind::elementwise && joined.term.code == OpCode::max;
+    return of == scores || (joins && (joined.operands[0] == scores || joined.operands[1] == scores));
   }
 
   // Whether all elements of the result are elements of the operands, or these with another sign.

@@ -15,6 +15,7 @@
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
 #include "core/search/regroup.h"
+#include "core/search/sinks.h"
 #include "core/search/ways.h"
 #include "core/verify/rounded_values.h"
 
@@ -483,7 +484,7 @@ class Search {
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph parted = without_repetitions(graph);
+  const Graph parted = without_repetitions(without_sinks(graph));
   return Search(parted, target, options).run();
 }
 

@@ -1,9 +1,7 @@
 // Graphs without their repetitions compute the same, and have none where they can be without.
 #include "core/search/regroup.h"
 
-#include "core/graph/text.h"
-#include "core/verify/reference.h"
-#include "tests/search/examples.h"
+#include "tests/search/same_graph.h"
 #include "tests/support/random_graph.h"
 
 namespace quern {
@@ -13,29 +11,6 @@ namespace {
 int count(const Graph& graph, OpCode code) {
   return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
                                         [&](const Node& node) { return node.code == code; }));
-}
-
-// Elements of the outputs, in f64: of the same inputs, by name and by bit.
-void assert_computes_the_same(const Graph& graph, const Graph& other) {
-  std::vector<RealTensor> inputs;
-  const std::vector<TensorDesc> descs = graph.input_descs(), others = other.input_descs();
-  assert_int_equal(descs.size(), others.size());
-  for (size_t i = 0; i < descs.size(); ++i) {
-    assert_true(descs[i].shape == others[i].shape && descs[i].strides == others[i].strides &&
-                descs[i].dtype == others[i].dtype);
-    assert_string_equal(graph.node(graph.inputs[i]).name.c_str(), other.node(other.inputs[i]).name.c_str());
-    inputs.push_back(read_buffer(descs[i], random_buffer(descs[i], 70 + i).data()));
-  }
-  const std::vector<RealTensor> expected = evaluate_reference(graph, inputs),
-                                made = evaluate_reference(other, inputs);
-  assert_int_equal(expected.size(), made.size());
-  for (size_t o = 0; o < expected.size(); ++o) {
-    assert_true(graph.node(graph.outputs[o]).type.shape == other.node(other.outputs[o]).type.shape);
-    for (size_t e = 0; e < expected[o].size(); ++e)
-      if (expected[o][e] != made[o][e] &&
-          std::abs(expected[o][e] - made[o][e]) > 1e-12 * std::abs(expected[o][e]))
-        fail_test(print_graph(graph) + "became\n" + print_graph(other));
-  }
 }
 
 // `rest` is computed of r, f32[2, 6, 5, 4] that repeats k, f32[2, 3, 5, 4], each head twice.

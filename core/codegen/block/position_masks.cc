@@ -137,11 +137,20 @@ std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
   }
   if (out.maximum < 0) return std::nullopt;
   const BlockValue maximum = program_.op(out.maximum).operands[0];
-  const BlockOp& largest = program_.op(unscaled(maximum));
+  BlockValue of_scores = unscaled(maximum);
+  // Or of what is there for each row, which what reads the maximum behind the loop takes into account (lower_block).
+  if (program_.op(of_scores).is_compute(OpCode::max) && facts_.cluster_blocks() == 1) {
+    const std::vector<BlockValue>& operands = program_.op(of_scores).operands;
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (const BlockValue rest = unscaled(operands[i]);
+          program_.op(rest).is_compute(OpCode::reduce_max) && program_.stage(operands[1 - i]) != Stage::loop)
+        of_scores = rest;
+  }
+  const BlockOp& largest = program_.op(of_scores);
   if (!largest.is_compute(OpCode::reduce_max)) return std::nullopt;
   const auto scores = masked_scores(largest.operands[0]);
   if (!scores || scores->tile.possible.is_number()) return std::nullopt;
-  if (unscaled(maximum) != maximum && !std::isinf(scores->masked)) return std::nullopt;
+  if (of_scores != maximum && !std::isinf(scores->masked)) return std::nullopt;
   out.scores = *scores;
   for (BlockValue sum : sums) {
     const BlockOp& op = program_.op(sum);
