@@ -2,8 +2,8 @@
 """How long the background takes from a graph to its modelled plan: modelled.py BUILD_FOLDER GRAPH.qg...
 
 Starts a daemon with an empty cache of its own and asks it for one graph after another, as `quern get --wait-tier modelled` does.
-Prints a table in Markdown: seconds that a client waits, processor seconds of the process that searches, and what it did. Exit code 1
-if a plan is not modelled, or took longer than --limit.
+Prints a table in Markdown: seconds that a client waits, processor seconds of the process that searches, what it did, and what the cost
+model says of the baseline and of the plan, in microseconds. Exit code 1 if a plan is not modelled, or took longer than --limit.
 """
 import argparse
 import os
@@ -27,8 +27,10 @@ class Daemon:
                         QUERN_DAEMON=str(build / "daemon/quernd"), QUERN_LOG_FILE=str(self.log))
         self.pid = int(self.json("stats")["facts"]["pid"])
 
-    def json(self, *arguments):
-        return json.loads(subprocess.run([self.quern, *arguments, "--json"], env=self.env, stdout=subprocess.PIPE, check=True).stdout)
+    def json(self, *arguments, check=True):
+        """What the command prints; None if it failed and need not have done otherwise."""
+        done = subprocess.run([self.quern, *arguments, "--json"], env=self.env, stdout=subprocess.PIPE, check=check)
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
     def searcher_seconds(self):
         """Processor time of the workers at the lowest priority."""
@@ -48,8 +50,9 @@ class Daemon:
 
 def measure(daemon, graph, target):
     before, start = daemon.searcher_seconds(), time.monotonic()
-    got = daemon.json("get", graph, "--target", target, "--wait-tier", "modelled", "--timeout", "120")
+    got = daemon.json("get", graph, "--target", target, "--wait-tier", "modelled", "--timeout", "120", check=False)
     seconds = time.monotonic() - start
+    got = got or daemon.json("get", graph, "--target", target)  # the baseline stays
     row = {"graph": graph.stem, "tier": got["plan"]["tier"], "seconds": seconds, "cpu": daemon.searcher_seconds() - before}
     done = re.findall(rf"event=search_done key={got['key']} (.*)", daemon.log.read_text())[-1]
     for step in ("search", "emit", "compile"):
@@ -57,7 +60,10 @@ def measure(daemon, graph, target):
     report = daemon.json("show", got["key"])["report"]
     row["candidates"] = int(re.search(r"search: (\d+) candidates", report)[1])
     compiled = re.search(r"programs compiled: (\d+), median ([\d.]+) ms, ([\d.]+) ms of processor time", report)
-    row["programs"], row["nvrtc"], row["nvrtc_cpu"] = int(compiled[1]), float(compiled[2]), float(compiled[3])
+    row["programs"], row["nvrtc"], row["nvrtc_cpu"] = (float(text) for text in compiled.groups()) if compiled else (0, 0, 0)
+    taken = re.search(r"\btaken, ([\d.]+) us", report)
+    row["baseline"] = float(re.search(r"^baseline: ([\d.]+) us", report, re.MULTILINE)[1])
+    row["plan"] = float(taken[1]) if taken else row["baseline"]
     return row
 
 
@@ -68,8 +74,8 @@ def main():
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--limit", type=float, default=30, help="seconds (30)")
     options = parser.parse_args()
-    print("| graph | tier | seconds | CPU seconds | search | emit | NVRTC | candidates | programs | ms each | CPU ms each |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| graph | tier | seconds | CPU seconds | search | emit | NVRTC | candidates | programs | ms each | CPU ms each | baseline us | plan us |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="quern-") as folder:
         daemon = Daemon(options.build.resolve(), folder)
         try:
@@ -77,8 +83,8 @@ def main():
             for graph in options.graphs:
                 row = measure(daemon, graph, options.target)
                 rows.append(row)
-                print("| {graph} | {tier} | {seconds:.2f} | {cpu:.2f} | {search:.2f} | {emit:.2f} | {compile:.2f} | {candidates} | {programs} "
-                      "| {nvrtc:.0f} | {nvrtc_cpu:.0f} |".format(**row), flush=True)
+                print("| {graph} | {tier} | {seconds:.2f} | {cpu:.2f} | {search:.2f} | {emit:.2f} | {compile:.2f} | {candidates} | {programs:.0f} "
+                      "| {nvrtc:.0f} | {nvrtc_cpu:.0f} | {baseline:.2f} | {plan:.2f} |".format(**row), flush=True)
         finally:
             daemon.stop()
     late = [row["graph"] for row in rows if row["seconds"] > options.limit or row["tier"] != "modelled"]
