@@ -24,8 +24,8 @@ struct Node {
   double number = 0;      // constant only
   Ints strides;           // input only: elements, one a dimension
   bool is_const = false;  // input only: contents do not change from launch to launch
-  // Cast only, of decomposed graphs (decompose.h) and parts of muGraphs: to a narrower float, and only multiplied. Its value may have more
-  // precision than its dtype.
+  // Cast only, of decomposed graphs (decompose.h) and parts of muGraphs (kept_casts.h): to a narrower float, and only
+  // multiplied. Its value may have more precision than its dtype.
   bool keeps_precision = false;
 };
 

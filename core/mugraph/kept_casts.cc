@@ -23,7 +23,7 @@ class Flow {
   }
 
   const Graph& graph() const { return graph_; }
-  // Of an operator of a kernel, which is the first one of a library operator.
+  // An operator of a kernel; of a library operator, it is number 0.
   ValueId of(size_t kernel, size_t op) const { return of_ops_[kernel][op]; }
 
  private:
@@ -47,15 +47,14 @@ class Flow {
     std::vector<ValueId> operands;
     for (BlockValue operand : op.operands) operands.push_back(values[static_cast<size_t>(operand)]);
     if (op.is_load()) operands.push_back(of_tensor_[static_cast<size_t>(op.tensor())]);
-    const bool moves = op.is_load() || op.is_store() || op.is_accumulate(Combine::concat);
-    if (!op.is_store())
-      return add(op.is_compute() ? op.code()
-                 : moves         ? OpCode::reshape
-                                 : OpCode::reduce_sum,
-                 std::move(operands), op.type.dtype);
-    const size_t tensor = static_cast<size_t>(op.tensor());
-    return of_tensor_[tensor] =
-               add(OpCode::reshape, std::move(operands), mugraph_.tensors[tensor].type.dtype);
+    if (op.is_compute()) return add(op.code(), std::move(operands), op.type.dtype);
+    if (op.is_store()) {
+      const size_t tensor = static_cast<size_t>(op.tensor());
+      return of_tensor_[tensor] =
+                 add(OpCode::reshape, std::move(operands), mugraph_.tensors[tensor].type.dtype);
+    }
+    const bool moves = op.is_load() || op.is_accumulate(Combine::concat);
+    return add(moves ? OpCode::reshape : OpCode::reduce_sum, std::move(operands), op.type.dtype);
   }
 
   const MuGraph& mugraph_;

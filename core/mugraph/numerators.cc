@@ -163,7 +163,7 @@ class Powers {
         return is_zero(2) ? powers[1] : want(powers[2], powers[1]);
       case OpCode::add:
         for (size_t i : {size_t{0}, size_t{1}})
-          if (is_no_number_or_zero(ops[static_cast<size_t>(op.operands[i])])) return powers[1 - i];
+          if (is_zero_or_nan(ops[static_cast<size_t>(op.operands[i])])) return powers[1 - i];
         [[fallthrough]];
       case OpCode::sub:
       case OpCode::max:
@@ -183,8 +183,8 @@ class Powers {
         return exponential ? 1 : 0;
     }
   }
-  // x - x, of a value that is not scaled: whatever it is added to has its factor.
-  static bool is_no_number_or_zero(const BlockOp& op) {
+  // x - x, which any factor leaves what it is.
+  static bool is_zero_or_nan(const BlockOp& op) {
     return op.is_compute(OpCode::sub) && op.operands[0] == op.operands[1];
   }
   int limited(int power) { return std::abs(power) <= 1 ? power : want(power, 0); }
@@ -222,12 +222,14 @@ void scale_numerators(MuGraph& mugraph) {
       for (size_t other = k; other < mugraph.kernels.size(); ++other)
         for (size_t i = 0; i < mugraph.kernels[other].ops.size(); ++i)
           overflows |= powers.is_scaled(other, i) && magnitudes.of(other, i) > kMost;
+      if (!overflows) continue;
+      std::vector<BlockOp*> exponentials;  // which share one power
+      for (size_t i = 0; i < ops.size(); ++i)
+        if (powers.is_exponential(k, i)) exponentials.push_back(&ops[i]);
       int down = 0;
-      for (size_t i = 0; i < ops.size() && overflows; ++i)
-        if (powers.is_exponential(k, i))
-          down = std::max(down, power_above(mugraph.kernels[k], ops[i], shift));
-      for (size_t i = 0; i < ops.size() && overflows; ++i)
-        if (powers.is_exponential(k, i)) ops[i].down = down;
+      for (const BlockOp* op : exponentials)
+        down = std::max(down, power_above(mugraph.kernels[k], *op, shift));
+      for (BlockOp* op : exponentials) op->down = down;
     }
   }
 }

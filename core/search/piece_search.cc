@@ -175,7 +175,8 @@ class PieceSearch {
   Status generate_dags(const Universe& universe) {
     const auto start = Clock::now();
     GeneratorOptions options;
-    options.bound = as_written_ ? static_cast<int>(terms_.egraph.node_count()) : std::max(options_.bound, operators_);
+    options.bound =
+        as_written_ ? static_cast<int>(terms_.egraph.node_count()) : std::max(options_.bound, operators_);
     options.threads = options_.threads;
     options.max_dags = as_written_ ? kMostWrittenDags : options_.max_dags;
     options.deadline = share(0.5);

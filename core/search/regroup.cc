@@ -1,10 +1,8 @@
 #include "core/search/regroup.h"
 
 #include <algorithm>
-#include <optional>
-#include <set>
 
-#include "core/graph/builder.h"
+#include "core/search/rewriter.h"
 
 namespace quern {
 
@@ -17,32 +15,20 @@ struct Split {
   size_t dim(const Node& node) const { return static_cast<size_t>(node.type.rank() - from_end); }
 };
 
-class Regrouper {
+class Regrouper : Rewriter {
  public:
-  explicit Regrouper(const Graph& graph) : graph_(graph), builder_(graph.name) {
-    for (const Node& node : graph.nodes) names_.insert(node.name);
-  }
+  explicit Regrouper(const Graph& graph) : Rewriter(graph) {}
 
   // Nothing if the graph has no repetition, or has no form without it.
   std::optional<Graph> run() {
     values_.resize(graph_.nodes.size());
-    for (ValueId id : graph_.inputs) {
-      const Node& input = node(id);
-      if (!keep(builder_.add_input(input.name, input.type.dtype, input.type.shape, input.strides,
-                                   input.is_const),
-                values_[index(id)].plain))
-        return std::nullopt;
-    }
+    for (ValueId id : graph_.inputs)
+      if (!(values_[index(id)].plain = copied(node(id)))) return std::nullopt;
     for (size_t id = 0; id < graph_.nodes.size(); ++id)
       if (node(static_cast<ValueId>(id)).code != OpCode::input && !add(static_cast<ValueId>(id)))
         return std::nullopt;
     if (!found_) return std::nullopt;
-    for (ValueId output : graph_.outputs) {
-      const std::optional<ValueId> value = plain(output);
-      if (!value || !builder_.add_output(*value).ok()) return std::nullopt;
-    }
-    Result<Graph> made = builder_.finish();
-    return made ? std::optional(std::move(*made)) : std::nullopt;
+    return finished([this](ValueId output) { return plain(output); });
   }
 
  private:
@@ -54,25 +40,7 @@ class Regrouper {
   };
 
   static size_t index(int64_t id) { return static_cast<size_t>(id); }
-  const Node& node(ValueId id) const { return graph_.node(id); }
-
-  static bool keep(Result<ValueId> made, std::optional<ValueId>& to) {
-    if (made) to = *made;
-    return made.ok();
-  }
-
-  std::string unused(const std::string& name) {
-    std::string out = name + "_parted";
-    while (!names_.insert(out).second) out += "_";
-    return out;
-  }
-
-  std::optional<ValueId> added(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs,
-                               const std::string& name) {
-    std::optional<ValueId> out;
-    keep(builder_.add_op(code, operands, attrs, name), out);
-    return out;
-  }
+  std::string parted_name(const Node& node) { return unused(node.name + "_parted"); }
 
   std::optional<ValueId> reshaped(ValueId value, OpCode code, Ints shape, const std::string& name) {
     Attrs attrs;
@@ -94,7 +62,7 @@ class Regrouper {
     const Ints whole = parted_shape(node(id), *value.split, value.split->outer, value.split->inner);
     std::optional<ValueId> full = value.parted;
     if (builder_.graph().node(*full).type.shape != whole)
-      full = reshaped(*full, OpCode::broadcast, whole, unused(node(id).name));
+      full = reshaped(*full, OpCode::broadcast, whole, parted_name(node(id)));
     if (full) value.plain = reshaped(*full, OpCode::reshape, node(id).type.shape, node(id).name);
     return value.plain;
   }
@@ -110,14 +78,13 @@ class Regrouper {
     const Ints shape = extent == 1 ? parted_shape(node(id), split, 1, 1)
                                    : parted_shape(node(id), split, split.outer, split.inner);
     value.split = split;
-    return value.parted = reshaped(*value.plain, OpCode::reshape, shape, unused(node(id).name));
+    return value.parted = reshaped(*value.plain, OpCode::reshape, shape, parted_name(node(id)));
   }
 
   bool add(ValueId id) {
     const Node& op = node(id);
     Value& value = values_[index(id)];
-    if (op.code == OpCode::constant)
-      return keep(builder_.add_constant(op.number, op.type.dtype == DType::i32), value.plain);
+    if (op.code == OpCode::constant) return (value.plain = copied(op)).has_value();
     if (repeats(id) || computes_parted(id)) return true;
     std::vector<ValueId> operands;
     for (ValueId operand : op.operands) {
@@ -169,7 +136,7 @@ class Regrouper {
       if (!made) return false;
       operands.push_back(*made);
     }
-    const std::optional<ValueId> made = added(op.code, operands, attrs, unused(op.name));
+    const std::optional<ValueId> made = added(op.code, operands, attrs, parted_name(op));
     if (!made) return false;
     values_[index(id)] = {std::nullopt, made, result};
     return true;
@@ -213,9 +180,6 @@ class Regrouper {
     return out;
   }
 
-  const Graph& graph_;
-  GraphBuilder builder_;
-  std::set<std::string> names_;
   std::vector<Value> values_;
   bool found_ = false;
 };

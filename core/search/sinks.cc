@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <set>
 
-#include "core/graph/builder.h"
+#include "core/search/rewriter.h"
 
 namespace quern {
 
@@ -17,84 +15,74 @@ struct PartOfSoftmax {
   std::vector<ValueId> parts;  // what is concatenated
   size_t part = 0;             // which of them is read
   int64_t axis = 0;
-  std::vector<DType> casts_in,
-      casts_out;  // in front of the softmax, in the order of the program, and behind it
+  std::vector<DType> casts_in;   // in front of the softmax, in the order of the program
+  std::vector<DType> casts_out;  // and behind it
 };
 
-class SinkRemover {
+class SinkRemover : Rewriter {
  public:
-  explicit SinkRemover(const Graph& graph)
-      : graph_(graph), builder_(graph.name), became_(graph.nodes.size(), -1) {
-    for (const Node& node : graph.nodes) names_.insert(node.name);
-    for (size_t id = 0; id < graph.nodes.size(); ++id)
-      if (auto found = find(static_cast<ValueId>(id)))
-        found_.emplace(static_cast<ValueId>(id), std::move(*found));
-  }
+  explicit SinkRemover(const Graph& graph) : Rewriter(graph), became_(graph.nodes.size(), -1) {}
 
-  bool finds_some() const { return !found_.empty(); }
-
-  // Nothing if what is made is too large for a graph.
+  // Nothing if there is no such softmax, or what is made is too large for a graph.
   std::optional<Graph> run() {
-    for (ValueId id : graph_.inputs) {
-      const Node& input = graph_.node(id);
-      keep(id,
-           builder_.add_input(input.name, input.type.dtype, input.type.shape, input.strides, input.is_const));
-    }
-    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id) copy(id);
-    for (ValueId output : graph_.outputs) failed_ |= failed_ || !builder_.add_output(became(output)).ok();
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id)
+      if (auto found = find(id)) found_.emplace(id, std::move(*found));
+    if (found_.empty()) return std::nullopt;
+    for (ValueId id : graph_.inputs) became_[static_cast<size_t>(id)] = checked(copied(node(id)));
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()) && !failed_; ++id)
+      if (node(id).code != OpCode::input) became_[static_cast<size_t>(id)] = copy(id);
     if (failed_) return std::nullopt;
-    Result<Graph> made = builder_.finish();
-    return made ? std::optional(std::move(*made)) : std::nullopt;
+    return finished([this](ValueId output) { return std::optional(became(output)); });
   }
 
  private:
   ValueId became(ValueId id) const { return became_[static_cast<size_t>(id)]; }
-  void keep(ValueId id, Result<ValueId> made) {
-    failed_ |= !made;
-    became_[static_cast<size_t>(id)] = made ? *made : 0;
+  // 0 once something has failed.
+  ValueId checked(std::optional<ValueId> made) {
+    failed_ = failed_ || !made;
+    return made.value_or(0);
   }
 
   ValueId through_casts(ValueId id, std::vector<DType>& casts) const {
-    for (; graph_.node(id).code == OpCode::cast; id = graph_.node(id).operands[0])
-      casts.insert(casts.begin(), graph_.node(id).type.dtype);
+    for (; node(id).code == OpCode::cast; id = node(id).operands[0])
+      casts.insert(casts.begin(), node(id).type.dtype);
     return id;
   }
 
-  // What a softmax along `axis` is of, but for what shifts all of a row.
-  ValueId unshifted(ValueId id, size_t axis) const {
-    const Node& node = graph_.node(id);
-    if (node.code != OpCode::sub) return id;
-    const TensorType &value = graph_.node(node.operands[0]).type, &shift = graph_.node(node.operands[1]).type;
-    const size_t from_end = node.type.shape.size() - axis;
-    const bool along =
-        shift.shape.size() >= from_end && *(shift.shape.end() - static_cast<std::ptrdiff_t>(from_end)) != 1;
-    return value.shape == node.type.shape && value.dtype == node.type.dtype && !along
-               ? unshifted(node.operands[0], axis)
-               : id;
+  // What the maximum along the axis is taken off from, as models do in front of a softmax, which does it anyway.
+  ValueId unshifted(ValueId id, int64_t axis) const {
+    if (node(id).code != OpCode::sub) return id;
+    const ValueId value = node(id).operands[0];
+    const Node& shift = node(node(id).operands[1]);
+    const bool is_maximum = shift.code == OpCode::reduce_max && shift.operands[0] == value &&
+                            *shift.attrs.axis == Ints{axis} && shift.attrs.keepdims.value_or(false);
+    return is_maximum ? value : id;
   }
 
-  std::optional<PartOfSoftmax> find(ValueId slice) const {
-    const Node& node = graph_.node(slice);
-    if (node.code != OpCode::slice) return std::nullopt;
+  std::optional<PartOfSoftmax> find(ValueId id) const {
+    const Node& slice = node(id);
+    if (slice.code != OpCode::slice) return std::nullopt;
     PartOfSoftmax out;
-    out.softmax = through_casts(node.operands[0], out.casts_out);
-    const Node& softmax = graph_.node(out.softmax);
+    out.softmax = through_casts(slice.operands[0], out.casts_out);
+    const Node& softmax = node(out.softmax);
     if (softmax.code != OpCode::softmax || softmax.attrs.axis->size() != 1) return std::nullopt;
     out.axis = softmax.attrs.axis->front();
-    const size_t axis = static_cast<size_t>(out.axis);
-    ValueId from = unshifted(softmax.operands[0], axis);
-    for (ValueId next; (next = unshifted(through_casts(from, out.casts_in), axis)) != from;) from = next;
-    const Node& concat = graph_.node(from);
-    if (concat.code != OpCode::concat || concat.attrs.axis->front() != out.axis) return std::nullopt;
-    out.parts = concat.operands;
-    int64_t first = 0;
-    for (; out.part < out.parts.size(); ++out.part) {
-      const int64_t last = first + graph_.node(out.parts[out.part]).type.shape[axis];
-      if (is_slice(node, softmax.type.shape, axis, first, last)) break;
+    ValueId from = unshifted(softmax.operands[0], out.axis);
+    for (ValueId next; (next = unshifted(through_casts(from, out.casts_in), out.axis)) != from;) from = next;
+    if (node(from).code != OpCode::concat || node(from).attrs.axis->front() != out.axis) return std::nullopt;
+    out.parts = node(from).operands;
+    for (int64_t first = 0; out.part < out.parts.size(); ++out.part) {
+      const int64_t last = first + extent(out, out.part);
+      if (is_slice(slice, softmax.type.shape, static_cast<size_t>(out.axis), first, last)) break;
       first = last;
     }
-    if (out.part == out.parts.size() || !reads_only(out.softmax, first, node)) return std::nullopt;
+    if (out.part == out.parts.size() || !reads_only(out.softmax, slice.attrs)) return std::nullopt;
     return out;
+  }
+
+  // Of a part along the axis.
+  int64_t extent(const PartOfSoftmax& what, size_t part) const {
+    return node(what.parts[part]).type.shape[static_cast<size_t>(what.axis)];
   }
 
   static bool is_slice(const Node& slice, const Ints& shape, size_t axis, int64_t first, int64_t last) {
@@ -105,113 +93,89 @@ class SinkRemover {
     return is;
   }
 
-  // Whether all that is read of a value, behind casts too, is what `slice` takes.
-  bool reads_only(ValueId value, int64_t first, const Node& slice) const {
+  // Whether all that is read of a value, behind casts too, is one slice.
+  bool reads_only(ValueId value, const Attrs& slice) const {
     if (std::find(graph_.outputs.begin(), graph_.outputs.end(), value) != graph_.outputs.end()) return false;
-    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Node& user = graph_.nodes[id];
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id) {
+      const Node& user = node(id);
       if (std::find(user.operands.begin(), user.operands.end(), value) == user.operands.end()) continue;
-      const bool same = user.code == OpCode::slice && user.attrs == slice.attrs;
-      if (!same && !(user.code == OpCode::cast && reads_only(static_cast<ValueId>(id), first, slice)))
-        return false;
+      const bool same = user.code == OpCode::slice && user.attrs == slice;
+      if (!same && !(user.code == OpCode::cast && reads_only(id, slice))) return false;
     }
     return true;
   }
 
-  void copy(ValueId id) {
-    const Node& node = graph_.node(id);
-    if (failed_ || node.code == OpCode::input) return;
-    if (node.code == OpCode::constant)
-      return keep(id, builder_.add_constant(node.number, node.type.dtype == DType::i32));
-    if (const auto at = found_.find(id); at != found_.end()) return write_out(id, at->second);
+  ValueId copy(ValueId id) {
+    if (node(id).code == OpCode::constant) return checked(copied(node(id)));
+    if (const auto at = found_.find(id); at != found_.end()) return written_out(at->second, node(id).name);
     std::vector<ValueId> operands;
-    for (ValueId operand : node.operands) operands.push_back(became(operand));
-    keep(id, builder_.add_op(node.code, operands, node.attrs, node.name));
+    for (ValueId operand : node(id).operands) operands.push_back(became(operand));
+    return add(node(id).code, operands, node(id).attrs, node(id).name);
   }
 
-  std::string unused_name() {
-    std::string name;
-    do name = "of_sinks_" + std::to_string(next_name_++);
-    while (!names_.insert(name).second);
-    return name;
-  }
-  ValueId add(OpCode code, std::vector<ValueId> operands, Attrs attrs = {}, const std::string& name = "") {
+  ValueId add(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs = {},
+              const std::string& name = "") {
     if (failed_) return 0;
-    Result<ValueId> made =
-        builder_.add_op(code, operands, std::move(attrs), name.empty() ? unused_name() : name);
-    failed_ |= !made;
-    return made ? *made : 0;
+    const std::string own = name.empty() ? unused("of_sinks_" + std::to_string(next_name_++)) : name;
+    return checked(added(code, operands, attrs, own));
   }
   ValueId cast(ValueId value, DType dtype, const std::string& name = "") {
     Attrs attrs;
     attrs.dtype = dtype;
-    return add(OpCode::cast, {value}, std::move(attrs), name);
+    return add(OpCode::cast, {value}, attrs, name);
   }
-  ValueId reduce(OpCode code, ValueId value, int64_t axis) {
+  // Of what a part has along the axis.
+  ValueId reduced(OpCode code, ValueId value, const PartOfSoftmax& what, size_t part) {
+    if (extent(what, part) == 1) return value;
     Attrs attrs;
-    attrs.axis = Ints{axis};
+    attrs.axis = Ints{what.axis};
     attrs.keepdims = true;
-    return add(code, {value}, std::move(attrs));
+    return add(code, {value}, attrs);
   }
 
   // A part in f32, as a softmax has it, and not repeated along other dimensions than its own.
   ValueId operand(const PartOfSoftmax& what, size_t part) {
     ValueId id = what.parts[part];
-    const size_t axis = static_cast<size_t>(what.axis);
-    while (part != what.part && graph_.node(id).code == OpCode::broadcast &&
-           graph_.node(id).type.shape[axis] == 1)
-      id = graph_.node(id).operands[0];
+    if (part != what.part && extent(what, part) == 1)
+      while (node(id).code == OpCode::broadcast) id = node(id).operands[0];
     ValueId out = became(id);
     for (DType dtype : what.casts_in) out = cast(out, dtype);
     return builder_.graph().node(out).type.dtype == DType::f32 ? out : cast(out, DType::f32);
   }
 
-  void write_out(ValueId id, const PartOfSoftmax& what) {
-    const size_t axis = static_cast<size_t>(what.axis);
-    const ValueId own = operand(what, what.part);
-    std::vector<ValueId> others;
-    ValueId all = own;
-    for (size_t part = 0; part < what.parts.size(); ++part) {
-      if (part == what.part) continue;
-      others.push_back(operand(what, part));
-      const bool one = graph_.node(what.parts[part]).type.shape[axis] == 1;
-      all =
-          add(OpCode::max, {all, one ? others.back() : reduce(OpCode::reduce_max, others.back(), what.axis)});
-    }
-    const ValueId largest = reduce(OpCode::reduce_max, all, what.axis);
-    auto exponentials = [&](ValueId value) { return add(OpCode::exp, {add(OpCode::sub, {value, largest})}); };
-    const ValueId numerators = exponentials(own);
-    ValueId sum = reduce(OpCode::reduce_sum, numerators, what.axis);
-    for (ValueId other : others) {
-      const ValueId terms = exponentials(other);
-      const Ints& shape = builder_.graph().node(other).type.shape;
-      const bool one = *(shape.end() - (graph_.node(what.softmax).type.rank() - what.axis)) == 1;
-      sum = add(OpCode::add, {sum, one ? terms : reduce(OpCode::reduce_sum, terms, what.axis)});
-    }
+  ValueId written_out(const PartOfSoftmax& what, const std::string& name) {
+    std::vector<ValueId> values;
+    for (size_t part = 0; part < what.parts.size(); ++part) values.push_back(operand(what, part));
+    ValueId all = values[what.part];
+    for (size_t part = 0; part < values.size(); ++part)
+      if (part != what.part)
+        all = add(OpCode::max, {all, reduced(OpCode::reduce_max, values[part], what, part)});
+    const ValueId largest = reduced(OpCode::reduce_max, all, what, what.part);
+    auto exponentials = [&](size_t part) {
+      return add(OpCode::exp, {add(OpCode::sub, {values[part], largest})});
+    };
+    const ValueId numerators = exponentials(what.part);
+    ValueId sum = reduced(OpCode::reduce_sum, numerators, what, what.part);
+    for (size_t part = 0; part < values.size(); ++part)
+      if (part != what.part)
+        sum = add(OpCode::add, {sum, reduced(OpCode::reduce_sum, exponentials(part), what, part)});
     std::vector<DType> casts = what.casts_out;
-    casts.insert(casts.begin(), graph_.node(what.softmax).type.dtype);
-    if (casts[0] == DType::f32) casts.erase(casts.begin());
-    const std::string& name = graph_.node(id).name;
+    if (const DType own = node(what.softmax).type.dtype; own != DType::f32) casts.insert(casts.begin(), own);
     ValueId out = add(OpCode::div, {numerators, sum}, {}, casts.empty() ? name : "");
     for (size_t i = 0; i < casts.size(); ++i) out = cast(out, casts[i], i + 1 == casts.size() ? name : "");
-    became_[static_cast<size_t>(id)] = out;
+    return out;
   }
 
-  const Graph& graph_;
-  GraphBuilder builder_;
-  std::set<std::string> names_;
-  int next_name_ = 0;
   std::vector<ValueId> became_;
   std::map<ValueId, PartOfSoftmax> found_;  // by slice
+  int next_name_ = 0;
   bool failed_ = false;
 };
 
 }  // namespace
 
 Graph without_sinks(const Graph& graph) {
-  SinkRemover remover(graph);
-  if (!remover.finds_some()) return graph;
-  std::optional<Graph> made = remover.run();
+  std::optional<Graph> made = SinkRemover(graph).run();
   return made ? std::move(*made) : graph;
 }
 

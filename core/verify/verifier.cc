@@ -409,8 +409,9 @@ Verifier::~Verifier() = default;
 
 Certificate Verifier::verify(const MuGraph& mugraph) {
   Certificate out = Judgement(graph_, mugraph, false, options_, *full_shape_).run();
+  if (out.verdict != Verdict::rejected) return out;
   const std::vector<bool> kept = kept_casts(graph_);
-  if (out.verdict != Verdict::rejected || std::find(kept.begin(), kept.end(), true) == kept.end()) return out;
+  if (std::find(kept.begin(), kept.end(), true) == kept.end()) return out;
   // What the graph does not round in front of a product may be rounded there by the muGraph.
   Certificate keeping = Judgement(graph_, mugraph, true, options_, *full_shape_).run();
   return keeping.verdict == Verdict::rejected ? out : keeping;

@@ -58,7 +58,9 @@ void others_stay(void**) {
       "c = concat(s, t, axis=2)\np = softmax(c)\ny = slice(p, start=[0, 0, 0], stop=[2, 3, 5])\nout y\n",
       "c = concat(s, b, axis=2)\np = softmax(c, axis=1)\ny = slice(p, start=[0, 0, 0], stop=[2, 3, 4])\nout "
       "y\n",
-      // Not the same for all of a row.
+      // Not the maximum: what it is off from may be infinite.
+      "c = concat(s, b, axis=2)\nd = sub(c, z)\np = softmax(d)\ny = slice(p, start=[0, 0, 0], stop=[2, 3, "
+      "4])\nout y\n",
       "c = concat(s, b, axis=2)\nm = exp(c)\nd = sub(c, m)\np = softmax(d)\ny = slice(p, start=[0, 0, 0], "
       "stop=[2, 3, "
       "4])\nout y\n"};

@@ -1,0 +1,60 @@
+// A graph that is built again with other operators: what rewrites before the search have in common.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/graph/builder.h"
+
+namespace quern {
+
+class Rewriter {
+ protected:
+  explicit Rewriter(const Graph& graph) : graph_(graph), builder_(graph.name) {
+    for (const Node& node : graph.nodes) names_.insert(node.name);
+  }
+
+  const Node& node(ValueId id) const { return graph_.node(id); }
+
+  // A name that the graph does not have.
+  std::string unused(std::string name) {
+    while (!names_.insert(name).second) name += "_";
+    return name;
+  }
+
+  // Each nothing where the graph that is made would be too large.
+  std::optional<ValueId> added(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs,
+                               const std::string& name) {
+    return value_of(builder_.add_op(code, operands, attrs, name));
+  }
+  // An input or a constant as it is.
+  std::optional<ValueId> copied(const Node& leaf) {
+    return value_of(
+        leaf.code == OpCode::constant
+            ? builder_.add_constant(leaf.number, leaf.type.dtype == DType::i32)
+            : builder_.add_input(leaf.name, leaf.type.dtype, leaf.type.shape, leaf.strides, leaf.is_const));
+  }
+  // The graph, whose outputs are what `became` gives for those of the other.
+  template <class F>
+  std::optional<Graph> finished(F became) {
+    for (ValueId output : graph_.outputs) {
+      const std::optional<ValueId> value = became(output);
+      if (!value || !builder_.add_output(*value).ok()) return std::nullopt;
+    }
+    Result<Graph> made = builder_.finish();
+    return made ? std::optional(std::move(*made)) : std::nullopt;
+  }
+
+  const Graph& graph_;
+  GraphBuilder builder_;
+
+ private:
+  static std::optional<ValueId> value_of(const Result<ValueId>& made) {
+    return made ? std::optional(*made) : std::nullopt;
+  }
+
+  std::set<std::string> names_;
+};
+
+}  // namespace quern
