@@ -48,8 +48,9 @@ class Lowering {
         numbers_.push_back(sum(std::move(copy)));
       else
         numbers_.push_back(append(number(std::move(copy))));
-      out_.ops[static_cast<size_t>(numbers_.back())].rounds_to = op.rounds_to;
-      out_.ops[static_cast<size_t>(numbers_.back())].softmax_rounds_to = op.softmax_rounds_to;
+      BlockOp& made = out_.ops[static_cast<size_t>(numbers_.back())];
+      if (op.rounds_to) made.rounds_to = op.rounds_to;
+      made.softmax_rounds_to = op.softmax_rounds_to;
     }
     keep_wanted();
     MuKernel lowered;
@@ -262,14 +263,16 @@ class Lowering {
     return op;
   }
 
-  // Operand `at` of `op` is scaled; the same with what `op` makes of it unscaled, scaled then.
+  // Operand `at` of `op`, which selects elements, is scaled; the same with what `op` makes of it unscaled, scaled then.
   BlockValue scaled_behind(BlockOp op, size_t at, size_t values) {
     const BlockOp scaled = out_.op(op.operands[at]);
     const TensorType type = op.type;
     std::vector<BlockValue> operands = scaled.operands;
     op.operands[at] = operands[values];
     operands[values] = append(std::move(op));
-    return compute(scaled.code(), std::move(operands), type);
+    const BlockValue out = compute(scaled.code(), std::move(operands), type);
+    out_.ops.back().rounds_to = scaled.rounds_to;
+    return out;
   }
 
   // The maximum of what is scaled by a positive number is the scaled maximum, to the last bit, and so of
@@ -288,7 +291,7 @@ class Lowering {
       return std::nullopt;
     for (size_t row : {size_t{0}, size_t{1}}) {
       const Ints& shape = out_.shape(larger.operands[row]);
-      bool is_one = out_.op(larger.operands[1 - row]).type == larger.type;
+      bool is_one = out_.shape(larger.operands[1 - row]) == larger.type.shape;
       for (int64_t axis : *op.attrs().axis) {
         const int64_t d = axis - larger.type.rank() + static_cast<int64_t>(shape.size());
         is_one = is_one && (d < 0 || shape[static_cast<size_t>(d)] == 1);

@@ -120,7 +120,7 @@ bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorType& who
     neighbours |= extent > 1 && strides[d] == 1;
     if (extent > 1 && strides[d] != 1 && strides[d] * size % 16 != 0) return false;
   }
-  return whole.dtype != DType::boolean && (neighbours || whole.element_count() == 1);
+  return neighbours || whole.element_count() == 1;
 }
 
 bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {

@@ -39,7 +39,7 @@ class ScheduledBlock {
   double loaded_bytes(const BlockOp& load) const;
   bool is_staged_load(BlockValue value) const {
     return op(value).is_load() && is_from_memory(op(value)) &&
-           is_staged(schedule_, stages_[static_cast<size_t>(value)], place(value));
+           is_staged(schedule_, stages_[static_cast<size_t>(value)]);
   }
   // An extent of a tile as layouts have it, that of the last dimension but `from_end`: rounded up, but where
   // products by warpgroups end before.

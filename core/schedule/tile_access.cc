@@ -86,8 +86,8 @@ int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits
   return bits;
 }
 
-bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& place) {
-  return schedule.stages > 1 && stage == Stage::loop && place.dtype != DType::boolean;
+bool is_staged(const KernelSchedule& schedule, Stage stage) {
+  return schedule.stages > 1 && stage == Stage::loop;
 }
 
 int multicast_axis(const KernelSchedule& schedule) {

@@ -22,7 +22,7 @@ int vector_bits(const MuKernel& kernel, const BlockOp& access, const TensorPlace
 int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits);
 
 // Whether the load comes through a stage of the ring in shared memory.
-bool is_staged(const KernelSchedule& schedule, Stage stage, const TensorPlace& place);
+bool is_staged(const KernelSchedule& schedule, Stage stage);
 
 // The axis along which blocks are pairs that share tiles (multicast); -1: none. And whether they share this
 // load's.

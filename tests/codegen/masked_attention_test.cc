@@ -1,6 +1,8 @@
 // Attention whose keys are masked, in the emulator: by truth values and by numbers that are added, with -inf,
 // -1e30 and the lowest finite number, in patterns that leave whole tiles, splits and rows without a key; in
 // one loop, over a cluster and over a second kernel; for all dtypes and data paths.
+#include <cstring>
+
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
 #include "core/verify/reference.h"
@@ -44,7 +46,7 @@ std::vector<Number> numbers_of(const std::string& dtype) {
   if (dtype == "f16")
     out.push_back({"-1000", -1000});
   else
-    out.push_back({"-1e30", dtype == "bf16" ? -1.0001775829589847e30 : -1e30});
+    out.push_back({"-1e30", dtype == "bf16" ? -1.0002555517425873e30 : -1e30});
   return out;
 }
 
@@ -146,8 +148,8 @@ out o
 
 // With the lowest f16 in such a row, numerators are e^0.01 instead of 1, and round by up to half a unit of
 // f16.
-bool leaves_rows_without_a_key(const Mask& mask) {
-  for (int64_t i = 0, j; i < kRows; ++i) {
+bool leaves_rows_without_a_key(const Mask& mask, int64_t rows) {
+  for (int64_t i = 0, j; i < rows; ++i) {
     for (j = 0; j < kKeys && !mask.sees(i, j);) ++j;
     if (j == kKeys) return true;
   }
@@ -171,15 +173,15 @@ InputKind largest_values(const Number& number) {
 }
 
 // Scores are up to some 50, so that tiles differ.
-std::vector<InputKind> inputs_of(const std::vector<Number>& added) {
+std::vector<InputKind> inputs_of(const std::vector<Number>& added, int64_t rows) {
   std::vector<InputKind> out = {largest_values(added[0])};
   for (const Mask& mask : kMasks)
     for (const Number& number : added) {
-      if (number.value == lowest("f16") && leaves_rows_without_a_key(mask)) continue;
+      if (number.value == lowest("f16") && leaves_rows_without_a_key(mask, rows)) continue;
       auto buffer = [&mask, number](const TensorDesc& desc, size_t input) {
         if (input < 3) return random_buffer(desc, 77 + input, input == 2 ? 1.0 : 3.5);
         RealTensor elements;
-        for (int64_t i = 0; i < kRows; ++i)
+        for (int64_t i = 0; i < desc.shape[0]; ++i)
           for (int64_t j = 0; j < kKeys; ++j)
             elements.push_back(desc.dtype == DType::boolean ? mask.sees(i, j)
                                : mask.sees(i, j)            ? 0.0
@@ -192,18 +194,20 @@ std::vector<InputKind> inputs_of(const std::vector<Number>& added) {
 }
 
 void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, const std::string& label,
-               const std::vector<KernelSchedule>& ways, const char* trip_count, const char* inner = "16") {
+               const std::vector<KernelSchedule>& ways, const char* trip_count, int64_t rows = kRows) {
+  const std::string all_rows = std::to_string(rows);
   for (const std::string dtype : {"f16", "bf16", "f32"})
     for (const KernelSchedule& way : ways) {
+      if (way.wgmma && dtype == "f32") continue;
       auto add = [&](const std::string& type, const std::string& masked, const std::string& in_block,
                      const std::vector<Number>& added, const std::string& name) {
-        const Sizes sizes{dtype.c_str(), "16", inner, "64", "1", trip_count};
+        const Sizes sizes{dtype.c_str(), all_rows.c_str(), "16", "64", "1", trip_count};
         auto fill = [&](const std::string& text, const std::string& how) {
           return with(with(text, "MASKED", how), "MASK", type);
         };
         cases.push_back(
             sized_case(label + " " + name, fill(kGraph, masked), fill(mugraph, in_block), sizes, way));
-        cases.back().inputs = inputs_of(added);
+        cases.back().inputs = inputs_of(added, rows);
         if (way.tma || label == "cluster") cases.back().target = "sm_90a";
       };
       for (const Number& number : numbers_of(dtype)) {
@@ -211,8 +215,8 @@ void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, cons
         const std::string masked = "where(c, s, " + text + ")", in_block = "where(c0, s, " + text + ")";
         add("bool", "a = " + masked, "a = " + in_block, {{"", number.value}}, number.name);
         // A scale behind the mask, no power of two.
-        add("bool", "b = " + masked + "\na = mul(b, 0.300048828125)",
-            "b = " + in_block + "\n  a = mul(b, 0.300048828125)", {{"", number.value}},
+        add("bool", "b = " + masked + "\na = mul(b, 0.30078125)",
+            "b = " + in_block + "\n  a = mul(b, 0.30078125)", {{"", number.value}},
             std::string("scaled ") + number.name);
       }
       add(dtype, "a = add(s, c)", "a = add(s, c0)", numbers_of(dtype), "added");
@@ -222,6 +226,37 @@ void add_cases(std::vector<MuGraphCase>& cases, const std::string& mugraph, cons
 void loops_are_right(void**) {
   std::vector<MuGraphCase> cases;
   add_cases(cases, loop(), "loop", {{{}, 0, {1, 1, 2}, 0, true}, {{}, 0, {1, 2, 1}, 2, true, true}}, "4");
+  all_are_right(cases);
+}
+
+// Masks come through the ring, by TMA, and threads read them while products are under way.
+void overlapped_loops_are_right(void**) {
+  KernelSchedule way;
+  way.warps = {4, 1, 1};
+  way.stages = 3;
+  way.tma = way.wgmma = way.producer = way.overlap = true;
+  std::vector<MuGraphCase> cases;
+  add_cases(cases, loop(), "overlapped", {way}, "4", 64);
+  all_are_right(cases);
+}
+
+// Scores in f32 that are cast from scaled ones of 16 bits, behind the mask: their numerators enter tensor cores as the
+// 16-bit numbers that the graph makes of them, wherever the scale has gone.
+void cast_scores_stay_on_tensor_cores(void**) {
+  KernelSchedule way;
+  way.warps = {4, 1, 1};
+  way.stages = 2;
+  way.tma = way.wgmma = way.producer = true;
+  std::string graph = with(kGraph, "MASKED", "t = mul(s, 0.30078125)\nf = cast(t, dtype=f32)\na = where(c, f, -inf)"),
+              mugraph = with(loop(), "MASKED", "t = mul(s, 0.30078125)\n  a = where(c0, t, -inf)");
+  graph = with(graph, "p = softmax(a, axis=-1)", "w = softmax(a, axis=-1)\np = cast(w, dtype=TYPE)");
+  std::vector<MuGraphCase> cases = {sized_case("cast", with(graph, "MASK", "bool"), with(mugraph, "MASK", "bool"),
+                                               {"f16", "64", "16", "64", "1", "4"}, way)};
+  cases[0].inputs = inputs_of({{"", 0}}, 64);
+  cases[0].target = "sm_90a";
+  const std::string source = emitted(cases[0]).source, kernel = source.substr(source.rfind("__global__"));
+  assert_non_null(std::strstr(kernel.c_str(), "wgmma<"));
+  if (kernel.find("multiply_add(") != std::string::npos) fail_test("a product by fma:\n" + kernel);
   all_are_right(cases);
 }
 
@@ -291,7 +326,9 @@ out o, z
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(sums_alone_are_right), cmocka_unit_test(clusters_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(overlapped_loops_are_right),
+                              cmocka_unit_test(cast_scores_stay_on_tensor_cores),
+                              cmocka_unit_test(sums_alone_are_right), cmocka_unit_test(clusters_are_right),
                               cmocka_unit_test(splits_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -105,8 +105,7 @@ Draft masked_draft() {
   out.ring.maps = {make_memory("map0", Space::tensor_map, Scalar::tensor_map)};
   out.ring.full = make_memory("full", Space::shared, Scalar::mbarrier);
   out.ring.empty = make_memory("empty", Space::shared, Scalar::mbarrier);
-  out.ring.arriving = make_pointer("arrived", out.ring.full, Scalar::mbarrier);
-  out.ring.tma_bytes = 256;
+  out.ring.arrivals = {{make_pointer("arrived", out.ring.full, Scalar::mbarrier), {}, 256, {tile}}};
   TileLoop loop;
   loop.iteration = iteration;
   loop.trip_count = 8;

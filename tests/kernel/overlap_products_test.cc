@@ -38,6 +38,7 @@ struct Attention {
     out.ring.offset = 0;
     out.ring.maps = {map};
     out.ring.full = full;
+    out.ring.arrivals = {{make_pointer("arrived", full, Scalar::mbarrier), {}, 256, {tile}}};
     out.ring.empty = empty;
     out.section(Stage::loop).body = work();
     return out;

@@ -82,11 +82,10 @@ void add_ring(Draft& draft, const Names& names, bool tma) {
   ring.tiles = {{names.tile, 256}};
   ring.full = names.full;
   ring.empty = names.empty;
-  ring.arriving = names.arriving;
   if (tma) {
     ring.maps = {names.map};
-    ring.tma_bytes = 256;
-    Builder(ring.tma.others)
+    ring.arrivals = {{names.arriving, {}, 256, {names.tile}}};
+    Builder(ring.arrivals[0].copies.others)
         .emit(Instr::tma_load,
               {address(names.tile, 0), Expr(names.map), Expr(names.arriving), 0, Expr(names.iteration) * 64},
               {2, true});
@@ -323,7 +322,7 @@ void producers_fetch_inputs_before_they_wait(void**) {
   add_ring(draft, names, true);
   place_ring(draft);
   const Symbol map = make_memory("map1", Space::tensor_map, Scalar::tensor_map);
-  Builder(draft.ring.tma.of_inputs)
+  Builder(draft.ring.arrivals[0].copies.of_inputs)
       .emit(Instr::tma_load,
             {address(names.tile, 32), Expr(map), Expr(names.arriving), 0, Expr(names.iteration) * 64},
             {2, true});

@@ -31,7 +31,6 @@ StagedTiles::StagedTiles(const BlockFacts& facts, BlockBody& body, const Product
       ring_(ir::make_memory("stage", ir::Space::shared, Scalar::byte)),
       full_(ir::make_memory("full", ir::Space::shared, Scalar::mbarrier)),
       empty_(ir::make_memory("empty", ir::Space::shared, Scalar::mbarrier)),
-      arrived_(ir::make_pointer("arrived", full_, Scalar::mbarrier)),
       arrived_once_(ir::make_memory("arrived_once", ir::Space::shared, Scalar::mbarrier)) {}
 
 const SharedTile* StagedTiles::find(BlockValue load) const {
@@ -197,6 +196,15 @@ void StagedTiles::load(BlockValue value, const RegisterLayout& layout) {
   values_.hold(value, std::move(out));
 }
 
+ir::Arrival& StagedTiles::arrival_of(const SharedTile& tile) {
+  if (arrivals_.empty() || schedule_.overlap) {
+    const std::string number = arrivals_.empty() ? "" : std::to_string(arrivals_.size());
+    arrivals_.push_back({ir::make_pointer("arrived" + number, full_, Scalar::mbarrier), {}});
+  }
+  arrivals_.back().tiles.push_back(tile.memory);
+  return arrivals_.back();
+}
+
 ir::TileRing StagedTiles::draft() {
   ir::TileRing ring;
   ring.stage = ring_;
@@ -204,13 +212,11 @@ ir::TileRing StagedTiles::draft() {
   for (const auto& [value, tile] : tiles_) ring.tiles.push_back({tile.memory, tile.bytes});
   ring.cp_async = std::move(cp_async_);
   ring.cp_async_for_wgmma = copies_panels_;
-  ring.tma = std::move(tma_);
-  ring.tma_bytes = tma_bytes_;
+  ring.arrivals = std::move(arrivals_);
   for (const Map& map : maps_)
     if (!map.symbol->written) ring.maps.push_back(map.symbol);
   ring.full = full_;
   ring.empty = empty_;
-  ring.arriving = arrived_;
   ring.once = std::move(once_);
   ring.once_bytes = once_bytes_;
   ring.arrived_once = arrived_once_;

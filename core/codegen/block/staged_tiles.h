@@ -60,15 +60,18 @@ class StagedTiles : BlockPart {
   SharedTiles& shared_;
   Values& values_;
   std::map<BlockValue, SharedTile> tiles_;
-  ir::Copies cp_async_, tma_;
+  // Where an arriving tile is heard of: with `overlap`, whose first and last products read others, at an mbarrier of its own.
+  ir::Arrival& arrival_of(const SharedTile& tile);
+
+  ir::Copies cp_async_;
+  std::vector<ir::Arrival> arrivals_;
   bool copies_panels_ = false;  // for wgmma, by cp.async
   std::vector<Map> maps_;
   size_t tma_tiles_ = 0, multicast_ = 0;  // that TMA brings, and those of them that blocks share
   BlockValue read_by_threads_ = -1;
-  int64_t tma_bytes_ = 0;  // of an iteration
   ir::Copies once_;
   int64_t once_bytes_ = 0;
-  Symbol ring_, full_, empty_, arrived_, arrived_once_;
+  Symbol ring_, full_, empty_, arrived_once_;
 };
 
 }  // namespace quern

@@ -63,8 +63,9 @@ bool StagedTiles::Tma::bring(SharedTile& tile) {
     return false;
   }
   shared_.put_in_panels(tile, shared_.bits_of(tile, dims));
-  const Symbol symbol = map_symbol(false), &arrived = tiles_.arrived_;
-  Builder copies(tiles_.copies_of(facts_.place(op), tiles_.tma_));
+  ir::Arrival& arrival = tiles_.arrival_of(tile);
+  const Symbol symbol = map_symbol(false), &arrived = arrival.barrier;
+  Builder copies(tiles_.copies_of(facts_.place(op), arrival.copies));
   if (shares) {
     const int mask = (1 << schedule_.multicast_blocks()) - 1;
     for (std::vector<Expr>& operands : boxes(tile, dims, *map, {symbol, arrived, mask}, true))
@@ -73,7 +74,7 @@ bool StagedTiles::Tma::bring(SharedTile& tile) {
   } else {
     load(copies, tile, dims, *map, symbol, arrived);
   }
-  tiles_.tma_bytes_ += bytes_of(tile, *map);
+  arrival.bytes += bytes_of(tile, *map);
   ++tiles_.tma_tiles_;
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;

@@ -1,11 +1,19 @@
 #include "core/kernel/passes/draft.h"
 
+#include <algorithm>
+
 namespace quern::ir {
 
 int64_t TileRing::stage_bytes() const {
   int64_t bytes = 0;
   for (const Tile& tile : tiles) bytes += tile.bytes;
   return bytes;
+}
+
+bool TileRing::has_arrivals(bool of_inputs) const {
+  return std::any_of(arrivals.begin(), arrivals.end(), [&](const Arrival& each) {
+    return !(of_inputs ? each.copies.of_inputs : each.copies.others).empty();
+  });
 }
 
 Body Copies::all() const {
@@ -17,7 +25,7 @@ Body Copies::all() const {
 int64_t Draft::mbarrier_bytes() const {
   constexpr int64_t kEach = 8;
   if (ring.maps.empty()) return 0;
-  return kEach * (ring.stages * (producer ? 2 : 1) + (groups() > 1 ? groups() : 0) +
+  return kEach * (ring.stages * (static_cast<int64_t>(ring.arrivals.size()) + (producer ? 1 : 0)) + (groups() > 1 ? groups() : 0) +
                   (ring.once_bytes > 0 ? 1 : 0));
 }
 

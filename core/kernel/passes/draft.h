@@ -16,6 +16,14 @@ struct Copies {
   Body all() const;
 };
 
+// What one thread asks TMA for in an iteration and hears of at one mbarrier of its stage: those tiles, of so many bytes.
+struct Arrival {
+  Symbol barrier;  // that of this iteration
+  Copies copies;
+  int64_t bytes = 0;
+  std::vector<Symbol> tiles = {};
+};
+
 // Tiles in shared memory that come for iterations to be: as many iterations ahead as the ring has stages but
 // one.
 struct TileRing {
@@ -28,12 +36,11 @@ struct TileRing {
   std::vector<Tile> tiles;
   Copies cp_async;  // what all threads copy in an iteration
   bool cp_async_for_wgmma = false;
-  // What one thread asks TMA for, and how many bytes that is. `full` are the mbarriers of stages whose bytes
-  // are there, `arriving` that of this iteration, `empty` those that the producer waits for.
-  Copies tma;
-  int64_t tma_bytes = 0;
+  // By TMA: all tiles of a stage at one mbarrier, or at several where an iteration does not read them at the same time.
+  // `full` are those of all stages, `empty` those that the producer waits for.
+  std::vector<Arrival> arrivals;
   std::vector<Symbol> maps;
-  Symbol full, empty, arriving;
+  Symbol full, empty;
   // What a producer asks for once, in front of the loop, and the mbarrier at which it comes.
   Copies once;
   int64_t once_bytes = 0;
@@ -44,6 +51,7 @@ struct TileRing {
   int64_t offset = -1, barriers_at = -1;
 
   int64_t stage_bytes() const;
+  bool has_arrivals(bool of_inputs) const;  // of inputs, or of others
 };
 
 // A product that the next iteration issues: a cooperatively produced tile in one of `copies` buffers, and

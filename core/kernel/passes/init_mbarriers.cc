@@ -13,7 +13,8 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
   if (ring.maps.empty()) return {};
   Builder to(draft.barrier_setup);
   to.let(ring.full, address(draft.memory, ring.barriers_at));
-  if (draft.producer) to.let(ring.empty, address(ring.full, ring.stages));
+  const auto arrivals = static_cast<int>(ring.arrivals.size());
+  if (draft.producer) to.let(ring.empty, address(ring.full, ring.stages * arrivals));
   const bool in_turns = draft.groups() > 1;
   if (in_turns) to.let(draft.turns->may_begin, address(ring.empty, ring.stages));
   const bool once = ring.once_bytes > 0;
@@ -22,7 +23,8 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
   to.when(equal(thread_index(), 0), [&](Builder& first) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
-      first.emit(Instr::mbarrier_init, {address(ring.full, i), 1});
+      for (int each = 0; each < arrivals; ++each)
+        first.emit(Instr::mbarrier_init, {address(ring.full, i * arrivals + each), 1});
       if (draft.producer)
         first.emit(Instr::mbarrier_init, {address(ring.empty, i), draft.workers / 32 * blocks});
     }

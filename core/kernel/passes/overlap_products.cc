@@ -158,26 +158,26 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
   const Expr last = loop.trip_count - 1;
   Body out = loop.declared;
   Builder to(out);
-  auto in_iteration = [&](Builder& at, const Expr& iteration, std::initializer_list<Body> bodies) {
+  auto in_iteration = [&](Builder& at, const Expr& iteration, const Body& part, const Body& before) {
     at.scope([&](Builder& there) {
       there.let(loop.iteration, iteration);
-      for (const Body& body : bodies) there.add(body);
+      there.add(part_of_iteration(draft, part, before));
     });
   };
   auto first_products = [&](Builder& at, const Expr& iteration) {
-    in_iteration(at, iteration, {stage_tiles(draft), loop.names, tma_wait(draft), parts.first});
+    in_iteration(at, iteration, parts.first, {});
   };
   auto last_products = [&](Builder& at, const Expr& iteration) {
-    in_iteration(at, iteration, {stage_tiles(draft), loop.names, parts.last});
+    in_iteration(at, iteration, parts.last, parts.first);
   };
   auto change_operands = [&](Builder& at, const Expr& iteration) {
-    in_iteration(at, iteration, {loop.names, parts.late});
+    in_iteration(at, iteration, parts.late, parts.first);
   };
   // Of the first products, while `groups` are under way behind them.
   auto make = [&](Builder& at, const Expr& iteration, const Body& made, int groups) {
     at.emit(Instr::wgmma_wait, {}, {groups});
     at.add(parts.landed);
-    in_iteration(at, iteration, {loop.names, made});
+    in_iteration(at, iteration, made, parts.first);
   };
   // The last products are there, and the stage that they have read is given back.
   auto land = [&](Builder& at, const Expr& iteration, const Expr& condition) {

@@ -56,7 +56,8 @@ class DraftPrinter {
            std::to_string(tile.bytes) + " bytes");
     if (!draft_.loop) return;
     section("copies of an iteration, by all threads", ring.cp_async.all());
-    section("copies of an iteration, by TMA, " + std::to_string(ring.tma_bytes) + " bytes", ring.tma.all());
+    for (const Arrival& each : ring.arrivals)
+      section("copies of an iteration, by TMA, " + std::to_string(each.bytes) + " bytes", each.copies.all());
     section("copies in front of the loop, by TMA, " + std::to_string(ring.once_bytes) + " bytes",
             ring.once.all());
   }

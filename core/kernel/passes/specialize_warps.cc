@@ -19,7 +19,7 @@ void ask_for_tiles(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
   const Symbol& number = draft.loop->iteration;
   const Expr iteration = iteration_of_all(draft, number);
-  const bool ahead = fetches_ahead(draft) && !ring.tma.others.empty();
+  const bool ahead = fetches_ahead(draft) && ring.has_arrivals(false);
   if (ahead) {
     to.add(fetch_inputs(draft, ring.stages));
     to.emit(Instr::grid_wait);

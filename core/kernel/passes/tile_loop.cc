@@ -1,5 +1,7 @@
 #include "core/kernel/passes/tile_loop.h"
 
+#include <algorithm>
+
 #include "core/kernel/effects.h"
 
 namespace quern::ir {
@@ -34,16 +36,27 @@ Body stage_tiles(const Draft& draft) {
 
 namespace {
 
-void name_arriving(const Draft& draft, Builder& to) {
+// The mbarrier of an arrival in this iteration.
+Expr barrier_of(const Draft& draft, const Arrival& arrival) {
   const TileRing& ring = draft.ring;
-  to.let(ring.arriving,
-         address(ring.full, stage_number(ring, iteration_of_all(draft, draft.loop->iteration))));
+  const auto count = static_cast<int64_t>(ring.arrivals.size());
+  const Expr stage = stage_number(ring, iteration_of_all(draft, draft.loop->iteration));
+  return address(ring.full, stage * count + (&arrival - ring.arrivals.data()));
 }
 
-// The first that is asked for in an iteration: how much will come.
-void ask_for_inputs(const TileRing& ring, Builder& to) {
-  to.emit(Instr::mbarrier_arrive_expect, {Expr(ring.arriving), ring.tma_bytes});
-  to.add(ring.tma.of_inputs);
+// Whether one of the tiles is touched.
+bool touches(const Body& body, const std::vector<Symbol>& tiles) {
+  bool found = false;
+  visit_effects(body, [&](const Effect& effect) {
+    found |= std::any_of(tiles.begin(), tiles.end(),
+                         [&](const Symbol& tile) { return effect.through == tile.get(); });
+  });
+  return found;
+}
+
+// The first that is asked for of an arrival: how much will come.
+void expect(const Arrival& arrival, Builder& to) {
+  to.emit(Instr::mbarrier_arrive_expect, {Expr(arrival.barrier), arrival.bytes});
 }
 
 void when_any(const std::optional<Expr>& condition, Builder& to, const std::function<void(Builder&)>& write) {
@@ -64,9 +77,15 @@ bool touches_memory(const Body& body) {
 Body tma_request(const Draft& draft, const std::optional<Expr>& later) {
   Body body;
   Builder to(body);
-  name_arriving(draft, to);
-  when_any(later, to, [&](Builder& there) { ask_for_inputs(draft.ring, there); });
-  to.add(draft.ring.tma.others);
+  for (const Arrival& arrival : draft.ring.arrivals) {
+    const bool has_inputs = !arrival.copies.of_inputs.empty();
+    to.let(arrival.barrier, barrier_of(draft, arrival));
+    when_any(has_inputs ? later : std::nullopt, to, [&](Builder& there) {
+      expect(arrival, there);
+      there.add(arrival.copies.of_inputs);
+    });
+    to.add(arrival.copies.others);
+  }
   return body;
 }
 
@@ -90,7 +109,7 @@ bool fetches_ahead(const Draft& draft) {
 }
 
 bool has_inputs(const Draft& draft) {
-  return !draft.ring.cp_async.of_inputs.empty() || !draft.ring.tma.of_inputs.empty();
+  return !draft.ring.cp_async.of_inputs.empty() || draft.ring.has_arrivals(true);
 }
 
 Body fetch_inputs(const Draft& draft, const Expr& count) {
@@ -101,8 +120,12 @@ Body fetch_inputs(const Draft& draft, const Expr& count) {
     if (ring.maps.empty()) return;
     when_any(draft.producer ? std::nullopt : std::optional(equal(thread_index(), 0)), each,
              [&](Builder& one) {
-               name_arriving(draft, one);
-               ask_for_inputs(ring, one);
+               for (const Arrival& arrival : ring.arrivals) {
+                 if (arrival.copies.of_inputs.empty()) continue;
+                 one.let(arrival.barrier, barrier_of(draft, arrival));
+                 expect(arrival, one);
+                 one.add(arrival.copies.of_inputs);
+               }
              });
   });
   if (!ring.cp_async.of_inputs.empty()) Builder(body).emit(Instr::cp_async_commit);
@@ -119,13 +142,33 @@ void wait_for_previous(Draft& draft, Builder& to) {
   draft.waits_late = true;
 }
 
-Body tma_wait(const Draft& draft) {
-  const TileRing& ring = draft.ring;
+namespace {
+
+void wait_for(const Draft& draft, const Arrival& arrival, Body& out) {
   const Expr iteration = iteration_of_all(draft, draft.loop->iteration);
+  Builder(out).emit(Instr::mbarrier_wait, {barrier_of(draft, arrival), phase(draft.ring, iteration)});
+}
+
+}  // namespace
+
+Body tma_wait(const Draft& draft) {
   Body body;
-  if (!ring.maps.empty())
-    Builder(body).emit(Instr::mbarrier_wait,
-                       {address(ring.full, stage_number(ring, iteration)), phase(ring, iteration)});
+  for (const Arrival& arrival : draft.ring.arrivals) wait_for(draft, arrival, body);
+  return body;
+}
+
+Body part_of_iteration(const Draft& draft, const Body& part, const Body& before) {
+  Body waits;
+  bool reads = false;
+  for (const Arrival& arrival : draft.ring.arrivals) {
+    if (!touches(part, arrival.tiles)) continue;
+    reads = true;
+    if (!touches(before, arrival.tiles)) wait_for(draft, arrival, waits);
+  }
+  Body body;
+  Builder to(body);
+  if (reads) to.add(stage_tiles(draft));
+  for (const Body& each : {draft.loop->names, waits, part}) to.add(each);
   return body;
 }
 

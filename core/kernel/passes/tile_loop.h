@@ -55,6 +55,9 @@ void wait_for_previous(Draft& draft, Builder& to);
 
 // Waits until TMA has brought those of this iteration.
 Body tma_wait(const Draft& draft);
+// A part of an iteration, behind the names that it has and the wait for tiles that it reads, but for those that
+// the part `before` has waited for.
+Body part_of_iteration(const Draft& draft, const Body& part, const Body& before);
 void commit_copies(const Draft& draft, Builder& to);
 // All but the last `pending` iterations that were asked for are there for all threads.
 void wait_for_copies(const Draft& draft, Builder& to, int pending);
