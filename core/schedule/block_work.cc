@@ -380,7 +380,8 @@ class Counter : private ScheduledBlock {
     const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
     needs_.wgmma = true;
     Work& own = work(stages_[i]);
-    const double size = batch * static_cast<double>(m * n * k) * repeats;
+    const int64_t filled = parts.k > 1 ? k : round_up(op(each.operands[0]).type.shape.back(), int64_t{16});
+    const double size = batch * static_cast<double>(m * n * filled) * repeats;
     own.wgmma += size / (16 * 8 * 16);
     own.issue += size / (64 * 16 * static_cast<double>(std::min(n, kWgmmaColumns))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;

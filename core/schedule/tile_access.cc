@@ -117,9 +117,8 @@ bool makes_panel(const TensorPlace& place, const Ints& tile) {
 }
 
 bool is_unpadded(const MuKernel& kernel, const KernelSchedule& schedule, const BlockOp& load, int dim) {
-  constexpr int64_t kUnit = 32;  // what registers and swizzled rows have whole parts of
   const int64_t extent = load.type.shape[static_cast<size_t>(dim)];
-  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % kUnit != 0 ||
+  if (!schedule.producer || !schedule.wgmma || padded(extent) == extent || extent % kUnpaddedUnit != 0 ||
       dim + 2 < load.type.rank() || load.loop_dim() == dim)
     return false;
   for (int axis = 0; axis < kGridAxes; ++axis)

@@ -247,10 +247,12 @@ void cast_scores_stay_on_tensor_cores(void**) {
   way.warps = {4, 1, 1};
   way.stages = 2;
   way.tma = way.wgmma = way.producer = true;
-  std::string graph = with(kGraph, "MASKED", "t = mul(s, 0.30078125)\nf = cast(t, dtype=f32)\na = where(c, f, -inf)"),
+  std::string graph = with(kGraph, "MASKED",
+                           "t = mul(s, 0.30078125)\nf = cast(t, dtype=f32)\na = where(c, f, -inf)"),
               mugraph = with(loop(), "MASKED", "t = mul(s, 0.30078125)\n  a = where(c0, t, -inf)");
   graph = with(graph, "p = softmax(a, axis=-1)", "w = softmax(a, axis=-1)\np = cast(w, dtype=TYPE)");
-  std::vector<MuGraphCase> cases = {sized_case("cast", with(graph, "MASK", "bool"), with(mugraph, "MASK", "bool"),
+  std::vector<MuGraphCase> cases = {sized_case("cast", with(graph, "MASK", "bool"),
+                                               with(mugraph, "MASK", "bool"),
                                                {"f16", "64", "16", "64", "1", "4"}, way)};
   cases[0].inputs = inputs_of({{"", 0}}, 64);
   cases[0].target = "sm_90a";
@@ -326,9 +328,11 @@ out o, z
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right), cmocka_unit_test(overlapped_loops_are_right),
+  const CMUnitTest tests[] = {cmocka_unit_test(loops_are_right),
+                              cmocka_unit_test(overlapped_loops_are_right),
                               cmocka_unit_test(cast_scores_stay_on_tensor_cores),
-                              cmocka_unit_test(sums_alone_are_right), cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(sums_alone_are_right),
+                              cmocka_unit_test(clusters_are_right),
                               cmocka_unit_test(splits_are_right)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

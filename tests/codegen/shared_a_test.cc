@@ -54,6 +54,22 @@ void operands_that_stay_are_right(void**) {
   all_are_right(cases);
 }
 
+// Heads of no power of two: rows end before the tile's room, which TMA fills with zeros, steps and columns before it.
+void heads_of_any_size_are_right(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const char* inner : {"24", "40", "72", "80", "96"})
+    for (const KernelSchedule& each : {fed(4, 2), fed(4, 3, true)}) {
+      cases.push_back(attention({"f16", "64", inner, "160", "1", "5"}, each));
+      cases.push_back(cases.back());
+      cases.back().schedule.kernels[0].shared_a = false;
+      for (size_t last : {size_t{1}, size_t{2}}) {
+        const std::string source = emitted(cases[cases.size() - last]).source;
+        assert_int_equal(source.find("wgmma<f16, 96>(") != std::string::npos, inner == std::string("96"));
+      }
+    }
+  all_are_right(cases);
+}
+
 void planted_faults_are_found(void**) {
   const std::vector<const char*> kUnordered = {"no synchronisation between", "race", "proxy"};
   are_found(attention_of_made(kOne, fed(4, 3, true)), {{"fence_proxy_async();", "", kUnordered},
@@ -66,13 +82,31 @@ void planted_faults_are_found(void**) {
              {"mbarrier_init(arrived_once, 1);", "mbarrier_init(arrived_once, 2);", {"deadlock"}}});
 }
 
-// Sums over rows that the loop itself loads; blocks that stay.
+// Each tile of a block that stays has its own: the producer brings it when all warps have read that of the tile before.
+KernelSchedule staying(KernelSchedule fed) {
+  fed.persistent = 1;
+  return fed;
+}
+void tiles_of_blocks_that_stay_have_their_own(void**) {
+  KernelSchedule moves = staying(fed(8, 3, true));
+  moves.setmaxnreg = true;
+  const std::vector<MuGraphCase> cases = {attention(kTwo, staying(fed(4, 2))),
+                                          attention(kTwo, staying(fed(4, 3, true))), attention(kTwo, moves)};
+  all_are_right(cases);
+  are_found(attention(kTwo, staying(fed(4, 3, true))),
+            {{"mbarrier_wait(once_read, turn & 1 ^ 1);",
+              "",
+              {"asynchronous copy", "race", "no synchronisation", "bytes"}},
+             {"mbarrier_arrive(once_read);", "", {"deadlock"}},
+             {"mbarrier_wait(arrived_once, turn & 1);", "", {"asynchronous copy"}}});
+}
+
+// Sums over rows that the loop itself loads; queries that blocks that stay would make.
 void others_are_refused(void**) {
   const MuGraphCase norm = sized_case("norm", kNormGraph, kNorm, {"f16", "64", "256", "128", "1", "4"}, way(4, 2));
   assert_error(emit(norm), ErrorCode::UNSUPPORTED, "shared_a is for products by wgmma");
-  KernelSchedule stays = fed(4, 2);
-  stays.persistent = 1;
-  assert_error(emit(attention(kTwo, stays)), ErrorCode::INVALID_ARGUMENT, "shared_a");
+  assert_error(emit(attention_of_made(kTwo, staying(fed(4, 2)))), ErrorCode::UNSUPPORTED,
+               "shared memory that threads write");
   KernelSchedule without = way(4, 2);
   without.wgmma = false;
   assert_error(emit(attention(kOne, without)), ErrorCode::INVALID_ARGUMENT, "shared_a");
@@ -83,7 +117,9 @@ void others_are_refused(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(operands_that_stay_are_right),
-                              cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(others_are_refused)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(operands_that_stay_are_right),
+                              cmocka_unit_test(heads_of_any_size_are_right), cmocka_unit_test(planted_faults_are_found),
+      cmocka_unit_test(tiles_of_blocks_that_stay_have_their_own), cmocka_unit_test(others_are_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -19,6 +19,7 @@ std::string unique_word(const std::string& name) {
 BlockBody::BlockBody()
     : shared_memory(ir::make_memory("shared", ir::Space::shared, Scalar::byte)),
       iteration_number(ir::make_variable("iteration", Scalar::i32)),
+      turn(ir::make_variable("turn", Scalar::i32)),
       unmasked(ir::make_variable("unmasked", Scalar::boolean)) {}
 
 void BlockPart::fail(BlockValue value, const std::string& what) {

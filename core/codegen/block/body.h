@@ -29,7 +29,7 @@ struct BlockBody {
   std::vector<SharedBuffer> shared;
   // Once; in every iteration, wherever its tiles are named; before the loop.
   Body prologue, iteration, declared;
-  Symbol shared_memory, iteration_number;
+  Symbol shared_memory, iteration_number, turn;  // of a persistent block
   int names = 0;
   // With intervals: the selects that masks of positions decide, and what is true where these mask nothing.
   std::set<BlockValue> masked_selects;

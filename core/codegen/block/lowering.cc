@@ -192,11 +192,14 @@ Status BlockLowering::check_shared_a() const {
                 "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it, in a tile of powers of two");
 }
 
-// Nothing but the ring is shared by tiles, one of which is loaded while another is stored.
+// Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored.
 Status BlockLowering::check_persistent() const {
   if (schedule_.persistent == 0) return {};
+  const bool keeps = std::any_of(body_.shared.begin(), body_.shared.end(), [&](const SharedBuffer& buffer) {
+    return !staged_.is_brought_once(buffer.symbol);
+  });
   const char* why = facts_.cluster_blocks() > 1 ? "blocks of a cluster"
-                    : !body_.shared.empty()     ? "shared memory beside the ring"
+                    : keeps                     ? "shared memory that threads write"
                                                 : nullptr;
   if (!why) return {};
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
@@ -260,7 +263,7 @@ ir::TileTurns BlockLowering::draft_turns() const {
   const int64_t tiles = facts_.tiles(), blocks = std::min(schedule_.persistent, tiles);
   const Expr block = ir::block_index(0);
   ir::TileTurns turns;
-  turns.turn = ir::make_variable("turn", Scalar::i32);
+  turns.turn = body_.turn;
   turns.groups = schedule_.groups();
   turns.group = ir::make_variable("group", Scalar::i32);
   turns.may_begin = ir::make_memory("may_begin", ir::Space::shared, Scalar::mbarrier);

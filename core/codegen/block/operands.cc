@@ -89,7 +89,8 @@ const CooperativeTile& Operands::make_cooperatively(BlockValue product, int side
   Body body;
   Builder to(body);
   if (kept && is_load_of(value, plan.dtype) && staged_.bring_once(tile)) {
-    to.emit(Instr::mbarrier_wait, {staged_.arrived_once(), 0});
+    to.emit(Instr::mbarrier_wait,
+            {staged_.arrived_once(), schedule_.persistent > 0 ? Expr(body_.turn) & 1 : Expr(0)});
     text(place) += std::move(body);
     return made;
   }

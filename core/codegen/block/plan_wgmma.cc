@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/dtype_info.h"
+#include "core/base/integers.h"
 #include "core/codegen/block/product_plans.h"
 #include "core/codegen/wgmma_text.h"
 
@@ -51,8 +52,10 @@ bool ProductPlans::is_kept_panel(BlockValue product, const MatmulPlan& plan) con
     return false;
   const TensorPlace& place = facts_.place(load);
   const Ints& shape = program_.shape(value);
+  // TMA fills the room behind rows of no power of two with zeros.
+  const auto filled = shape.end() - (value == load && schedule_.producer ? 1 : 0);
   return is_panel(place, shape) && makes_panel(place, shape) &&
-         std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return padded(extent) == extent; }) &&
+         std::all_of(shape.begin(), filled, [](int64_t extent) { return padded(extent) == extent; }) &&
          std::all_of(shape.begin(), shape.end() - 2, [](int64_t extent) { return extent == 1; });
 }
 
@@ -136,6 +139,9 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
   const int one = std::min(bits.n, bits_for(kMostWgmmaColumns));
   plan.columns = 1 << one;
   plan.steps = 1 << (bits.k - kInnerBits);
+  const int64_t inner = program_.shape(program_.op(product).operands[0]).back();
+  plan.filled_steps =
+      plan.partial_warps ? plan.steps : static_cast<int>(divide_up(inner, int64_t{1} << kInnerBits));
   plan.down = 1 << (bits.m - kWgmmaRowBits);
   plan.across = 1 << (bits.n - one);
   const RegisterLayout sums =
@@ -158,6 +164,25 @@ void ProductPlans::place_panels(BlockValue product, MatmulPlan& plan, const Prod
   append_bits(wide.registers, dims.wide_n, one, bits.n);
 }
 
+// Whether what is made of a value, element by element, is stored and nothing else.
+bool ProductPlans::is_stored_alone(BlockValue value) const {
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  return std::all_of(users.begin(), users.end(), [&](BlockValue user) {
+    const BlockOp& op = program_.op(user);
+    return op.is_store() || ((op.is_accumulate() || op.is_compute(OpKind::elementwise) || is_cast(op)) &&
+                             op.type.shape == program_.shape(value) && is_stored_alone(user));
+  });
+}
+
+// Whether all columns are one instruction's, which then need not have those that the tile has room for.
+bool ProductPlans::has_room_behind(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const {
+  if (!is_stored_alone(product)) return false;
+  const int64_t extent = program_.shape(n_operand)[static_cast<size_t>(
+      free_dim(plan.n_side(), program_.op(n_operand).type.rank()))];
+  return !plan.cooperative[static_cast<size_t>(plan.n_side())] && plan.across == 1 && extent < plan.columns &&
+         extent % kUnpaddedUnit == 0;
+}
+
 // Where an extent is no power of two an instruction has fewer columns, or there are fewer of them along the
 // rows, or three warpgroups. False if registers or warps that are not the last ones would have to be left out.
 bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
@@ -172,7 +197,7 @@ bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
     };
     if (is_cut_short(summed_dim(side, rank))) return false;
     const bool is_m = side == plan.m_side, in_warps = is_m && facts_.has_three_warpgroups();
-    if (!in_warps && !is_cut_short(free)) continue;
+    if (!in_warps && !is_cut_short(free) && !(!is_m && has_room_behind(product, operand, plan))) continue;
     const int64_t extent = program_.shape(operand)[static_cast<size_t>(free)];
     const CoordEnd end{is_m ? dims.m : dims.n, extent};
     if (in_warps ? !ends_in_three_warpgroups(plan.d, end) : !plan.d.ends_in_registers(end)) return false;

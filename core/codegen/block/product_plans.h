@@ -32,6 +32,7 @@ struct MatmulPlan {
   bool wgmma = false;
   std::array<bool, 2> shared = {false, false};
   int m_side = 0, columns = 0;
+  int filled_steps = 0;  // of the steps, those that the inner dimension reaches: the others would add zeros
   int n_side() const { return 1 - m_side; }
   std::array<bool, 2> cooperative = {false, false};  // the operands
   bool keeps_m = false;  // that of the rows is put into shared memory in front of the loop, cooperatively
@@ -108,6 +109,8 @@ class ProductPlans {
 
   // plan_wgmma.cc
   bool is_panel_operand(BlockValue value, DType dtype) const;
+  bool is_stored_alone(BlockValue value) const;
+  bool has_room_behind(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const;
   bool is_cooperative_panel(BlockValue value, DType dtype) const;
   bool is_kept_panel(BlockValue product, const MatmulPlan& plan) const;
   struct WgmmaDims;

@@ -6,7 +6,7 @@ namespace quern {
 
 void Products::loops(Builder& to, const MatmulPlan& plan, const LoadStep& load, const WriteFragment& write) {
   to.unrolled("z", plan.batch, [&](Builder& in_z, const Expr& z) {
-    in_z.unrolled("k", plan.steps, [&](Builder& in_k, const Expr& k) {
+    in_z.unrolled("k", plan.wgmma ? plan.filled_steps : plan.steps, [&](Builder& in_k, const Expr& k) {
       load(in_k, z, k);
       in_k.unrolled("m", plan.down, [&](Builder& in_m, const Expr& m) {
         in_m.unrolled("n", plan.across, [&](Builder& in_n, const Expr& n) { write(in_n, z, k, m, n); });

@@ -31,7 +31,8 @@ StagedTiles::StagedTiles(const BlockFacts& facts, BlockBody& body, const Product
       ring_(ir::make_memory("stage", ir::Space::shared, Scalar::byte)),
       full_(ir::make_memory("full", ir::Space::shared, Scalar::mbarrier)),
       empty_(ir::make_memory("empty", ir::Space::shared, Scalar::mbarrier)),
-      arrived_once_(ir::make_memory("arrived_once", ir::Space::shared, Scalar::mbarrier)) {}
+      arrived_once_(ir::make_memory("arrived_once", ir::Space::shared, Scalar::mbarrier)),
+      once_read_(ir::make_memory("once_read", ir::Space::shared, Scalar::mbarrier)) {}
 
 const SharedTile* StagedTiles::find(BlockValue load) const {
   const auto at = tiles_.find(load);
@@ -220,6 +221,7 @@ ir::TileRing StagedTiles::draft() {
   ring.once = std::move(once_);
   ring.once_bytes = once_bytes_;
   ring.arrived_once = arrived_once_;
+  ring.once_read = once_read_;
   ring.alignment = shared_.alignment();
   return ring;
 }

@@ -2,6 +2,8 @@
 // time, cp.async of all threads or TMA.
 #pragma once
 
+#include <algorithm>
+
 #include "core/codegen/block/global_memory.h"
 #include "core/codegen/block/product_plans.h"
 #include "core/codegen/block/shared_tiles.h"
@@ -25,6 +27,9 @@ class StagedTiles : BlockPart {
   // there behind a wait at arrived_once().
   bool bring_once(const SharedTile& tile);
   const Symbol& arrived_once() const { return arrived_once_; }
+  bool is_brought_once(const Symbol& memory) const {
+    return std::find(once_tiles_.begin(), once_tiles_.end(), memory) != once_tiles_.end();
+  }
 
   // From registers to the tensor, as the schedule says.
   void store(BlockValue value);
@@ -71,7 +76,8 @@ class StagedTiles : BlockPart {
   BlockValue read_by_threads_ = -1;
   ir::Copies once_;
   int64_t once_bytes_ = 0;
-  Symbol ring_, full_, empty_, arrived_once_;
+  std::vector<Symbol> once_tiles_;
+  Symbol ring_, full_, empty_, arrived_once_, once_read_;
 };
 
 }  // namespace quern

@@ -91,6 +91,7 @@ bool StagedTiles::Tma::bring_once(const SharedTile& tile) {
   Builder copies(tiles_.copies_of(place, tiles_.once_));
   load(copies, tile, dims, *map, symbol, tiles_.arrived_once_);
   tiles_.once_bytes_ += bytes_of(tile, *map);
+  tiles_.once_tiles_.push_back(tile.memory);
   tiles_.maps_.push_back({std::move(*map), symbol, op.tensor()});
   return true;
 }

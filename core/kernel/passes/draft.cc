@@ -25,8 +25,11 @@ Body Copies::all() const {
 int64_t Draft::mbarrier_bytes() const {
   constexpr int64_t kEach = 8;
   if (ring.maps.empty()) return 0;
-  return kEach * (ring.stages * (static_cast<int64_t>(ring.arrivals.size()) + (producer ? 1 : 0)) + (groups() > 1 ? groups() : 0) +
-                  (ring.once_bytes > 0 ? 1 : 0));
+  return kEach * (ring.stages * (static_cast<int64_t>(ring.arrivals.size()) + (producer ? 1 : 0)) +
+                  (groups() > 1 ? groups() : 0) +
+                  (ring.once_bytes == 0 ? 0
+                   : turns              ? 2
+                                        : 1));
 }
 
 Stmt Draft::barrier() const {

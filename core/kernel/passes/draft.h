@@ -41,10 +41,11 @@ struct TileRing {
   std::vector<Arrival> arrivals;
   std::vector<Symbol> maps;
   Symbol full, empty;
-  // What a producer asks for once, in front of the loop, and the mbarrier at which it comes.
+  // What a producer asks for once, in front of the loop, and the mbarrier at which it comes; in blocks that stay once a
+  // tile, when `once_read` says that all warps have read what there was.
   Copies once;
   int64_t once_bytes = 0;
-  Symbol arrived_once;
+  Symbol arrived_once, once_read;
   // As of SharedBuffer; `barriers_at` is the offset of the mbarriers.
   int64_t alignment = 128;
   int first = 0, last = 0;

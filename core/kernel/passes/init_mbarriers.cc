@@ -20,6 +20,8 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
   const bool once = ring.once_bytes > 0;
   check(!once || (draft.producer && !in_turns), "a producer of one group brings tiles once");
   if (once) to.let(ring.arrived_once, address(ring.empty, ring.stages));
+  const bool in_each_turn = once && draft.turns;
+  if (in_each_turn) to.let(ring.once_read, address(ring.arrived_once, 1));
   to.when(equal(thread_index(), 0), [&](Builder& first) {
     for (const Symbol& map : ring.maps) first.emit(Instr::tma_prefetch, {map});
     for (int i = 0; i < ring.stages; ++i) {
@@ -31,6 +33,7 @@ Status init_mbarriers(Draft& draft, const PassContext&) {
     for (int group = 0; in_turns && group < draft.groups(); ++group)
       first.emit(Instr::mbarrier_init, {address(draft.turns->may_begin, group), draft.workers / 32});
     if (once) first.emit(Instr::mbarrier_init, {ring.arrived_once, 1});
+    if (in_each_turn) first.emit(Instr::mbarrier_init, {ring.once_read, draft.workers / 32});
     first.emit(Instr::mbarrier_init_fence);
   });
   // Before the other block has made its own, nothing may be sent there.

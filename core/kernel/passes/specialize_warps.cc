@@ -13,6 +13,16 @@ namespace quern::ir {
 
 namespace {
 
+// What it asks for in front of a tile's loop, when the tile before needs no more of what lies there.
+void ask_once(const Draft& draft, Builder& to) {
+  const TileRing& ring = draft.ring;
+  if (ring.once_bytes == 0) return;
+  if (fetches_ahead(draft) && !ring.once.others.empty()) to.emit(Instr::grid_wait);
+  if (draft.turns) to.emit(Instr::mbarrier_wait, {ring.once_read, Expr(draft.turns->turn) & 1 ^ 1});
+  to.emit(Instr::mbarrier_arrive_expect, {ring.arrived_once, ring.once_bytes});
+  to.add(ring.once.all());
+}
+
 // What the producer asks for. Inputs of the first iterations, as many as the ring has stages, need not wait
 // for the kernel in front; if all tiles are of inputs, none needs to.
 void ask_for_tiles(const Draft& draft, Builder& to) {
@@ -42,13 +52,9 @@ WarpRole producer_role(const Draft& draft) {
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
   const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), workers);
   role.when(one_thread, [&](Builder& one) {
-    if (draft.ring.once_bytes > 0) {
-      if (fetches_ahead(draft) && !draft.ring.once.others.empty()) one.emit(Instr::grid_wait);
-      one.emit(Instr::mbarrier_arrive_expect, {draft.ring.arrived_once, draft.ring.once_bytes});
-      one.add(draft.ring.once.all());
-    }
     each_turn(draft, one, [&](Builder& turn) {
       if (draft.turns) turn.add(draft.prologue);
+      ask_once(draft, turn);
       ask_for_tiles(draft, turn);
     });
   });
@@ -93,6 +99,7 @@ Body consumer_loop(const Draft& draft) {
   iterations(loop.first ? loop.first->count : 0, loop.trip_count, section.body);
   if (draft.groups() > 1) end_turn(draft, out);
   if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
+  give_back_once(draft, out);
   if (go_on && draft.turns) {  // the next tile needs all stages
     Builder to(out);
     to.emit(Instr::warp_barrier);

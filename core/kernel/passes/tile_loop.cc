@@ -197,6 +197,14 @@ void give_back(const Draft& draft, const Expr& iteration, const Expr& condition,
   });
 }
 
+void give_back_once(const Draft& draft, Body& out) {
+  if (!draft.turns || draft.ring.once_bytes == 0) return;
+  Builder to(out);
+  to.emit(Instr::warp_barrier);
+  to.when(equal(draft.lane, 0),
+          [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {draft.ring.once_read}); });
+}
+
 // TMA may get memory that was written before the loop.
 Body in_front_of_loop(const Draft& draft) {
   Body body = draft.loop->declared;

@@ -65,6 +65,8 @@ void wait_for_copies(const Draft& draft, Builder& to, int pending);
 Expr gives_back(const Draft& draft);
 // A warp has read the tiles of an iteration, if the condition holds.
 void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to);
+// A warp has read what the producer has brought once for this tile.
+void give_back_once(const Draft& draft, Body& out);
 // What stands in front of a loop in which all threads do the same.
 Body in_front_of_loop(const Draft& draft);
 
