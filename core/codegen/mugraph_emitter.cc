@@ -249,8 +249,7 @@ class MuEmitter {
     if (ir::confuses_wgmma(code.body))
       return Status(ErrorCode::UNSUPPORTED,
                     "beside a left operand of wgmma that lives through a loop it has exact quotients, roots "
-                    "or powers, or "
-                    "assigns tiles in branches");
+                    "or powers, branches around what it chooses from, or assigns tiles in branches");
     if (Status status = verify_kernel(code); !status.ok()) return status;
     static_cast<ir::DraftCosts&>(block->costs) = draft.costs;
     out_.blocks.push_back(

@@ -134,6 +134,27 @@ bool calls(const Expr& expr) {
   return found;
 }
 
+// Operations on the way to a value, but for those of indices.
+int64_t operations_of(const Expr& expr) {
+  const ExprNode& node = expr.node();
+  if (node.kind == ExprKind::element || node.kind == ExprKind::address) return 0;
+  int64_t count = node.kind == ExprKind::operation || node.kind == ExprKind::call ||
+                  node.kind == ExprKind::cast || node.kind == ExprKind::select;
+  for (const Expr& operand : node.operands) count += operations_of(operand);
+  return count;
+}
+
+// Whether compilers branch around one of two values, instead of computing both.
+bool branches(const Expr& expr) {
+  constexpr int64_t kFew = 3;  // operations that they would rather do in vain
+  bool found = false;
+  visit_nodes(expr, [&](const ExprNode& node) {
+    found |= node.kind == ExprKind::select &&
+             std::max(operations_of(node.operands[1]), operations_of(node.operands[2])) > kFew;
+  });
+  return found;
+}
+
 constexpr int64_t kTileRegisters = 16;  // as many as a tile has at least; fewer are those of rows, or flags
 
 // Registers of a tile that live on behind the statements.
@@ -174,7 +195,8 @@ void look(const Body& body, Found& found) {
     } else if (const Body* inner = body_of(stmt)) {
       look(*inner, found);
     } else if (const auto* assign = stmt.as<Assign>()) {
-      found.disturbs |= assign->place->symbol->count >= kTileRegisters && calls(assign->value);
+      found.disturbs |=
+          assign->place->symbol->count >= kTileRegisters && (calls(assign->value) || branches(assign->value));
     } else if (const auto* instruction = stmt.as<Instruction>()) {
       found.wgmma |= instruction->code == Instr::wgmma || instruction->code == Instr::wgmma_shared;
       if (instruction->code == Instr::wgmma)

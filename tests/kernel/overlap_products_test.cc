@@ -1,5 +1,6 @@
 // Products that are overlapped with what threads compute: which part of an iteration goes where.
 #include "core/kernel/builder.h"
+#include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
 #include "tests/support/test.h"
 
@@ -254,6 +255,32 @@ void arrays_that_are_needed_keep_their_place(void**) {
   assert_contains(print_cuda(draft.loop_body), "powers[r] = scores[r] - largest[0];");
 }
 
+// A loop may not issue wgmma with a left operand that lives through it, which ptxas would lose, where compilers branch around
+// an arm of several operations.
+void left_operands_do_not_live_beside_branches(void**) {
+  const Symbol words = make_registers("words", Scalar::u32, 4),
+               scores = make_registers("scores", Scalar::f32, 16),
+               chosen = make_registers("chosen", Scalar::f32, 16), i = make_variable("i", Scalar::i32),
+               tile = make_memory("tile", Space::shared, Scalar::f16);
+  auto is_confused = [&](const Expr& arm, bool left_is_new) {
+    Body body;
+    Builder(body).rolled(i, 0, 8, [&](Builder& to) {
+      if (left_is_new) to.assign(element(words, 0), cast(Expr(i), Scalar::u32));
+      to.emit(Instr::wgmma, {address(scores, 0), address(words, 0), address(tile, 0)}, {Scalar::f16, 8});
+      to.unrolled("r", 16, [&](Builder& each, const Expr& r) {
+        each.assign(element(chosen, r), select(less(i, r), arm, literal(0, Scalar::f32)));
+      });
+    });
+    return confuses_wgmma(body);
+  };
+  const Expr score = element(scores, Expr(i) * 3 + 1), scaled = score * literal(2, Scalar::f32),
+             biased = (scaled + score) * (score - scaled);
+  assert_false(is_confused(score, false));
+  assert_false(is_confused(scaled, false));
+  assert_true(is_confused(biased, false));
+  assert_false(is_confused(biased, true));
+}
+
 }  // namespace
 }  // namespace quern::ir
 
@@ -262,6 +289,7 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
                               cmocka_unit_test(first_iterations_have_masks),
                               cmocka_unit_test(others_are_refused),
-                              cmocka_unit_test(arrays_that_are_needed_keep_their_place)};
+                              cmocka_unit_test(arrays_that_are_needed_keep_their_place),
+                              cmocka_unit_test(left_operands_do_not_live_beside_branches)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

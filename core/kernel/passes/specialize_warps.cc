@@ -18,7 +18,7 @@ void ask_once(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
   if (ring.once_bytes == 0) return;
   if (fetches_ahead(draft) && !ring.once.others.empty()) to.emit(Instr::grid_wait);
-  if (draft.turns) to.emit(Instr::mbarrier_wait, {ring.once_read, Expr(draft.turns->turn) & 1 ^ 1});
+  if (draft.turns) to.emit(Instr::mbarrier_wait, {ring.once_read, (Expr(draft.turns->turn) & 1) ^ 1});
   to.emit(Instr::mbarrier_arrive_expect, {ring.arrived_once, ring.once_bytes});
   to.add(ring.once.all());
 }
