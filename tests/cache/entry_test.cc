@@ -114,8 +114,8 @@ void golden_file_holds(void**) {
 void golden_keys_hold(void**) {
   const KeyMaterial plan = plan_key("in x: f16[4]\nout x\n", "sm_90a", 1, "nvrtc 13.0");
   const KeyMaterial request = request_key("in x: f16[4]\nout x\n", "nvrtc 13.0");
-  compare_with_golden("key-16-plan.bin", plan.bytes());
-  compare_with_golden("key-16-request.bin", request.bytes());
+  compare_with_golden("key-17-plan.bin", plan.bytes());
+  compare_with_golden("key-17-request.bin", request.bytes());
   compare_with_golden("keys-4.txt", to_hex(plan.key()) + " plan\n" + to_hex(request.key()) + " request\n");
 }
 
