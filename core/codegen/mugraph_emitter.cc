@@ -10,6 +10,7 @@
 #include "core/codegen/library_step.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
+#include "core/kernel/branches.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/join.h"
 #include "core/kernel/verify_kernel.h"
@@ -246,6 +247,7 @@ class MuEmitter {
     // A launch behind it without the attribute waits for its end all the same.
     if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
     if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
+    if (ir::confuses_wgmma(code.body)) code.body = ir::without_branches(code.body);
     if (ir::confuses_wgmma(code.body))
       return Status(ErrorCode::UNSUPPORTED,
                     "beside a left operand of wgmma that lives through a loop it has exact quotients, roots "

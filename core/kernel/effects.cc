@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/status.h"
+#include "core/kernel/branches.h"
 #include "core/kernel/divergence.h"
 #include "core/kernel/footprint.h"
 
@@ -130,27 +131,6 @@ bool calls(const Expr& expr) {
     found |= (node.kind == ExprKind::operation && node.op == Operator::divide && node.type == Scalar::f32) ||
              (node.kind == ExprKind::call &&
               (node.function == Function::sqrtf || node.function == Function::powf));
-  });
-  return found;
-}
-
-// Operations on the way to a value, but for those of indices.
-int64_t operations_of(const Expr& expr) {
-  const ExprNode& node = expr.node();
-  if (node.kind == ExprKind::element || node.kind == ExprKind::address) return 0;
-  int64_t count = node.kind == ExprKind::operation || node.kind == ExprKind::call ||
-                  node.kind == ExprKind::cast || node.kind == ExprKind::select;
-  for (const Expr& operand : node.operands) count += operations_of(operand);
-  return count;
-}
-
-// Whether compilers branch around one of two values, instead of computing both.
-bool branches(const Expr& expr) {
-  constexpr int64_t kFew = 3;  // operations that they would rather do in vain
-  bool found = false;
-  visit_nodes(expr, [&](const ExprNode& node) {
-    found |= node.kind == ExprKind::select &&
-             std::max(operations_of(node.operands[1]), operations_of(node.operands[2])) > kFew;
   });
   return found;
 }

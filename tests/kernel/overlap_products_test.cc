@@ -1,4 +1,5 @@
 // Products that are overlapped with what threads compute: which part of an iteration goes where.
+#include "core/kernel/branches.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/effects.h"
 #include "core/kernel/passes/passes.h"
@@ -262,8 +263,9 @@ void left_operands_do_not_live_beside_branches(void**) {
                scores = make_registers("scores", Scalar::f32, 16),
                chosen = make_registers("chosen", Scalar::f32, 16), i = make_variable("i", Scalar::i32),
                tile = make_memory("tile", Space::shared, Scalar::f16);
+  Body body;
   auto is_confused = [&](const Expr& arm, bool left_is_new) {
-    Body body;
+    body.clear();
     Builder(body).rolled(i, 0, 8, [&](Builder& to) {
       if (left_is_new) to.assign(element(words, 0), cast(Expr(i), Scalar::u32));
       to.emit(Instr::wgmma, {address(scores, 0), address(words, 0), address(tile, 0)}, {Scalar::f16, 8});
@@ -278,6 +280,10 @@ void left_operands_do_not_live_beside_branches(void**) {
   assert_false(is_confused(score, false));
   assert_false(is_confused(scaled, false));
   assert_true(is_confused(biased, false));
+  const Body computed = without_branches(body);
+  assert_false(confuses_wgmma(computed));
+  assert_contains(print_cuda(computed), "const float either0 = ");
+  assert_contains(print_cuda(computed), "chosen[r] = i < r ? either0 : 0.000000000e+00f;");
   assert_false(is_confused(biased, true));
 }
 
