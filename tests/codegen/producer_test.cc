@@ -213,11 +213,11 @@ void faults_of_persistent_blocks_are_found(void**) {
               {"wait"}}});
 }
 
-void persistent_blocks_share_nothing_but_the_ring(void**) {
+void persistent_blocks_share_what_the_producer_brings(void**) {
   const MuGraphCase test = sized_case("norm", kNormGraph, kNorm, {"f16", "16", "512", "128", "2", "8"},
                                       staying(way({1, 1, 4}, 2, false), 2));
   assert_error(emit(test), ErrorCode::UNSUPPORTED,
-               "persistent blocks cannot have shared memory beside the ring");
+               "persistent blocks cannot have shared memory that threads write");
 }
 
 void what_the_engine_cannot_bring_is_refused(void**) {
@@ -253,7 +253,7 @@ int main() {
                               cmocka_unit_test(overlapped_products_are_right),
                               cmocka_unit_test(planted_faults_are_found),
                               cmocka_unit_test(faults_of_persistent_blocks_are_found),
-                              cmocka_unit_test(persistent_blocks_share_nothing_but_the_ring),
+                              cmocka_unit_test(persistent_blocks_share_what_the_producer_brings),
                               cmocka_unit_test(what_the_engine_cannot_bring_is_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -176,7 +176,7 @@ bool ProductPlans::is_stored_alone(BlockValue value) const {
 
 // Whether all columns are one instruction's, which then need not have those that the tile has room for.
 bool ProductPlans::has_room_behind(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const {
-  if (!is_stored_alone(product)) return false;
+  if (!schedule_.producer || !is_stored_alone(product)) return false;
   const int64_t extent = program_.shape(n_operand)[static_cast<size_t>(
       free_dim(plan.n_side(), program_.op(n_operand).type.rank()))];
   return !plan.cooperative[static_cast<size_t>(plan.n_side())] && plan.across == 1 && extent < plan.columns &&
