@@ -115,7 +115,7 @@ void what_tma_cannot_store_is_refused(void**) {
   refused(product({"f16", "64", "128", "128", "2", "2"}, way({2, 2, 1}), kParts), "blocks of a cluster");
   KernelSchedule stays = way({4, 1, 1}, 2, true);
   stays.persistent = 2;
-  refused(product({"f16", "128", "96", "128", "2", "3"}, stays), "shared memory beside the ring");
+  refused(product({"f16", "128", "96", "128", "2", "3"}, stays), "shared memory that threads write");
 }
 
 void the_search_does_not_try_it(void**) {
