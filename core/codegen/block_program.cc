@@ -49,7 +49,7 @@ class Lowering {
       else
         numbers_.push_back(append(number(std::move(copy))));
       BlockOp& made = out_.ops[static_cast<size_t>(numbers_.back())];
-      if (op.rounds_to) made.rounds_to = op.rounds_to;
+      if (op.rounds_to) made.rounds_to = op.rounds_to;  // else what scaled_behind() knows
       made.softmax_rounds_to = op.softmax_rounds_to;
     }
     keep_wanted();

@@ -24,6 +24,7 @@ bool is_long(const Expr& expr) {
   return operations_of(expr) > kFew;
 }
 
+// Whether it may be computed where nobody asked for it.
 bool may_be_in_vain(const Expr& expr) {
   bool may = true;
   visit_nodes(expr, [&](const ExprNode& node) {
@@ -37,6 +38,7 @@ bool may_be_in_vain(const Expr& expr) {
   return may;
 }
 
+// Puts long arms in front of the statements that choose from them.
 class Hoister {
  public:
   Body of(const Body& body) {

@@ -32,9 +32,9 @@ bool signals_blocks(const Stmt& stmt);
 
 // Whether a loop that stays one issues wgmma with a left operand in registers that lives through it, and
 // beside that computes the elements of a tile by what compilers call a subroutine for (exact division, square
-// roots and powers of f32) or branch around (one of two values, of several operations), or assigns a tile in a
-// branch. ptxas of CUDA 13.0 then gave these registers to
-// another operand: seen on an H200 and an H100, where a branch around all wgmma of an iteration did no harm.
+// roots and powers of f32) or branch around (branches.h), or assigns a tile in a branch. ptxas of CUDA 13.0 then
+// gave these registers to another operand: seen on an H200 and an H100, where a branch around all wgmma of an
+// iteration did no harm.
 bool confuses_wgmma(const Body& body);
 
 // Roots in one space that a body reads or writes.

@@ -118,8 +118,8 @@ void others_are_refused(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(operands_that_stay_are_right),
-                              cmocka_unit_test(heads_of_any_size_are_right), cmocka_unit_test(planted_faults_are_found),
-      cmocka_unit_test(tiles_of_blocks_that_stay_have_their_own), cmocka_unit_test(others_are_refused)};
+      cmocka_unit_test(operands_that_stay_are_right), cmocka_unit_test(heads_of_any_size_are_right),
+      cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(tiles_of_blocks_that_stay_have_their_own),
+      cmocka_unit_test(others_are_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -189,7 +189,8 @@ Status BlockLowering::check_shared_a() const {
   if (!schedule_.shared_a || std::any_of(all.begin(), all.end(), [](const auto& each) { return each.second.keeps_m; }))
     return {};
   return Status(ErrorCode::UNSUPPORTED,
-                "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it, in a tile of powers of two");
+                "shared_a is for products by wgmma in the loop, of rows that are loaded in front of it; in a "
+                "tile of powers of two, unless TMA brings them (producer=1)");
 }
 
 // Nothing but what the producer brings is shared by tiles, one of which is loaded while another is stored.

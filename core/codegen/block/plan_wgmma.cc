@@ -174,8 +174,8 @@ bool ProductPlans::is_stored_alone(BlockValue value) const {
   });
 }
 
-// Whether all columns are one instruction's, which then need not have those that the tile has room for.
-bool ProductPlans::has_room_behind(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const {
+// Whether one instruction has all columns, and may leave out those that the tile has room for and the operand has not.
+bool ProductPlans::columns_end_early(BlockValue product, BlockValue n_operand, const MatmulPlan& plan) const {
   if (!schedule_.producer || !is_stored_alone(product)) return false;
   const int64_t extent = program_.shape(n_operand)[static_cast<size_t>(
       free_dim(plan.n_side(), program_.op(n_operand).type.rank()))];
@@ -197,7 +197,8 @@ bool ProductPlans::plan_ends(BlockValue product, MatmulPlan& plan) const {
     };
     if (is_cut_short(summed_dim(side, rank))) return false;
     const bool is_m = side == plan.m_side, in_warps = is_m && facts_.has_three_warpgroups();
-    if (!in_warps && !is_cut_short(free) && !(!is_m && has_room_behind(product, operand, plan))) continue;
+    const bool ends_early = is_cut_short(free) || (!is_m && columns_end_early(product, operand, plan));
+    if (!in_warps && !ends_early) continue;
     const int64_t extent = program_.shape(operand)[static_cast<size_t>(free)];
     const CoordEnd end{is_m ? dims.m : dims.n, extent};
     if (in_warps ? !ends_in_three_warpgroups(plan.d, end) : !plan.d.ends_in_registers(end)) return false;

@@ -10,10 +10,9 @@ int64_t TileRing::stage_bytes() const {
   return bytes;
 }
 
-bool TileRing::has_arrivals(bool of_inputs) const {
-  return std::any_of(arrivals.begin(), arrivals.end(), [&](const Arrival& each) {
-    return !(of_inputs ? each.copies.of_inputs : each.copies.others).empty();
-  });
+bool TileRing::asks_tma_for(Body Copies::*which) const {
+  return std::any_of(arrivals.begin(), arrivals.end(),
+                     [&](const Arrival& each) { return !(each.copies.*which).empty(); });
 }
 
 Body Copies::all() const {
@@ -25,11 +24,9 @@ Body Copies::all() const {
 int64_t Draft::mbarrier_bytes() const {
   constexpr int64_t kEach = 8;
   if (ring.maps.empty()) return 0;
-  return kEach * (ring.stages * (static_cast<int64_t>(ring.arrivals.size()) + (producer ? 1 : 0)) +
-                  (groups() > 1 ? groups() : 0) +
-                  (ring.once_bytes == 0 ? 0
-                   : turns              ? 2
-                                        : 1));
+  const int64_t of_stage = static_cast<int64_t>(ring.arrivals.size()) + (producer ? 1 : 0),
+                of_groups = groups() > 1 ? groups() : 0, once = turns ? 2 : 1;
+  return kEach * (ring.stages * of_stage + of_groups + (ring.once_bytes > 0 ? once : 0));
 }
 
 Stmt Draft::barrier() const {

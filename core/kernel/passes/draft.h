@@ -52,7 +52,7 @@ struct TileRing {
   int64_t offset = -1, barriers_at = -1;
 
   int64_t stage_bytes() const;
-  bool has_arrivals(bool of_inputs) const;  // of inputs, or of others
+  bool asks_tma_for(Body Copies::*which) const;
 };
 
 // A product that the next iteration issues: a cooperatively produced tile in one of `copies` buffers, and

@@ -200,9 +200,7 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     make(some, 0, (masked ? *masked : parts).made, 0);
     if (masked) steps(some, 1, loop.first->count, masked->made);
     steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts.made);
-    Body read;
-    give_back_once(draft, read);
-    some.add(read);
+    give_back_once(draft, some);
     land(some, last - 1, less(0, last));
     change_operands(some, last);
     last_products(some, last);

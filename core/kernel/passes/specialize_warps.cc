@@ -29,7 +29,7 @@ void ask_for_tiles(const Draft& draft, Builder& to) {
   const TileRing& ring = draft.ring;
   const Symbol& number = draft.loop->iteration;
   const Expr iteration = iteration_of_all(draft, number);
-  const bool ahead = fetches_ahead(draft) && ring.has_arrivals(false);
+  const bool ahead = fetches_ahead(draft) && ring.asks_tma_for(&Copies::others);
   if (ahead) {
     to.add(fetch_inputs(draft, ring.stages));
     to.emit(Instr::grid_wait);
@@ -98,14 +98,14 @@ Body consumer_loop(const Draft& draft) {
   if (loop.first) iterations(0, loop.first->count, loop.first->body);
   iterations(loop.first ? loop.first->count : 0, loop.trip_count, section.body);
   if (draft.groups() > 1) end_turn(draft, out);
-  if (go_on) Builder(out).add(wait_for_products(loop.outstanding));
-  give_back_once(draft, out);
+  Builder to(out);
+  if (go_on) to.add(wait_for_products(loop.outstanding));
+  give_back_once(draft, to);
   if (go_on && draft.turns) {  // the next tile needs all stages
-    Builder to(out);
     to.emit(Instr::warp_barrier);
     give_back(draft, iteration_of_all(draft, loop.trip_count - 1), lanes, to);
   }
-  Builder(out).add(loop.behind);
+  to.add(loop.behind);
   return out;
 }
 

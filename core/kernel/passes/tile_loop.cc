@@ -55,8 +55,9 @@ bool touches(const Body& body, const std::vector<Symbol>& tiles) {
 }
 
 // The first that is asked for of an arrival: how much will come.
-void expect(const Arrival& arrival, Builder& to) {
+void ask_for_inputs(const Arrival& arrival, Builder& to) {
   to.emit(Instr::mbarrier_arrive_expect, {Expr(arrival.barrier), arrival.bytes});
+  to.add(arrival.copies.of_inputs);
 }
 
 void when_any(const std::optional<Expr>& condition, Builder& to, const std::function<void(Builder&)>& write) {
@@ -80,10 +81,7 @@ Body tma_request(const Draft& draft, const std::optional<Expr>& later) {
   for (const Arrival& arrival : draft.ring.arrivals) {
     const bool has_inputs = !arrival.copies.of_inputs.empty();
     to.let(arrival.barrier, barrier_of(draft, arrival));
-    when_any(has_inputs ? later : std::nullopt, to, [&](Builder& there) {
-      expect(arrival, there);
-      there.add(arrival.copies.of_inputs);
-    });
+    when_any(has_inputs ? later : std::nullopt, to, [&](Builder& there) { ask_for_inputs(arrival, there); });
     to.add(arrival.copies.others);
   }
   return body;
@@ -109,7 +107,7 @@ bool fetches_ahead(const Draft& draft) {
 }
 
 bool has_inputs(const Draft& draft) {
-  return !draft.ring.cp_async.of_inputs.empty() || draft.ring.has_arrivals(true);
+  return !draft.ring.cp_async.of_inputs.empty() || draft.ring.asks_tma_for(&Copies::of_inputs);
 }
 
 Body fetch_inputs(const Draft& draft, const Expr& count) {
@@ -123,8 +121,7 @@ Body fetch_inputs(const Draft& draft, const Expr& count) {
                for (const Arrival& arrival : ring.arrivals) {
                  if (arrival.copies.of_inputs.empty()) continue;
                  one.let(arrival.barrier, barrier_of(draft, arrival));
-                 expect(arrival, one);
-                 one.add(arrival.copies.of_inputs);
+                 ask_for_inputs(arrival, one);
                }
              });
   });
@@ -197,9 +194,8 @@ void give_back(const Draft& draft, const Expr& iteration, const Expr& condition,
   });
 }
 
-void give_back_once(const Draft& draft, Body& out) {
+void give_back_once(const Draft& draft, Builder& to) {
   if (!draft.turns || draft.ring.once_bytes == 0) return;
-  Builder to(out);
   to.emit(Instr::warp_barrier);
   to.when(equal(draft.lane, 0),
           [&](Builder& one) { one.emit(Instr::mbarrier_arrive, {draft.ring.once_read}); });

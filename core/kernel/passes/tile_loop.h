@@ -66,7 +66,7 @@ Expr gives_back(const Draft& draft);
 // A warp has read the tiles of an iteration, if the condition holds.
 void give_back(const Draft& draft, const Expr& iteration, const Expr& condition, Builder& to);
 // A warp has read what the producer has brought once for this tile.
-void give_back_once(const Draft& draft, Body& out);
+void give_back_once(const Draft& draft, Builder& to);
 // What stands in front of a loop in which all threads do the same.
 Body in_front_of_loop(const Draft& draft);
 
