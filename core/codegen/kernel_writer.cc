@@ -22,7 +22,20 @@ constexpr double kRoundIssue = 1.5;  // for a number that becomes one of 16 bits
 
 constexpr size_t kLeastVectorBytes = 4;  // of a load under a condition
 
+bool has_narrow_outputs(const Graph& graph) {
+  return std::all_of(graph.outputs.begin(), graph.outputs.end(),
+                     [&](ValueId output) { return is_narrow(graph.node(output).type.dtype); });
+}
+
+// Quotients and roots that the graph asks for by name stay exact: approximate ones end before the range does.
+bool is_quotient_or_root(OpCode code) {
+  return code == OpCode::div || code == OpCode::reciprocal || code == OpCode::sqrt || code == OpCode::rsqrt;
+}
+
 }  // namespace
+
+KernelWriter::KernelWriter(const Graph& graph, IndexSpace& space, const Storage& storage, bool wide)
+    : graph_(graph), space_(space), storage_(storage), wide_(wide), approximate_(has_narrow_outputs(graph)) {}
 
 void KernelWriter::set_scopes(const Index& loop, const Index& element, int vector) {
   loop_uses_ = space_.uses(loop);
@@ -284,6 +297,8 @@ Expr KernelWriter::compute(const Item& item) {
   for (size_t i = 0; i < item.operands.size(); ++i)
     operands.emplace_back(
         value(item.operands[i], node.code == OpCode::where && i == 0 ? DType::boolean : type));
+  if (approximate_ && !is_quotient_or_root(node.code))
+    for (ir::Value& operand : operands) operand = operand.approximate();
   return ir::converted(apply_meaning<ir::Value>(node.code, operands.data()), item.type);
 }
 

@@ -20,8 +20,8 @@ enum class Scope : uint8_t { kernel, loop, element };
 class KernelWriter {
  public:
   // Index arithmetic is done in 32 bits unless `wide`; needs_wide() says afterwards whether that was wrong.
-  KernelWriter(const Graph& graph, IndexSpace& space, const Storage& storage, bool wide)
-      : graph_(graph), space_(space), storage_(storage), wide_(wide) {}
+  // Where all outputs of the graph have 16 bits, exponentials and the functions made of them are exact to some 2^-21 only.
+  KernelWriter(const Graph& graph, IndexSpace& space, const Storage& storage, bool wide);
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
@@ -100,6 +100,7 @@ class KernelWriter {
   IndexSpace& space_;
   const Storage& storage_;
   bool wide_, needs_wide_ = false;
+  const bool approximate_;
   const std::vector<Item>* items_ = nullptr;
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;

@@ -1,6 +1,7 @@
 #include "core/search/cuts.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/search/tiles.h"
 
@@ -52,47 +53,97 @@ bool is_trivial(const DagOp& op) {
   return op.term.kind == BlockKind::leaf || op.term.kind == BlockKind::constant;
 }
 
+class Cutter {
+ public:
+  Cutter(const Dag& dag, const Terms& terms) : dag_(dag), terms_(terms), tensors_(terms.inputs) {
+    tensors_.insert(tensors_.end(), terms.goal_dims.begin(), terms.goal_dims.end());
+    for (const Dims& dims : tensors_) most_elements_ += elements(dims, terms);
+    for (size_t i = 0; i < dag.outputs.size(); ++i) stores_.push_back(tensor_of_output(i));
+    dims_ = tile_dims(dag, tensors_, terms.goal_dims, terms);
+  }
+
+  Cut whole() const { return {{extract(dag_, dag_.outputs, stores_, {})}, tensors_, 0}; }
+
+  // In two, of which the first hands these values on; nothing if one of them is too large, or nothing is left for the second.
+  std::optional<Cut> at(const std::vector<int>& values) const {
+    Cut cut{{}, tensors_, 0};
+    if (values.size() == 1 && !output_of(values[0]))
+      cut.handed_on = dtype_between_kernels(terms_, op(values[0]).id);
+    std::vector<std::pair<int, int>> given;
+    std::vector<int> tensors, rest, rest_stores;
+    for (int value : values) {
+      const std::optional<size_t> output = output_of(value);
+      tensors.push_back(output ? tensor_of_output(*output) : static_cast<int>(cut.tensors.size()));
+      if (!output) cut.tensors.push_back(dims_[static_cast<size_t>(value)].result);
+      given.emplace_back(value, tensors.back());
+      const double count = elements(cut.tensors[static_cast<size_t>(tensors.back())], terms_);
+      cut.traffic += 2 * static_cast<double>(dtype_size(cut.handed_on)) * count;
+      if (count > most_elements_) return std::nullopt;
+    }
+    for (size_t i = 0; i < dag_.outputs.size(); ++i) {
+      if (std::find(tensors.begin(), tensors.end(), stores_[i]) != tensors.end()) continue;
+      rest.push_back(dag_.outputs[i]);
+      rest_stores.push_back(stores_[i]);
+    }
+    if (rest.empty()) return std::nullopt;
+    cut.kernels = {extract(dag_, values, tensors, {}), extract(dag_, rest, rest_stores, given)};
+    // A second kernel that only copies what it is given is none.
+    if (is_trivial(cut.kernels[1].dag.ops[static_cast<size_t>(cut.kernels[1].dag.outputs[0])]))
+      return std::nullopt;
+    return cut;
+  }
+
+  // What is known only when all of an index has been gone through, and then read by what varies along it, as the maximum
+  // and the sum of a softmax are: a kernel that is given all of that can go through the index once more.
+  std::vector<int> known_behind(Label label) const {
+    std::vector<char> is_behind(dag_.ops.size()), is_read(dag_.ops.size());
+    std::vector<int> out;
+    for (size_t i = 0; i < dag_.ops.size(); ++i) {
+      const DagOp& each = dag_.ops[i];
+      const bool varies = has_label(each.labels, label) || reduces(each, label);
+      is_behind[i] = reduces(each, label);
+      for (int operand : each.operands) {
+        const auto from = static_cast<size_t>(operand);
+        is_behind[i] |= is_behind[from] && !varies;
+        is_read[from] |= varies && is_behind[from];
+      }
+    }
+    for (size_t i = 0; i < dag_.ops.size(); ++i)
+      if (is_read[i] && !has_label(dag_.ops[i].labels, label)) out.push_back(static_cast<int>(i));
+    return out;
+  }
+
+ private:
+  const DagOp& op(int at) const { return dag_.ops[static_cast<size_t>(at)]; }
+  int tensor_of_output(size_t output) const { return static_cast<int>(terms_.inputs.size() + output); }
+  std::optional<size_t> output_of(int value) const {
+    const auto at = std::find(dag_.outputs.begin(), dag_.outputs.end(), value);
+    return at == dag_.outputs.end() ? std::nullopt
+                                    : std::optional(static_cast<size_t>(at - dag_.outputs.begin()));
+  }
+  static bool reduces(const DagOp& op, Label label) {
+    return op.term.label == label || (op.term.label2 == label && op.term.kind != BlockKind::leaf);
+  }
+
+  const Dag& dag_;
+  const Terms& terms_;
+  std::vector<Dims> tensors_;
+  std::vector<int> stores_;
+  std::vector<TileDims> dims_;
+  double most_elements_ = 0;
+};
+
 }  // namespace
 
 std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
-  std::vector<Dims> tensors = terms.inputs;
-  tensors.insert(tensors.end(), terms.goal_dims.begin(), terms.goal_dims.end());
-  const int first_output = static_cast<int>(terms.inputs.size());
-  std::vector<int> stores;
-  double most_elements = 0;
-  for (const Dims& dims : tensors) most_elements += elements(dims, terms);
-  for (size_t i = 0; i < dag.outputs.size(); ++i) stores.push_back(first_output + static_cast<int>(i));
-  std::vector<Cut> cuts = {{{extract(dag, dag.outputs, stores, {})}, tensors, 0}};
-  const std::vector<TileDims> dims = tile_dims(dag, tensors, terms.goal_dims, terms);
-  std::vector<Cut> in_two;
-  for (size_t at = 0; at < dag.ops.size(); ++at) {
-    const int value = static_cast<int>(at);
-    if (is_trivial(dag.ops[at])) continue;
-    const auto goal = std::find(dag.outputs.begin(), dag.outputs.end(), value);
-    const bool is_output = goal != dag.outputs.end();
-    Cut cut{{}, tensors, 0};
-    int tensor = static_cast<int>(tensors.size());
-    if (is_output) {
-      tensor = first_output + static_cast<int>(goal - dag.outputs.begin());
-    } else {
-      cut.tensors.push_back(dims[at].result);
-      cut.handed_on = dtype_between_kernels(terms, dag.ops[at].id);
-    }
-    std::vector<int> rest, rest_stores;
-    for (size_t i = 0; i < dag.outputs.size(); ++i)
-      if (stores[i] != tensor) {
-        rest.push_back(dag.outputs[i]);
-        rest_stores.push_back(stores[i]);
-      }
-    if (rest.empty()) continue;
-    const double count = elements(cut.tensors[tensor], terms);
-    cut.traffic = 2 * static_cast<double>(dtype_size(cut.handed_on)) * count;
-    if (count > most_elements) continue;
-    cut.kernels = {extract(dag, {value}, {tensor}, {}), extract(dag, rest, rest_stores, {{value, tensor}})};
-    // A second kernel that only copies what it is given is none.
-    if (is_trivial(cut.kernels[1].dag.ops[cut.kernels[1].dag.outputs[0]])) continue;
-    in_two.push_back(std::move(cut));
-  }
+  const Cutter cutter(dag, terms);
+  std::vector<Cut> cuts = {cutter.whole()}, in_two;
+  for (size_t at = 0; at < dag.ops.size(); ++at)
+    if (!is_trivial(dag.ops[at]))
+      if (std::optional<Cut> cut = cutter.at({static_cast<int>(at)})) in_two.push_back(std::move(*cut));
+  for (Label label = 0; label < static_cast<Label>(terms.labels.size()); ++label)
+    if (const std::vector<int> values = cutter.known_behind(label); values.size() > 1)
+      if (std::optional<Cut> cut = cutter.at(values)) in_two.push_back(std::move(*cut));
   std::stable_sort(in_two.begin(), in_two.end(),
                    [](const Cut& a, const Cut& b) { return a.traffic < b.traffic; });
   for (Cut& cut : in_two)

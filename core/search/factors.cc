@@ -192,11 +192,36 @@ bool Factors::is_multiplied_out(const Dag& dag, const DagOp& sum) const {
   });
 }
 
+// Whether it adds products that the graph has as one, of a sum of its own: a v + b v for (a + b) v, where a v alone may be
+// infinite.
+bool Factors::adds_parts_of_product(const DagOp& op) const {
+  if (!is_addition(op.term.code) && op.term.kind != BlockKind::concat_matmul) return false;
+  for (const ENode& sum : terms_.egraph.nodes(op.id)) {
+    if (sum.code != OpCode::reduce_sum) continue;
+    for (const ENode& product : terms_.egraph.nodes(sum.children[0])) {
+      if (product.code != OpCode::mul) continue;
+      for (ClassId factor : product.children)
+        if (is_of_graph(factor) && adds_along(factor, sum.index)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether a class is a sum of two that vary along the label.
+bool Factors::adds_along(ClassId id, Label label) const {
+  const std::vector<ENode>& nodes = terms_.egraph.nodes(id);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const ENode& node) {
+    return is_addition(node.code) && has_label(terms_.egraph.labels(node.children[0]), label) &&
+           has_label(terms_.egraph.labels(node.children[1]), label);
+  });
+}
+
 bool Factors::are_moved(const Dag& dag) const {
   if (is_made_twice(dag)) return true;
   return std::any_of(dag.ops.begin(), dag.ops.end(), [&](const DagOp& sum) {
     const BlockTerm& term = sum.term;
     if (is_addition(term.code) && is_multiplied_out(dag, sum)) return true;
+    if (adds_parts_of_product(sum)) return true;
     if (!is_sum(sum)) return false;
     if (is_larger_[static_cast<size_t>(sum.id)]) return true;
     for (size_t i = 0; i < sum.operands.size(); ++i)

@@ -19,7 +19,8 @@ class Factors {
   // where it divides by a sum of exponentials over the index, as softmax does: they are at most 1 each.
   // Or whether it makes a sum and a multiple of it, which round in their own ways: x sigmoid(x) of two different x is
   // wrong where the rounding of one x would cancel. Or whether it makes a sum, and of its terms one by one what the graph
-  // makes of the sum, as (a + b) sigmoid(a + b) by a s + b s: wrong where the terms cancel.
+  // makes of the sum, as (a + b) sigmoid(a + b) by a s + b s: wrong where the terms cancel. Or whether it contracts the terms
+  // of a sum of the graph one by one.
   bool are_moved(const Dag& dag) const;
   // How many products, quotients, sums and differences of two values, neither a number, the DAG has and neither the graph nor
   // the definition of one of its composites has: g r where the graph has (d r) g, which may overflow where d r is small; b + c where the graph has (a + b) + c, which loses bits
@@ -39,6 +40,8 @@ class Factors {
   bool adds_values_of_graph(ClassId id) const;
   bool is_product_with(ClassId factor, ClassId id, std::vector<char>& seen) const;
   bool is_multiplied_out(const Dag& dag, const DagOp& sum) const;
+  bool adds_parts_of_product(const DagOp& op) const;
+  bool adds_along(ClassId id, Label label) const;
   bool has_factor(const Dag& dag, int at, Label label) const;
 
   const Terms& terms_;

@@ -15,7 +15,8 @@ namespace quern {
 namespace {
 
 constexpr size_t kMostJoined = 48;    // operators of pieces that are joined
-constexpr int kOverBound = 3;         // operators of a piece that has much inside
+constexpr int kOverBound =
+    11;  // operators of a piece that has much inside, and no more products than are searched whole
 constexpr double kKernelBytes = 4e6;  // what a kernel costs beside its traffic, as bytes of traffic
 
 bool is_leaf(const Node& node) { return op_info(node.code).kind == OpKind::leaf; }
@@ -183,17 +184,18 @@ class Cutter {
     std::vector<size_t> from(count + 1, 0);
     best[0] = 0;
     for (size_t first = 0; first < count; ++first) {
-      int size = 0;
+      int size = 0, products = 0;
       double inside = 0;
       for (size_t last = first + 1; last <= count; ++last) {
         const ValueId id = order_[last - 1];
         size += operators(node(id));
+        products += is_product(id);
         inside = std::max(inside, bytes(node(id)));
         const bool single = last == first + 1;
         if (!single && (size > most || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
         if (!single && !has_terms(first, last)) break;
         const double moved = traffic(first, last), cost = best[first] + kKernelBytes + moved;
-        if (!single && size > bound && inside <= moved) continue;
+        if (!single && size > bound && (inside <= moved || products > kMostProducts)) continue;
         if (cost < best[last]) {
           best[last] = cost;
           from[last] = first;

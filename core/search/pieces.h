@@ -30,7 +30,9 @@ struct Piece {
   std::string text() const;
 };
 
-// Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or three more
+inline constexpr int64_t kMostProducts = 3;  // of what is searched whole
+
+// Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or eleven more
 // where what stays inside of it is larger than all that it reads and writes, as the scores of attention are.
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound);
 

@@ -28,7 +28,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastUs = 1;        // of a kernel
 constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
-constexpr int64_t kMostProducts = 3;  // of a part
 constexpr size_t kMostWithOtherLoops = 2;  // ways
 
 Status check_options(const SearchOptions& options) {

@@ -136,6 +136,27 @@ void sums_are_not_multiplied_out(void**) {
   assert_false(concatenates(false));
 }
 
+// (a - b) v by a v - b v: where v is infinite that is undefined. What the graph adds up itself may stay.
+void sums_are_not_contracted_one_by_one(void**) {
+  const std::string given = "graph g\nin a: f32[8, 16]\nin b: f32[8, 16]\nin v: f32[16, 24]\n";
+  auto contractions = [](const std::string& text, bool with) {
+    size_t most = 0;
+    for (const std::string& dag : dags(text, with)) {
+      size_t count = 0;
+      for (size_t at = dag.find("matmul["); at != dag.npos; at = dag.find("matmul[", at + 1)) ++count;
+      most = std::max(most, count);
+    }
+    return most;
+  };
+  for (const std::string sum : {"add", "sub"}) {
+    const std::string once = given + "d = " + sum + "(a, b)\ny = matmul(d, v)\nout y\n";
+    assert_int_equal(contractions(once, true), 2);
+    assert_int_equal(contractions(once, false), 1);
+    const std::string twice = given + "p = matmul(a, v)\nq = matmul(b, v)\ny = " + sum + "(p, q)\nout y\n";
+    assert_int_equal(contractions(twice, false), 2);
+  }
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -147,6 +168,7 @@ int main() {
                               cmocka_unit_test(quern::sums_of_exponentials_go_behind_products),
                               cmocka_unit_test(quern::means_are_sums),
                               cmocka_unit_test(quern::sums_are_not_multiplied_out),
+                              cmocka_unit_test(quern::sums_are_not_contracted_one_by_one),
                               cmocka_unit_test(quern::distributed_factors_stay_behind_products)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

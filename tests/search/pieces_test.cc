@@ -123,6 +123,30 @@ void softmaxes_count_as_their_definition(void**) {
 }
 
 // A residual reads with the columns of the result what the product reads with its inner index.
+// Scores are larger than all that is read and written, so that more operators stay together around them than the bound; but
+// not more products than are searched whole.
+void much_stays_inside(void**) {
+  const std::string scores =
+      "graph g\nin q: bf16[4, 512, 64]\nin k: bf16[4, 64, 512]\nin r: bf16[4, 512, 64]\nin j: bf16[4, 64, "
+      "512]\n"
+      "in v: bf16[4, 512, 64]\nin z: f32[1]\n"
+      "s = matmul(q, k)\nt = matmul(r, j)\na = mul(s, 0.125)\nb = mul(t, 0.125)\nc = softmax(a)\nd = "
+      "softmax(b)\n"
+      "e = mul(d, z)\nf = sub(c, e)\nh = cast(f, dtype=bf16)\ny = matmul(h, v)\n";
+  const std::vector<Piece> one = cut_into_pieces(graph_of(scores + "out y\n"), 11);
+  assert_int_equal(one.size(), 1);
+  assert_true(one[0].operators > 11 + 3);
+  const std::string more =
+      "p = transpose(v, perm=[0, 2, 1])\nx = matmul(y, p)\nw = mul(x, h)\no = matmul(w, v)\nout o\n";
+  const std::vector<Piece> parted = cut_into_pieces(graph_of(scores + more), 11);
+  assert_true(parted.size() > 1);
+  for (const Piece& piece : parted)
+    if (piece.operators > 11)
+      assert_true(std::count_if(piece.graph.nodes.begin(), piece.graph.nodes.end(), [](const Node& node) {
+                    return node.code == OpCode::matmul;
+                  }) <= kMostProducts);
+}
+
 void an_input_in_two_roles_is_two_inputs(void**) {
   const std::vector<Piece> residual = cut_into_pieces(
       graph_of("graph g\nin x: f16[8, 64]\nin w: f16[64, 64]\ny = matmul(x, w)\nz = add(x, y)\nout z\n"), 11);
@@ -264,6 +288,7 @@ int main() {
       cmocka_unit_test(kernels_follow_what_they_wait_for),
       cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
       cmocka_unit_test(softmaxes_count_as_their_definition),
+      cmocka_unit_test(much_stays_inside),
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
       cmocka_unit_test(casts_that_change_no_value_belong_to_who_reads_them),
       cmocka_unit_test(numbered_inputs_are_placed),

@@ -126,6 +126,32 @@ void cuts_are_kernels_that_follow_each_other(void**) {
   }
 }
 
+// Two softmaxes whose difference is contracted: one kernel hands on what is known of both behind all keys, and the other goes
+// through the keys again, without online softmax.
+void all_that_is_known_behind_an_index_is_handed_on(void**) {
+  AsWritten difference(
+      "graph g\nin s: f16[8, 64]\nin t: f16[8, 64]\nin v: f16[64, 16]\n"
+      "m = max(s, axis=1, keepdims=true)\nd = sub(s, m)\ne = exp(d)\nl = sum(e, axis=1, keepdims=true)\np = "
+      "div(e, l)\n"
+      "n = max(t, axis=1, keepdims=true)\nf = sub(t, n)\ng = exp(f)\nk = sum(g, axis=1, keepdims=true)\nq = "
+      "div(g, k)\n"
+      "h = sub(p, q)\ny = matmul(h, v)\nout y\n");
+  const Label keys = difference.find("s1");
+  int found = 0;
+  for (const Cut& cut : kernel_cuts(difference.dag, difference.terms, 16)) {
+    if (cut.kernels.size() == 1 || cut.kernels[0].stores.size() != 4) continue;
+    ++found;
+    assert_true(cut.handed_on == DType::f32);
+    assert_int_equal(cut.tensors.size(), 4 + 4);
+    for (const KernelDag& kernel : cut.kernels)
+      assert_true(loop_form(kernel, keys, difference.terms).has_value());
+    for (const DagOp& op : cut.kernels[1].dag.ops) assert_true(op.term.code != OpCode::reduce_max);
+  }
+  assert_int_equal(found, 1);
+  // In one kernel the difference would be of values that are relative to two maxima.
+  assert_false(difference.loop("s1").has_value());
+}
+
 }  // namespace
 
 }  // namespace quern
@@ -138,6 +164,7 @@ int main() {
       cmocka_unit_test(what_is_not_linear_in_the_shift_is_refused),
       cmocka_unit_test(results_with_the_looped_index_are_stored_in_the_loop),
       cmocka_unit_test(grids_hold_what_all_results_have),
+      cmocka_unit_test(all_that_is_known_behind_an_index_is_handed_on),
       cmocka_unit_test(cuts_are_kernels_that_follow_each_other),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(128) q1_rows(const float* p0, const
     const float x1 = p1[t + j * 4096];
     r1[0] = r1[0] + x1;
   }
-  const float x2 = r0[0] / __fadd_rn(1.000000000e+00f, expf(-r0[0]));
+  const float x2 = divide_fast(r0[0], __fadd_rn(1.000000000e+00f, exp_fast(-r0[0])));
   const float x3 = x2 * r1[0];
   p2[t] = from_float<f16>(x3);
   grid_launch_dependents();
