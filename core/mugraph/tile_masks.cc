@@ -115,9 +115,13 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
           static_cast<double>(most) / iterations};
 }
 
+// One online softmax: iterations all of whose scores are masked are passed over for all that is relative to its maximum.
 bool is_online(const MuKernel& kernel) {
-  return std::any_of(kernel.ops.begin(), kernel.ops.end(),
-                     [](const BlockOp& op) { return op.is_accumulate(Combine::rescaled_sum); });
+  auto count = [&](Combine combine) {
+    return std::count_if(kernel.ops.begin(), kernel.ops.end(),
+                         [&](const BlockOp& op) { return op.is_accumulate(combine); });
+  };
+  return count(Combine::rescaled_sum) > 0 && count(Combine::max) == 1;
 }
 
 }  // namespace

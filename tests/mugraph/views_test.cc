@@ -319,6 +319,20 @@ void shares_of_masks(void**) {
   }
 }
 
+// What is relative to another maximum is not passed over with it, so no iteration is.
+void two_softmaxes_pass_over_nothing(void**) {
+  const std::string sums = "  l = accumulate_rescaled(r, h)\n";
+  std::string text = with(kMasked, "MASK", "m = le(j, i)");
+  text.insert(text.find(sums) + sums.size(),
+              "  other = max(x0, axis=[1], keepdims=true)\n  n = accumulate_max(other)\n");
+  text.insert(text.find("  store(l"), "  q = add(l, n)\n");
+  text.replace(text.find("store(l"), 7, "store(q");
+  MuGraph mugraph = mugraph_of(text);
+  use_views(mugraph);
+  assert_true(unmasked_share(mugraph, mugraph.kernels.back()).mean == 1);
+  assert_int_equal(uneven_axis(mugraph, mugraph.kernels.back()).axis, -1);
+}
+
 // Two blocks have half of the keys each: of 4 iterations the first one has 2, 4, 4 and 4, the second one
 // fewer.
 void the_busiest_block_of_a_cluster_counts(void**) {
@@ -343,6 +357,7 @@ int main() {
                               cmocka_unit_test(positions_are_not_squeezed),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
+                              cmocka_unit_test(two_softmaxes_pass_over_nothing),
                               cmocka_unit_test(shares_of_masks),
                               cmocka_unit_test(the_busiest_block_of_a_cluster_counts)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
