@@ -232,6 +232,7 @@ class MuEmitter {
                            approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
+    if (Status status = compare_products(k, block->products); !status.ok()) return status;
     for (const BlockKernel::Watched& watched : block->watched) {
       auto arg = look_for_finite(watched.tensor, uses_pdl(k));
       if (!arg) return arg.status();
@@ -266,6 +267,28 @@ class MuEmitter {
     overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
     parts_.push_back(std::move(*block));
     return {};
+  }
+
+  // That a kernel which reads what an earlier one wrote computes what both compute as that one did.
+  Status compare_products(size_t k, ComputedProducts products) {
+    for (size_t earlier = 0; earlier < k; ++earlier) {
+      if (!reads_of(k, earlier)) continue;
+      for (const auto& [what, how] : products_[earlier])
+        if (const auto at = products.find(what); at != products.end() && at->second != how)
+          return Status(ErrorCode::UNSUPPORTED, "a product that kernel " + std::to_string(earlier) +
+                                                    " computes by " + how + " is computed again by " +
+                                                    at->second);
+    }
+    products_[k] = std::move(products);
+    return {};
+  }
+  bool reads_of(size_t k, size_t earlier) const {
+    const std::vector<BlockOp>&reader = mugraph_.kernels[k].ops, &writer = mugraph_.kernels[earlier].ops;
+    return std::any_of(writer.begin(), writer.end(), [&](const BlockOp& store) {
+      return store.is_store() && std::any_of(reader.begin(), reader.end(), [&](const BlockOp& load) {
+               return load.is_load() && load.tensor() == store.tensor();
+             });
+    });
   }
 
   // What block_kernel() has made since the last one, as a launch.
@@ -396,6 +419,7 @@ class MuEmitter {
   bool overlaps_ = false;                             // it, and what is in front of it
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
+  std::map<size_t, ComputedProducts> products_;  // by block kernel
   std::set<WgmmaShape> shapes_;
   bool tf32_ = false, tf32x3_ = false;
   Optimizer* const optimizer_;

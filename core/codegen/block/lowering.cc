@@ -386,6 +386,7 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   out.costs.conversion_cycles = conversions_.cycles();
   add_parameters(out);
   out.shapes = products_.shapes();
+  out.products = computed_products(facts_.program, plans_);
   for (const auto& [product, plan] : plans_.all()) {
     if (!plan.tensor_cores || plan.dtype != DType::f32) continue;
     (plan.tf32x3 ? out.tf32x3 : out.tf32) = true;

@@ -20,7 +20,7 @@
 #pragma once
 
 #include "core/base/plan.h"
-#include "core/codegen/block/facts.h"
+#include "core/codegen/block/computed_products.h"
 #include "core/codegen/wgmma_text.h"
 #include "core/kernel/launch_facts.h"
 #include "core/kernel/passes/draft.h"
@@ -49,6 +49,7 @@ struct BlockKernel {
   std::vector<Watched> watched;
   ir::LaunchFacts facts;
   std::set<WgmmaShape> shapes;  // that it uses
+  ComputedProducts products;
   // Whether a product of f32 operands is computed in tf32; in three of them.
   bool tf32 = false, tf32x3 = false;
 };
