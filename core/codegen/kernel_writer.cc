@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/dtype_info.h"
+#include "core/codegen/arithmetic.h"
 #include "core/lang/meaning.h"
 #include "core/schedule/block_costs.h"
 
@@ -22,12 +23,8 @@ constexpr double kRoundIssue = 1.5;  // for a number that becomes one of 16 bits
 
 constexpr size_t kLeastVectorBytes = 4;  // of a load under a condition
 
-bool has_narrow_outputs(const Graph& graph) {
-  return std::all_of(graph.outputs.begin(), graph.outputs.end(),
-                     [&](ValueId output) { return is_narrow(graph.node(output).type.dtype); });
-}
-
-// Quotients and roots that the graph asks for by name stay exact: approximate ones end before the range does.
+// Quotients and roots that the graph itself has stay exact: divide_fast is 0 for divisors from 2^126 on. In the meaning of other
+// operators, as of the sigmoid, that is off by about 2^-126.
 bool is_quotient_or_root(OpCode code) {
   return code == OpCode::div || code == OpCode::reciprocal || code == OpCode::sqrt || code == OpCode::rsqrt;
 }
@@ -35,7 +32,11 @@ bool is_quotient_or_root(OpCode code) {
 }  // namespace
 
 KernelWriter::KernelWriter(const Graph& graph, IndexSpace& space, const Storage& storage, bool wide)
-    : graph_(graph), space_(space), storage_(storage), wide_(wide), approximate_(has_narrow_outputs(graph)) {}
+    : graph_(graph),
+      space_(space),
+      storage_(storage),
+      wide_(wide),
+      approximate_(approximate_functions(graph.output_descs())) {}
 
 void KernelWriter::set_scopes(const Index& loop, const Index& element, int vector) {
   loop_uses_ = space_.uses(loop);

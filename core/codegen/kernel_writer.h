@@ -20,7 +20,7 @@ enum class Scope : uint8_t { kernel, loop, element };
 class KernelWriter {
  public:
   // Index arithmetic is done in 32 bits unless `wide`; needs_wide() says afterwards whether that was wrong.
-  // Where all outputs of the graph have 16 bits, exponentials and the functions made of them are exact to some 2^-21 only.
+  // Exponentials and the functions made of them are exact to some 2^-21 only where approximate_functions(outputs) says so.
   KernelWriter(const Graph& graph, IndexSpace& space, const Storage& storage, bool wide);
 
   // `element` counts the elements of a vector; the constant 0 if there is one.

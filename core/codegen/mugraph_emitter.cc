@@ -269,26 +269,20 @@ class MuEmitter {
     return {};
   }
 
-  // That a kernel which reads what an earlier one wrote computes what both compute as that one did.
+  // A kernel that depends on an earlier one computes the products that both have with the same bits (computed_products.h).
   Status compare_products(size_t k, ComputedProducts products) {
-    for (size_t earlier = 0; earlier < k; ++earlier) {
-      if (!reads_of(k, earlier)) continue;
-      for (const auto& [what, how] : products_[earlier])
+    if (products.empty()) return {};
+    KernelAccesses accesses = accesses_of(mugraph_, mugraph_.kernels[k]);
+    for (const ProductsOfKernel& earlier : products_) {
+      if (independent(earlier.accesses, accesses)) continue;
+      for (const auto& [what, how] : earlier.products)
         if (const auto at = products.find(what); at != products.end() && at->second != how)
-          return Status(ErrorCode::UNSUPPORTED, "a product that kernel " + std::to_string(earlier) +
-                                                    " computes by " + how + " is computed again by " +
-                                                    at->second);
+          return Status(ErrorCode::UNSUPPORTED, "kernel " + std::to_string(earlier.kernel) +
+                                                    " computes a product by " + how +
+                                                    ", and this one computes it again by " + at->second);
     }
-    products_[k] = std::move(products);
+    products_.push_back({k, std::move(accesses), std::move(products)});
     return {};
-  }
-  bool reads_of(size_t k, size_t earlier) const {
-    const std::vector<BlockOp>&reader = mugraph_.kernels[k].ops, &writer = mugraph_.kernels[earlier].ops;
-    return std::any_of(writer.begin(), writer.end(), [&](const BlockOp& store) {
-      return store.is_store() && std::any_of(reader.begin(), reader.end(), [&](const BlockOp& load) {
-               return load.is_load() && load.tensor() == store.tensor();
-             });
-    });
   }
 
   // What block_kernel() has made since the last one, as a launch.
@@ -419,7 +413,12 @@ class MuEmitter {
   bool overlaps_ = false;                             // it, and what is in front of it
   std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
   int64_t workspace_ = 0;
-  std::map<size_t, ComputedProducts> products_;  // by block kernel
+  struct ProductsOfKernel {
+    size_t kernel;
+    KernelAccesses accesses;
+    ComputedProducts products;
+  };
+  std::vector<ProductsOfKernel> products_;  // of block kernels that have any
   std::set<WgmmaShape> shapes_;
   bool tf32_ = false, tf32x3_ = false;
   Optimizer* const optimizer_;

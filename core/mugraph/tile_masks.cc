@@ -115,8 +115,8 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
           static_cast<double>(most) / iterations};
 }
 
-// One online softmax: iterations all of whose scores are masked are passed over for all that is relative to its maximum.
-bool is_online(const MuKernel& kernel) {
+// Iterations all of whose scores are masked change nothing that is relative to its maximum; of several softmaxes each has its own.
+bool has_one_online_softmax(const MuKernel& kernel) {
   auto count = [&](Combine combine) {
     return std::count_if(kernel.ops.begin(), kernel.ops.end(),
                          [&](const BlockOp& op) { return op.is_accumulate(combine); });
@@ -127,14 +127,15 @@ bool is_online(const MuKernel& kernel) {
 }  // namespace
 
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
-  return is_online(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel) : UnmaskedShare();
+  return has_one_online_softmax(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel)
+                                                                       : UnmaskedShare();
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {
   constexpr double kEven = 0.2;
   UnevenAxis out;
   double most = kEven;
-  for (int axis = 0; is_online(kernel) && axis < 3; ++axis) {
+  for (int axis = 0; has_one_online_softmax(kernel) && axis < 3; ++axis) {
     const int64_t extent = kernel.grid[static_cast<size_t>(axis)];
     if (extent == 1) continue;
     const double grows = share(mugraph, kernel, axis, extent - 1).mean - share(mugraph, kernel, axis, 0).mean;

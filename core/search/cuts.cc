@@ -53,9 +53,9 @@ bool is_trivial(const DagOp& op) {
   return op.term.kind == BlockKind::leaf || op.term.kind == BlockKind::constant;
 }
 
-class Cutter {
+class KernelCutter {
  public:
-  Cutter(const Dag& dag, const Terms& terms) : dag_(dag), terms_(terms), tensors_(terms.inputs) {
+  KernelCutter(const Dag& dag, const Terms& terms) : dag_(dag), terms_(terms), tensors_(terms.inputs) {
     tensors_.insert(tensors_.end(), terms.goal_dims.begin(), terms.goal_dims.end());
     for (const Dims& dims : tensors_) most_elements_ += elements(dims, terms);
     for (size_t i = 0; i < dag.outputs.size(); ++i) stores_.push_back(tensor_of_output(i));
@@ -109,7 +109,7 @@ class Cutter {
       }
     }
     for (size_t i = 0; i < dag_.ops.size(); ++i)
-      if (is_read[i] && !has_label(dag_.ops[i].labels, label)) out.push_back(static_cast<int>(i));
+      if (is_read[i]) out.push_back(static_cast<int>(i));
     return out;
   }
 
@@ -121,10 +121,6 @@ class Cutter {
     return at == dag_.outputs.end() ? std::nullopt
                                     : std::optional(static_cast<size_t>(at - dag_.outputs.begin()));
   }
-  static bool reduces(const DagOp& op, Label label) {
-    return op.term.label == label || (op.term.label2 == label && op.term.kind != BlockKind::leaf);
-  }
-
   const Dag& dag_;
   const Terms& terms_;
   std::vector<Dims> tensors_;
@@ -136,7 +132,7 @@ class Cutter {
 }  // namespace
 
 std::vector<Cut> kernel_cuts(const Dag& dag, const Terms& terms, size_t most) {
-  const Cutter cutter(dag, terms);
+  const KernelCutter cutter(dag, terms);
   std::vector<Cut> cuts = {cutter.whole()}, in_two;
   for (size_t at = 0; at < dag.ops.size(); ++at)
     if (!is_trivial(dag.ops[at]))

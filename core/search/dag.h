@@ -15,6 +15,11 @@ struct DagOp {
   LabelSet labels = 0;        // along which it varies
 };
 
+// Whether it sums, or takes the extremum, over the index; of a leaf, whether whole.h has renamed that.
+inline bool reduces(const DagOp& op, Label label) {
+  return op.term.label == label || op.term.label2 == label;
+}
+
 struct Dag {
   std::vector<DagOp> ops;    // operands before users
   std::vector<int> outputs;  // positions, of the goals in order

@@ -15,8 +15,8 @@ namespace quern {
 namespace {
 
 constexpr size_t kMostJoined = 48;    // operators of pieces that are joined
-constexpr int kOverBound =
-    11;  // operators of a piece that has much inside, and no more products than are searched whole
+// Operators of a piece that has much inside, and no more products than are searched whole.
+constexpr int kOverBound = 11;
 constexpr double kKernelBytes = 4e6;  // what a kernel costs beside its traffic, as bytes of traffic
 
 bool is_leaf(const Node& node) { return op_info(node.code).kind == OpKind::leaf; }

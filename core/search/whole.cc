@@ -21,7 +21,7 @@ class WholeReductions {
     for (int output : kernel_.dag.outputs) kept_[static_cast<size_t>(output)] = true;
     for (size_t at = ops().size(); at-- > 0;) {
       const DagOp& op = ops()[at];
-      const bool for_loop = needed_[at] || varies(op) || op.term.label == loop_ || op.term.label2 == loop_;
+      const bool for_loop = needed_[at] || varies(op) || reduces(op, loop_);
       for (int operand : op.operands) needed_[static_cast<size_t>(operand)] |= for_loop;
       const bool is_reduction = is_whole_reduction(at);
       whole_[at] = is_reduction || (whole_[at] && varies(op));

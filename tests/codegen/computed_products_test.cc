@@ -65,7 +65,7 @@ void other_bits_are_refused(void**) {
        {std::pair(warps(2, 2, 1), warps(2, 1, 2)), std::pair(warps(1, 1, 2), warps(2, 2, 1))}) {
     const auto made = emit(probabilities(first, second));
     assert_true(!made && made.status().code() == ErrorCode::UNSUPPORTED);
-    assert_contains(made.status().message(), "is computed again by mma");
+    assert_contains(made.status().message(), "computes it again by mma of bf16");
   }
 }
 

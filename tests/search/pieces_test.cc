@@ -122,7 +122,6 @@ void softmaxes_count_as_their_definition(void**) {
     assert_true(piece.nodes.size() <= 2);
 }
 
-// A residual reads with the columns of the result what the product reads with its inner index.
 // Scores are larger than all that is read and written, so that more operators stay together around them than the bound; but
 // not more products than are searched whole.
 void much_stays_inside(void**) {
@@ -147,6 +146,7 @@ void much_stays_inside(void**) {
                   }) <= kMostProducts);
 }
 
+// A residual reads with the columns of the result what the product reads with its inner index.
 void an_input_in_two_roles_is_two_inputs(void**) {
   const std::vector<Piece> residual = cut_into_pieces(
       graph_of("graph g\nin x: f16[8, 64]\nin w: f16[64, 64]\ny = matmul(x, w)\nz = add(x, y)\nout z\n"), 11);

@@ -1,36 +1,50 @@
 #include "core/codegen/block/computed_products.h"
 
+#include <bit>
+
 #include "core/base/dtype_info.h"
 
 namespace quern {
 
 namespace {
 
-// An expression over tensors. What is neither loaded nor computed of loads, as what a loop has summed up, is only itself.
-std::string what(const BlockProgram& program, BlockValue value) {
-  const BlockOp& op = program.op(value);
-  if (op.is_load()) return "t" + std::to_string(op.tensor());
-  if (program.is_number(value)) return std::to_string(op.number());
-  if (!op.is_compute()) return "v" + std::to_string(value);
-  std::string out = std::string(op_info(op.code()).text) + print_attrs(op.attrs()) + "(";
-  for (BlockValue operand : op.operands) out += what(program, operand) + ",";
-  return out + ")";
+// Of each operator, as an expression over tensors. What is neither loaded nor computed of loads, as what a loop has summed up,
+// is only itself.
+std::vector<Hash128> expressions(const BlockProgram& program) {
+  std::vector<Hash128> out;
+  for (const BlockOp& op : program.ops) {
+    std::string text;
+    if (op.is_load()) {
+      text = "tensor " + std::to_string(op.tensor());
+    } else if (!op.is_compute()) {
+      text = "value " + std::to_string(out.size());
+    } else {
+      text = std::string(op_info(op.code()).text) + print_attrs(op.attrs());
+      if (op.is_compute(OpCode::constant)) text += std::to_string(std::bit_cast<uint64_t>(op.number()));
+      for (BlockValue operand : op.operands) text += " " + to_hex(out[static_cast<size_t>(operand)]);
+    }
+    out.push_back(hash128(text));
+  }
+  return out;
 }
 
 std::string how(const MatmulPlan& plan) {
-  const std::string by = !plan.tensor_cores ? "fma"
-                         : plan.wgmma       ? "wgmma"
-                                            : "mma",
-                    of = std::string(dtype_info(plan.tensor_cores ? plan.dtype : DType::f32).name) +
-                         (plan.tf32x3 ? "x3" : "");
-  return by + " of " + of + " in " + std::to_string(1 << __builtin_popcount(plan.partial_warps)) + " parts";
+  std::string out = "FMA";
+  if (plan.tensor_cores) {
+    out = std::string(plan.wgmma ? "wgmma" : "mma") + " of " + dtype_info(plan.dtype).name;
+    if (plan.dtype == DType::f32) out += plan.tf32x3 ? " (3xTF32)" : " (tf32)";
+  }
+  if (const int bits = std::popcount(plan.partial_warps); bits > 0)
+    out += ", the inner dimension split over " + std::to_string(1 << bits) + " warps";
+  return out;
 }
 
 }  // namespace
 
 ComputedProducts computed_products(const BlockProgram& program, const ProductPlans& plans) {
+  const std::vector<Hash128> what = expressions(program);
   ComputedProducts out;
-  for (const auto& [product, plan] : plans.all()) out.emplace(what(program, product), how(plan));
+  for (const auto& [product, plan] : plans.all()) out.emplace(what[static_cast<size_t>(product)], how(plan));
   return out;
 }
 

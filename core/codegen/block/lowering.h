@@ -21,6 +21,7 @@
 
 #include "core/base/plan.h"
 #include "core/codegen/block/computed_products.h"
+#include "core/codegen/block/facts.h"
 #include "core/codegen/wgmma_text.h"
 #include "core/kernel/launch_facts.h"
 #include "core/kernel/passes/draft.h"
