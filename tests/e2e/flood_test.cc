@@ -24,8 +24,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint64_t kMostKilobytes = 256 << 10;
-// A daemon that takes no turns had 98 to 200 ms.
-constexpr double kMostMs = 5;
+// A daemon that takes no turns had 98 to 200 ms. One that does answers a hit behind one turn of each of 250
+// clients: 0.4 to 5.5 ms, by how fast the machine copies what they send.
+constexpr double kMostMs = 20;
 
 // The most that the process ever had resident.
 uint64_t peak_kilobytes(pid_t pid) {
