@@ -104,6 +104,9 @@ inline void follow_causes(Noisy& value, const Noisy& of, double times) {
   for (int i = 0; i < Noisy::kCauses; ++i) follow(value, times * of.moves[i], of.causes[i]);
 }
 
+// A cause: that sums are taken in an order in which they overflow.
+constexpr uint32_t kOverflow = 1u << 30;
+
 // The square of a cause's deviation (and every even power), as a cause.
 inline uint32_t squared_cause(uint32_t cause) { return cause == 0 ? 0 : cause | 1u << 31; }
 
@@ -153,10 +156,12 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
     return last;
   };
   const double above = look_along(x.reach()), below = look_along(-x.reach());
-  if (x.fragile) {
-    look_at(std::numeric_limits<double>::infinity());
-    look_at(-std::numeric_limits<double>::infinity());
-  }
+  if (x.fragile)
+    for (double sign : {1.0, -1.0}) {
+      const double value = look_at(sign * std::numeric_limits<double>::infinity());
+      // Whatever sums overflow in this order or that may do so all at once.
+      if (finite && std::isfinite(value)) follow(result, (value - result.exact) / kReach, kOverflow);
+    }
   deviation /= kReach;
   const double noise = x.noise();
   if (!(noise > 0) || !std::isfinite(noise) || !std::isfinite(deviation)) {
@@ -188,7 +193,8 @@ inline void round(Noisy& result, double relative) {
   if (!std::isfinite(result.exact)) return set_noise(result, 0);
   if (result.exact != 0) {
     result.variance += relative * squared(result.exact);
-    if (std::fabs(result.exact) < kSmallest) result.variance += squared(kSmallest);
+    // Or what noise may bring there.
+    if (std::fabs(result.exact) - result.reach() < kSmallest) result.variance += squared(kSmallest);
   }
   if (std::isnan(result.variance)) result.variance = std::numeric_limits<double>::infinity();
 }

@@ -59,6 +59,20 @@ static void functions_of_noise_know_little(void**) {
   }
 }
 
+// Where sums overflow in one order and not in another, all that is made of them may be what it would be in either: at
+// once, which does not average out.
+static void sums_overflow_together(void**) {
+  constexpr int64_t kCount = 64;
+  const auto graph = parse_graph(
+      "graph g\nin x: f32[1, 3]\nin w: f32[3, 64]\ns = matmul(x, w)\np = sigmoid(s)\no = sum(p, axis=1)\nout "
+      "o\n");
+  assert_ok(graph);
+  std::vector<RealTensor> inputs = {{3e38, 3e38, -3e38}, RealTensor(3 * kCount, 0.9)};
+  const std::vector<Expected> expected = expect_outputs(*graph, inputs);
+  for (double reached : {0.0, kCount / 2.0, double{kCount}})
+    assert_true(compare(graph->output_descs()[0], {reached}, expected[0]).acceptable);
+}
+
 // A variance whose deviations are those of the mean's rounding: what the mean may be by its bound makes the variance
 // larger by the square of that, which does not average out as the deviations themselves do.
 static void squares_of_common_noise(void**) {
@@ -85,6 +99,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(noise_that_is_shared_adds_up_or_cancels),
       cmocka_unit_test(functions_of_noise_know_little),
+      cmocka_unit_test(sums_overflow_together),
       cmocka_unit_test(squares_of_common_noise),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
