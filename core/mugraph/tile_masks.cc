@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/mugraph/masked_work.h"
+
 namespace quern {
 
 namespace {
@@ -19,28 +21,27 @@ class Masks {
         kernel_(kernel),
         masks_(kernel.ops, [this](BlockValue value) { return positions(value); }) {
     for (const BlockOp& op : kernel.ops) integer_ = std::max(integer_, extent_of_positions(op) * kShare / 4);
-    find_conditions();
+    if (const auto work = masked_work(kernel.ops, block_stages(kernel), is_mask()))
+      for (BlockValue select : work->selects)
+        chains_.push_back(chain_of_selects(kernel.ops, select, is_mask()));
   }
 
-  // Whether the loop has masks that positions decide, as far as is known.
-  bool any() const { return !conditions_.empty(); }
+  // Whether iterations change nothing that are masked by positions, as far as is known.
+  bool any() const { return !chains_.empty(); }
 
+  // Whether an iteration is not masked.
   bool is_possible(const Coordinates& at) {
     at_ = at;
-    return std::all_of(conditions_.begin(), conditions_.end(),
-                       [&](BlockValue condition) { return masks_.condition(condition)->possible; });
+    return std::any_of(chains_.begin(), chains_.end(), [&](const std::vector<BlockValue>& chain) {
+      return std::all_of(chain.begin(), chain.end(), [&](BlockValue select) {
+        return masks_.condition(kernel_.ops[static_cast<size_t>(select)].operands[0])->possible;
+      });
+    });
   }
 
  private:
-  void find_conditions() {
-    const std::vector<Stage> stages = block_stages(kernel_);
-    for (size_t i = 0; i < kernel_.ops.size(); ++i) {
-      const BlockOp& op = kernel_.ops[i];
-      if (!op.is_compute(OpCode::where) || stages[i] != Stage::loop) continue;
-      const BlockOp& masked = kernel_.ops[static_cast<size_t>(op.operands[2])];
-      if (masked.is_compute(OpCode::constant) && masks_.condition(op.operands[0]))
-        conditions_.push_back(op.operands[0]);
-    }
+  std::function<bool(BlockValue)> is_mask() const {
+    return [this](BlockValue condition) { return masks_.condition(condition).has_value(); };
   }
 
   std::optional<PositionRange<int64_t>> positions(BlockValue value) const {
@@ -67,7 +68,7 @@ class Masks {
   const TileMasks<int64_t, bool> masks_;
   int64_t integer_ = 0;  // what is taken of one that is read
   Coordinates at_{};
-  std::vector<BlockValue> conditions_;
+  std::vector<std::vector<BlockValue>> chains_;  // of selects
 };
 
 // Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as
@@ -115,27 +116,17 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
           static_cast<double>(most) / iterations};
 }
 
-// Iterations all of whose scores are masked change nothing that is relative to its maximum; of several softmaxes each has its own.
-bool has_one_online_softmax(const MuKernel& kernel) {
-  auto count = [&](Combine combine) {
-    return std::count_if(kernel.ops.begin(), kernel.ops.end(),
-                         [&](const BlockOp& op) { return op.is_accumulate(combine); });
-  };
-  return count(Combine::rescaled_sum) > 0 && count(Combine::max) == 1;
-}
-
 }  // namespace
 
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
-  return has_one_online_softmax(kernel) && !stores_in_loop(kernel.ops) ? share(mugraph, kernel)
-                                                                       : UnmaskedShare();
+  return share(mugraph, kernel);
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {
   constexpr double kEven = 0.2;
   UnevenAxis out;
   double most = kEven;
-  for (int axis = 0; has_one_online_softmax(kernel) && axis < 3; ++axis) {
+  for (int axis = 0; axis < 3; ++axis) {
     const int64_t extent = kernel.grid[static_cast<size_t>(axis)];
     if (extent == 1) continue;
     const double grows = share(mugraph, kernel, axis, extent - 1).mean - share(mugraph, kernel, axis, 0).mean;

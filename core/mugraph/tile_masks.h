@@ -157,8 +157,8 @@ class TileMasks {
   const Leaf leaf_;
 };
 
-// The share of a kernel's tiles, of all iterations of its blocks, in which scores of online softmax are not
-// all masked by positions: about, of large grids. Blocks of a cluster wait for each other, so that the
+// The share of a kernel's tiles, of all iterations of its blocks, in which not all is masked by positions, if
+// others change nothing (masked_work): about, of large grids. Blocks of a cluster wait for each other, so that the
 // busiest one counts for all.
 struct UnmaskedShare {
   double mean = 1, most = 1;  // of all blocks, and of the one that has the most

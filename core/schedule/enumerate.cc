@@ -23,7 +23,9 @@ namespace quern {
 namespace {
 
 struct Shape {
-  bool product = false, chained = false;
+  bool product = false;
+  bool chained = false;      // by online softmax
+  bool of_products = false;  // the loop multiplies what it makes of products
   bool stores_in_loop = false;
   int64_t summed_rows = 1;                   // without products: of a tile whose last dimension is reduced
   bool narrow = false;                       // tensor cores take one as it is
@@ -34,9 +36,16 @@ Shape shape_of(const MuKernel& kernel) {
   Shape out;
   const std::vector<Stage> stages = block_stages(kernel);
   out.stores_in_loop = stores_in_loop(kernel.ops);
+  std::vector<bool> made_of_products(kernel.ops.size());  // in the loop
   for (size_t i = 0; i < kernel.ops.size(); ++i) {
     const BlockOp& op = kernel.ops[i];
     out.chained |= op.is_accumulate(Combine::rescaled_sum);
+    const bool of_products = stages[i] == Stage::loop &&
+                             std::any_of(op.operands.begin(), op.operands.end(), [&](BlockValue operand) {
+                               return made_of_products[static_cast<size_t>(operand)];
+                             });
+    made_of_products[i] = of_products || (stages[i] == Stage::loop && op.is_compute(OpKind::contraction));
+    out.of_products |= of_products && op.is_compute(OpKind::contraction);
     if ((op.is_compute(OpKind::reduction) || op.is_compute(OpKind::composite)) && op.attrs().axis) {
       const TensorType& from = kernel.ops[static_cast<size_t>(op.operands[0])].type;
       const Ints& axes = *op.attrs().axis;
@@ -274,7 +283,6 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   };
   std::vector<Ranked> ranked;
   const MuKernel& kernel = mugraph.kernels[0];
-  const bool chained = shape_of(kernel).chained;
   BlockWorks works(target);
   // By their tiles; null where they do not fit.
   std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
@@ -291,7 +299,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     return at->second ? &*at->second : nullptr;
   };
   const Shape whole = shape_of(kernel);
-  const bool is_fma = whole.product && !whole.narrow;
+  const bool is_fma = whole.product && !whole.narrow, of_products = whole.chained || whole.of_products;
   auto consider_as_is = [&](const KernelSchedule& schedule) {
     const MuGraph* applied = applied_to(schedule);
     if (!applied) return;
@@ -321,16 +329,18 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     // others are not.
     KernelSchedule fed = schedule;
     fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
+    const bool masked = unmasked_share(*applied, cut).mean < 1;
+    // Rows within a warp, which then hands nothing to others.
+    const bool alone = fed.producer && fed.warps[1] == 1 && fed.warps[2] == 1;
     // Registers of the producer's are for those who need many: attention, which has sums of two products.
     // Beside three warpgroups its own takes none that are left.
-    fed.setmaxnreg =
-        fed.producer && (!are_powers_of_two(fed.warps) || (chained && fed.workers() > kWarpgroup));
-    const bool masked = unmasked_share(*applied, cut).mean < 1;
+    fed.setmaxnreg = fed.producer &&
+                     (!are_powers_of_two(fed.warps) || (alone && of_products && fed.workers() > kWarpgroup));
     KernelSchedule cut_short = fed;
-    cut_short.intervals = fed.producer && masked;
+    cut_short.intervals = alone && masked;
     if (cut_short.intervals) rank(cut_short);
     KernelSchedule overlapped = cut_short;
-    overlapped.overlap = fed.producer && chained && fed.stages > 2;
+    overlapped.overlap = alone && of_products && fed.stages > 2;
     if (overlapped.overlap) {
       rank(overlapped);
       KernelSchedule fewer_registers = overlapped;

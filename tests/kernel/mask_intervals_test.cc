@@ -202,7 +202,8 @@ void others_are_refused(void**) {
   auto refused = [](const auto& change) {
     Draft draft = masked_draft();
     change(draft);
-    assert_error(run(draft, "mask_intervals"), ErrorCode::UNSUPPORTED, "intervals is for online softmax");
+    assert_error(run(draft, "mask_intervals"), ErrorCode::UNSUPPORTED,
+                 "intervals is for loops that change nothing");
   };
   refused([](Draft& draft) { draft.loop->masked.reset(); });
   refused([](Draft& draft) { draft.loop->groups_stay_outstanding = true; });

@@ -319,8 +319,8 @@ void shares_of_masks(void**) {
   }
 }
 
-// What is relative to another maximum is not passed over with it, so no iteration is.
-void two_softmaxes_pass_over_nothing(void**) {
+// A maximum of what is not masked changes, so that no iteration is passed over.
+void unmasked_maxima_pass_over_nothing(void**) {
   const std::string sums = "  l = accumulate_rescaled(r, h)\n";
   std::string text = with(kMasked, "MASK", "m = le(j, i)");
   text.insert(text.find(sums) + sums.size(),
@@ -357,7 +357,7 @@ int main() {
                               cmocka_unit_test(positions_are_not_squeezed),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
-                              cmocka_unit_test(two_softmaxes_pass_over_nothing),
+                              cmocka_unit_test(unmasked_maxima_pass_over_nothing),
                               cmocka_unit_test(shares_of_masks),
                               cmocka_unit_test(the_busiest_block_of_a_cluster_counts)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

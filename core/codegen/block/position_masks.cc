@@ -1,6 +1,6 @@
 #include "core/codegen/block/position_masks.h"
 
-#include <cmath>
+#include <limits>
 
 #include "core/base/dtype_info.h"
 #include "core/base/integers.h"
@@ -10,7 +10,7 @@ namespace quern {
 
 namespace {
 
-constexpr double kVanishing = 128;  // e^-128 is 0 in f32
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Shows infinities and NaN among the numbers of a word: adding one to the bits of an exponent (of all but the
 // sign, where there are no infinities) carries out of them if all are set, so that ((word & exponents) + one)
@@ -59,104 +59,36 @@ std::optional<TileTruth<Expr>> PositionMasks::tile_truth(BlockValue condition) {
   return masks.condition(condition);
 }
 
-// The scores of online softmax: a select by positions of a number for what is masked.
-std::optional<PositionMasks::MaskedScores> PositionMasks::masked_scores(BlockValue value) {
-  const BlockOp& op = program_.op(value);
-  if (!op.is_compute(OpCode::where) || !program_.is_number(op.operands[2])) return std::nullopt;
-  const auto own = tile_truth(op.operands[0]);
-  if (!own) return std::nullopt;
-  MaskedScores out{value, program_.op(op.operands[2]).number(), *own, {value}};
-  if (const auto inner = masked_scores(op.operands[1]); inner && inner->masked == out.masked) {
-    out.tile = {both(out.tile.always, inner->tile.always), both(out.tile.possible, inner->tile.possible)};
-    out.selects.insert(inner->selects.begin(), inner->selects.end());
-  }
-  return out;
+const std::optional<TileTruth<Expr>>& PositionMasks::known_truth(BlockValue condition) {
+  const auto at = truths_.find(condition);
+  return at != truths_.end() ? at->second : truths_[condition] = tile_truth(condition);
 }
 
-BlockValue PositionMasks::unscaled(BlockValue value) const {
-  const BlockOp& op = program_.op(value);
-  const std::optional<size_t> values = scaled_operand(program_, op);
-  return values ? op.operands[*values] : value;
-}
-
-// Whether a value of the loop is 0 where all scores are masked, but for infinite and undefined factors, of
-// which `tiles` are the staged ones.
-bool PositionMasks::vanishes(BlockValue value, BlockValue scores, BlockValue maximum,
-                             std::set<BlockValue>& tiles) const {
-  const BlockOp& op = program_.op(value);
-  if (!op.is_compute()) return false;
-  auto from = [&](size_t i) { return vanishes(op.operands[i], scores, maximum, tiles); };
-  auto is_finite_number = [&](BlockValue operand) {
-    return program_.is_number(operand) && std::isfinite(program_.op(operand).number());
-  };
-  switch (op.code()) {
-    case OpCode::exp: {
-      const BlockOp& difference = program_.op(op.operands[0]);
-      if (!difference.is_compute(OpCode::sub) ||
-          (difference.operands[0] != scores && unscaled(difference.operands[0]) != scores))
-        return false;
-      const BlockOp& shift = program_.op(difference.operands[1]);
-      const bool frame = shift.is_compute(OpCode::where);
-      return difference.operands[1] == maximum || (frame && shift.operands[2] == maximum);
-    }
-    case OpCode::reduce_sum:
-    case OpCode::cast:
-    case OpCode::reshape:
-    case OpCode::transpose:
-    case OpCode::neg:
-      return from(0);
-    case OpCode::mul:
-      return (is_finite_number(op.operands[1]) && from(0)) || (is_finite_number(op.operands[0]) && from(1));
-    case OpCode::matmul:
-      for (size_t side : {size_t{0}, size_t{1}}) {
-        const BlockValue other = op.operands[1 - side];
-        if (!from(side) || !program_.op(other).is_load() || !facts_.is_staged(other)) continue;
-        tiles.insert(other);
-        return true;
-      }
-      return false;
-    default:
-      return false;
-  }
-}
-
-// What there is to pass over, if the loop is online softmax over masked scores and nothing else.
+// What there is to pass over.
 std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
-  if (schedule_.stages < 2 || stores_in_loop(program_.ops)) return std::nullopt;
-  std::vector<BlockValue> sums;
-  PassedOver out;
-  for (BlockValue value = 0; value < facts_.count(); ++value) {
-    const BlockOp& op = program_.op(value);
-    if (!op.is_accumulate()) continue;
-    if (op.combine() == Combine::rescaled_sum) {
-      sums.push_back(value);
-      continue;
+  if (schedule_.stages < 2) return std::nullopt;
+  auto masks = [this](BlockValue condition) { return known_truth(condition).has_value(); };
+  const auto work = masked_work(program_.ops, program_.stages, masks);
+  if (!work) return std::nullopt;
+  PassedOver out{*work};
+  std::set<std::vector<BlockValue>> seen;
+  for (BlockValue select : work->selects) {
+    std::vector<BlockValue> conditions;
+    for (BlockValue each : chain_of_selects(program_.ops, select, masks)) {
+      out.selects.insert(each);
+      conditions.push_back(program_.op(each).operands[0]);
     }
-    if (op.combine() != Combine::max || out.maximum >= 0) return std::nullopt;
-    out.maximum = value;
+    if (!seen.insert(conditions).second) continue;
+    TileTruth<Expr> own = *known_truth(conditions[0]);
+    for (BlockValue condition : conditions) {
+      const TileTruth<Expr>& truth = *known_truth(condition);
+      own = {both(own.always, truth.always), both(own.possible, truth.possible)};
+    }
+    out.tile = seen.size() == 1 ? own
+                                : TileTruth<Expr>{both(out.tile.always, own.always),
+                                                  either(out.tile.possible, own.possible)};
   }
-  if (out.maximum < 0) return std::nullopt;
-  const BlockValue maximum = program_.op(out.maximum).operands[0];
-  BlockValue of_scores = unscaled(maximum);
-  // Or of what is there for each row, which what reads the maximum behind the loop takes into account (lower_block).
-  if (program_.op(of_scores).is_compute(OpCode::max) && facts_.cluster_blocks() == 1) {
-    const std::vector<BlockValue>& operands = program_.op(of_scores).operands;
-    for (size_t i : {size_t{0}, size_t{1}})
-      if (const BlockValue rest = unscaled(operands[i]);
-          program_.op(rest).is_compute(OpCode::reduce_max) && program_.stage(operands[1 - i]) != Stage::loop)
-        of_scores = rest;
-  }
-  const BlockOp& largest = program_.op(of_scores);
-  if (!largest.is_compute(OpCode::reduce_max)) return std::nullopt;
-  const auto scores = masked_scores(largest.operands[0]);
-  if (!scores || scores->tile.possible.is_number()) return std::nullopt;
-  if (of_scores != maximum && !std::isinf(scores->masked)) return std::nullopt;
-  out.scores = *scores;
-  for (BlockValue sum : sums) {
-    const BlockOp& op = program_.op(sum);
-    if (op.operands[1] != out.maximum || !vanishes(op.operands[0], scores->value, out.maximum, out.tiles))
-      return std::nullopt;
-  }
+  if (out.tile.possible.is_number()) return std::nullopt;
   return out;
 }
 
@@ -245,7 +177,7 @@ void PositionMasks::find() {
   // An iteration that overlaps the next has begun before it is known that it does nothing.
   if (schedule_.overlap && !schedule_.intervals) return;
   masks_ = passed_over();
-  if (masks_ && schedule_.intervals) body_.masked_selects = masks_->scores.selects;
+  if (masks_ && schedule_.intervals) body_.masked_selects = masks_->selects;
 }
 
 // That all numbers of the tiles are finite: of what a kernel in front has looked at (with intervals), or of
@@ -263,24 +195,46 @@ Expr PositionMasks::all_finite(Builder& to, const std::set<BlockValue>& tiles) {
   return all;
 }
 
+// The registers that hold a value when the loop is through with what it did; nothing if none do.
+const RegisterTile* PositionMasks::held(BlockValue value) const {
+  const auto& tiles = values_.tiles(value);
+  const bool is_there = !tiles.empty() && tiles[0].whole() && tiles[0].dtype == DType::f32 &&
+                        (program_.op(value).is_accumulate() || tiles[0].scope == Stage::before);
+  return is_there ? &tiles[0] : nullptr;
+}
+
 std::optional<ir::MaskedIterations> PositionMasks::draft() {
   if (!masks_) return std::nullopt;
-  const auto& maxima = values_.tiles(masks_->maximum);
-  if (maxima.empty() || !maxima[0].whole() || maxima[0].dtype != DType::f32) return std::nullopt;
-  for (BlockValue tile : masks_->tiles)
-    if (!staged_.find(tile)) return std::nullopt;
-  const Symbol& maximum = maxima[0].registers;
+  std::set<BlockValue> tiles;
+  std::vector<BlockValue> rows;
+  for (BlockValue value : masks_->work.finite)
+    if (staged_.find(value) && program_.stage(value) == Stage::loop)
+      tiles.insert(value);
+    else
+      rows.push_back(value);
+  for (BlockValue value : rows)
+    if (!held(value)) return std::nullopt;
+  for (const MaskedWork::FarAbove& each : masks_->work.far_above)
+    if (!held(each.value)) return std::nullopt;
   ir::MaskedIterations out;
-  out.possible = masks_->scores.tile.possible;
-  out.certain = both(masks_->scores.tile.always, bounds_.whole_iterations());
+  out.possible = masks_->tile.possible;
+  out.certain = both(masks_->tile.always, bounds_.whole_iterations());
   if (schedule_.intervals) out.unmasked = body_.unmasked;
   out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
   Builder to(out.look);
-  Expr all = all_finite(to, masks_->tiles);
-  for (int64_t r = 0; r < maximum->count; ++r)
-    all =
-        both(all, ir::less_equal(ir::literal(kVanishing, Scalar::f32),
-                                 ir::element(maximum, r) - ir::literal(masks_->scores.masked, Scalar::f32)));
+  Expr all = all_finite(to, tiles);
+  auto number = [](double value) { return ir::literal(value, Scalar::f32); };
+  auto each_of = [&](BlockValue value, const auto& test) {
+    const Symbol& registers = held(value)->registers;
+    for (int64_t r = 0; r < registers->count; ++r) all = both(all, test(ir::element(registers, r)));
+  };
+  for (const MaskedWork::FarAbove& far : masks_->work.far_above)
+    each_of(far.value,
+            [&](const Expr& row) { return ir::less_equal(number(kFarAbove), row - number(far.number)); });
+  for (BlockValue value : rows)
+    each_of(value, [&](const Expr& row) {
+      return both(ir::less(number(-kInfinity), row), ir::less(row, number(kInfinity)));
+    });
   to.assign(ir::element(out.vanishes, 0), all);
   return out;
 }

@@ -1,10 +1,11 @@
-// Masks that positions decide (core/mugraph/tile_masks.h). An iteration of online softmax all of whose scores
-// are masked is passed over: its scores are one number, and where that lies so far below the maximum of every
-// row that its exponentials are 0, it changes nothing but what 0 times an infinity or NaN makes NaN; so the
-// other operands of its products are looked at first.
+// Masks that positions decide (core/mugraph/tile_masks.h). An iteration that is masked wholly is passed over
+// where it changes nothing (core/mugraph/masked_work.h): what that demands of maxima, factors and the tiles
+// of its products is looked at first.
 #pragma once
 
 #include "core/codegen/block/staged_tiles.h"
+#include "core/codegen/block/values.h"
+#include "core/mugraph/masked_work.h"
 #include "core/mugraph/tile_masks.h"
 
 namespace quern {
@@ -23,24 +24,17 @@ class PositionMasks : BlockPart {
   const std::map<int32_t, TensorPlace>& watched() const { return watched_; }
 
  private:
-  struct MaskedScores {
-    BlockValue value = -1;
-    double masked = 0;              // the number in place of a score
-    TileTruth<Expr> tile = {0, 0};  // whether scores of the tile are none that are masked
-    std::set<BlockValue> selects = {};
-  };
   struct PassedOver {
-    MaskedScores scores;
-    BlockValue maximum = -1;
-    std::set<BlockValue> tiles;  // whose numbers must be finite
+    MaskedWork work;
+    std::set<BlockValue> selects = {};
+    TileTruth<Expr> tile = {0, 0};  // whether these mask nothing of it; whether something is not masked
   };
   // Of a condition over positions; nothing if that is not known.
   Expr integer(BlockValue load);
   std::optional<TileTruth<Expr>> tile_truth(BlockValue condition);
-  std::optional<MaskedScores> masked_scores(BlockValue value);
-  BlockValue unscaled(BlockValue value) const;  // itself, if nothing scales it
-  bool vanishes(BlockValue value, BlockValue scores, BlockValue maximum, std::set<BlockValue>& tiles) const;
+  const std::optional<TileTruth<Expr>>& known_truth(BlockValue condition);
   std::optional<PassedOver> passed_over();
+  const RegisterTile* held(BlockValue value) const;
   Expr finite_part(Builder& to, BlockValue value) const;
   struct Parts {
     Expr first;
@@ -56,6 +50,7 @@ class PositionMasks : BlockPart {
   Values& values_;
   std::optional<PassedOver> masks_;
   std::map<BlockValue, Symbol> integers_;  // that were read, by their loads
+  std::map<BlockValue, std::optional<TileTruth<Expr>>> truths_;
   std::map<int32_t, TensorPlace> watched_;
 };
 

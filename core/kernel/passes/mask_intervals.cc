@@ -113,7 +113,7 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   if (!loop.masked || loop.groups_stay_outstanding || draft.turns || section.begins_with_barrier ||
       has_barriers(section.body) || !loop.loads.empty())
     return Status(ErrorCode::UNSUPPORTED,
-                  "intervals is for online softmax over scores that positions mask, without barriers");
+                  "intervals is for loops that change nothing where positions mask all, without barriers");
   Builder prologue(draft.prologue);
   const Intervals intervals(loop, prologue);
   const Symbol iteration = loop.iteration, visit = make_variable("visit", Scalar::i32);

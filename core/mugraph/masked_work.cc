@@ -1,0 +1,213 @@
+#include "core/mugraph/masked_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "core/lang/meaning.h"
+#include "core/lang/value_real.h"
+
+namespace quern {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Interpreter {
+ public:
+  using Masks = std::function<bool(BlockValue)>;
+
+  Interpreter(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages, const Masks& masks)
+      : ops_(ops), stages_(stages), masks_(masks) {}
+
+  std::optional<MaskedWork> run() {
+    if (stores_in_loop(ops_)) return std::nullopt;
+    for (size_t i = 0; i < ops_.size(); ++i)
+      if (ops_[i].is_accumulate() && !stays(static_cast<BlockValue>(i))) return std::nullopt;
+    if (out_.selects.empty()) return std::nullopt;
+    return std::move(out_);
+  }
+
+ private:
+  const BlockOp& op(BlockValue value) const { return ops_[static_cast<size_t>(value)]; }
+  bool in_loop(BlockValue value) const { return stages_[static_cast<size_t>(value)] == Stage::loop; }
+
+  // Whether an accumulator is behind such an iteration what it was in front.
+  bool stays(BlockValue accumulator) {
+    const BlockOp& own = op(accumulator);
+    const auto added = number(own.operands[0]);
+    switch (own.combine()) {
+      case Combine::sum:
+      case Combine::rescaled_sum:
+        return added == 0;
+      case Combine::max:
+        if (!added) return has_only_row_beside_nothing(own.operands[0]);
+        return *added == -kInfinity || lies_far_above(accumulator, *added);
+      case Combine::min:
+        return added == kInfinity;
+      default:
+        return false;
+    }
+  }
+
+  // A maximum of -inf and of what is there for each row, which what reads it behind the loop takes into account
+  // (lower_block).
+  bool has_only_row_beside_nothing(BlockValue value) {
+    const BlockOp& own = op(value);
+    if (!own.is_compute(OpCode::max)) return false;
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (!in_loop(own.operands[1 - i]) && number(own.operands[i]) == -kInfinity) return true;
+    return false;
+  }
+
+  // What all elements of a value are where all selects take their numbers; nothing if that is not one number.
+  std::optional<double> number(BlockValue value) {
+    const auto [at, fresh_one] = known_.try_emplace(value);
+    if (fresh_one) {
+      const auto found = compute(value);
+      known_[value] = found;
+      return found;
+    }
+    return at->second;
+  }
+
+  std::optional<double> compute(BlockValue value) {
+    const BlockOp& own = op(value);
+    if (!own.is_compute()) return std::nullopt;
+    if (own.code() == OpCode::constant)
+      return own.extents().empty() ? std::optional(own.number()) : std::nullopt;
+    if (!in_loop(value)) return std::nullopt;
+    if (own.code() == OpCode::where)
+      if (const auto selected = select(value)) return selected;
+    switch (op_info(own.code()).kind) {
+      case OpKind::elementwise:
+        return elementwise(own);
+      case OpKind::reduction: {
+        const auto all = number(own.operands[0]);
+        const bool keeps = all && (own.code() != OpCode::reduce_sum || *all == 0);
+        return keeps ? all : std::nullopt;
+      }
+      case OpKind::contraction:
+        return product(own);
+      case OpKind::movement:
+        return own.operands.size() == 1 ? number(own.operands[0]) : std::nullopt;
+      case OpKind::conversion:
+        return is_float(own.type.dtype) && is_float(op(own.operands[0]).type.dtype) ? number(own.operands[0])
+                                                                                    : std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<double> select(BlockValue value) {
+    const std::vector<BlockValue> chain = chain_of_selects(ops_, value, masks_);
+    if (chain.empty()) return std::nullopt;
+    out_.selects.insert(value);
+    return op(op(value).operands[2]).number();
+  }
+
+  std::optional<double> elementwise(const BlockOp& own) {
+    std::vector<Real> operands;
+    for (BlockValue operand : own.operands)
+      if (const auto known = number(operand)) operands.emplace_back(*known);
+    if (operands.size() == own.operands.size()) {
+      if (!is_float(own.type.dtype)) return std::nullopt;
+      return apply_meaning<Real>(own.code(), operands.data()).v;
+    }
+    switch (own.code()) {
+      case OpCode::exp:
+        return exponential(own.operands[0]);
+      case OpCode::sub:
+        return number(own.operands[0]) == -kInfinity && lies_far_above(own.operands[1], -kInfinity)
+                   ? std::optional(-kInfinity)
+                   : std::nullopt;
+      case OpCode::mul:
+        return product(own);
+      case OpCode::where: {
+        const auto a = number(own.operands[1]), b = number(own.operands[2]);
+        return a && b && *a == *b ? a : std::nullopt;
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // Of a number relative to the maximum of a row, or to what else is there for each: 0 if that is so much larger.
+  std::optional<double> exponential(BlockValue value) {
+    const BlockOp& difference = op(value);
+    if (!difference.is_compute(OpCode::sub)) return std::nullopt;
+    const auto masked = number(difference.operands[0]);
+    return masked && lies_far_above(difference.operands[1], *masked) ? std::optional(0.0) : std::nullopt;
+  }
+
+  std::optional<double> product(const BlockOp& own) {
+    for (size_t side : {size_t{0}, size_t{1}})
+      if (number(own.operands[side]) == 0 && is_finite(own.operands[1 - side])) return 0;
+    return std::nullopt;
+  }
+
+  // What reads a running maximum reads 0 while that is -inf (lower_block).
+  BlockValue without_frame(BlockValue value) const {
+    const BlockOp& own = op(value);
+    if (!own.is_compute(OpCode::where)) return value;
+    const BlockOp &nothing = op(own.operands[0]), &zero = op(own.operands[1]);
+    const BlockValue maximum = own.operands[2];
+    if (!nothing.is_compute(OpCode::eq) || nothing.operands[0] != maximum || !is_number(zero, 0) ||
+        !is_number(op(nothing.operands[1]), -kInfinity))
+      return value;
+    return maximum;
+  }
+  static bool is_number(const BlockOp& op, double number) {
+    return op.is_compute(OpCode::constant) && op.extents().empty() && op.number() == number;
+  }
+
+  bool lies_far_above(BlockValue value, double masked) {
+    const BlockValue row = without_frame(value);
+    if (!op(row).is_accumulate(Combine::max) && in_loop(row)) return false;
+    out_.far_above.insert({row, masked});
+    return true;
+  }
+
+  bool is_finite(BlockValue value) {
+    if (const auto known = number(value)) return std::isfinite(*known);
+    while (op(value).is_compute(OpCode::transpose) || op(value).is_compute(OpCode::reshape))
+      value = op(value).operands[0];
+    if (op(value).is_compute(OpCode::constant)) return true;  // an extent
+    if (in_loop(value) && !op(value).is_load()) return false;
+    out_.finite.insert(value);
+    return true;
+  }
+
+  const std::vector<BlockOp>& ops_;
+  const std::vector<Stage>& stages_;
+  const Masks& masks_;
+  MaskedWork out_;
+  std::map<BlockValue, std::optional<double>> known_;
+};
+
+}  // namespace
+
+std::vector<BlockValue> chain_of_selects(const std::vector<BlockOp>& ops, BlockValue select,
+                                         const std::function<bool(BlockValue condition)>& masks) {
+  std::vector<BlockValue> out;
+  auto op = [&](BlockValue value) -> const BlockOp& { return ops[static_cast<size_t>(value)]; };
+  std::optional<double> number;
+  for (;; select = op(select).operands[1]) {
+    const BlockOp& own = op(select);
+    if (!own.is_compute(OpCode::where)) return out;
+    const BlockOp& other = op(own.operands[2]);
+    if (!other.is_compute(OpCode::constant) || !other.extents().empty() ||
+        (number && *number != other.number()) || !masks(own.operands[0]))
+      return out;
+    number = other.number();
+    out.push_back(select);
+  }
+}
+
+std::optional<MaskedWork> masked_work(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
+                                      const std::function<bool(BlockValue condition)>& masks) {
+  return Interpreter(ops, stages, masks).run();
+}
+
+}  // namespace quern
