@@ -3,49 +3,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <map>
 
 #include "core/codegen/baseline.h"
 #include "core/codegen/library_step.h"
+#include "core/schedule/cache_model.h"
 #include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
 
 namespace quern {
 
 namespace {
-
-// Which buffers of a program are in the L2 cache when a launch asks for them.
-class CacheModel {
- public:
-  explicit CacheModel(const Target& target) : bytes_(target.l2_mib * (1 << 20)) {}
-
-  // Bytes that come from DRAM, or go there.
-  double read(int64_t buffer, double bytes) {
-    const auto last = last_.find(buffer);
-    const double away = last == last_.end() ? bytes : bytes * missing(passed_ + bytes - last->second);
-    touch(buffer, bytes);
-    return away;
-  }
-  double write(int64_t buffer, double bytes, bool output) {
-    touch(buffer, bytes);
-    return output ? bytes : bytes * missing(bytes);
-  }
-
- private:
-  // The share of a buffer that is gone when so many bytes passed since it came. The cache is not used up to
-  // the last line, and what is in it does not leave in order.
-  double missing(double passed) const {
-    return std::clamp((passed - 0.4 * bytes_) / (0.6 * bytes_), 0.0, 1.0);
-  }
-  void touch(int64_t buffer, double bytes) {
-    passed_ += bytes;
-    last_[buffer] = passed_ - bytes;
-  }
-
-  const double bytes_;
-  double passed_ = 0;
-  std::map<int64_t, double> last_;
-};
 
 struct Buffer {
   int64_t number;

@@ -127,7 +127,7 @@ class Counter : private ScheduledBlock {
       case BlockOp::Kind::store: {
         const TensorType& whole = mugraph_.tensors[static_cast<size_t>(each.tensor())].type;
         const SectorWaste waste = sector_waste(memory_row(static_cast<BlockValue>(i)));
-        if (leaves(each.tensor())) out_.unique_bytes += bytes_of(whole) * waste.dram;
+        out_.unique_bytes += bytes_of(whole) * waste.dram * dram_share(each);
         out_.once_l2 += loaded_bytes(each) * waste.l2;
         Work& own = work(stages_[i]);
         own.issue += padded_elements(i) / 32 * 1.5;
@@ -164,11 +164,9 @@ class Counter : private ScheduledBlock {
     const double bytes = loaded_bytes(each);
     const Row row = memory_row(value);
     const SectorWaste waste = sector_waste(row);
-    if (comes(each.tensor())) {
-      const double dram = bytes_of(whole) * waste.dram;
-      out_.unique_bytes += dram;
-      out_.fresh_bytes += dram;
-    }
+    const double dram = bytes_of(whole) * waste.dram * dram_share(each);
+    out_.unique_bytes += dram;
+    out_.fresh_bytes += dram;
     const bool looped = in_loop(i), staged = is_staged_load(value);
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     // Of what blocks share each asks for half.

@@ -29,6 +29,7 @@ ScheduledBlock::ScheduledBlock(const MuGraph& mugraph, const MuKernel& kernel, c
       target_(target),
       stages_(block_stages(kernel)),
       has_product_(has_product(kernel.ops)),
+      dram_shares_(shares_of_dram(mugraph, kernel, target)),
       product_(kernel.ops.size()),
       split_rows_(kernel.ops.size()),
       unpadded_(kernel.ops.size()),
@@ -68,18 +69,6 @@ void ScheduledBlock::find_products() {
 
 bool ScheduledBlock::is_elementwise(const BlockOp& each) const {
   return each.is_compute(OpKind::elementwise) || each.is_compute(OpKind::composite);
-}
-
-bool ScheduledBlock::comes(int32_t tensor) const {
-  const MuTensor& own = mugraph_.tensors[static_cast<size_t>(tensor)];
-  if (own.view.source >= 0) return comes(own.view.source);
-  if (own.pieced.axis >= 0)  // the largest
-    return comes(own.pieced
-                     .pieces[static_cast<size_t>(
-                         std::max_element(own.pieced.extents.begin(), own.pieced.extents.end()) -
-                         own.pieced.extents.begin())]
-                     .source);
-  return std::find(mugraph_.inputs.begin(), mugraph_.inputs.end(), tensor) != mugraph_.inputs.end();
 }
 
 double ScheduledBlock::loaded_bytes(const BlockOp& load) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/schedule/block_costs.h"
+#include "core/schedule/cache_model.h"
 #include "core/schedule/schedule.h"
 #include "core/schedule/tile_access.h"
 #include "core/schedule/tile_work.h"
@@ -53,11 +54,8 @@ class ScheduledBlock {
   bool ends_fit() const;
   // Of a load or store. The caller's tensors are taken to be dense.
   const TensorPlace& place(BlockValue access) const { return places_[static_cast<size_t>(access)]; }
-  // From and to DRAM; what kernels leave to later ones stays in the L2 cache.
-  bool comes(int32_t tensor) const;
-  bool leaves(int32_t tensor) const {
-    return std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), tensor) != mugraph_.outputs.end();
-  }
+  // Of what a load or store accesses: from and to DRAM.
+  double dram_share(const BlockOp& access) const { return dram_shares_.at(access.tensor()); }
 
   // What of a tile's elements are neighbours in memory.
   struct Row {
@@ -171,6 +169,7 @@ class ScheduledBlock {
   int row_warps() const { return has_product_ ? 1 : schedule_.warps[0]; }
 
   const bool has_product_;
+  const std::map<int32_t, double> dram_shares_;  // by tensor (cache_model.h)
   std::vector<TensorPlace> places_;           // of loads and stores
   std::vector<std::optional<DType>> dtypes_;  // of products by tensor cores
   std::vector<char> product_, split_rows_;
