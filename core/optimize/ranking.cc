@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -22,43 +23,85 @@ namespace {
 constexpr double kResemblance = 0.03;
 // Schedules that are looked at for each that is taken.
 constexpr size_t kMostSeen = 16;
+// How kernels are cut that take less is worth no try: of all of the time; and makes nearly the same program: of the
+// longest kernel's.
+constexpr double kLittle = 0.15, kMinor = 0.5;
 
-// The scheduled muGraph without names: candidates that differ in their own grid alone become one program.
+// Names tensors by the order in which kernels have them.
+void name_by_use(MuGraph& mugraph) {
+  for (MuTensor& tensor : mugraph.tensors) tensor.name.clear();
+  size_t named = 0;
+  auto name = [&](int32_t tensor) {
+    std::string& own = mugraph.tensors[static_cast<size_t>(tensor)].name;
+    if (own.empty()) own = "t" + std::to_string(named++);
+  };
+  auto name_all = [&](const std::vector<int32_t>& tensors) {
+    std::for_each(tensors.begin(), tensors.end(), name);
+  };
+  name_all(mugraph.inputs);
+  for (const MuKernel& kernel : mugraph.kernels) {
+    name_all(kernel.operands);
+    if (kernel.result >= 0) name(kernel.result);
+    for (const BlockOp& op : kernel.ops)
+      if (op.has_access()) name(op.tensor());
+  }
+  name_all(mugraph.outputs);
+}
+
+// The scheduled muGraph without names: candidates that differ in their own grid alone, or in the order of their
+// tensors, become one program.
 std::string text_without_names(MuGraph applied) {
   applied.name.clear();
-  for (size_t t = 0; t < applied.tensors.size(); ++t) applied.tensors[t].name = "t" + std::to_string(t);
+  name_by_use(applied);
   for (MuKernel& kernel : applied.kernels) {
     kernel.threads = 0;
     for (BlockOp& op : kernel.ops) op.name.clear();
   }
-  return print_mugraph(applied);
+  std::istringstream text(print_mugraph(applied));
+  std::multiset<std::string> declared;
+  std::string rest;
+  for (std::string line; std::getline(text, line);)
+    if (line.starts_with("tensor "))
+      declared.insert(line);
+    else
+      rest += line + "\n";
+  for (const std::string& line : declared) rest += line + "\n";
+  return rest;
+}
+
+// What each kernel of the muGraph takes by the model, of those that a schedule cuts.
+std::vector<double> kernel_times(const MuGraph& applied, const Schedule& schedule, const Target& target) {
+  std::vector<double> out;
+  for (size_t k = 0; k < schedule.kernels.size(); ++k)
+    out.push_back(applied.kernels[k].custom ? modelled_launch(applied, schedule, k, target).us : 0);
+  return out;
+}
+
+// The schedule without kernels that take less than `us`.
+Schedule without_short_kernels(Schedule schedule, const std::vector<double>& times, double us) {
+  for (size_t k = 0; times.size() > 1 && k < times.size(); ++k)
+    if (times[k] < us) schedule.kernels[k] = {};
+  return schedule;
 }
 
 // What programs that are nearly the same have in common: candidate, tiles, warps and data path.
-std::string resemblance(const Implementation& implementation) {
-  Schedule schedule = implementation.schedule;
+std::string resemblance(size_t candidate, Schedule schedule) {
   for (KernelSchedule& kernel : schedule.kernels) {
     kernel.tile_k = 0;
     kernel.stages = 1;
     kernel.min_blocks = 0;
-    kernel.persistent = kernel.persistent > 0 ? 1 : 0;
-    kernel.producer = false;
+    kernel.persistent = 0;
+    kernel.producer = kernel.tma_store = false;
   }
-  return std::to_string(implementation.candidate) + "\n" + print_schedule(schedule);
+  return std::to_string(candidate) + "\n" + print_schedule(schedule);
 }
 
-// The schedule without kernels that take little of the time: how these are cut makes no other program worth a try.
-std::string essentials(const MuGraph& applied, Schedule schedule, double us, const Target& target) {
-  constexpr double kLittle = 0.15;
-  if (schedule.kernels.size() > 1)
-    for (size_t k = 0; k < schedule.kernels.size(); ++k)
-      if (applied.kernels[k].custom && modelled_launch(applied, schedule, k, target).us < kLittle * us)
-        schedule.kernels[k] = {};
-  return print_schedule(schedule);
-}
-
-// A program, and the time by which it is ranked.
-using Ranked = std::pair<double, Implementation>;
+// A program, the time by which it is ranked, and what it resembles.
+struct Ranked {
+  double us;
+  Implementation implementation;
+  std::string resemblance;
+};
 
 // Staying takes registers, and whether they are there only the compiler says: the same with a block for each
 // tile is ranked beside it.
@@ -142,10 +185,10 @@ Schedule with_deeper_rings(Schedule schedule) {
 
 // Best first, but what resembles others gives way to what is not much slower.
 void sort_by_time(std::vector<Ranked>& all) {
-  auto by = [](const Ranked& a, const Ranked& b) { return a.first < b.first; };
+  auto by = [](const Ranked& a, const Ranked& b) { return a.us < b.us; };
   std::stable_sort(all.begin(), all.end(), by);
   std::map<std::string, int> seen;
-  for (auto& [us, each] : all) us *= 1 + kResemblance * seen[resemblance(each)]++;
+  for (Ranked& each : all) each.us *= 1 + kResemblance * seen[each.resemblance]++;
   std::stable_sort(all.begin(), all.end(), by);
 }
 
@@ -173,14 +216,19 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       Schedule untiled = schedule;
       for (KernelSchedule& kernel : untiled.kernels) kernel = without_tiling(kernel);
       if (!programs.insert(text_without_names(applied) + print_schedule(untiled)).second) return false;
-      ranked.push_back({rank_us, {i, std::move(schedule), us}});
+      const std::vector<double> times = kernel_times(applied, schedule, target);
+      const double longest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
+      std::string resembles = resemblance(i, without_short_kernels(schedule, times, kMinor * longest));
+      ranked.push_back({rank_us, {i, std::move(schedule), us}, std::move(resembles)});
       return true;
     };
     for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
       if (taken == most || ++seen > kMostSeen * most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);
-      if (!known.insert(essentials(*applied, schedule, us, target)).second) continue;
+      const Schedule essentials =
+          without_short_kernels(schedule, kernel_times(*applied, schedule, target), kLittle * us);
+      if (!known.insert(print_schedule(essentials)).second) continue;
       if (!take(*applied, schedule, us, us)) continue;
       ++taken;
       for (const auto& twin : {launched_for_each_tile(schedule), stored_by_tma(*applied, schedule)})
@@ -198,7 +246,7 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
   }
   sort_by_time(ranked);
   std::vector<Implementation> out;
-  for (auto& [us, implementation] : ranked) out.push_back(std::move(implementation));
+  for (Ranked& each : ranked) out.push_back(std::move(each.implementation));
   return out;
 }
 
