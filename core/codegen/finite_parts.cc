@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "core/base/integers.h"
 #include "core/graph/builder.h"
 
 namespace quern {
@@ -64,6 +65,35 @@ Result<Graph> finite_graph(DType dtype, const Ints& shape, const Ints& strides) 
   if (status.ok()) status = builder.add_output(y);
   if (!status.ok()) return status;
   return builder.finish();
+}
+
+Result<MuGraph> finite_mugraph(DType dtype, const Ints& shape, int threads) {
+  constexpr int64_t kElements = 16;  // of a thread in an iteration, which are on their way at the same time
+  const int64_t parts = finite_parts(shape), elements = product(shape) / parts;
+  MuGraph out;
+  out.name = "finite";
+  out.tensors = {{"x", {dtype, {parts, elements}}}, {"y", {DType::f32, {parts}}}};
+  out.inputs = {0};
+  out.outputs = {1};
+  MuKernel kernel;
+  kernel.custom = true;
+  kernel.grid[0] = parts;
+  kernel.trip_count = divide_up(elements, threads * kElements);
+  while (elements % kernel.trip_count != 0) ++kernel.trip_count;
+  kernel.threads = threads;
+  constexpr AxisMap kRows = {0, -1, -1, -1};
+  Attrs columns;
+  columns.axis = Ints{1};
+  columns.keepdims = false;
+  kernel.ops = {BlockOp(BlockOp::Load{{0, kRows, 1}}),
+                BlockOp::constant(0),
+                BlockOp(BlockOp::Compute{OpCode::mul}, {0, 1}),
+                BlockOp(BlockOp::Compute{OpCode::reduce_sum, columns}, {2}),
+                BlockOp(BlockOp::Accumulate{Combine::sum}, {3}),
+                BlockOp(BlockOp::Store{{1, kRows}}, {4})};
+  out.kernels = {kernel};
+  if (Status status = validate(out); !status.ok()) return status;
+  return out;
 }
 
 }  // namespace quern

@@ -3,6 +3,7 @@
 
 #include "core/base/status.h"
 #include "core/graph/graph.h"
+#include "core/mugraph/mugraph.h"
 
 namespace quern {
 
@@ -15,5 +16,9 @@ size_t dims_before_parts(const Ints& shape);
 // Of one input, strides in elements: y[part], f32, is 0 where all elements of the part are finite, NaN
 // elsewhere.
 Result<Graph> finite_graph(DType dtype, const Ints& shape, const Ints& strides);
+
+// The same of a dense tensor, as a kernel that may share the launch of one of so many threads: its input has the
+// parts as rows.
+Result<MuGraph> finite_mugraph(DType dtype, const Ints& shape, int threads);
 
 }  // namespace quern

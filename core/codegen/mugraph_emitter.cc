@@ -8,6 +8,7 @@
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/finite_parts.h"
 #include "core/codegen/library_step.h"
+#include "core/codegen/mugraph_places.h"
 #include "core/codegen/prelude.h"
 #include "core/codegen/storage.h"
 #include "core/kernel/branches.h"
@@ -17,6 +18,7 @@
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_work.h"
+#include "core/schedule/looks.h"
 #include "core/verify/rounded_values.h"
 
 namespace quern {
@@ -45,15 +47,21 @@ class MuEmitter {
     // What kernels of one launch use is in use until the launch ends.
     for (const Step& step : steps_)
       launches_.push_back(launches_.empty() ? 0 : launches_.back() + !schedule_.kernels[step.first].joined);
-    if (Status status = find_places(); !status.ok()) return status;
+    auto places = place_tensors(mugraph_, plan, lives_, launches_);
+    if (!places) return places.status();
+    places_ = std::move(*places);
+    plan.workspace_bytes = static_cast<uint64_t>(places_.workspace);
     for (const Step& step : steps_) {
       const MuKernel& kernel = mugraph_.kernels[step.first];
       Status status = kernel.custom ? block_kernel(kernel, step.first) : library_kernels(step);
-      if (status.ok() && launch_of(schedule_, step.first).end == step.first + 1) status = launch_blocks();
+      if (status.ok() && !parts_.empty() && launch_of(schedule_, step.first).end == step.first + 1) {
+        look_ahead(step.first);
+        status = launch_blocks();
+      }
       if (!status.ok()) return status.with_context("kernel " + std::to_string(step.first));
     }
-    for (const auto& [tensor, to] : copies_)
-      if (Status status = copy(places_[tensor], to); !status.ok()) return status;
+    for (const auto& [tensor, to] : places_.copies)
+      if (Status status = copy(places_.tensors[tensor], to); !status.ok()) return status;
     plan.certificate =
         "emitter: mugraph\naccumulation: f32\nlaunches: " + std::to_string(plan.launches.size()) + "\n";
     if (tf32_) plan.certificate += "products of f32: operands rounded to tf32\n";
@@ -69,71 +77,6 @@ class MuEmitter {
   }
 
  private:
-  // Inputs and outputs are the caller's; the rest of the tensors share the workspace, each from the step that
-  // writes it to the last that reads it. What no other step than its own uses has no place.
-  Status find_places() {
-    const size_t count = mugraph_.tensors.size();
-    if (mugraph_.inputs.size() != out_.plan.inputs.size() ||
-        mugraph_.outputs.size() != out_.plan.outputs.size())
-      return Status(ErrorCode::INVALID_ARGUMENT, "the muGraph has other inputs or outputs than the graph");
-    for (size_t t = 0; t < count; ++t) {
-      TensorPlace place;
-      place.name = "t" + std::to_string(t);
-      place.dtype = mugraph_.tensors[t].type.dtype;
-      place.shape = mugraph_.tensors[t].type.shape;
-      place.strides = dense_strides(place.shape);
-      places_.push_back(std::move(place));
-    }
-    std::vector<bool> given(count, false);
-    for (size_t i = 0; i < mugraph_.inputs.size(); ++i) {
-      const size_t t = static_cast<size_t>(mugraph_.inputs[i]);
-      if (given[t] || places_[t].shape != out_.plan.inputs[i].shape ||
-          places_[t].dtype != out_.plan.inputs[i].dtype)
-        return Status(ErrorCode::INVALID_ARGUMENT, "an input of the muGraph is not that of the graph");
-      given[t] = true;
-      places_[t].arg = {LaunchArg::Kind::input, static_cast<int64_t>(i)};
-      places_[t].strides = out_.plan.inputs[i].strides;
-    }
-    for (size_t i = 0; i < mugraph_.outputs.size(); ++i) {
-      const size_t t = static_cast<size_t>(mugraph_.outputs[i]);
-      const LaunchArg arg{LaunchArg::Kind::output, static_cast<int64_t>(i)};
-      if (places_[t].shape != out_.plan.outputs[i].shape || places_[t].dtype != out_.plan.outputs[i].dtype)
-        return Status(ErrorCode::INVALID_ARGUMENT, "an output of the muGraph is not that of the graph");
-      if (given[t]) {
-        copies_.emplace_back(t, arg);
-        continue;
-      }
-      given[t] = true;
-      places_[t].arg = arg;
-    }
-    const std::vector<int32_t> stored = stored_as_outputs(mugraph_);
-    for (size_t t = 0; t < count; ++t)
-      if (stored[t] >= 0) {
-        given[t] = true;
-        places_[t].arg = places_[static_cast<size_t>(stored[t])].arg;
-      }
-    std::vector<MemoryBuffer> planned;
-    std::vector<size_t> owners;
-    for (size_t t = 0; t < count; ++t)
-      if (!given[t] && !lives_[t].inner) {
-        const TensorType& type = mugraph_.tensors[t].type;
-        auto launch = [&](int step) { return step < 0 ? step : launches_[static_cast<size_t>(step)]; };
-        planned.push_back({type.element_count() * int64_t(dtype_size(type.dtype)), launch(lives_[t].first),
-                           launch(lives_[t].last), kWorkspaceAlignment});
-        owners.push_back(t);
-      }
-    const MemoryPlan plan = plan_memory(planned);
-    workspace_ = plan.peak;
-    for (size_t i = 0; i < owners.size(); ++i)
-      places_[owners[i]].arg = {LaunchArg::Kind::workspace, plan.offsets[i]};
-    out_.plan.workspace_bytes = static_cast<uint64_t>(workspace_);
-    auto lies = [&](int32_t tensor) -> const TensorPlace& { return places_[static_cast<size_t>(tensor)]; };
-    for (size_t t = 0; t < count; ++t)
-      read_places_.push_back(read_place(mugraph_, static_cast<int32_t>(t), lies));
-    for (size_t t = 0; t < count; ++t) read_places_[t].memory = memory_of(mugraph_, static_cast<int32_t>(t));
-    return {};
-  }
-
   bool uses_pdl(size_t k) const { return schedule_.kernels[k].pdl && target_.tma; }
   // Whether it is in the first launch, and that overlaps what the caller enqueued before. One whose inputs a
   // kernel in front looks at is not first. Loops that load into registers need the L1 cache for what is under
@@ -228,35 +171,26 @@ class MuEmitter {
     const bool first = overlaps_caller(k);
     KernelSchedule schedule = schedule_.kernels[k];
     schedule.pdl = uses_pdl(k) || first;
-    const BlockFacts facts(kernel, lower_block(mugraph_, kernel), read_places_, schedule, first, target_,
+    const BlockFacts facts(kernel, lower_block(mugraph_, kernel), places_.read, schedule, first, target_,
                            approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
     if (Status status = compare_products(k, block->products); !status.ok()) return status;
+    int launches = 0;
     for (const BlockKernel::Watched& watched : block->watched) {
-      auto arg = look_for_finite(watched.tensor, uses_pdl(k));
-      if (!arg) return arg.status();
-      block->args[watched.arg] = *arg;
+      if (!looked_.contains(watched.tensor)) {
+        ++launches;
+        auto arg = look_for_finite(watched.tensor, uses_pdl(k));
+        if (!arg) return arg.status();
+        looked_.emplace(watched.tensor, *arg);
+      }
+      block->args[watched.arg] = looked_.at(watched.tensor);
     }
-    ir::Draft& draft = block->draft;
-    ir::Kernel& code = draft.kernel;
-    code.name = "q" + std::to_string(out_.plan.launches.size()) +
-                (parts_.empty() ? "" : "_" + std::to_string(parts_.size())) + "_block";
-    draft.waits_for_previous = schedule.pdl;
     // What is in front of that has ended when it begins, as it overlaps with nothing.
-    draft.only_looks_at_previous = block->watched.size() == 1;
-    // A launch behind it without the attribute waits for its end all the same.
-    if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
-    if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
-    if (ir::confuses_wgmma(code.body)) code.body = ir::without_branches(code.body);
-    if (ir::confuses_wgmma(code.body))
-      return Status(ErrorCode::UNSUPPORTED,
-                    "beside a left operand of wgmma that lives through a loop it has exact quotients, roots "
-                    "or powers, branches around what it chooses from, or assigns tiles in branches");
-    if (Status status = verify_kernel(code); !status.ok()) return status;
-    static_cast<ir::DraftCosts&>(block->costs) = draft.costs;
+    block->draft.only_looks_at_previous = launches == 1 && block->watched.size() == 1;
+    if (Status status = complete(*block, schedule.pdl, chooser); !status.ok()) return status;
     out_.blocks.push_back(
-        {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, code.name});
+        {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, block->draft.kernel.name});
     for (LaunchArg& arg : block->args)
       if (arg.kind == LaunchArg::Kind::tensor_map)
         arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
@@ -267,6 +201,26 @@ class MuEmitter {
     overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
     parts_.push_back(std::move(*block));
     return {};
+  }
+
+  // From what was lowered to the kernel's code, as the next part of the launch.
+  Status complete(BlockKernel& block, bool waits, Chooser& chooser) {
+    const size_t part = parts_.size() + looks_.size();
+    ir::Draft& draft = block.draft;
+    ir::Kernel& code = draft.kernel;
+    code.name = "q" + std::to_string(out_.plan.launches.size()) +
+                (part == 0 ? "" : "_" + std::to_string(part)) + "_block";
+    draft.waits_for_previous = waits;
+    // A launch behind it without the attribute waits for its end all the same.
+    if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
+    if (Status status = run_passes(draft, {target_, chooser}, observer_); !status.ok()) return status;
+    if (ir::confuses_wgmma(code.body)) code.body = ir::without_branches(code.body);
+    if (ir::confuses_wgmma(code.body))
+      return Status(ErrorCode::UNSUPPORTED,
+                    "beside a left operand of wgmma that lives through a loop it has exact quotients, roots "
+                    "or powers, branches around what it chooses from, or assigns tiles in branches");
+    static_cast<ir::DraftCosts&>(block.costs) = draft.costs;
+    return verify_kernel(code);
   }
 
   // A kernel that depends on an earlier one computes the products that both have with the same bits (computed_products.h).
@@ -287,7 +241,9 @@ class MuEmitter {
 
   // What block_kernel() has made since the last one, as a launch.
   Status launch_blocks() {
-    if (parts_.empty()) return {};
+    const size_t kernels = parts_.size();
+    std::move(looks_.begin(), looks_.end(), std::back_inserter(parts_));
+    looks_.clear();
     const bool joined = parts_.size() > 1;
     Launch launch;
     launch.kernel =
@@ -316,11 +272,11 @@ class MuEmitter {
       launch.shared_bytes = static_cast<uint32_t>(parts[0].kernel.shared_bytes);
       out_.kernels += print_cuda(parts[0].kernel) + "\n";
     }
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      (out_.blocks.end() - static_cast<std::ptrdiff_t>(parts_.size() - p))->function = launch.kernel;
-      out_.code.push_back(
-          {std::move(parts_[p].draft.kernel), std::move(parts_[p].facts), out_.plan.launches.size()});
-    }
+    for (auto block = out_.blocks.end() - static_cast<std::ptrdiff_t>(kernels); block != out_.blocks.end();
+         ++block)
+      block->function = launch.kernel;
+    for (BlockKernel& part : parts_)
+      out_.code.push_back({std::move(part.draft.kernel), std::move(part.facts), out_.plan.launches.size()});
     out_.plan.launches.push_back(std::move(launch));
     parts_.clear();
     return {};
@@ -328,12 +284,12 @@ class MuEmitter {
 
   Status library_kernels(const Step& step) {
     std::vector<Ints> strides;
-    for (const TensorPlace& place : places_) strides.push_back(place.strides);
+    for (const TensorPlace& place : places_.tensors) strides.push_back(place.strides);
     auto library = library_step(mugraph_, step, lives_, strides);
     if (!library) return library.status();
     auto arguments = [&](const std::vector<int32_t>& tensors) {
       std::vector<LaunchArg> args;
-      for (int32_t tensor : tensors) args.push_back(places_[static_cast<size_t>(tensor)].arg);
+      for (int32_t tensor : tensors) args.push_back(places_.tensors[static_cast<size_t>(tensor)].arg);
       return args;
     };
     if (library->outputs.empty()) return {};
@@ -350,15 +306,64 @@ class MuEmitter {
   // A launch that finds which parts of a tensor's memory are finite, at the same time as the next one if that
   // is `overlapped`; gives where it writes that.
   Result<LaunchArg> look_for_finite(int32_t tensor, bool overlapped) {
-    const TensorPlace& place = places_[static_cast<size_t>(tensor)];
+    const TensorPlace& place = places_.tensors[static_cast<size_t>(tensor)];
     auto graph = finite_graph(place.dtype, place.shape, place.strides);
     if (!graph) return graph.status();
-    const LaunchArg parts{LaunchArg::Kind::workspace, round_up(workspace_, kWorkspaceAlignment)};
-    workspace_ = parts.value + finite_parts(place.shape) * static_cast<int64_t>(sizeof(float));
-    out_.plan.workspace_bytes = std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(workspace_));
+    const LaunchArg parts = room_for_parts(place.shape);
     const auto alone = overlapped ? ir::LaunchesDependents::at_once : ir::LaunchesDependents::never;
     if (Status status = baseline_program(*graph, {place.arg}, {parts}, alone); !status.ok()) return status;
     return parts;
+  }
+
+  LaunchArg room_for_parts(const Ints& shape) {
+    const LaunchArg parts{LaunchArg::Kind::workspace, round_up(places_.workspace, kWorkspaceAlignment)};
+    places_.workspace = parts.value + finite_parts(shape) * static_cast<int64_t>(sizeof(float));
+    out_.plan.workspace_bytes = std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(places_.workspace));
+    return parts;
+  }
+
+  // Puts blocks into the launch that ends with kernel `k` which look for what the next kernel wants to know
+  // (launch_that_looks). Where they do not fit, that one gets a launch in front.
+  void look_ahead(size_t k) {
+    size_t next = k + 1;
+    while (next < mugraph_.kernels.size() && !mugraph_.kernels[next].custom) ++next;
+    if (next == mugraph_.kernels.size()) return;
+    const auto launch = launch_that_looks(mugraph_, schedule_, next);
+    if (!launch || launch->end != k + 1) return;
+    for (int32_t tensor : tensors_to_look_at(mugraph_, mugraph_.kernels[next])) {
+      const TensorPlace& place = places_.tensors[static_cast<size_t>(tensor)];
+      if (looked_.contains(tensor) || place.strides != dense_strides(place.shape)) continue;
+      const LaunchArg parts = room_for_parts(place.shape);
+      if (auto part = looking_blocks(place, parts, k)) {
+        looks_.push_back(std::move(*part));
+        looked_.emplace(tensor, parts);
+      }
+    }
+  }
+
+  // Beside kernel `k`, with as many threads.
+  Result<BlockKernel> looking_blocks(const TensorPlace& tensor, const LaunchArg& parts, size_t k) {
+    const int threads = mugraph_.kernels[k].threads;
+    const auto mugraph = finite_mugraph(tensor.dtype, tensor.shape, threads);
+    if (!mugraph) return mugraph.status();
+    std::vector<TensorPlace> places;
+    for (int32_t t : {0, 1}) places.push_back(dense_place(*mugraph, t));
+    places[0].name = tensor.name;
+    places[0].arg = tensor.arg;
+    places[1].name = "finite";
+    places[1].arg = parts;
+    KernelSchedule schedule;
+    schedule.warps = {1, 1, threads / 32};
+    const bool first = overlaps_caller(k);
+    schedule.pdl = uses_pdl(k) || first;
+    const MuKernel& kernel = mugraph->kernels[0];
+    const BlockFacts facts(kernel, lower_block(*mugraph, kernel), places, schedule, first, target_, false,
+                           {});
+    Chooser chooser({}, nullptr);
+    auto block = lower_to_draft(facts, chooser);
+    if (!block) return block;
+    if (Status status = complete(*block, schedule.pdl, chooser); !status.ok()) return status;
+    return block;
   }
 
   // A program of the baseline emitter becomes part of this one.
@@ -367,7 +372,7 @@ class MuEmitter {
                           ir::LaunchesDependents alone = ir::LaunchesDependents::never) {
     auto emitted = emit_baseline(graph, target_, observer_, alone);
     if (!emitted) return emitted.status();
-    const int64_t behind = round_up(workspace_, 256);
+    const int64_t behind = round_up(places_.workspace, 256);
     const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
     std::vector<std::string> renamed;
     const size_t before = out_.plan.launches.size();
@@ -406,13 +411,13 @@ class MuEmitter {
   const Schedule& schedule_;
   const Target& target_;
   std::vector<Step> steps_;
-  std::vector<TensorPlace> places_, read_places_;     // of operators over whole tensors; of block graphs
+  MuGraphPlaces places_;
   std::vector<TensorLife> lives_;                     // by tensor
   std::vector<int> launches_;                         // by step: those of one launch have one number
-  std::vector<BlockKernel> parts_;                    // of the launch that is being made
-  bool overlaps_ = false;                             // it, and what is in front of it
-  std::vector<std::pair<size_t, LaunchArg>> copies_;  // outputs that are inputs, or other outputs, too
-  int64_t workspace_ = 0;
+  std::vector<BlockKernel> parts_,
+      looks_;              // of the launch that is being made: kernels, and what looks for later ones
+  bool overlaps_ = false;  // it, and what is in front of it
+  std::map<int32_t, LaunchArg> looked_;  // by tensor: where parts that are not finite are noted
   struct ProductsOfKernel {
     size_t kernel;
     KernelAccesses accesses;

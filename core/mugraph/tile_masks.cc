@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
+#include "core/mugraph/dependence.h"
 #include "core/mugraph/masked_work.h"
 
 namespace quern {
@@ -21,13 +23,21 @@ class Masks {
         kernel_(kernel),
         masks_(kernel.ops, [this](BlockValue value) { return positions(value); }) {
     for (const BlockOp& op : kernel.ops) integer_ = std::max(integer_, extent_of_positions(op) * kShare / 4);
-    if (const auto work = masked_work(kernel.ops, block_stages(kernel), is_mask()))
-      for (BlockValue select : work->selects)
-        chains_.push_back(chain_of_selects(kernel.ops, select, is_mask()));
+    const auto work = masked_work(kernel.ops, block_stages(kernel), is_mask());
+    if (!work) return;
+    for (BlockValue select : work->selects)
+      chains_.push_back(chain_of_selects(kernel.ops, select, is_mask()));
+    for (BlockValue value : work->finite) {
+      const BlockOp& op = kernel.ops[static_cast<size_t>(value)];
+      if (op.is_load() && op.loop_dim() >= 0)
+        for (int32_t tensor : memory_of(mugraph, op.tensor())) looked_at_.insert(tensor);
+    }
   }
 
   // Whether iterations change nothing that are masked by positions, as far as is known.
   bool any() const { return !chains_.empty(); }
+
+  const std::set<int32_t>& looked_at() const { return looked_at_; }
 
   // Whether an iteration is not masked.
   bool is_possible(const Coordinates& at) {
@@ -69,6 +79,7 @@ class Masks {
   int64_t integer_ = 0;  // what is taken of one that is read
   Coordinates at_{};
   std::vector<std::vector<BlockValue>> chains_;  // of selects
+  std::set<int32_t> looked_at_;                  // tensors
 };
 
 // Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as
@@ -120,6 +131,11 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
 
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
   return share(mugraph, kernel);
+}
+
+std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& kernel) {
+  const Masks masks(mugraph, kernel);
+  return {masks.looked_at().begin(), masks.looked_at().end()};
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {

@@ -165,6 +165,10 @@ struct UnmaskedShare {
 };
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 
+// The tensors in memory of which the loop of such a kernel reads what must be finite where it is masked. None if
+// iterations change something.
+std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& kernel);
+
 // The axis of the grid along which that differs from block to block: those at its end have more to do, or
 // less.
 struct UnevenAxis {

@@ -91,9 +91,8 @@ class Counter : private ScheduledBlock {
         }
   }
   void count_looked_at() {
-    visit_values([&](const BlockOp& load) {
-      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(load.tensor())].type);
-    });
+    for (int32_t tensor : tensors_to_look_at(mugraph_, kernel_))
+      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(tensor)].type);
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }

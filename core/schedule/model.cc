@@ -6,6 +6,7 @@
 
 #include "core/base/integers.h"
 #include "core/schedule/block_work.h"
+#include "core/schedule/looks.h"
 #include "core/schedule/model_constants.h"
 
 namespace quern {
@@ -55,8 +56,8 @@ class KernelModel {
                  first + longest_us());
     out.us = constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
     if (work_.looked_at_bytes > 0)
-      out.us +=
-          constants_.start_us + constants_.latency_us + work_.looked_at_bytes / (target_.dram_gbps * 1e3);
+      out.us += (work_.looks_in_front ? 0 : constants_.start_us + constants_.latency_us) +
+                work_.looked_at_bytes / (target_.dram_gbps * 1e3);
     return out;
   }
 
@@ -294,8 +295,10 @@ KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const
 KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, size_t k, const Target& target) {
   const LaunchedKernels launch = launch_of(schedule, k);
   std::vector<BlockWork> parts;
-  for (k = launch.first; k < launch.end; ++k)
+  for (k = launch.first; k < launch.end; ++k) {
     parts.push_back(block_work(mugraph, mugraph.kernels[k], schedule.kernels[k], target));
+    parts.back().looks_in_front = launch_that_looks(mugraph, schedule, k).has_value();
+  }
   const auto first = schedule.kernels.begin() + static_cast<std::ptrdiff_t>(launch.first);
   return parts.size() == 1
              ? modelled_block(parts[0], *first, target)

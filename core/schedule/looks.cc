@@ -1,0 +1,46 @@
+#include "core/schedule/looks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/mugraph/dependence.h"
+#include "core/mugraph/tile_masks.h"
+
+namespace quern {
+
+namespace {
+
+// The last kernel in front of `k` that is launched: not one whose result is found where another tensor lies.
+std::optional<size_t> kernel_in_front(const MuGraph& mugraph, size_t k) {
+  while (k-- > 0) {
+    const MuKernel& kernel = mugraph.kernels[k];
+    if (kernel.custom) return k;
+    const MuTensor& result = mugraph.tensors[static_cast<size_t>(kernel.result)];
+    if (result.numbered < 0 && result.view.source < 0 && result.pieced.axis < 0) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Blocks by themselves, of warps that are a power of two.
+bool may_look(const MuKernel& kernel, const KernelSchedule& schedule) {
+  return schedule.persistent == 0 && schedule.multicast_blocks() == 1 && kernel.grid[kGridAxes - 1] == 1 &&
+         std::has_single_bit(static_cast<unsigned>(schedule.threads()));
+}
+
+}  // namespace
+
+std::optional<LaunchedKernels> launch_that_looks(const MuGraph& mugraph, const Schedule& schedule, size_t k) {
+  if (!schedule.kernels[k].intervals) return std::nullopt;
+  const auto in_front = kernel_in_front(mugraph, launch_of(schedule, k).first);
+  if (!in_front) return std::nullopt;
+  const LaunchedKernels launch = launch_of(schedule, *in_front);
+  const std::vector<int32_t> tensors = tensors_to_look_at(mugraph, mugraph.kernels[k]);
+  for (size_t part = launch.first; part < launch.end; ++part) {
+    if (!may_look(mugraph.kernels[part], schedule.kernels[part])) return std::nullopt;
+    for (int32_t written : accesses_of(mugraph, mugraph.kernels[part]).writes)
+      if (std::find(tensors.begin(), tensors.end(), written) != tensors.end()) return std::nullopt;
+  }
+  return launch;
+}
+
+}  // namespace quern
