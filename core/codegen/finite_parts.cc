@@ -79,7 +79,6 @@ Result<MuGraph> finite_mugraph(DType dtype, const Ints& shape, int threads) {
   kernel.custom = true;
   kernel.grid[0] = parts;
   kernel.trip_count = divide_up(elements, threads * kElements);
-  while (elements % kernel.trip_count != 0) ++kernel.trip_count;
   kernel.threads = threads;
   constexpr AxisMap kRows = {0, -1, -1, -1};
   Attrs columns;

@@ -241,18 +241,17 @@ class MuEmitter {
 
   // What block_kernel() has made since the last one, as a launch.
   Status launch_blocks() {
-    const size_t kernels = parts_.size();
-    std::move(looks_.begin(), looks_.end(), std::back_inserter(parts_));
-    looks_.clear();
-    const bool joined = parts_.size() > 1;
+    std::vector<ir::KernelPart> parts = kernel_parts();
+    const bool joined = parts.size() > 1;
     Launch launch;
     launch.kernel =
-        joined ? "q" + std::to_string(out_.plan.launches.size()) + "_joined" : parts_[0].draft.kernel.name;
-    std::vector<ir::KernelPart> parts;
-    for (const BlockKernel& part : parts_) {
+        joined ? "q" + std::to_string(out_.plan.launches.size()) + "_joined" : parts[0].kernel.name;
+    for (size_t p = 0; p < parts_.size(); ++p)
+      (out_.blocks.end() - 1 - static_cast<std::ptrdiff_t>(p))->function = launch.kernel;
+    for (auto& [tensor, part] : looks_) parts_.push_back(std::move(part));
+    looks_.clear();
+    for (const BlockKernel& part : parts_)
       launch.args.insert(launch.args.end(), part.args.begin(), part.args.end());
-      parts.push_back({part.draft.kernel, part.grid, part.cluster});
-    }
     launch.block.x = static_cast<uint32_t>(parts[0].kernel.threads);
     // A wait is for the kernel in front alone; as every block waits before it lets the next kernel begin, and
     // before it can end, the ones before that have ended too: kernels see all that came before them, never
@@ -272,9 +271,6 @@ class MuEmitter {
       launch.shared_bytes = static_cast<uint32_t>(parts[0].kernel.shared_bytes);
       out_.kernels += print_cuda(parts[0].kernel) + "\n";
     }
-    for (auto block = out_.blocks.end() - static_cast<std::ptrdiff_t>(kernels); block != out_.blocks.end();
-         ++block)
-      block->function = launch.kernel;
     for (BlockKernel& part : parts_)
       out_.code.push_back({std::move(part.draft.kernel), std::move(part.facts), out_.plan.launches.size()});
     out_.plan.launches.push_back(std::move(launch));
@@ -335,10 +331,21 @@ class MuEmitter {
       if (looked_.contains(tensor) || place.strides != dense_strides(place.shape)) continue;
       const LaunchArg parts = room_for_parts(place.shape);
       if (auto part = looking_blocks(place, parts, k)) {
-        looks_.push_back(std::move(*part));
+        looks_.push_back({tensor, std::move(*part)});
         looked_.emplace(tensor, parts);
       }
     }
+    if (looks_.empty() || ir::join_kernels("", kernel_parts()).ok()) return;
+    for (const auto& [tensor, part] : looks_) looked_.erase(tensor);
+    looks_.clear();
+  }
+
+  // The launch that is being made: kernels, and blocks that look for later ones.
+  std::vector<ir::KernelPart> kernel_parts() const {
+    std::vector<ir::KernelPart> out;
+    for (const BlockKernel& part : parts_) out.push_back({part.draft.kernel, part.grid, part.cluster});
+    for (const auto& [tensor, part] : looks_) out.push_back({part.draft.kernel, part.grid, part.cluster});
+    return out;
   }
 
   // Beside kernel `k`, with as many threads.
@@ -354,6 +361,7 @@ class MuEmitter {
     places[1].arg = parts;
     KernelSchedule schedule;
     schedule.warps = {1, 1, threads / 32};
+    schedule.min_blocks = schedule_.kernels[k].min_blocks;
     const bool first = overlaps_caller(k);
     schedule.pdl = uses_pdl(k) || first;
     const MuKernel& kernel = mugraph->kernels[0];
@@ -414,8 +422,9 @@ class MuEmitter {
   MuGraphPlaces places_;
   std::vector<TensorLife> lives_;                     // by tensor
   std::vector<int> launches_;                         // by step: those of one launch have one number
-  std::vector<BlockKernel> parts_,
-      looks_;              // of the launch that is being made: kernels, and what looks for later ones
+  // Of the launch that is being made: kernels, and, by tensor, what looks for later ones.
+  std::vector<BlockKernel> parts_;
+  std::vector<std::pair<int32_t, BlockKernel>> looks_;
   bool overlaps_ = false;  // it, and what is in front of it
   std::map<int32_t, LaunchArg> looked_;  // by tensor: where parts that are not finite are noted
   struct ProductsOfKernel {

@@ -27,6 +27,12 @@ std::vector<int32_t> memory_of(const MuGraph& mugraph, int32_t tensor) {
   return sources;
 }
 
+bool is_view(const MuGraph& mugraph, const MuKernel& kernel) {
+  if (kernel.custom) return false;
+  const MuTensor& result = mugraph.tensors[static_cast<size_t>(kernel.result)];
+  return result.numbered >= 0 || result.view.source >= 0 || result.pieced.axis >= 0;
+}
+
 KernelAccesses accesses_of(const MuGraph& mugraph, const MuKernel& kernel) {
   KernelAccesses out;
   if (!kernel.custom) {

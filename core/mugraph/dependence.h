@@ -9,6 +9,10 @@ namespace quern {
 // valid.
 std::vector<int32_t> memory_of(const MuGraph& mugraph, int32_t tensor);
 
+// Whether block graphs find what a kernel of one operator makes where other tensors lie, or compute it: then
+// nothing is launched for them.
+bool is_view(const MuGraph& mugraph, const MuKernel& kernel);
+
 // Tensors in memory that a kernel reads and writes, each once.
 struct KernelAccesses {
   std::vector<int32_t> reads, writes;

@@ -25,7 +25,7 @@ class Interpreter {
     if (stores_in_loop(ops_)) return std::nullopt;
     for (size_t i = 0; i < ops_.size(); ++i)
       if (ops_[i].is_accumulate() && !stays(static_cast<BlockValue>(i))) return std::nullopt;
-    if (out_.selects.empty()) return std::nullopt;
+    if (out_.chains.empty()) return std::nullopt;
     return std::move(out_);
   }
 
@@ -42,7 +42,7 @@ class Interpreter {
       case Combine::rescaled_sum:
         return added == 0;
       case Combine::max:
-        if (!added) return has_only_row_beside_nothing(own.operands[0]);
+        if (!added) return is_nothing_beside_row(own.operands[0]) && lies_far_above(accumulator, -kInfinity);
         return *added == -kInfinity || lies_far_above(accumulator, *added);
       case Combine::min:
         return added == kInfinity;
@@ -51,9 +51,10 @@ class Interpreter {
     }
   }
 
-  // A maximum of -inf and of what is there for each row, which what reads it behind the loop takes into account
-  // (lower_block).
-  bool has_only_row_beside_nothing(BlockValue value) {
+  // A maximum of -inf and of what is there for each row, which is in the accumulator if any iteration was not passed
+  // over, and which what reads that behind the loop takes into account (lower_block).
+  bool is_nothing_beside_row(BlockValue value) {
+    if (op(value).is_compute(OpCode::reduce_max)) value = op(value).operands[0];
     const BlockOp& own = op(value);
     if (!own.is_compute(OpCode::max)) return false;
     for (size_t i : {size_t{0}, size_t{1}})
@@ -63,13 +64,8 @@ class Interpreter {
 
   // What all elements of a value are where all selects take their numbers; nothing if that is not one number.
   std::optional<double> number(BlockValue value) {
-    const auto [at, fresh_one] = known_.try_emplace(value);
-    if (fresh_one) {
-      const auto found = compute(value);
-      known_[value] = found;
-      return found;
-    }
-    return at->second;
+    const auto at = known_.find(value);
+    return at != known_.end() ? at->second : known_[value] = compute(value);
   }
 
   std::optional<double> compute(BlockValue value) {
@@ -92,19 +88,32 @@ class Interpreter {
         return product(own);
       case OpKind::movement:
         return own.operands.size() == 1 ? number(own.operands[0]) : std::nullopt;
-      case OpKind::conversion:
-        return is_float(own.type.dtype) && is_float(op(own.operands[0]).type.dtype) ? number(own.operands[0])
-                                                                                    : std::nullopt;
+      case OpKind::conversion: {
+        const auto known = number(own.operands[0]);
+        const bool floats = is_float(own.type.dtype) && is_float(op(own.operands[0]).type.dtype);
+        return known && floats ? std::optional(round_to(own.type.dtype, *known)) : std::nullopt;
+      }
       default:
         return std::nullopt;
     }
   }
 
+  // The select, and those whose values it selects from that have the same number.
   std::optional<double> select(BlockValue value) {
-    const std::vector<BlockValue> chain = chain_of_selects(ops_, value, masks_);
-    if (chain.empty()) return std::nullopt;
-    out_.selects.insert(value);
-    return op(op(value).operands[2]).number();
+    std::vector<BlockValue> chain;
+    std::optional<double> masked;
+    for (;; value = op(value).operands[1]) {
+      const BlockOp& own = op(value);
+      if (!own.is_compute(OpCode::where)) break;
+      const BlockOp& other = op(own.operands[2]);
+      if (!other.is_compute(OpCode::constant) || !other.extents().empty() ||
+          (masked && *masked != other.number()) || !masks_(own.operands[0]))
+        break;
+      masked = other.number();
+      chain.push_back(value);
+    }
+    if (!chain.empty()) out_.chains.insert(std::move(chain));
+    return masked;
   }
 
   std::optional<double> elementwise(const BlockOp& own) {
@@ -187,23 +196,6 @@ class Interpreter {
 };
 
 }  // namespace
-
-std::vector<BlockValue> chain_of_selects(const std::vector<BlockOp>& ops, BlockValue select,
-                                         const std::function<bool(BlockValue condition)>& masks) {
-  std::vector<BlockValue> out;
-  auto op = [&](BlockValue value) -> const BlockOp& { return ops[static_cast<size_t>(value)]; };
-  std::optional<double> number;
-  for (;; select = op(select).operands[1]) {
-    const BlockOp& own = op(select);
-    if (!own.is_compute(OpCode::where)) return out;
-    const BlockOp& other = op(own.operands[2]);
-    if (!other.is_compute(OpCode::constant) || !other.extents().empty() ||
-        (number && *number != other.number()) || !masks(own.operands[0]))
-      return out;
-    number = other.number();
-    out.push_back(select);
-  }
-}
 
 std::optional<MaskedWork> masked_work(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
                                       const std::function<bool(BlockValue condition)>& masks) {

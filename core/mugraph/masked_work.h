@@ -22,8 +22,9 @@ struct MaskedWork {
     double number = 0;
     auto operator<=>(const FarAbove&) const = default;
   };
-  // Those that were taken to select their numbers everywhere, none of which is the operand of another.
-  std::set<BlockValue> selects;
+  // Those that were taken to select their numbers everywhere. Each begins with a select, behind which are those
+  // that it selects from and that have the same number: one of them that is masked is enough.
+  std::set<std::vector<BlockValue>> chains;
   // Of what is there for each row: running maxima, and what the loop does not change.
   std::set<FarAbove> far_above;
   // Each element is: of tiles that the loop loads, and of what it does not change.
@@ -34,9 +35,5 @@ struct MaskedWork {
 // if nothing is masked. Both for muGraphs and for what is lowered from them (lower_block).
 std::optional<MaskedWork> masked_work(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
                                       const std::function<bool(BlockValue condition)>& masks);
-
-// A select of a number in place of what positions mask, and those whose values it selects from that have the same number.
-std::vector<BlockValue> chain_of_selects(const std::vector<BlockOp>& ops, BlockValue select,
-                                         const std::function<bool(BlockValue condition)>& masks);
 
 }  // namespace quern

@@ -25,8 +25,7 @@ class Masks {
     for (const BlockOp& op : kernel.ops) integer_ = std::max(integer_, extent_of_positions(op) * kShare / 4);
     const auto work = masked_work(kernel.ops, block_stages(kernel), is_mask());
     if (!work) return;
-    for (BlockValue select : work->selects)
-      chains_.push_back(chain_of_selects(kernel.ops, select, is_mask()));
+    chains_ = work->chains;
     for (BlockValue value : work->finite) {
       const BlockOp& op = kernel.ops[static_cast<size_t>(value)];
       if (op.is_load() && op.loop_dim() >= 0)
@@ -78,8 +77,8 @@ class Masks {
   const TileMasks<int64_t, bool> masks_;
   int64_t integer_ = 0;  // what is taken of one that is read
   Coordinates at_{};
-  std::vector<std::vector<BlockValue>> chains_;  // of selects
-  std::set<int32_t> looked_at_;                  // tensors
+  std::set<std::vector<BlockValue>> chains_;  // of selects
+  std::set<int32_t> looked_at_;               // tensors
 };
 
 // Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as

@@ -84,14 +84,15 @@ Schedule without_short_kernels(Schedule schedule, const std::vector<double>& tim
   return schedule;
 }
 
-// What programs that are nearly the same have in common: candidate, tiles, warps and data path.
+// What programs that are nearly the same have in common: candidate, tiles, warps and data path. Twins of a program, which
+// stay, store or share in another way, have that of it.
 std::string resemblance(size_t candidate, Schedule schedule) {
   for (KernelSchedule& kernel : schedule.kernels) {
     kernel.tile_k = 0;
     kernel.stages = 1;
     kernel.min_blocks = 0;
     kernel.persistent = 0;
-    kernel.producer = kernel.tma_store = false;
+    kernel.producer = false;
   }
   return std::to_string(candidate) + "\n" + print_schedule(schedule);
 }
@@ -211,36 +212,36 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       return *us;
     };
     // Whether it is a program that was not there. `applied`: the muGraph as the schedule cuts it.
-    auto take = [&](const MuGraph& applied, Schedule schedule, double us, double rank_us) {
+    auto take = [&](const MuGraph& applied, Schedule schedule, double us, double rank_us,
+                    const std::string& resembles) {
       if (!constraints.empty() && !constraints.allow(applied)) return false;
       Schedule untiled = schedule;
       for (KernelSchedule& kernel : untiled.kernels) kernel = without_tiling(kernel);
       if (!programs.insert(text_without_names(applied) + print_schedule(untiled)).second) return false;
-      const std::vector<double> times = kernel_times(applied, schedule, target);
-      const double longest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
-      std::string resembles = resemblance(i, without_short_kernels(schedule, times, kMinor * longest));
-      ranked.push_back({rank_us, {i, std::move(schedule), us}, std::move(resembles)});
+      ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
     for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
       if (taken == most || ++seen > kMostSeen * most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);
-      const Schedule essentials =
-          without_short_kernels(schedule, kernel_times(*applied, schedule, target), kLittle * us);
-      if (!known.insert(print_schedule(essentials)).second) continue;
-      if (!take(*applied, schedule, us, us)) continue;
+      const std::vector<double> times = kernel_times(*applied, schedule, target);
+      if (!known.insert(print_schedule(without_short_kernels(schedule, times, kLittle * us))).second)
+        continue;
+      const double longest = *std::max_element(times.begin(), times.end());
+      const std::string resembles = resemblance(i, without_short_kernels(schedule, times, kMinor * longest));
+      if (!take(*applied, schedule, us, us, resembles)) continue;
       ++taken;
       for (const auto& twin : {launched_for_each_tile(schedule), stored_by_tma(*applied, schedule)})
-        if (twin) take(*applied, *twin, modelled(*twin), us);
+        if (twin) take(*applied, *twin, modelled(*twin), us, resembles);
       for (const int axis : {0, 1, 2})
         if (const auto pairs = shared_by_pairs(*applied, schedule, axis)) {
           const Schedule deeper = with_deeper_rings(*pairs);
           const double deeper_us = modelled(deeper);
           if (std::isfinite(deeper_us))
-            take(*applied, deeper, deeper_us, us);
+            take(*applied, deeper, deeper_us, us, resembles);
           else
-            take(*applied, *pairs, modelled(*pairs), us);
+            take(*applied, *pairs, modelled(*pairs), us, resembles);
         }
     }
   }

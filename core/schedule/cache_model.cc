@@ -46,6 +46,7 @@ std::map<int32_t, double> shares_of_dram(const MuGraph& mugraph, const MuKernel&
   auto bytes = [&](int32_t tensor) { return bytes_of(mugraph.tensors[static_cast<size_t>(tensor)].type); };
   for (const MuKernel& each : mugraph.kernels) {
     if (&each == &kernel) break;
+    if (is_view(mugraph, each)) continue;
     const KernelAccesses accesses = accesses_of(mugraph, each);
     for (int32_t tensor : accesses.reads) cache.read(tensor, bytes(tensor));
     for (int32_t tensor : accesses.writes) cache.write(tensor, bytes(tensor), false);

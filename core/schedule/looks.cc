@@ -10,21 +10,18 @@ namespace quern {
 
 namespace {
 
-// The last kernel in front of `k` that is launched: not one whose result is found where another tensor lies.
+// The last block graph in front of `k`, if it is what was launched last.
 std::optional<size_t> kernel_in_front(const MuGraph& mugraph, size_t k) {
-  while (k-- > 0) {
-    const MuKernel& kernel = mugraph.kernels[k];
-    if (kernel.custom) return k;
-    const MuTensor& result = mugraph.tensors[static_cast<size_t>(kernel.result)];
-    if (result.numbered < 0 && result.view.source < 0 && result.pieced.axis < 0) return std::nullopt;
-  }
+  while (k-- > 0)
+    if (!is_view(mugraph, mugraph.kernels[k]))
+      return mugraph.kernels[k].custom ? std::optional(k) : std::nullopt;
   return std::nullopt;
 }
 
-// Blocks by themselves, of warps that are a power of two.
+// Blocks by themselves, all of whose warps compute, a power of two of them.
 bool may_look(const MuKernel& kernel, const KernelSchedule& schedule) {
-  return schedule.persistent == 0 && schedule.multicast_blocks() == 1 && kernel.grid[kGridAxes - 1] == 1 &&
-         std::has_single_bit(static_cast<unsigned>(schedule.threads()));
+  return schedule.persistent == 0 && !schedule.producer && schedule.multicast_blocks() == 1 &&
+         kernel.grid[kGridAxes - 1] == 1 && std::has_single_bit(static_cast<unsigned>(schedule.threads()));
 }
 
 }  // namespace

@@ -156,12 +156,15 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
     return last;
   };
   const double above = look_along(x.reach()), below = look_along(-x.reach());
-  if (x.fragile)
+  if (x.fragile) {
+    // Whatever sums overflow in this order or that may do so all at once.
+    double overflow = 0;
     for (double sign : {1.0, -1.0}) {
-      const double value = look_at(sign * std::numeric_limits<double>::infinity());
-      // Whatever sums overflow in this order or that may do so all at once.
-      if (finite && std::isfinite(value)) follow(result, (value - result.exact) / kReach, kOverflow);
+      const double move = look_at(sign * std::numeric_limits<double>::infinity()) - result.exact;
+      if (std::isfinite(move) && std::fabs(move) > std::fabs(overflow)) overflow = move;
     }
+    follow(result, overflow / kReach, kOverflow);
+  }
   deviation /= kReach;
   const double noise = x.noise();
   if (!(noise > 0) || !std::isfinite(noise) || !std::isfinite(deviation)) {

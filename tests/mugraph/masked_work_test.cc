@@ -35,7 +35,7 @@ std::string demands(const std::string& body, const std::string& size) {
                                 [&](BlockValue condition) { return name(condition) == " m"; });
   if (!work) return "changes";
   std::string out = "selects";
-  for (BlockValue select : work->selects) out += name(select);
+  for (const std::vector<BlockValue>& chain : work->chains) out += name(chain[0]);
   for (const MaskedWork::FarAbove& each : work->far_above)
     out +=
         "; above" + name(each.value) + " " + (std::isinf(each.number) ? "-inf" : std::to_string(each.number));
@@ -66,10 +66,16 @@ void what_is_demanded(void**) {
       {lowest + "b = max(x, axis=[1], keepdims=true)\nd = sub(t, b)\nw = exp(d)\n" + sum, "changes"},
       {lowest + "d = sub(r, t)\nw = exp(d)\n" + sum, "changes"},
       {lowest + top + "o = add(h, 0)\n", "selects t"},
+      // Beside what is there for each row, as sinks of attention are.
+      {lowest + "b = max(t, axis=[1], keepdims=true)\nc = max(b, r)\nh = accumulate_max(c)\no = add(h, 0)\n",
+       "selects t; above h -inf"},
+      {lowest + "b = max(t, r)\nc = max(b, axis=[1], keepdims=true)\nh = accumulate_max(c)\no = add(h, 0)\n",
+       "selects t; above h -inf"},
       {"t = where(m, x, -1000)\n" + top + "o = add(h, 0)\n", "selects t; above h -1000.000000"},
       {"t = where(m, x, inf)\nb = min(t, axis=[1], keepdims=true)\no = accumulate_min(b)\n", "selects t"},
       {lowest + "b = min(t, axis=[1], keepdims=true)\no = accumulate_min(b)\n", "changes"},
       // Factors.
+      {"u = where(m, x, 100000)\nc = cast(u, dtype=f16)\n" + zeros + "w = mul(t, c)\n" + sum, "changes"},
       {zeros + "w = mul(r, t)\n" + sum, "selects t; finite r"},
       {zeros + "c = reciprocal(r)\nw = mul(t, c)\n" + sum, "selects t; finite c"},
       {zeros + "c = exp(x)\nw = mul(t, c)\n" + sum, "changes"},

@@ -67,17 +67,15 @@ const std::optional<TileTruth<Expr>>& PositionMasks::known_truth(BlockValue cond
 // What there is to pass over.
 std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
   if (schedule_.stages < 2) return std::nullopt;
-  auto masks = [this](BlockValue condition) { return known_truth(condition).has_value(); };
-  const auto work = masked_work(program_.ops, program_.stages, masks);
+  const auto work = masked_work(program_.ops, program_.stages,
+                                [this](BlockValue condition) { return known_truth(condition).has_value(); });
   if (!work) return std::nullopt;
   PassedOver out{*work};
   std::set<std::vector<BlockValue>> seen;
-  for (BlockValue select : work->selects) {
+  for (const std::vector<BlockValue>& chain : work->chains) {
+    out.selects.insert(chain.begin(), chain.end());
     std::vector<BlockValue> conditions;
-    for (BlockValue each : chain_of_selects(program_.ops, select, masks)) {
-      out.selects.insert(each);
-      conditions.push_back(program_.op(each).operands[0]);
-    }
+    for (BlockValue select : chain) conditions.push_back(program_.op(select).operands[0]);
     if (!seen.insert(conditions).second) continue;
     TileTruth<Expr> own = *known_truth(conditions[0]);
     for (BlockValue condition : conditions) {

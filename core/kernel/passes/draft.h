@@ -65,9 +65,9 @@ struct PipelinedProduct {
   int64_t tile_bytes = 0;
 };
 
-// Iterations that change nothing where all that they score is masked.
+// Iterations that change nothing where they are masked wholly.
 struct MaskedIterations {
-  // The iteration may have a score that is not masked; it has no other: the same for all threads.
+  // Something of the iteration may not be masked; nothing of it is: the same for all threads.
   Expr possible = 1, certain = 1;
   Body look;  // where none is possible: sets `vanishes`, whether what this thread knows of vanishes
   Symbol vanishes;

@@ -6,8 +6,8 @@
 //
 // The loop goes through those that are masked in parts first, and through those of the middle, for which it computes no mask.
 // Behind it all threads that compute look whether the rest would change anything. It would not if all that it adds
-// vanishes: the maximum of every row lies far enough above what masked scores are, and what is multiplied by the
-// zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended.
+// vanishes: what exponentials are relative to lies far enough above what stands for masked numbers, and what is multiplied
+// by zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended.
 #include <algorithm>
 
 #include "core/base/status.h"

@@ -1,5 +1,5 @@
-// Passes over the work of iterations all of whose scores are masked. Whether one is, positions say; whether
-// it then changes nothing, all threads that compute look at together: they agree by a barrier, which other
+// Passes over the work of iterations that are masked wholly. Whether one is, positions say; whether it then
+// changes nothing, all threads that compute look at together: they agree by a barrier, which other
 // iterations do not have.
 #include "core/kernel/builder.h"
 #include "core/kernel/effects.h"
