@@ -158,11 +158,10 @@ void hand_on(Noisy& result, const Noisy& x, F f) {
   const double above = look_along(x.reach()), below = look_along(-x.reach());
   if (x.fragile) {
     // Whatever sums overflow in this order or that may do so all at once.
-    double overflow = 0;
-    for (double sign : {1.0, -1.0}) {
-      const double move = look_at(sign * std::numeric_limits<double>::infinity()) - result.exact;
-      if (std::isfinite(move) && std::fabs(move) > std::fabs(overflow)) overflow = move;
-    }
+    const double infinity = std::numeric_limits<double>::infinity();
+    const double up = look_at(infinity) - result.exact, down = look_at(-infinity) - result.exact;
+    double overflow = std::isfinite(up) ? up : 0;
+    if (std::isfinite(down) && std::fabs(down) > std::fabs(overflow)) overflow = down;
     follow(result, overflow / kReach, kOverflow);
   }
   deviation /= kReach;
