@@ -176,18 +176,17 @@ class MuEmitter {
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
     if (Status status = compare_products(k, block->products); !status.ok()) return status;
-    int launches = 0;
+    // A look in a launch of its own: what is in front of that has ended when it begins, as it overlaps with nothing.
+    block->draft.only_looks_at_previous =
+        block->watched.size() == 1 && !looked_.contains(block->watched[0].tensor);
     for (const BlockKernel::Watched& watched : block->watched) {
       if (!looked_.contains(watched.tensor)) {
-        ++launches;
         auto arg = look_for_finite(watched.tensor, uses_pdl(k));
         if (!arg) return arg.status();
         looked_.emplace(watched.tensor, *arg);
       }
       block->args[watched.arg] = looked_.at(watched.tensor);
     }
-    // What is in front of that has ended when it begins, as it overlaps with nothing.
-    block->draft.only_looks_at_previous = launches == 1 && block->watched.size() == 1;
     if (Status status = complete(*block, schedule.pdl, chooser); !status.ok()) return status;
     out_.blocks.push_back(
         {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, block->draft.kernel.name});

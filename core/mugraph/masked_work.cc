@@ -1,6 +1,5 @@
 #include "core/mugraph/masked_work.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -62,6 +61,13 @@ class Interpreter {
     return false;
   }
 
+  // A number that is written as such, and is no product of extents.
+  std::optional<double> written(BlockValue value) const {
+    const BlockOp& own = op(value);
+    return own.is_compute(OpCode::constant) && own.extents().empty() ? std::optional(own.number())
+                                                                     : std::nullopt;
+  }
+
   // What all elements of a value are where all selects take their numbers; nothing if that is not one number.
   std::optional<double> number(BlockValue value) {
     const auto at = known_.find(value);
@@ -71,8 +77,7 @@ class Interpreter {
   std::optional<double> compute(BlockValue value) {
     const BlockOp& own = op(value);
     if (!own.is_compute()) return std::nullopt;
-    if (own.code() == OpCode::constant)
-      return own.extents().empty() ? std::optional(own.number()) : std::nullopt;
+    if (own.code() == OpCode::constant) return written(value);
     if (!in_loop(value)) return std::nullopt;
     if (own.code() == OpCode::where)
       if (const auto selected = select(value)) return selected;
@@ -105,11 +110,9 @@ class Interpreter {
     for (;; value = op(value).operands[1]) {
       const BlockOp& own = op(value);
       if (!own.is_compute(OpCode::where)) break;
-      const BlockOp& other = op(own.operands[2]);
-      if (!other.is_compute(OpCode::constant) || !other.extents().empty() ||
-          (masked && *masked != other.number()) || !masks_(own.operands[0]))
-        break;
-      masked = other.number();
+      const auto other = written(own.operands[2]);
+      if (!other || (masked && *masked != *other) || !masks_(own.operands[0])) break;
+      masked = other;
       chain.push_back(value);
     }
     if (!chain.empty()) out_.chains.insert(std::move(chain));
@@ -160,15 +163,11 @@ class Interpreter {
   BlockValue without_frame(BlockValue value) const {
     const BlockOp& own = op(value);
     if (!own.is_compute(OpCode::where)) return value;
-    const BlockOp &nothing = op(own.operands[0]), &zero = op(own.operands[1]);
+    const BlockOp& nothing = op(own.operands[0]);
     const BlockValue maximum = own.operands[2];
-    if (!nothing.is_compute(OpCode::eq) || nothing.operands[0] != maximum || !is_number(zero, 0) ||
-        !is_number(op(nothing.operands[1]), -kInfinity))
-      return value;
-    return maximum;
-  }
-  static bool is_number(const BlockOp& op, double number) {
-    return op.is_compute(OpCode::constant) && op.extents().empty() && op.number() == number;
+    const bool frames = nothing.is_compute(OpCode::eq) && nothing.operands[0] == maximum &&
+                        written(nothing.operands[1]) == -kInfinity && written(own.operands[1]) == 0;
+    return frames ? maximum : value;
   }
 
   bool lies_far_above(BlockValue value, double masked) {

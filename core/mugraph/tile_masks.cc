@@ -26,17 +26,16 @@ class Masks {
     const auto work = masked_work(kernel.ops, block_stages(kernel), is_mask());
     if (!work) return;
     chains_ = work->chains;
-    for (BlockValue value : work->finite) {
-      const BlockOp& op = kernel.ops[static_cast<size_t>(value)];
-      if (op.is_load() && op.loop_dim() >= 0)
-        for (int32_t tensor : memory_of(mugraph, op.tensor())) looked_at_.insert(tensor);
-    }
+    for (BlockValue value : work->finite)
+      if (const BlockOp& op = kernel.ops[static_cast<size_t>(value)]; op.is_load() && op.loop_dim() >= 0)
+        finite_.push_back(value);
   }
 
   // Whether iterations change nothing that are masked by positions, as far as is known.
   bool any() const { return !chains_.empty(); }
 
-  const std::set<int32_t>& looked_at() const { return looked_at_; }
+  // Loads of the loop that must be finite where it is masked.
+  const std::vector<BlockValue>& finite() const { return finite_; }
 
   // Whether an iteration is not masked.
   bool is_possible(const Coordinates& at) {
@@ -78,7 +77,7 @@ class Masks {
   int64_t integer_ = 0;  // what is taken of one that is read
   Coordinates at_{};
   std::set<std::vector<BlockValue>> chains_;  // of selects
-  std::set<int32_t> looked_at_;               // tensors
+  std::vector<BlockValue> finite_;
 };
 
 // Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as
@@ -132,9 +131,16 @@ UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
   return share(mugraph, kernel);
 }
 
+std::vector<BlockValue> loads_that_must_be_finite(const MuGraph& mugraph, const MuKernel& kernel) {
+  return Masks(mugraph, kernel).finite();
+}
+
 std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& kernel) {
-  const Masks masks(mugraph, kernel);
-  return {masks.looked_at().begin(), masks.looked_at().end()};
+  std::set<int32_t> out;
+  for (BlockValue load : loads_that_must_be_finite(mugraph, kernel))
+    for (int32_t tensor : memory_of(mugraph, kernel.ops[static_cast<size_t>(load)].tensor()))
+      out.insert(tensor);
+  return {out.begin(), out.end()};
 }
 
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {

@@ -165,8 +165,9 @@ struct UnmaskedShare {
 };
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 
-// The tensors in memory of which the loop of such a kernel reads what must be finite where it is masked. None if
-// iterations change something.
+// What the loop of such a kernel loads and multiplies by zeros where it is masked, which must be finite then; and the
+// tensors in memory that these load. None if iterations change something.
+std::vector<BlockValue> loads_that_must_be_finite(const MuGraph& mugraph, const MuKernel& kernel);
 std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& kernel);
 
 // The axis of the grid along which that differs from block to block: those at its end have more to do, or

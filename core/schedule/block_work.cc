@@ -57,7 +57,9 @@ class Counter : private ScheduledBlock {
     if (schedule_.intervals) {
       out_.trip_count = visited(unmasked.mean);
       out_.longest_trip_count = visited(unmasked.most);
-      return count_looked_at();
+      for (int32_t tensor : tensors_to_look_at(mugraph_, kernel_))
+        out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(tensor)].type);
+      return;
     }
     out_.passed_share = 1 - unmasked.mean;
     out_.longest_trip_count = out_.trip_count;
@@ -69,30 +71,11 @@ class Counter : private ScheduledBlock {
     // Tiles of iterations that are passed over are read from shared memory, and all threads meet.
     for (double Work::*part : kLoads) out_.passed.*part = out_.loop.*part;
     out_.passed.chain = constants_.barrier_cycles + constants_.handover_cycles;
-    visit_values([&](const BlockOp& load) {
-      const DType dtype = mugraph_.tensors[static_cast<size_t>(load.tensor())].type.dtype;
-      const double bytes =
-          static_cast<double>(load.type.element_count()) * static_cast<double>(dtype_size(dtype));
+    for (BlockValue load : loads_that_must_be_finite(mugraph_, kernel_)) {
+      const double bytes = loaded_bytes(op(load));
       out_.passed.shared_bytes += bytes;
       out_.passed.issue += bytes / 4 * kLookedAtWord / 32;
-    });
-  }
-
-  // Calls visit(load) with what the loop multiplies what it has computed by.
-  template <class Visit>
-  void visit_values(const Visit& visit) const {
-    for (const BlockOp& each : kernel_.ops)
-      if (each.is_compute(OpKind::contraction))
-        for (size_t side : {size_t{0}, size_t{1}}) {
-          const BlockOp &own = op(each.operands[side]), &other = op(each.operands[1 - side]);
-          if (own.is_load() && own.loop_dim() >= 0 && other.is_compute() &&
-              in_loop(static_cast<size_t>(each.operands[1 - side])))
-            visit(own);
-        }
-  }
-  void count_looked_at() {
-    for (int32_t tensor : tensors_to_look_at(mugraph_, kernel_))
-      out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(tensor)].type);
+    }
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }

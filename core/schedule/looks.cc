@@ -18,7 +18,8 @@ std::optional<size_t> kernel_in_front(const MuGraph& mugraph, size_t k) {
   return std::nullopt;
 }
 
-// Blocks by themselves, all of whose warps compute, a power of two of them.
+// Whether blocks that check may have the shape of this kernel's: alone (no cluster, not persistent), without a producer
+// warp, their warps a power of two.
 bool may_look(const MuKernel& kernel, const KernelSchedule& schedule) {
   return schedule.persistent == 0 && !schedule.producer && schedule.multicast_blocks() == 1 &&
          kernel.grid[kGridAxes - 1] == 1 && std::has_single_bit(static_cast<unsigned>(schedule.threads()));

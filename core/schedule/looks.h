@@ -1,5 +1,6 @@
-// Who looks whether numbers are finite that loops with `intervals` do not load (core/mugraph/tile_masks.h): blocks
-// of their own, in the launch in front if they fit in there, else in one more launch.
+// Where the check for infinities and NaN runs that loops with `intervals` need: what they do not load is multiplied by
+// zeros, so that it may be left out only if it is finite (core/mugraph/tile_masks.h). Thread blocks of their own check
+// it: in the launch in front if they fit in there, else in one more launch.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,8 @@
 
 namespace quern {
 
-// Of a kernel with `intervals`: the launch in front, if its threads may look as well and it does not write what is
-// looked at.
+// Of a kernel with `intervals`: the launch in front, if blocks that check may ride in it and it does not write what they
+// check.
 std::optional<LaunchedKernels> launch_that_looks(const MuGraph& mugraph, const Schedule& schedule, size_t k);
 
 }  // namespace quern

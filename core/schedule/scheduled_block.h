@@ -170,8 +170,8 @@ class ScheduledBlock {
 
   const bool has_product_;
   const std::map<int32_t, double> dram_shares_;  // by tensor (cache_model.h)
-  std::vector<TensorPlace> places_;           // of loads and stores
-  std::vector<std::optional<DType>> dtypes_;  // of products by tensor cores
+  std::vector<TensorPlace> places_;              // of loads and stores
+  std::vector<std::optional<DType>> dtypes_;     // of products by tensor cores
   std::vector<char> product_, split_rows_;
   std::vector<unsigned> unpadded_;
   std::vector<double> copies_;

@@ -32,7 +32,7 @@ constexpr Mask kMasks[] = {
     {"causal behind a cache", "d = add(i, n)\nm = le(j, d)", true},
 };
 
-// `weights` are made of the scores s in the loop, `results` behind it.
+// `weights` makes the weights p of the scaled scores z.
 std::string graph_text(const std::string& weights) {
   return R"(graph masked
 in q: TYPE[2, ROWS, INNER]
@@ -94,7 +94,7 @@ const Form kSoftmax = {"t = where(m, z, NUMBER)\np = softmax(t, axis=-1)", "",
   store(y, o, x=1, y=0)
 }
 )"};
-// Nothing but the zeros themselves is demanded.
+// Zeros as they are: of their sums nothing is demanded, only that values are finite.
 const Form kGates = {"g = sigmoid(z)\np = where(m, g, 0)", "",
                      kKernel + kScores + R"(  v0 = load(v, y=0, loop=1)
   g = sigmoid(z)
@@ -104,7 +104,7 @@ const Form kGates = {"g = sigmoid(z)\np = where(m, g, 0)", "",
   store(y, o, x=1, y=0)
 }
 )"};
-// Of the maxima, and of a factor for each row, that lies in registers.
+// Demands that maxima and factors of rows meet which another kernel has stored.
 const Form kBehindMaxima = {kSoftmax.weights, "tensor tops: f32[2, ROWS, 1]\ntensor parts: f32[2, ROWS, 1]\n",
                             kKernel + kScores + kOnline + R"(  w = reciprocal(l)
   store(h, tops, x=1, y=0)

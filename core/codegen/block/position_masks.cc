@@ -77,14 +77,13 @@ std::optional<PositionMasks::PassedOver> PositionMasks::passed_over() {
     std::vector<BlockValue> conditions;
     for (BlockValue select : chain) conditions.push_back(program_.op(select).operands[0]);
     if (!seen.insert(conditions).second) continue;
-    TileTruth<Expr> own = *known_truth(conditions[0]);
+    Expr possible = ir::truth(true);
     for (BlockValue condition : conditions) {
       const TileTruth<Expr>& truth = *known_truth(condition);
-      own = {both(own.always, truth.always), both(own.possible, truth.possible)};
+      out.tile.always = both(out.tile.always, truth.always);
+      possible = both(possible, truth.possible);
     }
-    out.tile = seen.size() == 1 ? own
-                                : TileTruth<Expr>{both(out.tile.always, own.always),
-                                                  either(out.tile.possible, own.possible)};
+    out.tile.possible = either(out.tile.possible, possible);
   }
   if (out.tile.possible.is_number()) return std::nullopt;
   return out;

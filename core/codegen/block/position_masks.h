@@ -27,7 +27,8 @@ class PositionMasks : BlockPart {
   struct PassedOver {
     MaskedWork work;
     std::set<BlockValue> selects = {};
-    TileTruth<Expr> tile = {0, 0};  // whether these mask nothing of it; whether something is not masked
+    // Whether these mask nothing of the tile; whether something of it is not masked.
+    TileTruth<Expr> tile = {ir::truth(true), ir::truth(false)};
   };
   // Of a condition over positions; nothing if that is not known.
   Expr integer(BlockValue load);
