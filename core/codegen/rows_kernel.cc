@@ -3,8 +3,8 @@
 // Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
 // each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
 // part of the row each. Reductions of one level share a loop over the row; later levels and the values made
-// at every point go through it again. What is read in several of these loops is copied to shared memory
-// first, if there is room for the row.
+// at every point go through it again, but for values that need no reduction, which the first loop makes. What is read in several of these loops comes into shared memory, if
+// there is room for the row: copies of later steps are under way while the first loop reduces what has come.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -12,7 +12,8 @@
 
 #include "core/base/integers.h"
 #include "core/codegen/baseline_kernel.h"
-#include "core/codegen/tiles.h"
+#include "core/codegen/row_shape.h"
+#include "core/kernel/replace.h"
 
 namespace quern {
 
@@ -21,13 +22,9 @@ using ir::Scalar;
 
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int kRowThreads = 256;       // of a block whose rows have teams, at least
-constexpr int kMostRowThreads = 1024;  // and at most, for few or long rows
-constexpr int kPointThreads = 128;     // of a block where every thread has a row
-constexpr int kClusterSteps = 1024;  // of a block, vectors of a row, that are worth a barrier of the cluster
-constexpr int kMostSteps = 8;        // of a thread, before a block gets more threads
-constexpr int kCheap = 8;            // cost of an element whose loop waits for its loads
+constexpr int kWarp = RowShape::kWarp;
+constexpr int kAhead = 8;  // steps of a thread whose copies are under way
+constexpr int kCheap = 8;  // cost of an element whose loop waits for its loads
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
@@ -35,17 +32,9 @@ constexpr int64_t kUnrolled = 16;
 constexpr double kCacheTrip = 0.3, kRegisters = 32, kTeamIssue = 20, kTeamCycles = 300;
 constexpr double kClusterCycles = 1500;  // of a sum over a cluster
 
-struct Shape {
-  int team = 1;     // threads of a block that share a row
-  int cluster = 1;  // blocks that do
-  int vector = 1;   // elements a thread does at once: of a row if it has a team, else neighbouring rows
-  int threads = kPointThreads;
-  bool keeps = false;  // the row, in shared memory
-};
-
 class RowsEmitter {
  public:
-  RowsEmitter(const BaselineProgram& program, const Kernel& kernel, const KernelTrace& trace, Shape shape,
+  RowsEmitter(const BaselineProgram& program, const Kernel& kernel, const KernelTrace& trace, RowShape shape,
               bool wide)
       : program_(program),
         graph_(program.graph),
@@ -167,7 +156,7 @@ class RowsEmitter {
     };
     for (const auto& [value, level] : kernel_.levels) need(trace_.computed(value), level);
     for (const auto& [value, role] : kernel_.makes)
-      if (role == Role::element) need(trace_.stored(value), -1);
+      if (role == Role::element) need(trace_.stored(value), is_made_first(value) ? 0 : -1);
     std::vector<int> out;
     for (size_t i = 0; i < loops.size(); ++i) {
       const int item = static_cast<int>(i);
@@ -177,12 +166,23 @@ class RowsEmitter {
     return out;
   }
 
-  // Copies the block's rows, or its part of one, to shared memory; how much of it that takes.
+  // Whether the first loop over the row, which reduces, can make this value of every point as well.
+  bool is_made_first(ValueId value) const {
+    if (kernel_.levels.empty()) return false;
+    const std::function<bool(int)> waits = [&](int item) {
+      const Item& own = placed_.items[static_cast<size_t>(item)];
+      return own.kind == Item::Kind::held || std::any_of(own.operands.begin(), own.operands.end(), waits);
+    };
+    return !waits(trace_.stored(value));
+  }
+
+  // The copies of the block's rows, or of its part of one, to shared memory, for the first loop over the row; how much of
+  // it that takes. A thread reads nothing but what it has copied.
   int64_t keep_rows(ir::Builder& to) {
     int64_t bytes = 0;
     writer_.begin_pass();
     std::vector<std::pair<int, ir::Symbol>> kept;
-    const ir::Symbol memory = ir::make_memory("kept", ir::Space::shared, Scalar::byte);
+    const ir::Symbol memory = ir::make_own_memory("kept", Scalar::byte);
     to.let(memory, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
     const Expr at = (Expr(row_in_block_) * part() + (Expr(writer_.variable("j")) - first_)) * shape_.vector;
     for (int item : repeated_loads()) {
@@ -194,10 +194,9 @@ class RowsEmitter {
       kept.emplace_back(item, row);
       bytes += round_up(rows_a_block() * part() * shape_.vector * ir::bytes_of(type), kAlignment);
     }
-    pass(to, true);
-    to.emit(ir::Instr::cp_async_commit);
-    to.emit(ir::Instr::cp_async_wait, {}, {0});
-    to.emit(shape_.team == kWarp ? ir::Instr::warp_barrier : ir::Instr::block_barrier);
+    count_pass(true);
+    to.add(std::move(writer_.body(Scope::kernel)));
+    copies_ = std::move(writer_.body(Scope::loop));
     for (const auto& [item, row] : kept) writer_.keep(item, row, at);
     return bytes;
   }
@@ -264,6 +263,7 @@ class RowsEmitter {
       if (shape_.team > 1) combine_team(behind, value, sums);
       writer_.hold(value, sum);
     }
+    if (level == 0) store_points(true);
     pass(to, true);
     to.add(std::move(after));
   }
@@ -322,12 +322,19 @@ class RowsEmitter {
 
   void point_values(ir::Builder& to) {
     writer_.begin_pass();
+    if (store_points(false)) pass(to, true);
+  }
+
+  // Those of the first loop, or the others; whether there are some.
+  bool store_points(bool first) {
+    bool some = false;
     for (const auto& [value, role] : kernel_.makes) {
-      if (role != Role::element) continue;
+      if (role != Role::element || is_made_first(value) != first) continue;
+      some = true;
       for (const Slot& slot : storage_.targets(value))
         writer_.store(trace_.stored(value), slot, placed_.position);
     }
-    pass(to, true);
+    return some;
   }
 
   template <class Write>
@@ -349,18 +356,61 @@ class RowsEmitter {
     to.add(std::move(writer_.body(Scope::kernel)));
     const bool team = shape_.team > 1;
     if (body.empty() || !with_loop || (!team && steps() == 1)) return to.add(std::move(body));
-    // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
-    // unless it does little but wait.
-    Expr end = steps();
+    Expr begin = 0, end = steps();
+    if (team) begin = first_ + Expr(lane_);
     if (shape_.cluster > 1) {
       end = first_ + part();
       if (steps() % shape_.cluster != 0)
         end = ir::call(ir::Function::min_index, writer_.index_type(),
                        {end, ir::cast(steps(), writer_.index_type())});
     }
-    to.add(ir::For{writer_.variable("j"), team ? first_ + Expr(lane_) : Expr(0), end,
+    if (const ir::Body copies = std::exchange(copies_, {}); !copies.empty())
+      return arrive(to, copies, begin, end, std::move(body));
+    // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
+    // unless it does little but wait.
+    to.add(ir::For{writer_.variable("j"), begin, end,
                    team && kernel_.cost > kCheap ? ir::Unroll::none : ir::Unroll::automatic, std::move(body),
                    team ? shape_.team : 1});
+  }
+
+  // The loop over a row while it arrives: in a step, the copies of a later one, and what is done with this one's.
+  void arrive(ir::Builder& to, const ir::Body& copies, const Expr& begin, const Expr& end, ir::Body body) {
+    const ir::Symbol &j = writer_.variable("j"), step = ir::make_variable("step", j->type);
+    const int64_t team = shape_.team, steps = divide_up(part(), team),
+                  ahead = std::min<int64_t>(kAhead, steps);
+    const bool whole = part() % team == 0 && this->steps() % shape_.cluster == 0;
+    auto inside = [&](const Expr& at) { return whole ? ir::truth(true) : less(at, end); };
+    // A group of copies in any case, as threads count groups.
+    auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {
+      some.when(condition, [&](ir::Builder& one) {
+        one.add(ir::replaced(copies, [&](const ir::ExprNode& node) {
+          return node.kind == ir::ExprKind::symbol && node.symbol == j ? std::optional(at) : std::nullopt;
+        }));
+      });
+      some.emit(ir::Instr::cp_async_commit);
+    };
+    auto work = [&](ir::Builder& some) {
+      some.when(inside(Expr(j)), [&](ir::Builder& one) { one.add(std::move(body)); });
+    };
+    for (int64_t s = 0; s < ahead; ++s) copy(to, begin + s * team, inside(begin + s * team));
+    if (steps == 1) {
+      to.emit(ir::Instr::cp_async_wait, {}, {0});
+      return to.scope([&](ir::Builder& one) {
+        one.let(j, begin);
+        work(one);
+      });
+    }
+    to.rolled(step, 0, steps, [&](ir::Builder& each) {
+      each.let(j, begin + Expr(step) * team);
+      const Expr later = Expr(j) + ahead * team;
+      copy(each, later,
+           ahead == steps ? ir::truth(false)
+           : whole        ? less(step, steps - ahead)
+                          : less(later, end));
+      each.emit(ir::Instr::cp_async_wait, {}, {ahead});
+      work(each);
+    });
+    to.emit(ir::Instr::cp_async_wait, {}, {0});
   }
 
   static constexpr int64_t kAlignment = 16;
@@ -370,7 +420,7 @@ class RowsEmitter {
   const Kernel& kernel_;
   const KernelTrace& trace_;
   const Storage& storage_;
-  const Shape shape_;
+  const RowShape shape_;
   IndexSpace space_;
   KernelWriter writer_;
   const ir::Symbol lane_ = ir::make_variable("lane", Scalar::u32);
@@ -380,28 +430,11 @@ class RowsEmitter {
   const Expr first_ = shape_.cluster > 1 ? Expr(first_name_) : Expr(0);
   Index thread_row_, row_, loop_, element_;
   KernelTrace::Placed placed_;
+  ir::Body copies_;  // of a step, until a loop over the row has them
   int reductions_ = 0;
   std::optional<WorkCounter> counter_;
   double round_trips_ = 0;  // to memory, one after the other
 };
-
-int choose_team(const Kernel& kernel) {
-  if (!reduces_neighbours(kernel.domain, kernel.axes) || kernel.row_length() < 32) return 1;
-  return kernel.row_length() < 1024 ? kWarp : kRowThreads;
-}
-
-// The widest vector that accesses of 16 bytes allow, that divides what it runs along unless the last one may
-// be shorter, and that leaves enough threads.
-int choose_vector(const Kernel& kernel, int team, size_t largest_element, bool shorter = false) {
-  constexpr int64_t kMinThreads = 16384;
-  const int64_t extent = team > 1 ? kernel.row_length() : kernel.rows();
-  const int64_t wanted = team > 1 ? team : kMinThreads;
-  int vector = static_cast<int>(16 / largest_element);
-  if (kernel.cost > 64) vector = std::min(vector, 2);
-  if (kernel.cost > 160) vector = 1;
-  while (vector > 1 && ((!shorter && extent % vector != 0) || extent / vector < wanted)) vector /= 2;
-  return vector;
-}
 
 size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage& storage) {
   size_t largest = 1;
@@ -415,50 +448,16 @@ size_t largest_element(RowsEmitter& scalar, const Kernel& kernel, const Storage&
   return largest;
 }
 
-// Of rows that are read by teams: by how many threads and blocks, and whether they stay on the chip,
-// `repeated` bytes of each.
-Shape share_rows(const BaselineProgram& program, const Kernel& kernel, Shape shape, int64_t repeated) {
-  const Target& target = program.target;
-  const int64_t rows = kernel.rows();
-  if (shape.team == kWarp) {
-    while (shape.threads > 2 * kWarp && divide_up(rows, shape.threads / kWarp) < target.sms)
-      shape.threads /= 2;
-    // All threads copy and wait together.
-    while (repeated > 0 && rows % (shape.threads / kWarp) != 0) shape.threads /= 2;
-    shape.keeps = repeated > 0 && row_cluster(target, repeated * (shape.threads / kWarp)) == 1;
-    return shape;
-  }
-  const bool words = std::all_of(kernel.levels.begin(), kernel.levels.end(), [&](const auto& each) {
-    return ir::bytes_of(ir::scalar_of(register_type(program.graph.node(each.first).type.dtype))) == 4;
-  });
-  const int most = words ? most_row_blocks(target) : 1;
-  shape.cluster = repeated > 0 ? row_cluster(target, repeated) : 1;
-  shape.keeps = repeated > 0 && shape.cluster > 0 && shape.cluster <= most;
-  if (!shape.keeps) shape.cluster = 1;
-  const int64_t steps = kernel.row_length() / shape.vector;
-  while (shape.cluster < most && rows * shape.cluster * 2 <= target.sms &&
-         steps / (shape.cluster * 2) >= kClusterSteps)
-    shape.cluster *= 2;
-  auto steps_of_thread = [&] { return steps / shape.cluster / shape.threads; };
-  while (shape.threads < kMostRowThreads &&
-         (steps_of_thread() > kMostSteps || (rows * shape.cluster < target.sms && steps_of_thread() > 1)))
-    shape.threads *= 2;
-  shape.team = shape.threads;
-  return shape;
-}
-
 }  // namespace
 
 BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
   const KernelTrace trace(program.graph, kernel, program.partition.is_root);
-  Shape shape;
-  shape.team = choose_team(kernel);
-  shape.threads = shape.team > 1 ? kRowThreads : kPointThreads;
+  RowShape shape = RowShape::of(kernel);
   RowsEmitter scalar(program, kernel, trace, shape, false);
   const size_t largest = largest_element(scalar, kernel, program.storage);
   shape.vector = choose_vector(kernel, shape.team, largest);
   if (kernel.axes.empty()) {
-    Shape wider = shape;
+    RowShape wider = shape;
     wider.vector = choose_vector(kernel, shape.team, largest, true);
     if (wider.vector > shape.vector &&
         RowsEmitter(program, kernel, trace, wider, false).moves_whole_vectors())

@@ -28,8 +28,11 @@ Symbol make_shared(std::string name, Scalar type, int64_t count) {
 Symbol make_memory(std::string name, Space space, Scalar type, bool written) {
   return make({std::move(name), space, type, 0, false, written, nullptr});
 }
+Symbol make_own_memory(std::string name, Scalar type) {
+  return make({std::move(name), Space::shared, type, 0, false, false, nullptr, true});
+}
 Symbol make_pointer(std::string name, const Symbol& into, Scalar type) {
-  return make({std::move(name), into->space, type, 0, false, into->written, into});
+  return make({std::move(name), into->space, type, 0, false, into->written, into, into->own});
 }
 
 void Builder::add(Body body) {

@@ -13,6 +13,7 @@ Symbol make_vector(std::string name, Scalar type, int64_t count);
 Symbol make_shared(std::string name, Scalar type, int64_t count);
 // Shared or global memory, or a tensor map; `written` of global memory.
 Symbol make_memory(std::string name, Space space, Scalar type, bool written = false);
+Symbol make_own_memory(std::string name, Scalar type);  // shared memory of which each thread has its part
 // A pointer of elements of `type` into what `into` is or points into.
 Symbol make_pointer(std::string name, const Symbol& into, Scalar type);
 

@@ -47,6 +47,7 @@ struct SymbolData {
   bool written = false;       // of global memory: through this pointer
   // What a pointer points into: a stage of a ring, a tile of a tensor. Whoever touches one touches the other.
   std::shared_ptr<const SymbolData> into;
+  bool own = false;  // of shared memory: a thread touches nothing but what it has written or copied itself
 };
 using Symbol = std::shared_ptr<const SymbolData>;
 // The memory or registers that a name stands for in the end.

@@ -8,24 +8,22 @@ extern "C" __global__ void __launch_bounds__(512) q0_rows(const f16* __restrict_
   unsigned char* const kept = dynamic_shared<unsigned char>();
   f16* const kept0 = reinterpret_cast<f16*>(kept);
   f16* const kept1 = reinterpret_cast<f16*>(kept + 8192);
-#pragma unroll 1
-  for (unsigned j = lane; j < 512; j += 512) {
-    cp_async<16>(kept0 + j * 8, p0 + row * 4096 + j * 8);
-    cp_async<16>(kept1 + j * 8, p1 + j * 8);
-  }
-  cp_async_commit();
-  cp_async_wait<0>();
-  __syncthreads();
   float r0[1];
   r0[0] = 0.000000000e+00f;
-#pragma unroll 1
-  for (unsigned j = lane; j < 512; j += 512) {
-    const Vector<f16, 8> v0 = load_vector<f16, 8>(kept0 + j * 8);
+  cp_async<16>(kept0 + lane * 8, p0 + row * 4096 + lane * 8);
+  cp_async<16>(kept1 + lane * 8, p1 + lane * 8);
+  cp_async_commit();
+  cp_async_wait<0>();
+  {
+    const unsigned j = lane;
+    {
+      const Vector<f16, 8> v0 = load_vector<f16, 8>(kept0 + j * 8);
 #pragma unroll
-    for (unsigned v = 0; v < 8; ++v) {
-      const float x0 = to_float(v0[v]);
-      const float x1 = x0 * x0;
-      r0[0] = r0[0] + x1;
+      for (unsigned v = 0; v < 8; ++v) {
+        const float x0 = to_float(v0[v]);
+        const float x1 = x0 * x0;
+        r0[0] = r0[0] + x1;
+      }
     }
   }
   __shared__ __align__(16) float scratch_r0[16];
