@@ -132,9 +132,28 @@ class Counter : private ScheduledBlock {
       case OpKind::elementwise:
       case OpKind::composite:
         return elementwise(i);
+      case OpKind::movement:
+        if (each.code() == OpCode::transpose) transpose(i);
+        return;
       default:
         return;
     }
+  }
+
+  // Where another dimension becomes the innermost, threads exchange elements, so that they load and store neighbours.
+  void transpose(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    const Ints& perm = *each.attrs().perm;
+    size_t last = perm.size();
+    while (last > 0 && each.type.shape[last - 1] == 1) --last;
+    const Ints& from = op(each.operands[0]).type.shape;
+    const bool turns = last > 0 && std::any_of(from.begin() + perm[last - 1] + 1, from.end(),
+                                               [](int64_t extent) { return extent > 1; });
+    if (!turns) return;
+    needs_.turned = std::max(needs_.turned, padded_elements(i));
+    Work& own = work(stages_[i]);
+    own.shared_bytes += 2 * 4 * padded_elements(i);
+    own.chain += constants_.barrier_cycles + 2 * kSharedLatency;
   }
 
   void load(size_t i) {

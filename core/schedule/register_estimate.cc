@@ -21,7 +21,8 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
                            : kFixed + 0.75 * needs.product_sums + 1.4 * needs.product_middle +
                                  (schedule.producer ? kProducer : 0);
   own += (schedule.overlap ? 1 : 0.13) * needs.fragments + 3 * needs.split + needs.held + 0.6 * needs.made;
-  own += (0.18 * needs.block_sums + 0.3 * needs.block_middle + 0.85 * (needs.block_kept + needs.loop_kept)) /
+  own += (0.18 * needs.block_sums + 0.3 * needs.block_middle + 0.85 * (needs.block_kept + needs.loop_kept) +
+          0.6 * needs.turned) /
          schedule.workers();
   own += 1.2 * needs.fma_sums + 1.5 * needs.fma_operands;  // as many again let ptxas choose their banks
   if (schedule.overlap && schedule.intervals) own += kIntervals;
