@@ -102,7 +102,8 @@ class Rewriter {
     to.ops.clear();
     expanded_.clear();
     std::vector<BlockValue> became;
-    for (const BlockOp& op : from.ops) {
+    for (size_t i = 0; i < from.ops.size(); ++i) {
+      const BlockOp& op = from.ops[i];
       if (op.is_load()) {
         became.push_back(positions_.are_better(op.tensor()) ? expand(to, op.access()) : append(to, op));
         continue;
@@ -111,12 +112,22 @@ class Rewriter {
       for (BlockValue& operand : copy.operands) operand = became[static_cast<size_t>(operand)];
       if (op.is_compute(OpCode::transpose) || op.is_compute(OpCode::reshape))
         if (const BlockOp& load = to.ops[static_cast<size_t>(copy.operands[0])]; load.is_load())
-          copy = moved(load.access(), op, from.ops[static_cast<size_t>(op.operands[0])].type.shape)
+          copy = moved(load.access(), op, from.ops[static_cast<size_t>(op.operands[0])].type.shape,
+                       is_for_products(from, i))
                      .value_or(std::move(copy));
       became.push_back(append(to, std::move(copy)));
     }
     keep_stored(to.ops);
     return to;
+  }
+
+  // Whether nothing but products use the value.
+  static bool is_for_products(const MuKernel& kernel, size_t value) {
+    return std::all_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
+      const bool uses = std::find(op.operands.begin(), op.operands.end(), static_cast<BlockValue>(value)) !=
+                        op.operands.end();
+      return !uses || op.is_compute(OpKind::contraction);
+    });
   }
 
   static BlockValue append(MuKernel& to, BlockOp op) {
@@ -169,23 +180,28 @@ class Rewriter {
   }
 
   // A load of what the transpose or reshape makes of the load's tensor, in place of what it makes of the tile,
-  // if that is all that the reshape does: to drop dimensions of which the tensor has one index.
-  std::optional<BlockOp> moved(const Access& load, const BlockOp& op, const Ints& tile) {
+  // if that is all that the reshape does: to drop dimensions of which the tensor has one index, or to add some for a product,
+  // whose operands come as they lie.
+  std::optional<BlockOp> moved(const Access& load, const BlockOp& op, const Ints& tile, bool for_products) {
     const bool transposes = op.is_compute(OpCode::transpose);
     // What is computed from positions has no memory to be read in another shape.
     if (!transposes && positions_.tensor(load.tensor).numbered >= 0) return std::nullopt;
-    const std::optional<Ints> kept =
-        transposes ? *op.attrs().perm
-                   : kept_dims(positions_.tensor(load.tensor).type.shape, tile, op.type.shape);
+    const Ints& wanted = op.type.shape;
+    const std::optional<Ints> kept = transposes ? *op.attrs().perm
+                                     : wanted.size() < tile.size()
+                                         ? kept_dims(positions_.tensor(load.tensor).type.shape, tile, wanted)
+                                     : for_products ? dims_with_more(tile, wanted)
+                                                    : std::nullopt;
     if (!kept) return std::nullopt;
     std::vector<int> dims(tile.size(), -1);
-    for (size_t d = 0; d < kept->size(); ++d) dims[static_cast<size_t>((*kept)[d])] = static_cast<int>(d);
+    for (size_t d = 0; d < kept->size(); ++d)
+      if ((*kept)[d] >= 0) dims[static_cast<size_t>((*kept)[d])] = static_cast<int>(d);
     return BlockOp(BlockOp::Load{renumbered(load, moved_tensor(load.tensor, *kept, transposes), dims)});
   }
 
   // The dimensions of a tile that are left when it becomes one of `wanted` extents.
   std::optional<Ints> kept_dims(const Ints& whole, const Ints& tile, const Ints& wanted) const {
-    if (wanted.size() >= tile.size() || tile.size() != whole.size()) return std::nullopt;
+    if (tile.size() != whole.size()) return std::nullopt;
     Ints kept, extents;
     for (size_t d = 0; d < tile.size(); ++d) {
       if (whole[d] == 1 && tile.size() - d + kept.size() > wanted.size()) continue;
@@ -195,18 +211,32 @@ class Rewriter {
     return extents == wanted ? std::optional(kept) : std::nullopt;
   }
 
-  // The tensor with these of its dimensions, in this order.
+  // For each of these extents the tile's dimension that has it, or -1: all of them in their order, and others of extent 1.
+  static std::optional<Ints> dims_with_more(const Ints& tile, const Ints& wanted) {
+    Ints dims(wanted.size(), -1);
+    size_t left = tile.size();
+    for (size_t w = wanted.size(); w-- > 0;)
+      if (left > 0 && wanted[w] == tile[left - 1])
+        dims[w] = static_cast<int64_t>(--left);
+      else if (wanted[w] != 1)
+        return std::nullopt;
+    return left == 0 ? std::optional(dims) : std::nullopt;
+  }
+
+  // The tensor with these of its dimensions, in this order; -1: with one of extent 1.
   int32_t moved_tensor(int32_t source, const Ints& dims, bool transposes) {
     const auto [at, fresh] =
         moved_.try_emplace({source, dims}, static_cast<int32_t>(mugraph_.tensors.size()));
     if (!fresh) return at->second;
-    const char* suffix = transposes ? "_transposed" : "_squeezed";
+    const bool adds = std::find(dims.begin(), dims.end(), -1) != dims.end();
+    const char* suffix = transposes ? "_transposed" : adds ? "_unsqueezed" : "_squeezed";
     MuTensor tensor{unique_tensor_name(mugraph_, positions_.tensor(source).name + suffix),
                     positions_.tensor(source).type};
     tensor.numbered = positions_.tensor(source).numbered;  // or by another dimension: validate() says which
     tensor.type.shape.clear();
     for (int64_t dim : dims)
-      tensor.type.shape.push_back(positions_.tensor(source).type.shape[static_cast<size_t>(dim)]);
+      tensor.type.shape.push_back(dim < 0 ? 1
+                                          : positions_.tensor(source).type.shape[static_cast<size_t>(dim)]);
     MuKernel kernel;
     kernel.code = transposes ? OpCode::transpose : OpCode::reshape;
     (transposes ? kernel.attrs.perm : kernel.attrs.shape) = transposes ? dims : tensor.type.shape;

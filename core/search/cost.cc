@@ -201,10 +201,11 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
   if (work.contraction) {
     const LabelSet a = kernel.dag.ops[op.operands[0]].labels, b = kernel.dag.ops[op.operands[1]].labels;
     work.inner = op.term.label;
-    for (Label label : work.labels) {
+    for (size_t i = work.labels.size(); i-- > 0;) {
+      const Label label = work.labels[i];
       if (label == work.inner) continue;
-      if (!has_label(b, label)) work.row = label;
-      if (!has_label(a, label)) work.column = label;
+      if (!has_label(b, label) && makes_better_tiles(label, work.row, terms)) work.row = label;
+      if (!has_label(a, label) && makes_better_tiles(label, work.column, terms)) work.column = label;
     }
     if (op.term.label2 >= 0)
       work.rate *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /

@@ -1,4 +1,5 @@
-// Values that are repeated, as keys are for the queries that share them.
+// Dimensions that are joined where what computes with them has them as two: of keys that are repeated for the queries
+// that share them, and of queries in groups.
 #pragma once
 
 #include "core/graph/graph.h"
@@ -7,7 +8,9 @@ namespace quern {
 
 // The same graph without repetitions: [.., g, 1, ..] that is broadcast to [.., g, r, ..] and reshaped to
 // [.., g r, ..] stays what it is, and what is computed with it has g and r as two dimensions, up to where somebody
-// asks for one. Inputs and outputs are those of `graph`, in their order. Without such repetitions, `graph` itself.
+// asks for one. So do rows or matrices of a product that a reshape takes apart and another one joins again: [g r, n] of
+// scores that are masked as [g, r, n] and multiplied as [g r, n] are [g, r, n] all the way. Inputs and outputs are those of
+// `graph`, in their order. Without either, `graph` itself.
 Graph without_repetitions(const Graph& graph);
 
 }  // namespace quern

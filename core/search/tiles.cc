@@ -13,16 +13,28 @@ bool contains(const Dims& dims, Label label) {
 // A contraction of two operands over `label`: dimensions of both as a matmul wants them, and of the result.
 struct Contraction {
   Dims left, right, result;
+  bool regrouped = false;  // rows or columns are not the last dimension that could be
 };
 
-Contraction contract(const Dims& left, const Dims& right, Label label, LabelSet left_set,
-                     LabelSet right_set) {
-  // The last dimension that only one operand has is the row or column; what else there is goes to the batch.
-  auto own = [&](const Dims& dims, LabelSet other) {
-    for (size_t i = dims.size(); i-- > 0;)
-      if (dims[i] >= 0 && dims[i] != label && !has_label(other, dims[i])) return dims[i];
-    return kNoLabel;
-  };
+constexpr int64_t kEnoughRows = 256;  // for a large tile
+
+// The row or column of an operand; what else it alone has goes to the batch.
+Label own_dim(const Dims& dims, Label contracted, LabelSet other, const Terms& terms, bool& regrouped) {
+  Label own = kNoLabel;
+  for (size_t i = dims.size(); i-- > 0;) {
+    const Label each = dims[i];
+    if (each < 0 || each == contracted || has_label(other, each)) continue;
+    if (!makes_better_tiles(each, own, terms)) continue;
+    regrouped |= own != kNoLabel;
+    own = each;
+  }
+  return own;
+}
+
+Contraction contract(const Dims& left, const Dims& right, Label label, LabelSet left_set, LabelSet right_set,
+                     const Terms& terms) {
+  bool regrouped = false;
+  auto own = [&](const Dims& dims, LabelSet other) { return own_dim(dims, label, other, terms, regrouped); };
   const Label row = own(left, right_set), column = own(right, left_set);
   Dims batch;
   for (const Dims* dims : {&left, &right})
@@ -36,7 +48,7 @@ Contraction contract(const Dims& left, const Dims& right, Label label, LabelSet 
     dims.push_back(last);
     return dims;
   };
-  Contraction result{operand(left_set, row, label), operand(right_set, label, column), batch};
+  Contraction result{operand(left_set, row, label), operand(right_set, label, column), batch, regrouped};
   result.result.push_back(row);
   result.result.push_back(column);
   return result;
@@ -179,15 +191,19 @@ class TileNamer {
     return !want.empty() || masked(set, label) >= 0;
   }
 
-  // Whether the second operand had better be the left one: as they fit, else as users want the result.
+  // Whether the second operand had better be the left one: as they fit, else as users want the result. Where rows are not
+  // what lies there, operands do not fit in either order.
   bool turn(const Contraction& straight, const Contraction& turned, const DagOp& op) const {
+    if (straight.regrouped) return wanted_.turned(found_.size());
     const int as_is = misfits(straight, of(op, 0), of(op, 1)), other = misfits(turned, of(op, 1), of(op, 0));
     return other != as_is ? other < as_is : wanted_.turned(found_.size());
   }
 
   TileDims matmul(const DagOp& op) const {
-    const Contraction straight = contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1));
-    const Contraction turned = contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0));
+    const Contraction straight =
+        contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1), terms_);
+    const Contraction turned =
+        contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0), terms_);
     if (turn(straight, turned, op)) return {turned.result, {1, 0}, {turned.left, turned.right}, -1};
     return {straight.result, {0, 1}, {straight.left, straight.right}, -1};
   }
@@ -195,7 +211,7 @@ class TileNamer {
   // Operands a1, b1, a2, b2; both contractions have the same rows and columns.
   TileDims concat_matmul(const DagOp& op) const {
     auto place = [&](int a, int b) {
-      return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b));
+      return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b), terms_);
     };
     const Contraction straight = place(0, 1), turned = place(1, 0);
     const bool turns = turn(straight, turned, op);
@@ -226,6 +242,11 @@ class TileNamer {
 };
 
 }  // namespace
+
+bool makes_better_tiles(Label label, Label last, const Terms& terms) {
+  auto extent = [&](Label of) { return terms.labels[static_cast<size_t>(of)].extent; };
+  return last == kNoLabel || (extent(last) < kEnoughRows && extent(last) < extent(label));
+}
 
 Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors) {
   Dims dims = tensors[leaf.term.index];

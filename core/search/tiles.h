@@ -17,6 +17,10 @@ struct TileDims {
       -1;  // of an elementwise operator: the operand that must have them all, for the others to broadcast to
 };
 
+// The rows or columns of a product are the last label that only one operand has, or the largest where that is too short for
+// a tile, as queries that share keys may lie next to each other. Whether that is `label`, which comes before `last`.
+bool makes_better_tiles(Label label, Label last, const Terms& terms);
+
 // Of what a leaf reads, where `tensors` has the dimensions of all by their index.
 Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors);
 

@@ -99,6 +99,40 @@ out z
   assert_text_equal(print_mugraph(other), before);
 }
 
+// Dimensions of extent 1 that an operand of a product gets are those of the tensor that it is loaded from.
+void operands_of_products_get_dimensions_where_they_lie(void**) {
+  const std::string head = R"(mugraph g
+in q: f16[2, 3, 4, 8]
+in k: f16[2, 8, 5]
+tensor z: f16[2, 3, 4, 5]
+kernel grid=[2, 3] threads=128 {
+  a = load(q, x=0, y=1)
+  b = load(k, x=0)
+  c = reshape(b, shape=[1, 1, 8, 5])
+)";
+  MuGraph mugraph = mugraph_of(head + "  p = matmul(a, c)\n  store(p, z, x=0, y=1)\n}\nout z\n");
+  use_views(mugraph);
+  assert_text_equal(print_mugraph(mugraph), R"(mugraph g
+in q: f16[2, 3, 4, 8]
+in k: f16[2, 8, 5]
+tensor z: f16[2, 3, 4, 5]
+tensor k_unsqueezed: f16[1, 2, 8, 5]
+k_unsqueezed = reshape(k, shape=[1, 2, 8, 5])
+kernel grid=[2, 3] threads=128 {
+  a = load(q, x=0, y=1)                       # [1, 1, 4, 8]
+  v1 = load(k_unsqueezed, x=1)                # [1, 1, 8, 5]
+  p = matmul(a, v1)                           # [1, 1, 4, 5]
+  store(p, z, x=0, y=1)                       # [1, 1, 4, 5]
+}
+out z
+)");
+  // What else is computed of them takes them as they are.
+  MuGraph other = mugraph_of(head + "  n = neg(c)\n  p = matmul(a, n)\n  store(p, z, x=0, y=1)\n}\nout z\n");
+  const std::string before = print_mugraph(other);
+  use_views(other);
+  assert_text_equal(print_mugraph(other), before);
+}
+
 // Numbers stay computed from where a tile lies.
 void positions_are_not_squeezed(void**) {
   MuGraph mugraph = mugraph_of(R"(mugraph g
@@ -354,6 +388,7 @@ int main() {
                               cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(squeezes_of_loads_are_loads),
+                              cmocka_unit_test(operands_of_products_get_dimensions_where_they_lie),
                               cmocka_unit_test(positions_are_not_squeezed),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),

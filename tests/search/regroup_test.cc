@@ -71,6 +71,36 @@ void each_operand_is_parted_once(void**) {
   assert_int_equal(count(made, OpCode::reshape), 3);
 }
 
+// Scores of queries whose rows, or whose matrices, are groups: taken apart for a mask, and joined for the next product.
+void groups_stay_apart(void**) {
+  const char* kGraphs[] = {
+      "in q: f32[2, 12, 4]\nin k: f32[2, 4, 5]\nin v: f32[2, 5, 6]\nin b: f32[4, 5]\ns = matmul(q, k)\nt = "
+      "mul(s, 0.5)\n"
+      "r = reshape(t, shape=[2, 3, 4, 5])\nw = add(r, b)\np = softmax(w)\nj = reshape(p, shape=[2, 12, 5])\n"
+      "o = matmul(j, v)\nout o\n",
+      "in q: f32[12, 4]\nin k: f32[4, 5]\nin v: f32[5, 6]\nin b: f32[4, 5]\ns = matmul(q, k)\nr = reshape(s, "
+      "shape=[3, 4, 5])\n"
+      "w = add(r, b)\np = softmax(w)\nj = reshape(p, shape=[12, 5])\no = matmul(j, v)\nout o, s\n",
+      "in q: f32[6, 3, 4]\nin k: f32[6, 4, 5]\nin v: f32[6, 5, 6]\nin b: f32[2, 1, 1, 5]\ns = matmul(q, k)\n"
+      "r = reshape(s, shape=[2, 3, 3, 5])\nw = add(r, b)\np = softmax(w)\nj = reshape(p, shape=[6, 3, 5])\n"
+      "o = matmul(j, v)\nout o\n"};
+  for (const char* rest : kGraphs) {
+    const Graph graph = graph_of(std::string("graph g\n") + rest);
+    const Graph made = without_repetitions(graph);
+    assert_computes_the_same(graph, made);
+    // Both products have the dimensions of the groups, and nothing is joined between them.
+    std::vector<int64_t> ranks;
+    for (const Node& node : made.nodes) {
+      if (node.code == OpCode::matmul) ranks.push_back(node.type.rank());
+      for (ValueId operand : node.operands)
+        if (node.code == OpCode::matmul && operand == node.operands[0] && ranks.size() == 2)
+          assert_true(made.node(operand).code != OpCode::reshape);
+    }
+    const int64_t rank = graph.nodes[0].type.rank() + 1;
+    assert_true(ranks == (std::vector<int64_t>{rank, rank}));
+  }
+}
+
 void other_graphs_stay(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed);
@@ -84,6 +114,14 @@ void other_graphs_stay(void**) {
   const Graph joined =
       graph_of("graph g\nin x: f32[2, 3, 4]\nr = reshape(x, shape=[6, 4])\ny = exp(r)\nout y\n");
   assert_text_equal(print_graph(without_repetitions(joined)), print_graph(joined));
+  // Rows that are taken apart and not joined; columns.
+  for (const char* rest :
+       {"r = reshape(s, shape=[3, 4, 5])\ny = exp(r)\nout y\n",
+        "r = reshape(s, shape=[12, 1, 5])\ny = exp(r)\nj = reshape(y, shape=[12, 5])\nout j\n"}) {
+    const Graph apart =
+        graph_of(std::string("graph g\nin a: f32[12, 4]\nin b: f32[4, 5]\ns = matmul(a, b)\n") + rest);
+    assert_text_equal(print_graph(without_repetitions(apart)), print_graph(apart));
+  }
 }
 
 }  // namespace
@@ -92,8 +130,9 @@ void other_graphs_stay(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(repetitions_disappear), cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
-      cmocka_unit_test(each_operand_is_parted_once), cmocka_unit_test(other_graphs_stay)};
+  const CMUnitTest tests[] = {cmocka_unit_test(repetitions_disappear),
+                              cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
+                              cmocka_unit_test(each_operand_is_parted_once),
+                              cmocka_unit_test(groups_stay_apart), cmocka_unit_test(other_graphs_stay)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
