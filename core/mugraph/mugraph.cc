@@ -156,6 +156,9 @@ class Validator {
         if (Status status = check_map(op); !status.ok()) return status;
         op.type = mugraph_.tensors[op.tensor()].type;
         for (int d = 0; d < op.type.rank(); ++d) op.type.shape[d] = nominal_tile(kernel, op, d);
+        // Then it has memory of its own.
+        if (repeats(mugraph_.tensors[op.tensor()].view, op.type.shape))
+          mugraph_.tensors[op.tensor()].view = {};
         return {};
       }
       case BlockOp::Kind::compute:

@@ -48,6 +48,19 @@ std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to,
     // The innermost dimensions, as many of each as have the same elements.
     const TensorView::Dim inner = dims[--i];
     int64_t there = from[i], here = 1;
+    if (inner.repeats > 1 || inner.source < 0) {  // stays, or repeats what is in front of it
+      const int64_t extent = to[--j];
+      if (extent == there) {
+        out[j] = inner;
+        continue;
+      }
+      while (i > 0 && from[i - 1] == 1) --i;
+      if (inner.source >= 0 || i == 0 || dims[i - 1].repeats > 1 || extent != there * from[i - 1])
+        return std::nullopt;
+      out[j] = dims[--i];
+      out[j].repeats = there;
+      continue;
+    }
     while (true) {
       if (here < there || here == 1) {
         if (j == 0) return std::nullopt;
@@ -56,12 +69,24 @@ std::optional<Dims> reshaped(const Dims& dims, const Ints& from, const Ints& to,
         here *= to[j];
       } else if (there < here) {
         while (i > 0 && from[i - 1] == 1) --i;
-        if (i == 0 || !strides.continues(dims[i - 1], inner, there)) return std::nullopt;
+        if (i == 0 || dims[i - 1].source < 0 || dims[i - 1].repeats > 1 ||
+            !strides.continues(dims[i - 1], inner, there))
+          return std::nullopt;
         there *= from[--i];
       } else {
         break;
       }
     }
+  }
+  return out;
+}
+
+// Of a tensor of this shape, which is repeated along dimensions that it has not, or of which it has one index.
+Dims repeated(const Dims& dims, const Ints& from, const Ints& to) {
+  Dims out(to.size());
+  for (size_t d = 0; d < from.size(); ++d) {
+    const size_t at = d + to.size() - from.size();
+    if (from[d] == to[at]) out[at] = dims[d];
   }
   return out;
 }
@@ -117,13 +142,20 @@ PiecedView reshaped_pieces(const MuGraph& mugraph, const PiecedView& operand, co
 
 bool has_memory(const MuTensor& tensor) {
   return !tensor.type.literal && tensor.numbered < 0 && tensor.pieced.axis < 0 &&
-         tensor.type.element_count() > 0;
+         tensor.type.element_count() > 0 && !repeats(tensor.view, tensor.type.shape);
 }
 
 }  // namespace
 
 bool moves_only(OpCode code) {
-  return code == OpCode::transpose || code == OpCode::slice || code == OpCode::reshape;
+  return code == OpCode::transpose || code == OpCode::slice || code == OpCode::reshape ||
+         code == OpCode::broadcast;
+}
+
+bool repeats(const TensorView& view, const Ints& tile) {
+  for (size_t d = 0; d < view.dims.size(); ++d)
+    if (tile[d] > 1 && (view.dims[d].repeats > 1 || view.dims[d].source < 0)) return true;
+  return false;
 }
 
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
@@ -135,13 +167,17 @@ TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel) {
       result.type.element_count() == 0)
     return {};
   TensorView view = operand.view.source >= 0 ? operand.view : whole(kernel.operands[0], operand.type.rank());
-  if (kernel.code == OpCode::transpose) {
+  if (kernel.code == OpCode::broadcast) {
+    if (operand.pieced.axis >= 0) return {};
+    view.dims = repeated(view.dims, from, to);
+  } else if (kernel.code == OpCode::transpose) {
     if (operand.pieced.axis >= 0) return {};
     view.dims = permuted(view.dims, *kernel.attrs.perm);
   } else if (kernel.code == OpCode::slice) {
     for (size_t d = 0; d < from.size(); ++d) {
       if ((*kernel.attrs.step)[d] != 1) return {};
       if (view.dims[d].source < 0) continue;
+      if (view.dims[d].repeats > 1 && from[d] != to[d]) return {};
       // Off 16 bytes it would be read element by element, time and again.
       const bool inner = view.dims[d].source + 1 == static_cast<int>(view.first.size());
       const int64_t elements = (*kernel.attrs.start)[d] * view.dims[d].stride;

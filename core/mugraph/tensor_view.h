@@ -1,4 +1,4 @@
-// Tensors that are read where another one lies: what transposes, slices and reshapes make of it.
+// Tensors that are read where another one lies: what transposes, slices, broadcasts and reshapes make of it.
 #pragma once
 
 #include "core/mugraph/mugraph.h"
@@ -7,6 +7,9 @@ namespace quern {
 
 // Whether the operator only moves elements, so that its result may be a view.
 bool moves_only(OpCode code);
+
+// Whether a tile of these extents has elements of the view that are repeated: in block graphs it has not.
+bool repeats(const TensorView& view, const Ints& tile);
 
 // Where the result of an operator over whole tensors lies in the memory of what it is made of; `source` is -1
 // if it needs memory of its own: elements change, accesses would be narrow, or dimensions are joined that

@@ -10,6 +10,7 @@ void see_through(TensorPlace& place, const TensorView& view, const TensorPlace& 
   place.arg = source.arg;
   place.offset = view_offset(view, source.strides);
   place.strides = view_strides(view, source.strides);
+  for (const TensorView::Dim& dim : view.dims) place.repeats.push_back(dim.repeats);
 }
 
 }  // namespace

@@ -15,12 +15,13 @@ struct TensorPlace {
   Ints shape, strides;
   LaunchArg arg;
   int64_t offset = 0;  // elements of the argument in front of its first one
-  int numbered = -1;  // nowhere: elements are their number along this dimension
+  int numbered = -1;   // nowhere: elements are their number along this dimension
   // In several places: pieces that follow each other along dimension `axis`. Strides are those of the first
   // then.
   int axis = -1;
   std::vector<TensorPlace> pieces = {};
   std::vector<int32_t> memory = {};  // the tensors that are there
+  Ints repeats = {};                 // coordinates of a dimension that are one in memory; all 1 if empty
 };
 
 // Where block graphs find a tensor: views and pieces lie in what they are made of. `lies(tensor)` says where

@@ -17,7 +17,7 @@ int count(const Graph& graph, OpCode code) {
 std::string repeated(const std::string& rest, bool in_turn = false) {
   const std::string narrow = in_turn ? "[2, 1, 3, 5, 4]" : "[2, 3, 1, 5, 4]",
                     wide = in_turn ? "[2, 2, 3, 5, 4]" : "[2, 3, 2, 5, 4]";
-  return "graph g\nin k: f32[2, 3, 5, 4]\nin q: f32[2, 6, 7, 4]\nin b: f32[6, 1, 1]\nin w: f32[4]\nin c: "
+  return "graph g\nin k: f32[2, 3, 5, 4]\nin q: f32[2, 6, 1, 4]\nin b: f32[6, 1, 1]\nin w: f32[4]\nin c: "
          "f32[2, 6, 5, 4]\n"
          "n = reshape(k, shape=" +
          narrow + ")\nx = broadcast(n, shape=" + wide + ")\nr = reshape(x, shape=[2, 6, 5, 4])\n" + rest;

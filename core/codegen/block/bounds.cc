@@ -105,7 +105,9 @@ void TileBounds::find_extents(BlockValue value) {
   if (op.has_access()) {
     for (int d = 0; d < op.type.rank(); ++d) {
       const Interval interval = this->interval(op, d);
-      firsts_[at].push_back(interval.first);
+      const Ints& repeats = facts_.place(op).repeats;
+      const int64_t repeated = repeats.empty() ? 1 : repeats[static_cast<size_t>(d)];
+      firsts_[at].push_back(interval.first / repeated);
       dims[static_cast<size_t>(d)].left = interval.left;
     }
     return;
