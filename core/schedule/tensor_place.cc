@@ -15,6 +15,12 @@ void see_through(TensorPlace& place, const TensorView& view, const TensorPlace& 
 
 }  // namespace
 
+Ints TensorPlace::extents_in_memory() const {
+  Ints extents = shape;
+  for (size_t d = 0; d < repeats.size(); ++d) extents[d] /= repeats[d];
+  return extents;
+}
+
 TensorPlace read_place(const MuGraph& mugraph, int32_t tensor,
                        const std::function<const TensorPlace&(int32_t)>& lies) {
   const MuTensor& own = mugraph.tensors[static_cast<size_t>(tensor)];

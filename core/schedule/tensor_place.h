@@ -22,6 +22,8 @@ struct TensorPlace {
   std::vector<TensorPlace> pieces = {};
   std::vector<int32_t> memory = {};  // the tensors that are there
   Ints repeats = {};                 // coordinates of a dimension that are one in memory; all 1 if empty
+
+  Ints extents_in_memory() const;
 };
 
 // Where block graphs find a tensor: views and pieces lie in what they are made of. `lies(tensor)` says where

@@ -202,6 +202,7 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
                                   const StagedExtents& tile, const std::vector<int>& dims) {
   if (!place.pieces.empty() || place.strides[static_cast<size_t>(tile.inner)] != 1) return std::nullopt;
   TensorMap map;
+  const Ints extents = place.extents_in_memory();
   map.buffer = place.arg;
   map.dtype = place.dtype;
   const int64_t size = static_cast<int64_t>(dtype_size(place.dtype));
@@ -213,7 +214,7 @@ std::optional<TensorMap> tile_map(const MuKernel& kernel, const BlockOp& access,
   for (size_t i = 0; i < dims.size(); ++i) {
     const int d = dims[i];
     const size_t at = static_cast<size_t>(d);
-    map.shape.push_back(starts[i] + place.shape[at]);
+    map.shape.push_back(starts[i] + extents[at]);
     // The stride of a dimension of extent 1 is never used, but must be possible.
     map.strides.push_back(place.shape[at] > 1 || d == tile.inner ? place.strides[at]
                                                                  : kTensorMapAlignment / size);

@@ -345,7 +345,7 @@ void BlockLowering::add_launch(BlockKernel& out) const {
 
 void BlockLowering::add_parameters(BlockKernel& out) const {
   auto elements = [&](const TensorPlace& place) {
-    return place.offset + TensorDesc{"", place.dtype, place.shape, place.strides}.span();
+    return place.offset + TensorDesc{"", place.dtype, place.extents_in_memory(), place.strides}.span();
   };
   for (const GlobalMemory::Parameter& parameter : memory_.parameters()) {
     for (const auto& [tensor, place] : masks_.watched())
