@@ -133,6 +133,41 @@ out z
   assert_text_equal(print_mugraph(other), before);
 }
 
+// Keys that are repeated for the queries that share them, where a block has those of one; HEADS blocks have them.
+void repeated_keys_are_views_of_one(void**) {
+  auto with_blocks = [](int64_t heads) {
+    return mugraph_of(R"(mugraph g
+in k: f16[2, 3, 4, 8]
+in q: f16[2, 6, 5, 8]
+tensor narrow: f16[2, 3, 1, 4, 8]
+tensor wide: f16[2, 3, 2, 4, 8]
+tensor repeated: f16[2, 6, 4, 8]
+tensor turned: f16[2, 6, 8, 4]
+tensor z: f16[2, 6, 5, 4]
+narrow = reshape(k, shape=[2, 3, 1, 4, 8])
+wide = broadcast(narrow, shape=[2, 3, 2, 4, 8])
+repeated = reshape(wide, shape=[2, 6, 4, 8])
+turned = transpose(repeated, perm=[0, 1, 3, 2])
+kernel grid=[2, )" + std::to_string(heads) +
+                      R"(] threads=128 {
+  a = load(q, x=0, y=1)
+  b = load(turned, x=0, y=1)
+  p = matmul(a, b)
+  store(p, z, x=0, y=1)
+}
+out z
+)");
+  };
+  const MuGraph mugraph = with_blocks(6);
+  const TensorView& view = mugraph.tensors[5].view;
+  assert_int_equal(view.source, 0);
+  assert_int_equal(view.dims[1].repeats, 2);
+  assert_true(view_strides(view, {96, 32, 8, 1}) == (Ints{96, 32, 1, 8}));
+  assert_true(repeats(view, {1, 2, 8, 4}) && !repeats(view, {2, 1, 8, 4}));
+  // A tile of two heads has what is repeated: it has memory of its own.
+  assert_int_equal(with_blocks(3).tensors[5].view.source, -1);
+}
+
 // Numbers stay computed from where a tile lies.
 void positions_are_not_squeezed(void**) {
   MuGraph mugraph = mugraph_of(R"(mugraph g
@@ -389,6 +424,7 @@ int main() {
                               cmocka_unit_test(transposes_of_loads_are_loads),
                               cmocka_unit_test(squeezes_of_loads_are_loads),
                               cmocka_unit_test(operands_of_products_get_dimensions_where_they_lie),
+                              cmocka_unit_test(repeated_keys_are_views_of_one),
                               cmocka_unit_test(positions_are_not_squeezed),
                               cmocka_unit_test(masks_are_computed_from_positions),
                               cmocka_unit_test(other_tensors_are_loaded),
