@@ -3,8 +3,9 @@
 // Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
 // each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
 // part of the row each. Reductions of one level share a loop over the row; later levels and the values made
-// at every point go through it again, but for values that need no reduction, which the first loop makes. What is read in several of these loops comes into shared memory, if
-// there is room for the row: copies of later steps are under way while the first loop reduces what has come.
+// at every point go through it again, but for values that need no reduction, which the first loop makes. What
+// is read in several of these loops comes into shared memory, if there is room for the row: copies of later
+// steps are under way while the first loop reduces what has come.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -53,6 +54,7 @@ class RowsEmitter {
     };
     row_ = spread(thread_row_, row_step);
     placed_ = trace.place(space_, row_, spread(loop_, inner_step));
+    needs_reduction_ = needing_reductions(placed_.items);
     writer_.set_scopes(loop_, element_, shape.vector);
     writer_.set_items(placed_.items);
     if (const int rest = static_cast<int>(kernel.rows() % row_step); rest > 0) {
@@ -168,12 +170,17 @@ class RowsEmitter {
 
   // Whether the first loop over the row, which reduces, can make this value of every point as well.
   bool is_made_first(ValueId value) const {
-    if (kernel_.levels.empty()) return false;
-    const std::function<bool(int)> waits = [&](int item) {
-      const Item& own = placed_.items[static_cast<size_t>(item)];
-      return own.kind == Item::Kind::held || std::any_of(own.operands.begin(), own.operands.end(), waits);
-    };
-    return !waits(trace_.stored(value));
+    return !kernel_.levels.empty() && !needs_reduction_[static_cast<size_t>(trace_.stored(value))];
+  }
+
+  // Of each item whether it depends on a reduction of the kernel. Operands come before their users.
+  static std::vector<bool> needing_reductions(const std::vector<Item>& items) {
+    std::vector<bool> needs;
+    for (const Item& item : items)
+      needs.push_back(item.kind == Item::Kind::held ||
+                      std::any_of(item.operands.begin(), item.operands.end(),
+                                  [&](int operand) { return needs[static_cast<size_t>(operand)]; }));
+    return needs;
   }
 
   // The copies of the block's rows, or of its part of one, to shared memory, for the first loop over the row; how much of
@@ -430,6 +437,7 @@ class RowsEmitter {
   const Expr first_ = shape_.cluster > 1 ? Expr(first_name_) : Expr(0);
   Index thread_row_, row_, loop_, element_;
   KernelTrace::Placed placed_;
+  std::vector<bool> needs_reduction_;  // by item
   ir::Body copies_;  // of a step, until a loop over the row has them
   int reductions_ = 0;
   std::optional<WorkCounter> counter_;

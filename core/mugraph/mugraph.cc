@@ -156,7 +156,7 @@ class Validator {
         if (Status status = check_map(op); !status.ok()) return status;
         op.type = mugraph_.tensors[op.tensor()].type;
         for (int d = 0; d < op.type.rank(); ++d) op.type.shape[d] = nominal_tile(kernel, op, d);
-        // Then it has memory of its own.
+        // A tile with elements that are repeated comes from memory of the tensor's own, where they are written so often.
         if (repeats(mugraph_.tensors[op.tensor()].view, op.type.shape))
           mugraph_.tensors[op.tensor()].view = {};
         return {};

@@ -48,10 +48,11 @@ struct MuKernel {
 // Where a tensor lies in the memory of another one, whatever strides that has.
 struct TensorView {
   struct Dim {
-    int source = -1;  // the source's dimension that it goes along; -1: none, for all coordinates are the same
+    // The source's dimension that it goes along; -1: none, all its coordinates are the same.
+    int source = -1;
     int64_t stride = 0;  // coordinates of that from one coordinate of this to the next
-    int64_t repeats =
-        1;  // as keys are for the queries that share them: so many coordinates of this are one of that
+    // So many coordinates of this are one of that, as heads of queries that share one of keys.
+    int64_t repeats = 1;
   };
   int32_t source = -1;  // a tensor in memory; -1: this is no view
   std::vector<Dim> dims;

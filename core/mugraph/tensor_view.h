@@ -8,7 +8,7 @@ namespace quern {
 // Whether the operator only moves elements, so that its result may be a view.
 bool moves_only(OpCode code);
 
-// Whether a tile of these extents has elements of the view that are repeated: in block graphs it has not.
+// Whether a tile of these extents has elements of the view more than once. What block graphs read through a view has not.
 bool repeats(const TensorView& view, const Ints& tile);
 
 // Where the result of an operator over whole tensors lies in the memory of what it is made of; `source` is -1

@@ -180,18 +180,20 @@ class Rewriter {
   }
 
   // A load of what the transpose or reshape makes of the load's tensor, in place of what it makes of the tile,
-  // if that is all that the reshape does: to drop dimensions of which the tensor has one index, or to add some for a product,
-  // whose operands come as they lie.
+  // if that is all that the reshape does: to drop dimensions of which the tensor has one index, or to add some for
+  // a product, whose operands come as they lie.
   std::optional<BlockOp> moved(const Access& load, const BlockOp& op, const Ints& tile, bool for_products) {
     const bool transposes = op.is_compute(OpCode::transpose);
     // What is computed from positions has no memory to be read in another shape.
     if (!transposes && positions_.tensor(load.tensor).numbered >= 0) return std::nullopt;
     const Ints& wanted = op.type.shape;
-    const std::optional<Ints> kept = transposes ? *op.attrs().perm
-                                     : wanted.size() < tile.size()
-                                         ? kept_dims(positions_.tensor(load.tensor).type.shape, tile, wanted)
-                                     : for_products ? dims_with_more(tile, wanted)
-                                                    : std::nullopt;
+    std::optional<Ints> kept;
+    if (transposes)
+      kept = *op.attrs().perm;
+    else if (wanted.size() < tile.size())
+      kept = kept_dims(positions_.tensor(load.tensor).type.shape, tile, wanted);
+    else if (for_products)
+      kept = dims_with_more(tile, wanted);
     if (!kept) return std::nullopt;
     std::vector<int> dims(tile.size(), -1);
     for (size_t d = 0; d < kept->size(); ++d)

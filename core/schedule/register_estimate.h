@@ -19,8 +19,8 @@ struct RegisterNeeds {
   double block_sums = 0, block_middle = 0;  // elements of the block: over the loop, in an iteration
   double block_kept = 0;                    // elements of the block that are reduced and used again
   double loop_kept = 0;                     // and in an iteration without products, of all tiles together
-  double turned =
-      0;  // elements of the block that threads exchange, as another dimension becomes the innermost
+  // Elements of the block that threads exchange, as another dimension becomes the innermost.
+  double turned = 0;
   double fma_sums = 0,
          fma_operands = 0;  // of products without tensor cores: sums, and what is multiplied next
 };

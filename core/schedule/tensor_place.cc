@@ -17,7 +17,7 @@ void see_through(TensorPlace& place, const TensorView& view, const TensorPlace& 
 
 Ints TensorPlace::extents_in_memory() const {
   Ints extents = shape;
-  for (size_t d = 0; d < repeats.size(); ++d) extents[d] /= repeats[d];
+  for (size_t d = 0; d < extents.size(); ++d) extents[d] /= repeats_of(d);
   return extents;
 }
 

@@ -21,8 +21,11 @@ struct TensorPlace {
   int axis = -1;
   std::vector<TensorPlace> pieces = {};
   std::vector<int32_t> memory = {};  // the tensors that are there
-  Ints repeats = {};                 // coordinates of a dimension that are one in memory; all 1 if empty
+  Ints repeats = {};                 // see repeats_of(); all 1 if empty
 
+  // Coordinates along dimension d that are one in memory (TensorView::Dim).
+  int64_t repeats_of(size_t d) const { return repeats.empty() ? 1 : repeats[d]; }
+  // The shape, without repetitions.
   Ints extents_in_memory() const;
 };
 

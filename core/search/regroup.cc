@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "core/mugraph/block_op.h"
 #include "core/search/rewriter.h"
 
 namespace quern {
@@ -58,16 +60,20 @@ class Regrouper : Rewriter {
     return shape;
   }
 
-  // Which dimension of `joined` is two in `apart`; nothing if that is not all that they differ in.
-  static std::optional<Split> split_between(const Node& joined, const Node& apart) {
+  // Which dimension of `joined` is two in `apart`, the first that `fits`; nothing if that is not all that they differ in.
+  template <class Fits>
+  static std::optional<Split> split_between(const Node& joined, const Node& apart, const Fits& fits) {
     if (apart.type.rank() != joined.type.rank() + 1) return std::nullopt;
     for (int64_t d = 0; d < joined.type.rank(); ++d) {
       const Split split{joined.type.rank() - d, apart.type.shape[index(d)], apart.type.shape[index(d) + 1]};
       if (split.outer > 1 && split.inner > 1 &&
-          parted_shape(joined, split, split.outer, split.inner) == apart.type.shape)
+          parted_shape(joined, split, split.outer, split.inner) == apart.type.shape && fits(split))
         return split;
     }
     return std::nullopt;
+  }
+  static std::optional<Split> split_between(const Node& joined, const Node& apart) {
+    return split_between(joined, apart, [](const Split&) { return true; });
   }
 
   // Products whose rows or matrices a reshape takes apart that another one joins again, as for masks of queries in groups.
@@ -83,13 +89,19 @@ class Regrouper : Rewriter {
         group(apart.operands[0], *split);
     }
   }
-  void group(ValueId id, const Split& split) {
-    const Node& op = node(id);
-    const OpKind kind = op_info(op.code).kind;
-    if (kind == OpKind::contraction && split.from_end > 1) groups_.emplace(id, split);
-    if (kind != OpKind::elementwise && kind != OpKind::conversion) return;
-    for (ValueId operand : op.operands)
-      if (node(operand).type.shape == op.type.shape) group(operand, split);
+  // The products that `last` is computed of, element by element.
+  void group(ValueId last, const Split& split) {
+    std::set<ValueId> from = {last};
+    while (!from.empty()) {
+      const ValueId id = *from.rbegin();  // operands come before their users
+      from.erase(id);
+      const Node& op = node(id);
+      const OpKind kind = op_info(op.code).kind;
+      if (kind == OpKind::contraction && split.from_end > 1) groups_.emplace(id, split);
+      if (kind != OpKind::elementwise && kind != OpKind::conversion) continue;
+      for (ValueId operand : op.operands)
+        if (node(operand).type.shape == op.type.shape) from.insert(operand);
+    }
   }
   bool is_of_groups(const Split& split) const {
     return std::any_of(groups_.begin(), groups_.end(),
@@ -147,22 +159,17 @@ class Regrouper : Rewriter {
     const Node& join = node(id);
     if (!repetitions_ || join.code != OpCode::reshape) return false;
     const Node& wide = node(join.operands[0]);
-    if (wide.code != OpCode::broadcast || wide.type.rank() != join.type.rank() + 1) return false;
+    if (wide.code != OpCode::broadcast) return false;
     const Node& narrow = node(wide.operands[0]);
     const std::optional<ValueId>& source = values_[index(wide.operands[0])].plain;
     if (!source || narrow.type.rank() != wide.type.rank()) return false;
-    for (int64_t d = 0; d < join.type.rank(); ++d) {
-      const Split split{join.type.rank() - d, wide.type.shape[index(d)], wide.type.shape[index(d) + 1]};
-      if (split.outer == 1 || split.inner == 1 ||
-          parted_shape(join, split, split.outer, split.inner) != wide.type.shape)
-        continue;
-      if (narrow.type.shape != parted_shape(join, split, split.outer, 1) &&
-          narrow.type.shape != parted_shape(join, split, 1, split.inner))
-        continue;
-      values_[index(id)] = {std::nullopt, source, split};
-      return found_ = true;
-    }
-    return false;
+    const std::optional<Split> split = split_between(join, wide, [&](const Split& each) {
+      return narrow.type.shape == parted_shape(join, each, each.outer, 1) ||
+             narrow.type.shape == parted_shape(join, each, 1, each.inner);
+    });
+    if (split) values_[index(id)] = {std::nullopt, source, split};
+    found_ |= split.has_value();
+    return split.has_value();
   }
 
   // Whether it joins two dimensions that a product of its groups would have as two, or has them as two again.
@@ -272,7 +279,7 @@ class Regrouper : Rewriter {
 // Whether the rows and matrices of a product have more dimensions than a grid has axes, so that some would be
 // tiles' own: what is repeated is written to memory rather.
 bool has_too_many_matrices(const Graph& graph) {
-  constexpr int64_t kAxes = 3;
+  constexpr int64_t kAxes = kGridAxes - 1;  // the last one is that of clusters
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     const Ints& shape = node.type.shape;
     return node.code == OpCode::matmul && node.type.rank() > kAxes &&

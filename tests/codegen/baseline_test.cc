@@ -218,6 +218,21 @@ void wide_concats_are_linear(void**) {
   assert_true(emitted.kernels.size() < 100000);
 }
 
+// What needs no reduction is stored by the loop that reduces, however often each of its values is used: paths to the input
+// double with every operator.
+void values_beside_a_reduction_take_one_pass(void**) {
+  std::string text = "graph g\nin x: f32[64, 4096]\ny0 = exp(x)\n";
+  for (int i = 0; i < 60; ++i) {
+    const std::string before = "y" + std::to_string(i);
+    text += "y" + std::to_string(i + 1) + " = add(" + before + ", " + before + ")\n";
+  }
+  const std::string kernels = emit(test_graph(text + "s = sum(y60, axis=1)\nout y60, s\n")).kernels;
+  const size_t loop = kernels.find("for (unsigned j");
+  assert_true(loop != std::string::npos);
+  assert_true(kernels.find("for (unsigned j", loop + 1) == std::string::npos);
+  assert_true(kernels.find("cp_async<") == std::string::npos);
+}
+
 // Offsets beyond 2^31 are computed in 64 bits, and only those.
 void large_tensors_have_wide_indices(void**) {
   const Emitted large = emit(test_graph("graph g\nin x: f16[65536, 65537]\ny = neg(x)\nout y\n"));
@@ -240,6 +255,7 @@ int main() {
                               cmocka_unit_test(text_is_linear_in_the_graph),
                               cmocka_unit_test(wide_concats_are_linear),
                               cmocka_unit_test(many_outputs_take_many_launches),
+                              cmocka_unit_test(values_beside_a_reduction_take_one_pass),
                               cmocka_unit_test(large_tensors_have_wide_indices)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -101,6 +101,20 @@ void groups_stay_apart(void**) {
   }
 }
 
+// A value that is used twice by each of many operators: paths to the product double with every one of them.
+void chains_of_uses_are_followed_once(void**) {
+  std::string text =
+      "graph g\nin q: f32[12, 4]\nin k: f32[4, 5]\nin v: f32[5, 6]\nin b: f32[4, 5]\ny0 = matmul(q, k)\n";
+  for (int i = 0; i < 60; ++i) {
+    const std::string before = "y" + std::to_string(i);
+    text += "y" + std::to_string(i + 1) + " = max(" + before + ", " + before + ")\n";
+  }
+  const Graph graph = graph_of(text +
+                               "r = reshape(y60, shape=[3, 4, 5])\nw = add(r, b)\nj = reshape(w, shape=[12, "
+                               "5])\no = matmul(j, v)\nout o\n");
+  assert_computes_the_same(graph, without_repetitions(graph));
+}
+
 void other_graphs_stay(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed);
@@ -133,6 +147,8 @@ int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(repetitions_disappear),
                               cmocka_unit_test(one_dimension_is_there_where_it_is_asked_for),
                               cmocka_unit_test(each_operand_is_parted_once),
-                              cmocka_unit_test(groups_stay_apart), cmocka_unit_test(other_graphs_stay)};
+                              cmocka_unit_test(groups_stay_apart),
+                              cmocka_unit_test(chains_of_uses_are_followed_once),
+                              cmocka_unit_test(other_graphs_stay)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -105,9 +105,7 @@ void TileBounds::find_extents(BlockValue value) {
   if (op.has_access()) {
     for (int d = 0; d < op.type.rank(); ++d) {
       const Interval interval = this->interval(op, d);
-      const Ints& repeats = facts_.place(op).repeats;
-      const int64_t repeated = repeats.empty() ? 1 : repeats[static_cast<size_t>(d)];
-      firsts_[at].push_back(interval.first / repeated);
+      firsts_[at].push_back(interval.first / facts_.place(op).repeats_of(static_cast<size_t>(d)));
       dims[static_cast<size_t>(d)].left = interval.left;
     }
     return;
