@@ -289,7 +289,7 @@ bool has_too_many_matrices(const Graph& graph) {
 
 }  // namespace
 
-Graph without_repetitions(const Graph& graph) {
+Graph regroup(const Graph& graph) {
   std::optional<Graph> made = Regrouper(graph, true).run();
   if (made && has_too_many_matrices(*made)) made = Regrouper(graph, false).run();
   return made ? std::move(*made) : graph;

@@ -9,8 +9,9 @@ namespace quern {
 // The same graph without repetitions: [.., g, 1, ..] that is broadcast to [.., g, r, ..] and reshaped to
 // [.., g r, ..] stays what it is, and what is computed with it has g and r as two dimensions, up to where somebody
 // asks for one. So do rows or matrices of a product that a reshape takes apart and another one joins again: [g r, n] of
-// scores that are masked as [g, r, n] and multiplied as [g r, n] are [g, r, n] all the way. Inputs and outputs are those of
-// `graph`, in their order. Without either, `graph` itself.
-Graph without_repetitions(const Graph& graph);
+// scores that are masked as [g, r, n] and multiplied as [g r, n] are [g, r, n] all the way. Repetitions stay where a product
+// would have more dimensions than a grid has axes. Inputs and outputs are those of `graph`, in their order. Where nothing
+// changes, `graph` itself.
+Graph regroup(const Graph& graph);
 
 }  // namespace quern

@@ -483,7 +483,7 @@ class Search {
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph parted = without_repetitions(without_sinks(graph));
+  const Graph parted = regroup(without_sinks(graph));
   return Search(parted, target, options).run();
 }
 

@@ -36,7 +36,7 @@ void repetitions_disappear(void**) {
   for (const char* rest : kRests)
     for (bool in_turn : {false, true}) {
       const Graph graph = graph_of(repeated(rest, in_turn));
-      const Graph made = without_repetitions(graph);
+      const Graph made = regroup(graph);
       assert_computes_the_same(graph, made);
       assert_string_not_equal(print_graph(made).c_str(), print_graph(graph).c_str());
       // What is computed is computed of what is not repeated.
@@ -59,13 +59,13 @@ void one_dimension_is_there_where_it_is_asked_for(void**) {
   for (const char* rest : kRests)
     for (bool in_turn : {false, true}) {
       const Graph graph = graph_of(repeated(rest, in_turn));
-      assert_computes_the_same(graph, without_repetitions(graph));
+      assert_computes_the_same(graph, regroup(graph));
     }
 }
 
 void each_operand_is_parted_once(void**) {
   const Graph graph = graph_of(repeated("y = mul(r, c)\nz = add(y, c)\nout z\n"));
-  const Graph made = without_repetitions(graph);
+  const Graph made = regroup(graph);
   assert_computes_the_same(graph, made);
   // Of k, of c and of the result.
   assert_int_equal(count(made, OpCode::reshape), 3);
@@ -86,7 +86,7 @@ void groups_stay_apart(void**) {
       "o = matmul(j, v)\nout o\n"};
   for (const char* rest : kGraphs) {
     const Graph graph = graph_of(std::string("graph g\n") + rest);
-    const Graph made = without_repetitions(graph);
+    const Graph made = regroup(graph);
     assert_computes_the_same(graph, made);
     // Both products have the dimensions of the groups, and nothing is joined between them.
     std::vector<int64_t> ranks;
@@ -112,13 +112,13 @@ void chains_of_uses_are_followed_once(void**) {
   const Graph graph = graph_of(text +
                                "r = reshape(y60, shape=[3, 4, 5])\nw = add(r, b)\nj = reshape(w, shape=[12, "
                                "5])\no = matmul(j, v)\nout o\n");
-  assert_computes_the_same(graph, without_repetitions(graph));
+  assert_computes_the_same(graph, regroup(graph));
 }
 
 void other_graphs_stay(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Graph graph = random_graph(seed);
-    const Graph made = without_repetitions(graph);
+    const Graph made = regroup(graph);
     if (count(graph, OpCode::broadcast) == 0)
       assert_text_equal(print_graph(made), print_graph(graph));
     else
@@ -127,14 +127,14 @@ void other_graphs_stay(void**) {
   // A reshape that joins what is not repeated.
   const Graph joined =
       graph_of("graph g\nin x: f32[2, 3, 4]\nr = reshape(x, shape=[6, 4])\ny = exp(r)\nout y\n");
-  assert_text_equal(print_graph(without_repetitions(joined)), print_graph(joined));
+  assert_text_equal(print_graph(regroup(joined)), print_graph(joined));
   // Rows that are taken apart and not joined; columns.
   for (const char* rest :
        {"r = reshape(s, shape=[3, 4, 5])\ny = exp(r)\nout y\n",
         "r = reshape(s, shape=[12, 1, 5])\ny = exp(r)\nj = reshape(y, shape=[12, 5])\nout j\n"}) {
     const Graph apart =
         graph_of(std::string("graph g\nin a: f32[12, 4]\nin b: f32[4, 5]\ns = matmul(a, b)\n") + rest);
-    assert_text_equal(print_graph(without_repetitions(apart)), print_graph(apart));
+    assert_text_equal(print_graph(regroup(apart)), print_graph(apart));
   }
 }
 
