@@ -103,6 +103,7 @@ class MuEmitter {
     const double room = target_.l2_mib * (1 << 20) / 2;
     const bool fit = looped_bytes(kernel, [](const BlockOp&) { return 1.0; }) <= room,
                alone = schedule.multicast_blocks() == 1;
+    order.uneven = uneven.axis;
     if (uneven.axis < 0) {
       if (!fit && alone) order.together = neighbours_together(kernel, schedule);
       return order;

@@ -57,8 +57,8 @@ class Printer {
     if (loop.unroll != Unroll::automatic)
       out_ += loop.unroll == Unroll::full ? "#pragma unroll\n" : "#pragma unroll 1\n";
     const std::string next = loop.step.is_number(1) ? "++" + i : i + " += " + print(loop.step);
-    block("for (" + type(*loop.counter) + " " + i + " = " + print(loop.begin) + "; " + i + " < " +
-              print(loop.end) + "; " + next + ")",
+    block("for (" + type(*loop.counter) + " " + i + " = " + print(loop.begin) + "; " +
+              print(operation(Operator::less, Expr(loop.counter), loop.end)) + "; " + next + ")",
           loop.body);
   }
   void operator()(const If& branch) { block("if (" + print(branch.condition) + ")", branch.then); }

@@ -22,6 +22,10 @@ class Checker {
     for (const Parameter& parameter : kernel_.parameters) define(parameter.symbol);
     body(kernel_.setup);
     body(kernel_.body);
+    for (const int agreements : agreements_of_roles_)
+      if (agreements != agreements_)
+        fail("a role comes to " + std::to_string(agreements) + " agreements of all threads, others to " +
+             std::to_string(agreements_));
     return status_;
   }
 
@@ -95,7 +99,9 @@ class Checker {
       return fail("a role begins with warp " + std::to_string(role.first_warp) + ", of " +
                   std::to_string(present_ / 32));
     present_ = outside - first;
+    const int before = std::exchange(agreements_, 0);
     in_scope(role.body, Varies::by_block, [] {});
+    agreements_of_roles_.push_back(std::exchange(agreements_, before));
     present_ = first;
   }
   void operator()(const Continue&) {}
@@ -150,9 +156,12 @@ class Checker {
       if (node.symbol && !is_defined(*node.symbol)) fail(node.symbol->name + " is used before it is defined");
       if (node.kind == ExprKind::element || node.kind == ExprKind::address)
         registers(*node.symbol, node.operands[0], node.kind == ExprKind::element ? bytes_of(node.type) : 0);
-      if (node.kind == ExprKind::call)
-        meet(level_of(node.function), function_info(node.function).name,
-             node.function == Function::all_agree ? node.templates[0].number : kernel_.threads);
+      if (node.kind != ExprKind::call) return;
+      const bool agreement = node.function == Function::all_agree;
+      const int64_t threads = agreement ? node.templates[0].number : kernel_.threads;
+      if (agreement && threads == kernel_.threads) ++agreements_;
+      meet(level_of(node.function), function_info(node.function).name,
+           agreement && threads == kernel_.threads ? present_ : threads);
     });
   }
 
@@ -234,6 +243,9 @@ class Checker {
   Divergence divergence_;
   std::vector<Names> scopes_;
   int64_t present_;                  // threads that are still there
+  // Of all threads of the block, to which each role comes by itself: in the body, and in that of each role.
+  int agreements_ = 0;
+  std::vector<int> agreements_of_roles_;
   Varies come_ = Varies::by_block;   // by what it differs who comes to a statement,
   Varies ended_ = Varies::by_block;  // and who has ended before it
   const Stmt* now_ = nullptr;

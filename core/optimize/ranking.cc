@@ -88,7 +88,7 @@ Schedule without_short_kernels(Schedule schedule, const std::vector<double>& tim
 // stay, store or share in another way, have that of it.
 std::string resemblance(size_t candidate, Schedule schedule) {
   for (KernelSchedule& kernel : schedule.kernels) {
-    kernel.tile_k = 0;
+    if (!kernel.overlap) kernel.tile_k = 0;  // there it decides, and the model does not know well how
     kernel.stages = 1;
     kernel.min_blocks = 0;
     kernel.persistent = 0;

@@ -243,6 +243,16 @@ class BlockWorks {
   std::vector<std::pair<KernelSchedule, BlockWork>> known_;  // of it
 };
 
+// Blocks that have a tile from either end of the axis along which there is more and more to do, of one head after the other:
+// so many of the `blocks` that fit that all have about as many. None where no two tiles make a pair.
+int64_t blocks_of_pairs(const MuGraph& mugraph, const MuKernel& kernel, int64_t tiles, int64_t blocks) {
+  const int axis = uneven_axis(mugraph, kernel).axis;
+  const int64_t extent = axis < 0 ? 1 : kernel.grid[static_cast<size_t>(axis)], pairs = extent / 2;
+  if (extent % 2 != 0 || pairs > blocks) return 0;
+  const int64_t heads = tiles / extent, rounds = divide_up(heads, blocks / pairs);
+  return pairs * divide_up(heads, rounds);
+}
+
 // As many blocks as fit, where these have several tiles each and share nothing but the ring.
 std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel& kernel,
                                          const KernelSchedule& schedule, int64_t blocks_per_sm,
@@ -252,13 +262,13 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
   // What they save is the wait for a tile's first operands. Beside a long loop of products that are overlapped it is
   // nothing: measured, 8 % of 4 iterations, none of 16, and 64 take longer.
   constexpr int64_t kShortLoop = 8;
-  if (schedule.overlap && kernel.trip_count > kShortLoop) return std::nullopt;
-  // Where some have more to do than others, whoever is ready takes the next one.
-  if (unmasked_share(mugraph, kernel).mean < 1) return std::nullopt;
+  if (schedule.overlap && kernel.trip_count > kShortLoop && !schedule.intervals) return std::nullopt;
+  // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
+  if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
   if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
-  out.persistent = blocks;
-  return out;
+  out.persistent = schedule.intervals ? blocks_of_pairs(mugraph, kernel, tiles, blocks) : blocks;
+  return out.persistent > 0 ? std::optional(out) : std::nullopt;
 }
 
 // The same by two warpgroups in turns, of which one stores a tile while the products of the other run. What registers the

@@ -42,7 +42,10 @@ class KernelModel {
     }
     const double blocks = work_.blocks;
     // Groups that take tiles in turns are like blocks that share an SM.
-    const double at_once = std::min(blocks, places(out.blocks_per_sm * schedule_.groups())),
+    const double at_once = std::min({blocks, places(out.blocks_per_sm * schedule_.groups()),
+                                     schedule_.persistent > 0
+                                         ? static_cast<double>(schedule_.persistent * schedule_.groups())
+                                         : blocks}),
                  full = std::floor(blocks / at_once), rest = blocks - full * at_once;
     // Blocks of an SM drift apart, so that behind the first wave one loads while another computes; a block
     // that stays loads its next tile while it stores one.
@@ -76,9 +79,10 @@ class KernelModel {
                          : all;
   }
 
-  // What the block that has the most to do is longer under way than a mean one: at the end it is alone.
+  // What the block that has the most to do is longer under way than a mean one: at the end it is alone. Blocks that stay have
+  // some that have less to do as well.
   double longest_us() const {
-    if (work_.longest_trip_count == 0) return 0;
+    if (work_.longest_trip_count == 0 || schedule_.persistent > 0) return 0;
     BlockWork longest = work_;
     longest.trip_count = work_.longest_trip_count;
     longest.passed_share = work_.longest_passed_share;
@@ -113,7 +117,8 @@ class KernelModel {
       return (1 - work_.passed_share) * visited + work_.passed_share * passed_over;
     };
     out.memory_us += trip_count * iteration_us + once_us;
-    out.compute_us += per_sm * block_cycles(trip_count) / constants_.clock_mhz;
+    const double waits = schedule_.overlap ? trip_count * constants_.overlapped_cycles : 0;
+    out.compute_us += (per_sm * block_cycles(trip_count) + waits) / constants_.clock_mhz;
     const double asked = latency_us() + (work_.loop.copies > 0 ? constants_.map_us : 0);
     if (trip_count == 0) {
       // What is asked for a little at a time, or by several blocks, is worked on meanwhile.
@@ -204,6 +209,7 @@ class KernelModel {
     const double between = &work != &work_.loop || work.wgmma == 0 ? 0
                            : !schedule_.producer                   ? per_sm * constants_.waits_cycles
                            : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
+                           : schedule_.overlap                     ? constants_.overlapped_cycles
                                                                    : 0;
     return (beside(per_sm * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();

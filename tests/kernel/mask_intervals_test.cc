@@ -209,11 +209,69 @@ void others_are_refused(void**) {
   refused([](Draft& draft) { draft.loop->groups_stay_outstanding = true; });
   refused([](Draft& draft) { draft.section(Stage::loop).begins_with_barrier = true; });
   refused([](Draft& draft) { Builder(draft.section(Stage::loop).body).emit(Instr::block_barrier); });
-  refused([](Draft& draft) { draft.turns.emplace(); });
   Draft without = masked_draft();
   without.schedule.intervals = false;
   assert_ok(run(without, "mask_intervals"));
   assert_true(without.prologue.empty() && without.loop->behind.empty());
+}
+
+// A block that stays has two tiles again and again, so that it knows how many iterations were before; it tries again where
+// something of what it did not visit counts.
+Draft staying_draft(const std::optional<Expr>& other_row = {}) {
+  Draft draft = masked_draft();
+  TileTurns& turns = draft.turns.emplace();
+  turns.turn = make_variable("turn", Scalar::i32);
+  turns.count = 6;
+  turns.paired = make_variable("tile_x", Scalar::i32);
+  turns.pair = {Expr(3) - block_index(1), block_index(1)};
+  Builder(turns.names)
+      .let(turns.paired, select(equal(Expr(turns.turn) & 1, 0), turns.pair[0], turns.pair[1]));
+  const Symbol first_row = make_variable("first_row", Scalar::i32);
+  Builder(draft.prologue).let(first_row, other_row.value_or(Expr(turns.paired)) * 16);
+  draft.loop->masked->possible = less_equal(Expr(draft.loop->names[0].as<Let>()->name), Expr(first_row) + 15);
+  return draft;
+}
+
+void blocks_that_stay_know_how_many_were_before(void**) {
+  Draft draft = staying_draft();
+  assert_ok(run(draft, "mask_intervals"));
+  assert_text_equal(
+      print_cuda(draft.block_names),
+      R"(const int visits_0 = max(int(min(max(static_cast<long long>((3 - int(blockIdx.y)) * 16 + 15) + 1ll + 15ll, 0ll) / 16, 8ll)), 0);
+const int visits_1 = max(int(min(max(static_cast<long long>(int(blockIdx.y) * 16 + 15) + 1ll + 15ll, 0ll) / 16, 8ll)), 0);
+)");
+  assert_text_equal(print_cuda(draft.prologue), R"(const int first_row = tile_x * 16;
+const int possible_begin = 0 < attempt ? 0 : 0;
+const int possible_end = 0 < attempt ? 8 : int(min(max(static_cast<long long>(first_row + 15) + 1ll + 15ll, 0ll) / 16, 8ll));
+const int possible_count = max(possible_end - possible_begin, 0);
+const int certain_begin = max(0, possible_begin);
+const int certain_count = 0 < attempt ? 0 : max(min(int(min(max(static_cast<long long>(int(blockIdx.x) * 16) - 15ll + 1ll + 15ll, 0ll) / 16, 8ll)), possible_end) - certain_begin, 0);
+const int partly_count = max(possible_count - certain_count, 0);
+const int visited = 0 < attempt ? 3 * (visits_0 + visits_1) + turn * 8 : turn / 2 * (visits_0 + visits_1) + ((turn & 1) == 0 ? 0 : visits_0);
+)");
+  assert_text_equal(print_cuda(draft.loop->behind), R"(vanishes[0] = 0 < sums[0];
+settled[0] = settled[0] && vanishes[0];
+)");
+  assert_ok(run(draft, "specialize_warps"));
+  assert_ok(run(draft, "join_sections"));
+  const std::string body = print_cuda(draft.kernel.body);
+  for (const char* text :
+       {"const bool passed = all_agree<160>(0 < attempt);", "const bool passed = all_agree<160>(settled[0]);",
+        "for (int turn = 0; turn < (passed ? 0 : 6); ++turn)", "settled[0] = true;",
+        "mbarrier_wait(empty + (visited + visit) % 2, (visited + visit) / 2 & 1 ^ 1);",
+        "mbarrier_wait(full + (visited + visit) % 2, (visited + visit) / 2 & 1);"})
+    assert_contains(body, text);
+}
+
+void what_other_axes_decide_is_refused_to_them(void**) {
+  for (const Expr& row :
+       {Expr(make_variable("tile_y", Scalar::i32)), Expr(make_variable("length", Scalar::i32)) + 1}) {
+    Draft draft = staying_draft(row);
+    assert_error(run(draft, "mask_intervals"), ErrorCode::UNSUPPORTED, "along one axis of the grid");
+  }
+  Draft unpaired = staying_draft();
+  unpaired.turns->paired = nullptr;
+  assert_error(run(unpaired, "mask_intervals"), ErrorCode::UNSUPPORTED, "along one axis of the grid");
 }
 
 // What the launch in front has written is waited for where it is read, and by the producer at its end.
@@ -237,9 +295,12 @@ void only_looking_waits_late(void**) {
 
 int main() {
   using namespace quern::ir;
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(intervals_hold_what_they_say), cmocka_unit_test(what_is_not_affine_is_not_known),
-      cmocka_unit_test(masked_iterations_come_first), cmocka_unit_test(others_are_refused),
-      cmocka_unit_test(only_looking_waits_late)};
+  const CMUnitTest tests[] = {cmocka_unit_test(intervals_hold_what_they_say),
+                              cmocka_unit_test(what_is_not_affine_is_not_known),
+                              cmocka_unit_test(masked_iterations_come_first),
+                              cmocka_unit_test(others_are_refused),
+                              cmocka_unit_test(blocks_that_stay_know_how_many_were_before),
+                              cmocka_unit_test(what_other_axes_decide_is_refused_to_them),
+                              cmocka_unit_test(only_looking_waits_late)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -141,6 +141,21 @@ void all_threads_come_to_a_barrier(void**) {
 
 void named_barriers_count_who_comes(void**) {
   const Write role = [](Builder& to, const Names&) { to.add(WarpRole{"producer", 1, {}}); };
+  // All threads of a block agree: each role comes to that by itself.
+  const Write agrees = [](Builder& to, const Names&) {
+    to.let(make_variable("passed", Scalar::boolean),
+           call(Function::all_agree, Scalar::boolean, {truth(true)}, {64}));
+  };
+  const Write agreeing_role = [&](Builder& to, const Names& names) {
+    WarpRole producer{"producer", 1, {}};
+    Builder body(producer.body);
+    agrees(body, names);
+    to.add(producer);
+  };
+  keeps(with(agreeing_role, agrees));
+  breaks(with(role, agrees), "a role comes to 0 agreements of all threads, others to 1");
+  breaks(with(agreeing_role, emits(Instr::named_barrier, {}, {32})),
+         "a role comes to 1 agreements of all threads, others to 0");
   keeps(with(role, emits(Instr::named_barrier, {}, {32})));
   breaks(with(role, emits(Instr::named_barrier, {}, {64})),
          "named_barrier is of 64 threads, and 32 come: barrier_of<64>();");

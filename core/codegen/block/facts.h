@@ -13,11 +13,12 @@
 
 namespace quern {
 
-// Which axis of a launch counts along which axis of the grid, and along which one backwards. So many neighbours along the
-// second of them, a part of its extent, come before the next along the first.
+// Which axis of a launch counts along which axis of the grid, and along which one backwards; and along which one blocks have
+// more and more to do, or less. So many neighbours along the second of them, a part of its extent, come before the next along
+// the first.
 struct BlockOrder {
   std::array<int, 3> axes = {0, 1, 2};
-  int backwards = -1;
+  int backwards = -1, uneven = -1;
   int64_t together = 1;
 };
 

@@ -50,8 +50,15 @@ class BlockLowering : BlockPart {
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
   bool keeps_groups_outstanding() const;
+  // Blocks that have two tiles each along `axis`: so many pairs, and along the other axes so many tiles, of them at a time.
+  struct Pairs {
+    int axis = 0;
+    int64_t count = 0, others = 0, at_once = 0;
+  };
+  std::optional<Pairs> pairs() const;
   // What passes get (core/kernel/passes); to be called last.
   ir::TileTurns draft_turns() const;
+  ir::TileTurns draft_turns_of_pairs(const Pairs& pairs) const;
   ir::TileLoop draft_loop();
   ir::Draft draft();
   void add_launch(BlockKernel& out) const;
@@ -259,8 +266,44 @@ ir::TileLoop BlockLowering::draft_loop() {
   return loop;
 }
 
+// Where tiles along an axis have more and more to do a block has the same two of them again and again, from both ends of the
+// axis (y of the launch counts pairs), and along the other axes one in so many (x).
+std::optional<BlockLowering::Pairs> BlockLowering::pairs() const {
+  const int axis = facts_.order.uneven;
+  if (!schedule_.intervals || schedule_.persistent == 0 || axis < 0) return std::nullopt;
+  const int64_t extent = kernel_.grid[static_cast<size_t>(axis)];
+  Pairs out{axis, extent / 2, facts_.tiles() / extent};
+  out.at_once = std::min(out.others, schedule_.persistent / std::max<int64_t>(1, out.count));
+  if (extent % 2 != 0 || out.at_once == 0) return std::nullopt;
+  return out;
+}
+
+ir::TileTurns BlockLowering::draft_turns_of_pairs(const Pairs& pairs) const {
+  ir::TileTurns turns;
+  turns.turn = body_.turn;
+  turns.paired = bounds_.tile_axis(pairs.axis);
+  const Expr pair = ir::block_index(1), last = Expr(2 * pairs.count - 1) - pair;
+  turns.pair = facts_.order.backwards == pairs.axis ? std::array{last, pair} : std::array{pair, last};
+  const Expr first = ir::block_index(0);
+  turns.count =
+      (pairs.others % pairs.at_once == 0 ? Expr(pairs.others / pairs.at_once)
+                                         : (pairs.others + pairs.at_once - 1 - first) / pairs.at_once) *
+      2;
+  Builder to(turns.names);
+  to.let(turns.paired, select(equal(Expr(turns.turn) & 1, 0), turns.pair[0], turns.pair[1]));
+  Expr rest = to.let(ir::make_variable("tile", Scalar::i32), first + Expr(turns.turn) / 2 * pairs.at_once);
+  for (const int axis : facts_.order.axes) {
+    if (axis == pairs.axis) continue;
+    const int64_t extent = kernel_.grid[static_cast<size_t>(axis)];
+    to.let(bounds_.tile_axis(axis), rest % extent);
+    rest = rest / extent;
+  }
+  return turns;
+}
+
 // Tiles in the order in which blocks would be launched; blocks of a pair have neighbours along its axis.
 ir::TileTurns BlockLowering::draft_turns() const {
+  if (const auto paired = pairs()) return draft_turns_of_pairs(*paired);
   const int64_t tiles = facts_.tiles(), blocks = std::min(schedule_.persistent, tiles);
   const Expr block = ir::block_index(0);
   ir::TileTurns turns;
@@ -337,6 +380,8 @@ void BlockLowering::add_launch(BlockKernel& out) const {
   out.grid = {blocks(0) * together * cluster, blocks(1) / together, blocks(2)};
   if (schedule_.persistent > 0) {
     out.grid = {static_cast<uint32_t>(std::min(schedule_.persistent, facts_.tiles())), 1, 1};
+    if (const auto paired = pairs())
+      out.grid = {static_cast<uint32_t>(paired->at_once), static_cast<uint32_t>(paired->count), 1};
     out.cluster = {out.cluster.x * out.cluster.y * out.cluster.z, 1, 1};
   }
   out.facts.grid = out.grid;

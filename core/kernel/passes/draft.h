@@ -107,6 +107,13 @@ struct TileTurns {
   Body names;  // of a turn: the tile's place
   int groups = 1;
   Symbol group, may_begin;  // the number of those who run this; an mbarrier for each group
+  // With intervals: a block has the same two places along one axis again and again, one in even turns and one in odd ones, so
+  // that it knows how many iterations there were before (`visited`).
+  Symbol paired, visited;
+  std::array<Expr, 2> pair = {0, 0};
+  // And it does all of its tiles a second time, and all iterations of them, unless all threads have `settled` that those that
+  // were not visited change nothing: `passed`.
+  Symbol attempt, settled, passed;
 };
 
 // Programmatic dependent launch: when the next kernel may begin.

@@ -33,10 +33,15 @@ Status join_sections(Draft& draft, const PassContext&) {
   auto tiles_of = [&](int group) {
     Body body;
     Builder work(body);
-    each_turn_of(draft, group, work, [&](Builder& turn) {
-      for (const Body* part :
-           {&draft.prologue, &draft.roles, &draft.section(Stage::before).body, &draft.loop_body, &after.body})
-        turn.add(*part);
+    const Symbol settled = draft.turns ? draft.turns->settled : nullptr;
+    if (settled) work.declare(settled, true);
+    each_attempt(draft, work, settled ? element(settled, 0) : truth(true), [&](Builder& attempt) {
+      if (settled) attempt.assign(element(settled, 0), truth(true));
+      each_turn_of(draft, group, attempt, [&](Builder& turn) {
+        for (const Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body,
+                                 &draft.loop_body, &after.body})
+          turn.add(*part);
+      });
     });
     work.add(draft.end);
     return body;

@@ -7,7 +7,8 @@
 // The loop goes through those that are masked in parts first, and through those of the middle, for which it computes no mask.
 // Behind it all threads that compute look whether the rest would change anything. It would not if all that it adds
 // vanishes: what exponentials are relative to lies far enough above what stands for masked numbers, and what is multiplied
-// by zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended.
+// by zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended. Blocks
+// that stay, whose producer is a tile ahead, do all of their tiles again then, with all iterations.
 #include <algorithm>
 
 #include "core/base/status.h"
@@ -42,20 +43,21 @@ struct Intervals {
   Expr certain_begin, certain;  // the same of those of which it is certain
   Expr partly;                  // how many of the possible ones are not certain
 
-  Intervals(const TileLoop& loop, Builder& to)
+  // `all`: whether all are taken to be possible, and none to be certain.
+  Intervals(const TileLoop& loop, const Expr& all, Builder& to)
       : begin(0), possible(0), certain_begin(0), certain(0), partly(0) {
     auto let = [&](const char* name, const Expr& value) {
       return to.let(make_variable(name, Scalar::i32), value);
     };
-    const Iterations all = iterations_possible(without_names(loop.masked->possible, loop.names),
-                                               loop.iteration, loop.trip_count);
-    begin = let("possible_begin", all.begin);
-    const Expr end = let("possible_end", all.end);
+    const Iterations some = iterations_possible(without_names(loop.masked->possible, loop.names),
+                                                loop.iteration, loop.trip_count);
+    begin = let("possible_begin", select(all, Expr(0), some.begin));
+    const Expr end = let("possible_end", select(all, loop.trip_count, some.end));
     possible = let("possible_count", max_of(end - begin, 0));
     const Iterations clear =
         iterations_certain(without_names(loop.masked->certain, loop.names), loop.iteration, loop.trip_count);
     certain_begin = let("certain_begin", max_of(clear.begin, begin));
-    certain = let("certain_count", max_of(min_of(clear.end, end) - certain_begin, 0));
+    certain = let("certain_count", select(all, Expr(0), max_of(min_of(clear.end, end) - certain_begin, 0)));
     partly = let("partly_count", max_of(possible - certain, 0));
   }
 
@@ -104,18 +106,59 @@ Body rest(const Draft& draft, const Intervals& intervals, const Symbol& iteratio
   return out;
 }
 
+// Of a block that stays: how many iterations it visits at either of its two places, in names that all of its tiles have. Nothing
+// where that depends on more than the place.
+std::optional<std::array<Expr, 2>> visits_of_pair(Draft& draft) {
+  const TileLoop& loop = *draft.loop;
+  const TileTurns& turns = *draft.turns;
+  if (!turns.paired) return std::nullopt;
+  const Expr condition = without_names(without_names(loop.masked->possible, loop.names), draft.prologue);
+  std::array<Expr, 2> out = {0, 0};
+  bool known = true;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Iterations there = iterations_possible(replaced(condition, turns.paired, turns.pair[i]),
+                                                 loop.iteration, loop.trip_count);
+    const Expr count = max_of(there.end - there.begin, 0);
+    visit_nodes(count, [&](const ExprNode& node) { known &= node.symbol == nullptr; });
+    if (!known) return std::nullopt;
+    out[i] = Builder(draft.block_names).let(make_variable("visits_" + std::to_string(i), Scalar::i32), count);
+  }
+  return out;
+}
+
+// The number of iterations in front of a tile, those of the first attempt in front of all of the second.
+Expr visited_before(const TileTurns& turns, const std::array<Expr, 2>& visits, const Expr& trip_count) {
+  const Expr turn(turns.turn), both_places = visits[0] + visits[1];
+  return select(less(0, turns.attempt), turns.count / 2 * both_places + turn * trip_count,
+                turn / 2 * both_places + select(equal(turn & 1, 0), Expr(0), visits[0]));
+}
+
 }  // namespace
 
 Status mask_intervals(Draft& draft, const PassContext&) {
   if (!draft.loop || !draft.schedule.intervals) return {};
   TileLoop& loop = *draft.loop;
   Draft::Section& section = draft.section(Stage::loop);
-  if (!loop.masked || loop.groups_stay_outstanding || draft.turns || section.begins_with_barrier ||
+  if (!loop.masked || loop.groups_stay_outstanding || section.begins_with_barrier ||
       has_barriers(section.body) || !loop.loads.empty())
     return Status(ErrorCode::UNSUPPORTED,
                   "intervals is for loops that change nothing where positions mask all, without barriers");
+  Expr second_attempt = truth(false);
+  std::optional<std::array<Expr, 2>> visits;
+  if (draft.turns) {
+    if (!(visits = visits_of_pair(draft)))
+      return Status(
+          ErrorCode::UNSUPPORTED,
+          "persistent blocks have intervals of masks that depend on positions along one axis of the grid");
+    draft.turns->attempt = make_variable("attempt", Scalar::i32);
+    draft.turns->settled = make_registers("settled", Scalar::boolean, 1);
+    draft.turns->passed = make_variable("passed", Scalar::boolean);
+    draft.turns->visited = make_variable("visited", Scalar::i32);
+    second_attempt = less(0, draft.turns->attempt);
+  }
   Builder prologue(draft.prologue);
-  const Intervals intervals(loop, prologue);
+  const Intervals intervals(loop, second_attempt, prologue);
+  if (visits) prologue.let(draft.turns->visited, visited_before(*draft.turns, *visits, loop.trip_count));
   const Symbol iteration = loop.iteration, visit = make_variable("visit", Scalar::i32);
   const Expr trip_count = loop.trip_count;
   const Body names = loop.names;
@@ -143,7 +186,12 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   look.add(wait);
   look.add(loop.masked->look);
   if (beside) behind.add(wait);
-  behind.add(rest(draft, intervals, iteration, trip_count, names, work));
+  if (!draft.turns) {
+    behind.add(rest(draft, intervals, iteration, trip_count, names, work));
+    return {};
+  }
+  const Expr settled = element(draft.turns->settled, 0);
+  behind.assign(settled, both(settled, element(loop.masked->vanishes, 0)));
   return {};
 }
 

@@ -211,6 +211,8 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     iterations(to);
   else
     to.when(less(0, loop.trip_count), iterations);
+  if (!loop.trip_count.is_number() && draft.turns)
+    to.when(less_equal(loop.trip_count, 0), [&](Builder& none) { give_back_once(draft, none); });
   to.add(loop.behind);
   return out;
 }

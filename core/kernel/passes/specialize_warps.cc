@@ -51,13 +51,17 @@ WarpRole producer_role(const Draft& draft) {
   Builder role(producer.body);
   if (draft.schedule.setmaxnreg) role.emit(Instr::setmaxnreg_dec, {}, {KernelSchedule::kProducerRegisters});
   const Expr one_thread = producer.warps == 1 ? equal(draft.lane, 0) : equal(thread_index(), workers);
-  role.when(one_thread, [&](Builder& one) {
-    each_turn(draft, one, [&](Builder& turn) {
-      if (draft.turns) turn.add(draft.prologue);
-      ask_once(draft, turn);
-      ask_for_tiles(draft, turn);
+  auto ask = [&](Builder& attempt) {
+    attempt.when(one_thread, [&](Builder& one) {
+      each_turn(draft, one, [&](Builder& turn) {
+        if (draft.turns) turn.add(draft.prologue);
+        ask_once(draft, turn);
+        ask_for_tiles(draft, turn);
+      });
     });
-  });
+  };
+  const bool tries = draft.turns && draft.turns->attempt;  // as it never knows better than the others
+  each_attempt(draft, role, tries ? less(0, draft.turns->attempt) : truth(true), ask);
   if (draft.waits_late || fetches_ahead(draft)) role.emit(Instr::grid_wait);
   return producer;
 }

@@ -15,7 +15,10 @@ Body wait_for_products(const std::vector<Symbol>& sums, int pending) {
 }
 
 Expr iteration_of_all(const Draft& draft, const Expr& iteration) {
-  return draft.turns ? Expr(draft.turns->turn) * draft.loop->trip_count + iteration : iteration;
+  if (!draft.turns) return iteration;
+  return (draft.turns->visited ? Expr(draft.turns->visited)
+                               : Expr(draft.turns->turn) * draft.loop->trip_count) +
+         iteration;
 }
 
 Body stage_tiles(const Draft& draft) {

@@ -8,12 +8,26 @@ namespace quern::ir {
 
 // The number of an iteration of this tile among those of all tiles of the block.
 Expr iteration_of_all(const Draft& draft, const Expr& iteration);
+// All of the block's tiles; with intervals a second time unless all threads of the block have `settled` that.
+template <class Write>
+void each_attempt(const Draft& draft, Builder& to, const Expr& settled, const Write& write) {
+  if (!draft.turns || !draft.turns->attempt) return write(to);
+  to.rolled(draft.turns->attempt, 0, 2, [&](Builder& one) {
+    one.let(draft.turns->passed,
+            call(Function::all_agree, Scalar::boolean, {settled}, {draft.kernel.threads}));
+    write(one);
+    one.emit(Instr::warp_barrier);
+  });
+}
+
 // `write(builder)` for each of the block's tiles, its place known; or for those of one group.
 template <class Write>
 void each_turn(const Draft& draft, Builder& to, const Write& write) {
   if (!draft.turns) return write(to);
-  to.rolled(draft.turns->turn, 0, draft.turns->count, [&](Builder& one) {
-    one.add(draft.turns->names);
+  const TileTurns& turns = *draft.turns;
+  const Expr count = turns.passed ? select(Expr(turns.passed), Expr(0), turns.count) : turns.count;
+  to.rolled(turns.turn, 0, count, [&](Builder& one) {
+    one.add(turns.names);
     write(one);
   });
 }
