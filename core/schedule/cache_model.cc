@@ -62,8 +62,13 @@ std::map<int32_t, double> shares_of_dram(const MuGraph& mugraph, const MuKernel&
     }
     return share;
   };
+  // Views of it may be the output.
+  auto is_output = [&](int32_t tensor) {
+    return std::any_of(mugraph.outputs.begin(), mugraph.outputs.end(),
+                       [&](int32_t output) { return is_in(memory_of(mugraph, output), tensor); });
+  };
   auto write = [&](int32_t tensor) {
-    const double all = bytes(tensor), away = cache.write(tensor, all, is_in(mugraph.outputs, tensor));
+    const double all = bytes(tensor), away = cache.write(tensor, all, is_output(tensor));
     return all > 0 ? away / all : 0;
   };
   std::map<int32_t, double> out;

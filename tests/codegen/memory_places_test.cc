@@ -332,6 +332,32 @@ void pieces_are_cut_along_and_across(void**) {
   all_are_right_on_hostile_inputs(cases);
 }
 
+// Neighbours in memory are those of two dimensions where the inner one has two elements: lanes go along both.
+void lanes_go_along_short_inner_dimensions(void**) {
+  std::vector<MuGraphCase> cases;
+  for (const auto& [type, name] : {std::pair("f16", "f16"), std::pair("f32", "float")}) {
+    cases.push_back(sized_case("pixel shuffle", R"(graph shuffle
+in x: TYPE[2, 4, 2, 2, 16, 64]
+y = transpose(x, perm=[0, 1, 4, 2, 5, 3])
+out y
+)",
+                               R"(mugraph shuffle
+in x: TYPE[2, 4, 2, 2, 16, 64]
+tensor y: TYPE[2, 4, 16, 2, 64, 2]
+tensor t: TYPE[2, 4, 16, 2, 64, 2]
+t = transpose(x, perm=[0, 1, 4, 2, 5, 3])
+kernel grid=[2, 16, 2] threads=64 {
+  v = load(t, x=3, y=2, z=1)
+  store(v, y, x=3, y=2, z=1)
+}
+out y
+)",
+                               {type, "", "", "", "", ""}, {.warps = {1, 1, 2}}));
+    assert_contains(emitted(cases.back()).source, "store_vector<" + std::string(name) + ", 2>(");
+  }
+  all_are_right_on_hostile_inputs(cases);
+}
+
 }  // namespace
 
 int main() {
@@ -340,6 +366,7 @@ int main() {
                               cmocka_unit_test(ragged_attention_comes_by_tma),
                               cmocka_unit_test(slices_and_heads_are_read_where_they_lie),
                               cmocka_unit_test(a_row_behind_a_cache_is_read_where_it_lies),
-                              cmocka_unit_test(pieces_are_cut_along_and_across)};
+                              cmocka_unit_test(pieces_are_cut_along_and_across),
+                              cmocka_unit_test(lanes_go_along_short_inner_dimensions)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -46,9 +46,27 @@ void what_has_no_room_goes_to_memory(void**) {
   }
 }
 
+// What is given out goes to DRAM whatever fits the cache, in the shape in which it is stored or in another one.
+void outputs_go_to_memory_in_any_shape(void**) {
+  const MuGraph mugraph = mugraph_of(R"(mugraph g
+in x: f32[64, 1024]
+tensor t: f32[64, 1024]
+tensor z: f32[64, 32, 32]
+kernel grid=[4] threads=128 {
+  a = load(x, x=0)
+  b = exp(a)
+  store(b, t, x=0)
+}
+z = reshape(t, shape=[64, 32, 32])
+out z
+)");
+  assert_true(shares_of_dram(mugraph, mugraph.kernels[0], **find_target("sm_90a")).at(1) == 1);
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(what_has_no_room_goes_to_memory)};
+  const CMUnitTest tests[] = {cmocka_unit_test(what_has_no_room_goes_to_memory),
+                              cmocka_unit_test(outputs_go_to_memory_in_any_shape)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

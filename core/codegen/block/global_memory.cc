@@ -51,10 +51,33 @@ AccessForm access_form(const BlockFacts& facts, BlockValue value, RegisterLayout
   return form;
 }
 
+namespace {
+
+// Bits of a tile's coordinates in the order in which its elements are neighbours in memory, as far as they are: of the inner
+// dimension, then of the next one where the tile has all of a power of two of the one before.
+std::vector<CoordBit> neighbours_in_memory(const BlockFacts& facts, BlockValue access) {
+  const TensorPlace& place = facts.place(access);
+  const Ints& tile = facts.program.op(access).type.shape;
+  std::vector<CoordBit> bits;
+  for (int dim = facts.inner_dim(access); dim >= 0;) {
+    const auto at = static_cast<size_t>(dim);
+    append_bits(bits, dim, 0, bits_for(tile[at]));
+    const int64_t next = place.strides[at] * place.shape[at];
+    if (tile[at] != place.shape[at] || int64_t{1} << bits_for(tile[at]) != tile[at] || !place.pieces.empty())
+      break;
+    dim = -1;
+    for (size_t d = 0; d < tile.size() && dim < 0; ++d)
+      if (place.strides[d] == next && tile[d] > 1) dim = static_cast<int>(d);
+  }
+  return bits;
+}
+
+}  // namespace
+
 int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayout& layout, int vector) {
-  const int inner = facts.inner_dim(access);
-  int run = vector;
-  for (const CoordBit& lane : layout.lanes) run += lane == CoordBit{inner, run};
+  const std::vector<CoordBit> bits = neighbours_in_memory(facts, access);
+  auto run = static_cast<size_t>(vector);
+  for (const CoordBit& lane : layout.lanes) run += run < bits.size() && lane == bits[run];
   return static_cast<int64_t>(dtype_size(facts.place(access).dtype)) << run;
 }
 
