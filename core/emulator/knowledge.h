@@ -13,7 +13,7 @@
 
 namespace quern::emulated {
 
-inline constexpr int kMaxBlockWarps = 32, kMaxMbarriers = 16;
+inline constexpr int kMaxBlockWarps = 32, kMaxMbarriers = 40;
 
 // Accesses with a lower time are known: of each warp in intervals between its __syncwarp, of TMA
 // in phases of each mbarrier.
