@@ -99,7 +99,9 @@ class Checker {
       return fail("a role begins with warp " + std::to_string(role.first_warp) + ", of " +
                   std::to_string(present_ / 32));
     present_ = outside - first;
-    const int before = std::exchange(agreements_, 0);
+    // In front of the first one all come together.
+    const int before = agreements_of_roles_.empty() ? 0 : agreements_;
+    agreements_ = 0;
     in_scope(role.body, Varies::by_block, [] {});
     agreements_of_roles_.push_back(std::exchange(agreements_, before));
     present_ = first;

@@ -276,7 +276,8 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
 std::optional<KernelSchedule> in_turns(const MuGraph& mugraph, const MuKernel& kernel,
                                        const KernelSchedule& schedule, const Target& target,
                                        BlockWorks& works) {
-  if (!schedule.wgmma || schedule.workers() != kWarpgroup || schedule.min_blocks > 0 || schedule.overlap)
+  if (!schedule.wgmma || schedule.workers() != kWarpgroup || schedule.min_blocks > 0 || schedule.overlap ||
+      schedule.intervals)
     return std::nullopt;
   auto out = persistent(mugraph, kernel, schedule, 1, target, works);
   if (!out) return std::nullopt;

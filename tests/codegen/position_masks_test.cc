@@ -288,11 +288,12 @@ void blocks_that_stay_have_intervals(void**) {
   overlap.stages = 3;
   overlap.overlap = overlap.shared_a = true;
   std::vector<MuGraphCase> cases;
+  size_t number_of_way = 0;  // each mask meets one or two
   for (const Mask& mask : kMasks)
     for (const auto& [schedule, blocks, dtype, number] :
          {std::tuple(way, 2, "f16", "-inf"), std::tuple(overlap, 4, "bf16", "-1000"),
           std::tuple(overlap, 300, "bf16", "-inf")}) {
-      if (mask.lengths || has_even_rows(mask) || (cases.size() + (blocks == 300)) % 2 == 1) continue;
+      if (mask.lengths || has_even_rows(mask) || number_of_way++ % 2 == 1) continue;
       KernelSchedule stays = schedule;
       stays.persistent = blocks;
       cases.push_back(make_case(kSoftmax, {"256", "64", "320", "4", "5", stays}, mask, dtype, number, "3"));
@@ -301,7 +302,7 @@ void blocks_that_stay_have_intervals(void**) {
       assert_int_equal(grid.x, std::min(3, blocks / 2));
       assert_int_equal(grid.y, 2);
     }
-  assert_true(cases.size() >= 9);
+  assert_true(cases.size() >= 8);
   all_are_right(cases);
 }
 

@@ -250,7 +250,7 @@ const int partly_count = max(possible_count - certain_count, 0);
 const int visited = 0 < attempt ? 3 * (visits_0 + visits_1) + turn * 8 : turn / 2 * (visits_0 + visits_1) + ((turn & 1) == 0 ? 0 : visits_0);
 )");
   assert_text_equal(print_cuda(draft.loop->behind), R"(vanishes[0] = 0 < sums[0];
-settled[0] = settled[0] && vanishes[0];
+settled[0] = settled[0] && (possible_count == 8 || vanishes[0]);
 )");
   assert_ok(run(draft, "specialize_warps"));
   assert_ok(run(draft, "join_sections"));

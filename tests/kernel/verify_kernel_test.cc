@@ -153,6 +153,7 @@ void named_barriers_count_who_comes(void**) {
     to.add(producer);
   };
   keeps(with(agreeing_role, agrees));
+  breaks(with(agrees, agreeing_role), "a role comes to 1 agreements of all threads, others to 0");
   breaks(with(role, agrees), "a role comes to 0 agreements of all threads, others to 1");
   breaks(with(agreeing_role, emits(Instr::named_barrier, {}, {32})),
          "a role comes to 1 agreements of all threads, others to 0");

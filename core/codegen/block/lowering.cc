@@ -208,7 +208,9 @@ Status BlockLowering::check_persistent() const {
   });
   const char* why = facts_.cluster_blocks() > 1 ? "blocks of a cluster"
                     : keeps                     ? "shared memory that threads write"
-                                                : nullptr;
+                    : schedule_.pingpong && schedule_.intervals
+                        ? "intervals of two groups in turns (pingpong)"
+                        : nullptr;
   if (!why) return {};
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
 }

@@ -191,7 +191,8 @@ Status mask_intervals(Draft& draft, const PassContext&) {
     return {};
   }
   const Expr settled = element(draft.turns->settled, 0);
-  behind.assign(settled, both(settled, element(loop.masked->vanishes, 0)));
+  behind.assign(settled, both(settled, either(equal(intervals.possible, trip_count),
+                                              element(loop.masked->vanishes, 0))));
   return {};
 }
 
