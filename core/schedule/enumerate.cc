@@ -16,6 +16,7 @@
 #include "core/schedule/joined.h"
 #include "core/schedule/model.h"
 #include "core/schedule/tile_access.h"
+#include "core/schedule/tile_pairs.h"
 #include "core/schedule/uneven_tiles.h"
 
 namespace quern {
@@ -243,14 +244,13 @@ class BlockWorks {
   std::vector<std::pair<KernelSchedule, BlockWork>> known_;  // of it
 };
 
-// Blocks that have a tile from either end of the axis along which there is more and more to do, of one head after the other:
-// so many of the `blocks` that fit that all have about as many. None where no two tiles make a pair.
-int64_t blocks_of_pairs(const MuGraph& mugraph, const MuKernel& kernel, int64_t tiles, int64_t blocks) {
-  const int axis = uneven_axis(mugraph, kernel).axis;
-  const int64_t extent = axis < 0 ? 1 : kernel.grid[static_cast<size_t>(axis)], pairs = extent / 2;
-  if (extent % 2 != 0 || pairs > blocks) return 0;
-  const int64_t heads = tiles / extent, rounds = divide_up(heads, blocks / pairs);
-  return pairs * divide_up(heads, rounds);
+// Persistent blocks that have a pair of tiles each: so many of the `blocks` that fit that all have about as many other tiles.
+// 0: there are no pairs, or more than blocks.
+int64_t blocks_of_pairs(const MuGraph& mugraph, const MuKernel& kernel, int64_t blocks) {
+  const auto pairs = tile_pairs(kernel, uneven_axis(mugraph, kernel).axis);
+  if (!pairs || pairs->count > blocks) return 0;
+  const int64_t rounds = divide_up(pairs->others, blocks / pairs->count);
+  return pairs->count * divide_up(pairs->others, rounds);
 }
 
 // As many blocks as fit, where these have several tiles each and share nothing but the ring.
@@ -267,7 +267,7 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
   if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
   if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
-  out.persistent = schedule.intervals ? blocks_of_pairs(mugraph, kernel, tiles, blocks) : blocks;
+  out.persistent = schedule.intervals ? blocks_of_pairs(mugraph, kernel, blocks) : blocks;
   return out.persistent > 0 ? std::optional(out) : std::nullopt;
 }
 

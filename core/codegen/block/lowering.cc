@@ -9,6 +9,7 @@
 #include "core/codegen/block/position_masks.h"
 #include "core/codegen/block/reductions.h"
 #include "core/kernel/passes/tile_loop.h"
+#include "core/schedule/tile_pairs.h"
 
 namespace quern {
 
@@ -50,10 +51,9 @@ class BlockLowering : BlockPart {
   Status check_persistent() const;
   Status check_multicast(const ir::Draft& draft) const;
   bool keeps_groups_outstanding() const;
-  // Blocks that have two tiles each along `axis`: so many pairs, and along the other axes so many tiles, of them at a time.
-  struct Pairs {
-    int axis = 0;
-    int64_t count = 0, others = 0, at_once = 0;
+  // Persistent blocks with intervals have a pair of tiles each: how many other tiles such blocks have at a time.
+  struct Pairs : TilePairs {
+    int64_t at_once = 0;
   };
   std::optional<Pairs> pairs() const;
   // What passes get (core/kernel/passes); to be called last.
@@ -208,9 +208,7 @@ Status BlockLowering::check_persistent() const {
   });
   const char* why = facts_.cluster_blocks() > 1 ? "blocks of a cluster"
                     : keeps                     ? "shared memory that threads write"
-                    : schedule_.pingpong && schedule_.intervals
-                        ? "intervals of two groups in turns (pingpong)"
-                        : nullptr;
+                                                : nullptr;
   if (!why) return {};
   return Status(ErrorCode::UNSUPPORTED, std::string("persistent blocks cannot have ") + why);
 }
@@ -268,16 +266,12 @@ ir::TileLoop BlockLowering::draft_loop() {
   return loop;
 }
 
-// Where tiles along an axis have more and more to do a block has the same two of them again and again, from both ends of the
-// axis (y of the launch counts pairs), and along the other axes one in so many (x).
+// y of the launch counts pairs; along the other axes a block has one tile in so many, of which x is the first.
 std::optional<BlockLowering::Pairs> BlockLowering::pairs() const {
-  const int axis = facts_.order.uneven;
-  if (!schedule_.intervals || schedule_.persistent == 0 || axis < 0) return std::nullopt;
-  const int64_t extent = kernel_.grid[static_cast<size_t>(axis)];
-  Pairs out{axis, extent / 2, facts_.tiles() / extent};
-  out.at_once = std::min(out.others, schedule_.persistent / std::max<int64_t>(1, out.count));
-  if (extent % 2 != 0 || out.at_once == 0) return std::nullopt;
-  return out;
+  if (!schedule_.intervals || schedule_.persistent == 0) return std::nullopt;
+  const auto all = tile_pairs(kernel_, facts_.order.uneven);
+  if (!all || schedule_.persistent < all->count) return std::nullopt;
+  return Pairs{*all, std::min(all->others, schedule_.persistent / all->count)};
 }
 
 ir::TileTurns BlockLowering::draft_turns_of_pairs(const Pairs& pairs) const {

@@ -60,7 +60,8 @@ WarpRole producer_role(const Draft& draft) {
       });
     });
   };
-  const bool tries = draft.turns && draft.turns->attempt;  // as it never knows better than the others
+  // The producer knows nothing of what counts: it wants the first attempt, and leaves the second to the others.
+  const bool tries = draft.turns && draft.turns->attempt;
   each_attempt(draft, role, tries ? less(0, draft.turns->attempt) : truth(true), ask);
   if (draft.waits_late || fetches_ahead(draft)) role.emit(Instr::grid_wait);
   return producer;

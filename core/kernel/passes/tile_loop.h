@@ -8,7 +8,8 @@ namespace quern::ir {
 
 // The number of an iteration of this tile among those of all tiles of the block.
 Expr iteration_of_all(const Draft& draft, const Expr& iteration);
-// All of the block's tiles; with intervals a second time unless all threads of the block have `settled` that.
+// `write(builder)` for all of the block's tiles. Persistent blocks with intervals do them a second time, unless `settled` holds for
+// all threads of the block, whatever their role: that nothing which the first attempt did not visit counts.
 template <class Write>
 void each_attempt(const Draft& draft, Builder& to, const Expr& settled, const Write& write) {
   if (!draft.turns || !draft.turns->attempt) return write(to);
