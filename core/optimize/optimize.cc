@@ -76,8 +76,8 @@ class OptimizeRun {
     auto baseline = baseline_work(graph_, target_);
     if (!baseline) return baseline.status();
     baseline_us_ = modelled_launches(*baseline, target_);
-    ranked_ = rank_implementations(graph_, search_.candidates, target_, how.constraints, options_.schedules,
-                                   options_.allow_tf32);
+    ranked_ = rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
+                                   options_.schedules, options_.allow_tf32);
     refused_.resize(ranked_.size());
     for (const Implementation& best : ranked_)
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
@@ -157,6 +157,7 @@ class OptimizeRun {
     for (size_t rank = 0; rank < ranked_.size(); ++rank) {
       try_suspects(ranked_[rank].us);
       if (over()) break;
+      looked_at_ = rank + 1;
       if (crowded_.suspects(mugraph_of(rank), ranked_[rank].schedule))
         suspects.push_back(rank);
       else
@@ -194,6 +195,24 @@ class OptimizeRun {
     if (program->stack == 0) return accept(std::move(*program));
     note(rank, kCrowded);
     if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
+    rank_without_crowded();
+  }
+
+  // Programs of several kernels differ in one of them, the others at their best: where that is one that is crowded, it
+  // is in nearly all. What was not tried yet is ranked anew without it.
+  void rank_without_crowded() {
+    ranked_.resize(looked_at_);
+    std::set<std::pair<size_t, std::string>> known;
+    for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
+    for (Implementation& each :
+         rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
+                              options_.schedules, options_.allow_tf32,
+                              [this](const MuKernel& applied, const KernelSchedule& schedule, bool joined) {
+                                return crowded_.expects(applied, schedule, joined);
+                              }))
+      if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(std::move(each));
+    refused_.resize(looked_at_);
+    refused_.resize(ranked_.size());
   }
 
   // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
@@ -418,6 +437,7 @@ class OptimizeRun {
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
   std::vector<bool> refused_;               // by rank
+  size_t looked_at_ = 0;                    // ranks, by try_all
   std::set<Hash128> sources_;               // of programs that were emitted
   std::map<size_t, Program> kept_;          // by rank
   std::map<size_t, Certificate> verdicts_;  // by candidate

@@ -197,7 +197,7 @@ void sort_by_time(std::vector<Ranked>& all) {
 
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
-                                                 size_t most, bool allow_tf32) {
+                                                 size_t most, bool allow_tf32, const RefuseKernel& refuse) {
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -221,7 +221,7 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
-    for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32)) {
+    for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32, refuse)) {
       if (taken == most || ++seen > kMostSeen * most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);

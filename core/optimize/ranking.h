@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/schedule/schedule.h"
+#include "core/schedule/enumerate.h"
 #include "core/search/search.h"
 
 namespace quern {
@@ -17,9 +17,10 @@ struct Implementation {
 // Different programs, best first by the model; of those that are nearly the same, the later ones give way to
 // what is a little slower, and behind persistent blocks comes the same with a block for each tile. At most
 // `most` schedules of each candidate beside these, all within the constraints; with `allow_tf32` those too
-// that compute f32 products in tf32.
+// that compute f32 products in tf32; none has a kernel that is refused.
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
-                                                 size_t most, bool allow_tf32 = false);
+                                                 size_t most, bool allow_tf32 = false,
+                                                 const RefuseKernel& refuse = {});
 
 }  // namespace quern

@@ -104,13 +104,17 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
   return sum;
 }
 
+bool SpillingKernels::expects(const MuKernel& applied, const KernelSchedule& schedule, bool joined) const {
+  return crowded_.count(traits(applied, schedule, joined)) > 0;
+}
+
 bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
   if (crowded_.empty()) return false;
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
   for (size_t k = 0; k < applied->kernels.size(); ++k)
     if (applied->kernels[k].custom &&
-        crowded_.count(traits(applied->kernels[k], schedule.kernels[k], is_joined(schedule, k))))
+        expects(applied->kernels[k], schedule.kernels[k], is_joined(schedule, k)))
       return true;
   return false;
 }

@@ -26,6 +26,8 @@ class SpillingKernels {
   // unrolled.
   int64_t add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
               const std::string& log);
+  // Whether the kernel, as its schedule cuts it, is like one that was crowded; `joined`: it shares a launch.
+  bool expects(const MuKernel& applied, const KernelSchedule& schedule, bool joined) const;
   // Whether one of the kernels has the tiles, warps and data paths of one that was crowded.
   bool expects(const MuGraph& mugraph, const Schedule& schedule) const;
   // Whether one of them is of the kind of one that was crowded, and wants so large a share of its registers

@@ -435,9 +435,27 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
 // Schedules of some kernels that follow each other, best first.
 using Place = std::vector<std::vector<KernelSchedule>>;
 
+// Without the schedules of kernels from `first` on one of which is refused.
+void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refuse, Place& place) {
+  std::erase_if(place, [&](const std::vector<KernelSchedule>& schedules) {
+    for (size_t k = 0; k < schedules.size(); ++k) {
+      const MuKernel& kernel = mugraph.kernels[first + k];
+      if (!kernel.custom) continue;
+      KernelSchedule alone = schedules[k];
+      alone.pdl = alone.joined = false;
+      const auto cut = apply_schedule(kernel_alone(mugraph, kernel), {{alone}});
+      check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
+      const bool joined = schedules[k].joined || (k + 1 < schedules.size() && schedules[k + 1].joined);
+      if (refuse(cut->kernels[0], schedules[k], joined)) return true;
+    }
+    return false;
+  });
+}
+
 }  // namespace
 
-std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32) {
+std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32,
+                                          const RefuseKernel& refuse) {
   Schedule own = default_schedule(mugraph);
   // Behind the first, kernels are there when the last blocks of the one in front end.
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
@@ -470,6 +488,8 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
         for (size_t other = 0; other < count; ++other)
           place.back().push_back(from[static_cast<std::ptrdiff_t>(other)][other == own ? i : 0]);
       }
+    if (refuse) drop_refused(mugraph, k, refuse, place);
+    if (place.empty()) return {};
     k += count;
   }
   size_t most = 1;

@@ -40,7 +40,8 @@ class FullShape {
   uint64_t seed_;
   const int64_t budget_;
   int64_t spent_ = 0;  // on what is remembered
-  std::vector<bool> too_large_;  // outputs of which one element takes more than the budget: not tried again
+  std::vector<bool>
+      too_large_;  // outputs of which one element takes more than half the budget: not tried again
   PullBudget left_;
   std::unique_ptr<FieldDomain> domain_;
   std::unique_ptr<PullEvaluator<FieldDomain>> expected_;
