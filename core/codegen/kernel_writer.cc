@@ -57,6 +57,7 @@ void KernelWriter::begin_pass() {
   }
   for (ir::Body& body : bodies_) body.clear();
   works_ = {};
+  approximated_ = -1;
   after_.clear();
 }
 
@@ -171,7 +172,7 @@ Expr KernelWriter::make(int i) {
     case Item::Kind::compute: {
       const ElementCost cost = element_cost(graph_.node(item.value).code);
       count(scope, std::max(1.0, kComposedShare * cost.issue), cost.special);
-      return let('x', compute(item), scope);
+      return let('x', compute(i), scope);
     }
     case Item::Kind::convert:
       return cast(item);
@@ -290,7 +291,8 @@ Expr KernelWriter::load(int i) {
   return let('x', element, scope_of(item.uses));
 }
 
-Expr KernelWriter::compute(const Item& item) {
+Expr KernelWriter::compute(int i) {
+  const Item& item = item_at(i);
   const Node& node = graph_.node(item.value);
   const std::vector<TensorType> types = graph_.operand_types(node);
   const DType type = compute_dtype(node.code, types);
@@ -298,7 +300,7 @@ Expr KernelWriter::compute(const Item& item) {
   for (size_t i = 0; i < item.operands.size(); ++i)
     operands.emplace_back(
         value(item.operands[i], node.code == OpCode::where && i == 0 ? DType::boolean : type));
-  if (approximate_ && !is_quotient_or_root(node.code))
+  if (i == approximated_ || (approximate_ && !is_quotient_or_root(node.code)))
     for (ir::Value& operand : operands) operand = operand.approximate();
   return ir::converted(apply_meaning<ir::Value>(node.code, operands.data()), item.type);
 }

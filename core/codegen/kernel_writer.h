@@ -33,6 +33,7 @@ class KernelWriter {
   void set_items(const std::vector<Item>& items) { items_ = &items; }
   // What stands for a reduction or product of this kernel.
   void hold(ValueId value, const ir::Expr& expr) { held_.insert_or_assign(value, expr); }
+  const ir::Expr& held(ValueId value) const { return held_.at(value); }
   // A variable of the index space.
   const ir::Symbol& variable(const std::string& name);
 
@@ -50,6 +51,8 @@ class KernelWriter {
 
   // Forgets what stands in the loop and in the elements, and the statements of all scopes.
   void begin_pass();
+  // This item of the pass may be exact to some 2^-21 only (exp_fast of the prelude).
+  void approximate(int item) { approximated_ = item; }
   // The item as an expression of this register type; writes the statements it needs.
   ir::Expr value(int item, DType type);
   ir::Expr index(const Index& index);
@@ -87,7 +90,7 @@ class KernelWriter {
   // The vector that holds the item's element; nothing is read where a guard does not hold.
   ir::Symbol load_vector(const Item& item);
   ir::Expr guard(int item);
-  ir::Expr compute(const Item& item);
+  ir::Expr compute(int item);
   ir::Expr cast(const Item& item);
   ir::Expr choose(const Item& item);
   ir::Expr let(char prefix, const ir::Expr& expression, Scope scope);
@@ -101,6 +104,7 @@ class KernelWriter {
   const Storage& storage_;
   bool wide_, needs_wide_ = false;
   const bool approximate_;
+  int approximated_ = -1;
   const std::vector<Item>* items_ = nullptr;
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;

@@ -3,16 +3,20 @@
 // Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
 // each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
 // part of the row each. Reductions of one level share a loop over the row; later levels and the values made
-// at every point go through it again, but for values that need no reduction, which the first loop makes. What
+// at every point go through it again, but for values that need no reduction, which the first loop makes; what
+// picks one element of the row goes there alone. What
 // is read in several of these loops comes into shared memory, if there is room for the row: copies of later
 // steps are under way while the first loop reduces what has come.
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "core/base/integers.h"
 #include "core/codegen/baseline_kernel.h"
+#include "core/codegen/row_reductions.h"
 #include "core/codegen/row_shape.h"
 #include "core/kernel/replace.h"
 
@@ -53,7 +57,8 @@ class RowsEmitter {
       return step == 1 ? base : space_.add(space_.scale(base, step), element_);
     };
     row_ = spread(thread_row_, row_step);
-    placed_ = trace.place(space_, row_, spread(loop_, inner_step));
+    place_ = spread(loop_, inner_step);
+    placed_ = trace.place(space_, row_, place_);
     needs_reduction_ = needing_reductions(placed_.items);
     writer_.set_scopes(loop_, element_, shape.vector);
     writer_.set_items(placed_.items);
@@ -102,7 +107,9 @@ class RowsEmitter {
     writer_.measure(placed_.position);
     ir::Body body;
     ir::Builder to(body);
-    if (shape_.keeps) out.kernel.shared_bytes = keep_rows(to);
+    if (shape_.keeps || shape_.cluster > 1)
+      to.let(memory_, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
+    if (shape_.keeps) keep_rows(to);
     for (int level = 0; level < level_count(); ++level) reductions(to, level);
     row_values(to);
     point_values(to);
@@ -113,6 +120,7 @@ class RowsEmitter {
     whole.add(std::move(body));
     out.kernel.parameters = writer_.parameters(program_.overlapped);
     out.args = writer_.arguments();
+    out.kernel.shared_bytes = shared_bytes_;
     out.work = work(out);
     return out;
   }
@@ -183,29 +191,39 @@ class RowsEmitter {
     return needs;
   }
 
-  // The copies of the block's rows, or of its part of one, to shared memory, for the first loop over the row; how much of
-  // it that takes. A thread reads nothing but what it has copied.
-  int64_t keep_rows(ir::Builder& to) {
-    int64_t bytes = 0;
+  // The copies of the block's rows, or of its part of one, to shared memory, for the first loop over the row. A thread
+  // reads nothing but what it has copied.
+  void keep_rows(ir::Builder& to) {
     writer_.begin_pass();
     std::vector<std::pair<int, ir::Symbol>> kept;
-    const ir::Symbol memory = ir::make_own_memory("kept", Scalar::byte);
-    to.let(memory, ir::call(ir::Function::dynamic_shared, Scalar::byte, {}, {Scalar::byte}));
-    const Expr at = (Expr(row_in_block_) * part() + (Expr(writer_.variable("j")) - first_)) * shape_.vector;
+    const Expr at = (Expr(row_in_block_) * part() + Expr(step_in_part())) * shape_.vector;
     for (int item : repeated_loads()) {
       const Scalar type =
           ir::scalar_of(storage_.source(placed_.items[static_cast<size_t>(item)].value, Width::wide).dtype);
-      const ir::Symbol row = ir::make_pointer("kept" + std::to_string(kept.size()), memory, type);
-      to.let(row, ir::address(memory, bytes));
+      const ir::Symbol row =
+          allocated(to, "kept" + std::to_string(kept.size()), type, rows_a_block() * part() * shape_.vector);
       writer_.copy(item, row, at);
       kept.emplace_back(item, row);
-      bytes += round_up(rows_a_block() * part() * shape_.vector * ir::bytes_of(type), kAlignment);
     }
     count_pass(true);
     to.add(std::move(writer_.body(Scope::kernel)));
     copies_ = std::move(writer_.body(Scope::loop));
     for (const auto& [item, row] : kept) writer_.keep(item, row, at);
-    return bytes;
+  }
+
+  // Of the dynamic shared memory, which blocks of a cluster can read from each other.
+  ir::Symbol allocated(ir::Builder& to, const std::string& name, Scalar type, int64_t count) {
+    const ir::Symbol array = ir::make_pointer(name, memory_, type);
+    to.let(array, ir::address(memory_, shared_bytes_));
+    shared_bytes_ += round_up(count * static_cast<int64_t>(ir::bytes_of(type)), kAlignment);
+    return array;
+  }
+
+  ir::Symbol shared_array(ir::Builder& to, const std::string& name, Scalar type, int64_t count) {
+    if (shape_.cluster > 1) return allocated(to, name, type, count);
+    const ir::Symbol array = ir::make_shared(name, type, count);
+    to.declare(array);
+    return array;
   }
 
   void count_pass(bool with_loop) {
@@ -240,74 +258,192 @@ class RowsEmitter {
       return;
     }
     const Expr row = to.let(writer_.variable("row"), number / shape_.cluster);
-    if (shape_.cluster > 1) to.let(first_name_, number % shape_.cluster * part());
+    if (shape_.cluster > 1) to.let(first_name_, at_most_steps(number % shape_.cluster * part()));
     if (!blocks.exact) leave_beyond(row);
   }
 
   DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
   OpCode code_of(ValueId value) const { return graph_.node(value).code; }
 
-  // All reductions of a level: declared, accumulated in one loop, and combined by the team.
+  // What makes of the reductions of threads those of the team.
+  struct Combined {
+    ir::Body block, cluster;  // within each block, and of what all blocks of a cluster left there
+  };
+
+  // All reductions of a level: declared, accumulated in one loop but for those that pick an element of the row, and combined
+  // by the team.
   void reductions(ir::Builder& to, int level) {
-    ir::Body after;
-    ir::Builder behind(after);
-    writer_.begin_pass();
+    std::vector<ValueId> looped;
+    std::vector<std::pair<ValueId, int>> picks;
     for (const auto& [value, at] : kernel_.levels) {
-      if (at != level) continue;
-      const DType dtype = type_of(value);
-      const bool array = many() && shape_.team == 1;
-      const ir::Symbol sums = ir::make_registers("r" + std::to_string(reductions_++), ir::scalar_of(dtype),
-                                                 array ? shape_.vector : 1);
-      const Expr sum = ir::element(sums, array ? Expr(writer_.variable("v")) : Expr(0));
-      to.declare(sums);
-      auto start = [&](ir::Builder& each) { each.assign(sum, ir::identity(code_of(value), dtype)); };
-      if (array)
-        to.add(element_loop(start));
+      if (at != level || running_.count(value)) continue;
+      if (const auto position = picked_position(value))
+        picks.emplace_back(value, *position);
       else
-        start(to);
-      const Expr operand = writer_.value(trace_.computed(value), dtype);
-      ir::Builder(writer_.body(many() ? Scope::element : Scope::loop)).combine(code_of(value), sum, operand);
-      if (shape_.team > 1) combine_team(behind, value, sums);
-      writer_.hold(value, sum);
+        looped.push_back(value);
     }
+    // Rows arrive while the first loop goes through them.
+    if (level == 0 && looped.empty())
+      for (const auto& [value, position] : std::exchange(picks, {})) looped.push_back(value);
+    Combined combined;
+    writer_.begin_pass();
+    for (ValueId value : looped) accumulate(to, combined, value);
     if (level == 0) store_points(true);
-    pass(to, true);
-    to.add(std::move(after));
+    ir::Body step = gathered(to, true);
+    for (ValueId value : running_sums(level)) run_along(to, step, value);
+    loop_over_row(to, std::move(step));
+    for (auto& [value, sum] : running_)
+      if (kernel_.levels.at(value) == level) settle(to, combined, value, sum);
+    for (const auto& [value, position] : picks) {
+      writer_.begin_pass();
+      const Expr number = writer_.value(position, DType::i32);
+      accumulate(to, combined, value);
+      pick(to, number);
+    }
+    to.add(std::move(combined.block));
+    if (combined.cluster.empty()) return;
+    counter_->block().once.chain += kClusterCycles;
+    to.emit(ir::Instr::cluster_barrier);
+    to.add(std::move(combined.cluster));
   }
 
-  void combine_team(ir::Builder& to, ValueId value, const ir::Symbol& sums) {
+  RowItems row_items() const {
+    return {graph_, trace_, placed_.items, place_, space_.uses(loop_) | space_.uses(element_)};
+  }
+
+  std::optional<int> picked_position(ValueId reduction) const {
+    return shape_.team > 1 ? row_items().picked_position(reduction) : std::nullopt;
+  }
+
+  // A sum of e^(x - max(x)) that the loop which finds the maximum makes, too: relative to the largest of what came so far,
+  // and scaled where that grows (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018).
+  struct RunningSum {
+    ValueId maximum;
+    ir::Symbol sum, relative_to;  // the latter finite, so that what is masked by -infinity adds 0
+  };
+
+  // Those of the next level, if none of it needs a loop of its own then.
+  std::vector<ValueId> running_sums(int level) const {
+    std::vector<ValueId> sums;
+    for (const auto& [value, at] : kernel_.levels) {
+      if (at != level + 1 || picked_position(value)) continue;
+      const auto maximum = row_items().maximum_of_numerators(value);
+      if (shape_.team == 1 || !maximum || kernel_.levels.at(*maximum) != level) return {};
+      sums.push_back(value);
+    }
+    return sums;
+  }
+
+  static Expr finite(const Expr& maximum) {
+    return ir::combine(OpCode::reduce_max, maximum,
+                       ir::literal(std::numeric_limits<float>::lowest(), Scalar::f32), DType::f32);
+  }
+  static Expr exp_fast(const Expr& exponent) {
+    return ir::call(ir::Function::exp_fast, Scalar::f32, {exponent});
+  }
+
+  // Adds to a step of the loop what the sum makes of it.
+  void run_along(ir::Builder& to, ir::Body& step, ValueId value) {
+    const std::string number = std::to_string(reductions_++);
+    const ValueId maximum = *row_items().maximum_of_numerators(value);
+    const RunningSum& own = running_[value] = {maximum, ir::make_registers("r" + number, Scalar::f32, 1),
+                                               ir::make_registers("m" + number, Scalar::f32, 1)};
+    const Expr sum = ir::element(own.sum, 0), relative_to = ir::element(own.relative_to, 0),
+               most = writer_.held(maximum);
+    for (const auto& [symbol, start] :
+         {std::pair(own.sum, 0.0f), {own.relative_to, std::numeric_limits<float>::lowest()}}) {
+      to.declare(symbol);
+      to.assign(ir::element(symbol, 0), ir::literal(start, Scalar::f32));
+    }
+    ir::Builder each(step);
+    const Expr now = each.let(ir::make_variable("now" + number, Scalar::f32), finite(most));
+    each.assign(sum, sum * exp_fast(relative_to - now));
+    each.assign(relative_to, now);
+    writer_.begin_pass();
+    writer_.hold(maximum, now);
+    writer_.approximate(trace_.computed(value));
+    const Expr term = writer_.value(trace_.computed(value), DType::f32);
+    ir::Builder(writer_.body(many() ? Scope::element : Scope::loop)).combine(OpCode::reduce_sum, sum, term);
+    writer_.hold(maximum, most);
+    each.add(gathered(to, true));
+  }
+
+  // Relative to the maximum of the row. Where that is no number, nor is the sum.
+  void settle(ir::Builder& to, Combined& combined, ValueId value, const RunningSum& own) {
+    const Expr sum = ir::element(own.sum, 0), most = writer_.held(own.maximum);
+    to.assign(sum, sum * exp_fast(ir::element(own.relative_to, 0) - finite(most)) + (most - most));
+    combine_team(combined, value, own.sum);
+    writer_.hold(value, sum);
+  }
+
+  // Declares and starts the reduction, and has the pass take in an element.
+  void accumulate(ir::Builder& to, Combined& combined, ValueId value) {
+    const DType dtype = type_of(value);
+    const bool array = many() && shape_.team == 1;
+    const ir::Symbol sums = ir::make_registers("r" + std::to_string(reductions_++), ir::scalar_of(dtype),
+                                               array ? shape_.vector : 1);
+    const Expr sum = ir::element(sums, array ? Expr(writer_.variable("v")) : Expr(0));
+    to.declare(sums);
+    auto start = [&](ir::Builder& each) { each.assign(sum, ir::identity(code_of(value), dtype)); };
+    if (array)
+      to.add(element_loop(start));
+    else
+      start(to);
+    const Expr operand = writer_.value(trace_.computed(value), dtype);
+    ir::Builder(writer_.body(many() ? Scope::element : Scope::loop)).combine(code_of(value), sum, operand);
+    if (shape_.team > 1) combine_team(combined, value, sums);
+    writer_.hold(value, sum);
+  }
+
+  // What the writer has gathered, for the vector that has the element at this position of the row, if there is one: by
+  // the thread that has it in loops.
+  void pick(ir::Builder& to, const Expr& position) {
+    ir::Body body = gathered(to, false);
+    const Expr place = to.let(ir::make_variable("place" + std::to_string(picks_++), writer_.index_type()),
+                              ir::cast(position, writer_.index_type()));
+    to.when(less(place, kernel_.row_length()), [&](ir::Builder& inside) {
+      const Expr j = inside.let(writer_.variable("j"), place / shape_.vector);
+      Expr own = ir::truth(true), step = j;
+      if (shape_.cluster > 1) {
+        step = inside.let(step_in_part(), j - first_);
+        own = both(less_equal(first_, j), less(step, part()));
+      }
+      inside.when(both(own, equal(step % shape_.team, Expr(lane_))),
+                  [&](ir::Builder& one) { one.add(std::move(body)); });
+    });
+  }
+
+  void combine_team(Combined& combined, ValueId value, const ir::Symbol& sums) {
     counter_->block().once.slots += kTeamIssue * warps();
     counter_->block().once.chain += kTeamCycles;
+    ir::Builder to(combined.block);
     const Scalar type = sums->type;
     const Expr sum = ir::element(sums, 0), combiner = ir::combiner(code_of(value), type);
     if (shape_.team == kWarp)
       return to.assign(sum, ir::call(ir::Function::warp_reduce, type, {sum, combiner}));
     const int team_warps = shape_.team / kWarp;
-    const ir::Symbol scratch = ir::make_shared("scratch_" + sums->name, type, team_warps);
-    to.declare(scratch);
+    const ir::Symbol scratch = shared_array(to, "scratch_" + sums->name, type, team_warps);
     to.assign(sum, ir::call(ir::Function::block_reduce, type, {sum, ir::address(scratch, 0), combiner},
                             {team_warps}));
-    if (shape_.cluster > 1) combine_cluster(to, value, sums);
+    if (shape_.cluster > 1) combine_cluster(combined, value, sums);
   }
 
   // Every block leaves its sum and takes those of all, in the same order.
-  void combine_cluster(ir::Builder& to, ValueId value, const ir::Symbol& sums) {
+  void combine_cluster(Combined& combined, ValueId value, const ir::Symbol& sums) {
     counter_->block().once.slots += shape_.cluster * warps();
-    counter_->block().once.chain += kClusterCycles;
     const Scalar type = sums->type;
     const Expr sum = ir::element(sums, 0);
-    const ir::Symbol part = ir::make_shared("part_" + sums->name, type, 1),
+    ir::Builder leave(combined.block), take(combined.cluster);
+    const ir::Symbol part = shared_array(leave, "part_" + sums->name, type, 1),
                      other = ir::make_vector("other_" + sums->name, type, 1);
-    to.declare(part);
-    to.when(equal(Expr(lane_), 0), [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
-    to.emit(ir::Instr::cluster_barrier);
-    to.declare(other);
+    leave.when(equal(Expr(lane_), 0), [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
+    take.declare(other);
     for (int block = 0; block < shape_.cluster; ++block) {
-      to.emit(ir::Instr::load_cluster, {other, ir::address(part, 0), block}, {type, 1});
+      take.emit(ir::Instr::load_cluster, {other, ir::address(part, 0), block}, {type, 1});
       if (block == 0)
-        to.assign(sum, ir::element(other, 0));
+        take.assign(sum, ir::element(other, 0));
       else
-        to.combine(code_of(value), sum, ir::element(other, 0));
+        take.combine(code_of(value), sum, ir::element(other, 0));
     }
   }
 
@@ -352,8 +488,8 @@ class RowsEmitter {
     return loop;
   }
 
-  // What the writer has gathered, in the loops it belongs to.
-  void pass(ir::Builder& to, bool with_loop) {
+  // What the writer has gathered for a step of the loop, or for all of the row; what is the same in all steps goes to `to`.
+  ir::Body gathered(ir::Builder& to, bool with_loop) {
     count_pass(with_loop);
     ir::Body body = std::move(writer_.body(Scope::loop));
     ir::Builder inner(body);
@@ -361,28 +497,52 @@ class RowsEmitter {
       inner.add(element_loop([&](ir::Builder& each) { each.add(std::move(writer_.body(Scope::element))); }));
     inner.add(writer_.after());
     to.add(std::move(writer_.body(Scope::kernel)));
+    return body;
+  }
+
+  void pass(ir::Builder& to, bool with_loop) {
+    ir::Body body = gathered(to, with_loop);
+    if (with_loop)
+      loop_over_row(to, std::move(body));
+    else
+      to.add(std::move(body));
+  }
+
+  void loop_over_row(ir::Builder& to, ir::Body body) {
     const bool team = shape_.team > 1;
-    if (body.empty() || !with_loop || (!team && steps() == 1)) return to.add(std::move(body));
-    Expr begin = 0, end = steps();
-    if (team) begin = first_ + Expr(lane_);
-    if (shape_.cluster > 1) {
-      end = first_ + part();
-      if (steps() % shape_.cluster != 0)
-        end = ir::call(ir::Function::min_index, writer_.index_type(),
-                       {end, ir::cast(steps(), writer_.index_type())});
-    }
+    if (body.empty() || (!team && steps() == 1)) return to.add(std::move(body));
+    const Expr begin = team ? Expr(lane_) : Expr(0);
+    Expr end = part();
+    if (steps() % shape_.cluster != 0)
+      end = ir::select(less(first_ + part(), steps()), ir::cast(end, first_.type()),
+                       ir::cast(steps(), first_.type()) - first_);
     if (const ir::Body copies = std::exchange(copies_, {}); !copies.empty())
-      return arrive(to, copies, begin, end, std::move(body));
+      return arrive(to, copies, end, std::move(body));
+    ir::Body step;
+    ir::Builder each(step);
+    let_place_in_row(each);
+    each.add(std::move(body));
     // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
     // unless it does little but wait.
-    to.add(ir::For{writer_.variable("j"), begin, end,
-                   team && kernel_.cost > kCheap ? ir::Unroll::none : ir::Unroll::automatic, std::move(body),
+    to.add(ir::For{step_in_part(), begin, end,
+                   team && kernel_.cost > kCheap ? ir::Unroll::none : ir::Unroll::automatic, std::move(step),
                    team ? shape_.team : 1});
   }
 
+  // Where a block has a part of a row: the step within that, behind which j is the one within the row.
+  const ir::Symbol& step_in_part() { return shape_.cluster > 1 ? step_in_part_ : writer_.variable("j"); }
+  void let_place_in_row(ir::Builder& to) {
+    if (shape_.cluster > 1) to.let(writer_.variable("j"), first_ + Expr(step_in_part()));
+  }
+  Expr at_most_steps(const Expr& step) const {
+    if (steps() % shape_.cluster == 0) return step;
+    return ir::select(less(step, steps()), step, ir::cast(steps(), step.type()));
+  }
+
   // The loop over a row while it arrives: in a step, the copies of a later one, and what is done with this one's.
-  void arrive(ir::Builder& to, const ir::Body& copies, const Expr& begin, const Expr& end, ir::Body body) {
-    const ir::Symbol &j = writer_.variable("j"), step = ir::make_variable("step", j->type);
+  void arrive(ir::Builder& to, const ir::Body& copies, const Expr& end, ir::Body body) {
+    const ir::Symbol &own = step_in_part(), &j = writer_.variable("j"),
+                     step = ir::make_variable("step", own->type);
     const int64_t team = shape_.team, steps = divide_up(part(), team),
                   ahead = std::min<int64_t>(kAhead, steps);
     const bool whole = part() % team == 0 && this->steps() % shape_.cluster == 0;
@@ -391,25 +551,31 @@ class RowsEmitter {
     auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {
       some.when(condition, [&](ir::Builder& one) {
         one.add(ir::replaced(copies, [&](const ir::ExprNode& node) {
-          return node.kind == ir::ExprKind::symbol && node.symbol == j ? std::optional(at) : std::nullopt;
+          if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
+          if (node.symbol == own) return std::optional(at);
+          return node.symbol == j ? std::optional(first_ + at) : std::nullopt;
         }));
       });
       some.emit(ir::Instr::cp_async_commit);
     };
     auto work = [&](ir::Builder& some) {
-      some.when(inside(Expr(j)), [&](ir::Builder& one) { one.add(std::move(body)); });
+      some.when(inside(Expr(own)), [&](ir::Builder& one) {
+        let_place_in_row(one);
+        one.add(std::move(body));
+      });
     };
-    for (int64_t s = 0; s < ahead; ++s) copy(to, begin + s * team, inside(begin + s * team));
+    const Expr lane(lane_);
+    for (int64_t s = 0; s < ahead; ++s) copy(to, lane + s * team, inside(lane + s * team));
     if (steps == 1) {
       to.emit(ir::Instr::cp_async_wait, {}, {0});
       return to.scope([&](ir::Builder& one) {
-        one.let(j, begin);
+        one.let(own, lane);
         work(one);
       });
     }
     to.rolled(step, 0, steps, [&](ir::Builder& each) {
-      each.let(j, begin + Expr(step) * team);
-      const Expr later = Expr(j) + ahead * team;
+      each.let(own, lane + Expr(step) * team);
+      const Expr later = Expr(own) + ahead * team;
       copy(each, later,
            ahead == steps ? ir::truth(false)
            : whole        ? less(step, steps - ahead)
@@ -433,13 +599,17 @@ class RowsEmitter {
   const ir::Symbol lane_ = ir::make_variable("lane", Scalar::u32);
   const ir::Symbol row_name_ = ir::make_variable("row_in_block", Scalar::u32);
   const ir::Symbol first_name_ = ir::make_variable("first", Scalar::u32);  // of the block's part of its row
+  const ir::Symbol step_in_part_ = ir::make_variable("k", Scalar::u32);
   const Expr row_in_block_ = rows_a_block() > 1 ? Expr(row_name_) : Expr(0);
   const Expr first_ = shape_.cluster > 1 ? Expr(first_name_) : Expr(0);
-  Index thread_row_, row_, loop_, element_;
+  Index thread_row_, row_, loop_, element_, place_;  // the last: of an element in its row
   KernelTrace::Placed placed_;
   std::vector<bool> needs_reduction_;  // by item
   ir::Body copies_;  // of a step, until a loop over the row has them
-  int reductions_ = 0;
+  const ir::Symbol memory_ = ir::make_own_memory("kept", Scalar::byte);
+  int64_t shared_bytes_ = 0;  // of it
+  int reductions_ = 0, picks_ = 0;
+  std::map<ValueId, RunningSum> running_;
   std::optional<WorkCounter> counter_;
   double round_trips_ = 0;  // to memory, one after the other
 };
