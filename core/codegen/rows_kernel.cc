@@ -16,9 +16,9 @@
 
 #include "core/base/integers.h"
 #include "core/codegen/baseline_kernel.h"
+#include "core/codegen/row_loop.h"
 #include "core/codegen/row_reductions.h"
 #include "core/codegen/row_shape.h"
-#include "core/kernel/replace.h"
 
 namespace quern {
 
@@ -28,7 +28,6 @@ using ir::Scalar;
 namespace {
 
 constexpr int kWarp = RowShape::kWarp;
-constexpr int kAhead = 8;  // steps of a thread whose copies are under way
 constexpr int kCheap = 8;  // cost of an element whose loop waits for its loads
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
@@ -142,10 +141,6 @@ class RowsEmitter {
 
   int warps() const { return shape_.threads / kWarp; }
   int rows_a_block() const { return shape_.threads / shape_.team; }
-  // Of a row: vectors, or elements where one thread has it; and a block's part of them.
-  int64_t steps() const { return kernel_.row_length() / (shape_.team > 1 ? shape_.vector : 1); }
-  int64_t part() const { return divide_up(steps(), shape_.cluster); }
-
   int level_count() const {
     int count = 0;
     for (const auto& [value, level] : kernel_.levels) count = std::max(count, level + 1);
@@ -164,7 +159,11 @@ class RowsEmitter {
       if (!loops[static_cast<size_t>(item)].insert(loop).second) return;
       for (int operand : placed_.items[static_cast<size_t>(item)].operands) need(operand, loop);
     };
-    for (const auto& [value, level] : kernel_.levels) need(trace_.computed(value), level);
+    const std::vector<ValueId> running = running_sums(0);
+    for (const auto& [value, level] : kernel_.levels) {
+      const bool along = std::find(running.begin(), running.end(), value) != running.end();
+      if (!picked_position(value)) need(trace_.computed(value), along ? 0 : level);
+    }
     for (const auto& [value, role] : kernel_.makes)
       if (role == Role::element) need(trace_.stored(value), is_made_first(value) ? 0 : -1);
     std::vector<int> out;
@@ -196,18 +195,18 @@ class RowsEmitter {
   void keep_rows(ir::Builder& to) {
     writer_.begin_pass();
     std::vector<std::pair<int, ir::Symbol>> kept;
-    const Expr at = (Expr(row_in_block_) * part() + Expr(step_in_part())) * shape_.vector;
+    const Expr at = (Expr(row_in_block_) * row_loop_.part() + Expr(row_loop_.step_in_part())) * shape_.vector;
     for (int item : repeated_loads()) {
       const Scalar type =
           ir::scalar_of(storage_.source(placed_.items[static_cast<size_t>(item)].value, Width::wide).dtype);
-      const ir::Symbol row =
-          allocated(to, "kept" + std::to_string(kept.size()), type, rows_a_block() * part() * shape_.vector);
+      const ir::Symbol row = allocated(to, "kept" + std::to_string(kept.size()), type,
+                                       rows_a_block() * row_loop_.part() * shape_.vector);
       writer_.copy(item, row, at);
       kept.emplace_back(item, row);
     }
     count_pass(true);
     to.add(std::move(writer_.body(Scope::kernel)));
-    copies_ = std::move(writer_.body(Scope::loop));
+    row_loop_.copy_ahead(std::move(writer_.body(Scope::loop)));
     for (const auto& [item, row] : kept) writer_.keep(item, row, at);
   }
 
@@ -229,7 +228,7 @@ class RowsEmitter {
   void count_pass(bool with_loop) {
     const int64_t team = shape_.team;
     const double steps =
-        with_loop ? static_cast<double>(team > 1 ? divide_up(part(), team) : this->steps()) : 1;
+        with_loop ? static_cast<double>(team > 1 ? divide_up(row_loop_.part(), team) : row_loop_.steps()) : 1;
     counter_->add(writer_.work(Scope::kernel), 1, false, warps());
     counter_->add(writer_.work(Scope::loop), steps, false, warps());
     counter_->add(writer_.work(Scope::element), steps, true, warps());
@@ -250,7 +249,7 @@ class RowsEmitter {
     };
     if (shape_.team == 1)
       return leave_beyond(to.let(writer_.variable("t"), number * shape_.threads + thread));
-    to.let(lane_, thread % shape_.team);
+    row_loop_.begin(to, thread, number);
     if (rows_a_block() > 1) {
       to.let(row_name_, thread / shape_.team);
       const Expr row = to.let(writer_.variable("row"), number * rows_a_block() + Expr(row_name_));
@@ -258,7 +257,6 @@ class RowsEmitter {
       return;
     }
     const Expr row = to.let(writer_.variable("row"), number / shape_.cluster);
-    if (shape_.cluster > 1) to.let(first_name_, at_most_steps(number % shape_.cluster * part()));
     if (!blocks.exact) leave_beyond(row);
   }
 
@@ -401,16 +399,7 @@ class RowsEmitter {
     ir::Body body = gathered(to, false);
     const Expr place = to.let(ir::make_variable("place" + std::to_string(picks_++), writer_.index_type()),
                               ir::cast(position, writer_.index_type()));
-    to.when(less(place, kernel_.row_length()), [&](ir::Builder& inside) {
-      const Expr j = inside.let(writer_.variable("j"), place / shape_.vector);
-      Expr own = ir::truth(true), step = j;
-      if (shape_.cluster > 1) {
-        step = inside.let(step_in_part(), j - first_);
-        own = both(less_equal(first_, j), less(step, part()));
-      }
-      inside.when(both(own, equal(step % shape_.team, Expr(lane_))),
-                  [&](ir::Builder& one) { one.add(std::move(body)); });
-    });
+    row_loop_.run_at(to, place, std::move(body));
   }
 
   void combine_team(Combined& combined, ValueId value, const ir::Symbol& sums) {
@@ -436,7 +425,8 @@ class RowsEmitter {
     ir::Builder leave(combined.block), take(combined.cluster);
     const ir::Symbol part = shared_array(leave, "part_" + sums->name, type, 1),
                      other = ir::make_vector("other_" + sums->name, type, 1);
-    leave.when(equal(Expr(lane_), 0), [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
+    leave.when(equal(row_loop_.lane(), 0),
+               [&](ir::Builder& first) { first.assign(ir::element(part, 0), sum); });
     take.declare(other);
     for (int block = 0; block < shape_.cluster; ++block) {
       take.emit(ir::Instr::load_cluster, {other, ir::address(part, 0), block}, {type, 1});
@@ -459,8 +449,8 @@ class RowsEmitter {
 
   Expr stores_row() const {
     if (shape_.team == 1) return ir::truth(true);
-    const Expr first = equal(Expr(lane_), 0);
-    return shape_.cluster > 1 ? both(equal(Expr(first_name_), 0), first) : first;
+    const Expr first = equal(row_loop_.lane(), 0);
+    return shape_.cluster > 1 ? both(equal(row_loop_.first(), 0), first) : first;
   }
 
   void point_values(ir::Builder& to) {
@@ -509,81 +499,12 @@ class RowsEmitter {
   }
 
   void loop_over_row(ir::Builder& to, ir::Body body) {
-    const bool team = shape_.team > 1;
-    if (body.empty() || (!team && steps() == 1)) return to.add(std::move(body));
-    const Expr begin = team ? Expr(lane_) : Expr(0);
-    Expr end = part();
-    if (steps() % shape_.cluster != 0)
-      end = ir::select(less(first_ + part(), steps()), ir::cast(end, first_.type()),
-                       ir::cast(steps(), first_.type()) - first_);
-    if (const ir::Body copies = std::exchange(copies_, {}); !copies.empty())
-      return arrive(to, copies, end, std::move(body));
-    ir::Body step;
-    ir::Builder each(step);
-    let_place_in_row(each);
-    each.add(std::move(body));
     // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
     // unless it does little but wait.
-    to.add(ir::For{step_in_part(), begin, end,
-                   team && kernel_.cost > kCheap ? ir::Unroll::none : ir::Unroll::automatic, std::move(step),
-                   team ? shape_.team : 1});
-  }
-
-  // Where a block has a part of a row: the step within that, behind which j is the one within the row.
-  const ir::Symbol& step_in_part() { return shape_.cluster > 1 ? step_in_part_ : writer_.variable("j"); }
-  void let_place_in_row(ir::Builder& to) {
-    if (shape_.cluster > 1) to.let(writer_.variable("j"), first_ + Expr(step_in_part()));
-  }
-  Expr at_most_steps(const Expr& step) const {
-    if (steps() % shape_.cluster == 0) return step;
-    return ir::select(less(step, steps()), step, ir::cast(steps(), step.type()));
-  }
-
-  // The loop over a row while it arrives: in a step, the copies of a later one, and what is done with this one's.
-  void arrive(ir::Builder& to, const ir::Body& copies, const Expr& end, ir::Body body) {
-    const ir::Symbol &own = step_in_part(), &j = writer_.variable("j"),
-                     step = ir::make_variable("step", own->type);
-    const int64_t team = shape_.team, steps = divide_up(part(), team),
-                  ahead = std::min<int64_t>(kAhead, steps);
-    const bool whole = part() % team == 0 && this->steps() % shape_.cluster == 0;
-    auto inside = [&](const Expr& at) { return whole ? ir::truth(true) : less(at, end); };
-    // A group of copies in any case, as threads count groups.
-    auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {
-      some.when(condition, [&](ir::Builder& one) {
-        one.add(ir::replaced(copies, [&](const ir::ExprNode& node) {
-          if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
-          if (node.symbol == own) return std::optional(at);
-          return node.symbol == j ? std::optional(first_ + at) : std::nullopt;
-        }));
-      });
-      some.emit(ir::Instr::cp_async_commit);
-    };
-    auto work = [&](ir::Builder& some) {
-      some.when(inside(Expr(own)), [&](ir::Builder& one) {
-        let_place_in_row(one);
-        one.add(std::move(body));
-      });
-    };
-    const Expr lane(lane_);
-    for (int64_t s = 0; s < ahead; ++s) copy(to, lane + s * team, inside(lane + s * team));
-    if (steps == 1) {
-      to.emit(ir::Instr::cp_async_wait, {}, {0});
-      return to.scope([&](ir::Builder& one) {
-        one.let(own, lane);
-        work(one);
-      });
-    }
-    to.rolled(step, 0, steps, [&](ir::Builder& each) {
-      each.let(own, lane + Expr(step) * team);
-      const Expr later = Expr(own) + ahead * team;
-      copy(each, later,
-           ahead == steps ? ir::truth(false)
-           : whole        ? less(step, steps - ahead)
-                          : less(later, end));
-      each.emit(ir::Instr::cp_async_wait, {}, {ahead});
-      work(each);
-    });
-    to.emit(ir::Instr::cp_async_wait, {}, {0});
+    const bool waits = !shape_.keeps && !running_.empty();
+    row_loop_.run(
+        to, std::move(body),
+        shape_.team > 1 && kernel_.cost > kCheap && !waits ? ir::Unroll::none : ir::Unroll::automatic);
   }
 
   static constexpr int64_t kAlignment = 16;
@@ -596,16 +517,12 @@ class RowsEmitter {
   const RowShape shape_;
   IndexSpace space_;
   KernelWriter writer_;
-  const ir::Symbol lane_ = ir::make_variable("lane", Scalar::u32);
+  RowLoop row_loop_{shape_, kernel_.row_length(), writer_.variable("j")};
   const ir::Symbol row_name_ = ir::make_variable("row_in_block", Scalar::u32);
-  const ir::Symbol first_name_ = ir::make_variable("first", Scalar::u32);  // of the block's part of its row
-  const ir::Symbol step_in_part_ = ir::make_variable("k", Scalar::u32);
   const Expr row_in_block_ = rows_a_block() > 1 ? Expr(row_name_) : Expr(0);
-  const Expr first_ = shape_.cluster > 1 ? Expr(first_name_) : Expr(0);
   Index thread_row_, row_, loop_, element_, place_;  // the last: of an element in its row
   KernelTrace::Placed placed_;
   std::vector<bool> needs_reduction_;  // by item
-  ir::Body copies_;  // of a step, until a loop over the row has them
   const ir::Symbol memory_ = ir::make_own_memory("kept", Scalar::byte);
   int64_t shared_bytes_ = 0;  // of it
   int reductions_ = 0, picks_ = 0;

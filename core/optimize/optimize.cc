@@ -195,7 +195,16 @@ class OptimizeRun {
     if (program->stack == 0) return accept(std::move(*program));
     note(rank, kCrowded);
     if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
-    rank_without_crowded();
+    if (!has_alternative(ranked_[rank].us)) rank_without_crowded();
+  }
+
+  // Whether something that is not crowded and not much slower is still to be tried.
+  bool has_alternative(double us) const {
+    constexpr double kMuch = 1.03;
+    for (size_t rank = looked_at_; rank < ranked_.size(); ++rank)
+      if (ranked_[rank].us < kMuch * us && !crowded_.expects(mugraph_of(rank), ranked_[rank].schedule))
+        return true;
+    return false;
   }
 
   // Programs of several kernels differ in one of them, the others at their best: where that is one that is crowded, it
@@ -204,12 +213,12 @@ class OptimizeRun {
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
-    for (Implementation& each :
-         rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
-                              options_.schedules, options_.allow_tf32,
-                              [this](const MuKernel& applied, const KernelSchedule& schedule, bool joined) {
-                                return crowded_.expects(applied, schedule, joined);
-                              }))
+    for (Implementation& each : rank_implementations(
+             graph_, search_.candidates, target_, options_.search.constraints, options_.schedules,
+             options_.allow_tf32,
+             [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
+               return crowded_.expects(schedule, joined, applied);
+             }))
       if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(std::move(each));
     refused_.resize(looked_at_);
     refused_.resize(ranked_.size());

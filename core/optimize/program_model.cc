@@ -162,7 +162,7 @@ double modelled_subgraph(const Graph& graph, const MuGraph* mugraph, const Targe
     return work ? modelled_launches(*work, target) : kNever;
   }
   const auto model = ProgramModel::make(graph, *mugraph, target);
-  const std::vector<Schedule> schedules = enumerate_schedules(*mugraph, target, allow_tf32);
+  const std::vector<Schedule> schedules = enumerate_schedules(*mugraph, target, allow_tf32, 1);
   if (!model || schedules.empty()) return kNever;
   const auto us = model->us(schedules[0]);
   return us ? *us : kNever;

@@ -201,7 +201,7 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    size_t taken = 0, seen = 0;
+    size_t taken = 0;
     std::set<std::string> known;
     const MuGraph& mugraph = candidates[i].mugraph;
     const auto model = ProgramModel::make(graph, mugraph, target);
@@ -221,8 +221,9 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
-    for (const Schedule& schedule : enumerate_schedules(mugraph, target, allow_tf32, refuse)) {
-      if (taken == most || ++seen > kMostSeen * most) break;
+    for (const Schedule& schedule :
+         enumerate_schedules(mugraph, target, allow_tf32, kMostSeen * most, refuse)) {
+      if (taken == most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);
       const std::vector<double> times = kernel_times(*applied, schedule, target);

@@ -26,16 +26,21 @@ std::map<std::string, int64_t> stack_bytes(const std::string& log) {
   return bytes;
 }
 
-// What decides how many registers a thread takes: operators, tiles, warps and data paths. How many blocks and
+// What decides how many registers a thread takes is, of a schedule, warps and data paths. How many blocks and
 // iterations there are does not, nor how many stages.
-std::string traits(const MuKernel& applied, KernelSchedule schedule, bool joined) {
+std::string schedule_traits(KernelSchedule schedule, bool joined) {
   schedule = without_tiling(schedule);
   schedule.stages = std::min(schedule.stages, 1);
   schedule.persistent = std::min<int64_t>(schedule.persistent, 1);
   schedule.pdl = false;
   schedule.choices = {};
   schedule.joined = joined;
-  std::string text = print_schedule({{schedule}}) + (applied.trip_count > 1 ? "loop\n" : "");
+  return print_schedule({{schedule}});
+}
+
+// And of the kernel its operators and tiles.
+std::string kernel_traits(const MuKernel& applied) {
+  std::string text = applied.trip_count > 1 ? "loop\n" : "";
   for (const BlockOp& op : applied.ops) {
     text += std::to_string(static_cast<int>(op.kind()));
     if (op.is_compute()) text += " " + std::to_string(static_cast<int>(op.code())) + ":";
@@ -93,7 +98,7 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
       const MuKernel& kernel = applied->kernels[block.kernel];
       const KernelSchedule& how = schedule.kernels[block.kernel];
       const bool joined = is_joined(schedule, block.kernel);
-      crowded_.insert(traits(kernel, how, joined));
+      crowded_[schedule_traits(how, joined)].insert(kernel_traits(kernel));
       if (joined) continue;
       const double wanted = 1 + static_cast<double>(own->second) / 4 / most_registers(how);
       double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
@@ -104,8 +109,10 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
   return sum;
 }
 
-bool SpillingKernels::expects(const MuKernel& applied, const KernelSchedule& schedule, bool joined) const {
-  return crowded_.count(traits(applied, schedule, joined)) > 0;
+bool SpillingKernels::expects(const KernelSchedule& schedule, bool joined,
+                              const std::function<MuKernel()>& applied) const {
+  const auto crowded = crowded_.find(schedule_traits(schedule, joined));
+  return crowded != crowded_.end() && crowded->second.count(kernel_traits(applied())) > 0;
 }
 
 bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
@@ -114,7 +121,7 @@ bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) 
   check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
   for (size_t k = 0; k < applied->kernels.size(); ++k)
     if (applied->kernels[k].custom &&
-        expects(applied->kernels[k], schedule.kernels[k], is_joined(schedule, k)))
+        expects(schedule.kernels[k], is_joined(schedule, k), [&] { return applied->kernels[k]; }))
       return true;
   return false;
 }

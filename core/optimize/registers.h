@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -26,8 +27,9 @@ class SpillingKernels {
   // unrolled.
   int64_t add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
               const std::string& log);
-  // Whether the kernel, as its schedule cuts it, is like one that was crowded; `joined`: it shares a launch.
-  bool expects(const MuKernel& applied, const KernelSchedule& schedule, bool joined) const;
+  // Whether the kernel is like one that was crowded; `joined`: it shares a launch; `applied`: as its schedule
+  // cuts it.
+  bool expects(const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) const;
   // Whether one of the kernels has the tiles, warps and data paths of one that was crowded.
   bool expects(const MuGraph& mugraph, const Schedule& schedule) const;
   // Whether one of them is of the kind of one that was crowded, and wants so large a share of its registers
@@ -36,7 +38,7 @@ class SpillingKernels {
 
  private:
   const Target& target_;
-  std::set<std::string> crowded_;
+  std::map<std::string, std::set<std::string>> crowded_;  // operators and tiles, by schedule
   std::map<std::string, double> fitting_;  // by the kind of kernel: the share below which one may fit
 };
 

@@ -440,13 +440,15 @@ void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refu
   std::erase_if(place, [&](const std::vector<KernelSchedule>& schedules) {
     for (size_t k = 0; k < schedules.size(); ++k) {
       const MuKernel& kernel = mugraph.kernels[first + k];
-      if (!kernel.custom) continue;
-      KernelSchedule alone = schedules[k];
-      alone.pdl = alone.joined = false;
-      const auto cut = apply_schedule(kernel_alone(mugraph, kernel), {{alone}});
-      check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
+      auto applied = [&] {
+        KernelSchedule alone = schedules[k];
+        alone.pdl = alone.joined = false;
+        const auto cut = apply_schedule(kernel_alone(mugraph, kernel), {{alone}});
+        check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
+        return cut->kernels[0];
+      };
       const bool joined = schedules[k].joined || (k + 1 < schedules.size() && schedules[k + 1].joined);
-      if (refuse(cut->kernels[0], schedules[k], joined)) return true;
+      if (kernel.custom && refuse(schedules[k], joined, applied)) return true;
     }
     return false;
   });
@@ -455,7 +457,7 @@ void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refu
 }  // namespace
 
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32,
-                                          const RefuseKernel& refuse) {
+                                          size_t most, const RefuseKernel& refuse) {
   Schedule own = default_schedule(mugraph);
   // Behind the first, kernels are there when the last blocks of the one in front end.
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
@@ -492,11 +494,11 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
     if (place.empty()) return {};
     k += count;
   }
-  size_t most = 1;
-  for (const Place& place : places) most = std::max(most, place.size());
+  size_t longest = 1;
+  for (const Place& place : places) longest = std::max(longest, place.size());
   std::vector<Schedule> out;
-  for (size_t i = 0; i < most; ++i)
-    for (size_t p = 0; p < places.size(); ++p) {
+  for (size_t i = 0; i < longest; ++i)
+    for (size_t p = 0; p < places.size() && out.size() < most; ++p) {
       if (i >= places[p].size() || (i == 0 && p > 0)) continue;
       Schedule schedule;
       for (size_t other = 0; other < places.size(); ++other) {

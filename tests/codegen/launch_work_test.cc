@@ -62,7 +62,8 @@ void rows_are_read_once_where_they_fit(void**) {
   assert_float_equal(shared, 2048 * 4, 0.5);
   const auto [by_cluster, part] = levels(65536, "sm_90a");
   assert_true(by_cluster < 1.1);
-  assert_float_equal(part, 65536 / 4 * 4, 0.5);
+  const double for_sums = part - 65536 / 4 * 4;  // what blocks leave for each other
+  assert_true(for_sums > 0 && for_sums < 256);
   const auto [again, none] = levels(65536, "sm_80");
   assert_true(again > 1.9);
   assert_float_equal(none, 0, 0.5);

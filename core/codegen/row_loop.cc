@@ -1,0 +1,108 @@
+#include "core/codegen/row_loop.h"
+
+#include <algorithm>
+
+#include "core/base/integers.h"
+#include "core/kernel/replace.h"
+
+namespace quern {
+
+using ir::Expr;
+
+namespace {
+
+constexpr int kAhead = 8;  // steps of a thread whose copies are under way
+
+}  // namespace
+
+void RowLoop::begin(ir::Builder& to, const Expr& thread, const Expr& block) const {
+  to.let(lane_, thread % shape_.team);
+  if (!is_shared()) return;
+  const Expr first = block % shape_.cluster * part();
+  const bool even = steps() % shape_.cluster == 0;
+  to.let(first_, even ? first : ir::select(less(first, steps()), first, ir::cast(steps(), first.type())));
+}
+
+// Of the steps of the part.
+Expr RowLoop::end() const {
+  if (steps() % shape_.cluster == 0) return part();
+  const ir::Scalar type = first().type();
+  return ir::select(less(first() + part(), steps()), ir::cast(part(), type),
+                    ir::cast(steps(), type) - first());
+}
+
+void RowLoop::let_place_in_row(ir::Builder& to) const {
+  if (is_shared()) to.let(j_, first() + Expr(step_in_part()));
+}
+
+void RowLoop::run(ir::Builder& to, ir::Body body, ir::Unroll unroll) {
+  const bool team = shape_.team > 1;
+  if (body.empty() || (!team && steps() == 1)) return to.add(std::move(body));
+  if (const ir::Body copies = std::exchange(copies_, {}); !copies.empty())
+    return arrive(to, copies, std::move(body));
+  ir::Body step;
+  ir::Builder each(step);
+  let_place_in_row(each);
+  each.add(std::move(body));
+  to.add(ir::For{step_in_part(), team ? lane() : Expr(0), end(), unroll, std::move(step),
+                 team ? shape_.team : 1});
+}
+
+void RowLoop::run_at(ir::Builder& to, const Expr& position, ir::Body body) const {
+  to.when(less(position, row_length_), [&](ir::Builder& inside) {
+    const Expr j = inside.let(j_, position / shape_.vector);
+    Expr own = ir::truth(true), step = j;
+    if (is_shared()) {
+      step = inside.let(step_in_part(), j - first());
+      own = both(less_equal(first(), j), less(step, part()));
+    }
+    inside.when(both(own, equal(step % shape_.team, lane())),
+                [&](ir::Builder& one) { one.add(std::move(body)); });
+  });
+}
+
+// The loop over a row while it arrives: in a step, the copies of a later one, and what is done with this one's.
+void RowLoop::arrive(ir::Builder& to, const ir::Body& copies, ir::Body body) const {
+  const ir::Symbol &own = step_in_part(), step = ir::make_variable("step", own->type);
+  const int64_t team = shape_.team, steps = divide_up(part(), team), ahead = std::min<int64_t>(kAhead, steps);
+  const bool whole = part() % team == 0 && this->steps() % shape_.cluster == 0;
+  auto inside = [&](const Expr& at) { return whole ? ir::truth(true) : less(at, end()); };
+  // A group of copies in any case, as threads count groups.
+  auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {
+    some.when(condition, [&](ir::Builder& one) {
+      one.add(ir::replaced(copies, [&](const ir::ExprNode& node) {
+        if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
+        if (node.symbol == own) return std::optional(at);
+        return node.symbol == j_ ? std::optional(first() + at) : std::nullopt;
+      }));
+    });
+    some.emit(ir::Instr::cp_async_commit);
+  };
+  auto work = [&](ir::Builder& some) {
+    some.when(inside(Expr(own)), [&](ir::Builder& one) {
+      let_place_in_row(one);
+      one.add(std::move(body));
+    });
+  };
+  for (int64_t s = 0; s < ahead; ++s) copy(to, lane() + s * team, inside(lane() + s * team));
+  if (steps == 1) {
+    to.emit(ir::Instr::cp_async_wait, {}, {0});
+    return to.scope([&](ir::Builder& one) {
+      one.let(own, lane());
+      work(one);
+    });
+  }
+  to.rolled(step, 0, steps, [&](ir::Builder& each) {
+    each.let(own, lane() + Expr(step) * team);
+    const Expr later = Expr(own) + ahead * team;
+    copy(each, later,
+         ahead == steps ? ir::truth(false)
+         : whole        ? less(step, steps - ahead)
+                        : less(later, end()));
+    each.emit(ir::Instr::cp_async_wait, {}, {ahead});
+    work(each);
+  });
+  to.emit(ir::Instr::cp_async_wait, {}, {0});
+}
+
+}  // namespace quern

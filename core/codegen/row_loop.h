@@ -1,0 +1,50 @@
+// How the threads of a kernel of rows go through a row. A team shares it: each thread takes every team-th vector, within
+// its block's part where the blocks of a cluster share the row; or a thread has a row to itself, element by element.
+#pragma once
+
+#include "core/codegen/row_shape.h"
+#include "core/kernel/builder.h"
+
+namespace quern {
+
+class RowLoop {
+ public:
+  // `j` is the step within the row: of vectors, or of elements.
+  RowLoop(const RowShape& shape, int64_t row_length, ir::Symbol j)
+      : shape_(shape), row_length_(row_length), j_(std::move(j)) {}
+
+  // Of a row, and of a block's part of it.
+  int64_t steps() const { return row_length_ / (shape_.team > 1 ? shape_.vector : 1); }
+  int64_t part() const { return divide_up(steps(), shape_.cluster); }
+
+  // The thread within its team, and in a cluster the first step of the block's part: declared by begin().
+  ir::Expr lane() const { return ir::Expr(lane_); }
+  bool is_shared() const { return shape_.cluster > 1; }
+  ir::Expr first() const { return is_shared() ? ir::Expr(first_) : ir::Expr(0); }
+  void begin(ir::Builder& to, const ir::Expr& thread, const ir::Expr& block) const;
+  // The step within the part, which a step of the loop has.
+  const ir::Symbol& step_in_part() const { return is_shared() ? step_in_part_ : j_; }
+
+  // What a step copies to shared memory, for the next loop: copies of later steps are under way in each.
+  void copy_ahead(ir::Body copies) { copies_ = std::move(copies); }
+  // `body` for every step.
+  void run(ir::Builder& to, ir::Body body, ir::Unroll unroll);
+  // `body` for the step that has the element at `position`, by the thread that has it in loops; nowhere if the row has
+  // no such element.
+  void run_at(ir::Builder& to, const ir::Expr& position, ir::Body body) const;
+
+ private:
+  ir::Expr end() const;
+  void let_place_in_row(ir::Builder& to) const;
+  void arrive(ir::Builder& to, const ir::Body& copies, ir::Body body) const;
+
+  const RowShape shape_;
+  const int64_t row_length_;
+  const ir::Symbol j_;
+  const ir::Symbol lane_ = ir::make_variable("lane", ir::Scalar::u32);
+  const ir::Symbol first_ = ir::make_variable("first", ir::Scalar::u32);
+  const ir::Symbol step_in_part_ = ir::make_variable("k", ir::Scalar::u32);
+  ir::Body copies_;
+};
+
+}  // namespace quern
