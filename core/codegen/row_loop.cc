@@ -50,14 +50,19 @@ void RowLoop::run(ir::Builder& to, ir::Body body, ir::Unroll unroll) {
 
 void RowLoop::run_at(ir::Builder& to, const Expr& position, ir::Body body) const {
   to.when(less(position, row_length_), [&](ir::Builder& inside) {
-    const Expr j = inside.let(j_, position / shape_.vector);
+    const Expr j = inside.let(ir::make_variable("at", j_->type), position / shape_.vector);
     Expr own = ir::truth(true), step = j;
     if (is_shared()) {
-      step = inside.let(step_in_part(), j - first());
+      step = inside.let(ir::make_variable("at_in_part", step_in_part_->type), j - first());
       own = both(less_equal(first(), j), less(step, part()));
     }
-    inside.when(both(own, equal(step % shape_.team, lane())),
-                [&](ir::Builder& one) { one.add(std::move(body)); });
+    inside.when(both(own, equal(step % shape_.team, lane())), [&](ir::Builder& one) {
+      one.add(ir::replaced(body, [&](const ir::ExprNode& node) {
+        if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
+        if (node.symbol == j_) return std::optional(j);
+        return node.symbol == step_in_part_ ? std::optional(step) : std::nullopt;
+      }));
+    });
   });
 }
 

@@ -1,7 +1,5 @@
 #include "core/codegen/row_reductions.h"
 
-#include <algorithm>
-
 #include "core/lang/op.h"
 
 namespace quern {
@@ -35,12 +33,9 @@ std::optional<ValueId> RowItems::maximum_of_numerators(ValueId reduction) const 
   const bool is_its_own = most.kind == Item::Kind::held &&
                           graph.node(most.value).code == OpCode::reduce_max &&
                           trace.computed(most.value) == x;
-  return is_its_own ? std::optional(most.value) : std::nullopt;
-}
-
-bool RowItems::needs(int item, int other) const {
-  return item == other || std::any_of(at(item).operands.begin(), at(item).operands.end(),
-                                      [&](int operand) { return needs(operand, other); });
+  // What is the same everywhere in the row stands in front of its loops.
+  const bool differs = at(x).type == DType::f32 && most.type == DType::f32 && (at(x).uses & along);
+  return is_its_own && differs ? std::optional(most.value) : std::nullopt;
 }
 
 }  // namespace quern

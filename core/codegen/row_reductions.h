@@ -18,11 +18,9 @@ struct RowItems {
   // Of a reduction of what is chosen where the position in the row is an integer that the row has, and adds nothing
   // elsewhere (the sum of where(iota == label, x, 0)): that integer, an item. One element is all there is to it.
   std::optional<int> picked_position(ValueId reduction) const;
-  // Of a sum of e^(x - max(x)) over the row: the maximum. Where terms are exact to |x - max(x)| / 2^24 only, as exp_fast
-  // is, the sum is exact to less than 2^-21: large exponents belong to small terms.
+  // Of a sum of e^(x - max(x)) over the row, in f32: the maximum. Where terms are exact to |x - max(x)| / 2^24 only, as
+  // exp_fast is, the sum is exact to less than 2^-21: large exponents belong to small terms.
   std::optional<ValueId> maximum_of_numerators(ValueId reduction) const;
-  // Whether the item needs this one, or is it.
-  bool needs(int item, int other) const;
 
  private:
   const Item& at(int item) const { return items[static_cast<size_t>(item)]; }

@@ -16,7 +16,7 @@ constexpr int kMostRowThreads = 1024;  // and at most, for few or long rows
 constexpr int kPointThreads = 128;     // of a block where every thread has a row
 constexpr int kClusterSteps = 1024;   // of a block, vectors of a row, that are worth a barrier of the cluster
 constexpr int kMostSteps = 8;         // of a thread, before a block gets more threads
-constexpr int kWaitingThreads = 512;  // of an SM whose blocks read rows once, at least
+constexpr int kWaitingThreads = 512;  // of an SM whose blocks stream rows, at least
 constexpr int kKeepingThreads = 768;  // of an SM whose blocks keep rows, at least
 
 int choose_team(const Kernel& kernel) {
@@ -44,7 +44,8 @@ int choose_vector(const Kernel& kernel, int team, size_t largest_element, bool s
   return vector;
 }
 
-RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowShape shape, int64_t repeated) {
+RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowShape shape, int64_t repeated,
+                    bool streams) {
   const Target& target = program.target;
   const int64_t rows = kernel.rows();
   if (shape.team == kWarp) {
@@ -68,8 +69,8 @@ RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowSha
     shape.cluster *= 2;
   auto steps_of_thread = [&] { return steps / shape.cluster / shape.threads; };
   auto too_few = [&] {
-    // What is read once needs threads that wait for memory, in whichever block they are.
-    const bool enough = repeated == 0 && rows * shape.threads >= kWaitingThreads * target.sms;
+    // What streams needs threads that wait for memory, in whichever block they are.
+    const bool enough = streams && rows * shape.threads >= kWaitingThreads * target.sms;
     if (!shape.keeps) return !enough && steps_of_thread() > kMostSteps;
     return target.shared_bytes_per_sm / divide_up(repeated, shape.cluster) * shape.threads < kKeepingThreads;
   };

@@ -23,7 +23,8 @@ struct RowShape {
 int choose_vector(const Kernel& kernel, int team, size_t largest_element, bool shorter = false);
 
 // Of rows that are read by teams: by how many threads and blocks, and whether they stay on the chip,
-// `repeated` bytes of each.
-RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowShape shape, int64_t repeated);
+// `repeated` bytes of each. `streams`: one loop that is unrolled is all that reads them.
+RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowShape shape, int64_t repeated,
+                    bool streams);
 
 }  // namespace quern

@@ -32,7 +32,7 @@ constexpr int kCheap = 8;  // cost of an element whose loop waits for its loads
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
-constexpr int64_t kUnrolled = 16;
+constexpr int64_t kUnrolled = 16, kTeamUnrolled = 4;
 constexpr double kCacheTrip = 0.3, kRegisters = 32, kTeamIssue = 20, kTeamCycles = 300;
 constexpr double kClusterCycles = 1500;  // of a sum over a cluster
 
@@ -96,6 +96,15 @@ class RowsEmitter {
     int64_t bytes = 0;
     for (int item : repeated_loads()) bytes += kernel_.row_length() * bytes_of(item);
     return bytes;
+  }
+
+  // Whether one loop that finds maxima and sums relative to them reads the row from memory, and none behind it: however much
+  // it computes, it waits for its loads.
+  bool streams() const {
+    return !shape_.keeps && level_count() == 2 && !running_sums(0).empty() &&
+           std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
+             return made.second != Role::element || is_made_first(made.first);
+           });
   }
 
   BaselineKernel run() {
@@ -232,7 +241,7 @@ class RowsEmitter {
     counter_->add(writer_.work(Scope::kernel), 1, false, warps());
     counter_->add(writer_.work(Scope::loop), steps, false, warps());
     counter_->add(writer_.work(Scope::element), steps, true, warps());
-    const double in_turn = shape_.keeps ? steps : team > 1 ? 1 : kUnrolled;
+    const double in_turn = shape_.keeps ? steps : team == 1 ? kUnrolled : streams() ? kTeamUnrolled : 1;
     if (with_loop && !(shape_.keeps && round_trips_ > 0))
       round_trips_ += std::ceil(steps / in_turn) * (round_trips_ > 0 ? kCacheTrip : 1);
   }
@@ -326,7 +335,8 @@ class RowsEmitter {
     for (const auto& [value, at] : kernel_.levels) {
       if (at != level + 1 || picked_position(value)) continue;
       const auto maximum = row_items().maximum_of_numerators(value);
-      if (shape_.team == 1 || !maximum || kernel_.levels.at(*maximum) != level) return {};
+      if (shape_.team == 1 || !maximum || kernel_.levels.at(*maximum) != level || picked_position(*maximum))
+        return {};
       sums.push_back(value);
     }
     return sums;
@@ -363,7 +373,9 @@ class RowsEmitter {
     const Expr term = writer_.value(trace_.computed(value), DType::f32);
     ir::Builder(writer_.body(many() ? Scope::element : Scope::loop)).combine(OpCode::reduce_sum, sum, term);
     writer_.hold(maximum, most);
+    const double trips = round_trips_;  // what the step has loaded is there
     each.add(gathered(to, true));
+    round_trips_ = trips;
   }
 
   // Relative to the maximum of the row. Where that is no number, nor is the sum.
@@ -501,10 +513,9 @@ class RowsEmitter {
   void loop_over_row(ir::Builder& to, ir::Body body) {
     // A team's step has a vector of work for every thread; unrolling it further costs more time to compile than it saves,
     // unless it does little but wait.
-    const bool waits = !shape_.keeps && !running_.empty();
     row_loop_.run(
         to, std::move(body),
-        shape_.team > 1 && kernel_.cost > kCheap && !waits ? ir::Unroll::none : ir::Unroll::automatic);
+        shape_.team > 1 && kernel_.cost > kCheap && !streams() ? ir::Unroll::none : ir::Unroll::automatic);
   }
 
   static constexpr int64_t kAlignment = 16;
@@ -560,7 +571,7 @@ BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
   }
   if (shape.team > 1) {
     const RowsEmitter streaming(program, kernel, trace, shape, false);
-    shape = share_rows(program, kernel, shape, streaming.repeated_bytes());
+    shape = share_rows(program, kernel, shape, streaming.repeated_bytes(), streaming.streams());
   }
   for (bool wide : {false, true}) {
     RowsEmitter emitter(program, kernel, trace, shape, wide);

@@ -38,6 +38,7 @@ uint64_t ns_since(Clock::time_point start) {
 constexpr std::chrono::milliseconds kBaselineLimit{300};  // for the proof of a kernel of the baseline
 constexpr double kSpillCost = 1.5;                        // what a suspect is expected to lose
 constexpr double kRegisterBytes = 255 * 4;                // of a thread, at most
+constexpr size_t kMostRankings = 4;                       // behind the first
 constexpr const char* kCrowded = "registers are not enough for it";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
@@ -149,21 +150,22 @@ class OptimizeRun {
   void try_all() {
     std::optional<Compiled> spilling;
     std::deque<size_t> suspects;
-    auto try_suspects = [&](double us) {
-      for (; !suspects.empty() && ranked_[suspects.front()].us * kSpillCost < us && !over();
-           suspects.pop_front())
-        try_one(suspects.front(), spilling);
-    };
-    for (size_t rank = 0; rank < ranked_.size(); ++rank) {
-      try_suspects(ranked_[rank].us);
+    // Either may rank anew what was not looked at.
+    while (!suspects.empty() || looked_at_ < ranked_.size()) {
       if (over()) break;
-      looked_at_ = rank + 1;
+      if (!suspects.empty() && (looked_at_ == ranked_.size() ||
+                                ranked_[suspects.front()].us * kSpillCost < ranked_[looked_at_].us)) {
+        const size_t suspect = suspects.front();
+        suspects.pop_front();
+        try_one(suspect, spilling);
+        continue;
+      }
+      const size_t rank = looked_at_++;
       if (crowded_.suspects(mugraph_of(rank), ranked_[rank].schedule))
         suspects.push_back(rank);
       else
         try_one(rank, spilling);
     }
-    try_suspects(std::numeric_limits<double>::infinity());
     if (kept_.empty() && spilling) accept(std::move(*spilling));
   }
 
@@ -195,7 +197,7 @@ class OptimizeRun {
     if (program->stack == 0) return accept(std::move(*program));
     note(rank, kCrowded);
     if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
-    if (!has_alternative(ranked_[rank].us)) rank_without_crowded();
+    if (rankings_ < kMostRankings && !has_alternative(ranked_[rank].us)) rank_without_crowded();
   }
 
   // Whether something that is not crowded and not much slower is still to be tried.
@@ -210,6 +212,7 @@ class OptimizeRun {
   // Programs of several kernels differ in one of them, the others at their best: where that is one that is crowded, it
   // is in nearly all. What was not tried yet is ranked anew without it.
   void rank_without_crowded() {
+    ++rankings_;
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
@@ -446,7 +449,7 @@ class OptimizeRun {
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
   std::vector<bool> refused_;               // by rank
-  size_t looked_at_ = 0;                    // ranks, by try_all
+  size_t looked_at_ = 0, rankings_ = 0;     // ranks, by try_all; how often what was left was ranked anew
   std::set<Hash128> sources_;               // of programs that were emitted
   std::map<size_t, Program> kept_;          // by rank
   std::map<size_t, Certificate> verdicts_;  // by candidate

@@ -90,7 +90,7 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
     for (int64_t at : elements) {
       stopped |= stop.now();
       if (stopped) break;
-      const bool has_most = left_.left > budget_ / 2;
+      const bool has_most = at == elements[0] && left_.left > budget_ / 2;
       const FieldValue a = expected_->element(primitive_.outputs[output], at);
       too_large_[output] = has_most && left_.spent() && !stop.now();
       const FieldValue b = left_.spent() ? a : actual.output(output, at);

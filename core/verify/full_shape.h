@@ -41,7 +41,7 @@ class FullShape {
   const int64_t budget_;
   int64_t spent_ = 0;  // on what is remembered
   std::vector<bool>
-      too_large_;  // outputs of which one element takes more than half the budget: not tried again
+      too_large_;  // outputs whose first element takes more than half the budget: not tried again
   PullBudget left_;
   std::unique_ptr<FieldDomain> domain_;
   std::unique_ptr<PullEvaluator<FieldDomain>> expected_;

@@ -50,6 +50,22 @@ const Form kForms[] = {
      std::string("in x: T[3, N]\nm = max(x, axis=[1])\n") + kLabel +
          "v = where(q, x, 1.0)\nt = sum(v, axis=[1])\no = sub(m, t)\nout o\n",
      false, false},
+    {"a maximum that is picked",
+     std::string("in x: T[3, N]\nn = max(x, axis=[1], keepdims=true)\n") + kLabel +
+         "v = where(q, x, -inf)\nm = max(v, axis=[1], keepdims=true)\nd = sub(v, m)\ne = exp(d)\ns = sum(e, "
+         "axis=[1], "
+         "keepdims=true)\no = add(s, n)\nout o\n",
+     false, true},
+    {"a row that is the same everywhere",
+     "in y: T[3, 1]\nx = broadcast(y, shape=[3, N])\nm = max(x, axis=[1], keepdims=true)\nd = sub(x, m)\ne = "
+     "exp(d)\n"
+     "s = sum(e, axis=[1])\nout s\n",
+     false, false},
+    {"a label, and a loop behind it",
+     std::string(kNormalizer) + kLabel +
+         "v = where(q, d, 0.0)\nt = sum(v, axis=[1], keepdims=true)\np = div(e, s)\n"
+         "o = mul(p, t)\nout o\n",
+     true, true},
     {"two normalizers",
      std::string(kNormalizer) +
          "in z: T[3, N]\nn = max(z, axis=[1], keepdims=true)\nc = sub(z, n)\nf = exp(c)\n"
@@ -87,6 +103,10 @@ std::vector<std::vector<std::string>> inputs_of(const Graph& graph) {
   with(0, length, -infinity);
   with(length / 2, length / 2 + 1, infinity);
   with(length - 1, length, std::nan(""));
+  all.push_back(friendly);  // each larger than what came before it
+  for (int64_t at = 0; at < 3 * length; ++at)
+    store_element(all.back()[0].data(), descs[0].dtype, at,
+                  40 * static_cast<double>(at % length) / static_cast<double>(length) - 20);
   const auto labels = std::find_if(descs.begin(), descs.end(),
                                    [](const TensorDesc& desc) { return desc.dtype == DType::i32; });
   if (labels == descs.end()) return all;
