@@ -297,9 +297,9 @@ Expr KernelWriter::compute(int i) {
   const std::vector<TensorType> types = graph_.operand_types(node);
   const DType type = compute_dtype(node.code, types);
   std::vector<ir::Value> operands;
-  for (size_t i = 0; i < item.operands.size(); ++i)
+  for (size_t operand = 0; operand < item.operands.size(); ++operand)
     operands.emplace_back(
-        value(item.operands[i], node.code == OpCode::where && i == 0 ? DType::boolean : type));
+        value(item.operands[operand], node.code == OpCode::where && operand == 0 ? DType::boolean : type));
   if (i == approximated_ || (approximate_ && !is_quotient_or_root(node.code)))
     for (ir::Value& operand : operands) operand = operand.approximate();
   return ir::converted(apply_meaning<ir::Value>(node.code, operands.data()), item.type);

@@ -104,7 +104,7 @@ class KernelWriter {
   const Storage& storage_;
   bool wide_, needs_wide_ = false;
   const bool approximate_;
-  int approximated_ = -1;
+  int approximated_ = -1;  // the item of this pass that approximate() named
   const std::vector<Item>* items_ = nullptr;
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;

@@ -35,6 +35,15 @@ void RowLoop::let_place_in_row(ir::Builder& to) const {
   if (is_shared()) to.let(j_, first() + Expr(step_in_part()));
 }
 
+// `body` of another step: `j` within the row, `step` within the part.
+ir::Body RowLoop::placed(const ir::Body& body, const Expr& j, const Expr& step) const {
+  return ir::replaced(body, [&](const ir::ExprNode& node) {
+    if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
+    if (node.symbol == j_) return std::optional(j);
+    return node.symbol == step_in_part_ ? std::optional(step) : std::nullopt;
+  });
+}
+
 void RowLoop::run(ir::Builder& to, ir::Body body, ir::Unroll unroll) {
   const bool team = shape_.team > 1;
   if (body.empty() || (!team && steps() == 1)) return to.add(std::move(body));
@@ -48,7 +57,7 @@ void RowLoop::run(ir::Builder& to, ir::Body body, ir::Unroll unroll) {
                  team ? shape_.team : 1});
 }
 
-void RowLoop::run_at(ir::Builder& to, const Expr& position, ir::Body body) const {
+void RowLoop::run_at(ir::Builder& to, const Expr& position, const ir::Body& body) const {
   to.when(less(position, row_length_), [&](ir::Builder& inside) {
     const Expr j = inside.let(ir::make_variable("at", j_->type), position / shape_.vector);
     Expr own = ir::truth(true), step = j;
@@ -56,13 +65,8 @@ void RowLoop::run_at(ir::Builder& to, const Expr& position, ir::Body body) const
       step = inside.let(ir::make_variable("at_in_part", step_in_part_->type), j - first());
       own = both(less_equal(first(), j), less(step, part()));
     }
-    inside.when(both(own, equal(step % shape_.team, lane())), [&](ir::Builder& one) {
-      one.add(ir::replaced(body, [&](const ir::ExprNode& node) {
-        if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
-        if (node.symbol == j_) return std::optional(j);
-        return node.symbol == step_in_part_ ? std::optional(step) : std::nullopt;
-      }));
-    });
+    inside.when(both(own, equal(step % shape_.team, lane())),
+                [&](ir::Builder& one) { one.add(placed(body, j, step)); });
   });
 }
 
@@ -74,13 +78,7 @@ void RowLoop::arrive(ir::Builder& to, const ir::Body& copies, ir::Body body) con
   auto inside = [&](const Expr& at) { return whole ? ir::truth(true) : less(at, end()); };
   // A group of copies in any case, as threads count groups.
   auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {
-    some.when(condition, [&](ir::Builder& one) {
-      one.add(ir::replaced(copies, [&](const ir::ExprNode& node) {
-        if (node.kind != ir::ExprKind::symbol) return std::optional<Expr>();
-        if (node.symbol == own) return std::optional(at);
-        return node.symbol == j_ ? std::optional(first() + at) : std::nullopt;
-      }));
-    });
+    some.when(condition, [&](ir::Builder& one) { one.add(placed(copies, first() + at, at)); });
     some.emit(ir::Instr::cp_async_commit);
   };
   auto work = [&](ir::Builder& some) {

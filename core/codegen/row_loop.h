@@ -2,6 +2,7 @@
 // its block's part where the blocks of a cluster share the row; or a thread has a row to itself, element by element.
 #pragma once
 
+#include "core/base/integers.h"
 #include "core/codegen/row_shape.h"
 #include "core/kernel/builder.h"
 
@@ -31,11 +32,12 @@ class RowLoop {
   void run(ir::Builder& to, ir::Body body, ir::Unroll unroll);
   // `body` for the step that has the element at `position`, by the thread that has it in loops; nowhere if the row has
   // no such element.
-  void run_at(ir::Builder& to, const ir::Expr& position, ir::Body body) const;
+  void run_at(ir::Builder& to, const ir::Expr& position, const ir::Body& body) const;
 
  private:
   ir::Expr end() const;
   void let_place_in_row(ir::Builder& to) const;
+  ir::Body placed(const ir::Body& body, const ir::Expr& j, const ir::Expr& step) const;
   void arrive(ir::Builder& to, const ir::Body& copies, ir::Body body) const;
 
   const RowShape shape_;

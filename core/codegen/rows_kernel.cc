@@ -323,7 +323,7 @@ class RowsEmitter {
   }
 
   // A sum of e^(x - max(x)) that the loop which finds the maximum makes, too: relative to the largest of what came so far,
-  // and scaled where that grows (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018).
+  // and scaled where that grows, each time exact to some 2^-22 (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018).
   struct RunningSum {
     ValueId maximum;
     ir::Symbol sum, relative_to;  // the latter finite, so that what is masked by -infinity adds 0
@@ -408,10 +408,10 @@ class RowsEmitter {
   // What the writer has gathered, for the vector that has the element at this position of the row, if there is one: by
   // the thread that has it in loops.
   void pick(ir::Builder& to, const Expr& position) {
-    ir::Body body = gathered(to, false);
+    const ir::Body body = gathered(to, false);
     const Expr place = to.let(ir::make_variable("place" + std::to_string(picks_++), writer_.index_type()),
                               ir::cast(position, writer_.index_type()));
-    row_loop_.run_at(to, place, std::move(body));
+    row_loop_.run_at(to, place, body);
   }
 
   void combine_team(Combined& combined, ValueId value, const ir::Symbol& sums) {

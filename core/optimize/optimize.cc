@@ -77,8 +77,7 @@ class OptimizeRun {
     auto baseline = baseline_work(graph_, target_);
     if (!baseline) return baseline.status();
     baseline_us_ = modelled_launches(*baseline, target_);
-    ranked_ = rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
-                                   options_.schedules, options_.allow_tf32);
+    ranked_ = ranking({});
     refused_.resize(ranked_.size());
     for (const Implementation& best : ranked_)
       if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
@@ -209,6 +208,11 @@ class OptimizeRun {
     return false;
   }
 
+  std::vector<Implementation> ranking(const RefuseKernel& refuse) const {
+    return rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
+                                options_.schedules, options_.allow_tf32, refuse);
+  }
+
   // Programs of several kernels differ in one of them, the others at their best: where that is one that is crowded, it
   // is in nearly all. What was not tried yet is ranked anew without it.
   void rank_without_crowded() {
@@ -216,13 +220,12 @@ class OptimizeRun {
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
-    for (Implementation& each : rank_implementations(
-             graph_, search_.candidates, target_, options_.search.constraints, options_.schedules,
-             options_.allow_tf32,
-             [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
-               return crowded_.expects(schedule, joined, applied);
-             }))
-      if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(std::move(each));
+    const std::vector<Implementation> again = ranking(
+        [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
+          return crowded_.expects(schedule, joined, applied);
+        });
+    for (const Implementation& each : again)
+      if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(each);
     refused_.resize(looked_at_);
     refused_.resize(ranked_.size());
   }

@@ -166,9 +166,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
-    const LaunchedKernels launch = launch_of(schedule, k);
     if (!own.producer || !own.wgmma || own.intervals || own.pingpong || kernel.grid[3] > 1 ||
-        !stores_large_tile(kernel) || launch.end - launch.first > 1 || own.persistent % 2 != 0 ||
+        !stores_large_tile(kernel) || is_joined(schedule, k) || own.persistent % 2 != 0 ||
         !shares_straddling_rows(applied, kernel, axis))
       continue;
     own.multicast[static_cast<size_t>(axis)] = 2;

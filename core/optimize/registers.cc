@@ -61,12 +61,6 @@ std::string kind_of(const MuKernel& kernel, const KernelSchedule& schedule) {
   return text;
 }
 
-// It shares a function with others, and what that takes may be theirs.
-bool is_joined(const Schedule& schedule, size_t k) {
-  const LaunchedKernels launch = launch_of(schedule, k);
-  return launch.end - launch.first > 1;
-}
-
 double most_registers(const KernelSchedule& schedule) {
   return std::min(255.0, 65536.0 / schedule.threads() / std::max(1, schedule.min_blocks));
 }

@@ -438,6 +438,7 @@ using Place = std::vector<std::vector<KernelSchedule>>;
 // Without the schedules of kernels from `first` on one of which is refused.
 void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refuse, Place& place) {
   std::erase_if(place, [&](const std::vector<KernelSchedule>& schedules) {
+    const Schedule own{schedules};
     for (size_t k = 0; k < schedules.size(); ++k) {
       const MuKernel& kernel = mugraph.kernels[first + k];
       auto applied = [&] {
@@ -447,8 +448,7 @@ void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refu
         check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
         return cut->kernels[0];
       };
-      const bool joined = schedules[k].joined || (k + 1 < schedules.size() && schedules[k + 1].joined);
-      if (kernel.custom && refuse(schedules[k], joined, applied)) return true;
+      if (kernel.custom && refuse(schedules[k], is_joined(own, k), applied)) return true;
     }
     return false;
   });

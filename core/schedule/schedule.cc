@@ -264,6 +264,11 @@ LaunchedKernels launch_of(const Schedule& schedule, size_t k) {
   return out;
 }
 
+bool is_joined(const Schedule& schedule, size_t k) {
+  const LaunchedKernels launch = launch_of(schedule, k);
+  return launch.end - launch.first > 1;
+}
+
 Result<int64_t> cut_extent(const MuGraph& mugraph, const MuKernel& kernel, int axis) {
   int64_t extent = 0, part = 0;
   for (const BlockOp& op : kernel.ops) {

@@ -76,6 +76,8 @@ struct LaunchedKernels {
 };
 // That of kernel number `k`.
 LaunchedKernels launch_of(const Schedule& schedule, size_t k);
+// Whether kernel `k` shares its launch with others.
+bool is_joined(const Schedule& schedule, size_t k);
 
 // The extent of what an axis of the grid cuts, or, for kGridAxes, of what the loop cuts of a block's part; 0
 // if nothing. INVALID_ARGUMENT if it cuts dimensions of different extents: tile sizes say nothing then.

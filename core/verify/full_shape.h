@@ -40,8 +40,8 @@ class FullShape {
   uint64_t seed_;
   const int64_t budget_;
   int64_t spent_ = 0;  // on what is remembered
-  std::vector<bool>
-      too_large_;  // outputs whose first element takes more than half the budget: not tried again
+  // Of outputs: whether the first element takes more than half the budget, so that it is not tried again.
+  std::vector<bool> too_large_;
   PullBudget left_;
   std::unique_ptr<FieldDomain> domain_;
   std::unique_ptr<PullEvaluator<FieldDomain>> expected_;
