@@ -95,6 +95,8 @@ const Runtime& Block::runtime() {
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
       .named_barrier = [](int number, int threads,
                           const void* site) { running->arrive_at_named_barrier(number, threads, site); },
+      .order_barrier = [](int number, int threads, bool waits,
+                          const void* site) { running->arrive_in_order(number, threads, waits, site); },
       .vote = [](bool value) { running->vote(value); },
       .voted = [] { return running->voted(); },
       .collective = [](Collective kind, unsigned mask, void* operands,
@@ -305,11 +307,25 @@ void Block::arrive_at_named_barrier(int number, int threads, const void* site) {
   self.site = site;
   std::string violation;
   const std::vector<int> met =
-      named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_, current_, violation);
+      named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_, current_, true, violation);
   check_rule(std::move(violation), site);
   if (!met.empty() && !clock_.meet(met)) fail("more barriers than the emulator can count", site);
   for (int thread : met) make_runnable(thread);
   suspend();
+}
+
+void Block::arrive_in_order(int number, int threads, bool waits, const void* site) {
+  EmulatedThread& self = threads_[current_];
+  std::string violation;
+  const std::vector<int> met = named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_,
+                                                      current_, waits, violation);
+  check_rule(std::move(violation), site);
+  if (waits) {
+    self.state = State::at_named_barrier;
+    self.site = site;
+  }
+  for (int thread : met) make_runnable(thread);
+  if (waits) suspend();
 }
 
 unsigned Block::lanes_of(int thread) const {

@@ -307,6 +307,19 @@ __device__ __forceinline__ void barrier_of() {
   static_assert(kThreads % 32 == 0, "barriers count whole warps");
   quern::emulated::named_barrier(1, kThreads);
 }
+template <int kThreads>
+__device__ __forceinline__ void order_arrive() {
+  const int next = (static_cast<int>(threadIdx.x) / 128 + 1) % (kThreads / 128);
+  quern::emulated::order_barrier(3 + next, 256, false);
+}
+template <int kThreads>
+__device__ __forceinline__ void order_wait() {
+  quern::emulated::order_barrier(3 + static_cast<int>(threadIdx.x) / 128, 256, true);
+}
+template <int kThreads>
+__device__ __forceinline__ void order_begin() {
+  if (static_cast<int>(threadIdx.x) / 128 == kThreads / 128 - 1) order_arrive<kThreads>();
+}
 __device__ __forceinline__ void fence_proxy_async() { quern::emulated::fence_proxy(); }
 
 // tma.cuh

@@ -44,6 +44,9 @@ QUERN_UNSEEN static bool voted() { return quern_runtime->voted(); }
 QUERN_UNSEEN static void named_barrier(int number, int threads) {
   quern_runtime->named_barrier(number, threads, __builtin_return_address(0));
 }
+QUERN_UNSEEN static void order_barrier(int number, int threads, bool waits) {
+  quern_runtime->order_barrier(number, threads, waits, __builtin_return_address(0));
+}
 QUERN_UNSEEN static void collective(Collective kind, unsigned mask, void* operands) {
   quern_runtime->collective(kind, mask, operands, __builtin_return_address(0));
 }

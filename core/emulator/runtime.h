@@ -81,6 +81,8 @@ struct Runtime {
   void (*undefined)(const char* what, const void* site);
   void (*barrier)(const void* site);
   void (*named_barrier)(int number, int threads, const void* site);
+  // One that orders no memory, for those who wait there or pass by.
+  void (*order_barrier)(int number, int threads, bool waits, const void* site);
   void (*vote)(bool value);  // before a barrier, and what came of it behind
   bool (*voted)();
   void (*collective)(Collective kind, unsigned mask, void* operands, const void* site);

@@ -90,7 +90,8 @@ class Checker {
       return fail(std::string(row.id) + " has " + std::to_string(count) + " operands, its row " +
                   row.operands);
     for (size_t i = 0; i < count; ++i) operand(instruction, i);
-    const bool named = instruction.code == Instr::named_barrier;
+    const bool named = instruction.code == Instr::named_barrier || instruction.code == Instr::order_begin ||
+                       instruction.code == Instr::order_wait || instruction.code == Instr::order_arrive;
     meet(row.level, row.id, named ? instruction.templates[0].number : kernel_.threads);
   }
   void operator()(const WarpRole& role) {

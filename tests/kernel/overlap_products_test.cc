@@ -287,12 +287,31 @@ void left_operands_do_not_live_beside_branches(void**) {
   assert_false(is_confused(biased, true));
 }
 
+// Two warpgroups: each issues its products when the other one has.
+void warpgroups_issue_their_products_in_turns(void**) {
+  Draft draft = Attention().draft();
+  draft.kernel.threads = draft.workers = 256;
+  assert_ok(overlap(draft));
+  assert_text_equal(print_cuda(draft.roles), "order_begin<256>();\n");
+  const std::string text = print_cuda(draft.loop_body);
+  size_t at = 0;
+  for (const char* next :
+       {"order_wait<256>();", "&scores[0]", "order_arrive<256>();", "wgmma_wait<0>();", "int step",
+        "order_wait<256>();", "&scores[0]", "&sums[0]", "order_arrive<256>();", "wgmma_wait<1>();"}) {
+    at = text.find(next, at + 1);
+    if (at == text.npos) print_error("%s\n", next);
+    assert_true(at != text.npos);
+  }
+  assert_true(text.find("order_", at) == text.npos);
+}
+
 }  // namespace
 }  // namespace quern::ir
 
 int main() {
   using namespace quern::ir;
-  const CMUnitTest tests[] = {cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
+  const CMUnitTest tests[] = {cmocka_unit_test(warpgroups_issue_their_products_in_turns),
+                              cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
                               cmocka_unit_test(first_iterations_have_masks),
                               cmocka_unit_test(others_are_refused),
                               cmocka_unit_test(arrays_that_are_needed_keep_their_place),

@@ -46,6 +46,29 @@ __device__ __forceinline__ void barrier_of() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
 
+// The warpgroups of the first kThreads threads go through a part in turns, again and again (PTX ISA, "bar"; an ordered
+// sequence barrier in CUTLASS): at barrier 3 + g group g waits for the one in front of it. They begin once, by which the last
+// one lets the first one in.
+template <int kThreads>
+__device__ __forceinline__ void order_arrive() {
+  constexpr int kGroups = kThreads / 128;
+  const int group = int(threadIdx.x) / 128;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g)
+    if (group == g) asm volatile("bar.arrive %0, 256;" ::"r"(3 + (g + 1) % kGroups) : "memory");
+}
+template <int kThreads>
+__device__ __forceinline__ void order_wait() {
+  const int group = int(threadIdx.x) / 128;
+#pragma unroll
+  for (int g = 0; g < kThreads / 128; ++g)
+    if (group == g) asm volatile("bar.sync %0, 256;" ::"r"(3 + g) : "memory");
+}
+template <int kThreads>
+__device__ __forceinline__ void order_begin() {
+  if (int(threadIdx.x) / 128 == kThreads / 128 - 1) order_arrive<kThreads>();
+}
+
 // Orders this thread's ordinary accesses to shared memory before those of TMA and of tensor cores
 // that come after it: each thread that wrote, before the barrier that tells the thread that asks.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -6,10 +6,14 @@
 //   products of iteration 0; what threads make of them
 //   for step in 1 .. trip count
 //     wait; give back the stage of step - 2; what changes operands and sums of the last products
-//     first products of iteration step
-//     last products of iteration step - 1
+//     in turns of the warpgroups:
+//       first products of iteration step
+//       last products of iteration step - 1
 //     wait for the first; what threads make of them
 //   wait; the same for the last iteration
+//
+// Warpgroups that compute issue their products in turns: while those of one run, the others compute. As an instruction of
+// products waits until tensor cores take it, they would else wait together and then all compute at once.
 //
 // The end of a trip stands between what threads compute and the wait behind it: compilers move waits to the
 // front of what has no branch. Nor may products be under way where branches meet (ptxas then makes one after
@@ -151,6 +155,8 @@ void make_in_place(const std::vector<Parts*>& all) {
       }
 }
 
+bool has_turns(const Draft& draft) { return draft.workers > 128; }
+
 // The loop of the threads that compute. `masked`: the parts of the first iterations, which have masks.
 Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional<Parts>& masked) {
   const TileLoop& loop = *draft.loop;
@@ -173,6 +179,11 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
   auto change_operands = [&](Builder& at, const Expr& iteration) {
     in_iteration(at, iteration, parts.late, parts.first);
   };
+  auto in_turn = [&](Builder& at, const auto& products) {
+    if (has_turns(draft)) at.emit(Instr::order_wait, {}, {draft.workers});
+    products();
+    if (has_turns(draft)) at.emit(Instr::order_arrive, {}, {draft.workers});
+  };
   // Of the first products, while `groups` are under way behind them.
   auto make = [&](Builder& at, const Expr& iteration, const Body& made, int groups) {
     at.emit(Instr::wgmma_wait, {}, {groups});
@@ -189,14 +200,16 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     some.rolled(step, begin, end, [&](Builder& each) {
       land(each, Expr(step) - 2, less(1, step));
       change_operands(each, Expr(step) - 1);
-      first_products(each, step);
-      last_products(each, Expr(step) - 1);
+      in_turn(each, [&] {
+        first_products(each, step);
+        last_products(each, Expr(step) - 1);
+      });
       make(each, step, made, parts.groups);
     });
   };
   auto iterations = [&](Builder& some) {
     some.add(parts.declared);
-    first_products(some, 0);
+    in_turn(some, [&] { first_products(some, 0); });
     make(some, 0, (masked ? *masked : parts).made, 0);
     if (masked) steps(some, 1, loop.first->count, masked->made);
     steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts.made);
@@ -241,6 +254,7 @@ Status overlap_products(Draft& draft, const PassContext&) {
   make_in_place(all);
   if (masked) parts->late = masked->late;  // of the iteration before, which may be the last that is masked
   draft.loop_body = overlapped_loop(draft, *parts, masked);
+  if (has_turns(draft)) Builder(draft.roles).emit(Instr::order_begin, {}, {draft.workers});
   draft.loop.reset();
   section.body.clear();
   return {};
