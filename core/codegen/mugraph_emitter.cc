@@ -57,6 +57,7 @@ class MuEmitter {
       if (status.ok() && !parts_.empty() && launch_of(schedule_, step.first).end == step.first + 1) {
         look_ahead(step.first);
         status = launch_blocks();
+        if (status.ok() && again_) status = launch_again();
       }
       if (!status.ok()) return status.with_context("kernel " + std::to_string(step.first));
     }
@@ -82,13 +83,14 @@ class MuEmitter {
   // kernel in front looks at is not first. Loops that load into registers need the L1 cache for what is under
   // way: whoever begins beside another kernel gets it as that one left it, and takes longer (a Llama layer
   // 150 us instead of 134).
-  bool overlaps_caller(size_t k) const {
+  bool overlaps_caller(size_t k, bool behind = false) const {
     if (!out_.plan.launches.empty() || !target_.tma) return false;
     bool all = true;
     const LaunchedKernels launch = launch_of(schedule_, k);
     for (size_t part = launch.first; part < launch.end; ++part) {
       const KernelSchedule& schedule = schedule_.kernels[part];
-      all = all && !schedule.intervals && (schedule.stages > 0 || mugraph_.kernels[part].trip_count == 1);
+      all = all && (!schedule.intervals || behind) &&
+            (schedule.stages > 0 || mugraph_.kernels[part].trip_count == 1);
     }
     return all;
   }
@@ -167,15 +169,35 @@ class MuEmitter {
     return best;
   }
 
+  BlockFacts facts_of(const MuKernel& kernel, const KernelSchedule& schedule, bool first) const {
+    return BlockFacts(kernel, lower_block(mugraph_, kernel), places_.read, schedule, first, target_,
+                      approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
+  }
+
   Status block_kernel(const MuKernel& kernel, size_t k) {
+    if (looks_behind(mugraph_, schedule_, k))
+      if (Status status = block_kernel(kernel, k, true); again_) return status;
+    return block_kernel(kernel, k, false);
+  }
+
+  // `behind`: its sums tell a launch behind what is finite; does nothing where there can be none.
+  Status block_kernel(const MuKernel& kernel, size_t k, bool behind) {
     Chooser chooser(schedule_.kernels[k].choices, optimizer_);
-    const bool first = overlaps_caller(k);
+    const bool first = overlaps_caller(k, behind);
     KernelSchedule schedule = schedule_.kernels[k];
     schedule.pdl = uses_pdl(k) || first;
-    const BlockFacts facts(kernel, lower_block(mugraph_, kernel), places_.read, schedule, first, target_,
-                           approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
+    BlockFacts facts = facts_of(kernel, schedule, first);
+    TensorPlace verdicts{"verdicts", DType::f32, {}, {1}};
+    if (behind) facts.verdicts = &verdicts;
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
+    if (behind) {
+      verdicts.shape = {static_cast<int64_t>(block->grid.count())};
+      again_ = lower_again(kernel, k, verdicts);
+      if (!again_) return {};
+      const LaunchArg room = room_for_words(verdicts.shape[0]);
+      for (BlockKernel* part : {&*block, &*again_}) part->args[*part->verdicts] = room;
+    }
     if (Status status = compare_products(k, block->products); !status.ok()) return status;
     // A look in a launch of its own: what is in front of that has ended when it begins, as it overlaps with nothing.
     block->draft.only_looks_at_previous =
@@ -188,28 +210,56 @@ class MuEmitter {
       }
       block->args[watched.arg] = looked_.at(watched.tensor);
     }
-    if (Status status = complete(*block, schedule.pdl, chooser); !status.ok()) return status;
+    if (Status status = complete(*block, schedule.pdl, chooser, out_.plan.launches.size()); !status.ok())
+      return status;
     out_.blocks.push_back(
         {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, block->draft.kernel.name});
-    for (LaunchArg& arg : block->args)
-      if (arg.kind == LaunchArg::Kind::tensor_map)
-        arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
-    shapes_.merge(block->shapes);
-    tf32_ |= block->tf32;
-    tf32x3_ |= block->tf32x3;
-    for (TensorMap& map : block->tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
     overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
-    parts_.push_back(std::move(*block));
+    add_part(std::move(*block));
     return {};
   }
 
-  // From what was lowered to the kernel's code, as the next part of the launch.
-  Status complete(BlockKernel& block, bool waits, Chooser& chooser) {
+  void add_part(BlockKernel block) {
+    for (LaunchArg& arg : block.args)
+      if (arg.kind == LaunchArg::Kind::tensor_map)
+        arg.value += static_cast<int64_t>(out_.plan.tensor_maps.size());
+    shapes_.merge(block.shapes);
+    tf32_ |= block.tf32;
+    tf32x3_ |= block.tf32x3;
+    for (TensorMap& map : block.tensor_maps) out_.plan.tensor_maps.push_back(std::move(map));
+    parts_.push_back(std::move(block));
+  }
+
+  // A kernel with all iterations of all its blocks, for when sums of one were not finite. It has nothing to do but for such
+  // inputs, so that no choice of it matters; nothing if persistent blocks cannot do it.
+  std::optional<BlockKernel> lower_again(const MuKernel& kernel, size_t k, const TensorPlace& verdicts) {
+    KernelSchedule schedule = schedule_.kernels[k];
+    schedule.intervals = schedule.overlap = schedule.tma_store = false;
+    schedule.min_blocks = 0;
+    schedule.persistent = target_.sms;
+    schedule.pdl = target_.tma;
+    BlockFacts facts = facts_of(kernel, schedule, false);
+    facts.verdicts_in_front = &verdicts;
+    Chooser chooser({}, nullptr);
+    auto block = lower_to_draft(facts, chooser);
+    if (!block || !complete(*block, schedule.pdl, chooser, out_.plan.launches.size() + 1).ok()) return {};
+    return std::move(*block);
+  }
+
+  Status launch_again() {
+    BlockKernel block = *std::exchange(again_, std::nullopt);
+    out_.blocks.back().again = block.draft.kernel.name;
+    overlaps_ = target_.tma;
+    add_part(std::move(block));
+    return launch_blocks();
+  }
+
+  // From what was lowered to the kernel's code, as the next part of the launch of that number.
+  Status complete(BlockKernel& block, bool waits, Chooser& chooser, size_t launch) {
     const size_t part = parts_.size() + looks_.size();
     ir::Draft& draft = block.draft;
     ir::Kernel& code = draft.kernel;
-    code.name = "q" + std::to_string(out_.plan.launches.size()) +
-                (part == 0 ? "" : "_" + std::to_string(part)) + "_block";
+    code.name = "q" + std::to_string(launch) + (part == 0 ? "" : "_" + std::to_string(part)) + "_block";
     draft.waits_for_previous = waits;
     // A launch behind it without the attribute waits for its end all the same.
     if (target_.tma) draft.launches_dependents = ir::LaunchesDependents::at_once;
@@ -246,8 +296,10 @@ class MuEmitter {
     Launch launch;
     launch.kernel =
         joined ? "q" + std::to_string(out_.plan.launches.size()) + "_joined" : parts[0].kernel.name;
-    for (size_t p = 0; p < parts_.size(); ++p)
-      (out_.blocks.end() - 1 - static_cast<std::ptrdiff_t>(p))->function = launch.kernel;
+    for (EmittedBlock& block : out_.blocks)
+      if (std::any_of(parts.begin(), parts.end(),
+                      [&](const ir::KernelPart& part) { return part.kernel.name == block.function; }))
+        block.function = launch.kernel;
     for (auto& [tensor, part] : looks_) parts_.push_back(std::move(part));
     looks_.clear();
     for (const BlockKernel& part : parts_)
@@ -311,9 +363,10 @@ class MuEmitter {
     return parts;
   }
 
-  LaunchArg room_for_parts(const Ints& shape) {
+  LaunchArg room_for_parts(const Ints& shape) { return room_for_words(finite_parts(shape)); }
+  LaunchArg room_for_words(int64_t count) {
     const LaunchArg parts{LaunchArg::Kind::workspace, round_up(places_.workspace, kWorkspaceAlignment)};
-    places_.workspace = parts.value + finite_parts(shape) * static_cast<int64_t>(sizeof(float));
+    places_.workspace = parts.value + count * static_cast<int64_t>(sizeof(float));
     out_.plan.workspace_bytes = std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(places_.workspace));
     return parts;
   }
@@ -370,7 +423,8 @@ class MuEmitter {
     Chooser chooser({}, nullptr);
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block;
-    if (Status status = complete(*block, schedule.pdl, chooser); !status.ok()) return status;
+    if (Status status = complete(*block, schedule.pdl, chooser, out_.plan.launches.size()); !status.ok())
+      return status;
     return block;
   }
 
@@ -426,6 +480,7 @@ class MuEmitter {
   std::vector<BlockKernel> parts_;
   std::vector<std::pair<int32_t, BlockKernel>> looks_;
   bool overlaps_ = false;  // it, and what is in front of it
+  std::optional<BlockKernel> again_;     // what is launched behind it (looks_behind)
   std::map<int32_t, LaunchArg> looked_;  // by tensor: where parts that are not finite are noted
   struct ProductsOfKernel {
     size_t kernel;

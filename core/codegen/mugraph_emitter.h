@@ -17,6 +17,7 @@ struct EmittedBlock {
   std::vector<int> layout_candidates;  // how many layouts each tensor with a choice may have
   BlockCosts costs;
   std::string function;  // that it became
+  std::string again;     // and what computes it again behind that, if anything does (looks_behind)
 };
 
 struct EmittedMuGraph : Emitted {

@@ -201,4 +201,23 @@ std::optional<MaskedWork> masked_work(const std::vector<BlockOp>& ops, const std
   return Interpreter(ops, stages, masks).run();
 }
 
+std::optional<std::set<BlockValue>> sums_of_products(const std::vector<BlockOp>& ops, BlockValue value) {
+  std::set<BlockValue> out;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const BlockOp& op = ops[i];
+    if (std::find(op.operands.begin(), op.operands.end(), value) == op.operands.end()) continue;
+    const auto user = static_cast<BlockValue>(i);
+    if (op.is_accumulate(Combine::sum) || op.is_accumulate(Combine::rescaled_sum)) {
+      out.insert(user);
+      continue;
+    }
+    const bool view = op.is_compute(OpCode::transpose) || op.is_compute(OpCode::reshape);
+    if (!view && !op.is_compute(OpCode::matmul)) return std::nullopt;
+    const auto sums = sums_of_products(ops, user);
+    if (!sums) return std::nullopt;
+    out.insert(sums->begin(), sums->end());
+  }
+  return out.empty() ? std::nullopt : std::optional(out);
+}
+
 }  // namespace quern

@@ -36,4 +36,8 @@ struct MaskedWork {
 std::optional<MaskedWork> masked_work(const std::vector<BlockOp>& ops, const std::vector<Stage>& stages,
                                       const std::function<bool(BlockValue condition)>& masks);
 
+// The accumulators of the products that `value` is an operand of. Nothing if anything else is made of it: then it may be
+// infinite, and they finite all the same.
+std::optional<std::set<BlockValue>> sums_of_products(const std::vector<BlockOp>& ops, BlockValue value);
+
 }  // namespace quern

@@ -143,6 +143,40 @@ std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& 
   return {out.begin(), out.end()};
 }
 
+bool sums_show_finite(const MuGraph& mugraph, const MuKernel& kernel) {
+  Masks masks(mugraph, kernel);
+  if (!masks.any() || masks.finite().empty()) return false;
+  int along = -1;  // the axis that positions depend on
+  for (const BlockOp& op : kernel.ops) {
+    if (!op.is_load()) continue;
+    if (is_one_integer(op)) return false;
+    if (mugraph.tensors[static_cast<size_t>(op.tensor())].numbered < 0) continue;
+    for (size_t axis = 0; axis < kGridAxes; ++axis) {
+      if (op.map()[axis] < 0 || kernel.grid[axis] == 1) continue;
+      if (along >= 0 && along != static_cast<int>(axis)) return false;
+      along = static_cast<int>(axis);
+    }
+  }
+  if (along < 0) return false;
+  for (BlockValue load : masks.finite())
+    if (kernel.ops[static_cast<size_t>(load)].map()[static_cast<size_t>(along)] >= 0 ||
+        !sums_of_products(kernel.ops, load))
+      return false;
+  Coordinates at{};
+  int64_t& block = at[static_cast<size_t>(along)];
+  const int64_t blocks = kernel.grid[static_cast<size_t>(along)];
+  for (int64_t iteration = 0; iteration < kernel.trip_count; ++iteration) {
+    at[kGridAxes] = iteration;
+    int64_t tried = 0;  // begins with the block that had the iteration before
+    while (tried < blocks && !masks.is_possible(at)) {
+      block = (block + 1) % blocks;
+      ++tried;
+    }
+    if (tried == blocks) return false;
+  }
+  return true;
+}
+
 UnevenAxis uneven_axis(const MuGraph& mugraph, const MuKernel& kernel) {
   constexpr double kEven = 0.2;
   UnevenAxis out;

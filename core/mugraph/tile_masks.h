@@ -170,6 +170,10 @@ UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 std::vector<BlockValue> loads_that_must_be_finite(const MuGraph& mugraph, const MuKernel& kernel);
 std::vector<int32_t> tensors_to_look_at(const MuGraph& mugraph, const MuKernel& kernel);
 
+// Whether the sums of all blocks together show that these loads are finite: whatever is loaded is multiplied and summed by
+// some block, if only by zeros, in each of the iterations that the masks leave it.
+bool sums_show_finite(const MuGraph& mugraph, const MuKernel& kernel);
+
 // The axis of the grid along which that differs from block to block: those at its end have more to do, or
 // less.
 struct UnevenAxis {

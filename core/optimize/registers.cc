@@ -77,8 +77,9 @@ std::string spilling_warpgroups(const Schedule& schedule, const std::vector<Emit
                                 const std::string& log) {
   const std::map<std::string, int64_t> bytes = stack_bytes(log);
   for (const EmittedBlock& block : blocks)
-    if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0)
-      if (schedule.kernels[block.kernel].wgmma) return block.function;
+    for (const std::string& function : {block.function, block.again})
+      if (const auto own = bytes.find(function); own != bytes.end() && own->second > 0)
+        if (schedule.kernels[block.kernel].wgmma) return function;
   return "";
 }
 
@@ -87,7 +88,10 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "the schedule of a program does not fit its muGraph");
   const std::map<std::string, int64_t> bytes = stack_bytes(log);
-  for (const EmittedBlock& block : emitted.blocks)
+  for (const EmittedBlock& block : emitted.blocks) {
+    if (const auto again = bytes.find(block.again); again != bytes.end() && again->second > 0)
+      crowded_[schedule_traits(schedule.kernels[block.kernel], is_joined(schedule, block.kernel))].insert(
+          kernel_traits(applied->kernels[block.kernel]));
     if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0) {
       const MuKernel& kernel = applied->kernels[block.kernel];
       const KernelSchedule& how = schedule.kernels[block.kernel];
@@ -98,6 +102,7 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
       double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
       fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
     }
+  }
   int64_t sum = 0;
   for (const auto& [function, own] : bytes) sum += own;
   return sum;

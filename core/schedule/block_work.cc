@@ -59,6 +59,7 @@ class Counter : private ScheduledBlock {
       out_.longest_trip_count = visited(unmasked.most);
       for (int32_t tensor : tensors_to_look_at(mugraph_, kernel_))
         out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(tensor)].type);
+      out_.looks_behind = sums_show_finite(mugraph_, kernel_);
       return;
     }
     out_.passed_share = 1 - unmasked.mean;

@@ -57,9 +57,10 @@ struct BlockWork {
   // For memory, one after the other: before operands of products are loaded once, and before a loop of products has
   // what they need that is reduced in front of it.
   double once_waits = 0;
-  // Of what blocks in front check (looks.h): bytes that they read, and whether they ride in a launch that is there anyway.
+  // Of what blocks in front check (looks.h): bytes that they read, and whether they ride in a launch that is there anyway; else
+  // whether a launch behind can do without them.
   double looked_at_bytes = 0;
-  bool looks_in_front = false;
+  bool looks_in_front = false, looks_behind = false;
   double registers = 0;  // of a thread, were there as many as it wants
   std::vector<TileLoad> loads;
   bool is_possible = true;  // ptxas and the lowering have registers for its products

@@ -41,4 +41,11 @@ std::optional<LaunchedKernels> launch_that_looks(const MuGraph& mugraph, const S
   return launch;
 }
 
+bool looks_behind(const MuGraph& mugraph, const Schedule& schedule, size_t k) {
+  const KernelSchedule& own = schedule.kernels[k];
+  const LaunchedKernels launch = launch_of(schedule, k);
+  return own.intervals && own.producer && launch.end - launch.first == 1 &&
+         !launch_that_looks(mugraph, schedule, k) && sums_show_finite(mugraph, mugraph.kernels[k]);
+}
+
 }  // namespace quern

@@ -58,13 +58,19 @@ class KernelModel {
         std::max(first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0),
                  first + longest_us());
     out.us = constants_.start_us - (schedule_.pdl ? constants_.pdl_us : 0) + us * std::pow(spills, 4);
-    if (work_.looked_at_bytes > 0)
-      out.us += (work_.looks_in_front ? 0 : constants_.start_us + constants_.latency_us) +
-                work_.looked_at_bytes / (target_.dram_gbps * 1e3);
+    out.us += look_us();
     return out;
   }
 
  private:
+  // Until it is known whether what masks leave out is finite.
+  double look_us() const {
+    if (work_.looked_at_bytes == 0) return 0;
+    const double read_us = work_.looked_at_bytes / (target_.dram_gbps * 1e3);
+    if (work_.looks_in_front) return read_us;
+    return constants_.start_us + (work_.looks_behind ? -constants_.pdl_us : constants_.latency_us + read_us);
+  }
+
   // Of what an earlier kernel left in the L2 cache, it is short.
   double latency_us() const {
     return work_.fresh_bytes > 0 ? constants_.latency_us : constants_.l2_latency_us;

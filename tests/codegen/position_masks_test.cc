@@ -3,6 +3,7 @@
 // weights that are no softmax, and in weights relative to maxima that a kernel in front has found.
 #include "core/graph/text.h"
 #include "core/mugraph/text.h"
+#include "core/mugraph/tile_masks.h"
 #include "core/mugraph/views.h"
 #include "core/verify/reference.h"
 #include "tests/codegen/sized_cases.h"
@@ -289,6 +290,7 @@ void blocks_that_stay_have_intervals(void**) {
   overlap.overlap = overlap.shared_a = true;
   std::vector<MuGraphCase> cases;
   size_t number_of_way = 0;  // each mask meets one or two
+  bool looked_in_front = false, looked_behind = false;
   for (const Mask& mask : kMasks)
     for (const auto& [schedule, blocks, dtype, number] :
          {std::tuple(way, 2, "f16", "-inf"), std::tuple(overlap, 4, "bf16", "-1000"),
@@ -298,11 +300,40 @@ void blocks_that_stay_have_intervals(void**) {
       stays.persistent = blocks;
       cases.push_back(make_case(kSoftmax, {"256", "64", "320", "4", "5", stays}, mask, dtype, number, "3"));
       const EmittedMuGraph program = emitted(cases.back());
-      const Dim3& grid = program.plan.launches.back().grid;
+      // A launch in front looks for what is not finite, or sums say whether all is, and one behind does everything again.
+      const std::vector<Launch>& launches = program.plan.launches;
+      assert_int_equal(launches.size(), 2);
+      const bool behind = sums_show_finite(cases.back().mugraph, cases.back().mugraph.kernels.back());
+      assert_int_equal(program.kernels.find("verdicts") != std::string::npos, behind);
+      (behind ? looked_behind : looked_in_front) = true;
+      const Dim3& grid = launches[behind ? 0 : 1].grid;
       assert_int_equal(grid.x, std::min(3, blocks / 2));
       assert_int_equal(grid.y, 2);
     }
   assert_true(cases.size() >= 8);
+  assert_true(looked_behind && looked_in_front);
+  all_are_right(cases);
+}
+
+// As many keys as queries: what most rows do not visit makes sums of others not finite, and everything is computed again. Two
+// warpgroups issue their products in turns.
+void sums_tell_what_is_not_finite(void**) {
+  KernelSchedule way;
+  way.warps = {8, 1, 1};
+  way.stages = 3;
+  way.tma = way.wgmma = way.producer = way.intervals = way.overlap = true;
+  KernelSchedule stays = way, stores = way;
+  stays.persistent = 2;
+  stores.tma_store = true;
+  std::vector<MuGraphCase> cases;
+  for (const KernelSchedule& schedule : {way, stays, stores}) {
+    cases.push_back(
+        make_case(kSoftmax, {"256", "64", "256", "2", "4", schedule}, kMasks[0], "bf16", "-inf", "3"));
+    const EmittedMuGraph program = emitted(cases.back());
+    assert_int_equal(program.plan.launches.size(), 2);
+    assert_string_equal(program.blocks[0].again.c_str(), program.plan.launches[1].kernel.c_str());
+    assert_true(program.kernels.find("order_wait<256>();") != std::string::npos);
+  }
   all_are_right(cases);
 }
 
@@ -347,7 +378,8 @@ void heads_come_together(void**) {
 int main(int argc, char** argv) {
   const std::string asked = argc > 1 ? argv[1] : "";
   g_asked = asked == "intervals" ? Asked::intervals : asked == "weights" ? Asked::weights : Asked::softmax;
-  const CMUnitTest of_intervals[] = {cmocka_unit_test(blocks_that_stay_have_intervals)};
+  const CMUnitTest of_intervals[] = {cmocka_unit_test(blocks_that_stay_have_intervals),
+                                     cmocka_unit_test(sums_tell_what_is_not_finite)};
   if (asked == "persistent") return cmocka_run_group_tests(of_intervals, nullptr, nullptr);
   const CMUnitTest tests[] = {cmocka_unit_test(heads_come_together), cmocka_unit_test(blocks_compute_masks),
                               cmocka_unit_test(masked_by_positions_is_right)};

@@ -1,6 +1,7 @@
 // Which launch looks at what loops with `intervals` do not load.
 #include "core/schedule/looks.h"
 
+#include "core/mugraph/tile_masks.h"
 #include "core/mugraph/views.h"
 #include "tests/mugraph/texts.h"
 
@@ -69,9 +70,30 @@ void the_launch_in_front_looks(void**) {
   }
 }
 
+// Sums show what is not finite where some block visits each tile of the values, and makes nothing but products of them.
+void sums_show_what_is_visited(void**) {
+  struct Case {
+    const char *from, *to;
+    bool show;
+  };
+  const char kMask[] = "m = le(j, i)", kTensor[] = "tensor m:", kProduct[] = "p = matmul(h, g)";
+  for (const Case& each : {Case{kMask, kMask, true}, Case{kMask, "d = sub(i, 20)\nm = le(j, d)", false},
+                           Case{kMask, "d = add(i, 20)\nm = le(j, d)", true},
+                           Case{kProduct, "y = exp(g)\n  p = matmul(h, y)", false},
+                           Case{kProduct, "y = mul(g, 2)\n  p = matmul(h, y)", false}}) {
+    const std::string text = with(with(kMuGraph, "VALUES", "v"), each.from, each.to);
+    MuGraph mugraph = mugraph_of(
+        text.find("\nd = ") == text.npos ? text : with(text, kTensor, "tensor d: i32[64, 64]\ntensor m:"));
+    use_views(mugraph);
+    if (sums_show_finite(mugraph, mugraph.kernels.back()) != each.show) print_error("%s\n", each.to);
+    assert_int_equal(sums_show_finite(mugraph, mugraph.kernels.back()), each.show);
+  }
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(the_launch_in_front_looks)};
+  const CMUnitTest tests[] = {cmocka_unit_test(the_launch_in_front_looks),
+                              cmocka_unit_test(sums_show_what_is_visited)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -40,6 +40,10 @@ struct BlockFacts {
   const Target& target;
   const BlockOrder order;
   const bool first, approximate;
+  // Where each block writes whether a sum of its products is not finite (looks_behind); or where persistent ones read
+  // that of all blocks of a launch in front, and do nothing if all are.
+  const TensorPlace* verdicts = nullptr;
+  const TensorPlace* verdicts_in_front = nullptr;
   // Of the number of a warp; of those that share a tile, where others have copies; and of those that have rows
   // of their own, where there are no products.
   int warp_bits, sharing_warp_bits, row_warp_bits = 0;

@@ -81,10 +81,10 @@ int64_t run_bytes(const BlockFacts& facts, BlockValue access, const RegisterLayo
   return static_cast<int64_t>(dtype_size(facts.place(access).dtype)) << run;
 }
 
-Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place) {
+Symbol GlobalMemory::pointer(int32_t tensor, const TensorPlace& place, bool written) {
   for (const Parameter& known : parameters_)
     if (known.place == &place) return known.symbol;
-  const bool written = std::any_of(program_.ops.begin(), program_.ops.end(),
+  written = written || std::any_of(program_.ops.begin(), program_.ops.end(),
                                    [&](const BlockOp& op) { return op.is_store() && op.tensor() == tensor; });
   parameters_.push_back(
       {&place, ir::make_memory(place.name, ir::Space::global, ir::scalar_of(place.dtype), written)});

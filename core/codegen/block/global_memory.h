@@ -36,7 +36,8 @@ class GlobalMemory : BlockPart {
   void load(BlockValue value, const RegisterLayout& layout, bool as_it_is = true);
   void store(BlockValue value);
 
-  Symbol pointer(int32_t tensor, const TensorPlace& place);
+  // `written`: even if no store of the block does.
+  Symbol pointer(int32_t tensor, const TensorPlace& place, bool written = false);
   // Of a load's or store's tile, in its tensor's memory: where the first element lies.
   Expr tile_begin(BlockValue access, const TensorPlace& place) const;
   std::vector<TilePiece> pieces(Builder& to, BlockValue load);

@@ -60,7 +60,9 @@ class BlockLowering : BlockPart {
   ir::TileTurns draft_turns() const;
   ir::TileTurns draft_turns_of_pairs(const Pairs& pairs) const;
   ir::TileLoop draft_loop();
-  ir::Draft draft();
+  void add_verdict(ir::Draft& draft, const Dim3& grid);
+  ir::Body guard(ir::TileTurns& turns);
+  ir::Draft draft(const Dim3& grid);
   void add_launch(BlockKernel& out) const;
   void add_parameters(BlockKernel& out) const;
 
@@ -330,7 +332,40 @@ ir::TileTurns BlockLowering::draft_turns() const {
   return turns;
 }
 
-ir::Draft BlockLowering::draft() {
+// Whether all sums of the block are finite: 0 if they are.
+void BlockLowering::add_verdict(ir::Draft& draft, const Dim3& grid) {
+  const Symbol memory = memory_.pointer(-1, *facts_.verdicts, true),
+               verdict = ir::make_vector("verdict", Scalar::f32, 1);
+  draft.finite = ir::make_registers("finite", Scalar::boolean, 1);
+  Builder end(draft.end);
+  const Expr finite = end.let(ir::make_variable("all_finite", Scalar::boolean),
+                              ir::call(ir::Function::all_agree, Scalar::boolean,
+                                       {ir::element(draft.finite, 0)}, {schedule_.workers()}));
+  end.when(equal(ir::thread_index(), 0), [&](Builder& one) {
+    Expr block = ir::block_index(2);
+    block = block * int64_t{grid.y} + ir::block_index(1);
+    block = block * int64_t{grid.x} + ir::block_index(0);
+    one.declare(verdict);
+    one.assign(ir::element(verdict, 0),
+               select(finite, ir::literal(0, Scalar::f32), ir::literal(1, Scalar::f32)));
+    one.emit(Instr::store_global, {ir::address(memory, block), verdict}, {Scalar::f32, 1});
+  });
+}
+
+// Nothing is left to do where all blocks in front had finite sums.
+ir::Body BlockLowering::guard(ir::TileTurns& turns) {
+  const TensorPlace& place = *facts_.verdicts_in_front;
+  const int threads = schedule_.threads();
+  turns.passed = ir::make_variable("passed", Scalar::boolean);
+  ir::Body body;
+  Builder to(body);
+  const Expr fine = words_are_zero(to, place.name, Instr::load_written, memory_.pointer(-1, place), 0,
+                                   place.shape[0], threads);
+  to.let(turns.passed, ir::call(ir::Function::all_agree, Scalar::boolean, {fine}, {threads}));
+  return body;
+}
+
+ir::Draft BlockLowering::draft(const Dim3& grid) {
   ir::Draft draft;
   draft.schedule = schedule_;
   draft.kernel.threads = schedule_.threads();
@@ -354,9 +389,11 @@ ir::Draft BlockLowering::draft() {
   // Nor while others may arrive at its mbarriers.
   if (schedule_.multicast_blocks() > 1) Builder(draft.end).emit(Instr::cluster_barrier);
   if (schedule_.persistent > 0) draft.turns = draft_turns();
+  if (facts_.verdicts_in_front) draft.guard = guard(*draft.turns);
   draft.prologue = std::move(body_.prologue);
   draft.buffers = std::move(body_.shared);
   if (has_loop_) draft.loop = draft_loop();
+  if (facts_.verdicts && draft.loop && draft.loop->masked) add_verdict(draft, grid);
   draft.ring = staged_.draft();
   for (size_t i = 0; i < body_.steps.size(); ++i) draft.sections[i].steps = std::move(body_.steps[i]);
   return draft;
@@ -391,10 +428,14 @@ void BlockLowering::add_parameters(BlockKernel& out) const {
   for (const GlobalMemory::Parameter& parameter : memory_.parameters()) {
     for (const auto& [tensor, place] : masks_.watched())
       if (parameter.place == &place) out.watched.push_back({out.args.size(), tensor});
+    if (parameter.place == facts_.verdicts || parameter.place == facts_.verdicts_in_front)
+      out.verdicts = out.args.size();
     // What an overlapping kernel reads may change until its wait: no load may be moved to before it.
     out.draft.kernel.parameters.push_back({parameter.symbol, parameter.symbol->written || !schedule_.pdl});
     out.args.push_back(parameter.place->arg);
-    out.facts.parameters.push_back({elements(*parameter.place), kTensorMapAlignment, std::nullopt});
+    const int64_t count = parameter.place == facts_.verdicts ? static_cast<int64_t>(out.grid.count())
+                                                             : elements(*parameter.place);
+    out.facts.parameters.push_back({count, kTensorMapAlignment, std::nullopt});
   }
   for (const StagedTiles::Map& map : staged_.maps()) {
     const auto number = static_cast<int64_t>(out.tensor_maps.size());
@@ -422,7 +463,9 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (Status status = check_shared_a(); !status.ok()) return status;
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);
-  out.draft = draft();
+  out.draft = draft(out.grid);
+  if (facts_.verdicts && !out.draft.finite)
+    return Status(ErrorCode::UNSUPPORTED, "nothing says whether its sums are finite");
   if (Status status = check_multicast(out.draft); !status.ok()) return status;
   out.costs.conversion_cycles = conversions_.cycles();
   add_parameters(out);

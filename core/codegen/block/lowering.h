@@ -48,6 +48,7 @@ struct BlockKernel {
     int32_t tensor;
   };
   std::vector<Watched> watched;
+  std::optional<size_t> verdicts;  // the argument that is BlockFacts::verdicts, or those in front
   ir::LaunchFacts facts;
   std::set<WgmmaShape> shapes;  // that it uses
   ComputedProducts products;

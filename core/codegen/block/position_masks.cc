@@ -1,6 +1,7 @@
 #include "core/codegen/block/position_masks.h"
 
 #include <limits>
+#include <utility>
 
 #include "core/base/dtype_info.h"
 #include "core/base/integers.h"
@@ -28,6 +29,30 @@ FiniteTest finite_test(DType dtype) {
 }
 
 }  // namespace
+
+Expr words_are_zero(Builder& to, const std::string& name, ir::Instr load, const Symbol& memory,
+                    const Expr& first, int64_t count, int64_t threads) {
+  constexpr int64_t kUnrolled = 4;  // loads, of which none waits for another
+  const int64_t loads = divide_up(count, threads);
+  const Symbol found = ir::make_registers(name + "_found", Scalar::boolean, 1),
+               part = ir::make_registers(name + "_part", Scalar::f32, 1),
+               number = ir::make_variable(name + "_number", Scalar::i32);
+  to.declare(found);
+  to.assign(ir::element(found, 0), ir::truth(true));
+  auto look = [&](Builder& each, const Expr& some) {
+    const Expr at = each.named(name + "_at", some * threads + ir::thread_index());
+    each.declare(part);
+    each.emit(load, {ir::address(part, 0), ir::address(memory, first + at), less(at, count)},
+              {Scalar::f32, 1, false});
+    each.assign(ir::element(found, 0),
+                both(ir::element(found, 0), equal(ir::element(part, 0), ir::literal(0, Scalar::f32))));
+  };
+  if (loads <= kUnrolled)
+    to.unrolled(name + "_number", loads, look);
+  else
+    to.rolled(number, 0, loads, [&](Builder& each) { look(each, Expr(number)); });
+  return ir::element(found, 0);
+}
 
 // An integer that all iterations of the block compare positions with, as the length of a sequence is: read in front of all
 // else, by all threads.
@@ -137,9 +162,7 @@ PositionMasks::Parts PositionMasks::parts_read(int32_t tensor, const std::vector
 // Reads whether all numbers in these parts of the tensor's memory are finite, as the kernel in front has found
 // (finite_parts.h). Each thread that computes reads some of what was found.
 Expr PositionMasks::known_finite(Builder& to, int32_t tensor, const Parts& parts) {
-  constexpr int64_t kUnrolled = 4;  // loads, of which none waits for another
   const std::string name = "finite" + std::to_string(tensor);
-  const int64_t workers = schedule_.workers(), loads = divide_up(parts.count, workers);
   TensorPlace& place =
       watched_
           .emplace(tensor, TensorPlace{name,
@@ -148,31 +171,14 @@ Expr PositionMasks::known_finite(Builder& to, int32_t tensor, const Parts& parts
                                        {1},
                                        {}})
           .first->second;
-  const Symbol memory = memory_.pointer(-1, place),
-               found = ir::make_registers(name + "_found", Scalar::boolean, 1),
-               part = ir::make_registers(name + "_part", Scalar::f32, 1),
-               number = ir::make_variable(name + "_number", Scalar::i32);
-  to.declare(found);
-  to.assign(ir::element(found, 0), ir::truth(true));
-  auto look = [&](Builder& each, const Expr& load) {
-    const Expr at = each.named(name + "_at", load * workers + ir::thread_index());
-    each.declare(part);
-    each.emit(Instr::load_global,
-              {ir::address(part, 0), ir::address(memory, parts.first + at), less(at, parts.count)},
-              {Scalar::f32, 1, false});
-    each.assign(ir::element(found, 0),
-                both(ir::element(found, 0), equal(ir::element(part, 0), ir::literal(0, Scalar::f32))));
-  };
-  if (loads <= kUnrolled)
-    to.unrolled(name + "_number", loads, look);
-  else
-    to.rolled(number, 0, loads, [&](Builder& each) { look(each, Expr(number)); });
-  return ir::element(found, 0);
+  return words_are_zero(to, name, ir::Instr::load_global, memory_.pointer(-1, place), parts.first,
+                        parts.count, schedule_.workers());
 }
 
 void PositionMasks::find() {
   // An iteration that overlaps the next has begun before it is known that it does nothing.
   if (schedule_.overlap && !schedule_.intervals) return;
+  if (facts_.verdicts_in_front) return;  // all is wanted
   masks_ = passed_over();
   if (masks_ && schedule_.intervals) body_.masked_selects = masks_->selects;
 }
@@ -217,6 +223,16 @@ std::optional<ir::MaskedIterations> PositionMasks::draft() {
   out.possible = masks_->tile.possible;
   out.certain = both(masks_->tile.always, bounds_.whole_iterations());
   if (schedule_.intervals) out.unmasked = body_.unmasked;
+  if (facts_.verdicts) {
+    for (BlockValue tile : std::exchange(tiles, {})) {
+      const auto sums = sums_of_products(program_.ops, tile);
+      for (BlockValue sum : sums.value_or(std::set<BlockValue>{})) {
+        if (!held(sum)) return std::nullopt;
+        out.sums.push_back(held(sum)->registers);
+      }
+      if (!sums) return std::nullopt;
+    }
+  }
   out.vanishes = ir::make_registers("vanishes", Scalar::boolean, 1);
   Builder to(out.look);
   Expr all = all_finite(to, tiles);

@@ -10,6 +10,10 @@
 
 namespace quern {
 
+// Whether `count` words of f32 behind `first` are 0: each of so many threads reads some of them by `load`, and knows of these.
+Expr words_are_zero(Builder& to, const std::string& name, ir::Instr load, const Symbol& memory,
+                    const Expr& first, int64_t count, int64_t threads);
+
 class PositionMasks : BlockPart {
  public:
   PositionMasks(const BlockFacts& facts, BlockBody& body, TileBounds& bounds, GlobalMemory& memory,

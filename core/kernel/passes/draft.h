@@ -72,6 +72,8 @@ struct MaskedIterations {
   Body look;  // where none is possible: sets `vanishes`, whether what this thread knows of vanishes
   Symbol vanishes;
   Symbol unmasked;  // with `intervals`: masks hold where it does, or their conditions do
+  // Whether these sums are finite is for a launch behind to know (Draft::finite).
+  std::vector<Symbol> sums;
 };
 
 // The first iterations of a loop, where they have a body of their own.
@@ -113,6 +115,7 @@ struct TileTurns {
   std::array<Expr, 2> pair = {0, 0};
   // And it does all of its tiles a second time, and all iterations of them, unless all threads have `settled` that those that
   // were not visited change nothing: `passed`.
+  // Without intervals `passed` may say that there is nothing to do (Draft::guard).
   Symbol attempt, settled, passed;
 };
 
@@ -145,6 +148,8 @@ struct Draft {
   // Names of the thread, and of the block's place: they touch no memory.
   Body thread_names, block_names;
   Body prologue, end;
+  Body guard;     // reads whether there is anything to do: sets TileTurns::passed
+  Symbol finite;  // whether what this thread has summed is, of all tiles
   std::vector<SharedBuffer> buffers;
   TileRing ring;
   struct Section {

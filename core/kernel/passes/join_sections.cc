@@ -29,12 +29,17 @@ Status join_sections(Draft& draft, const PassContext&) {
     setup.add(std::exchange(*part, {}));
   Draft::Section& after = draft.section(Stage::after);
   if (after.begins_with_barrier) after.body.insert(after.body.begin(), draft.barrier());
+  to.add(std::exchange(draft.guard, {}));
   if (draft.turns) to.add(std::exchange(draft.roles, {}));  // know the tile's place by themselves
   auto tiles_of = [&](int group) {
     Body body;
     Builder work(body);
     const Symbol settled = draft.turns ? draft.turns->settled : nullptr;
     if (settled) work.declare(settled, true);
+    if (draft.finite) {
+      work.declare(draft.finite);
+      work.assign(element(draft.finite, 0), truth(true));
+    }
     each_attempt(draft, work, settled ? element(settled, 0) : truth(true), [&](Builder& attempt) {
       if (settled) attempt.assign(element(settled, 0), truth(true));
       each_turn_of(draft, group, attempt, [&](Builder& turn) {

@@ -8,7 +8,8 @@
 // Behind it all threads that compute look whether the rest would change anything. It would not if all that it adds
 // vanishes: what exponentials are relative to lies far enough above what stands for masked numbers, and what is multiplied
 // by zeros is finite. Otherwise the rest comes too, and one of the threads asks for its tiles, as the producer has ended. Blocks
-// that stay, whose producer is a tile ahead, do all of their tiles again then, with all iterations.
+// that stay, whose producer is a tile ahead, do all of their tiles again then, with all iterations. Where no block knows of all
+// that is not finite, they say whether their sums are.
 #include <algorithm>
 
 #include "core/base/status.h"
@@ -133,6 +134,21 @@ Expr visited_before(const TileTurns& turns, const std::array<Expr, 2>& visits, c
                 turn / 2 * both_places + select(equal(turn & 1, 0), Expr(0), visits[0]));
 }
 
+// What is not finite makes the sum of its product with zero, too, not finite.
+Body test_sums(const std::vector<Symbol>& all, const Symbol& found) {
+  const Symbol zeros = make_registers("zeros", Scalar::f32, 1);
+  const Expr zero = element(zeros, 0), finite = element(found, 0);
+  Body body;
+  Builder to(body);
+  to.declare(zeros, true);
+  for (const Symbol& sums : all)
+    to.unrolled("r", sums->count, [&](Builder& each, const Expr& r) {
+      each.assign(zero, zero + element(sums, r) * literal(0, Scalar::f32));
+    });
+  to.assign(finite, both(finite, equal(zero, literal(0, Scalar::f32))));
+  return body;
+}
+
 }  // namespace
 
 Status mask_intervals(Draft& draft, const PassContext&) {
@@ -186,10 +202,9 @@ Status mask_intervals(Draft& draft, const PassContext&) {
   look.add(wait);
   look.add(loop.masked->look);
   if (beside) behind.add(wait);
-  if (!draft.turns) {
-    behind.add(rest(draft, intervals, iteration, trip_count, names, work));
-    return {};
-  }
+  if (!draft.turns) behind.add(rest(draft, intervals, iteration, trip_count, names, work));
+  if (draft.finite) behind.add(test_sums(loop.masked->sums, draft.finite));
+  if (!draft.turns) return {};
   const Expr settled = element(draft.turns->settled, 0);
   behind.assign(settled, both(settled, either(equal(intervals.possible, trip_count),
                                               element(loop.masked->vanishes, 0))));

@@ -1,6 +1,7 @@
 // Parts of an iteration that more than one pass puts into a loop.
 #pragma once
 
+#include "core/base/status.h"
 #include "core/kernel/builder.h"
 #include "core/kernel/passes/draft.h"
 
@@ -36,6 +37,7 @@ template <class Write>
 void each_turn_of(const Draft& draft, int group, Builder& to, const Write& write) {
   if (draft.groups() == 1) return each_turn(draft, to, write);
   const TileTurns& turns = *draft.turns;
+  check(!turns.passed, "groups that take tiles in turns do all of them");
   const Symbol round = make_variable("round", Scalar::i32);
   to.let(turns.group, group);
   to.rolled(round, 0, (turns.count + (turns.groups - 1 - group)) / turns.groups, [&](Builder& one) {
