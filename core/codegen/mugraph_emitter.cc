@@ -187,7 +187,7 @@ class MuEmitter {
     KernelSchedule schedule = schedule_.kernels[k];
     schedule.pdl = uses_pdl(k) || first;
     BlockFacts facts = facts_of(kernel, schedule, first);
-    TensorPlace verdicts{"verdicts", DType::f32, {}, {1}};
+    TensorPlace verdicts{"verdicts", DType::f32, {}, {1}, {}};
     if (behind) facts.verdicts = &verdicts;
     auto block = lower_to_draft(facts, chooser);
     if (!block) return block.status();
@@ -212,8 +212,8 @@ class MuEmitter {
     }
     if (Status status = complete(*block, schedule.pdl, chooser, out_.plan.launches.size()); !status.ok())
       return status;
-    out_.blocks.push_back(
-        {k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs, block->draft.kernel.name});
+    out_.blocks.push_back({k, chooser.made(), chooser.proven(), chooser.candidates(), block->costs,
+                           block->draft.kernel.name, ""});
     overlaps_ = schedule.pdl && (first || !out_.plan.launches.empty());
     add_part(std::move(*block));
     return {};

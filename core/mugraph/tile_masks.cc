@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/mugraph/dependence.h"
@@ -37,6 +39,20 @@ class Masks {
   // Loads of the loop that must be finite where it is masked.
   const std::vector<BlockValue>& finite() const { return finite_; }
 
+  // All that is_possible() depends on but the coordinates.
+  std::vector<int64_t> key() const {
+    std::vector<int64_t> out(kernel_.grid.begin(), kernel_.grid.end());
+    out.insert(out.end(), kernel_.tiles.begin(), kernel_.tiles.end());
+    out.insert(out.end(), {kernel_.trip_count, integer_});
+    std::set<BlockValue> seen;
+    for (const std::vector<BlockValue>& chain : chains_) {
+      out.push_back(-1);
+      for (BlockValue select : chain)
+        add_to_key(out, kernel_.ops[static_cast<size_t>(select)].operands[0], seen);
+    }
+    return out;
+  }
+
   // Whether an iteration is not masked.
   bool is_possible(const Coordinates& at) {
     at_ = at;
@@ -48,6 +64,26 @@ class Masks {
   }
 
  private:
+  void add_to_key(std::vector<int64_t>& key, BlockValue value, std::set<BlockValue>& seen) const {
+    key.push_back(value);
+    if (!seen.insert(value).second) return;
+    const BlockOp& op = kernel_.ops[static_cast<size_t>(value)];
+    key.push_back(static_cast<int64_t>(op.kind()));
+    key.push_back(static_cast<int64_t>(op.type.dtype));
+    if (op.is_load()) {
+      key.insert(key.end(), op.map().begin(), op.map().end());
+      key.insert(key.end(), {op.loop_dim(), mugraph_.tensors[static_cast<size_t>(op.tensor())].numbered,
+                             extent_of_positions(op), op.type.element_count()});
+    }
+    if (!op.is_compute()) return;
+    key.push_back(static_cast<int64_t>(op.code()));
+    if (op.code() == OpCode::constant) {
+      key.push_back(std::bit_cast<int64_t>(op.number()));
+      key.push_back(static_cast<int64_t>(op.extents().size()));
+    }
+    for (BlockValue operand : op.operands) add_to_key(key, operand, seen);
+  }
+
   std::function<bool(BlockValue)> is_mask() const {
     return [this](BlockValue condition) { return masks_.condition(condition).has_value(); };
   }
@@ -82,9 +118,8 @@ class Masks {
 
 // Of all clusters, or of those whose coordinate along `axis` is `fixed`. A cluster is as long under way as
 // the busiest of its blocks.
-UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_axis = -1, int64_t fixed = 0) {
-  Masks masks(mugraph, kernel);
-  if (!masks.any()) return {};
+UnmaskedShare sampled_share(const MuGraph& mugraph, const MuKernel& kernel, Masks& masks, int fixed_axis,
+                            int64_t fixed) {
   // Axes that no position depends on need one sample.
   constexpr size_t kCluster = kGridAxes - 1, kLoop = kGridAxes;
   Coordinates counts, samples;
@@ -123,6 +158,19 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
   const auto iterations = static_cast<double>(samples[kLoop]);
   return {static_cast<double>(visited) / (static_cast<double>(clusters) * iterations),
           static_cast<double>(most) / iterations};
+}
+
+// The same tiles are asked for again and again, by schedules that differ in other things.
+UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_axis = -1, int64_t fixed = 0) {
+  constexpr size_t kMostKnown = 4096;
+  thread_local std::map<std::vector<int64_t>, UnmaskedShare> known;
+  Masks masks(mugraph, kernel);
+  if (!masks.any()) return {};
+  std::vector<int64_t> key = masks.key();
+  key.insert(key.end(), {fixed_axis, fixed});
+  if (const auto at = known.find(key); at != known.end()) return at->second;
+  if (known.size() == kMostKnown) known.clear();
+  return known[std::move(key)] = sampled_share(mugraph, kernel, masks, fixed_axis, fixed);
 }
 
 }  // namespace
