@@ -93,10 +93,14 @@ const Runtime& Block::runtime() {
                   const void* site) { running->access(address_of(p), size, aligned, true, site); },
       .undefined = [](const char* what, const void* site) { running->fail(what, site); },
       .barrier = [](const void* site) { running->arrive_at_barrier(site); },
-      .named_barrier = [](int number, int threads,
-                          const void* site) { running->arrive_at_named_barrier(number, threads, site); },
-      .order_barrier = [](int number, int threads, bool waits,
-                          const void* site) { running->arrive_in_order(number, threads, waits, site); },
+      .named_barrier =
+          [](int number, int threads, const void* site) {
+            running->arrive_at_named_barrier(number, threads, true, true, site);
+          },
+      .order_barrier =
+          [](int number, int threads, bool waits, const void* site) {
+            running->arrive_at_named_barrier(number, threads, waits, false, site);
+          },
       .vote = [](bool value) { running->vote(value); },
       .voted = [] { return running->voted(); },
       .collective = [](Collective kind, unsigned mask, void* operands,
@@ -301,29 +305,16 @@ bool Block::voted() {
   return votes[now];
 }
 
-void Block::arrive_at_named_barrier(int number, int threads, const void* site) {
-  EmulatedThread& self = threads_[current_];
-  self.state = State::at_named_barrier;
-  self.site = site;
-  std::string violation;
-  const std::vector<int> met =
-      named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_, current_, true, violation);
-  check_rule(std::move(violation), site);
-  if (!met.empty() && !clock_.meet(met)) fail("more barriers than the emulator can count", site);
-  for (int thread : met) make_runnable(thread);
-  suspend();
-}
-
-void Block::arrive_in_order(int number, int threads, bool waits, const void* site) {
-  EmulatedThread& self = threads_[current_];
+void Block::arrive_at_named_barrier(int number, int threads, bool waits, bool orders, const void* site) {
+  if (waits) {
+    threads_[current_].state = State::at_named_barrier;
+    threads_[current_].site = site;
+  }
   std::string violation;
   const std::vector<int> met = named_barriers_.arrive({rank_of(current_), number}, threads, block_threads_,
                                                       current_, waits, violation);
   check_rule(std::move(violation), site);
-  if (waits) {
-    self.state = State::at_named_barrier;
-    self.site = site;
-  }
+  if (orders && !met.empty() && !clock_.meet(met)) fail("more barriers than the emulator can count", site);
   for (int thread : met) make_runnable(thread);
   if (waits) suspend();
 }

@@ -78,8 +78,8 @@ class Block {
   void arrive_at_barrier(const void* site);
   void vote(bool value);
   bool voted();
-  void arrive_at_named_barrier(int number, int threads, const void* site);
-  void arrive_in_order(int number, int threads, bool waits, const void* site);
+  // `waits`: for those who have not come; `orders`: what was before, for all who meet.
+  void arrive_at_named_barrier(int number, int threads, bool waits, bool orders, const void* site);
   void arrive_at_collective(Collective kind, unsigned mask, void* operands, const void* site);
   void check_warp(int first);
   void copy_bytes(const CopyInstruction& instruction, void* shared, void* global, int bytes, int global_bytes,

@@ -90,9 +90,9 @@ class Checker {
       return fail(std::string(row.id) + " has " + std::to_string(count) + " operands, its row " +
                   row.operands);
     for (size_t i = 0; i < count; ++i) operand(instruction, i);
-    const bool named = instruction.code == Instr::named_barrier || instruction.code == Instr::order_begin ||
-                       instruction.code == Instr::order_wait || instruction.code == Instr::order_arrive;
-    meet(row.level, row.id, named ? instruction.templates[0].number : kernel_.threads);
+    // Those that a part of the block comes to say how many threads that are.
+    const bool says = row.level == Level::block && !instruction.templates.empty();
+    meet(row.level, row.id, says ? instruction.templates[0].number : kernel_.threads);
   }
   void operator()(const WarpRole& role) {
     const int64_t first = int64_t{role.first_warp} * 32, outside = present_;

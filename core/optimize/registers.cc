@@ -88,20 +88,21 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
   const auto applied = apply_schedule(mugraph, schedule);
   check(applied.ok(), "the schedule of a program does not fit its muGraph");
   const std::map<std::string, int64_t> bytes = stack_bytes(log);
+  auto spilled = [&](const std::string& function) {
+    const auto at = bytes.find(function);
+    return at == bytes.end() ? 0 : at->second;
+  };
   for (const EmittedBlock& block : emitted.blocks) {
-    if (const auto again = bytes.find(block.again); again != bytes.end() && again->second > 0)
-      crowded_[schedule_traits(schedule.kernels[block.kernel], is_joined(schedule, block.kernel))].insert(
-          kernel_traits(applied->kernels[block.kernel]));
-    if (const auto own = bytes.find(block.function); own != bytes.end() && own->second > 0) {
-      const MuKernel& kernel = applied->kernels[block.kernel];
-      const KernelSchedule& how = schedule.kernels[block.kernel];
-      const bool joined = is_joined(schedule, block.kernel);
-      crowded_[schedule_traits(how, joined)].insert(kernel_traits(kernel));
-      if (joined) continue;
-      const double wanted = 1 + static_cast<double>(own->second) / 4 / most_registers(how);
-      double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
-      fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
-    }
+    const int64_t own = spilled(block.function);
+    if (own == 0 && spilled(block.again) == 0) continue;
+    const MuKernel& kernel = applied->kernels[block.kernel];
+    const KernelSchedule& how = schedule.kernels[block.kernel];
+    const bool joined = is_joined(schedule, block.kernel);
+    crowded_[schedule_traits(how, joined)].insert(kernel_traits(kernel));
+    if (joined || own == 0) continue;
+    const double wanted = 1 + static_cast<double>(own) / 4 / most_registers(how);
+    double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
+    fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
   }
   int64_t sum = 0;
   for (const auto& [function, own] : bytes) sum += own;

@@ -60,9 +60,9 @@ class BlockLowering : BlockPart {
   ir::TileTurns draft_turns() const;
   ir::TileTurns draft_turns_of_pairs(const Pairs& pairs) const;
   ir::TileLoop draft_loop();
-  void add_verdict(ir::Draft& draft, const Dim3& grid);
+  Status add_verdict(BlockKernel& out);
   ir::Body guard(ir::TileTurns& turns);
-  ir::Draft draft(const Dim3& grid);
+  ir::Draft draft();
   void add_launch(BlockKernel& out) const;
   void add_parameters(BlockKernel& out) const;
 
@@ -333,7 +333,10 @@ ir::TileTurns BlockLowering::draft_turns() const {
 }
 
 // Whether all sums of the block are finite: 0 if they are.
-void BlockLowering::add_verdict(ir::Draft& draft, const Dim3& grid) {
+Status BlockLowering::add_verdict(BlockKernel& out) {
+  ir::Draft& draft = out.draft;
+  if (!draft.loop || !draft.loop->masked)
+    return Status(ErrorCode::UNSUPPORTED, "nothing says whether its sums are finite");
   const Symbol memory = memory_.pointer(-1, *facts_.verdicts, true),
                verdict = ir::make_vector("verdict", Scalar::f32, 1);
   draft.finite = ir::make_registers("finite", Scalar::boolean, 1);
@@ -343,13 +346,14 @@ void BlockLowering::add_verdict(ir::Draft& draft, const Dim3& grid) {
                                        {ir::element(draft.finite, 0)}, {schedule_.workers()}));
   end.when(equal(ir::thread_index(), 0), [&](Builder& one) {
     Expr block = ir::block_index(2);
-    block = block * int64_t{grid.y} + ir::block_index(1);
-    block = block * int64_t{grid.x} + ir::block_index(0);
+    block = block * int64_t{out.grid.y} + ir::block_index(1);
+    block = block * int64_t{out.grid.x} + ir::block_index(0);
     one.declare(verdict);
     one.assign(ir::element(verdict, 0),
                select(finite, ir::literal(0, Scalar::f32), ir::literal(1, Scalar::f32)));
     one.emit(Instr::store_global, {ir::address(memory, block), verdict}, {Scalar::f32, 1});
   });
+  return {};
 }
 
 // Nothing is left to do where all blocks in front had finite sums.
@@ -365,7 +369,7 @@ ir::Body BlockLowering::guard(ir::TileTurns& turns) {
   return body;
 }
 
-ir::Draft BlockLowering::draft(const Dim3& grid) {
+ir::Draft BlockLowering::draft() {
   ir::Draft draft;
   draft.schedule = schedule_;
   draft.kernel.threads = schedule_.threads();
@@ -393,7 +397,6 @@ ir::Draft BlockLowering::draft(const Dim3& grid) {
   draft.prologue = std::move(body_.prologue);
   draft.buffers = std::move(body_.shared);
   if (has_loop_) draft.loop = draft_loop();
-  if (facts_.verdicts && draft.loop && draft.loop->masked) add_verdict(draft, grid);
   draft.ring = staged_.draft();
   for (size_t i = 0; i < body_.steps.size(); ++i) draft.sections[i].steps = std::move(body_.steps[i]);
   return draft;
@@ -463,9 +466,9 @@ Result<BlockKernel> BlockLowering::run(Chooser& chooser) {
   if (Status status = check_shared_a(); !status.ok()) return status;
   if (Status status = check_persistent(); !status.ok()) return status;
   add_launch(out);
-  out.draft = draft(out.grid);
-  if (facts_.verdicts && !out.draft.finite)
-    return Status(ErrorCode::UNSUPPORTED, "nothing says whether its sums are finite");
+  out.draft = draft();
+  if (facts_.verdicts)
+    if (Status status = add_verdict(out); !status.ok()) return status;
   if (Status status = check_multicast(out.draft); !status.ok()) return status;
   out.costs.conversion_cycles = conversions_.cycles();
   add_parameters(out);

@@ -155,13 +155,14 @@ void make_in_place(const std::vector<Parts*>& all) {
       }
 }
 
-bool has_turns(const Draft& draft) { return draft.workers > 128; }
+constexpr int kWarpgroup = 128;  // threads
 
 // The loop of the threads that compute. `masked`: the parts of the first iterations, which have masks.
 Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional<Parts>& masked) {
   const TileLoop& loop = *draft.loop;
   const Symbol step = make_variable("step", Scalar::i32);
   const Expr last = loop.trip_count - 1;
+  const bool several = draft.workers > kWarpgroup;
   Body out = loop.declared;
   Builder to(out);
   auto in_iteration = [&](Builder& at, const Expr& iteration, const Body& part, const Body& before) {
@@ -180,9 +181,9 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     in_iteration(at, iteration, parts.late, parts.first);
   };
   auto in_turn = [&](Builder& at, const auto& products) {
-    if (has_turns(draft)) at.emit(Instr::order_wait, {}, {draft.workers});
+    if (several) at.emit(Instr::order_wait, {}, {draft.workers});
     products();
-    if (has_turns(draft)) at.emit(Instr::order_arrive, {}, {draft.workers});
+    if (several) at.emit(Instr::order_arrive, {}, {draft.workers});
   };
   // Of the first products, while `groups` are under way behind them.
   auto make = [&](Builder& at, const Expr& iteration, const Body& made, int groups) {
@@ -254,7 +255,7 @@ Status overlap_products(Draft& draft, const PassContext&) {
   make_in_place(all);
   if (masked) parts->late = masked->late;  // of the iteration before, which may be the last that is masked
   draft.loop_body = overlapped_loop(draft, *parts, masked);
-  if (has_turns(draft)) Builder(draft.roles).emit(Instr::order_begin, {}, {draft.workers});
+  if (draft.workers > kWarpgroup) Builder(draft.roles).emit(Instr::order_begin, {}, {draft.workers});
   draft.loop.reset();
   section.body.clear();
   return {};

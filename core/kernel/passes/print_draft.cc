@@ -18,6 +18,7 @@ class DraftPrinter {
     section("names of shared memory", draft_.memory_names);
     section("names of the block's place", draft_.block_names);
     section("mbarriers", draft_.barrier_setup);
+    section("whether there is anything to do", draft_.guard);
     section("prologue", draft_.prologue);
     section("roles", draft_.roles);
     steps("before the loop", Stage::before);
