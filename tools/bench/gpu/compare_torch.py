@@ -210,6 +210,11 @@ def tuned(path, seconds):
     return plan_of(path), time.time() - began
 
 
+def program_of(plan):
+    """The muGraph and schedule that the plan was made from; empty of a baseline."""
+    return {part: quern("show", plan.info.key, f"--{part}").stdout.decode() for part in ("mugraph", "schedule")}
+
+
 def launch_us(run, inputs):
     """Host time of one quern_launch, for each of its kernels."""
     count = 100
@@ -261,7 +266,7 @@ def measure(path, plans, tune_seconds, floors):
     quern = times["quern"][0]
     read, written = bytes_of(path, plans)
     return {"graph": graph.name, "tiers": {name: plan.info.tier for name, plan in plans.items()}, "seconds": seconds,
-            "launches": {name: len(plan.launches) for name, plan in plans.items()}, "errors": errors,
+            "launches": {name: len(plan.launches) for name, plan in plans.items()}, "program": program_of(plans["quern"]), "errors": errors,
             "first_overlaps": {name: plan.launches[0].overlaps for name, plan in plans.items()}, "times": times, "best": best,
             "launch_us": launch_us(quern_runs["quern"], inputs), "ratio": times[best][0] / quern, "ratio_hot": times[best][1] / times["quern"][1],
             "over_baseline": {name: times["baseline"][0] / times[name][0] for name in ("modelled", "quern")}, "bytes": (read, written),
