@@ -32,25 +32,28 @@ FiniteTest finite_test(DType dtype) {
 
 Expr words_are_zero(Builder& to, const std::string& name, ir::Instr load, const Symbol& memory,
                     const Expr& first, int64_t count, int64_t threads) {
-  constexpr int64_t kUnrolled = 4;  // loads, of which none waits for another
+  constexpr int64_t kAtOnce = 8;  // loads, of which none waits for another
   const int64_t loads = divide_up(count, threads);
   const Symbol found = ir::make_registers(name + "_found", Scalar::boolean, 1),
                part = ir::make_registers(name + "_part", Scalar::f32, 1),
-               number = ir::make_variable(name + "_number", Scalar::i32);
+               some = ir::make_variable(name + "_some", Scalar::i32);
   to.declare(found);
   to.assign(ir::element(found, 0), ir::truth(true));
-  auto look = [&](Builder& each, const Expr& some) {
-    const Expr at = each.named(name + "_at", some * threads + ir::thread_index());
+  auto look = [&](Builder& each, const Expr& number) {
+    const Expr at = each.named(name + "_at", number * threads + ir::thread_index());
     each.declare(part);
     each.emit(load, {ir::address(part, 0), ir::address(memory, first + at), less(at, count)},
               {Scalar::f32, 1, false});
     each.assign(ir::element(found, 0),
                 both(ir::element(found, 0), equal(ir::element(part, 0), ir::literal(0, Scalar::f32))));
   };
-  if (loads <= kUnrolled)
+  if (loads <= kAtOnce)
     to.unrolled(name + "_number", loads, look);
   else
-    to.rolled(number, 0, loads, [&](Builder& each) { look(each, Expr(number)); });
+    to.rolled(some, 0, divide_up(loads, kAtOnce), [&](Builder& few) {
+      few.unrolled(name + "_number", kAtOnce,
+                   [&](Builder& each, const Expr& number) { look(each, Expr(some) * kAtOnce + number); });
+    });
   return ir::element(found, 0);
 }
 
