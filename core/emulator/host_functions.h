@@ -199,6 +199,10 @@ template <class T>
 __device__ __forceinline__ T shuffle(T value, int source, unsigned mask = kFullWarp) {
   return exchange(quern::emulated::Collective::shuffle, value, source, mask);
 }
+template <class T>
+__device__ __forceinline__ T broadcast(T value) {
+  return shuffle(value, 0);
+}
 __device__ __forceinline__ unsigned warp_ballot(bool predicate, unsigned mask = kFullWarp) {
   return exchange(quern::emulated::Collective::ballot, unsigned(predicate), 0, mask);
 }
@@ -308,17 +312,16 @@ __device__ __forceinline__ void barrier_of() {
   quern::emulated::named_barrier(1, kThreads);
 }
 template <int kThreads>
-__device__ __forceinline__ void order_arrive() {
-  const int next = (static_cast<int>(threadIdx.x) / 128 + 1) % (kThreads / 128);
-  quern::emulated::order_barrier(3 + next, 256, false);
+__device__ __forceinline__ void order_arrive(int group) {
+  quern::emulated::order_barrier(3 + (group + 1) % (kThreads / 128), 256, false);
 }
 template <int kThreads>
-__device__ __forceinline__ void order_wait() {
-  quern::emulated::order_barrier(3 + static_cast<int>(threadIdx.x) / 128, 256, true);
+__device__ __forceinline__ void order_wait(int group) {
+  quern::emulated::order_barrier(3 + group, 256, true);
 }
 template <int kThreads>
-__device__ __forceinline__ void order_begin() {
-  if (static_cast<int>(threadIdx.x) / 128 == kThreads / 128 - 1) order_arrive<kThreads>();
+__device__ __forceinline__ void order_begin(int group) {
+  if (group == kThreads / 128 - 1) order_arrive<kThreads>(group);
 }
 __device__ __forceinline__ void fence_proxy_async() { quern::emulated::fence_proxy(); }
 

@@ -21,6 +21,7 @@ Varies Divergence::of(const Expr& expr) const {
     case ExprKind::call:
       if (node.function == Function::lane_index) return Varies::by_thread;
       if (node.function == Function::all_agree) return Varies::by_block;
+      if (node.function == Function::broadcast) return std::min(of(node.operands[0]), Varies::by_warp);
       break;
     case ExprKind::operation:
       if (node.op == Operator::divide && node.operands[1].is_number() && node.operands[1]->number % 32 == 0 &&
@@ -42,6 +43,7 @@ Level level_of(Function function) {
     case Function::multiply_tile:
       return Level::block;
     case Function::warp_reduce:
+    case Function::broadcast:
     case Function::shuffle:
     case Function::shuffle_xor:
       return Level::warp;

@@ -69,6 +69,8 @@ Expr ThreadValues::called(const Expr& expr) const {
       return Expr(places_.thread) % 32;
     case Function::cluster_rank:
       return cluster_rank();
+    case Function::broadcast:  // of what is the same in all lanes
+      return of(node.operands[0]);
     case Function::swizzled:
       return swizzled(of(node.operands[0]));
     case Function::swizzled_sum: {

@@ -259,10 +259,6 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
                                          const Target& target, BlockWorks& works) {
   const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
   if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
-  // What they save is the wait for a tile's first operands. Beside a long loop of products that are overlapped it is
-  // nothing: measured, 8 % of 4 iterations, none of 16, and 64 take longer.
-  constexpr int64_t kShortLoop = 8;
-  if (schedule.overlap && kernel.trip_count > kShortLoop && !schedule.intervals) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
   if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
   if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;

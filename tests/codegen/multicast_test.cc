@@ -181,6 +181,8 @@ void other_kernels_are_right(void**) {
   KernelSchedule under = way(kAlongZ, 0, {4, 1, 1}, 3);
   under.overlap = true;
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, under));
+  under.persistent = 2;
+  cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, under));
   are_shared_and_right(cases);
 }
 

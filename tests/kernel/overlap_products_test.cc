@@ -14,7 +14,8 @@ struct Attention {
   Symbol memory = make_memory("shared", Space::shared, Scalar::byte),
          stage = make_pointer("stage", memory, Scalar::byte), tile = make_pointer("tile", stage, Scalar::f16),
          iteration = make_variable("i", Scalar::i32), lane = make_variable("lane", Scalar::i32),
-         scores = make_registers("scores", Scalar::f32, 4), powers = make_registers("powers", Scalar::f32, 4),
+         warp = make_variable("warp", Scalar::i32), scores = make_registers("scores", Scalar::f32, 4),
+         powers = make_registers("powers", Scalar::f32, 4),
          largest = make_registers("largest", Scalar::f32, 1), words = make_registers("words", Scalar::u32, 4),
          sums = make_registers("sums", Scalar::f32, 4),
          full = make_memory("full", Space::shared, Scalar::mbarrier),
@@ -26,6 +27,7 @@ struct Attention {
     out.kernel.name = "attention";
     out.kernel.threads = out.workers = 128;
     out.lane = lane;
+    out.warp = warp;
     out.memory = memory;
     out.producer = out.schedule.producer = out.schedule.wgmma = out.schedule.overlap = true;
     out.schedule.stages = 3;
@@ -110,25 +112,19 @@ wgmma_landed(scores);
     scores[r] = scores[r] - largest[0];
   }
 }
+{
+  const int i = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    sums[r] = sums[r] * largest[0];
+  }
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    words[w] = unsigned(scores[w]);
+  }
+}
 #pragma unroll 1
 for (int step = 1; step < 8; ++step) {
-  wgmma_wait<0>();
-  wgmma_landed(sums);
-  __syncwarp();
-  if (1 < step && lane == 0) {
-    mbarrier_arrive(empty + (step - 2) % 3);
-  }
-  {
-    const int i = step - 1;
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      sums[r] = sums[r] * largest[0];
-    }
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      words[w] = unsigned(scores[w]);
-    }
-  }
   {
     const int i = step;
     unsigned char* const stage = shared + i % 3 * 256;
@@ -156,22 +152,22 @@ for (int step = 1; step < 8; ++step) {
       scores[r] = scores[r] - largest[0];
     }
   }
-}
-wgmma_wait<0>();
-wgmma_landed(sums);
-__syncwarp();
-if (lane == 0) {
-  mbarrier_arrive(empty);
-}
-{
-  const int i = 7;
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    sums[r] = sums[r] * largest[0];
+  wgmma_wait<0>();
+  wgmma_landed(sums);
+  __syncwarp();
+  if (lane == 0) {
+    mbarrier_arrive(empty + (step - 1) % 3);
   }
+  {
+    const int i = step;
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    words[w] = unsigned(scores[w]);
+    for (int r = 0; r < 4; ++r) {
+      sums[r] = sums[r] * largest[0];
+    }
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      words[w] = unsigned(scores[w]);
+    }
   }
 }
 {
@@ -292,12 +288,13 @@ void warpgroups_issue_their_products_in_turns(void**) {
   Draft draft = Attention().draft();
   draft.kernel.threads = draft.workers = 256;
   assert_ok(overlap(draft));
-  assert_text_equal(print_cuda(draft.roles), "order_begin<256>();\n");
+  assert_text_equal(print_cuda(draft.roles), "order_begin<256>(warp / 4);\n");
   const std::string text = print_cuda(draft.loop_body);
   size_t at = 0;
   for (const char* next :
-       {"order_wait<256>();", "&scores[0]", "order_arrive<256>();", "wgmma_wait<0>();", "int step",
-        "order_wait<256>();", "&scores[0]", "&sums[0]", "order_arrive<256>();", "wgmma_wait<1>();"}) {
+       {"mbarrier_wait", "order_wait<256>(warp / 4);", "&scores[0]", "order_arrive<256>(warp / 4);",
+        "wgmma_wait<0>();", "int step", "mbarrier_wait", "order_wait<256>(warp / 4);", "&scores[0]",
+        "&sums[0]", "order_arrive<256>(warp / 4);", "wgmma_wait<1>();"}) {
     at = text.find(next, at + 1);
     if (at == text.npos) print_error("%s\n", next);
     assert_true(at != text.npos);

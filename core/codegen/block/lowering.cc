@@ -381,7 +381,8 @@ ir::Draft BlockLowering::draft() {
   draft.producer = schedule_.producer;
   Builder thread(draft.thread_names), block(draft.block_names);
   thread.let(lane(), ir::call(ir::Function::lane_index, Scalar::i32, {}));
-  thread.let(warp(), ir::thread_index() / 32);
+  const Expr number = ir::thread_index() / 32;
+  thread.let(warp(), schedule_.wgmma ? ir::call(ir::Function::broadcast, Scalar::i32, {number}) : number);
   if (facts_.cluster_blocks() > 1 || schedule_.multicast_blocks() > 1)
     block.let(rank(), ir::call(ir::Function::cluster_rank, Scalar::i32, {}));
   if (facts_.cluster_blocks() > 1) block.let(bounds_.block_x(), ir::block_index(0) / facts_.cluster_blocks());

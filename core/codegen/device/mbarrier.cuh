@@ -48,25 +48,22 @@ __device__ __forceinline__ void barrier_of() {
 
 // The warpgroups of the first kThreads threads go through a part in turns, again and again (PTX ISA, "bar"; an ordered
 // sequence barrier in CUTLASS): at barrier 3 + g group g waits for the one in front of it. They begin once, by which the last
-// one lets the first one in.
+// one lets the first one in. `group`: the number of the thread's own.
 template <int kThreads>
-__device__ __forceinline__ void order_arrive() {
-  constexpr int kGroups = kThreads / 128;
-  const int group = int(threadIdx.x) / 128;
+__device__ __forceinline__ void order_arrive(int group) {
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g)
-    if (group == g) asm volatile("bar.arrive %0, 256;" ::"r"(3 + (g + 1) % kGroups) : "memory");
+  for (int g = 0; g < kThreads / 128; ++g)
+    if (group == g) asm volatile("bar.arrive %0, 256;" ::"r"(3 + (g + 1) % (kThreads / 128)) : "memory");
 }
 template <int kThreads>
-__device__ __forceinline__ void order_wait() {
-  const int group = int(threadIdx.x) / 128;
+__device__ __forceinline__ void order_wait(int group) {
 #pragma unroll
   for (int g = 0; g < kThreads / 128; ++g)
     if (group == g) asm volatile("bar.sync %0, 256;" ::"r"(3 + g) : "memory");
 }
 template <int kThreads>
-__device__ __forceinline__ void order_begin() {
-  if (int(threadIdx.x) / 128 == kThreads / 128 - 1) order_arrive<kThreads>();
+__device__ __forceinline__ void order_begin(int group) {
+  if (group == kThreads / 128 - 1) order_arrive<kThreads>(group);
 }
 
 // Orders this thread's ordinary accesses to shared memory before those of TMA and of tensor cores

@@ -34,6 +34,13 @@ __device__ __forceinline__ T shuffle(T value, int source, unsigned mask = kFullW
   return __shfl_sync(mask, value, source);
 }
 
+// The value of lane 0, of what is the same in all lanes: compilers then know that it is, and keep what is computed of it in
+// registers of the warp, where operands of wgmma have to be.
+template <class T>
+__device__ __forceinline__ T broadcast(T value) {
+  return shuffle(value, 0);
+}
+
 // vote.sync.ballot: bit i is lane i's predicate.
 __device__ __forceinline__ unsigned warp_ballot(bool predicate, unsigned mask = kFullWarp) {
   return __ballot_sync(mask, predicate);
@@ -56,5 +63,5 @@ __device__ __forceinline__ bool all_agree(bool value) {
       : "=r"(all)
       : "r"(int(value)), "n"(kThreads)
       : "memory");
-  return all;
+  return warp_any(all);  // which compilers know to be the same for the warp, and with it loops and what they count
 }

@@ -20,6 +20,14 @@ WarpRole role_of(const Draft& draft, int group, const Body& tiles) {
   return role;
 }
 
+// The number of the warp, told anew: in a loop over tiles within another one, ptxas (CUDA 13.0) keeps what is computed of it in
+// registers of the warp only where it is known to be the same for the warp in that loop.
+Symbol known_again(const Draft& draft, Builder& turn) {
+  const Symbol again = make_variable("warp_of_tile", Scalar::i32);
+  turn.let(again, call(Function::broadcast, Scalar::i32, {Expr(draft.warp)}));
+  return again;
+}
+
 }  // namespace
 
 Status join_sections(Draft& draft, const PassContext&) {
@@ -43,9 +51,10 @@ Status join_sections(Draft& draft, const PassContext&) {
     each_attempt(draft, work, settled ? element(settled, 0) : truth(true), [&](Builder& attempt) {
       if (settled) attempt.assign(element(settled, 0), truth(true));
       each_turn_of(draft, group, attempt, [&](Builder& turn) {
+        const Symbol warp = draft.turns && draft.turns->attempt ? known_again(draft, turn) : draft.warp;
         for (const Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body,
                                  &draft.loop_body, &after.body})
-          turn.add(*part);
+          turn.add(warp == draft.warp ? *part : renamed(*part, draft.warp, warp));
       });
     });
     work.add(draft.end);

@@ -3,21 +3,25 @@
 // while the threads compute what these are for. What changes registers of products that are under way waits
 // for them:
 //
-//   products of iteration 0; what threads make of them
+//   first products of iteration 0; what threads make of them, operands of the last products in the end
 //   for step in 1 .. trip count
-//     wait; give back the stage of step - 2; what changes operands and sums of the last products
 //     in turns of the warpgroups:
 //       first products of iteration step
 //       last products of iteration step - 1
 //     wait for the first; what threads make of them
-//   wait; the same for the last iteration
+//     wait for the last; give back the stage of step - 1; what changes operands and sums of the last products
+//   last products of the last iteration; wait
 //
 // Warpgroups that compute issue their products in turns: while those of one run, the others compute. As an instruction of
 // products waits until tensor cores take it, they would else wait together and then all compute at once.
 //
-// The end of a trip stands between what threads compute and the wait behind it: compilers move waits to the
-// front of what has no branch. Nor may products be under way where branches meet (ptxas then makes one after
-// the other), so that loops that pass over masked tiles are not overlapped.
+// A turn begins when tiles have come and operands are made, and has nothing but products. ptxas (CUDA 13.0) moves what
+// changes operands behind the barrier of a turn where it stands in front of it; here it finds its place among the
+// exponentials. It moves the wait for the last products up as well, behind what it takes to know the maximum: while these run,
+// the other warpgroup computes.
+//
+// Nor may products be under way where branches meet (ptxas then makes one after the other), so that loops that pass over
+// masked tiles are not overlapped.
 #include <algorithm>
 
 #include "core/base/status.h"
@@ -157,12 +161,15 @@ void make_in_place(const std::vector<Parts*>& all) {
 
 constexpr int kWarpgroup = 128;  // threads
 
+Expr group_of(const Draft& draft) { return Expr(draft.warp) / (kWarpgroup / 32); }
+
 // The loop of the threads that compute. `masked`: the parts of the first iterations, which have masks.
 Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional<Parts>& masked) {
   const TileLoop& loop = *draft.loop;
   const Symbol step = make_variable("step", Scalar::i32);
   const Expr last = loop.trip_count - 1;
   const bool several = draft.workers > kWarpgroup;
+  const Expr group = several ? group_of(draft) : Expr(0);
   Body out = loop.declared;
   Builder to(out);
   auto in_iteration = [&](Builder& at, const Expr& iteration, const Body& part, const Body& before) {
@@ -171,55 +178,60 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
       there.add(part_of_iteration(draft, part, before));
     });
   };
+  // In their turn, for which nobody waits whose tiles have not come.
   auto first_products = [&](Builder& at, const Expr& iteration) {
-    in_iteration(at, iteration, parts.first, {});
+    const Body part = part_of_iteration(draft, parts.first, {});
+    const auto products = std::find_if(part.begin(), part.end(), is_of_product);
+    at.scope([&](Builder& there) {
+      there.let(loop.iteration, iteration);
+      there.add(Body(part.begin(), products));
+      if (several) there.emit(Instr::order_wait, {group}, {draft.workers});
+      there.add(Body(products, part.end()));
+    });
   };
   auto last_products = [&](Builder& at, const Expr& iteration) {
     in_iteration(at, iteration, parts.last, parts.first);
   };
-  auto change_operands = [&](Builder& at, const Expr& iteration) {
-    in_iteration(at, iteration, parts.late, parts.first);
+  auto change_operands = [&](Builder& at, const Expr& iteration, const Parts& of) {
+    in_iteration(at, iteration, of.late, of.first);
   };
-  auto in_turn = [&](Builder& at, const auto& products) {
-    if (several) at.emit(Instr::order_wait, {}, {draft.workers});
-    products();
-    if (several) at.emit(Instr::order_arrive, {}, {draft.workers});
+  auto end_turn = [&](Builder& at) {
+    if (several) at.emit(Instr::order_arrive, {group}, {draft.workers});
   };
   // Of the first products, while `groups` are under way behind them.
-  auto make = [&](Builder& at, const Expr& iteration, const Body& made, int groups) {
+  auto make = [&](Builder& at, const Expr& iteration, const Parts& of, int groups) {
     at.emit(Instr::wgmma_wait, {}, {groups});
     at.add(parts.landed);
-    in_iteration(at, iteration, made, parts.first);
+    in_iteration(at, iteration, of.made, of.first);
   };
   // The last products are there, and the stage that they have read is given back.
-  auto land = [&](Builder& at, const Expr& iteration, const Expr& condition) {
+  auto land = [&](Builder& at, const Expr& iteration) {
     at.add(wait_for_products(loop.outstanding));
     at.emit(Instr::warp_barrier);
-    give_back(draft, iteration_of_all(draft, iteration), both(condition, gives_back(draft)), at);
+    give_back(draft, iteration_of_all(draft, iteration), gives_back(draft), at);
   };
-  auto steps = [&](Builder& some, const Expr& begin, const Expr& end, const Body& made) {
+  auto steps = [&](Builder& some, const Expr& begin, const Expr& end, const Parts& of) {
     some.rolled(step, begin, end, [&](Builder& each) {
-      land(each, Expr(step) - 2, less(1, step));
-      change_operands(each, Expr(step) - 1);
-      in_turn(each, [&] {
-        first_products(each, step);
-        last_products(each, Expr(step) - 1);
-      });
-      make(each, step, made, parts.groups);
+      first_products(each, step);
+      last_products(each, Expr(step) - 1);
+      end_turn(each);
+      make(each, step, of, of.groups);
+      land(each, Expr(step) - 1);
+      change_operands(each, step, of);
     });
   };
   auto iterations = [&](Builder& some) {
     some.add(parts.declared);
-    in_turn(some, [&] { first_products(some, 0); });
-    make(some, 0, (masked ? *masked : parts).made, 0);
-    if (masked) steps(some, 1, loop.first->count, masked->made);
-    steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts.made);
+    first_products(some, 0);
+    end_turn(some);
+    make(some, 0, masked ? *masked : parts, 0);
+    change_operands(some, 0, masked ? *masked : parts);
+    if (masked) steps(some, 1, loop.first->count, *masked);
+    steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts);
     give_back_once(draft, some);
-    land(some, last - 1, less(0, last));
-    change_operands(some, last);
     last_products(some, last);
     some.add(loop.beside_last);
-    land(some, last, truth(true));
+    land(some, last);
   };
   if (loop.trip_count.is_number())
     iterations(to);
@@ -253,9 +265,9 @@ Status overlap_products(Draft& draft, const PassContext&) {
   std::vector<Parts*> all = {&*parts};
   if (masked) all.push_back(&*masked);
   make_in_place(all);
-  if (masked) parts->late = masked->late;  // of the iteration before, which may be the last that is masked
   draft.loop_body = overlapped_loop(draft, *parts, masked);
-  if (draft.workers > kWarpgroup) Builder(draft.roles).emit(Instr::order_begin, {}, {draft.workers});
+  if (draft.workers > kWarpgroup)
+    Builder(draft.roles).emit(Instr::order_begin, {group_of(draft)}, {draft.workers});
   draft.loop.reset();
   section.body.clear();
   return {};

@@ -1,6 +1,6 @@
 extern "C" __global__ void __launch_bounds__(128) q0_block(const f16* t0, f16* __restrict__ t3, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
   const int lane = lane_index();
-  const int warp = int(threadIdx.x) / 32;
+  const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   f16* const s15 = reinterpret_cast<f16*>(shared + 32768);
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 57344);

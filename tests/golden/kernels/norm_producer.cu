@@ -1,6 +1,6 @@
 extern "C" __global__ void __launch_bounds__(160) q0_block(f16* __restrict__ t2, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
   const int lane = lane_index();
-  const int warp = int(threadIdx.x) / 32;
+  const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   float* const s12 = reinterpret_cast<float*>(shared);
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 30720);

@@ -1,6 +1,6 @@
 extern "C" __global__ void __launch_bounds__(288) q0_block(bf16* __restrict__ t2, const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1) {
   const int lane = lane_index();
-  const int warp = int(threadIdx.x) / 32;
+  const int warp = broadcast(int(threadIdx.x) / 32);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared + 98304);
   Mbarrier* const empty = full + 4;
