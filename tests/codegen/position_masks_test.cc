@@ -157,11 +157,12 @@ std::vector<InputKind> inputs() {
     if (input == 3) return lengths(desc, 1);
     if (input != 2) return random_buffer(desc, 41 + input, 1.0);
     RealTensor elements;
-    const int64_t keys = desc.shape[1], inner = desc.shape[2];
+    const bool heads_inside = desc.shape[0] > desc.shape[1];
+    const int64_t keys = desc.shape[heads_inside ? 0 : 1], inner = desc.shape[2];
     for (int64_t e = 0; e < desc.span(); ++e) {
-      const int64_t key = e / inner % keys;
-      const bool second =
-          e / inner / keys > 0;  // the first is friendly: who looks there for the second sees nothing
+      const int64_t row = e / inner, key = heads_inside ? row / desc.shape[1] : row % keys;
+      // The first is friendly: who looks there for the second sees nothing.
+      const bool second = (heads_inside ? row % desc.shape[1] : row / keys) > 0;
       elements.push_back(second && key == keys - 3                 ? std::numeric_limits<double>::infinity()
                          : second && key == keys / 2 && e % 5 == 0 ? std::numeric_limits<double>::quiet_NaN()
                                                                    : static_cast<double>(e % 13) / 8 - 0.75);
@@ -215,9 +216,19 @@ std::vector<Way> ways() {
           {"128", "64", "320", "2", "5", overlap},   {"128", "64", "296", "2", "5", ragged}};
 }
 
+// The same, of values in which the heads of a key lie together.
+std::string with_heads_inside(const std::string& text) {
+  const bool blocks = text.starts_with("mugraph");
+  const std::string turned = with(text, "in v: TYPE[2, COLUMNS, INNER]", "in v: TYPE[COLUMNS, 2, INNER]"),
+                    made = with(turned, "MASK\n", "MASK\nvs = transpose(v, perm=[1, 0, 2])\n");
+  return blocks ? with(with(made, "tensor o:", "tensor vs: TYPE[2, COLUMNS, INNER]\ntensor o:"), "load(v,", "load(vs,")
+                : with(made, "matmul(p, v)", "matmul(p, vs)");
+}
+
 MuGraphCase make_case(const Form& form, const Way& way, const Mask& mask, const std::string& dtype,
-                      const std::string& number, const std::string& heads = "2") {
-  auto fill = [&](const std::string& text) {
+                      const std::string& number, const std::string& heads = "2", bool heads_inside = false) {
+  auto fill = [&](const std::string& given) {
+    const std::string text = heads_inside ? with_heads_inside(given) : given;
     const std::string masked =
         with(with(with(text, "TENSORS", tensors_of(mask)), "MASK", mask.definition), "NUMBER", number);
     const std::string all =
@@ -337,6 +348,24 @@ void sums_tell_what_is_not_finite(void**) {
   all_are_right(cases);
 }
 
+// Values that are a view of an input, whose heads lie between each other: a launch in front looks at all of them.
+void values_that_are_views_are_looked_at(void**) {
+  KernelSchedule way;
+  way.warps = {4, 1, 1};
+  way.stages = 3;
+  way.tma = way.wgmma = way.producer = way.intervals = way.overlap = true;
+  std::vector<MuGraphCase> cases;
+  for (const Mask& mask : kMasks) {
+    if (!mask.lengths) continue;
+    cases.push_back(make_case(kSoftmax, {"128", "64", "320", "2", "5", way}, mask, "bf16", "-inf", "2", true));
+    const EmittedMuGraph program = emitted(cases.back());
+    assert_int_equal(program.plan.launches.size(), 2);
+    assert_true(program.plan.launches[0].kernel.find("block") == std::string::npos);
+  }
+  assert_true(cases.size() >= 4);
+  all_are_right(cases);
+}
+
 // The mask has no memory and no launch, the transposed keys neither, and staged loops pass over what is
 // masked.
 void blocks_compute_masks(void**) {
@@ -379,7 +408,8 @@ int main(int argc, char** argv) {
   const std::string asked = argc > 1 ? argv[1] : "";
   g_asked = asked == "intervals" ? Asked::intervals : asked == "weights" ? Asked::weights : Asked::softmax;
   const CMUnitTest of_intervals[] = {cmocka_unit_test(blocks_that_stay_have_intervals),
-                                     cmocka_unit_test(sums_tell_what_is_not_finite)};
+                                     cmocka_unit_test(sums_tell_what_is_not_finite),
+                                     cmocka_unit_test(values_that_are_views_are_looked_at)};
   if (asked == "persistent") return cmocka_run_group_tests(of_intervals, nullptr, nullptr);
   const CMUnitTest tests[] = {cmocka_unit_test(heads_come_together), cmocka_unit_test(blocks_compute_masks),
                               cmocka_unit_test(masked_by_positions_is_right)};

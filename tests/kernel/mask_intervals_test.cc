@@ -95,6 +95,7 @@ Draft masked_draft() {
   out.kernel.threads = 160;
   out.workers = 128;
   out.lane = make_variable("lane", Scalar::i32);
+  out.warp = make_variable("warp", Scalar::i32);
   out.memory = memory;
   out.producer = out.schedule.producer = out.schedule.intervals = true;
   out.schedule.stages = 2;
@@ -258,6 +259,7 @@ settled[0] = settled[0] && (possible_count == 8 || vanishes[0]);
   for (const char* text :
        {"const bool passed = all_agree<160>(0 < attempt);", "const bool passed = all_agree<160>(settled[0]);",
         "for (int turn = 0; turn < (passed ? 0 : 6); ++turn)", "settled[0] = true;",
+        "const int warp_of_tile = broadcast(warp);",
         "mbarrier_wait(empty + (visited + visit) % 2, (visited + visit) / 2 & 1 ^ 1);",
         "mbarrier_wait(full + (visited + visit) % 2, (visited + visit) / 2 & 1);"})
     assert_contains(body, text);
