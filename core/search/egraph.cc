@@ -14,7 +14,11 @@ size_t EGraph::NodeHash::operator()(const ENode& node) const {
 }
 
 ClassId EGraph::find(ClassId id) const {
-  while (parent_[id] != id) id = parent_[id] = parent_[parent_[id]];
+  while (parent_[id] != id) {
+    const ClassId above = parent_[parent_[id]];
+    if (parent_[id] != above) parent_[id] = above;
+    id = above;
+  }
   return id;
 }
 
@@ -84,6 +88,8 @@ void EGraph::rebuild() {
     const auto& children = entry.first.children;
     return std::any_of(children.begin(), children.end(), [&](ClassId child) { return find(child) != child; });
   });
+  // Threads that ask at the same time find nothing to shorten.
+  for (ClassId& id : parent_) id = find(id);
 }
 
 // Gives every operator over this class its canonical form; operators that become equal join their classes.

@@ -1,6 +1,7 @@
 #include "core/search/piece_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <new>
@@ -30,6 +31,7 @@ constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice 
 constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
 constexpr size_t kCuts = 16;  // of a DAG into kernels
+constexpr int kMostVerifiers = 4;         // each remembers up to a few hundred MB
 constexpr size_t kMostWrittenDags = 256;  // of a piece as it is written: its norms may be definitions, or not
 
 double seconds_since(Clock::time_point start) {
@@ -108,9 +110,12 @@ class PieceSearch {
   }
 
  private:
+  bool is_cancelled() const { return options_.cancel && options_.cancel->load(std::memory_order_relaxed); }
+  bool is_over() const { return is_cancelled() || Clock::now() >= deadline_; }
+  // The same, and says so in the report.
   bool stopped() {
     PieceReport& report = result_.report;
-    report.cancelled |= options_.cancel && options_.cancel->load(std::memory_order_relaxed);
+    report.cancelled |= is_cancelled();
     report.timed_out |= Clock::now() >= deadline_;
     return report.cancelled || report.timed_out;
   }
@@ -336,44 +341,61 @@ class PieceSearch {
     return chosen;
   }
 
+  // What has become of a design.
+  struct Emitted {
+    std::optional<Candidate> candidate;
+    bool derived = false, refused = false, undecided = false;
+    std::string failure;
+  };
+
+  // Each thread has a verifier of its own, which remembers what the piece computes.
   void emit() {
     const auto start = Clock::now();
     const std::vector<CostedDesign> chosen = choose();
-    Verifier verifier(piece_, {.seed = options_.seed, .stop = [this] { return stopped(); }});
-    for (const CostedDesign& design : chosen) {
-      if (stopped()) break;
-      if (std::optional<Candidate> candidate = emit_one(design, verifier))
-        result_.candidates.push_back(std::move(*candidate));
+    std::vector<Emitted> emitted(chosen.size());
+    std::atomic<size_t> next{0};
+    const bool enough_memory =
+        run_on_threads(std::min({options_.threads, kMostVerifiers, static_cast<int>(chosen.size())}), [&] {
+          Verifier verifier(piece_, {.seed = options_.seed, .stop = [this] { return is_over(); }});
+          for (size_t i; (i = next++) < chosen.size() && !is_over();)
+            emitted[i] = emit_one(chosen[i], verifier);
+        });
+    PieceReport& report = result_.report;
+    for (Emitted& each : emitted) {
+      report.emitted += each.derived;
+      report.refused_maps += each.refused;
+      report.undecided += each.undecided;
+      if (!each.failure.empty()) report.failures.push_back(std::move(each.failure));
+      if (!each.candidate) continue;
+      ++report.verified;
+      result_.candidates.push_back(std::move(*each.candidate));
     }
-    result_.report.verify_s = seconds_since(start);
+    report.out_of_memory |= !enough_memory;
+    report.verify_s = seconds_since(start);
   }
 
-  // Nothing when the muGraph is not allowed, or not shown to be right.
-  std::optional<Candidate> emit_one(const CostedDesign& chosen, Verifier& verifier) {
-    PieceReport& report = result_.report;
+  // No candidate when the muGraph is not allowed, or not shown to be right.
+  Emitted emit_one(const CostedDesign& chosen, Verifier& verifier) const {
+    Emitted out;
     Result<MuGraph> mugraph = derive(piece_, terms_, chosen.design);
     Candidate candidate{{},           chosen.us, chosen.structure, print_dag(kept_[chosen.dag], terms_),
                         chosen.costs, {}};
     auto fail = [&](const std::string& why) {
-      report.failures.push_back(why + "\n" + candidate.structure + candidate.operators);
-      return std::nullopt;
+      out.failure = why + "\n" + candidate.structure + candidate.operators;
+      return out;
     };
     if (!mugraph) return fail(mugraph.status().message());
-    ++report.emitted;
-    if (!options_.constraints.allow(*mugraph)) {
-      ++report.refused_maps;
-      return std::nullopt;
-    }
+    out.derived = true;
+    out.refused = !options_.constraints.allow(*mugraph);
+    if (out.refused) return out;
     Certificate certificate = verifier.verify(*mugraph);
-    if (certificate.verdict == Verdict::undecided) {
-      report.undecided += !stopped();
-      return std::nullopt;
-    }
+    out.undecided = certificate.verdict == Verdict::undecided && !is_over();
     if (certificate.verdict == Verdict::rejected) return fail(certificate.reason);
-    ++report.verified;
+    if (certificate.verdict == Verdict::undecided) return out;
     candidate.mugraph = std::move(*mugraph);
     candidate.certificates = {std::move(certificate)};
-    return candidate;
+    out.candidate = std::move(candidate);
+    return out;
   }
 
   const Graph& piece_;
