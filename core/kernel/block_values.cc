@@ -81,6 +81,8 @@ BlockValues::Numbers BlockValues::of_call(const ExprNode& node) const {
       return for_each([](int64_t thread) { return thread % 32; }, *of(thread_index()));
     case Function::cluster_rank:
       return ThreadNumbers(block_.rank);
+    case Function::broadcast:  // of what is the same in all lanes
+      return operand(0);
     case Function::min_index:
     case Function::max_index:
     case Function::swizzled_sum: {

@@ -144,6 +144,8 @@ Interval Ranges::of_call(const ExprNode& node) const {
       return {0, 31};
     case Function::cluster_rank:
       return {0, std::max<int64_t>(1, launch_.cluster) - 1};
+    case Function::broadcast:
+      return of(node.operands[0]);
     case Function::min_index:
     case Function::max_index: {
       const Interval a = of(node.operands[0]), b = of(node.operands[1]);

@@ -160,6 +160,8 @@ class Checker {
       if (node.kind == ExprKind::element || node.kind == ExprKind::address)
         registers(*node.symbol, node.operands[0], node.kind == ExprKind::element ? bytes_of(node.type) : 0);
       if (node.kind != ExprKind::call) return;
+      if (node.function == Function::broadcast && divergence_.of(node.operands[0]) > Varies::by_warp)
+        fail("lanes differ in what is broadcast");
       const bool agreement = node.function == Function::all_agree;
       const int64_t threads = agreement ? node.templates[0].number : kernel_.threads;
       if (agreement && threads == kernel_.threads) ++agreements_;

@@ -183,6 +183,10 @@ void other_kernels_are_right(void**) {
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, under));
   under.persistent = 2;
   cases.push_back(sized_case("attention", kAttentionGraph, kAttention, kKeys, under));
+  under.warps = {8, 1, 1};
+  under.persistent = 6;  // of 8 tiles
+  cases.push_back(
+      sized_case("attention", kAttentionGraph, kAttention, {"bf16", "512", "32", "160", "4", "5"}, under));
   are_shared_and_right(cases);
 }
 

@@ -235,6 +235,7 @@ Draft staying_draft(const std::optional<Expr>& other_row = {}) {
 
 void blocks_that_stay_know_how_many_were_before(void**) {
   Draft draft = staying_draft();
+  draft.schedule.wgmma = true;  // which reads what is known to be the same for the warp
   assert_ok(run(draft, "mask_intervals"));
   assert_text_equal(
       print_cuda(draft.block_names),

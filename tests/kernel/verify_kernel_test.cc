@@ -139,6 +139,17 @@ void all_threads_come_to_a_barrier(void**) {
       "only some threads come to block_barrier");
 }
 
+void what_is_broadcast_is_the_same_in_all_lanes(void**) {
+  auto lets = [](const Expr& value) {
+    return [=](Builder& to, const Names&) {
+      to.let(make_variable("known", Scalar::i32), call(Function::broadcast, Scalar::i32, {value}));
+    };
+  };
+  keeps(lets(thread_index() / 32));
+  keeps(lets(block_index(0)));
+  breaks(lets(thread_index() / 16), "lanes differ in what is broadcast");
+}
+
 void named_barriers_count_who_comes(void**) {
   const Write role = [](Builder& to, const Names&) { to.add(WarpRole{"producer", 1, {}}); };
   // All threads of a block agree: each role comes to that by itself.
@@ -300,6 +311,7 @@ int main() {
       cmocka_unit_test(operands_are_what_the_row_says),
       cmocka_unit_test(registers_are_counted_through_loops),
       cmocka_unit_test(all_threads_come_to_a_barrier),
+      cmocka_unit_test(what_is_broadcast_is_the_same_in_all_lanes),
       cmocka_unit_test(named_barriers_count_who_comes),
       cmocka_unit_test(copies_are_committed_and_waited_for),
       cmocka_unit_test(stores_by_tma_are_fenced_and_waited_for),

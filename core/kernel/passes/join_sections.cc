@@ -51,7 +51,9 @@ Status join_sections(Draft& draft, const PassContext&) {
     each_attempt(draft, work, settled ? element(settled, 0) : truth(true), [&](Builder& attempt) {
       if (settled) attempt.assign(element(settled, 0), truth(true));
       each_turn_of(draft, group, attempt, [&](Builder& turn) {
-        const Symbol warp = draft.turns && draft.turns->attempt ? known_again(draft, turn) : draft.warp;
+        const Symbol warp = draft.schedule.wgmma && draft.turns && draft.turns->attempt
+                                ? known_again(draft, turn)
+                                : draft.warp;
         for (const Body* part : {&draft.prologue, &draft.roles, &draft.section(Stage::before).body,
                                  &draft.loop_body, &after.body})
           turn.add(warp == draft.warp ? *part : renamed(*part, draft.warp, warp));

@@ -15,12 +15,12 @@
 // Warpgroups that compute issue their products in turns: while those of one run, the others compute. As an instruction of
 // products waits until tensor cores take it, they would else wait together and then all compute at once.
 //
-// A turn begins when tiles have come and operands are made, and has nothing but products. ptxas (CUDA 13.0) moves what
+// A turn begins when the tiles of its first products have come and operands are made. ptxas (CUDA 13.0) moves what
 // changes operands behind the barrier of a turn where it stands in front of it; here it finds its place among the
 // exponentials. It moves the wait for the last products up as well, behind what it takes to know the maximum: while these run,
 // the other warpgroup computes.
 //
-// Nor may products be under way where branches meet (ptxas then makes one after the other), so that loops that pass over
+// Products may not be under way where branches meet (ptxas then makes one after the other), so that loops that pass over
 // masked tiles are not overlapped.
 #include <algorithm>
 
@@ -169,25 +169,23 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
   const Symbol step = make_variable("step", Scalar::i32);
   const Expr last = loop.trip_count - 1;
   const bool several = draft.workers > kWarpgroup;
-  const Expr group = several ? group_of(draft) : Expr(0);
   Body out = loop.declared;
   Builder to(out);
-  auto in_iteration = [&](Builder& at, const Expr& iteration, const Body& part, const Body& before) {
+  auto in_scope = [&](Builder& at, const Expr& iteration, const Body& body) {
     at.scope([&](Builder& there) {
       there.let(loop.iteration, iteration);
-      there.add(part_of_iteration(draft, part, before));
+      there.add(body);
     });
   };
-  // In their turn, for which nobody waits whose tiles have not come.
+  auto in_iteration = [&](Builder& at, const Expr& iteration, const Body& part, const Body& before) {
+    in_scope(at, iteration, part_of_iteration(draft, part, before));
+  };
+  // The wait for their tiles stands in front of the wait for their turn.
   auto first_products = [&](Builder& at, const Expr& iteration) {
-    const Body part = part_of_iteration(draft, parts.first, {});
-    const auto products = std::find_if(part.begin(), part.end(), is_of_product);
-    at.scope([&](Builder& there) {
-      there.let(loop.iteration, iteration);
-      there.add(Body(part.begin(), products));
-      if (several) there.emit(Instr::order_wait, {group}, {draft.workers});
-      there.add(Body(products, part.end()));
-    });
+    Body body = part_of_iteration(draft, parts.first, {}), turn;
+    if (several) Builder(turn).emit(Instr::order_wait, {group_of(draft)}, {draft.workers});
+    body.insert(std::find_if(body.begin(), body.end(), is_of_product), turn.begin(), turn.end());
+    in_scope(at, iteration, body);
   };
   auto last_products = [&](Builder& at, const Expr& iteration) {
     in_iteration(at, iteration, parts.last, parts.first);
@@ -196,7 +194,7 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     in_iteration(at, iteration, of.late, of.first);
   };
   auto end_turn = [&](Builder& at) {
-    if (several) at.emit(Instr::order_arrive, {group}, {draft.workers});
+    if (several) at.emit(Instr::order_arrive, {group_of(draft)}, {draft.workers});
   };
   // Of the first products, while `groups` are under way behind them.
   auto make = [&](Builder& at, const Expr& iteration, const Parts& of, int groups) {
