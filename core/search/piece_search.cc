@@ -31,7 +31,7 @@ constexpr size_t kSizesPerRoles = 3;   // tile counts that go on for one choice 
 constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
 constexpr size_t kCuts = 16;  // of a DAG into kernels
-constexpr int kMostVerifiers = 4;         // each remembers up to a few hundred MB
+constexpr int kMostVerifiers = 4;         // each remembers some 100 MB of long attention
 constexpr size_t kMostWrittenDags = 256;  // of a piece as it is written: its norms may be definitions, or not
 
 double seconds_since(Clock::time_point start) {

@@ -326,13 +326,18 @@ void blocks_that_stay_have_intervals(void**) {
   all_are_right(cases);
 }
 
+KernelSchedule overlapped(int warps) {
+  KernelSchedule way;
+  way.warps = {warps, 1, 1};
+  way.stages = 3;
+  way.tma = way.wgmma = way.producer = way.intervals = way.overlap = true;
+  return way;
+}
+
 // As many keys as queries: what most rows do not visit makes sums of others not finite, and everything is computed again. Two
 // warpgroups issue their products in turns.
 void sums_tell_what_is_not_finite(void**) {
-  KernelSchedule way;
-  way.warps = {8, 1, 1};
-  way.stages = 3;
-  way.tma = way.wgmma = way.producer = way.intervals = way.overlap = true;
+  const KernelSchedule way = overlapped(8);
   KernelSchedule stays = way, stores = way;
   stays.persistent = 2;
   stores.tma_store = true;
@@ -350,10 +355,7 @@ void sums_tell_what_is_not_finite(void**) {
 
 // Values that are a view of an input, whose heads lie between each other: a launch in front looks at all of them.
 void values_that_are_views_are_looked_at(void**) {
-  KernelSchedule way;
-  way.warps = {4, 1, 1};
-  way.stages = 3;
-  way.tma = way.wgmma = way.producer = way.intervals = way.overlap = true;
+  const KernelSchedule way = overlapped(4);
   std::vector<MuGraphCase> cases;
   for (const Mask& mask : kMasks) {
     if (!mask.lengths) continue;

@@ -3,7 +3,7 @@
 // while the threads compute what these are for. What changes registers of products that are under way waits
 // for them:
 //
-//   first products of iteration 0; what threads make of them, operands of the last products in the end
+//   first products of iteration 0; what threads make of them; what changes operands and sums of the last products
 //   for step in 1 .. trip count
 //     in turns of the warpgroups:
 //       first products of iteration step
@@ -222,8 +222,9 @@ Body overlapped_loop(const Draft& draft, const Parts& parts, const std::optional
     some.add(parts.declared);
     first_products(some, 0);
     end_turn(some);
-    make(some, 0, masked ? *masked : parts, 0);
-    change_operands(some, 0, masked ? *masked : parts);
+    const Parts& begins = masked ? *masked : parts;
+    make(some, 0, begins, 0);
+    change_operands(some, 0, begins);
     if (masked) steps(some, 1, loop.first->count, *masked);
     steps(some, masked ? max_of(loop.first->count, 1) : 1, loop.trip_count, parts);
     give_back_once(draft, some);
