@@ -39,7 +39,7 @@ class Masks {
   // Loads of the loop that must be finite where it is masked.
   const std::vector<BlockValue>& finite() const { return finite_; }
 
-  // All that is_possible() depends on but the coordinates.
+  // All that unmasked() depends on but the coordinates.
   std::vector<int64_t> key() const {
     std::vector<int64_t> out(kernel_.grid.begin(), kernel_.grid.end());
     out.insert(out.end(), kernel_.tiles.begin(), kernel_.tiles.end());
@@ -53,14 +53,26 @@ class Masks {
     return out;
   }
 
-  // Whether an iteration is not masked.
-  bool is_possible(const Coordinates& at) {
+  std::set<BlockValue> selects() const {
+    std::set<BlockValue> out;
+    for (const std::vector<BlockValue>& chain : chains_) out.insert(chain.begin(), chain.end());
+    return out;
+  }
+
+  // Whether an iteration is not masked, and whether nothing of it is.
+  TileTruth<bool> unmasked(const Coordinates& at) {
     at_ = at;
-    return std::any_of(chains_.begin(), chains_.end(), [&](const std::vector<BlockValue>& chain) {
-      return std::all_of(chain.begin(), chain.end(), [&](BlockValue select) {
-        return masks_.condition(kernel_.ops[static_cast<size_t>(select)].operands[0])->possible;
-      });
-    });
+    TileTruth<bool> out{true, false};
+    for (const std::vector<BlockValue>& chain : chains_) {
+      bool possible = true;
+      for (BlockValue select : chain) {
+        const auto tile = *masks_.condition(kernel_.ops[static_cast<size_t>(select)].operands[0]);
+        possible &= tile.possible;
+        out.always &= tile.always;
+      }
+      out.possible |= possible;
+    }
+    return out;
   }
 
  private:
@@ -137,27 +149,31 @@ UnmaskedShare sampled_share(const MuGraph& mugraph, const MuKernel& kernel, Mask
     at[axis] = static_cast<int>(axis) == fixed_axis ? fixed : sample * counts[axis] / samples[axis];
   };
   const int64_t clusters = samples[0] * samples[1] * samples[2];
-  int64_t visited = 0, most = 0;
+  int64_t visited = 0, most = 0, partly = 0;
   for (int64_t number = 0; number < clusters; ++number) {
     move_to(0, number % samples[0]);
     move_to(1, number / samples[0] % samples[1]);
     move_to(2, number / samples[0] / samples[1]);
-    int64_t busiest = 0;
+    int64_t busiest = 0, own_partly = 0;
     for (int64_t block = 0; block < samples[kCluster]; ++block) {
       move_to(kCluster, block);
       int64_t own = 0;
       for (int64_t iteration = 0; iteration < samples[kLoop]; ++iteration) {
         move_to(kLoop, iteration);
-        own += masks.is_possible(at);
+        const TileTruth<bool> unmasked = masks.unmasked(at);
+        own += unmasked.possible;
+        own_partly += unmasked.possible && !unmasked.always;
       }
       busiest = std::max(busiest, own);
     }
     visited += busiest;
+    partly += own_partly;
     most = std::max(most, busiest);
   }
   const auto iterations = static_cast<double>(samples[kLoop]);
-  return {static_cast<double>(visited) / (static_cast<double>(clusters) * iterations),
-          static_cast<double>(most) / iterations};
+  const double all = static_cast<double>(clusters) * iterations;
+  return {static_cast<double>(visited) / all, static_cast<double>(most) / iterations,
+          static_cast<double>(partly) / (all * static_cast<double>(samples[kCluster]))};
 }
 
 // The same tiles are asked for again and again, by schedules that differ in other things.
@@ -177,6 +193,20 @@ UnmaskedShare share(const MuGraph& mugraph, const MuKernel& kernel, int fixed_ax
 
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
   return share(mugraph, kernel);
+}
+
+std::set<BlockValue> masking_values(const MuGraph& mugraph, const MuKernel& kernel) {
+  const std::set<BlockValue> selects = Masks(mugraph, kernel).selects();
+  std::set<BlockValue> out = selects, others;  // whatever else is asked for
+  for (size_t i = kernel.ops.size(); i-- > 0;) {
+    const BlockOp& op = kernel.ops[i];
+    const auto value = static_cast<BlockValue>(i);
+    const bool select = selects.contains(value);
+    if (!select && op.is_compute() && !others.contains(value)) out.insert(value);
+    for (size_t k = 0; k < op.operands.size(); ++k)
+      if (select ? k > 0 : !out.contains(value)) others.insert(op.operands[k]);
+  }
+  return out;
 }
 
 std::vector<BlockValue> loads_that_must_be_finite(const MuGraph& mugraph, const MuKernel& kernel) {
@@ -216,7 +246,7 @@ bool sums_show_finite(const MuGraph& mugraph, const MuKernel& kernel) {
   for (int64_t iteration = 0; iteration < kernel.trip_count; ++iteration) {
     at[kGridAxes] = iteration;
     int64_t tried = 0;  // begins with the block that had the iteration before
-    while (tried < blocks && !masks.is_possible(at)) {
+    while (tried < blocks && !masks.unmasked(at).possible) {
       block = (block + 1) % blocks;
       ++tried;
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/mugraph/mugraph.h"
@@ -162,8 +163,13 @@ class TileMasks {
 // busiest one counts for all.
 struct UnmaskedShare {
   double mean = 1, most = 1;  // of all blocks, and of the one that has the most
+  double partly = 0;          // in which something is masked, of all blocks
 };
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
+
+// The selects by which that is so, and what only they ask for, their conditions: tiles of which nothing is masked have
+// no need of them.
+std::set<BlockValue> masking_values(const MuGraph& mugraph, const MuKernel& kernel);
 
 // What the loop of such a kernel loads and multiplies by zeros where it is masked, which must be finite then; and the
 // tensors in memory that these load. None if iterations change something.

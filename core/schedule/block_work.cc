@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "core/mugraph/narrow.h"
@@ -20,7 +21,9 @@ class Counter : private ScheduledBlock {
           const Target& target)
       : ScheduledBlock(mugraph, kernel, schedule, target),
         constants_(model_constants(target)),
+        unmasked_(unmasked_share(mugraph, kernel)),
         straight_(kernel.ops.size()) {
+    if (schedule.intervals) masking_ = masking_values(mugraph, kernel);
     find_reductions();
   }
 
@@ -34,7 +37,7 @@ class Counter : private ScheduledBlock {
     if (schedule_.stages > 0)
       out_.loop.chain += schedule_.producer ? constants_.handover_cycles : constants_.barrier_cycles;
     out_.is_possible &= !schedule_.shared_a || out_.kept_bytes > 0;
-    pass_over(unmasked_share(mugraph_, kernel_));
+    pass_over();
     needs_.once_loaded = out_.once_bytes / 4 / schedule_.workers();
     if (out_.loop_bytes > 0 && kernel_.trip_count > 1) needs_.before_loop = needs_.once_loaded;
     out_.registers = estimate_registers(needs_, schedule_);
@@ -48,7 +51,8 @@ class Counter : private ScheduledBlock {
 
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
   // them. Without, iterations that overlap are not passed over.
-  void pass_over(const UnmaskedShare& unmasked) {
+  void pass_over() {
+    const UnmaskedShare& unmasked = unmasked_;
     if (unmasked.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
     auto visited = [&](double share) {
       return std::clamp<int64_t>(std::llround(share * static_cast<double>(kernel_.trip_count)), 1,
@@ -75,8 +79,14 @@ class Counter : private ScheduledBlock {
     for (BlockValue load : loads_that_must_be_finite(mugraph_, kernel_)) {
       const double bytes = loaded_bytes(op(load));
       out_.passed.shared_bytes += bytes;
-      out_.passed.issue += bytes / 4 * kLookedAtWord / 32;
+      out_.passed.slots += bytes / 4 * kLookedAtWord / 32;
     }
+  }
+
+  // Of the iterations, those in which it is computed: with intervals masks are made where a tile is masked in part.
+  double computed_share(size_t i) const {
+    const bool masks = in_loop(i) && masking_.contains(static_cast<BlockValue>(i));
+    return masks ? unmasked_.partly / unmasked_.mean : 1;
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }
@@ -87,7 +97,7 @@ class Counter : private ScheduledBlock {
     const ElementCost cost = element_cost(each.code());
     const double elements = elements_for(i, static_cast<BlockValue>(i));
     Work& own = work(stages_[i]);
-    own.slots += elements / 32 * cost.issue;
+    own.slots += elements / 32 * cost.issue * computed_share(i);
     own.special += elements / 32 * cost.special;
     for (BlockValue operand : each.operands) {
       if (!is_staged_load(operand)) continue;
@@ -399,7 +409,7 @@ class Counter : private ScheduledBlock {
       // By every warpgroup for its own part of the N operand.
       own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {
-      own.issue += m_words * warps() * 2;
+      own.slots += m_words * warps();  // packed
       needs_.fragments += m_words;
     }
     keep_product(i, batch * static_cast<double>((m / parts.m) * (n / parts.n)) / 128,
@@ -460,9 +470,7 @@ class Counter : private ScheduledBlock {
       out_.once.shared_bytes += 2 * elements * 4;
       return;
     }
-    if (each.combine() == Combine::rescaled_sum) {
-      out_.loop.issue += elements / 32;
-    }
+    if (each.combine() == Combine::rescaled_sum) out_.loop.slots += elements / 32;
     if (each.combine() == Combine::max) {
       out_.loop.issue += elements / 32 * 8 + warps() * 4;
       out_.loop.special += elements / 32;
@@ -470,6 +478,8 @@ class Counter : private ScheduledBlock {
   }
 
   const ModelConstants& constants_;
+  const UnmaskedShare unmasked_;
+  std::set<BlockValue> masking_;  // what most iterations do without
   std::vector<char> straight_;  // loads whose fragments are counted
   std::vector<bool> reduced_, reduced_in_front_;
   RegisterNeeds needs_;

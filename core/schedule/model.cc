@@ -123,7 +123,7 @@ class KernelModel {
       return (1 - work_.passed_share) * visited + work_.passed_share * passed_over;
     };
     out.memory_us += trip_count * iteration_us + once_us;
-    const double waits = schedule_.overlap ? trip_count * constants_.overlapped_cycles : 0;
+    const double waits = schedule_.overlap ? trip_count * constants_.overlapped_cycles / per_sm : 0;
     out.compute_us += (per_sm * block_cycles(trip_count) + waits) / constants_.clock_mhz;
     const double asked = latency_us() + (work_.loop.copies > 0 ? constants_.map_us : 0);
     if (trip_count == 0) {
@@ -215,7 +215,7 @@ class KernelModel {
     const double between = &work != &work_.loop || work.wgmma == 0 ? 0
                            : !schedule_.producer                   ? per_sm * constants_.waits_cycles
                            : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
-                           : schedule_.overlap                     ? constants_.overlapped_cycles
+                           : schedule_.overlap                     ? constants_.overlapped_cycles / per_sm
                                                                    : 0;
     return (beside(per_sm * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
