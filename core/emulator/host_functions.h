@@ -379,6 +379,7 @@ template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {}
 template <int kCount>
 __device__ __forceinline__ void wgmma_landed(float (&)[kCount]) {}
+__device__ __forceinline__ void schedule_fence(float) {}
 
 template <int kSwizzle, bool kTurned, int kPanel, int kStep>
 struct SharedOperand {

@@ -22,9 +22,9 @@ double estimate_registers(const RegisterNeeds& needs, const KernelSchedule& sche
   own += (schedule.overlap ? 1 : 0.13) * needs.fragments + 3 * needs.split + needs.held + 0.6 * needs.made;
   // Between products that overlap results are worked on where they are, and packed: 106 to 186 as ptxas says.
   const double middle = schedule.overlap ? 0 : 0.3 * needs.block_middle;
-  own += (0.18 * needs.block_sums + middle + 0.85 * (needs.block_kept + needs.loop_kept) +
-          0.6 * needs.turned) /
-         schedule.workers();
+  own +=
+      (0.18 * needs.block_sums + middle + 0.85 * (needs.block_kept + needs.loop_kept) + 0.6 * needs.turned) /
+      schedule.workers();
   own += 1.2 * needs.fma_sums + 1.5 * needs.fma_operands;  // as many again let ptxas choose their banks
   if (schedule.stages == 0) own += needs.loaded * (schedule.prefetch ? 0.88 : 0.1);
   const double room = static_cast<double>(schedule.most_registers()) - own;

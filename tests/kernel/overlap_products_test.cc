@@ -11,13 +11,14 @@ namespace {
 // An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the
 // same tile.
 struct Attention {
+  int64_t width = 4;  // registers of the last products' sums
   Symbol memory = make_memory("shared", Space::shared, Scalar::byte),
          stage = make_pointer("stage", memory, Scalar::byte), tile = make_pointer("tile", stage, Scalar::f16),
          iteration = make_variable("i", Scalar::i32), lane = make_variable("lane", Scalar::i32),
          warp = make_variable("warp", Scalar::i32), scores = make_registers("scores", Scalar::f32, 4),
          powers = make_registers("powers", Scalar::f32, 4),
          largest = make_registers("largest", Scalar::f32, 1), words = make_registers("words", Scalar::u32, 4),
-         sums = make_registers("sums", Scalar::f32, 4),
+         total = make_registers("total", Scalar::f32, 2), sums = make_registers("sums", Scalar::f32, width),
          full = make_memory("full", Space::shared, Scalar::mbarrier),
          empty = make_memory("empty", Space::shared, Scalar::mbarrier),
          map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
@@ -302,12 +303,40 @@ void warpgroups_issue_their_products_in_turns(void**) {
   assert_true(text.find("order_", at) == text.npos);
 }
 
+// Behind long products of warpgroups in turns, half of what is summed is there before anybody waits for them.
+void half_of_the_sums_is_computed_in_front_of_the_wait(void**) {
+  auto loop_of = [](int64_t width, int workers) {
+    const Attention names{.width = width};
+    Draft draft = names.draft();
+    draft.kernel.threads = draft.workers = workers;
+    Body& body = draft.section(Stage::loop).body;
+    Body sum;
+    Builder(sum).unrolled("r", 4, [&](Builder& each, const Expr& r) {
+      const Expr total = element(names.total, r % 2);
+      each.assign(total, total + element(names.powers, r));
+    });
+    const auto powers =
+        std::find_if(body.begin(), body.end(), [](const Stmt& stmt) { return stmt.as<For>(); });
+    body.insert(powers + 1, sum.begin(), sum.end());
+    assert_ok(overlap(draft));
+    return print_cuda(draft.loop_body);
+  };
+  const std::string text = loop_of(64, 256);
+  const size_t summed = text.find("total[r % 2] +", text.find("wgmma_wait<1>();")),
+               fence = text.find("schedule_fence(total[0]);"), waits = text.find("wgmma_wait<0>();", summed);
+  assert_true(summed < fence && fence < waits && waits != text.npos);
+  assert_true(text.find("schedule_fence(", fence + 1) == text.npos);
+  assert_true(loop_of(64, 128).find("schedule_fence(") == text.npos);
+  assert_true(loop_of(32, 256).find("schedule_fence(") == text.npos);
+}
+
 }  // namespace
 }  // namespace quern::ir
 
 int main() {
   using namespace quern::ir;
   const CMUnitTest tests[] = {cmocka_unit_test(warpgroups_issue_their_products_in_turns),
+                              cmocka_unit_test(half_of_the_sums_is_computed_in_front_of_the_wait),
                               cmocka_unit_test(the_last_products_are_issued_behind_the_next_first),
                               cmocka_unit_test(first_iterations_have_masks),
                               cmocka_unit_test(others_are_refused),

@@ -23,6 +23,16 @@ __device__ __forceinline__ void wgmma_landed(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
+// In front of a wait: what makes `value`, which is not negative, is done before. ptxas (CUDA 13.0) moves it behind the wait
+// unless something is left there that depends on it; this is a load whose condition never holds. It needs a
+// kernel with dynamic shared memory.
+__device__ __forceinline__ void schedule_fence(float value) {
+  asm volatile(
+      "{\n.reg .pred needed;\n.reg .u32 word;\nsetp.lt.f32 needed, %0, 0f00000000;\n"
+      "@needed ld.volatile.shared.u32 word, [%1];\n}" ::"f"(value),
+      "r"(shared_address(dynamic_shared<unsigned char>()))
+      : "memory");
+}
 
 // Registers of a warpgroup's threads that are left to the block's other warps, and taken from it, once they are there (PTX
 // ISA, "setmaxnreg"): a whole number of eights. For kernels whose registers the launch bounds say.
