@@ -14,7 +14,9 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kMostSamples = 32;  // along an axis
+// Along an axis, and iterations where one axis is all that positions depend on: tiles that are masked in part lie where positions
+// of both are alike, which fewer samples would always hit or always miss.
+constexpr int64_t kMostSamples = 32, kMostIterations = 256;
 // What is taken of integers that only launches know: lengths between the half and all, quarters of the positions' extent.
 constexpr int64_t kShare = 3;
 
@@ -142,8 +144,12 @@ UnmaskedShare sampled_share(const MuGraph& mugraph, const MuKernel& kernel, Mask
       if (op.map()[axis] >= 0) counts[axis] = kernel.grid[axis];
     if (op.loop_dim() >= 0) counts[kLoop] = kernel.trip_count;
   }
-  for (size_t axis = 0; axis < counts.size(); ++axis)
+  int64_t blocks = 1;
+  for (size_t axis = 0; axis < kLoop; ++axis) {
     samples[axis] = static_cast<int>(axis) == fixed_axis ? 1 : std::min(counts[axis], kMostSamples);
+    blocks *= samples[axis];
+  }
+  samples[kLoop] = std::min(counts[kLoop], blocks <= kMostSamples ? kMostIterations : kMostSamples);
   Coordinates at{};
   auto move_to = [&](size_t axis, int64_t sample) {
     at[axis] = static_cast<int>(axis) == fixed_axis ? fixed : sample * counts[axis] / samples[axis];
@@ -197,6 +203,7 @@ UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel) {
 
 std::set<BlockValue> masking_values(const MuGraph& mugraph, const MuKernel& kernel) {
   const std::set<BlockValue> selects = Masks(mugraph, kernel).selects();
+  if (selects.empty()) return {};
   std::set<BlockValue> out = selects, others;  // whatever else is asked for
   for (size_t i = kernel.ops.size(); i-- > 0;) {
     const BlockOp& op = kernel.ops[i];

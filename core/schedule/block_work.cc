@@ -52,23 +52,22 @@ class Counter : private ScheduledBlock {
   // What an iteration brings it brings whether or not all of it is masked; with intervals there are fewer of
   // them. Without, iterations that overlap are not passed over.
   void pass_over() {
-    const UnmaskedShare& unmasked = unmasked_;
-    if (unmasked.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
+    if (unmasked_.mean == 1 || (schedule_.overlap && !schedule_.intervals)) return;
     auto visited = [&](double share) {
       return std::clamp<int64_t>(std::llround(share * static_cast<double>(kernel_.trip_count)), 1,
                                  kernel_.trip_count);
     };
     if (schedule_.intervals) {
-      out_.trip_count = visited(unmasked.mean);
-      out_.longest_trip_count = visited(unmasked.most);
+      out_.trip_count = visited(unmasked_.mean);
+      out_.longest_trip_count = visited(unmasked_.most);
       for (int32_t tensor : tensors_to_look_at(mugraph_, kernel_))
         out_.looked_at_bytes += bytes_of(mugraph_.tensors[static_cast<size_t>(tensor)].type);
       out_.looks_behind = sums_show_finite(mugraph_, kernel_);
       return;
     }
-    out_.passed_share = 1 - unmasked.mean;
+    out_.passed_share = 1 - unmasked_.mean;
     out_.longest_trip_count = out_.trip_count;
-    out_.longest_passed_share = 1 - unmasked.most;
+    out_.longest_passed_share = 1 - unmasked_.most;
     if (schedule_.stages < 2) {
       out_.passed = out_.loop;  // it looks at none
       return;
@@ -86,7 +85,7 @@ class Counter : private ScheduledBlock {
   // Of the iterations, those in which it is computed: with intervals masks are made where a tile is masked in part.
   double computed_share(size_t i) const {
     const bool masks = in_loop(i) && masking_.contains(static_cast<BlockValue>(i));
-    return masks ? unmasked_.partly / unmasked_.mean : 1;
+    return masks && unmasked_.mean > 0 ? unmasked_.partly / unmasked_.mean : 1;
   }
 
   Work& work(Stage stage) { return stage == Stage::loop ? out_.loop : out_.once; }

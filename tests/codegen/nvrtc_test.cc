@@ -93,7 +93,8 @@ void products_of_warpgroups_compile(void**) {
           "1024>{at + 8192});\n" +
           call +
           "a, SharedOperand<128, true, 4096, 1024>{at + 8192});\n"
-          "  wgmma_commit();\n  wgmma_wait<0>();\n  wgmma_landed(sums);\n  for (int i = 0; i < " +
+          "  wgmma_commit();\n  schedule_fence(__uint_as_float(a[0]));\n  wgmma_wait<0>();\n  "
+          "wgmma_landed(sums);\n  for (int i = 0; i < " +
           n + " / 2; ++i) to[threadIdx.x * 128 + i] = sums[i];\n}\n";
     }
   auto output = compiler()->compile({text + kernels, target.name, {"--ptxas-options=-v"}});

@@ -11,14 +11,14 @@ namespace {
 // An iteration as attention has it, small: scores of a tile, what is made of them, and sums of that with the
 // same tile.
 struct Attention {
-  int64_t width = 4;  // registers of the last products' sums
+  int columns = 8;  // of the last products
   Symbol memory = make_memory("shared", Space::shared, Scalar::byte),
          stage = make_pointer("stage", memory, Scalar::byte), tile = make_pointer("tile", stage, Scalar::f16),
          iteration = make_variable("i", Scalar::i32), lane = make_variable("lane", Scalar::i32),
          warp = make_variable("warp", Scalar::i32), scores = make_registers("scores", Scalar::f32, 4),
          powers = make_registers("powers", Scalar::f32, 4),
          largest = make_registers("largest", Scalar::f32, 1), words = make_registers("words", Scalar::u32, 4),
-         total = make_registers("total", Scalar::f32, 2), sums = make_registers("sums", Scalar::f32, width),
+         total = make_registers("total", Scalar::f32, 2), sums = make_registers("sums", Scalar::f32, 4),
          full = make_memory("full", Space::shared, Scalar::mbarrier),
          empty = make_memory("empty", Space::shared, Scalar::mbarrier),
          map = make_memory("map0", Space::tensor_map, Scalar::tensor_map);
@@ -72,7 +72,7 @@ struct Attention {
       each.assign(element(words, w), cast(element(powers, w), Scalar::u32));
     });
     to.emit(Instr::wgmma_fence);
-    to.emit(Instr::wgmma, {address(sums, 0), address(words, 0), address(tile, 64)}, {Scalar::f16, 8});
+    to.emit(Instr::wgmma, {address(sums, 0), address(words, 0), address(tile, 64)}, {Scalar::f16, columns});
     to.emit(Instr::wgmma_commit);
     return out;
   }
@@ -305,8 +305,8 @@ void warpgroups_issue_their_products_in_turns(void**) {
 
 // Behind long products of warpgroups in turns, half of what is summed is there before anybody waits for them.
 void half_of_the_sums_is_computed_in_front_of_the_wait(void**) {
-  auto loop_of = [](int64_t width, int workers) {
-    const Attention names{.width = width};
+  auto loop_of = [](int columns, int workers) {
+    const Attention names{.columns = columns};
     Draft draft = names.draft();
     draft.kernel.threads = draft.workers = workers;
     Body& body = draft.section(Stage::loop).body;
@@ -321,13 +321,13 @@ void half_of_the_sums_is_computed_in_front_of_the_wait(void**) {
     assert_ok(overlap(draft));
     return print_cuda(draft.loop_body);
   };
-  const std::string text = loop_of(64, 256);
+  const std::string text = loop_of(128, 256);
   const size_t summed = text.find("total[r % 2] +", text.find("wgmma_wait<1>();")),
                fence = text.find("schedule_fence(total[0]);"), waits = text.find("wgmma_wait<0>();", summed);
   assert_true(summed < fence && fence < waits && waits != text.npos);
   assert_true(text.find("schedule_fence(", fence + 1) == text.npos);
-  assert_true(loop_of(64, 128).find("schedule_fence(") == text.npos);
-  assert_true(loop_of(32, 256).find("schedule_fence(") == text.npos);
+  assert_true(loop_of(128, 128).find("schedule_fence(") == text.npos);
+  assert_true(loop_of(64, 256).find("schedule_fence(") == text.npos);
 }
 
 }  // namespace

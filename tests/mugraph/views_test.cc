@@ -371,21 +371,38 @@ void other_tensors_are_loaded(void**) {
 void shares_of_masks(void**) {
   struct Case {
     const char* mask;
-    double mean, most;  // of 4 blocks of 16 rows and 8 iterations of 8 keys
+    double mean, most, partly;  // of 4 blocks of 16 rows and 8 iterations of 8 keys
     int axis;
     bool grows;
   };
   for (const Case& each :
-       {Case{"m = le(j, i)", 20.0 / 32, 1, 0, true}, Case{"m = lt(i, j)", 20.0 / 32, 1, 0, false},
-        Case{"m = le(0, i)", 1, 1, -1, false}, Case{"m = lt(j, 8)", 1.0 / 8, 1.0 / 8, -1, false}}) {
+       {Case{"m = le(j, i)", 20.0 / 32, 1, 8.0 / 32, 0, true},
+        Case{"m = lt(i, j)", 20.0 / 32, 1, 8.0 / 32, 0, false}, Case{"m = le(0, i)", 1, 1, 0, -1, false},
+        Case{"m = lt(j, 8)", 1.0 / 8, 1.0 / 8, 0, -1, false},
+        Case{"m = lt(j, 9)", 2.0 / 8, 2.0 / 8, 1.0 / 8, -1, false}}) {
     const MuGraph mugraph = masked(each.mask);
     const MuKernel& kernel = mugraph.kernels.back();
     assert_true(unmasked_share(mugraph, kernel).mean == each.mean);
     assert_true(unmasked_share(mugraph, kernel).most == each.most);
+    assert_true(unmasked_share(mugraph, kernel).partly == each.partly);
     const UnevenAxis uneven = uneven_axis(mugraph, kernel);
     assert_int_equal(uneven.axis, each.axis);
     if (each.axis >= 0) assert_int_equal(uneven.grows, each.grows);
   }
+}
+
+// Masks and their positions are for nothing but selects; what others ask for as well is not of them.
+void what_only_masks_ask_for(void**) {
+  const MuGraph mugraph = masked("m = le(j, i)");
+  const MuKernel& kernel = mugraph.kernels.back();
+  std::set<OpCode> codes;
+  for (BlockValue value : masking_values(mugraph, kernel))
+    codes.insert(kernel.ops[static_cast<size_t>(value)].code());
+  assert_true((codes == std::set<OpCode>{OpCode::le, OpCode::where}));
+  MuKernel other = kernel;
+  for (BlockOp& op : other.ops)
+    if (op.is_compute() && op.code() == OpCode::where) op.operands[0] = op.operands[1];
+  assert_true(masking_values(mugraph, other).empty());
 }
 
 // A maximum of what is not masked changes, so that no iteration is passed over.
@@ -430,6 +447,7 @@ int main() {
                               cmocka_unit_test(other_tensors_are_loaded),
                               cmocka_unit_test(unmasked_maxima_pass_over_nothing),
                               cmocka_unit_test(shares_of_masks),
+                              cmocka_unit_test(what_only_masks_ask_for),
                               cmocka_unit_test(the_busiest_block_of_a_cluster_counts)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -23,9 +23,9 @@ __device__ __forceinline__ void wgmma_landed(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
-// In front of a wait: what makes `value`, which is not negative, is done before. ptxas (CUDA 13.0) moves it behind the wait
-// unless something is left there that depends on it; this is a load whose condition never holds. It needs a
-// kernel with dynamic shared memory.
+// In front of a wait: what makes `value` is done before. ptxas (CUDA 13.0) moves it behind the wait unless something is left
+// there that depends on it; this is a load of a word that nobody looks at, of dynamic shared memory, and only where `value` is
+// negative, as sums of exponentials never are.
 __device__ __forceinline__ void schedule_fence(float value) {
   asm volatile(
       "{\n.reg .pred needed;\n.reg .u32 word;\nsetp.lt.f32 needed, %0, 0f00000000;\n"

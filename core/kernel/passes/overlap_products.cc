@@ -17,8 +17,9 @@
 //
 // A turn begins when the tiles of its first products have come and operands are made. ptxas (CUDA 13.0) moves what
 // changes operands behind the barrier of a turn where it stands in front of it; here it finds its place among the
-// exponentials. It moves the wait for the last products in front of these as well. Where those are long, half of what
-// is summed is held back in front of the wait (schedule_fence); the other half is computed beside what changes operands.
+// exponentials. It moves the wait for the last products in front of these as well. Where warpgroups take turns and those
+// are long, half of what is summed is held in front of the wait (schedule_fence); the other half is computed beside what
+// changes operands.
 //
 // Products may not be under way where branches meet (ptxas then makes one after the other), so that loops that pass over
 // masked tiles are not overlapped.
@@ -160,20 +161,25 @@ void make_in_place(const std::vector<Parts*>& all) {
 }
 
 constexpr int kWarpgroup = 128;  // threads
-// Registers of the last products' sums from which on they are long: heads of 128, which gain 1 to 4 % (H200).
-constexpr int64_t kLong = 64;
+// Columns of the last products from which on they are long: heads of 128, which gain 1 to 4 % (H200).
+constexpr int64_t kLongColumns = 128;
+constexpr int64_t kMostSums = 8;
 
-// The first half of the sums that an iteration adds what it has made to. Null where there is none.
+// The first half of the sums that an iteration adds what it has made to, perhaps where that is not ragged. Null where there is
+// none.
 std::optional<Expr> first_sums(const Parts& parts) {
   for (auto at = parts.made.rbegin(); at != parts.made.rend(); ++at) {
     const auto* loop = at->as<For>();
-    const auto* add = loop && loop->body.size() == 1 ? loop->body[0].as<Assign>() : nullptr;
-    if (!add || add->place->kind != ExprKind::element) continue;
+    const Body* body = loop ? &loop->body : nullptr;
+    if (const auto* inside = body && body->size() == 1 ? (*body)[0].as<If>() : nullptr) body = &inside->then;
+    const auto* add = body && body->size() == 1 ? (*body)[0].as<Assign>() : nullptr;
+    if (!add || add->place->kind != ExprKind::element || add->value->kind != ExprKind::operation ||
+        add->value->op != Operator::add || !(add->value->operands[0] == add->place))
+      continue;
     const Symbol& sums = add->place->symbol;
     const bool stays = std::none_of(parts.declared.begin(), parts.declared.end(),
                                     [&](const Stmt& stmt) { return stmt.as<Declare>()->array == sums; });
-    if (!stays || sums->type != Scalar::f32 || !read_symbols({*at}, Space::registers).contains(sums.get()))
-      continue;
+    if (!stays || sums->type != Scalar::f32 || sums->count > kMostSums) continue;
     Expr half = element(sums, 0);
     for (int64_t i = 1; i < sums->count / 2; ++i) half = half + element(sums, i);
     return half;
@@ -181,10 +187,11 @@ std::optional<Expr> first_sums(const Parts& parts) {
   return std::nullopt;
 }
 
-bool has_long_products(const Body& last) {
-  const std::set<const SymbolData*> named = named_registers(last);
-  return std::any_of(named.begin(), named.end(), [](const SymbolData* each) {
-    return each->type == Scalar::f32 && each->count >= kLong;
+bool has_long_products(const Body& products) {
+  return std::any_of(products.begin(), products.end(), [](const Stmt& stmt) {
+    if (const Body* body = body_of(stmt)) return has_long_products(*body);
+    return (is(stmt, Instr::wgmma) || is(stmt, Instr::wgmma_shared)) &&
+           stmt.as<Instruction>()->templates[1].number >= kLongColumns;
   });
 }
 
