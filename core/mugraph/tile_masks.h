@@ -163,12 +163,11 @@ class TileMasks {
 // busiest one counts for all.
 struct UnmaskedShare {
   double mean = 1, most = 1;  // of all blocks, and of the one that has the most
-  double partly = 0;          // in which something is masked, of all blocks
+  double partly = 0;          // of all blocks: in which some is masked and some is not
 };
 UnmaskedShare unmasked_share(const MuGraph& mugraph, const MuKernel& kernel);
 
-// The selects by which that is so, and what only they ask for, their conditions: tiles of which nothing is masked have
-// no need of them.
+// The selects that mask, and what nothing but their conditions is made of. Iterations in which nothing is masked can do without.
 std::set<BlockValue> masking_values(const MuGraph& mugraph, const MuKernel& kernel);
 
 // What the loop of such a kernel loads and multiplies by zeros where it is masked, which must be finite then; and the

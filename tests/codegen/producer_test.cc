@@ -156,8 +156,8 @@ void overlapped_products_are_right(void**) {
     for (const int stages : {3, 4})
       cases.push_back(sized_case("attention", kAttentionGraph, kAttention, sizes,
                                  overlapped(way({4, 1, 1}, stages, true), false)));
-  for (const char* depth :
-       {"32", "128"})  // half of the exponentials are held in front of long products' wait
+  // Of 128 columns products are long, and half of the exponentials are held in front of the wait for them.
+  for (const char* depth : {"32", "128"})
     cases.push_back(sized_case("attention", kAttentionGraph, kAttention,
                                {"bf16", "128", depth, "160", "1", "5"},
                                overlapped(way({8, 1, 1}, 3, true), true)));

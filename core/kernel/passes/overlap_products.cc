@@ -163,7 +163,7 @@ void make_in_place(const std::vector<Parts*>& all) {
 constexpr int kWarpgroup = 128;  // threads
 // Columns of the last products from which on they are long: heads of 128, which gain 1 to 4 % (H200).
 constexpr int64_t kLongColumns = 128;
-constexpr int64_t kMostSums = 8;
+constexpr int64_t kMostSums = 8;  // registers; what has more is a tile, not sums of rows
 
 // The first half of the sums that an iteration adds what it has made to, perhaps where that is not ragged. Null where there is
 // none.
