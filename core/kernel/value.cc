@@ -35,6 +35,12 @@ Value Value::approximate() const {
   return out;
 }
 
+Value Value::shared_divisor() const {
+  Value out = *this;
+  out.shared_ = true;
+  return out;
+}
+
 Value Value::accumulator() const {
   Value out = *this;
   out.accumulates_ = true;
@@ -101,7 +107,10 @@ Value operator-(const Value& a) {
 Value operator/(const Value& a, const Value& b) {
   if (b.is_number_ && is_power_of_two(b.number_)) return a * Value(1 / b.number_);
   const Expr x = a.as(DType::f32), y = b.as(DType::f32);
-  if (!a.approximate_ && !b.approximate_) return Value::made_of(a, b, operation(Operator::divide, x, y));
+  if (!a.approximate_ && !b.approximate_)
+    return Value::made_of(a, b,
+                          b.shared_ || b.is_number_ ? call(Function::divide_common, Scalar::f32, {x, y})
+                                                    : operation(Operator::divide, x, y));
   const bool moderate = b.is_number_ && std::fabs(b.number_) > 1e-30 && std::fabs(b.number_) < 1e30;
   return Value::made_of(a, b,
                         call(moderate ? Function::divide_by : Function::divide_fast, Scalar::f32, {x, y}));

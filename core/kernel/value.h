@@ -19,6 +19,8 @@ class Value {
   bool is_number() const { return is_number_; }
   // The same; exponentials, square roots and quotients that are made of it need only be exact to some 2^-21.
   Value approximate() const;
+  // The same; many values are divided by it.
+  Value shared_divisor() const;
   // The same; sums with it are seen by nobody else, so that a product may become one fma with them.
   Value accumulator() const;
   static Value made_of(const Value& a, const Value& b, Expr expr);
@@ -45,7 +47,7 @@ class Value {
  private:
   double number_ = 0;
   Expr expr_;
-  bool is_number_ = true, approximate_ = false, accumulates_ = false;
+  bool is_number_ = true, approximate_ = false, shared_ = false, accumulates_ = false;
 };
 
 // The dtype of registers that hold a value of an expression of this type: f32, i32 or boolean.

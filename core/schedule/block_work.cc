@@ -32,6 +32,7 @@ class Counter : private ScheduledBlock {
     for (int64_t extent : kernel_.grid) out_.blocks *= static_cast<double>(extent);
     out_.cluster = kernel_.grid[kGridAxes - 1];
     out_.trip_count = kernel_.trip_count;
+    out_.fresh_share = 0;
     for (size_t i = 0; i < kernel_.ops.size(); ++i) count(i);
     // Nobody writes to a stage that others still read.
     if (schedule_.stages > 0)
@@ -179,6 +180,8 @@ class Counter : private ScheduledBlock {
     out_.unique_bytes += dram;
     out_.fresh_bytes += dram;
     const bool looped = in_loop(i), staged = is_staged_load(value);
+    const double asked_for = bytes * out_.blocks * static_cast<double>(looped ? kernel_.trip_count : 1);
+    out_.fresh_share = std::max(out_.fresh_share, std::min(1.0, dram / asked_for));
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     // Of what blocks share each asks for half.
     const double asked = staged && is_multicast(schedule_, each) ? 0.5 : 1;
@@ -203,8 +206,8 @@ class Counter : private ScheduledBlock {
     // What a tensor map has the L2 cache fetch beyond a piece of a line is gone again when another block wants it.
     if (bytes_of(whole) > target_.l2_mib * (1 << 20) / 2)
       (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
-    own.shared_bytes += bytes;
     how.tma = tile.copies > 0;
+    if (!how.tma) own.shared_bytes += bytes;  // TMA's way does not show
     // An odd number of panels is shared by their rows.
     own.copies += tile.copies * (std::fmod(tile.copies, 2) == 0 ? asked : 1);
     own.lines += tile.lines * asked;
@@ -395,7 +398,7 @@ class Counter : private ScheduledBlock {
     own.issue += size / (64 * 16 * static_cast<double>(std::min(n, kWgmmaColumns))) * 4 * 4;
     own.chain += constants_.wgmma_cycles;
     if (in_loop(i)) out_.holds_last_tiles |= stays_outstanding(i);
-    own.shared_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
+    own.operand_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
     if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
       own.shared_bytes += batch * 2 * static_cast<double>(n * k);
       own.chain += constants_.barrier_cycles;
@@ -406,7 +409,7 @@ class Counter : private ScheduledBlock {
     if (keeps) out_.kept_bytes += batch * 2 * static_cast<double>(m * k);
     if (keeps || is_panel_operand(rows, *tensor_dtype(i))) {
       // By every warpgroup for its own part of the N operand.
-      own.shared_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
+      own.operand_bytes += batch * 2 * static_cast<double>(m * k * parts.n) * repeats;
     } else {
       own.slots += m_words * warps();  // packed
       needs_.fragments += m_words;

@@ -16,7 +16,8 @@ inline double bytes_of(const TensorType& type) {
 struct Work {
   // Products of 16 x 8 x 16, by warps and by warpgroups; of tf32, which takes twice as long, 16 x 8 x 8.
   double mma = 0, wgmma = 0;
-  double issue = 0, special = 0, shared_bytes = 0;
+  double issue = 0, special = 0, shared_bytes = 0;  // the latter by threads
+  double operand_bytes = 0;                         // of shared memory, that wgmma reads
   double slots = 0;  // instructions that were counted one by one: each takes an issue slot
   double fma = 0;  // cycles of a sub-partition in which it issues products of register tiles, and their loads
   double chain = 0;        // cycles that one warp waits for its own results, one after the other
@@ -24,8 +25,9 @@ struct Work {
   double copies = 0, lines = 0;  // that TMA makes, and the lines of the L2 cache that their rows lie in
 };
 // What is computed of an iteration's tiles, and what brings them.
-inline constexpr double Work::*kComputes[] = {&Work::mma,          &Work::wgmma, &Work::issue, &Work::special,
-                                              &Work::shared_bytes, &Work::slots, &Work::fma,   &Work::chain};
+inline constexpr double Work::*kComputes[] = {&Work::mma,     &Work::wgmma,        &Work::issue,
+                                              &Work::special, &Work::shared_bytes, &Work::operand_bytes,
+                                              &Work::slots,   &Work::fma,          &Work::chain};
 inline constexpr double Work::*kLoads[] = {&Work::round_trips, &Work::copies, &Work::lines};
 static_assert(sizeof(Work) == sizeof(double) * (std::size(kComputes) + std::size(kLoads)),
               "each count is in a list");
@@ -54,6 +56,7 @@ struct BlockWork {
   double kept_bytes = 0;          // and for operands that stay there (shared_a)
   double unique_bytes = 0;        // of all blocks, from and to DRAM
   double fresh_bytes = 0;         // of these, the ones that are read
+  double fresh_share = 1;         // of what blocks ask for, of the tensor that the fewest of them share
   // For memory, one after the other: before operands of products are loaded once, and before a loop of products has
   // what they need that is reduced in front of it.
   double once_waits = 0;

@@ -52,8 +52,10 @@ class KernelModel {
     const double first = wave(at_once, blocks, out),
                  again = schedule_.persistent > 0 ? first - out.filling_us : first;
     const double bound = std::min(first, std::max(out.memory_us, out.compute_us));
-    const bool beside_others = at_once > target_.sms || schedule_.persistent > 0;
-    const double next = beside_others ? bound + constants_.wave_shadow * std::max(0.0, again - bound) : first;
+    const double shown = schedule_.persistent > 0 ? constants_.stay_shadow
+                         : at_once > target_.sms  ? constants_.wave_shadow
+                                                  : 1;
+    const double next = shown < 1 ? bound + shown * std::max(0.0, again - bound) : first;
     const double us =
         std::max(first + (full - 1) * next + (rest > 0 ? std::min(next, wave(rest, blocks, out)) : 0),
                  first + longest_us());
@@ -71,9 +73,10 @@ class KernelModel {
     return constants_.start_us + (work_.looks_behind ? -constants_.pdl_us : constants_.latency_us + read_us);
   }
 
-  // Of what an earlier kernel left in the L2 cache, it is short.
+  // Of what an earlier kernel left in the L2 cache, or another block has asked for, it is short.
   double latency_us() const {
-    return work_.fresh_bytes > 0 ? constants_.latency_us : constants_.l2_latency_us;
+    const double fresh = work_.fresh_bytes > 0 ? work_.fresh_share : 0;
+    return constants_.l2_latency_us + fresh * (constants_.latency_us - constants_.l2_latency_us);
   }
 
   double cluster() const { return static_cast<double>(work_.cluster); }
@@ -177,7 +180,8 @@ class KernelModel {
   double tensor_cycles(const Work& work) const {
     const double mma_cycles =
         2048 * 2 * target_.sms * 4 * constants_.clock_mhz * 1e6 / (target_.mma_tflops * 1e12);
-    return (work.mma / constants_.mma_share + work.wgmma / constants_.wgmma_share) * mma_cycles / 4;
+    return std::max((work.mma / constants_.mma_share + work.wgmma / constants_.wgmma_share) * mma_cycles / 4,
+                    work.operand_bytes / constants_.operand_bytes_per_cycle);
   }
 
   // Of a sub-partition that has 32 lanes, or half of them.
@@ -217,7 +221,9 @@ class KernelModel {
                            : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
                            : schedule_.overlap                     ? constants_.overlapped_cycles / per_sm
                                                                    : 0;
-    return (beside(per_sm * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
+    // Sub-partitions that no warp is on do nothing.
+    const double idle = std::max(1.0, 4 / (per_sm * static_cast<double>(schedule_.workers()) / 32));
+    return (beside(per_sm * cycles(work) * idle, alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
   }
 
@@ -238,15 +244,14 @@ namespace {
 // What blocks of the parts do in the mean.
 BlockWork mean_block(const std::vector<BlockWork>& parts) {
   BlockWork out;
-  out.blocks = 0;
+  out.blocks = out.fresh_share = 0;
   double iterations = 0;
   for (const BlockWork& part : parts) {
     out.blocks += part.blocks;
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
-    for (double BlockWork::*most :
-         {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes, &BlockWork::kept_bytes,
-          &BlockWork::once_waits})
+    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
+                                     &BlockWork::kept_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
   }

@@ -57,6 +57,32 @@ void converts_16_bit_floats_exactly(void**) {
   }
 }
 
+// All kinds of numbers by each other: subnormal ones, zeros, infinities, NaN and what has an exponent near the ends of its range.
+void divides_by_common_divisors(void**) {
+  std::vector<float> x;
+  for (const float a : {0.0f, -0.0f, 1.0f, -3.0f, kInfinity, -kInfinity, kNan, 0x1p-149f, 0x1.fp-127f,
+                        0x1p-64f, 0x1.fffffep-65f, 0x1p64f, 0x1.000002p64f, 0x1.fffffep127f})
+    for (const float b : {0.0f, 1.0f, 3.0f, kInfinity, kNan, -0x1p-149f, 0x1.8p-130f, 0x1p-64f, 0x1.5p-65f,
+                          0x1.7p64f, 0x1.fffffep127f})
+      x.insert(x.end(), {a, b});
+  uint32_t state = 1;
+  auto random = [&] { return std::bit_cast<float>(state = state * 1664525u + 1013904223u); };
+  while (x.size() < 200000) x.push_back(random());
+  const auto y = map<float>("float", "float", "y[i] = divide_common(x[i], x[i ^ 1]);", x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float exact = x[i] / x[i ^ 1];
+    if (std::isnan(exact)) {
+      assert_true(std::isnan(y[i]));
+    } else if (!std::isfinite(exact)) {
+      assert_true(y[i] == exact);
+    } else {
+      const float unit = std::max(0x1p-149f, std::nextafter(std::fabs(exact), kInfinity) - std::fabs(exact));
+      if (!(std::fabs(y[i] - exact) <= 2 * unit))
+        fail_test(std::to_string(x[i]) + " / " + std::to_string(x[i ^ 1]) + ": " + std::to_string(y[i]));
+    }
+  }
+}
+
 void rounds_to_nearest_even(void**) {
   // Halfway between 1 and the next f16; just above; half of the smallest subnormal; beyond the largest.
   const std::vector<float> x = {1 + 0x1p-11f,
@@ -211,6 +237,7 @@ int main() {
   using namespace quern::emulated;
   const CMUnitTest tests[] = {
       cmocka_unit_test(converts_16_bit_floats_exactly),
+      cmocka_unit_test(divides_by_common_divisors),
       cmocka_unit_test(rounds_to_nearest_even),
       cmocka_unit_test(converts_to_integers_saturating),
       cmocka_unit_test(packs_the_low_half_first),

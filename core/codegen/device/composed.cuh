@@ -23,6 +23,19 @@ __device__ __forceinline__ float divide_by(float value, float number) {
   return fabsf(quotient) < infinity() ? rounded : quotient;
 }
 
+// The quotient by a divisor that many values have, exact to two units in the last place, to half of one (Markstein 1990) where
+// neither is near the ends of its range: compilers make once what is made of the divisor alone, and there is no branch. Small and
+// large divisors are brought to the middle, and the values with them; what an infinite one leaves is 0.
+__device__ __forceinline__ float divide_common(float value, float divisor) {
+  const float size = fabsf(divisor), large = bit_cast<float>(0x5f800000u), small = bit_cast<float>(0x1f800000u);  // 2^64, 2^-64
+  const float scale = size < small ? large : size > large ? small : 1.0f;
+  const float scaled = divisor * scale, reciprocal = 1.0f / scaled;
+  const float number = reciprocal == 0.0f ? 0.0f : scaled, numerator = value * scale;
+  const float quotient = numerator * reciprocal;
+  const float rounded = fmaf(fmaf(-quotient, number, numerator), reciprocal, quotient);
+  return fabsf(quotient) < infinity() ? rounded : quotient;
+}
+
 // exp: exact to some 2^-21 of the result where that is not near the ends of its range.
 __device__ __forceinline__ float exp_fast(float value) { return exp2_fast(value * 1.44269504f); }
 // The same of value * scale - shift by one fma: its argument has an error of some 2^-23 of `shift`.
