@@ -107,8 +107,8 @@ ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
   if (row.whole) return {};
   const double beyond = static_cast<double>(32 - std::min<int64_t>(32, row.alignment));
   const double pairs = std::max(1.0, std::min(2.0, 64 / row.bytes));
-  // Pages of DRAM are opened for less: tiles with rows of 64 bytes came in 1.15 to 1.27 of the time of whole rows, of 128 in 1.05
-  // to 1.09, of 256 in 1.05 (docs/results/model.md).
+  // Pages of DRAM are opened for less: tiles with rows of 64 bytes came in 1.06 to 1.29 of the time of whole rows, of 128 in 1.05
+  // to 1.10, of 256 in 1.06 (docs/results/model.md).
   const double pages = 1 + kShortRows * std::pow(64 / std::max(64.0, row.bytes), 1.5);
   return {std::max(32.0, row.bytes + beyond) / row.bytes, (row.bytes < 64 ? 0.5 * (1 + pairs) : 1) * pages};
 }

@@ -25,7 +25,8 @@ __device__ __forceinline__ float divide_by(float value, float number) {
 
 // The quotient by a divisor that many values have, exact to two units in the last place, to half of one (Markstein 1990) where
 // neither is near the ends of its range: compilers make once what is made of the divisor alone, and there is no branch. Small and
-// large divisors are brought to the middle, and the values with them; what an infinite one leaves is 0.
+// large divisors are brought to the middle, and the values with them; what an infinite one leaves is 0. Zeros have their sign; a
+// quotient that is within a unit of the largest number may be an infinity.
 __device__ __forceinline__ float divide_common(float value, float divisor) {
   const float size = fabsf(divisor), large = bit_cast<float>(0x5f800000u), small = bit_cast<float>(0x1f800000u);  // 2^64, 2^-64
   const float scale = size < small ? large : size > large ? small : 1.0f;
@@ -33,7 +34,7 @@ __device__ __forceinline__ float divide_common(float value, float divisor) {
   const float number = reciprocal == 0.0f ? 0.0f : scaled, numerator = value * scale;
   const float quotient = numerator * reciprocal;
   const float rounded = fmaf(fmaf(-quotient, number, numerator), reciprocal, quotient);
-  return fabsf(quotient) < infinity() ? rounded : quotient;
+  return fabsf(quotient) < infinity() && quotient != 0.0f ? rounded : quotient;
 }
 
 // exp: exact to some 2^-21 of the result where that is not near the ends of its range.
