@@ -302,13 +302,12 @@ Expr KernelWriter::compute(int i) {
         value(item.operands[operand], node.code == OpCode::where && operand == 0 ? DType::boolean : type));
   if (i == approximated_ || (approximate_ && !is_quotient_or_root(node.code)))
     for (ir::Value& operand : operands) operand = operand.approximate();
-  // Compilers know by themselves what a quotient by a literal is.
-  const auto is_shared = [&](const Item& divisor) {
-    return divisor.kind != Item::Kind::number && scope_of(divisor.uses) == Scope::kernel;
-  };
-  if (node.code == OpCode::div && scope_of(item.uses) != Scope::kernel &&
-      is_shared(item_at(item.operands[1])))
-    operands[1] = operands[1].shared_divisor();
+  if (node.code == OpCode::div && scope_of(item.uses) != Scope::kernel) {
+    const Item& divisor = item_at(item.operands[1]);
+    // What a quotient by a literal is compilers know by themselves.
+    if (divisor.kind != Item::Kind::number && scope_of(divisor.uses) == Scope::kernel)
+      operands[1] = operands[1].shared_divisor();
+  }
   return ir::converted(apply_meaning<ir::Value>(node.code, operands.data()), item.type);
 }
 

@@ -107,13 +107,11 @@ Value operator-(const Value& a) {
 Value operator/(const Value& a, const Value& b) {
   if (b.is_number_ && is_power_of_two(b.number_)) return a * Value(1 / b.number_);
   const Expr x = a.as(DType::f32), y = b.as(DType::f32);
-  if (!a.approximate_ && !b.approximate_)
-    return Value::made_of(a, b,
-                          b.shared_ || b.is_number_ ? call(Function::divide_common, Scalar::f32, {x, y})
-                                                    : operation(Operator::divide, x, y));
-  const bool moderate = b.is_number_ && std::fabs(b.number_) > 1e-30 && std::fabs(b.number_) < 1e30;
-  return Value::made_of(a, b,
-                        call(moderate ? Function::divide_by : Function::divide_fast, Scalar::f32, {x, y}));
+  const bool approximate = a.approximate_ || b.approximate_;
+  if (b.is_number_ || (b.shared_ && !approximate))
+    return Value::made_of(a, b, call(Function::divide_common, Scalar::f32, {x, y}));
+  return Value::made_of(
+      a, b, approximate ? call(Function::divide_fast, Scalar::f32, {x, y}) : operation(Operator::divide, x, y));
 }
 Value exp(const Value& a) { return call_one(a.approximate_ ? Function::exp_fast : Function::expf, a); }
 Value log(const Value& a) { return call_one(Function::logf, a); }

@@ -73,7 +73,7 @@ class KernelModel {
     return constants_.start_us + (work_.looks_behind ? -constants_.pdl_us : constants_.latency_us + read_us);
   }
 
-  // Of what an earlier kernel left in the L2 cache, or another block has asked for, it is short.
+  // What an earlier kernel left in the L2 cache comes sooner, and so does what another block has asked for.
   double latency_us() const {
     const double fresh = work_.fresh_bytes > 0 ? work_.fresh_share : 0;
     return constants_.l2_latency_us + fresh * (constants_.latency_us - constants_.l2_latency_us);
@@ -221,9 +221,9 @@ class KernelModel {
                            : work_.holds_last_tiles                ? per_sm * constants_.between_cycles
                            : schedule_.overlap                     ? constants_.overlapped_cycles / per_sm
                                                                    : 0;
-    // Sub-partitions that no warp is on do nothing.
-    const double idle = std::max(1.0, 4 / (per_sm * static_cast<double>(schedule_.workers()) / 32));
-    return (beside(per_sm * cycles(work) * idle, alone(work), shadow()) + between) / constants_.clock_mhz +
+    // Where an SM has fewer than four warps, sub-partitions do nothing: that takes as long as blocks that fill it.
+    const double blocks = std::max(per_sm, 4.0 * 32 / schedule_.workers());
+    return (beside(blocks * cycles(work), alone(work), shadow()) + between) / constants_.clock_mhz +
            work.round_trips * latency_us();
   }
 
@@ -251,7 +251,7 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
     for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
-                                     &BlockWork::kept_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
+                                    &BlockWork::kept_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
   }

@@ -11,6 +11,8 @@ namespace quern {
 
 namespace {
 
+constexpr double kShortRows = 0.25;  // of the time that DRAM takes, more where rows of a tile have 64 bytes
+
 bool is_norm(OpCode code) {
   return code == OpCode::rms_norm || code == OpCode::layer_norm || code == OpCode::softmax;
 }
@@ -100,8 +102,6 @@ ScheduledBlock::Row ScheduledBlock::memory_row(BlockValue value) const {
   row.alignment = starts & -starts;
   return row;
 }
-
-constexpr double kShortRows = 0.25;  // of the time that DRAM takes, more where rows of a tile have 64 bytes
 
 ScheduledBlock::SectorWaste ScheduledBlock::sector_waste(const Row& row) {
   if (row.whole) return {};

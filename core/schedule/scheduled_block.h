@@ -67,7 +67,7 @@ class ScheduledBlock {
   static constexpr int64_t kMostAlignment = 128;
   Row memory_row(BlockValue access) const;
   // Rows that are not the tensor's own are accessed in sectors of 32 bytes, and in DRAM in pairs of them:
-  // bytes that are moved over bytes that are wanted.
+  // bytes that are moved over bytes that are wanted. DRAM takes longer for short rows, as if they had more.
   struct SectorWaste {
     double l2 = 1, dram = 1;
   };

@@ -15,18 +15,10 @@ __device__ __forceinline__ int min_int(int a, int b) { return b < a ? b : a; }
 __device__ __forceinline__ float infinity() { return bit_cast<float>(0x7f800000u); }
 __device__ __forceinline__ float quiet_nan() { return bit_cast<float>(0x7fc00000u); }
 
-// The quotient by a constant that is far from the ends of the range, rounded to nearest (Markstein 1990): two fmas behind
-// the product with the reciprocal, which compilers compute.
-__device__ __forceinline__ float divide_by(float value, float number) {
-  const float quotient = value * (1.0f / number);
-  const float rounded = fmaf(fmaf(-quotient, number, value), 1.0f / number, quotient);
-  return fabsf(quotient) < infinity() ? rounded : quotient;
-}
-
-// The quotient by a divisor that many values have, exact to two units in the last place, to half of one (Markstein 1990) where
-// neither is near the ends of its range: compilers make once what is made of the divisor alone, and there is no branch. Small and
-// large divisors are brought to the middle, and the values with them; what an infinite one leaves is 0. Zeros have their sign; a
-// quotient that is within a unit of the largest number may be an infinity.
+// The quotient by a constant, or by a divisor that many values have: what is made of the divisor alone compilers make once, and
+// there is no branch. Exact to two units in the last place, to half of one (Markstein 1990) where neither is near the ends of its
+// range. Small and large divisors are brought to the middle, and the values with them; an infinite one leaves 0. Zeros have their
+// sign; a quotient within a unit of the largest number may be an infinity.
 __device__ __forceinline__ float divide_common(float value, float divisor) {
   const float size = fabsf(divisor), large = bit_cast<float>(0x5f800000u), small = bit_cast<float>(0x1f800000u);  // 2^64, 2^-64
   const float scale = size < small ? large : size > large ? small : 1.0f;

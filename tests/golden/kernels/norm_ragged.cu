@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(256) q0_block(const f16* __restrict
   float rms_14[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    rms_14[r] = sqrt_fast(__fadd_rn(divide_by(q_15[0], 1.100000000e+01f), 9.999999747e-06f));
+    rms_14[r] = sqrt_fast(__fadd_rn(divide_common(q_15[0], 1.100000000e+01f), 9.999999747e-06f));
   }
   f16* const to12 = t2 + static_cast<long long>(first1);
   if ((warp & 7) == 0) {
