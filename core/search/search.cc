@@ -16,6 +16,7 @@
 #include "core/search/pieces.h"
 #include "core/search/regroup.h"
 #include "core/search/sinks.h"
+#include "core/search/unpack.h"
 #include "core/search/ways.h"
 #include "core/verify/rounded_values.h"
 
@@ -483,7 +484,7 @@ class Search {
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph parted = regroup(without_sinks(graph));
+  const Graph parted = regroup(unpack_products(without_sinks(graph)));
   return Search(parted, target, options).run();
 }
 
