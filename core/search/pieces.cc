@@ -64,11 +64,11 @@ class Cutter {
     return piece;
   }
 
-  // Each output from what is given outside and from the outputs before it.
-  std::vector<Piece> cut_by_output(const Piece& piece) const {
+  // Each of these values from what is given outside and from those before it.
+  std::vector<Piece> one_piece_a_value(const Piece& piece, const std::vector<ValueId>& values) const {
     std::vector<Piece> pieces;
     std::map<ValueId, int> times;
-    for (ValueId output : piece.outputs) {
+    for (ValueId output : values) {
       std::set<ValueId> needed = {output};
       std::vector<ValueId> nodes;
       for (auto id = piece.nodes.rbegin(); id != piece.nodes.rend(); ++id) {
@@ -76,8 +76,7 @@ class Cutter {
         nodes.insert(nodes.begin(), *id);
         if (++times[*id] == 2 && op_info(node(*id).code).kind == OpKind::contraction) return {};
         for (ValueId operand : sources(*id))
-          if (std::find(piece.outputs.begin(), piece.outputs.end(), operand) == piece.outputs.end())
-            needed.insert(operand);
+          if (std::find(values.begin(), values.end(), operand) == values.end()) needed.insert(operand);
       }
       pieces.push_back(make_piece(std::move(nodes), {output}));
     }
@@ -398,7 +397,21 @@ std::string Piece::text() const {
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound) { return Cutter(graph).cut(bound); }
 
 std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece) {
-  return Cutter(graph).cut_by_output(piece);
+  return Cutter(graph).one_piece_a_value(piece, piece.outputs);
+}
+
+std::vector<Piece> one_piece_a_reduction(const Graph& graph, const Piece& piece) {
+  auto reduces = [&](const Node& node) {
+    const OpKind kind = op_info(node.code).kind;
+    return (kind == OpKind::reduction || kind == OpKind::composite) &&
+           bytes(node) < bytes(graph.node(node.operands[0]));
+  };
+  std::vector<ValueId> values;
+  for (ValueId id : piece.nodes)
+    if (reduces(graph.node(id)) ||
+        std::find(piece.outputs.begin(), piece.outputs.end(), id) != piece.outputs.end())
+      values.push_back(id);
+  return Cutter(graph).one_piece_a_value(piece, values);
 }
 
 std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece) {

@@ -40,6 +40,8 @@ std::vector<Piece> cut_into_pieces(const Graph& graph, int bound);
 // The same as smaller pieces, for one that no kernel was found for. One for each output: what several need is
 // computed by each. Empty where there is but one, or a product would be computed twice.
 std::vector<Piece> one_piece_an_output(const Graph& graph, const Piece& piece);
+// The same for each output and each reduction: what stands between them is computed by each that needs it, and not stored.
+std::vector<Piece> one_piece_a_reduction(const Graph& graph, const Piece& piece);
 // The minimum-traffic cut: into subgraphs that exchange as few bytes as possible. Empty for a single operator.
 std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece);
 

@@ -246,6 +246,10 @@ class Search {
         sum.add(std::move(*segment));
         best[last] = std::move(sum);
       }
+    Partition apart{0, one_piece_a_reduction(graph_, piece)};
+    if (Status status = search_all(apart.pieces); !status.ok()) return status;
+    for (const Piece& part : apart.pieces) apart.us += us_of(part);
+    if (!apart.pieces.empty() && (!best[count] || apart.us < best[count]->us)) best[count] = std::move(apart);
     if (!best[count]) return whole;
     if (best[count]->us < whole->us) std::swap(*best[count], *whole);
     second = std::move(*best[count]);

@@ -239,6 +239,38 @@ void what_fits_no_kernel_is_taken_apart(void**) {
   for (const Piece& piece : cut_into_pieces(two, 11)) assert_true(one_piece_an_output(two, piece).empty());
 }
 
+// What stands between reductions is computed by each that needs it: a variance and what is normed read x, not x - mean.
+void each_reduction_computes_what_it_needs(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f16[4, 4096, 32, 16]\nf = cast(x, dtype=f32)\nm = mean(f, axis=[1, 3], keepdims=true)\n"
+      "d = sub(f, m)\nq = square(d)\nv = mean(q, axis=[1, 3], keepdims=true)\ne = add(v, 1e-5)\nr = "
+      "rsqrt(e)\n"
+      "n = mul(d, r)\ny = cast(n, dtype=f16)\nout y\n");
+  const std::vector<Piece> whole = cut_into_pieces(graph, 11);
+  assert_int_equal(whole.size(), 1);
+  const std::vector<Piece> parts = one_piece_a_reduction(graph, whole[0]);
+  const std::vector<std::string> inputs = {"x", "m x", "m v x"}, outputs = {"m", "v", "y"};
+  auto names = [&](const std::vector<ValueId>& ids) {
+    std::set<std::string> sorted;
+    for (ValueId id : ids) sorted.insert(graph.node(id).name);
+    std::string text;
+    for (const std::string& name : sorted) text += (text.empty() ? "" : " ") + name;
+    return text;
+  };
+  assert_int_equal(parts.size(), 3);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    assert_text_equal(names(parts[p].outputs), outputs[p]);
+    assert_text_equal(names(parts[p].inputs), inputs[p]);
+  }
+  // A product is not computed twice, and without a reduction there is nothing to part.
+  for (const char* rest : {"y = matmul(x, w)\nm = max(y, axis=1, keepdims=true)\nd = sub(y, m)\nout d\n",
+                           "y = matmul(x, w)\nd = exp(y)\nout d\n"}) {
+    const Graph other = graph_of(std::string("graph g\nin x: f16[64, 64]\nin w: f16[64, 64]\n") + rest);
+    for (const Piece& piece : cut_into_pieces(other, 11))
+      assert_true(one_piece_a_reduction(other, piece).empty());
+  }
+}
+
 // Pieces that read one value are in one group, products alone, and groups can run in their order.
 void groups_have_values_in_common(void**) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -293,6 +325,7 @@ int main() {
       cmocka_unit_test(casts_that_change_no_value_belong_to_who_reads_them),
       cmocka_unit_test(numbered_inputs_are_placed),
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
+      cmocka_unit_test(each_reduction_computes_what_it_needs),
       cmocka_unit_test(groups_have_values_in_common),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
