@@ -182,6 +182,8 @@ class Counter : private ScheduledBlock {
     const bool looped = in_loop(i), staged = is_staged_load(value);
     const double asked_for = bytes * out_.blocks * static_cast<double>(looped ? kernel_.trip_count : 1);
     out_.fresh_share = std::max(out_.fresh_share, std::min(1.0, dram / asked_for));
+    out_.asked_bytes += asked_for;
+    out_.distinct_bytes += std::min(asked_for, bytes_of(whole));
     (looped ? out_.loop_bytes : out_.once_bytes) += bytes;
     // Of what blocks share each asks for half.
     const double asked = staged && is_multicast(schedule_, each) ? 0.5 : 1;
@@ -207,7 +209,7 @@ class Counter : private ScheduledBlock {
     if (bytes_of(whole) > target_.l2_mib * (1 << 20) / 2)
       (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
     how.tma = tile.copies > 0;
-    if (!how.tma) own.shared_bytes += bytes;  // TMA's way does not show
+    (how.tma ? own.operand_bytes : own.shared_bytes) += bytes * (how.tma ? constants_.tma_share : 1);
     // An odd number of panels is shared by their rows.
     own.copies += tile.copies * (std::fmod(tile.copies, 2) == 0 ? asked : 1);
     own.lines += tile.lines * asked;

@@ -17,7 +17,7 @@ struct Work {
   // Products of 16 x 8 x 16, by warps and by warpgroups; of tf32, which takes twice as long, 16 x 8 x 8.
   double mma = 0, wgmma = 0;
   double issue = 0, special = 0, shared_bytes = 0;  // the latter by threads
-  double operand_bytes = 0;                         // of shared memory, that wgmma reads
+  double operand_bytes = 0;                         // of shared memory, that wgmma reads, and of what TMA writes a part
   double slots = 0;  // instructions that were counted one by one: each takes an issue slot
   double fma = 0;  // cycles of a sub-partition in which it issues products of register tiles, and their loads
   double chain = 0;        // cycles that one warp waits for its own results, one after the other
@@ -57,6 +57,7 @@ struct BlockWork {
   double unique_bytes = 0;        // of all blocks, from and to DRAM
   double fresh_bytes = 0;         // of these, the ones that are read
   double fresh_share = 1;         // of what blocks ask for, of the tensor that the fewest of them share
+  double asked_bytes = 0, distinct_bytes = 0;  // of what all blocks ask for: all of it, and each byte once
   // For memory, one after the other: before operands of products are loaded once, and before a loop of products has
   // what they need that is reduced in front of it.
   double once_waits = 0;

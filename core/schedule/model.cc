@@ -79,6 +79,13 @@ class KernelModel {
     return constants_.l2_latency_us + fresh * (constants_.latency_us - constants_.l2_latency_us);
   }
 
+  // Of the L2 cache's bandwidth: what several blocks ask for comes to all of them at once.
+  double l2_share() const {
+    const double askers = work_.distinct_bytes > 0 ? work_.asked_bytes / work_.distinct_bytes : 1;
+    const double together = std::min(constants_.l2_share, constants_.l2_alone + constants_.l2_more * (askers - 1));
+    return schedule_.intervals ? std::min(constants_.l2_apart, together) : together;
+  }
+
   double cluster() const { return static_cast<double>(work_.cluster); }
 
   // Blocks that the GPU holds. Clusters stay within a part of it, and parts differ in size.
@@ -115,7 +122,7 @@ class KernelModel {
     // and, for what is not there yet, DRAM's.
     const double fresh = work_.unique_bytes / blocks, dram = target_.dram_gbps * 1e3 / running;
     const double rate =
-        std::min({constants_.sm_bytes_per_us / per_sm, constants_.l2_share * target_.l2_gbps * 1e3 / running,
+        std::min({constants_.sm_bytes_per_us / per_sm, l2_share() * target_.l2_gbps * 1e3 / running,
                   dram * std::max(1.0, block_bytes) / std::max(1.0, fresh)});
     const double iteration_us =
         std::max(work_.loop_l2 / rate, per_sm * tma_cycles(work_.loop) / constants_.clock_mhz);
@@ -253,7 +260,9 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
                                     &BlockWork::kept_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
       out.*most = std::max(out.*most, part.*most);
-    for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes}) out.*sum += part.*sum;
+    for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes, &BlockWork::asked_bytes,
+                                   &BlockWork::distinct_bytes})
+      out.*sum += part.*sum;
   }
   out.trip_count = std::max<int64_t>(1, std::llround(iterations / out.blocks));
   for (const BlockWork& part : parts) {
