@@ -30,6 +30,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastUs = 1;        // of a kernel
 constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
 constexpr size_t kMostWithOtherLoops = 2;  // ways
+constexpr size_t kOtherFormShare = 4;      // of the results, those of a graph whose products are left packed
 
 Status check_options(const SearchOptions& options) {
   auto wrong = [](std::string message) { return Status(ErrorCode::INVALID_ARGUMENT, std::move(message)); };
@@ -486,10 +487,49 @@ class Search {
 
 }  // namespace
 
+namespace {
+
+// Adds the best of a search for another form of the graph, of which nothing is left to go on from.
+void add_other_form(SearchResult& result, SearchResult other, const SearchOptions& options) {
+  std::vector<Candidate>& all = result.candidates;
+  const size_t most = std::max<size_t>(1, options.results / kOtherFormShare);
+  if (other.candidates.size() > most) other.candidates.resize(most);
+  if (all.size() + other.candidates.size() > options.results)
+    all.resize(options.results - std::min(options.results, other.candidates.size()));
+  std::move(other.candidates.begin(), other.candidates.end(), std::back_inserter(all));
+  if (options.time_of)
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
+  std::vector<PieceReport>& pieces = result.report.pieces;
+  std::move(other.report.pieces.begin(), other.report.pieces.end(), std::back_inserter(pieces));
+  result.report.seconds += other.report.seconds;
+  result.report.timed_out |= other.report.timed_out;
+  result.report.cancelled |= other.report.cancelled;
+  result.report.out_of_memory |= other.report.out_of_memory;
+}
+
+}  // namespace
+
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph parted = regroup(unpack_products(without_sinks(graph)));
-  return Search(parted, target, options).run();
+  const Graph written = without_sinks(graph);
+  const std::optional<Graph> unpacked = unpack_products(written);
+  const Graph first = regroup(unpacked ? *unpacked : written);
+  Result<SearchResult> result = Search(first, target, options).run();
+  if (!unpacked || !result || !options.resume.empty()) return result;
+  // Large products may be faster in one.
+  SearchOptions rest = options;
+  rest.limit -= std::chrono::milliseconds(static_cast<int64_t>(1e3 * result->report.seconds));
+  if (rest.limit.count() <= 0 || result->report.cancelled) return result;
+  const double best = result->candidates.empty() ? kNever : result->candidates[0].us;
+  rest.on_better = [&](const Candidate& candidate) {
+    if (options.on_better && candidate.us < best) options.on_better(candidate);
+  };
+  const Graph second = regroup(written);
+  Result<SearchResult> other = Search(second, target, rest).run();
+  if (!other) return other;
+  add_other_form(*result, std::move(*other), options);
+  return result;
 }
 
 }  // namespace quern

@@ -192,9 +192,6 @@ class Unpacker : Rewriter {
 
 }  // namespace
 
-Graph unpack_products(const Graph& graph) {
-  std::optional<Graph> made = Unpacker(graph).run();
-  return made ? std::move(*made) : graph;
-}
+std::optional<Graph> unpack_products(const Graph& graph) { return Unpacker(graph).run(); }
 
 }  // namespace quern
