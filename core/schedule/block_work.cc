@@ -209,7 +209,10 @@ class Counter : private ScheduledBlock {
     if (bytes_of(whole) > target_.l2_mib * (1 << 20) / 2)
       (looped ? out_.loop_l2 : out_.once_l2) += (tile.requests - 1) * bytes * waste.l2 * asked;
     how.tma = tile.copies > 0;
-    (how.tma ? own.operand_bytes : own.shared_bytes) += bytes * (how.tma ? constants_.tma_share : 1);
+    if (how.tma)
+      own.operand_bytes += constants_.tma_share * bytes;
+    else
+      own.shared_bytes += bytes;
     // An odd number of panels is shared by their rows.
     own.copies += tile.copies * (std::fmod(tile.copies, 2) == 0 ? asked : 1);
     own.lines += tile.lines * asked;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/graph/dims.h"
 #include "core/search/pieces.h"
 #include "core/search/rewriter.h"
 
@@ -52,14 +53,12 @@ class Unpacker : Rewriter {
   std::optional<Range> range_of(ValueId id) const {
     const Node& slice = node(id);
     if (slice.code != OpCode::slice) return std::nullopt;
-    const Ints &whole = node(slice.operands[0]).type.shape, &first = *slice.attrs.start,
-               &last = *slice.attrs.stop, &step = *slice.attrs.step;
     std::optional<Range> out;
-    for (size_t d = 0; d < whole.size(); ++d) {
-      if (step[d] != 1) return std::nullopt;
-      if (first[d] == 0 && last[d] == whole[d]) continue;
-      if (out) return std::nullopt;
-      out = Range{static_cast<int64_t>(whole.size() - d), first[d], last[d]};
+    for (size_t d = 0; d < slice.type.shape.size(); ++d) {
+      if (is_whole(graph_, slice, d)) continue;
+      if (out || (*slice.attrs.step)[d] != 1) return std::nullopt;
+      out = Range{static_cast<int64_t>(slice.type.shape.size() - d), (*slice.attrs.start)[d],
+                  (*slice.attrs.stop)[d]};
     }
     return out && out->from_end <= 2 ? out : std::nullopt;
   }
@@ -171,7 +170,6 @@ class Unpacker : Rewriter {
       Attrs attrs;
       attrs.start = Ints(value.type.shape.size(), 0);
       attrs.stop = value.type.shape;
-      attrs.step = Ints(value.type.shape.size(), 1);
       (*attrs.start)[d] = range.first;
       (*attrs.stop)[d] = range.last;
       return part = add(OpCode::slice, {became_.at(id)}, attrs, name);
