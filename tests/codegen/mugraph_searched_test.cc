@@ -104,8 +104,8 @@ void random_graphs_are_right(void**) {
   all_are_right(cases);
 }
 
-// As models write them: scores or norms in f32, cast back in front of a product.
-constexpr const char* kCastBack[] = {
+// As models write them: scores or norms in f32, cast back in front of a product; a gate packed with what it gates.
+constexpr const char* kOfModels[] = {
     "in q: T[2, 48, 64]\nin k: T[2, 80, 64]\nin v: T[2, 80, 64]\nin m: T[1, 48, 80]\nkt = transpose(k, "
     "perm=[0, 2, 1])\n"
     "s = matmul(q, kt)\nc = mul(s, 0.125)\na = add(c, m)\nf = cast(a, dtype=f32)\np = softmax(f)\nh = "
@@ -124,13 +124,16 @@ constexpr const char* kCastBack[] = {
     "in x: f32[40, 64]\nin w: T[64, 48]\nh = cast(x, dtype=T)\nf = cast(h, dtype=f32)\nd = sub(x, f)\nl = "
     "cast(d, dtype=T)\n"
     "a = matmul(h, w)\nb = matmul(l, w)\nout a, b, d\n",
+    "in x: T[24, 64]\nin w: T[96, 64]\nin b: T[96]\nt = transpose(w, perm=[1, 0])\nm = matmul(x, t)\nh = add(m, b)\n"
+    "g = slice(h, start=[0, 0], stop=[24, 48])\nu = slice(h, start=[0, 48], stop=[24, 96])\ns = silu(g)\no = mul(s, u)\n"
+    "out o\n",
 };
 
-void what_is_cast_back_for_products_is_right(void**) {
+void what_models_write_is_right(void**) {
   std::mt19937_64 random(kSeed);
   std::vector<MuGraphCase> cases;
   for (const char* target : {"sm_80", "sm_90a"})
-    for (const char* text : kCastBack)
+    for (const char* text : kOfModels)
       for (const std::string dtype : {"bf16", "f16"}) {
         std::string typed = text;
         for (size_t at; (at = typed.find("T[")) != std::string::npos;) typed.replace(at, 1, dtype);
@@ -218,7 +221,7 @@ void a_nan_reaches_every_reduction(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(examples_are_right), cmocka_unit_test(random_graphs_are_right),
-                              cmocka_unit_test(what_is_cast_back_for_products_is_right),
+                              cmocka_unit_test(what_models_write_is_right),
                               cmocka_unit_test(a_nan_reaches_every_reduction)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
