@@ -6,6 +6,7 @@
 #include "core/base/grid.h"
 #include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
+#include "core/codegen/block_order.h"
 #include "core/codegen/finite_parts.h"
 #include "core/codegen/library_step.h"
 #include "core/codegen/mugraph_places.h"
@@ -53,6 +54,7 @@ class MuEmitter {
     plan.workspace_bytes = static_cast<uint64_t>(places_.workspace);
     for (const Step& step : steps_) {
       const MuKernel& kernel = mugraph_.kernels[step.first];
+      if (kernel.custom) refused_ = step.first;
       Status status = kernel.custom ? block_kernel(kernel, step.first) : library_kernels(step);
       if (status.ok() && !parts_.empty() && launch_of(schedule_, step.first).end == step.first + 1) {
         look_ahead(step.first);
@@ -60,6 +62,7 @@ class MuEmitter {
         if (status.ok() && again_) status = launch_again();
       }
       if (!status.ok()) return status.with_context("kernel " + std::to_string(step.first));
+      refused_.reset();
     }
     for (const auto& [tensor, to] : places_.copies)
       if (Status status = copy(places_.tensors[tensor], to); !status.ok()) return status;
@@ -76,6 +79,9 @@ class MuEmitter {
     out_.source += out_.kernels;
     return std::move(out_);
   }
+
+  // Where run() fails.
+  std::optional<size_t> refused() const { return refused_; }
 
  private:
   bool uses_pdl(size_t k) const { return schedule_.kernels[k].pdl && target_.tma; }
@@ -95,83 +101,10 @@ class MuEmitter {
     return all;
   }
 
-  // Blocks that have more to do begin first, so that none of them is alone at the end. Those that are like
-  // it, of other heads, are between it and the next, as many as the L2 cache holds what all of them read
-  // again and again.
-  BlockOrder block_order(const MuKernel& kernel, const KernelSchedule& schedule) const {
-    BlockOrder order;
-    const UnevenAxis uneven = uneven_axis(mugraph_, kernel);
-    if (kernel.grid[3] > 1) return order;
-    const double room = target_.l2_mib * (1 << 20) / 2;
-    const bool fit = looped_bytes(kernel, [](const BlockOp&) { return 1.0; }) <= room,
-               alone = schedule.multicast_blocks() == 1;
-    order.uneven = uneven.axis;
-    if (uneven.axis < 0) {
-      if (!fit && alone) order.together = neighbours_together(kernel, schedule);
-      return order;
-    }
-    if (uneven.grows) order.backwards = uneven.axis;
-    std::array<int, 3> axes = order.axes;
-    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return (axis != uneven.axis) == fit; });
-    auto extent = [&](int axis) { return kernel.grid[static_cast<size_t>(axis)]; };
-    if (!fits_launch(extent(axes[0]), extent(axes[1]), extent(axes[2])) || !(fit || alone)) return order;
-    order.axes = axes;
-    if (fit) return order;
-    if (extent(axes[1]) < extent(axes[2])) std::swap(order.axes[1], order.axes[2]);
-    const int heads = order.axes[1];
-    for (int64_t some = 2; some <= extent(heads); ++some)
-      if (extent(heads) % some == 0 && fits_launch(extent(axes[0]) * some, extent(heads) / some, 1) &&
-          looped_bytes(
-              kernel, [&](const BlockOp& op) { return share_along(op, heads, some, extent(heads)); }) <= room)
-        order.together = some;
-    return order;
-  }
-
-  // Bytes of what loops load, each tensor by a share.
-  template <class Share>
-  double looped_bytes(const MuKernel& kernel, const Share& share) const {
-    double bytes = 0;
-    for (const BlockOp& op : kernel.ops)
-      if (op.is_load() && op.loop_dim() >= 0 &&
-          mugraph_.tensors[static_cast<size_t>(op.tensor())].numbered < 0)
-        bytes += share(op) * bytes_of(mugraph_.tensors[static_cast<size_t>(op.tensor())].type);
-    return bytes;
-  }
-
-  // Of a load's tensor, what so many of the blocks along an axis load.
-  static double share_along(const BlockOp& load, int axis, int64_t some, int64_t all) {
-    const bool cut = load.map()[static_cast<size_t>(axis)] >= 0;
-    return cut ? static_cast<double>(some) / static_cast<double>(all) : 1;
-  }
-
-  // How many neighbours along y follow each other before the next along x, so that blocks that run at the same time load
-  // least: of a product about as many rows of tiles as columns.
-  int64_t neighbours_together(const MuKernel& kernel, const KernelSchedule& schedule) const {
-    constexpr double kWorthIt = 0.9;  // of what they load in the order of the grid
-    const int64_t across = kernel.grid[0], down = kernel.grid[1];
-    const int64_t at_once =
-        std::min(schedule.persistent > 0 ? schedule.persistent : int64_t{target_.sms}, across * down);
-    auto loaded = [&](int64_t together) {
-      const int64_t columns = std::min(across, divide_up(at_once, together)),
-                    rows = std::min(down, together * divide_up(at_once, together * across));
-      return looped_bytes(kernel, [&](const BlockOp& op) {
-        return share_along(op, 0, columns, across) * share_along(op, 1, rows, down);
-      });
-    };
-    int64_t best = 1;
-    double least = kWorthIt * loaded(1);
-    for (int64_t together = 2; together <= std::min(down, at_once); ++together)
-      if (down % together == 0 && loaded(together) < least &&
-          fits_launch(across * together, down / together, kernel.grid[2])) {
-        least = loaded(together);
-        best = together;
-      }
-    return best;
-  }
-
   BlockFacts facts_of(const MuKernel& kernel, const KernelSchedule& schedule, bool first) const {
     return BlockFacts(kernel, lower_block(mugraph_, kernel), places_.read, schedule, first, target_,
-                      approximate_functions(out_.plan.outputs), block_order(kernel, schedule));
+                      approximate_functions(out_.plan.outputs),
+                      block_order(mugraph_, kernel, schedule, target_));
   }
 
   Status block_kernel(const MuKernel& kernel, size_t k) {
@@ -280,10 +213,12 @@ class MuEmitter {
     for (const ProductsOfKernel& earlier : products_) {
       if (independent(earlier.accesses, accesses)) continue;
       for (const auto& [what, how] : earlier.products)
-        if (const auto at = products.find(what); at != products.end() && at->second != how)
+        if (const auto at = products.find(what); at != products.end() && at->second != how) {
+          refused_.reset();
           return Status(ErrorCode::UNSUPPORTED, "kernel " + std::to_string(earlier.kernel) +
                                                     " computes a product by " + how +
                                                     ", and this one computes it again by " + at->second);
+        }
     }
     products_.push_back({k, std::move(accesses), std::move(products)});
     return {};
@@ -490,6 +425,7 @@ class MuEmitter {
   std::vector<ProductsOfKernel> products_;  // of block kernels that have any
   std::set<WgmmaShape> shapes_;
   bool tf32_ = false, tf32x3_ = false;
+  std::optional<size_t> refused_;
   Optimizer* const optimizer_;
   const ir::PassObserver& observer_;
   EmittedMuGraph out_;
@@ -541,12 +477,15 @@ Schedule with_choices(const Schedule& schedule, const EmittedMuGraph& emitted) {
 
 Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
                                     const Target& target, Optimizer* optimizer,
-                                    const ir::PassObserver& observer) {
+                                    const ir::PassObserver& observer, std::optional<size_t>* refused) {
   MuGraph noted = mugraph;
   note_rounded_values(graph, noted);
   auto applied = apply_schedule(noted, schedule);
   if (!applied) return applied.status();
-  return MuEmitter(graph, *applied, schedule, target, optimizer, observer).run();
+  MuEmitter emitter(graph, *applied, schedule, target, optimizer, observer);
+  auto emitted = emitter.run();
+  if (!emitted && refused) *refused = emitter.refused();
+  return emitted;
 }
 
 }  // namespace quern

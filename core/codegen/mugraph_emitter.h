@@ -28,10 +28,12 @@ struct EmittedMuGraph : Emitted {
 // Choices that the schedule leaves open are greedy, or the optimizer's; with those that come back put into
 // the schedule (with_choices) the same text is made without it. Deterministic but for the optimizer.
 // UNSUPPORTED when an operator, a size or the target's shared memory stands in the way; INVALID_ARGUMENT when
-// the schedule does not fit the muGraph. The observer sees every kernel after each pass.
+// the schedule does not fit the muGraph. The observer sees every kernel after each pass. `refused` becomes the
+// kernel of the muGraph that stands in the way by itself, whatever the others do, if there is one.
 Result<EmittedMuGraph> emit_mugraph(const Graph& graph, const MuGraph& mugraph, const Schedule& schedule,
                                     const Target& target, Optimizer* optimizer = nullptr,
-                                    const ir::PassObserver& observer = {});
+                                    const ir::PassObserver& observer = {},
+                                    std::optional<size_t>* refused = nullptr);
 
 // One line of what its choices come to; also in the plan's certificate.
 std::string explain(const EmittedBlock& block);

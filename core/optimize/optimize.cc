@@ -40,9 +40,11 @@ constexpr double kSpillCost = 1.5;                        // what a suspect is e
 constexpr double kRegisterBytes = 255 * 4;                // of a thread, at most
 constexpr size_t kMostRankings = 4;                       // behind the first
 constexpr const char* kCrowded = "registers are not enough for it";
+constexpr const char* kUnfit = "one of its kernels did not fit in another program";
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
 constexpr const char* kSameProgram = "it gives the same text as another one";
+constexpr const char* kNotTried = "not tried, ";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
 uint64_t in_ns(double us) { return static_cast<uint64_t>(us * 1000); }
@@ -79,9 +81,7 @@ class OptimizeRun {
     baseline_us_ = modelled_launches(*baseline, target_);
     ranked_ = ranking({});
     refused_.resize(ranked_.size());
-    for (const Implementation& best : ranked_)
-      if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
-        fate = "not tried, " + by_model(best.us);
+    note_untried();
     try_all();
     prove_baseline();
     write_report();
@@ -92,6 +92,12 @@ class OptimizeRun {
   }
 
  private:
+  void note_untried() {
+    for (size_t rank = looked_at_; rank < ranked_.size(); ++rank)
+      if (std::string& fate = fates_[ranked_[rank].candidate]; fate == kNoSchedule)
+        fate = kNotTried + by_model(ranked_[rank].us);
+  }
+
   // It is out already, and nobody waits for this: what is wrong with it goes into the report.
   void prove_baseline() {
     const auto emitted = emit_baseline(graph_, target_);
@@ -160,7 +166,7 @@ class OptimizeRun {
         continue;
       }
       const size_t rank = looked_at_++;
-      if (crowded_.suspects(mugraph_of(rank), ranked_[rank].schedule))
+      if (unfit_.suspects(mugraph_of(rank), ranked_[rank].schedule))
         suspects.push_back(rank);
       else
         try_one(rank, spilling);
@@ -189,21 +195,25 @@ class OptimizeRun {
 
   // What spills is kept if it does so less than what was kept before.
   void try_one(size_t rank, std::optional<Compiled>& spilling) {
-    if (crowded_.expects(mugraph_of(rank), ranked_[rank].schedule)) return note(rank, kCrowded);
+    if (unfit_.expects(mugraph_of(rank), ranked_[rank].schedule)) return note(rank, kUnfit);
     if (!judge(rank)) return;
     std::optional<Compiled> program = emit(rank);
-    if (!program || !compile(*program)) return;
-    if (program->stack == 0) return accept(std::move(*program));
-    note(rank, kCrowded);
-    if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
-    if (rankings_ < kMostRankings && !has_alternative(ranked_[rank].us)) rank_without_crowded();
+    if (program && !compile(*program)) program.reset();
+    if (program && program->stack == 0) return accept(std::move(*program));
+    if (program) {
+      note(rank, kCrowded);
+      if (!spilling || program->stack < spilling->stack) spilling = std::move(program);
+    }
+    if (rankings_ < kMostRankings && unfit_.expects(mugraph_of(rank), ranked_[rank].schedule) &&
+        !has_alternative(ranked_[rank].us))
+      rank_without_unfit();
   }
 
-  // Whether something that is not crowded and not much slower is still to be tried.
+  // Whether something that fits and is not much slower is still to be tried.
   bool has_alternative(double us) const {
     constexpr double kMuch = 1.03;
     for (size_t rank = looked_at_; rank < ranked_.size(); ++rank)
-      if (ranked_[rank].us < kMuch * us && !crowded_.expects(mugraph_of(rank), ranked_[rank].schedule))
+      if (ranked_[rank].us < kMuch * us && !unfit_.expects(mugraph_of(rank), ranked_[rank].schedule))
         return true;
     return false;
   }
@@ -213,21 +223,24 @@ class OptimizeRun {
                                 options_.schedules, options_.allow_tf32, refuse);
   }
 
-  // Programs of several kernels differ in one of them, the others at their best: where that is one that is crowded, it
-  // is in nearly all. What was not tried yet is ranked anew without it.
-  void rank_without_crowded() {
+  // Programs of several kernels differ in one of them, the others at their best: where that is one that does not fit,
+  // it is in nearly all. What was not tried yet is ranked anew without it.
+  void rank_without_unfit() {
     ++rankings_;
     ranked_.resize(looked_at_);
     std::set<std::pair<size_t, std::string>> known;
     for (const Implementation& each : ranked_) known.emplace(each.candidate, print_schedule(each.schedule));
     const std::vector<Implementation> again = ranking(
         [this](const KernelSchedule& schedule, bool joined, const std::function<MuKernel()>& applied) {
-          return crowded_.expects(schedule, joined, applied);
+          return unfit_.expects(schedule, joined, applied);
         });
     for (const Implementation& each : again)
       if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(each);
     refused_.resize(looked_at_);
     refused_.resize(ranked_.size());
+    for (std::string& fate : fates_)
+      if (fate.starts_with(kNotTried)) fate = kNoSchedule;
+    note_untried();
   }
 
   // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
@@ -248,9 +261,12 @@ class OptimizeRun {
   std::optional<Compiled> emit(size_t rank) {
     const auto start = Clock::now();
     const MuGraph& mugraph = mugraph_of(rank);
-    auto emitted = emit_mugraph(graph_, mugraph, ranked_[rank].schedule, target_, options_.optimizer);
+    const Schedule& schedule = ranked_[rank].schedule;
+    std::optional<size_t> refused;
+    auto emitted = emit_mugraph(graph_, mugraph, schedule, target_, options_.optimizer, {}, &refused);
     out_.emit_ns += ns_since(start);
     if (!emitted) {
+      if (refused) unfit_.add(mugraph, schedule, *refused);
       refuse(rank, emitted.status().message());
       return {};
     }
@@ -274,7 +290,7 @@ class OptimizeRun {
     }
     program.cubin = std::move(output->cubin);
     const Schedule& schedule = ranked_[program.rank].schedule;
-    program.stack = crowded_.add(mugraph_of(program.rank), schedule, program.emitted, output->log);
+    program.stack = unfit_.add(mugraph_of(program.rank), schedule, program.emitted, output->log);
     if (!spilling_warpgroups(schedule, program.emitted.blocks, output->log).empty()) {
       refuse(program.rank, kSpillsBesideWgmma);
       return false;
@@ -458,7 +474,7 @@ class OptimizeRun {
   std::map<size_t, Certificate> verdicts_;  // by candidate
   std::vector<std::string> fates_;          // of candidates
   std::vector<size_t> refusals_;            // schedules of them that were refused
-  SpillingKernels crowded_{target_};
+  UnfitKernels unfit_{target_};
   ArithmeticVerifier verifier_{graph_, {.stop = [this] { return over(); }}};
   ArithmeticVerdict arithmetic_;  // of what is tried
   std::vector<double> judge_ms_, compile_ms_, compile_cpu_ms_;

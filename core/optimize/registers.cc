@@ -38,6 +38,13 @@ std::string schedule_traits(KernelSchedule schedule, bool joined) {
   return print_schedule({{schedule}});
 }
 
+// Whether the emitter takes a kernel hangs on all of it.
+std::string all_of(KernelSchedule schedule, bool joined) {
+  schedule.choices = {};
+  schedule.joined = joined;
+  return print_schedule({{schedule}});
+}
+
 // And of the kernel its operators and tiles.
 std::string kernel_traits(const MuKernel& applied) {
   std::string text = applied.trip_count > 1 ? "loop\n" : "";
@@ -83,10 +90,24 @@ std::string spilling_warpgroups(const Schedule& schedule, const std::vector<Emit
   return "";
 }
 
-int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
-                            const std::string& log) {
-  const auto applied = apply_schedule(mugraph, schedule);
-  check(applied.ok(), "the schedule of a program does not fit its muGraph");
+namespace {
+
+MuGraph applied_to(const MuGraph& mugraph, const Schedule& schedule) {
+  auto applied = apply_schedule(mugraph, schedule);
+  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
+  return std::move(*applied);
+}
+
+}  // namespace
+
+void UnfitKernels::add(const MuGraph& mugraph, const Schedule& schedule, size_t kernel) {
+  refused_[all_of(schedule.kernels[kernel], is_joined(schedule, kernel))].insert(
+      kernel_traits(applied_to(mugraph, schedule).kernels[kernel]));
+}
+
+int64_t UnfitKernels::add(const MuGraph& mugraph, const Schedule& schedule, const EmittedMuGraph& emitted,
+                          const std::string& log) {
+  const MuGraph applied = applied_to(mugraph, schedule);
   const std::map<std::string, int64_t> bytes = stack_bytes(log);
   auto spilled = [&](const std::string& function) {
     const auto at = bytes.find(function);
@@ -95,46 +116,47 @@ int64_t SpillingKernels::add(const MuGraph& mugraph, const Schedule& schedule, c
   for (const EmittedBlock& block : emitted.blocks) {
     const int64_t own = spilled(block.function);
     if (own == 0 && spilled(block.again) == 0) continue;
-    const MuKernel& kernel = applied->kernels[block.kernel];
+    const MuKernel& kernel = applied.kernels[block.kernel];
     const KernelSchedule& how = schedule.kernels[block.kernel];
     const bool joined = is_joined(schedule, block.kernel);
     crowded_[schedule_traits(how, joined)].insert(kernel_traits(kernel));
     if (joined || own == 0) continue;
     const double wanted = 1 + static_cast<double>(own) / 4 / most_registers(how);
     double& fitting = fitting_.try_emplace(kind_of(kernel, how), 1e9).first->second;
-    fitting = std::min(fitting, share(*applied, kernel, how, target_) / wanted);
+    fitting = std::min(fitting, share(applied, kernel, how, target_) / wanted);
   }
   int64_t sum = 0;
   for (const auto& [function, own] : bytes) sum += own;
   return sum;
 }
 
-bool SpillingKernels::expects(const KernelSchedule& schedule, bool joined,
-                              const std::function<MuKernel()>& applied) const {
-  const auto crowded = crowded_.find(schedule_traits(schedule, joined));
-  return crowded != crowded_.end() && crowded->second.count(kernel_traits(applied())) > 0;
+bool UnfitKernels::expects(const KernelSchedule& schedule, bool joined,
+                           const std::function<MuKernel()>& applied) const {
+  auto known = [&](const auto& kernels, const std::string& traits) {
+    const auto at = kernels.find(traits);
+    return at != kernels.end() && at->second.count(kernel_traits(applied())) > 0;
+  };
+  return known(crowded_, schedule_traits(schedule, joined)) || known(refused_, all_of(schedule, joined));
 }
 
-bool SpillingKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
-  if (crowded_.empty()) return false;
-  const auto applied = apply_schedule(mugraph, schedule);
-  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
-  for (size_t k = 0; k < applied->kernels.size(); ++k)
-    if (applied->kernels[k].custom &&
-        expects(schedule.kernels[k], is_joined(schedule, k), [&] { return applied->kernels[k]; }))
+bool UnfitKernels::expects(const MuGraph& mugraph, const Schedule& schedule) const {
+  if (crowded_.empty() && refused_.empty()) return false;
+  const MuGraph applied = applied_to(mugraph, schedule);
+  for (size_t k = 0; k < applied.kernels.size(); ++k)
+    if (applied.kernels[k].custom &&
+        expects(schedule.kernels[k], is_joined(schedule, k), [&] { return applied.kernels[k]; }))
       return true;
   return false;
 }
 
-bool SpillingKernels::suspects(const MuGraph& mugraph, const Schedule& schedule) const {
+bool UnfitKernels::suspects(const MuGraph& mugraph, const Schedule& schedule) const {
   if (fitting_.empty()) return false;
-  const auto applied = apply_schedule(mugraph, schedule);
-  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
-  for (size_t k = 0; k < applied->kernels.size(); ++k) {
-    const MuKernel& kernel = applied->kernels[k];
+  const MuGraph applied = applied_to(mugraph, schedule);
+  for (size_t k = 0; k < applied.kernels.size(); ++k) {
+    const MuKernel& kernel = applied.kernels[k];
     if (!kernel.custom || is_joined(schedule, k)) continue;
     const auto fitting = fitting_.find(kind_of(kernel, schedule.kernels[k]));
-    if (fitting != fitting_.end() && share(*applied, kernel, schedule.kernels[k], target_) >= fitting->second)
+    if (fitting != fitting_.end() && share(applied, kernel, schedule.kernels[k], target_) >= fitting->second)
       return true;
   }
   return false;

@@ -405,8 +405,10 @@ class Counter : private ScheduledBlock {
     if (in_loop(i)) out_.holds_last_tiles |= stays_outstanding(i);
     own.operand_bytes += batch * 2 * static_cast<double>(n * k * (m / kWgmmaRows));
     if (is_made(each.operands[static_cast<size_t>(1 - side)])) {
-      own.shared_bytes += batch * 2 * static_cast<double>(n * k);
+      const double bytes = batch * 2 * static_cast<double>(n * k);
+      own.shared_bytes += bytes;
       own.chain += constants_.barrier_cycles;
+      out_.written_bytes += bytes;
     }
     const double m_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
     const BlockValue rows = each.operands[static_cast<size_t>(side)];
@@ -456,6 +458,7 @@ class Counter : private ScheduledBlock {
     own.slots += parts.values * parts.lane_bits * 2 * warps();
     own.chain += parts.lane_bits * kShuffleLatency;
     if (parts.across_warps) {
+      out_.written_bytes += padded_elements(i) * 4 * warps();
       own.shared_bytes += parts.values * 32 * 4 * 2 * warps();
       own.chain += constants_.barrier_cycles + 2 * kSharedLatency;
     }

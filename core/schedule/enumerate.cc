@@ -261,7 +261,8 @@ std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel&
   if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
   // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
   if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
-  if (works.of(mugraph, schedule).exchange_bytes > 0) return std::nullopt;
+  const BlockWork& work = works.of(mugraph, schedule);
+  if (work.exchange_bytes > 0 || work.written_bytes > 0) return std::nullopt;
   KernelSchedule out = schedule;
   out.persistent = schedule.intervals ? blocks_of_pairs(mugraph, kernel, blocks) : blocks;
   return out.persistent > 0 ? std::optional(out) : std::nullopt;
@@ -347,7 +348,7 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
     cut_short.intervals = alone && masked;
     if (cut_short.intervals) rank(cut_short);
     KernelSchedule overlapped = cut_short;
-    overlapped.overlap = alone && of_products && fed.stages > 2;
+    overlapped.overlap = alone && whole.of_products && fed.stages > 2;
     if (overlapped.overlap) {
       rank(overlapped);
       KernelSchedule fewer_registers = overlapped;

@@ -13,6 +13,12 @@ namespace quern {
 
 namespace {
 
+// Shared memory of a block.
+double shared_room(const BlockWork& work, const KernelSchedule& schedule) {
+  return std::max(schedule.stages * work.loop_room + work.kept_bytes + work.written_bytes,
+                  work.exchange_bytes);
+}
+
 class KernelModel {
  public:
   KernelModel(const BlockWork& work, const KernelSchedule& schedule, const Target& target)
@@ -22,8 +28,7 @@ class KernelModel {
     KernelTime out;
     out.registers = work_.registers;
     const int64_t warps = schedule_.threads() / 32;
-    out.shared_bytes =
-        static_cast<int64_t>(std::max(schedule_.stages * work_.loop_room + work_.kept_bytes, work_.exchange_bytes));
+    out.shared_bytes = static_cast<int64_t>(shared_room(work_, schedule_));
     if (out.shared_bytes > target_.shared_bytes_per_block || !work_.is_possible) {
       out.us = std::numeric_limits<double>::infinity();
       return out;
@@ -257,8 +262,9 @@ BlockWork mean_block(const std::vector<BlockWork>& parts) {
     out.blocks += part.blocks;
     iterations += part.blocks * static_cast<double>(part.trip_count);
     out.cluster = std::max(out.cluster, part.cluster);
-    for (double BlockWork::*most : {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes,
-                                    &BlockWork::kept_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
+    for (double BlockWork::* most :
+         {&BlockWork::registers, &BlockWork::loop_room, &BlockWork::exchange_bytes, &BlockWork::kept_bytes,
+          &BlockWork::written_bytes, &BlockWork::once_waits, &BlockWork::fresh_share})
       out.*most = std::max(out.*most, part.*most);
     for (double BlockWork::*sum : {&BlockWork::unique_bytes, &BlockWork::fresh_bytes, &BlockWork::asked_bytes,
                                    &BlockWork::distinct_bytes})
@@ -291,8 +297,7 @@ KernelTime modelled_joined(const std::vector<BlockWork>& parts, const std::vecto
   int min_blocks = schedules[0].min_blocks;
   for (size_t p = 0; p < parts.size(); ++p) {
     registers = std::max(registers, parts[p].registers);
-    shared_bytes =
-        std::max({shared_bytes, schedules[p].stages * parts[p].loop_room, parts[p].exchange_bytes});
+    shared_bytes = std::max(shared_bytes, shared_room(parts[p], schedules[p]));
     min_blocks = std::min(min_blocks, schedules[p].min_blocks);
   }
   auto modelled = [&](BlockWork work, KernelSchedule schedule) {

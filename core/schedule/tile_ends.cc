@@ -25,6 +25,16 @@ unsigned reduced_dims(const BlockOp& reduction, const BlockOp& operand) {
 
 bool is_power_of_two(int64_t extent) { return padded(extent) == extent; }
 
+// Rows and columns change places, and nothing else does.
+bool is_turned_matrix(const BlockOp& op) {
+  if (!op.is_compute(OpCode::transpose) || op.type.rank() < 2) return false;
+  Ints perm = *op.attrs().perm;
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return std::is_sorted(perm.begin(), perm.end());
+}
+
+unsigned turned(unsigned flags) { return (flags & ~3u) | (flags & 1u) << 1 | (flags & 2u) >> 1; }
+
 }  // namespace
 
 double ScheduledBlock::padded_elements(size_t i) const {
@@ -68,7 +78,8 @@ void ScheduledBlock::find_unpadded() {
       const unsigned from = unpadded_[static_cast<size_t>(operand)];
       if (from != 0 && is_beside_product(each)) own |= in_common(each, op(operand), from);
     }
-    if (own == 0) continue;
+    if (is_turned_matrix(each)) own = turned(unpadded_[static_cast<size_t>(each.operands[0])]);
+    if (own == 0 || is_turned_matrix(each)) continue;
     for (BlockValue operand : each.operands)
       if (op(operand).is_load()) unpadded_[static_cast<size_t>(operand)] |= in_common(op(operand), each, own);
   }
@@ -108,7 +119,7 @@ bool ScheduledBlock::ends_fit() const {
       if (is_unpadded_load(operand) && !as_panel) return false;
       const unsigned ends = unpadded_[static_cast<size_t>(operand)];
       const bool keeps =
-          is_product || is_beside_product(each) ||
+          is_product || is_beside_product(each) || is_turned_matrix(each) ||
           (each.is_compute(OpKind::reduction) && (ends & reduced_dims(each, op(operand))) == 0);
       if (ends != 0 && !keeps) return false;
     }

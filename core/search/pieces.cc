@@ -14,7 +14,7 @@ namespace quern {
 
 namespace {
 
-constexpr size_t kMostJoined = 48;    // operators of pieces that are joined
+constexpr int kMostJoined = 48;  // operators of pieces that are joined, or compute element by element
 // Operators of a piece that has much inside, and no more products than are searched whole.
 constexpr int kOverBound = 11;
 constexpr double kKernelBytes = 4e6;  // what a kernel costs beside its traffic, as bytes of traffic
@@ -38,13 +38,17 @@ class Cutter {
 
   std::vector<Piece> cut(int bound) {
     order_nodes();
-    return cut_ordered(bound, bound + kOverBound);
+    std::vector<Piece> pieces = cut_ordered(bound, bound + kOverBound, kMostJoined);
+    for (Piece& piece : pieces)
+      piece.as_written = piece.operators > bound && std::all_of(piece.nodes.begin(), piece.nodes.end(),
+                                                                [&](ValueId id) { return is_pointwise(id); });
+    return pieces;
   }
 
   std::vector<Piece> cut(const std::vector<ValueId>& nodes) {
     order_ = nodes;
     const int size = operators_of(nodes);
-    return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1, size - 1);
+    return nodes.size() == 1 ? std::vector<Piece>() : cut_ordered(size - 1, size - 1, size - 1);
   }
 
   std::vector<Piece> pieces_of(std::vector<ValueId> nodes) const {
@@ -127,6 +131,9 @@ class Cutter {
     return computed_[static_cast<size_t>(id)] && made_[static_cast<size_t>(id)]->is_decided();
   }
 
+  bool is_pointwise(ValueId id) const {
+    return is_elementwise(node(id).code) || node(id).code == OpCode::cast;
+  }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
 
   // Products of one value follow each other: they may share what makes it, and a launch. What is outside the algebra as early
@@ -167,8 +174,8 @@ class Cutter {
     return size;
   }
 
-  std::vector<Piece> cut_ordered(int bound, int most) {
-    choose_segments(bound, most);
+  std::vector<Piece> cut_ordered(int bound, int most, int most_pointwise) {
+    choose_segments(bound, most, most_pointwise);
     std::vector<Piece> pieces;
     for (const auto& [first, last] : segments_)
       for (Piece& piece : pieces_of(segment(first, last))) pieces.push_back(std::move(piece));
@@ -176,8 +183,8 @@ class Cutter {
   }
 
   // Dynamic programming over where segments of the order end. Those of more than `bound` operators, `most` at most, have
-  // more inside than they read and write.
-  void choose_segments(int bound, int most) {
+  // more inside than they read and write; those that compute element by element may have `most_pointwise`.
+  void choose_segments(int bound, int most, int most_pointwise) {
     const size_t count = order_.size();
     std::vector<double> best(count + 1, 1e300);
     std::vector<size_t> from(count + 1, 0);
@@ -185,16 +192,20 @@ class Cutter {
     for (size_t first = 0; first < count; ++first) {
       int size = 0, products = 0;
       double inside = 0;
+      bool pointwise = true;
       for (size_t last = first + 1; last <= count; ++last) {
         const ValueId id = order_[last - 1];
         size += operators(node(id));
         products += is_product(id);
+        pointwise &= is_pointwise(id);
         inside = std::max(inside, bytes(node(id)));
         const bool single = last == first + 1;
-        if (!single && (size > most || !outside_[id].empty() || !outside_[order_[first]].empty())) break;
+        if (!single && (size > (pointwise ? most_pointwise : most) || !outside_[id].empty() ||
+                        !outside_[order_[first]].empty()))
+          break;
         if (!single && !has_terms(first, last)) break;
         const double moved = traffic(first, last), cost = best[first] + kKernelBytes + moved;
-        if (!single && size > bound && (inside <= moved || products > kMostProducts)) continue;
+        if (!single && !pointwise && size > bound && (inside <= moved || products > kMostProducts)) continue;
         if (cost < best[last]) {
           best[last] = cost;
           from[last] = first;
@@ -464,14 +475,14 @@ std::vector<std::vector<Piece>> groups_of(const Graph& graph, std::vector<Piece>
         !piece.outside.empty() || std::any_of(piece.nodes.begin(), piece.nodes.end(), [&](ValueId id) {
           return op_info(graph.node(id).code).kind == OpKind::contraction;
         });
-    size_t size = piece.nodes.size();
+    auto size = static_cast<int>(piece.nodes.size());
     std::vector<size_t> common;
     for (size_t g = open; g < groups.size(); ++g) {
       if (std::none_of(groups[g].begin(), groups[g].end(),
                        [&](const Piece& other) { return have_common(other, piece); }))
         continue;
       common.push_back(g);
-      for (const Piece& other : groups[g]) size += other.nodes.size();
+      for (const Piece& other : groups[g]) size += static_cast<int>(other.nodes.size());
     }
     if (alone || size > kMostJoined) {
       common.clear();

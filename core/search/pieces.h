@@ -34,7 +34,7 @@ inline constexpr int64_t kMostProducts = 3;  // of what is searched whole
 
 // Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or eleven more
 // where what stays inside of it is larger than all that it reads and writes, as the scores of attention are, and it has no more
-// than kMostProducts.
+// than kMostProducts. What computes element by element alone may have as many as are ever joined.
 std::vector<Piece> cut_into_pieces(const Graph& graph, int bound);
 
 // The same as smaller pieces, for one that no kernel was found for. One for each output: what several need is

@@ -91,6 +91,52 @@ void columns_end_before_a_power_of_two(void**) {
   all_are_right(cases);
 }
 
+// Rows of the result are columns of the product.
+MuGraphCase turned(const Sizes& sizes, const KernelSchedule& schedule) {
+  const char kGraph[] = R"(graph turned
+in x: TYPE[INNER, COLUMNS]
+in w: TYPE[ROWS, INNER]
+xt = transpose(x, perm=[1, 0])
+wt = transpose(w, perm=[1, 0])
+y = matmul(xt, wt)
+z = relu(y)
+out z
+)";
+  const char kMuGraph[] = R"(mugraph turned
+in x: TYPE[INNER, COLUMNS]
+in w: TYPE[ROWS, INNER]
+tensor z: TYPE[COLUMNS, ROWS]
+kernel grid=[GRID, 2] loop=TURNS threads=128 {
+  w0 = load(w, y=0, loop=1)
+  x0 = load(x, x=1, loop=0)
+  wx = matmul(w0, x0)
+  a = accumulate_sum(wx)
+  t = transpose(a, perm=[1, 0])
+  r = relu(t)
+  store(r, z, x=0, y=1)
+}
+out z
+)";
+  return sized_case("turned", kGraph, kMuGraph, sizes, schedule);
+}
+
+void results_may_lie_transposed(void**) {
+  std::vector<MuGraphCase> cases;
+  cases.push_back(turned({"bf16", "144", "96", "384", "2", "2"}, way({8, 1, 1}, 192, 128)));
+  cases.push_back(turned({"f16", "72", "128", "304", "2", "2"}, way({4, 1, 1}, 160, 64)));
+  cases.push_back(turned({"bf16", "200", "96", "232", "2", "2"}, way(kThree, 192, 192)));
+  cases.push_back(turned({"f16", "384", "72", "72", "2", "2"}, way(kThree, 64, 192)));
+  cases.push_back(turned({"bf16", "136", "72", "232", "2", "2"}, way({1, 8, 1}, 128, 96)));
+  cases.push_back(turned({"bf16", "104", "72", "200", "2", "2"}, way(kThreeOfColumns, 192, 96)));
+  for (const MuGraphCase& test : cases) {
+    const auto applied = apply_schedule(test.mugraph, test.schedule);
+    assert_ok(applied);
+    assert_true(block_work(*applied, applied->kernels[0], test.schedule.kernels[0], **find_target("sm_90a"))
+                    .is_possible);
+  }
+  all_are_right(cases);
+}
+
 void rows_are_three_times_those_of_a_warpgroup(void**) {
   std::vector<MuGraphCase> cases;
   for (const Order& order : kOrders) {
@@ -255,6 +301,7 @@ void other_tiles_are_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(columns_end_before_a_power_of_two),
+      cmocka_unit_test(results_may_lie_transposed),
       cmocka_unit_test(rows_are_three_times_those_of_a_warpgroup),
       cmocka_unit_test(all_ways_are_right),
       cmocka_unit_test(hostile_inputs_are_right),

@@ -1,4 +1,4 @@
-// What is learnt from the log of ptxas: which kernels were crowded, and which others would be.
+// What is learnt from the log of ptxas and from the emitter: which kernels do not fit, and which others would not.
 #include "core/optimize/registers.h"
 
 #include "core/graph/text.h"
@@ -42,7 +42,7 @@ void a_crowded_kernel_is_known_again(void**) {
   assert_int_equal(schedule.kernels.size(), 2);
   const EmittedMuGraph emitted = subject.emit(schedule);
   for (const char* begin : {"    ", "ptxas         .     "}) {
-    SpillingKernels spilling(**find_target("sm_90a"));
+    UnfitKernels spilling(**find_target("sm_90a"));
     assert_int_equal(spilling.add(subject.mugraph, schedule, emitted,
                                  log_of(emitted.blocks[0].function, 0, begin) +
                                      log_of(emitted.blocks[1].function, 0, begin)),
@@ -74,6 +74,37 @@ void a_crowded_kernel_is_known_again(void**) {
   }
 }
 
+// By the emitter, for whatever stands in its schedule.
+void a_refused_kernel_is_known_again(void**) {
+  const Subject subject;
+  const Schedule schedule = default_schedule(subject.mugraph);
+  UnfitKernels unfit(**find_target("sm_90a"));
+  unfit.add(subject.mugraph, schedule, 1);
+  assert_true(unfit.expects(subject.mugraph, schedule));
+  Schedule other = schedule;
+  other.kernels[0].stages = 2;
+  assert_true(unfit.expects(subject.mugraph, other));
+  other.kernels[1].warps = {1, 1, 8};
+  assert_false(unfit.expects(subject.mugraph, other));
+}
+
+void the_emitter_says_which_kernel_it_refuses(void**) {
+  const Subject subject;
+  Schedule schedule = default_schedule(subject.mugraph);
+  auto refused_of = [&] {
+    std::optional<size_t> refused;
+    assert_error(emit_mugraph(subject.graph, subject.mugraph, schedule, **find_target("sm_90a"), nullptr, {},
+                              &refused),
+                 ErrorCode::UNSUPPORTED, "");
+    return refused;
+  };
+  schedule.kernels[0].warps = {4, 1, 1};
+  schedule.kernels[0].wgmma = schedule.kernels[0].tma = schedule.kernels[0].producer = true;
+  schedule.kernels[0].overlap = true;
+  schedule.kernels[0].stages = 3;
+  assert_true(refused_of() == std::optional<size_t>(0));
+}
+
 // What ptxas has been seen to get wrong.
 void warpgroups_with_a_stack_are_found(void**) {
   const Subject subject;
@@ -103,7 +134,7 @@ void the_real_log_is_understood(void**) {
       "  x[n] = a[x[n] > 0.0f ? n & 63 : 1];\n}\n";
   const auto output = (*nvrtc)->compile({source, "sm_90a", {"--ptxas-options=-v"}});
   assert_ok(output);
-  SpillingKernels spilling(**find_target("sm_90a"));
+  UnfitKernels spilling(**find_target("sm_90a"));
   assert_true(spilling.add(subject.mugraph, schedule, emitted, output->log) >= 256);
   assert_true(spilling.expects(subject.mugraph, schedule));
 }
@@ -111,8 +142,9 @@ void the_real_log_is_understood(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(a_crowded_kernel_is_known_again),
-                              cmocka_unit_test(warpgroups_with_a_stack_are_found),
-                              cmocka_unit_test(the_real_log_is_understood)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_crowded_kernel_is_known_again), cmocka_unit_test(a_refused_kernel_is_known_again),
+      cmocka_unit_test(the_emitter_says_which_kernel_it_refuses),
+      cmocka_unit_test(warpgroups_with_a_stack_are_found), cmocka_unit_test(the_real_log_is_understood)};
   return cmocka_run_group_tests_name("optimize-registers", tests, nullptr, nullptr);
 }

@@ -181,6 +181,34 @@ void every_enumerated_schedule_fits(void**) {
   }
 }
 
+// What a loop makes of products is overlapped with those that multiply it, and there are none.
+void sums_of_rows_alone_are_not_overlapped(void**) {
+  const MuGraph mugraph = parse(R"(mugraph sums
+in q: bf16[1024, 64]
+in k: bf16[64, 1024]
+tensor m: f32[1024, 1]
+tensor r: f32[1024, 1]
+kernel grid=[8] loop=8 threads=256 {
+  q0 = load(q, x=0)
+  k0 = load(k, loop=1)
+  s = matmul(q0, k0)
+  own = max(s, axis=[1], keepdims=true)
+  top = accumulate_max(own)
+  d = sub(s, top)
+  e = exp(d)
+  part = sum(e, axis=[1], keepdims=true)
+  all = accumulate_rescaled(part, top)
+  store(top, m, x=0)
+  store(all, r, x=0)
+}
+out m, r
+)");
+  const std::vector<Schedule> schedules = enumerate_schedules(mugraph, **find_target("sm_90a"));
+  assert_true(schedules.size() > 3);
+  assert_true(schedules[0].kernels[0].producer);
+  for (const Schedule& each : schedules) assert_false(each.kernels[0].overlap);
+}
+
 const char kLayer[] = R"(mugraph layer
 in x: TYPE[64, 1024]
 in w: TYPE[1024, 2048]
@@ -293,6 +321,7 @@ int main() {
                               cmocka_unit_test(loops_beside_norms_are_cut),
                               cmocka_unit_test(what_does_not_fit_is_refused),
                               cmocka_unit_test(every_enumerated_schedule_fits),
+                              cmocka_unit_test(sums_of_rows_alone_are_not_overlapped),
                               cmocka_unit_test(independent_neighbours_are_joined),
                               cmocka_unit_test(tf32_is_enumerated_where_it_is_allowed)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);

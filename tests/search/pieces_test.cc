@@ -146,6 +146,28 @@ void much_stays_inside(void**) {
                   }) <= kMostProducts);
 }
 
+// The backward pass of an activation, f32 inside, in front of two products: what they read is bf16, not what the search could
+// still take along with them.
+void what_computes_by_elements_may_be_long(void**) {
+  std::string text =
+      "graph g\nin x: bf16[64, 128]\nin w: bf16[128, 256]\nin y: bf16[64, 256]\n"
+      "c0 = cast(y, dtype=f32)\n";
+  for (int i = 0; i < 12; ++i)
+    text += "c" + std::to_string(i + 1) + " = sigmoid(c" + std::to_string(i) + ")\n";
+  text +=
+      "d = cast(c12, dtype=bf16)\nxt = transpose(x, perm=[1, 0])\nwt = transpose(w, perm=[1, 0])\n"
+      "p = matmul(xt, d)\nq = matmul(d, wt)\nout p, q\n";
+  const Graph graph = graph_of(text);
+  const std::vector<Piece> pieces = cut_into_pieces(graph, 11);
+  const Piece& first = pieces[0];
+  assert_true(first.operators > 11 && first.as_written);
+  assert_int_equal(first.outputs.size(), 1);
+  assert_text_equal(graph.node(first.outputs[0]).name, "d");
+  for (size_t i = 1; i < pieces.size(); ++i) assert_false(pieces[i].as_written);
+  // Where it is cut smaller it is.
+  for (const Piece& piece : cut_smaller(graph, first)) assert_true(piece.nodes.size() < first.nodes.size());
+}
+
 // A residual reads with the columns of the result what the product reads with its inner index.
 void an_input_in_two_roles_is_two_inputs(void**) {
   const std::vector<Piece> residual = cut_into_pieces(
@@ -321,6 +343,7 @@ int main() {
       cmocka_unit_test(a_long_chain_is_cut_at_the_narrow_places),
       cmocka_unit_test(softmaxes_count_as_their_definition),
       cmocka_unit_test(much_stays_inside),
+      cmocka_unit_test(what_computes_by_elements_may_be_long),
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
       cmocka_unit_test(casts_that_change_no_value_belong_to_who_reads_them),
       cmocka_unit_test(numbered_inputs_are_placed),
