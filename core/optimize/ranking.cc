@@ -115,10 +115,11 @@ std::optional<Schedule> launched_for_each_tile(Schedule schedule) {
   return differs ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-bool stores_large_tile(const MuKernel& kernel) {
-  constexpr int64_t kLargeTile = 128 * 128;
+constexpr int64_t kLargeTile = 128 * 128, kTileOfPairs = 64 * 128;  // elements, at least
+
+bool stores_tile_of(const MuKernel& kernel, int64_t elements) {
   return std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
-    return op.kind() == BlockOp::Kind::store && op.type.element_count() >= kLargeTile;
+    return op.kind() == BlockOp::Kind::store && op.type.element_count() >= elements;
   });
 }
 
@@ -129,7 +130,7 @@ std::optional<Schedule> stored_by_tma(const MuGraph& applied, Schedule schedule)
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     KernelSchedule& own = schedule.kernels[k];
     const MuKernel& kernel = applied.kernels[k];
-    if (!own.producer || own.pingpong || kernel.grid[3] > 1 || !stores_large_tile(kernel)) continue;
+    if (!own.producer || own.pingpong || kernel.grid[3] > 1 || !stores_tile_of(kernel, kLargeTile)) continue;
     own.persistent = 0;
     own.tma_store = differs = true;
   }
@@ -177,7 +178,8 @@ std::optional<Schedule> shared_by_pairs(const MuGraph& applied, Schedule schedul
         is_joined(schedule, k) || own.persistent % 2 != 0 || kernel.grid[static_cast<size_t>(axis)] % 2 != 0)
       continue;
     const bool stay = own.overlap && own.persistent > 0 && share_all_tiles(kernel, axis);
-    if (!stay && !(stores_large_tile(kernel) && shares_straddling_rows(applied, kernel, axis))) continue;
+    if (!stay && !(stores_tile_of(kernel, kTileOfPairs) && shares_straddling_rows(applied, kernel, axis)))
+      continue;
     own.multicast[static_cast<size_t>(axis)] = 2;
     differs = true;
   }

@@ -22,7 +22,8 @@ class Counter : private ScheduledBlock {
       : ScheduledBlock(mugraph, kernel, schedule, target),
         constants_(model_constants(target)),
         unmasked_(unmasked_share(mugraph, kernel)),
-        straight_(kernel.ops.size()) {
+        straight_(kernel.ops.size()),
+        by_rows_(kernel.ops.size()) {
     if (schedule.intervals) masking_ = masking_values(mugraph, kernel);
     find_reductions();
   }
@@ -114,6 +115,7 @@ class Counter : private ScheduledBlock {
   void count(size_t i) {
     const BlockOp& each = kernel_.ops[i];
     if (is_kept(i)) needs_.block_kept = std::max(needs_.block_kept, padded_elements(i));
+    find_neighbours(i);
     switch (each.kind()) {
       case BlockOp::Kind::load:
         return load(i);
@@ -125,6 +127,7 @@ class Counter : private ScheduledBlock {
         Work& own = work(stages_[i]);
         own.issue += padded_elements(i) / 32 * 1.5;
         own.chain += 2 * constants_.shared_latency + constants_.barrier_cycles;
+        if (by_rows_[static_cast<size_t>(each.operands[0])] == true) exchange(i);
         return;
       }
       case BlockOp::Kind::accumulate:
@@ -160,11 +163,31 @@ class Counter : private ScheduledBlock {
     const Ints& from = op(each.operands[0]).type.shape;
     const bool turns = last > 0 && std::any_of(from.begin() + perm[last - 1] + 1, from.end(),
                                                [](int64_t extent) { return extent > 1; });
-    if (!turns) return;
+    if (turns && !by_rows_[i]) exchange(i);
+  }
+
+  // Elements that other threads store than have them, through shared memory.
+  void exchange(size_t i) {
     needs_.turned = std::max(needs_.turned, padded_elements(i));
     Work& own = work(stages_[i]);
     own.shared_bytes += 2 * 4 * padded_elements(i);
     own.chain += constants_.barrier_cycles + 2 * kSharedLatency;
+    const double bytes = padded_elements(i) * static_cast<double>(dtype_size(kernel_.ops[i].type.dtype));
+    double& room = in_loop(i) ? out_.written_bytes : out_.exchange_bytes;
+    room = std::max(room, bytes);
+  }
+
+  // Whoever has neighbours along the rows of a product has them along the columns of what it is turned into.
+  void find_neighbours(size_t i) {
+    const BlockOp& each = kernel_.ops[i];
+    if (each.is_compute(OpKind::contraction)) {
+      if (is_by_warpgroups(i)) by_rows_[i] = m_side() == 1;
+      return;
+    }
+    const bool turns = is_turned_matrix(each);
+    if (!turns && !is_beside_product(each)) return;
+    for (BlockValue operand : each.operands)
+      if (const auto from = by_rows_[static_cast<size_t>(operand)]) by_rows_[i] = *from != turns;
   }
 
   void load(size_t i) {
@@ -491,6 +514,8 @@ class Counter : private ScheduledBlock {
   const UnmaskedShare unmasked_;
   std::set<BlockValue> masking_;  // what most iterations do without
   std::vector<char> straight_;  // loads whose fragments are counted
+  // Of what is computed of a product by warpgroups: whether registers of a thread have neighbours along its rows, not columns.
+  std::vector<std::optional<bool>> by_rows_;
   std::vector<bool> reduced_, reduced_in_front_;
   RegisterNeeds needs_;
   BlockWork out_;

@@ -110,6 +110,8 @@ class ScheduledBlock {
   // Three products in tf32 take the place of one of f32 operands.
   bool is_in_three(size_t i) const;
   bool is_by_warpgroups(size_t i) const;
+  // What a product is made into where it lies.
+  bool is_beside_product(const BlockOp& each) const;
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
   ProductParts parts_of(size_t i, DType dtype) const;
   // Of the inner dimension of a product: concatenated rows times concatenated columns are a sum of products.
@@ -147,7 +149,6 @@ class ScheduledBlock {
   unsigned unpadded_of_product(size_t product) const;
   bool product_ends_fit(size_t product) const;
   bool is_unpadded_load(BlockValue load) const;
-  bool is_beside_product(const BlockOp& each) const;
   bool has_three_warpgroups() const;
   // The left operand of a product by warps is made in registers, by every warp that has a part of its rows.
   void count_copies();

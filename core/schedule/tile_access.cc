@@ -86,6 +86,13 @@ int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits
   return bits;
 }
 
+bool is_turned_matrix(const BlockOp& op) {
+  if (!op.is_compute(OpCode::transpose) || op.type.rank() < 2) return false;
+  Ints perm = *op.attrs().perm;
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return std::is_sorted(perm.begin(), perm.end());
+}
+
 bool is_staged(const KernelSchedule& schedule, Stage stage) {
   return schedule.stages > 1 && stage == Stage::loop;
 }

@@ -23,6 +23,9 @@ int shared_vector_bits(const Ints& tile, DType dtype, int inner, int thread_bits
 
 constexpr int64_t kUnpaddedUnit = 32;  // what registers and swizzled rows have whole parts of, in extents of no power of two
 
+// Whether rows and columns change places, and nothing else does.
+bool is_turned_matrix(const BlockOp& op);
+
 // Whether the load comes through a stage of the ring in shared memory.
 bool is_staged(const KernelSchedule& schedule, Stage stage);
 

@@ -25,14 +25,6 @@ unsigned reduced_dims(const BlockOp& reduction, const BlockOp& operand) {
 
 bool is_power_of_two(int64_t extent) { return padded(extent) == extent; }
 
-// Rows and columns change places, and nothing else does.
-bool is_turned_matrix(const BlockOp& op) {
-  if (!op.is_compute(OpCode::transpose) || op.type.rank() < 2) return false;
-  Ints perm = *op.attrs().perm;
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return std::is_sorted(perm.begin(), perm.end());
-}
-
 unsigned turned(unsigned flags) { return (flags & ~3u) | (flags & 1u) << 1 | (flags & 2u) >> 1; }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/integers.h"
+#include "core/schedule/tile_access.h"
 #include "core/schedule/tile_work.h"
 
 namespace quern {
@@ -22,9 +23,10 @@ struct Tile {
   int64_t elements() const { return rows * columns; }
 };
 
-// The axes of the grid that cut rows and columns of a product of the loop.
+// The axes of the grid that cut rows and columns of a product of the loop, the other way round where it is stored transposed.
 struct ProductAxes {
   size_t rows, columns;
+  bool turned;
 };
 
 std::optional<size_t> cutting_axis(const BlockOp& load, int dim) {
@@ -41,7 +43,11 @@ std::optional<ProductAxes> product_axes(const MuKernel& kernel) {
     if (!left.is_load() || !right.is_load() || left.loop_dim() < 0 || right.loop_dim() < 0) continue;
     const auto rows = cutting_axis(left, left.type.rank() - 2),
                columns = cutting_axis(right, right.type.rank() - 1);
-    if (rows && columns && rows != columns) return ProductAxes{*rows, *columns};
+    if (!rows || !columns || rows == columns) continue;
+    const bool turned = std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& other) {
+      return is_turned_matrix(other) && !kernel.ops[static_cast<size_t>(other.operands[0])].is_load();
+    });
+    return turned ? ProductAxes{*columns, *rows, true} : ProductAxes{*rows, *columns, false};
   }
   return std::nullopt;
 }
@@ -86,7 +92,8 @@ std::vector<UnevenTile> uneven_tiles(const MuGraph& mugraph, const MuKernel& ker
     UnevenTile& each = out.emplace_back();
     each.tile[axes->rows] = tile.rows;
     each.tile[axes->columns] = tile.columns;
-    each.warps = {static_cast<int>(tile.rows / kRows) * 4, 1, 1};
+    each.warps = {1, 1, 1};
+    each.warps[axes->turned ? 1 : 0] = static_cast<int>(tile.rows / kRows) * 4;
   }
   return out;
 }

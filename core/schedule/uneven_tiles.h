@@ -10,7 +10,8 @@ namespace quern {
 
 struct UnevenTile {
   TileExtents tile = {};  // along the axes that cut rows and columns
-  WarpCounts warps = {};  // warpgroups that have 64 of its rows each
+  WarpCounts warps =
+      {};  // warpgroups that have 64 of its rows each, or of its columns, where these become rows of the result
 };
 
 // Of a kernel whose loop multiplies tiles of two tensors, one with rows and one with columns of the result: those
