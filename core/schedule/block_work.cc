@@ -48,6 +48,7 @@ class Counter : private ScheduledBlock {
 
  private:
   static constexpr double kLookedAtWord = 3;  // instructions
+  static constexpr double kMmaCycles = 6.5;   // of a sub-partition, for one of 16 x 8 x 16
   // What is reduced is loaded, then loaded again as operands lie in registers; behind both come the other operands.
   static constexpr double kReducedFirst = 2;
 
@@ -331,6 +332,10 @@ class Counter : private ScheduledBlock {
     own.mma += mma;
     own.issue += mma;
     own.chain += constants_.shared_latency;
+    // Those that add to the same sums wait for each other.
+    const double apart = batch * static_cast<double>(std::max<int64_t>(m, 16) / 16 * (n / 8));
+    own.chain +=
+        static_cast<double>(k / k_least) * std::max(0.0, constants_.mma_latency - apart * kMmaCycles);
     for (int side = 0; side < 2; ++side) {
       const BlockValue operand = each.operands[static_cast<size_t>(side)];
       const double words = side == 0 ? a_words : b_words;
