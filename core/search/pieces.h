@@ -31,6 +31,7 @@ struct Piece {
 };
 
 inline constexpr int64_t kMostProducts = 3;  // of what is searched whole
+inline constexpr int kMostJoined = 48;  // operators of pieces that are joined, or compute element by element
 
 // Pieces in an order in which they can run. No piece needs more than `bound` operators as it is written, or eleven more
 // where what stays inside of it is larger than all that it reads and writes, as the scores of attention are, and it has no more

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/graph/builder.h"
 
@@ -55,6 +56,44 @@ class Rewriter {
   }
 
   std::set<std::string> names_;
+};
+
+// One that takes over most nodes as they are. Its values are 0 once something has failed.
+class CopyingRewriter : protected Rewriter {
+ protected:
+  explicit CopyingRewriter(const Graph& graph) : Rewriter(graph), became_(graph.nodes.size(), -1) {}
+
+  ValueId became(ValueId id) const { return became_[static_cast<size_t>(id)]; }
+
+  ValueId add(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs,
+              const std::string& name) {
+    return failed_ ? 0 : checked(added(code, operands, attrs, name));
+  }
+  // As it is, of what its operands became.
+  ValueId copy(ValueId id) {
+    if (node(id).code == OpCode::input || node(id).code == OpCode::constant) return checked(copied(node(id)));
+    std::vector<ValueId> operands;
+    for (ValueId operand : node(id).operands) operands.push_back(became(operand));
+    return add(node(id).code, operands, node(id).attrs, node(id).name);
+  }
+  // Inputs first, in their order; `made` says what any other value becomes.
+  template <class F>
+  std::optional<Graph> rewritten(F made) {
+    for (ValueId id : graph_.inputs) became_[static_cast<size_t>(id)] = copy(id);
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()) && !failed_; ++id)
+      if (node(id).code != OpCode::input) became_[static_cast<size_t>(id)] = made(id);
+    if (failed_) return std::nullopt;
+    return finished([this](ValueId output) { return std::optional(became(output)); });
+  }
+
+ private:
+  ValueId checked(std::optional<ValueId> made) {
+    failed_ = failed_ || !made;
+    return made.value_or(0);
+  }
+
+  std::vector<ValueId> became_;
+  bool failed_ = false;
 };
 
 }  // namespace quern

@@ -19,30 +19,22 @@ struct PartOfSoftmax {
   std::vector<DType> casts_out;  // and behind it
 };
 
-class SinkRemover : Rewriter {
+class SinkRemover : CopyingRewriter {
  public:
-  explicit SinkRemover(const Graph& graph) : Rewriter(graph), became_(graph.nodes.size(), -1) {}
+  explicit SinkRemover(const Graph& graph) : CopyingRewriter(graph) {}
 
   // Nothing if there is no such softmax, or what is made is too large for a graph.
   std::optional<Graph> run() {
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id)
       if (auto found = find(id)) found_.emplace(id, std::move(*found));
     if (found_.empty()) return std::nullopt;
-    for (ValueId id : graph_.inputs) became_[static_cast<size_t>(id)] = checked(copied(node(id)));
-    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()) && !failed_; ++id)
-      if (node(id).code != OpCode::input) became_[static_cast<size_t>(id)] = copy(id);
-    if (failed_) return std::nullopt;
-    return finished([this](ValueId output) { return std::optional(became(output)); });
+    return rewritten([this](ValueId id) {
+      const auto at = found_.find(id);
+      return at == found_.end() ? copy(id) : written_out(at->second, node(id).name);
+    });
   }
 
  private:
-  ValueId became(ValueId id) const { return became_[static_cast<size_t>(id)]; }
-  // 0 once something has failed.
-  ValueId checked(std::optional<ValueId> made) {
-    failed_ = failed_ || !made;
-    return made.value_or(0);
-  }
-
   ValueId through_casts(ValueId id, std::vector<DType>& casts) const {
     for (; node(id).code == OpCode::cast; id = node(id).operands[0])
       casts.insert(casts.begin(), node(id).type.dtype);
@@ -105,19 +97,10 @@ class SinkRemover : Rewriter {
     return true;
   }
 
-  ValueId copy(ValueId id) {
-    if (node(id).code == OpCode::constant) return checked(copied(node(id)));
-    if (const auto at = found_.find(id); at != found_.end()) return written_out(at->second, node(id).name);
-    std::vector<ValueId> operands;
-    for (ValueId operand : node(id).operands) operands.push_back(became(operand));
-    return add(node(id).code, operands, node(id).attrs, node(id).name);
-  }
-
   ValueId add(OpCode code, const std::vector<ValueId>& operands, const Attrs& attrs = {},
               const std::string& name = "") {
-    if (failed_) return 0;
     const std::string own = name.empty() ? unused("of_sinks_" + std::to_string(next_name_++)) : name;
-    return checked(added(code, operands, attrs, own));
+    return CopyingRewriter::add(code, operands, attrs, own);
   }
   ValueId cast(ValueId value, DType dtype, const std::string& name = "") {
     Attrs attrs;
@@ -166,10 +149,8 @@ class SinkRemover : Rewriter {
     return out;
   }
 
-  std::vector<ValueId> became_;
   std::map<ValueId, PartOfSoftmax> found_;  // by slice
   int next_name_ = 0;
-  bool failed_ = false;
 };
 
 }  // namespace

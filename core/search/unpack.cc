@@ -21,9 +21,9 @@ struct Range {
   int64_t extent() const { return last - first; }
 };
 
-class Unpacker : Rewriter {
+class Unpacker : CopyingRewriter {
  public:
-  explicit Unpacker(const Graph& graph) : Rewriter(graph), readers_(graph.nodes.size()) {
+  explicit Unpacker(const Graph& graph) : CopyingRewriter(graph), readers_(graph.nodes.size()) {
     for (ValueId id = 0; id < end(); ++id)
       for (ValueId operand : node(id).operands) readers_[index(operand)].insert(id);
   }
@@ -33,11 +33,10 @@ class Unpacker : Rewriter {
     for (ValueId id = 0; id < end(); ++id)
       if (is_packed(id)) packed_.insert(id);
     if (packed_.empty()) return std::nullopt;
-    for (ValueId id : graph_.inputs) became_[id] = copied(node(id));
-    for (ValueId id = 0; id < end(); ++id)
-      if (node(id).code != OpCode::input && !paths_.count(id))
-        became_[id] = packed_.count(first_operand(id)) ? taken(id) : copy(id);
-    return finished([this](ValueId output) { return became_.at(output); });
+    return rewritten([this](ValueId id) {
+      if (paths_.count(id)) return ValueId{-1};  // nobody reads it any more
+      return packed_.count(first_operand(id)) ? taken(id) : copy(id);
+    });
   }
 
  private:
@@ -137,34 +136,14 @@ class Unpacker : Rewriter {
     return false;
   }
 
-  std::optional<ValueId> add(OpCode code, const std::vector<std::optional<ValueId>>& operands,
-                             const Attrs& attrs, const std::string& name) {
-    std::vector<ValueId> made;
-    for (const std::optional<ValueId>& operand : operands) {
-      if (!operand) return std::nullopt;
-      made.push_back(*operand);
-    }
-    return added(code, made, attrs, name);
-  }
-
-  std::optional<ValueId> copy(ValueId id) {
-    if (node(id).code == OpCode::constant) return copied(node(id));
-    std::vector<std::optional<ValueId>> operands;
-    for (ValueId operand : node(id).operands) operands.push_back(became_.at(operand));
-    return add(node(id).code, operands, node(id).attrs, node(id).name);
-  }
-
   // A slice of what is packed.
-  std::optional<ValueId> taken(ValueId slice) {
-    return part_of(first_operand(slice), *range_of(slice), node(slice).name);
-  }
-  std::optional<ValueId> part_of(ValueId id, const Range& range, std::string name = "") {
+  ValueId taken(ValueId slice) { return part_of(first_operand(slice), *range_of(slice), node(slice).name); }
+  ValueId part_of(ValueId id, const Range& range, std::string name = "") {
     const Node& value = node(id);
-    if (value.type.rank() < range.from_end) return became_.at(id);
+    if (value.type.rank() < range.from_end) return became(id);
     const size_t d = static_cast<size_t>(value.type.rank() - range.from_end);
-    if (value.type.shape[d] == 1) return became_.at(id);
-    std::optional<ValueId>& part = parts_[{id, range}];
-    if (part) return part;
+    if (value.type.shape[d] == 1) return became(id);
+    if (const auto known = parts_.find({id, range}); known != parts_.end()) return known->second;
     if (name.empty()) name = unused(value.name + "_part");
     if (!paths_.count(id)) {
       Attrs attrs;
@@ -172,20 +151,19 @@ class Unpacker : Rewriter {
       attrs.stop = value.type.shape;
       (*attrs.start)[d] = range.first;
       (*attrs.stop)[d] = range.last;
-      return part = add(OpCode::slice, {became_.at(id)}, attrs, name);
+      return parts_[{id, range}] = add(OpCode::slice, {became(id)}, attrs, name);
     }
-    std::vector<std::optional<ValueId>> operands;
+    std::vector<ValueId> operands;
     for (size_t o = 0; o < value.operands.size(); ++o) {
       const bool whole = is_product(id) && o != taken_operand(range);
-      operands.push_back(whole ? became_.at(value.operands[o]) : part_of(value.operands[o], range));
+      operands.push_back(whole ? became(value.operands[o]) : part_of(value.operands[o], range));
     }
-    return part = add(value.code, operands, value.attrs, name);
+    return parts_[{id, range}] = add(value.code, operands, value.attrs, name);
   }
 
   std::vector<Nodes> readers_;
   Nodes packed_, paths_;  // what slices take apart; the products of these, and what stands between
-  std::map<ValueId, std::optional<ValueId>> became_;
-  std::map<std::pair<ValueId, Range>, std::optional<ValueId>> parts_;
+  std::map<std::pair<ValueId, Range>, ValueId> parts_;
 };
 
 }  // namespace

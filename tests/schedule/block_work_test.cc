@@ -121,8 +121,8 @@ void left_operands_are_made_by_every_warp_of_the_columns(void**) {
 
 constexpr const char* kTwoProducts = R"(
 mugraph mlp
-in x: f16[32, 1024]
-in v: f16[1024, 512]
+in x: f16[32, 64]
+in v: f16[64, 512]
 in w: f16[512, 256]
 tensor z: f16[32, 256]
 kernel grid=[1] loop=8 threads=128 {
@@ -145,6 +145,29 @@ void parts_of_a_product_meet_where_they_are_used(void**) {
   const double exchanged = 32 * 64 * 4 * 4;  // the four parts, written
   assert_true(parts.loop.shared_bytes > exchanged);
   assert_true(parts.loop.chain > whole.loop.chain + 100);
+}
+
+// A warp with few sums waits for each before it adds to it; one with many does not, nor do warps that part the inner dimension.
+void few_sums_wait_for_each_other(void**) {
+  const char* kFew = R"(
+mugraph product
+in x: f16[16, 1024]
+in w: f16[1024, 256]
+tensor z: f16[16, 256]
+kernel grid=[4] loop=8 threads=128 {
+  x0 = load(x, loop=1)
+  w0 = load(w, x=1, loop=0)
+  xw = matmul(x0, w0)
+  a = accumulate_sum(xw)
+  store(a, z, x=1)
+}
+out z
+)";
+  const double few = work_of(kFew, "kernel warps=[1, 4, 1] stages=3\n").loop.chain,
+               more = work_of(kFew, "kernel tile=[256, 0, 0] warps=[1, 4, 1] stages=3\n").loop.chain,
+               apart = work_of(kFew, "kernel warps=[1, 1, 4] stages=3\n").loop.chain;
+  assert_true(few > more + 100);
+  assert_true(few > apart + 100);
 }
 
 constexpr const char* kProduct = R"(
@@ -274,6 +297,7 @@ int main() {
                               cmocka_unit_test(reductions_combine_lanes_and_warps),
                               cmocka_unit_test(left_operands_are_made_by_every_warp_of_the_columns),
                               cmocka_unit_test(parts_of_a_product_meet_where_they_are_used),
+                              cmocka_unit_test(few_sums_wait_for_each_other),
                               cmocka_unit_test(warpgroups_keep_their_sums_in_registers),
                               cmocka_unit_test(warpgroups_that_repeat_take_tensor_cores),
                               cmocka_unit_test(copies_bring_panels_of_rows),
