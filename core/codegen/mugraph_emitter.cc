@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/grid.h"
-#include "core/base/integers.h"
 #include "core/codegen/arithmetic.h"
 #include "core/codegen/block_order.h"
 #include "core/codegen/finite_parts.h"
@@ -80,7 +78,7 @@ class MuEmitter {
     return std::move(out_);
   }
 
-  // Where run() fails.
+  // Behind a run() that failed: the kernel that stands in the way by itself, if one does.
   std::optional<size_t> refused() const { return refused_; }
 
  private:

@@ -44,7 +44,6 @@ constexpr const char* kUnfit = "one of its kernels did not fit in another progra
 constexpr const char* kSpillsBesideWgmma =
     "registers are not enough for its wgmma, which compilers get wrong";
 constexpr const char* kSameProgram = "it gives the same text as another one";
-constexpr const char* kNotTried = "not tried, ";
 constexpr const char* kNoSchedule = "none of its schedules fits";
 
 uint64_t in_ns(double us) { return static_cast<uint64_t>(us * 1000); }
@@ -81,7 +80,6 @@ class OptimizeRun {
     baseline_us_ = modelled_launches(*baseline, target_);
     ranked_ = ranking({});
     refused_.resize(ranked_.size());
-    note_untried();
     try_all();
     prove_baseline();
     write_report();
@@ -92,12 +90,6 @@ class OptimizeRun {
   }
 
  private:
-  void note_untried() {
-    for (size_t rank = looked_at_; rank < ranked_.size(); ++rank)
-      if (std::string& fate = fates_[ranked_[rank].candidate]; fate == kNoSchedule)
-        fate = kNotTried + by_model(ranked_[rank].us);
-  }
-
   // It is out already, and nobody waits for this: what is wrong with it goes into the report.
   void prove_baseline() {
     const auto emitted = emit_baseline(graph_, target_);
@@ -238,9 +230,6 @@ class OptimizeRun {
       if (!known.count({each.candidate, print_schedule(each.schedule)})) ranked_.push_back(each);
     refused_.resize(looked_at_);
     refused_.resize(ranked_.size());
-    for (std::string& fate : fates_)
-      if (fate.starts_with(kNotTried)) fate = kNoSchedule;
-    note_untried();
   }
 
   // Whether it is right in the arithmetic of its kernels, as far as hostile inputs show.
@@ -411,6 +400,9 @@ class OptimizeRun {
   }
 
   void write_report() {
+    for (const Implementation& best : ranked_)
+      if (std::string& fate = fates_[best.candidate]; fate == kNoSchedule)
+        fate = "not tried, " + by_model(best.us);
     const SearchReport& report = search_.report;
     out_.report = "search: " + std::to_string(search_.candidates.size()) + " candidates in " +
                   number(report.seconds) + " s" +

@@ -26,6 +26,13 @@ std::map<std::string, int64_t> stack_bytes(const std::string& log) {
   return bytes;
 }
 
+// What decides whether the emitter takes a kernel is all of its schedule.
+std::string all_of(KernelSchedule schedule, bool joined) {
+  schedule.choices = {};
+  schedule.joined = joined;
+  return print_schedule({{schedule}});
+}
+
 // What decides how many registers a thread takes is, of a schedule, warps and data paths. How many blocks and
 // iterations there are does not, nor how many stages.
 std::string schedule_traits(KernelSchedule schedule, bool joined) {
@@ -33,16 +40,7 @@ std::string schedule_traits(KernelSchedule schedule, bool joined) {
   schedule.stages = std::min(schedule.stages, 1);
   schedule.persistent = std::min<int64_t>(schedule.persistent, 1);
   schedule.pdl = false;
-  schedule.choices = {};
-  schedule.joined = joined;
-  return print_schedule({{schedule}});
-}
-
-// Whether the emitter takes a kernel hangs on all of it.
-std::string all_of(KernelSchedule schedule, bool joined) {
-  schedule.choices = {};
-  schedule.joined = joined;
-  return print_schedule({{schedule}});
+  return all_of(std::move(schedule), joined);
 }
 
 // And of the kernel its operators and tiles.
@@ -78,6 +76,12 @@ double share(const MuGraph& applied, const MuKernel& kernel, const KernelSchedul
   return block_work(applied, kernel, schedule, target).registers / most_registers(schedule);
 }
 
+MuGraph applied_to(const MuGraph& mugraph, const Schedule& schedule) {
+  auto applied = apply_schedule(mugraph, schedule);
+  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
+  return std::move(*applied);
+}
+
 }  // namespace
 
 std::string spilling_warpgroups(const Schedule& schedule, const std::vector<EmittedBlock>& blocks,
@@ -89,16 +93,6 @@ std::string spilling_warpgroups(const Schedule& schedule, const std::vector<Emit
         if (schedule.kernels[block.kernel].wgmma) return function;
   return "";
 }
-
-namespace {
-
-MuGraph applied_to(const MuGraph& mugraph, const Schedule& schedule) {
-  auto applied = apply_schedule(mugraph, schedule);
-  check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
-  return std::move(*applied);
-}
-
-}  // namespace
 
 void UnfitKernels::add(const MuGraph& mugraph, const Schedule& schedule, size_t kernel) {
   refused_[all_of(schedule.kernels[kernel], is_joined(schedule, kernel))].insert(

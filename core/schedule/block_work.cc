@@ -175,8 +175,8 @@ class Counter : private ScheduledBlock {
     own.chain += constants_.barrier_cycles + 2 * kSharedLatency;
     make_room_to_exchange(i);
   }
-  // No more is counted where a product is stored as it is: with it wgmma would come behind mma.sync, which is slower (gatedmlp_b8: 18.0
-  // and 21.1 us).
+  // No time is counted where a product is stored as it is: with it, wgmma would be ranked behind mma.sync, which is
+  // slower (gatedmlp_b8: 18.0 and 21.1 us).
   void make_room_to_exchange(size_t i) {
     const double bytes = padded_elements(i) * static_cast<double>(dtype_size(kernel_.ops[i].type.dtype));
     double& room = in_loop(i) ? out_.written_bytes : out_.exchange_bytes;
@@ -524,7 +524,8 @@ class Counter : private ScheduledBlock {
   const UnmaskedShare unmasked_;
   std::set<BlockValue> masking_;  // what most iterations do without
   std::vector<char> straight_;  // loads whose fragments are counted
-  // Of what is computed of a product by warpgroups: whether registers of a thread have neighbours along its rows, not columns.
+  // Of what is computed of a product by warpgroups: whether registers of a thread have neighbours along its rows, not
+  // along its columns.
   std::vector<std::optional<bool>> by_rows_;
   std::vector<bool> reduced_, reduced_in_front_;
   RegisterNeeds needs_;

@@ -54,7 +54,7 @@ struct BlockWork {
   bool holds_last_tiles = false;  // products of the iteration before are under way, and read its tiles
   double exchange_bytes = 0;      // shared memory for exchanges
   double kept_bytes = 0;          // and for operands that stay there (shared_a)
-  double written_bytes = 0;       // and for what threads make in the loop and hand to each other
+  double written_bytes = 0;       // and for what threads hand to each other beside the ring
   double unique_bytes = 0;        // of all blocks, from and to DRAM
   double fresh_bytes = 0;         // of these, the ones that are read
   double fresh_share = 1;         // of what blocks ask for, of the tensor that the fewest of them share

@@ -66,12 +66,15 @@ void ScheduledBlock::find_unpadded() {
       if (is_by_warpgroups(i)) own = unpadded_of_product(i);
       continue;
     }
+    if (is_turned_matrix(each)) {
+      own = turned(unpadded_[static_cast<size_t>(each.operands[0])]);
+      continue;
+    }
     for (BlockValue operand : each.operands) {
       const unsigned from = unpadded_[static_cast<size_t>(operand)];
       if (from != 0 && is_beside_product(each)) own |= in_common(each, op(operand), from);
     }
-    if (is_turned_matrix(each)) own = turned(unpadded_[static_cast<size_t>(each.operands[0])]);
-    if (own == 0 || is_turned_matrix(each)) continue;
+    if (own == 0) continue;
     for (BlockValue operand : each.operands)
       if (op(operand).is_load()) unpadded_[static_cast<size_t>(operand)] |= in_common(op(operand), each, own);
   }

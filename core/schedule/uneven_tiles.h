@@ -10,8 +10,8 @@ namespace quern {
 
 struct UnevenTile {
   TileExtents tile = {};  // along the axes that cut rows and columns
-  WarpCounts warps =
-      {};  // warpgroups that have 64 of its rows each, or of its columns, where these become rows of the result
+  // Warpgroups that have 64 of its rows each, or of its columns, where these become rows of the result.
+  WarpCounts warps = {};
 };
 
 // Of a kernel whose loop multiplies tiles of two tensors, one with rows and one with columns of the result: those

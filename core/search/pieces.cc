@@ -130,9 +130,7 @@ class Cutter {
     return computed_[static_cast<size_t>(id)] && made_[static_cast<size_t>(id)]->is_decided();
   }
 
-  bool is_pointwise(ValueId id) const {
-    return is_elementwise(node(id).code) || node(id).code == OpCode::cast;
-  }
+  bool is_pointwise(ValueId id) const { return quern::is_pointwise(node(id).code); }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
 
   // Products of one value follow each other: they may share what makes it, and a launch. What is outside the algebra as early

@@ -9,6 +9,9 @@
 
 namespace quern {
 
+// Computed element by element, casts among it.
+inline bool is_pointwise(OpCode code) { return is_elementwise(code) || code == OpCode::cast; }
+
 struct Piece {
   // Of the whole graph, operands before users; without casts that change no value, of which each piece has its own.
   std::vector<ValueId> nodes;

@@ -44,9 +44,6 @@ class Unpacker : CopyingRewriter {
   ValueId end() const { return static_cast<ValueId>(graph_.nodes.size()); }
   ValueId first_operand(ValueId id) const { return node(id).operands.empty() ? -1 : node(id).operands[0]; }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
-  bool by_elements(ValueId id) const {
-    return is_elementwise(node(id).code) || node(id).code == OpCode::cast;
-  }
 
   // What a slice takes, if it takes a part of the columns or of the rows alone, without steps.
   std::optional<Range> range_of(ValueId id) const {
@@ -67,13 +64,14 @@ class Unpacker : CopyingRewriter {
   Nodes path_to(ValueId last) const {
     Nodes around = {last}, path;
     for (ValueId id = last; id >= 0; --id)  // operands come before their users
-      if (around.count(id) && by_elements(id))
+      if (around.count(id) && is_pointwise(node(id).code))
         for (ValueId operand : node(id).operands)
           if (node(operand).type.shape == node(last).type.shape) around.insert(operand);
     for (ValueId id : around) {
       const std::vector<ValueId>& operands = node(id).operands;
       const auto on_path = [&](ValueId operand) { return path.count(operand) > 0; };
-      if (is_product(id) || (by_elements(id) && std::any_of(operands.begin(), operands.end(), on_path)))
+      if (is_product(id) ||
+          (is_pointwise(node(id).code) && std::any_of(operands.begin(), operands.end(), on_path)))
         path.insert(id);
     }
     const auto is_matrix = [this](ValueId operand) { return node(operand).type.rank() >= 2; };
@@ -127,7 +125,7 @@ class Unpacker : CopyingRewriter {
     std::map<ValueId, Nodes> of;  // the slices that a value is computed of
     for (ValueId slice : slices) of[slice] = {slice};
     for (ValueId id = *slices.begin(); id < end(); ++id) {
-      if (by_elements(id))
+      if (is_pointwise(node(id).code))
         for (ValueId operand : node(id).operands)
           if (const auto at = of.find(operand); at != of.end())
             of[id].insert(at->second.begin(), at->second.end());

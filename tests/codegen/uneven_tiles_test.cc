@@ -128,6 +128,9 @@ void results_may_lie_transposed(void**) {
   cases.push_back(turned({"f16", "384", "72", "72", "2", "2"}, way(kThree, 64, 192)));
   cases.push_back(turned({"bf16", "136", "72", "232", "2", "2"}, way({1, 8, 1}, 128, 96)));
   cases.push_back(turned({"bf16", "104", "72", "200", "2", "2"}, way(kThreeOfColumns, 192, 96)));
+  KernelSchedule staying = way(kThreeOfColumns, 192, 96, 3);
+  staying.persistent = 2;
+  cases.push_back(turned({"bf16", "104", "72", "200", "2", "2"}, staying));
   for (const MuGraphCase& test : cases) {
     const auto applied = apply_schedule(test.mugraph, test.schedule);
     assert_ok(applied);
@@ -192,8 +195,9 @@ void all_ways_are_right(void**) {
 }
 
 void hostile_inputs_are_right(void**) {
-  std::vector<MuGraphCase> cases = {ragged(way(kThree, 192, 192), {false, true}),
-                                    ragged(way({8, 1, 1}, 160, 128), {true, false})};
+  std::vector<MuGraphCase> cases = {
+      ragged(way(kThree, 192, 192), {false, true}), ragged(way({8, 1, 1}, 160, 128), {true, false}),
+      turned({"bf16", "104", "72", "200", "2", "2"}, way(kThreeOfColumns, 192, 96))};
   for (MuGraphCase& each : cases)
     for (const HostileClass& cls : hostile_classes())
       each.inputs.push_back({cls.name, [buffers = hostile_inputs(each.graph, cls, 1)](

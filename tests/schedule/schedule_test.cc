@@ -223,12 +223,12 @@ kernel grid=[32] loop=16 threads=128 {
 out z
 )";
 
-// Only who allows it gets tf32, and only for products that it changes.
 void the_documentation_has_the_table_of_fields(void**) {
   const std::string text = read_test_file(test_root() / "docs/mugraphs.md");
   assert_true(text.find("\n\n" + schedule_field_table() + "\n") != std::string::npos);
 }
 
+// Only who allows it gets tf32, and only for products that it changes.
 void tf32_is_enumerated_where_it_is_allowed(void**) {
   auto layer = [](const std::string& dtype) {
     std::string text = kLayer;
