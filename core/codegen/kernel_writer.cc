@@ -134,8 +134,17 @@ std::vector<LaunchArg> KernelWriter::arguments() const {
   return args;
 }
 
+bool KernelWriter::splits(const Index& position) const {
+  return space_.splits(position, aligned_ ? position_ : element_, vector_);
+}
+
+Index KernelWriter::vector_base(const Index& position) {
+  if (!aligned_) return space_.add(position, space_.scale(element_, -1));
+  return space_.add(space_.add(position, space_.scale(position_, -1)), first_of_vector_);
+}
+
 bool KernelWriter::fits_vector(const Index& position, DType dtype) const {
-  return vector_ > 1 && vector_ * dtype_size(dtype) <= 16 && space_.splits(position, element_, vector_);
+  return vector_ > 1 && vector_ * dtype_size(dtype) <= 16 && splits(position);
 }
 
 Expr KernelWriter::value(int i, DType type) {
@@ -189,9 +198,8 @@ Expr KernelWriter::make(int i) {
 bool KernelWriter::is_whole(int i) const {
   if (i < 0) return true;
   const Item& item = item_at(i);
-  return is_whole(item.guard) &&
-         (!(space_.uses(item.index) & element_uses_) ||
-          (item.extent % vector_ == 0 && space_.splits(item.index, element_, vector_)));
+  return is_whole(item.guard) && (!(space_.uses(item.index) & element_uses_) ||
+                                  (!aligned_ && item.extent % vector_ == 0 && splits(item.index)));
 }
 
 bool KernelWriter::is_vector_load(const Item& item) const {
@@ -225,9 +233,22 @@ void KernelWriter::copy(int i, const ir::Symbol& shared, const Expr& at) {
   count_access(Scope::loop, slot, base, vector_, false);
   const ir::Symbol& memory = pointer(slot, false);
   const Expr from = index(base);
-  ir::Builder(body(Scope::loop))
-      .emit(ir::Instr::cp_async, {ir::address(shared, at), ir::address(memory, from)},
-            {vector_ * static_cast<int64_t>(dtype_size(slot.dtype))});
+  ir::Builder to(body(Scope::loop));
+  to.when(last_.elsewhere, [&](ir::Builder& all) {
+    all.emit(ir::Instr::cp_async, {ir::address(shared, at), ir::address(memory, from)},
+             {vector_ * static_cast<int64_t>(dtype_size(slot.dtype))});
+  });
+  if (last_.elements > 0)
+    to.when(last_.here, [&](ir::Builder& rest) {
+      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
+        one.assign(ir::element(shared, at + e), ir::element(memory, from + e));
+      });
+      // It is read whole.
+      const Expr zero = ir::rounded(ir::literal(0, ir::scalar_of(register_type(slot.dtype))), slot.dtype);
+      rest.unrolled("e", vector_ - last_.elements, [&](ir::Builder& one, const Expr& e) {
+        one.assign(ir::element(shared, at + (e + last_.elements)), zero);
+      });
+    });
 }
 
 Expr KernelWriter::load_kept(int i) {
@@ -345,9 +366,19 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const E
   ir::Builder(body(Scope::element)).assign(ir::element(vector, Expr(variable("v"))), element);
   const Expr at = index(vector_base(position));
   ir::Builder after(after_);
-  after.when(last_.elsewhere, [&](ir::Builder& all) {
+  auto store_all = [&](ir::Builder& all) {
     all.emit(ir::Instr::store_global, {ir::address(memory, at), vector}, {memory->type, vector_});
-  });
+  };
+  if (aligned_) {
+    after.when(part_, [&](ir::Builder& some) {
+      some.unrolled("e", vector_, [&](ir::Builder& each, const Expr& e) {
+        each.when(has_(e),
+                  [&](ir::Builder& one) { one.assign(ir::element(memory, at + e), ir::element(vector, e)); });
+      });
+    });
+    return after.when(whole_, store_all);
+  }
+  after.when(last_.elsewhere, store_all);
   if (last_.elements > 0)
     after.when(last_.here, [&](ir::Builder& rest) {
       rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {

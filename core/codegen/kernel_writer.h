@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 
 #include "core/codegen/launch_work.h"
 #include "core/codegen/storage.h"
@@ -25,6 +26,20 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
+  // Vectors lie where memory has them: the element is that of its row, `position` where an element lies of what has one for
+  // each of all rows, and `vector` where the first of the vector does.
+  void set_aligned(const Index& position, const Index& vector) {
+    aligned_ = true;
+    position_ = position;
+    first_of_vector_ = vector;
+  }
+  // Of the elements of such a vector only those are stored that the row has: in one access where it has the `whole` one,
+  // where it has a `part` those that `has` says.
+  void set_rows(const ir::Expr& whole, const ir::Expr& part, std::function<ir::Expr(const ir::Expr&)> has) {
+    whole_ = whole;
+    part_ = part;
+    has_ = std::move(has);
+  }
   // The last vector has `elements` elements: that of the thread for which `here` holds; for all others
   // `elsewhere` does.
   void set_last_vector(int elements, const ir::Expr& here, const ir::Expr& elsewhere) {
@@ -97,7 +112,9 @@ class KernelWriter {
   ir::Expr atom(AtomId id);
   // Whether the elements of a vector agree on a guard, an item; none always holds.
   bool is_whole(int guard) const;
-  Index vector_base(const Index& position) { return space_.add(position, space_.scale(element_, -1)); }
+  // Whether a position is of neighbours for the elements of a vector, and where it is of the first.
+  bool splits(const Index& position) const;
+  Index vector_base(const Index& position);
 
   const Graph& graph_;
   IndexSpace& space_;
@@ -109,6 +126,10 @@ class KernelWriter {
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;
   int vector_ = 1;
+  bool aligned_ = false;
+  Index position_, first_of_vector_;
+  ir::Expr whole_ = ir::truth(true), part_ = ir::truth(false);
+  std::function<ir::Expr(const ir::Expr&)> has_;
   struct {
     int elements = 0;  // 0: all vectors are whole
     ir::Expr here = ir::truth(false), elsewhere = ir::truth(true);

@@ -15,20 +15,25 @@ constexpr int kAhead = 8;  // steps of a thread whose copies are under way
 
 }  // namespace
 
-void RowLoop::begin(ir::Builder& to, const Expr& thread, const Expr& block) const {
+void RowLoop::begin(ir::Builder& to, const Expr& thread, const Expr& block, const Expr& row) const {
   to.let(lane_, thread % shape_.team);
+  if (shape_.aligned) {
+    const Expr first = to.let(ir::make_variable("begin", first_vector_->type), row * row_length_);
+    to.let(first_vector_, first / shape_.vector);
+    const Expr skipped = to.let(skipped_, ir::cast(first % shape_.vector, skipped_->type));
+    to.let(steps_, (skipped + (row_length_ + shape_.vector - 1)) / shape_.vector);
+  }
   if (!is_shared()) return;
   const Expr first = block % shape_.cluster * part();
-  const bool even = steps() % shape_.cluster == 0;
-  to.let(first_, even ? first : ir::select(less(first, steps()), first, ir::cast(steps(), first.type())));
+  to.let(first_, is_even() ? first : ir::select(less(first, all()), first, all()));
 }
 
-// Of the steps of the part.
+// The steps of the row, and of the part.
+Expr RowLoop::all() const { return shape_.aligned ? Expr(steps_) : ir::cast(steps(), steps_->type); }
 Expr RowLoop::end() const {
-  if (steps() % shape_.cluster == 0) return part();
-  const ir::Scalar type = first().type();
-  return ir::select(less(first() + part(), steps()), ir::cast(part(), type),
-                    ir::cast(steps(), type) - first());
+  if (is_even()) return part();
+  if (!is_shared()) return all();
+  return ir::select(less(first() + part(), all()), ir::cast(part(), first_->type), all() - first());
 }
 
 void RowLoop::let_place_in_row(ir::Builder& to) const {
@@ -59,7 +64,8 @@ void RowLoop::run(ir::Builder& to, ir::Body body, ir::Unroll unroll) {
 
 void RowLoop::run_at(ir::Builder& to, const Expr& position, const ir::Body& body) const {
   to.when(less(position, row_length_), [&](ir::Builder& inside) {
-    const Expr j = inside.let(ir::make_variable("at", j_->type), position / shape_.vector);
+    const Expr at = shape_.aligned ? position + ir::cast(Expr(skipped_), position.type()) : position;
+    const Expr j = inside.let(ir::make_variable("at", j_->type), at / shape_.vector);
     Expr own = ir::truth(true), step = j;
     if (is_shared()) {
       step = inside.let(ir::make_variable("at_in_part", step_in_part_->type), j - first());
@@ -74,7 +80,7 @@ void RowLoop::run_at(ir::Builder& to, const Expr& position, const ir::Body& body
 void RowLoop::arrive(ir::Builder& to, const ir::Body& copies, ir::Body body) const {
   const ir::Symbol &own = step_in_part(), step = ir::make_variable("step", own->type);
   const int64_t team = shape_.team, steps = divide_up(part(), team), ahead = std::min<int64_t>(kAhead, steps);
-  const bool whole = part() % team == 0 && this->steps() % shape_.cluster == 0;
+  const bool whole = part() % team == 0 && is_even();
   auto inside = [&](const Expr& at) { return whole ? ir::truth(true) : less(at, end()); };
   // A group of copies in any case, as threads count groups.
   auto copy = [&](ir::Builder& some, const Expr& at, const Expr& condition) {

@@ -11,18 +11,29 @@ namespace quern {
 class RowLoop {
  public:
   // `j` is the step within the row: of vectors, or of elements.
-  RowLoop(const RowShape& shape, int64_t row_length, ir::Symbol j)
-      : shape_(shape), row_length_(row_length), j_(std::move(j)) {}
+  // `first_vector` is what begin() declares as such.
+  RowLoop(const RowShape& shape, int64_t row_length, ir::Symbol j, ir::Symbol first_vector)
+      : shape_(shape), row_length_(row_length), j_(std::move(j)), first_vector_(std::move(first_vector)) {}
 
   // Of a row, and of a block's part of it.
-  int64_t steps() const { return row_length_ / (shape_.team > 1 ? shape_.vector : 1); }
+  int64_t steps() const { return shape_.steps(row_length_); }
   int64_t part() const { return divide_up(steps(), shape_.cluster); }
+
+  // Whether the row has this place, or something in front of it: numbers have no sign.
+  ir::Expr has(const ir::Expr& place) const { return less(place, row_length_); }
+  // Of the first element of a step: less than 0 where that is the row's in front.
+  ir::Expr place_of_step() const {
+    const ir::Expr first = ir::Expr(j_) * shape_.vector;
+    return shape_.aligned ? first - ir::cast(ir::Expr(skipped_), j_->type) : first;
+  }
+  // The number in memory of the first vector that the row has elements of, where those are aligned.
+  const ir::Symbol& first_vector() const { return first_vector_; }
 
   // The thread within its team, and in a cluster the first step of the block's part: declared by begin().
   ir::Expr lane() const { return ir::Expr(lane_); }
   bool is_shared() const { return shape_.cluster > 1; }
   ir::Expr first() const { return is_shared() ? ir::Expr(first_) : ir::Expr(0); }
-  void begin(ir::Builder& to, const ir::Expr& thread, const ir::Expr& block) const;
+  void begin(ir::Builder& to, const ir::Expr& thread, const ir::Expr& block, const ir::Expr& row) const;
   // The step within the part, which a step of the loop has.
   const ir::Symbol& step_in_part() const { return is_shared() ? step_in_part_ : j_; }
 
@@ -35,6 +46,9 @@ class RowLoop {
   void run_at(ir::Builder& to, const ir::Expr& position, const ir::Body& body) const;
 
  private:
+  // Whether all blocks have as many steps of every row.
+  bool is_even() const { return !shape_.aligned && steps() % shape_.cluster == 0; }
+  ir::Expr all() const;
   ir::Expr end() const;
   void let_place_in_row(ir::Builder& to) const;
   ir::Body placed(const ir::Body& body, const ir::Expr& j, const ir::Expr& step) const;
@@ -45,6 +59,9 @@ class RowLoop {
   const ir::Symbol j_;
   const ir::Symbol lane_ = ir::make_variable("lane", ir::Scalar::u32);
   const ir::Symbol first_ = ir::make_variable("first", ir::Scalar::u32);
+  const ir::Symbol first_vector_;
+  const ir::Symbol skipped_ = ir::make_variable("skipped", ir::Scalar::u32);  // elements of its first vector
+  const ir::Symbol steps_ = ir::make_variable("steps", ir::Scalar::u32);  // of this row, if those are aligned
   const ir::Symbol step_in_part_ = ir::make_variable("k", ir::Scalar::u32);
   ir::Body copies_;
 };

@@ -63,7 +63,7 @@ RowShape share_rows(const BaselineProgram& program, const Kernel& kernel, RowSha
   shape.cluster = repeated > 0 ? row_cluster(target, repeated) : 1;
   shape.keeps = repeated > 0 && shape.cluster > 0 && shape.cluster <= most;
   if (!shape.keeps) shape.cluster = 1;
-  const int64_t steps = kernel.row_length() / shape.vector;
+  const int64_t steps = shape.steps(kernel.row_length());
   while (shape.cluster < most && rows * shape.cluster * 2 <= target.sms &&
          steps / (shape.cluster * 2) >= kClusterSteps)
     shape.cluster *= 2;

@@ -12,8 +12,14 @@ struct RowShape {
   int cluster = 1;     // blocks that do
   int vector = 1;      // elements a thread does at once: of a row if it has a team, else neighbouring rows
   int threads = 0;     // of a block
+  bool aligned =
+      false;  // vectors lie where memory has them: a row's first and last may have elements of its neighbours
   bool keeps = false;  // the row, in shared memory
 
+  // Of a row of this length, at most: of vectors, or of elements.
+  int64_t steps(int64_t row_length) const {
+    return aligned ? (row_length + 2 * vector - 2) / vector : row_length / (team > 1 ? vector : 1);
+  }
   // One element at a time, by a team where neighbours are reduced.
   static RowShape of(const Kernel& kernel);
 };

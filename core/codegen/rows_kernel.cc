@@ -50,13 +50,14 @@ class RowsEmitter {
     const bool by_team = shape.team > 1;
     const int64_t row_step = by_team ? 1 : shape.vector, inner_step = by_team ? shape.vector : 1;
     thread_row_ = space_.variable(by_team ? "row" : "t", divide_up(kernel.rows(), row_step));
-    loop_ = space_.variable("j", kernel.row_length() / inner_step);
-    element_ = space_.variable("v", shape.vector);
+    loop_ = space_.variable("j", shape.steps(kernel.row_length()));
+    element_ =
+        shape.aligned ? space_.variable("place", kernel.row_length()) : space_.variable("v", shape.vector);
     auto spread = [&](const Index& base, int64_t step) {
       return step == 1 ? base : space_.add(space_.scale(base, step), element_);
     };
     row_ = spread(thread_row_, row_step);
-    place_ = spread(loop_, inner_step);
+    place_ = shape.aligned ? element_ : spread(loop_, inner_step);
     placed_ = trace.place(space_, row_, place_);
     needs_reduction_ = needing_reductions(placed_.items);
     writer_.set_scopes(loop_, element_, shape.vector);
@@ -66,7 +67,8 @@ class RowsEmitter {
       const int64_t last = kernel.rows() / row_step;
       writer_.set_last_vector(rest, equal(thread, last), less(thread, last));
     }
-    counter_.emplace(space_, vector_index(), element_, shape.vector);
+    if (shape.aligned) align();
+    counter_.emplace(space_, vector_index(), element_, shape.vector, shape.aligned ? shape.vector : 0);
   }
 
   const std::vector<Item>& items() const { return placed_.items; }
@@ -77,16 +79,18 @@ class RowsEmitter {
   bool needs_wide() const { return writer_.needs_wide(); }
 
   // Whether every access that differs within a vector is one of all of it, so that the last vector may be
-  // shorter.
+  // shorter; of aligned vectors but for what all rows read alike.
   bool moves_whole_vectors() const {
-    const VariableSet element = space_.uses(element_);
+    const VariableSet element = space_.uses(element_), row = space_.uses(row_);
     const bool loads = std::all_of(placed_.items.begin(), placed_.items.end(), [&](const Item& item) {
-      return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item);
+      return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item) ||
+             (shape_.aligned && !(item.uses & row));
     });
     return loads && std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
              const std::vector<Slot>& slots = storage_.targets(made.first);
              return std::all_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-               return writer_.fits_vector(made.second == Role::element ? placed_.position : row_, slot.dtype);
+               return (shape_.aligned && made.second != Role::element) ||
+                      writer_.fits_vector(made.second == Role::element ? placed_.position : row_, slot.dtype);
              });
            });
   }
@@ -94,7 +98,8 @@ class RowsEmitter {
   // Bytes of a row that more than one loop reads.
   int64_t repeated_bytes() const {
     int64_t bytes = 0;
-    for (int item : repeated_loads()) bytes += kernel_.row_length() * bytes_of(item);
+    const int64_t elements = shape_.aligned ? row_loop_.steps() * shape_.vector : kernel_.row_length();
+    for (int item : repeated_loads()) bytes += elements * bytes_of(item);
     return bytes;
   }
 
@@ -134,6 +139,21 @@ class RowsEmitter {
   }
 
  private:
+  // Vectors of what lies row behind row.
+  void align() {
+    const int64_t elements = kernel_.rows() * kernel_.row_length(), whole = elements / shape_.vector;
+    const Index vector = space_.add(space_.variable("q", whole + 1), loop_);
+    writer_.set_aligned(space_.add(space_.scale(row_, kernel_.row_length()), element_),
+                        space_.scale(vector, shape_.vector));
+    const Expr first = row_loop_.place_of_step();
+    const int64_t starts = kernel_.row_length() - shape_.vector + 1;  // of whole vectors
+    writer_.set_rows(less(first, starts), less_equal(starts, first),
+                     [this, first](const Expr& e) { return row_loop_.has(first + e); });
+    const Expr number = Expr(row_loop_.first_vector()) + Expr(writer_.variable("j"));
+    if (const int64_t rest = elements % shape_.vector; rest > 0)
+      writer_.set_last_vector(static_cast<int>(rest), equal(number, whole), less(number, whole));
+  }
+
   LaunchWork work(const BaselineKernel& kernel) {
     KernelSchedule schedule;
     schedule.warps = {1, 1, warps()};
@@ -258,15 +278,12 @@ class RowsEmitter {
     };
     if (shape_.team == 1)
       return leave_beyond(to.let(writer_.variable("t"), number * shape_.threads + thread));
-    row_loop_.begin(to, thread, number);
-    if (rows_a_block() > 1) {
-      to.let(row_name_, thread / shape_.team);
-      const Expr row = to.let(writer_.variable("row"), number * rows_a_block() + Expr(row_name_));
-      if (kernel_.rows() % rows_a_block() != 0 || !blocks.exact) leave_beyond(row);
-      return;
-    }
-    const Expr row = to.let(writer_.variable("row"), number / shape_.cluster);
-    if (!blocks.exact) leave_beyond(row);
+    const bool several = rows_a_block() > 1;
+    if (several) to.let(row_name_, thread / shape_.team);
+    const Expr row = to.let(writer_.variable("row"),
+                            several ? number * rows_a_block() + Expr(row_name_) : number / shape_.cluster);
+    if (!blocks.exact || (several && kernel_.rows() % rows_a_block() != 0)) leave_beyond(row);
+    row_loop_.begin(to, thread, number, row);
   }
 
   DType type_of(ValueId value) const { return register_type(graph_.node(value).type.dtype); }
@@ -486,7 +503,15 @@ class RowsEmitter {
   ir::For element_loop(const Write& write) {
     ir::For loop{writer_.variable("v"), 0, shape_.vector, ir::Unroll::full, {}};
     ir::Builder each(loop.body);
-    write(each);
+    if (shape_.aligned) {
+      const Expr place = row_loop_.place_of_step() + Expr(writer_.variable("v"));
+      each.when(row_loop_.has(place), [&](ir::Builder& one) {
+        one.let(writer_.variable("place"), ir::cast(place, writer_.index_type()));
+        write(one);
+      });
+    } else {
+      write(each);
+    }
     return loop;
   }
 
@@ -528,7 +553,7 @@ class RowsEmitter {
   const RowShape shape_;
   IndexSpace space_;
   KernelWriter writer_;
-  RowLoop row_loop_{shape_, kernel_.row_length(), writer_.variable("j")};
+  RowLoop row_loop_{shape_, kernel_.row_length(), writer_.variable("j"), writer_.variable("q")};
   const ir::Symbol row_name_ = ir::make_variable("row_in_block", Scalar::u32);
   const Expr row_in_block_ = rows_a_block() > 1 ? Expr(row_name_) : Expr(0);
   Index thread_row_, row_, loop_, element_, place_;  // the last: of an element in its row
@@ -562,9 +587,10 @@ BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
   RowsEmitter scalar(program, kernel, trace, shape, false);
   const size_t largest = largest_element(scalar, kernel, program.storage);
   shape.vector = choose_vector(kernel, shape.team, largest);
-  if (kernel.axes.empty()) {
+  if (kernel.axes.empty() || shape.team > 1) {
     RowShape wider = shape;
     wider.vector = choose_vector(kernel, shape.team, largest, true);
+    wider.aligned = shape.team > 1;
     if (wider.vector > shape.vector &&
         RowsEmitter(program, kernel, trace, wider, false).moves_whole_vectors())
       shape = wider;

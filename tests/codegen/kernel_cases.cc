@@ -23,8 +23,20 @@ std::vector<EmulatedCase> cases_of(std::initializer_list<Program> programs) {
 std::vector<EmulatedCase> row_cases() {
   return cases_of({
       {"a block a row, vectors", "in x: f16[3, 2048]\ny = softmax(x)\nout y\n"},
-      {"a block a row, no vectors",
+      {"a block a row, vectors across rows",
        "in x: bf16[3, 1027]\nin w: bf16[1027]\nin b: bf16[1027]\ny = layer_norm(x, w, b)\nout y\n"},
+      {"a block a row, whole vectors across rows", "in x: f32[4, 2051]\ny = softmax(x)\nout y\n"},
+      {"a warp a row, vectors across rows",
+       "in x: f16[13, 3, 197]\nin b: f16[13, 1, 197]\ns = add(x, b)\ny = softmax(s)\nm = max(s, "
+       "axis=-1)\nout y, m\n"},
+      {"rows of other vectors than its outputs",
+       "in x: bf16[5, 333]\nin a: f32[5, 333]\ny = mul(x, a)\nz = rms_norm(y)\nw = cast(z, dtype=bf16)\nout "
+       "w, z\n"},
+      {"an element of a ragged row",
+       "in x: f32[6, 1501]\nin t: i32[6, 1]\nl = softmax(x)\ni = iota(shape=[6, 1501], axis=1)\ne = eq(i, "
+       "t)\n"
+       "p = where(e, l, 0)\ns = sum(p, axis=1)\nout s\n"},
+      {"a few long ragged rows", "in x: f32[2, 20003]\ny = softmax(x)\nout y\n"},
       {"a warp a row", "in x: f32[5, 96]\ny = rms_norm(x)\nz = mul(y, 3)\nm = max(z, axis=-1)\nout z, m\n"},
       {"columns, vectors", "in x: f32[40, 32768]\ny = sum(x, axis=0)\nz = mul(y, y)\nout z\n"},
       {"columns, softmax", "in x: f16[40, 70]\ny = softmax(x, axis=0)\nout y\n"},
