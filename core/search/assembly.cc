@@ -181,9 +181,8 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pi
     whole.outputs.push_back(tensor_for(output));
   }
   if (Status status = validate(whole); !status.ok()) return status;
+  DependenceOrder(whole).run();
   return whole;
 }
-
-void order_by_dependence(MuGraph& mugraph) { DependenceOrder(mugraph).run(); }
 
 }  // namespace quern

@@ -19,7 +19,4 @@ std::string kernel_loops(const MuGraph& mugraph);
 Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pieces,
                          const std::vector<const MuGraph*>& parts);
 
-// Brings kernels next to each other that do not depend on each other, so that they can share a launch.
-void order_by_dependence(MuGraph& mugraph);
-
 }  // namespace quern

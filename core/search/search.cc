@@ -463,7 +463,6 @@ class Search {
   // What makes it fast beside its kernels.
   void prepare(const Graph& graph, MuGraph& mugraph) const {
     use_views(mugraph);
-    order_by_dependence(mugraph);  // views are operators of their own
     // Values that are unknown when the time is up count as invented, until someone looks again.
     note_rounded_values(graph, mugraph, [this] { return Clock::now() - start_ >= options_.limit; });
   }
