@@ -3,8 +3,8 @@
 
 // d3, y, m
 extern "C" __global__ void __launch_bounds__(512) q0_rows(const f16* __restrict__ p0, const f16* __restrict__ p1, f16* __restrict__ p2, f16* __restrict__ p3) {
-  const unsigned lane = threadIdx.x % 512;
   const unsigned row = blockIdx.x;
+  const unsigned lane = threadIdx.x % 512;
   unsigned char* const kept = dynamic_shared<unsigned char>();
   f16* const kept0 = reinterpret_cast<f16*>(kept);
   f16* const kept1 = reinterpret_cast<f16*>(kept + 8192);
