@@ -24,7 +24,7 @@ void RowLoop::begin(ir::Builder& to, const Expr& thread, const Expr& block, cons
     to.let(steps_, (skipped + (row_length_ + shape_.vector - 1)) / shape_.vector);
   }
   if (!is_shared()) return;
-  const Expr first = block % shape_.cluster * part();
+  const Expr first = ir::cast(block % shape_.cluster, first_->type) * part();
   to.let(first_, is_even() ? first : ir::select(less(first, all()), first, all()));
 }
 

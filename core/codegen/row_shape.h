@@ -12,9 +12,9 @@ struct RowShape {
   int cluster = 1;     // blocks that do
   int vector = 1;      // elements a thread does at once: of a row if it has a team, else neighbouring rows
   int threads = 0;     // of a block
-  bool aligned =
-      false;  // vectors lie where memory has them: a row's first and last may have elements of its neighbours
   bool keeps = false;  // the row, in shared memory
+  // Vectors lie where memory has them: the first and last of a row may have elements of its neighbours.
+  bool aligned = false;
 
   // Of a row of this length, at most: of vectors, or of elements.
   int64_t steps(int64_t row_length) const {

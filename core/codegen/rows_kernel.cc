@@ -2,7 +2,7 @@
 //
 // Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
 // each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
-// part of the row each. Reductions of one level share a loop over the row; later levels and the values made
+// part of the row each. Where rows are no multiple of a vector, those are taken where memory has them. Reductions of one level share a loop over the row; later levels and the values made
 // at every point go through it again, but for values that need no reduction, which the first loop makes; what
 // picks one element of the row goes there alone. What
 // is read in several of these loops comes into shared memory, if there is room for the row: copies of later
