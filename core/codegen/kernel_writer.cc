@@ -135,12 +135,12 @@ std::vector<LaunchArg> KernelWriter::arguments() const {
 }
 
 bool KernelWriter::splits(const Index& position) const {
-  return space_.splits(position, aligned_ ? position_ : element_, vector_);
+  return space_.splits(position, aligned_.row_length > 0 ? aligned_.position : element_, vector_);
 }
 
 Index KernelWriter::vector_base(const Index& position) {
-  if (!aligned_) return space_.add(position, space_.scale(element_, -1));
-  return space_.add(space_.add(position, space_.scale(position_, -1)), first_of_vector_);
+  if (aligned_.row_length == 0) return space_.add(position, space_.scale(element_, -1));
+  return space_.add(space_.add(position, space_.scale(aligned_.position, -1)), aligned_.vector);
 }
 
 bool KernelWriter::fits_vector(const Index& position, DType dtype) const {
@@ -195,16 +195,26 @@ Expr KernelWriter::make(int i) {
   }
 }
 
+void KernelWriter::copy_last(ir::Builder& to, const ir::Symbol& into, const Expr& into_at,
+                             const ir::Symbol& from, const Expr& from_at) const {
+  to.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
+    one.assign(ir::element(into, into_at + e), ir::element(from, from_at + e));
+  });
+}
+
 bool KernelWriter::is_whole(int i) const {
   if (i < 0) return true;
   const Item& item = item_at(i);
-  return is_whole(item.guard) && (!(space_.uses(item.index) & element_uses_) ||
-                                  (!aligned_ && item.extent % vector_ == 0 && splits(item.index)));
+  return is_whole(item.guard) &&
+         (!(space_.uses(item.index) & element_uses_) ||
+          (aligned_.row_length == 0 && item.extent % vector_ == 0 && splits(item.index)));
 }
 
 bool KernelWriter::is_vector_load(const Item& item) const {
   const DType dtype = storage_.source(item.value, Width::wide).dtype;
   const bool always = item.guard < 0 && last_.elements == 0;
+  // What a guard holds for may end within an aligned vector, and the tensor with it.
+  if (aligned_.row_length > 0 && item.guard >= 0) return false;
   return is_whole(item.guard) && fits_vector(item.index, dtype) &&
          (always || static_cast<size_t>(vector_) * dtype_size(dtype) >= kLeastVectorBytes);
 }
@@ -240,9 +250,7 @@ void KernelWriter::copy(int i, const ir::Symbol& shared, const Expr& at) {
   });
   if (last_.elements > 0)
     to.when(last_.here, [&](ir::Builder& rest) {
-      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
-        one.assign(ir::element(shared, at + e), ir::element(memory, from + e));
-      });
+      copy_last(rest, shared, at, memory, from);
       // It is read whole.
       const Expr zero = ir::rounded(ir::literal(0, ir::scalar_of(register_type(slot.dtype))), slot.dtype);
       rest.unrolled("e", vector_ - last_.elements, [&](ir::Builder& one, const Expr& e) {
@@ -285,11 +293,7 @@ ir::Symbol KernelWriter::load_vector(const Item& item) {
           {ir::address(vector, 0), ir::address(memory, at), both(last_.elsewhere, held)},
           {type, vector_, false});
   if (last_.elements > 0)
-    to.when(both(last_.here, held), [&](ir::Builder& rest) {
-      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
-        one.assign(ir::element(vector, e), ir::element(memory, at + e));
-      });
-    });
+    to.when(both(last_.here, held), [&](ir::Builder& rest) { copy_last(rest, vector, 0, memory, at); });
   return vector;
 }
 
@@ -369,22 +373,19 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const E
   auto store_all = [&](ir::Builder& all) {
     all.emit(ir::Instr::store_global, {ir::address(memory, at), vector}, {memory->type, vector_});
   };
-  if (aligned_) {
-    after.when(part_, [&](ir::Builder& some) {
+  if (const int64_t length = aligned_.row_length; length > 0) {
+    const int64_t starts = length - vector_ + 1;  // places where whole vectors of the row may begin
+    after.when(less(aligned_.first_place, starts), store_all);
+    return after.when(less_equal(starts, aligned_.first_place), [&](ir::Builder& some) {
       some.unrolled("e", vector_, [&](ir::Builder& each, const Expr& e) {
-        each.when(has_(e),
+        each.when(less(aligned_.first_place + e, length),
                   [&](ir::Builder& one) { one.assign(ir::element(memory, at + e), ir::element(vector, e)); });
       });
     });
-    return after.when(whole_, store_all);
   }
   after.when(last_.elsewhere, store_all);
   if (last_.elements > 0)
-    after.when(last_.here, [&](ir::Builder& rest) {
-      rest.unrolled("e", last_.elements, [&](ir::Builder& one, const Expr& e) {
-        one.assign(ir::element(memory, at + e), ir::element(vector, e));
-      });
-    });
+    after.when(last_.here, [&](ir::Builder& rest) { copy_last(rest, memory, at, vector, 0); });
 }
 
 }  // namespace quern

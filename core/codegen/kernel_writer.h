@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 
 #include "core/codegen/launch_work.h"
 #include "core/codegen/storage.h"
@@ -26,19 +25,13 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
-  // Vectors lie where memory has them: the element is that of its row, `position` where an element lies of what has one for
-  // each of all rows, and `vector` where the first of the vector does.
-  void set_aligned(const Index& position, const Index& vector) {
-    aligned_ = true;
-    position_ = position;
-    first_of_vector_ = vector;
-  }
-  // Of the elements of such a vector only those are stored that the row has: in one access where it has the `whole` one,
-  // where it has a `part` those that `has` says.
-  void set_rows(const ir::Expr& whole, const ir::Expr& part, std::function<ir::Expr(const ir::Expr&)> has) {
-    whole_ = whole;
-    part_ = part;
-    has_ = std::move(has);
+  // Vectors are aligned in memory, not to rows of `row_length` elements that lie one behind the other. The element's variable
+  // is its place in the row then; `position` is where it lies, `vector` where the first one of its vector does, and
+  // `first_place` the place of that, which has wrapped around where it is an element of the row in front. Stores leave
+  // out what neighbouring rows have.
+  void set_aligned(const Index& position, const Index& vector, const ir::Expr& first_place,
+                   int64_t row_length) {
+    aligned_ = {row_length, position, vector, first_place};
   }
   // The last vector has `elements` elements: that of the thread for which `here` holds; for all others
   // `elsewhere` does.
@@ -115,6 +108,9 @@ class KernelWriter {
   // Whether a position is of neighbours for the elements of a vector, and where it is of the first.
   bool splits(const Index& position) const;
   Index vector_base(const Index& position);
+  // Element by element what the last vector has.
+  void copy_last(ir::Builder& to, const ir::Symbol& into, const ir::Expr& into_at, const ir::Symbol& from,
+                 const ir::Expr& from_at) const;
 
   const Graph& graph_;
   IndexSpace& space_;
@@ -126,10 +122,11 @@ class KernelWriter {
   VariableSet loop_uses_ = 0, element_uses_ = 0;
   Index element_;
   int vector_ = 1;
-  bool aligned_ = false;
-  Index position_, first_of_vector_;
-  ir::Expr whole_ = ir::truth(true), part_ = ir::truth(false);
-  std::function<ir::Expr(const ir::Expr&)> has_;
+  struct {
+    int64_t row_length = 0;  // 0: vectors are not aligned
+    Index position, vector;
+    ir::Expr first_place = 0;
+  } aligned_;
   struct {
     int elements = 0;  // 0: all vectors are whole
     ir::Expr here = ir::truth(false), elsewhere = ir::truth(true);

@@ -11,7 +11,8 @@ namespace quern {
 class RowLoop {
  public:
   // `j` is the step within the row: of vectors, or of elements.
-  // `first_vector` is what begin() declares as such.
+  // `j` and, where vectors are aligned, `first_vector` are names: of the step in the row, which loops declare, and of the number
+  // in memory of the first vector that the row has elements of, which begin() declares.
   RowLoop(const RowShape& shape, int64_t row_length, ir::Symbol j, ir::Symbol first_vector)
       : shape_(shape), row_length_(row_length), j_(std::move(j)), first_vector_(std::move(first_vector)) {}
 
@@ -19,15 +20,12 @@ class RowLoop {
   int64_t steps() const { return shape_.steps(row_length_); }
   int64_t part() const { return divide_up(steps(), shape_.cluster); }
 
-  // Whether the row has this place, or something in front of it: numbers have no sign.
-  ir::Expr has(const ir::Expr& place) const { return less(place, row_length_); }
-  // Of the first element of a step: less than 0 where that is the row's in front.
-  ir::Expr place_of_step() const {
+  // The place in the row of the first element of a step, without a sign: it has wrapped around where that is an element of the
+  // row in front.
+  ir::Expr first_place() const {
     const ir::Expr first = ir::Expr(j_) * shape_.vector;
     return shape_.aligned ? first - ir::cast(ir::Expr(skipped_), j_->type) : first;
   }
-  // The number in memory of the first vector that the row has elements of, where those are aligned.
-  const ir::Symbol& first_vector() const { return first_vector_; }
 
   // The thread within its team, and in a cluster the first step of the block's part: declared by begin().
   ir::Expr lane() const { return ir::Expr(lane_); }

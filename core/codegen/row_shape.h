@@ -13,10 +13,10 @@ struct RowShape {
   int vector = 1;      // elements a thread does at once: of a row if it has a team, else neighbouring rows
   int threads = 0;     // of a block
   bool keeps = false;  // the row, in shared memory
-  // Vectors lie where memory has them: the first and last of a row may have elements of its neighbours.
+  // Vectors are aligned in memory, not to rows: a row's first and last one may have elements of its neighbours.
   bool aligned = false;
 
-  // Of a row of this length, at most: of vectors, or of elements.
+  // Of a loop over a row of this length, at most: vectors, or elements.
   int64_t steps(int64_t row_length) const {
     return aligned ? (row_length + 2 * vector - 2) / vector : row_length / (team > 1 ? vector : 1);
   }

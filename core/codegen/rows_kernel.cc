@@ -2,11 +2,12 @@
 //
 // Either one thread makes a whole row (and `vector` neighbouring rows at once), or a team shares a row and
 // each thread takes every team-th vector of it: a warp, a block, or the blocks of a cluster, which have a
-// part of the row each. Where rows are no multiple of a vector, those are taken where memory has them. Reductions of one level share a loop over the row; later levels and the values made
-// at every point go through it again, but for values that need no reduction, which the first loop makes; what
-// picks one element of the row goes there alone. What
-// is read in several of these loops comes into shared memory, if there is room for the row: copies of later
-// steps are under way while the first loop reduces what has come.
+// part of the row each. Vectors are aligned in memory: where rows are no multiple of them, the first and the last
+// one of a row have elements of its neighbours, which are left out. Reductions of one level share a loop over
+// the row; later levels and the values made at every point go through it again, but for values that need no
+// reduction, which the first loop makes; what picks one element of the row goes there alone. What is read in
+// several of these loops comes into shared memory, if there is room for the row: copies of later steps are
+// under way while the first loop reduces what has come.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -144,12 +145,8 @@ class RowsEmitter {
     const int64_t elements = kernel_.rows() * kernel_.row_length(), whole = elements / shape_.vector;
     const Index vector = space_.add(space_.variable("q", whole + 1), loop_);
     writer_.set_aligned(space_.add(space_.scale(row_, kernel_.row_length()), element_),
-                        space_.scale(vector, shape_.vector));
-    const Expr first = row_loop_.place_of_step();
-    const int64_t starts = kernel_.row_length() - shape_.vector + 1;  // of whole vectors
-    writer_.set_rows(less(first, starts), less_equal(starts, first),
-                     [this, first](const Expr& e) { return row_loop_.has(first + e); });
-    const Expr number = Expr(row_loop_.first_vector()) + Expr(writer_.variable("j"));
+                        space_.scale(vector, shape_.vector), row_loop_.first_place(), kernel_.row_length());
+    const Expr number = Expr(writer_.variable("q")) + Expr(writer_.variable("j"));
     if (const int64_t rest = elements % shape_.vector; rest > 0)
       writer_.set_last_vector(static_cast<int>(rest), equal(number, whole), less(number, whole));
   }
@@ -504,8 +501,8 @@ class RowsEmitter {
     ir::For loop{writer_.variable("v"), 0, shape_.vector, ir::Unroll::full, {}};
     ir::Builder each(loop.body);
     if (shape_.aligned) {
-      const Expr place = row_loop_.place_of_step() + Expr(writer_.variable("v"));
-      each.when(row_loop_.has(place), [&](ir::Builder& one) {
+      const Expr place = row_loop_.first_place() + Expr(writer_.variable("v"));
+      each.when(less(place, kernel_.row_length()), [&](ir::Builder& one) {
         one.let(writer_.variable("place"), ir::cast(place, writer_.index_type()));
         write(one);
       });

@@ -36,6 +36,14 @@ std::vector<EmulatedCase> row_cases() {
        "in x: f32[6, 1501]\nin t: i32[6, 1]\nl = softmax(x)\ni = iota(shape=[6, 1501], axis=1)\ne = eq(i, "
        "t)\n"
        "p = where(e, l, 0)\ns = sum(p, axis=1)\nout s\n"},
+      {"ragged rows of two inputs",
+       "in a: bf16[8, 1027]\nin b: bf16[5, 1027]\nx = concat(a, b, axis=0)\ny = softmax(x)\nout y\n"},
+      {"ragged rows, and rows that are no tensor's",
+       "in a: bf16[3, 1027]\nin b: bf16[5, 1]\nc = broadcast(b, shape=[5, 1027])\nx = concat(a, c, "
+       "axis=0)\ny = softmax(x)\nout y\n"},
+      {"ragged rows from the middle",
+       "in x: f16[16, 331]\ny = slice(x, start=[8, 0], stop=[15, 331])\nz = layer_norm(y)\nm = max(y, "
+       "axis=1)\nout z, m\n"},
       {"a few long ragged rows", "in x: f32[2, 20003]\ny = softmax(x)\nout y\n"},
       {"a warp a row", "in x: f32[5, 96]\ny = rms_norm(x)\nz = mul(y, 3)\nm = max(z, axis=-1)\nout z, m\n"},
       {"columns, vectors", "in x: f32[40, 32768]\ny = sum(x, axis=0)\nz = mul(y, y)\nout z\n"},
