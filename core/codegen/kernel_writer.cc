@@ -59,6 +59,7 @@ void KernelWriter::begin_pass() {
   works_ = {};
   approximated_ = -1;
   after_.clear();
+  after_element_.clear();
 }
 
 void KernelWriter::count(Scope scope, double issue, double special) {
@@ -135,11 +136,11 @@ std::vector<LaunchArg> KernelWriter::arguments() const {
 }
 
 bool KernelWriter::splits(const Index& position) const {
-  return space_.splits(position, aligned_.row_length > 0 ? aligned_.position : element_, vector_);
+  return space_.splits(position, aligned_.is ? aligned_.position : element_, vector_);
 }
 
 Index KernelWriter::vector_base(const Index& position) {
-  if (aligned_.row_length == 0) return space_.add(position, space_.scale(element_, -1));
+  if (!aligned_.is) return space_.add(position, space_.scale(element_, -1));
   return space_.add(space_.add(position, space_.scale(aligned_.position, -1)), aligned_.vector);
 }
 
@@ -205,16 +206,15 @@ void KernelWriter::copy_last(ir::Builder& to, const ir::Symbol& into, const Expr
 bool KernelWriter::is_whole(int i) const {
   if (i < 0) return true;
   const Item& item = item_at(i);
-  return is_whole(item.guard) &&
-         (!(space_.uses(item.index) & element_uses_) ||
-          (aligned_.row_length == 0 && item.extent % vector_ == 0 && splits(item.index)));
+  return is_whole(item.guard) && (!(space_.uses(item.index) & element_uses_) ||
+                                  (!aligned_.is && item.extent % vector_ == 0 && splits(item.index)));
 }
 
 bool KernelWriter::is_vector_load(const Item& item) const {
   const DType dtype = storage_.source(item.value, Width::wide).dtype;
   const bool always = item.guard < 0 && last_.elements == 0;
   // What a guard holds for may end within an aligned vector, and the tensor with it.
-  if (aligned_.row_length > 0 && item.guard >= 0) return false;
+  if (aligned_.is && item.guard >= 0) return false;
   return is_whole(item.guard) && fits_vector(item.index, dtype) &&
          (always || static_cast<size_t>(vector_) * dtype_size(dtype) >= kLeastVectorBytes);
 }
@@ -373,15 +373,10 @@ void KernelWriter::store(int i, const Slot& slot, const Index& position, const E
   auto store_all = [&](ir::Builder& all) {
     all.emit(ir::Instr::store_global, {ir::address(memory, at), vector}, {memory->type, vector_});
   };
-  if (const int64_t length = aligned_.row_length; length > 0) {
-    const int64_t starts = length - vector_ + 1;  // places where whole vectors of the row may begin
-    after.when(less(aligned_.first_place, starts), store_all);
-    return after.when(less_equal(starts, aligned_.first_place), [&](ir::Builder& some) {
-      some.unrolled("e", vector_, [&](ir::Builder& each, const Expr& e) {
-        each.when(less(aligned_.first_place + e, length),
-                  [&](ir::Builder& one) { one.assign(ir::element(memory, at + e), ir::element(vector, e)); });
-      });
-    });
+  if (aligned_.is) {
+    const Expr v(variable("v"));
+    ir::Builder(after_element_).assign(ir::element(memory, at + v), ir::element(vector, v));
+    return store_all(after);
   }
   after.when(last_.elsewhere, store_all);
   if (last_.elements > 0)

@@ -25,14 +25,9 @@ class KernelWriter {
 
   // `element` counts the elements of a vector; the constant 0 if there is one.
   void set_scopes(const Index& loop, const Index& element, int vector);
-  // Vectors are aligned in memory, not to rows of `row_length` elements that lie one behind the other. The element's variable
-  // is its place in the row then; `position` is where it lies, `vector` where the first one of its vector does, and
-  // `first_place` the place of that, which has wrapped around where it is an element of the row in front. Stores leave
-  // out what neighbouring rows have.
-  void set_aligned(const Index& position, const Index& vector, const ir::Expr& first_place,
-                   int64_t row_length) {
-    aligned_ = {row_length, position, vector, first_place};
-  }
+  // Vectors are aligned in memory, not to rows that lie one behind the other. The element's variable is its place in the row
+  // then; `position` is where it lies, and `vector` where the first one of its vector does.
+  void set_aligned(const Index& position, const Index& vector) { aligned_ = {true, position, vector}; }
   // The last vector has `elements` elements: that of the thread for which `here` holds; for all others
   // `elsewhere` does.
   void set_last_vector(int elements, const ir::Expr& here, const ir::Expr& elsewhere) {
@@ -71,6 +66,8 @@ class KernelWriter {
   void store(int item, const Slot& slot, const Index& position, const ir::Expr& condition = ir::truth(true));
   ir::Body& body(Scope scope) { return bodies_[static_cast<size_t>(scope)]; }
   const ir::Body& after() const { return after_; }
+  // Of vectors of which the row has only a part, what follows each element instead.
+  const ir::Body& after_element() const { return after_element_; }
   // What the statements of a scope do.
   const ScopeWork& work(Scope scope) const { return works_[static_cast<size_t>(scope)]; }
   Scope scope_of(VariableSet uses) const;
@@ -123,9 +120,8 @@ class KernelWriter {
   Index element_;
   int vector_ = 1;
   struct {
-    int64_t row_length = 0;  // 0: vectors are not aligned
+    bool is = false;
     Index position, vector;
-    ir::Expr first_place = 0;
   } aligned_;
   struct {
     int elements = 0;  // 0: all vectors are whole
@@ -136,7 +132,7 @@ class KernelWriter {
 
   std::array<ir::Body, 3> bodies_;
   std::array<ScopeWork, 3> works_;
-  ir::Body after_;
+  ir::Body after_, after_element_;
   std::array<std::map<int, ir::Expr>, 3> made_;  // by the scope they stand in
   std::array<std::map<AtomId, ir::Expr>, 3> atoms_;
   std::map<std::string, ir::Symbol> variables_;

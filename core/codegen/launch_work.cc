@@ -16,13 +16,11 @@ AtomId atom_of(const Index& variable) { return variable.is_constant() ? -1 : var
 
 }  // namespace
 
-WorkCounter::WorkCounter(const IndexSpace& space, const Index& lane, const Index& element, int vector,
-                         int step)
+WorkCounter::WorkCounter(const IndexSpace& space, const Index& lane, const Index& element, int vector)
     : space_(space),
       lane_(atom_of(lane)),
       element_(atom_of(element)),
       vector_(vector),
-      step_(step),
       values_(static_cast<size_t>(vector * kWarp)) {}
 
 // In a warp in the middle of the kernel. Atoms follow those that they are made of, and more may come while a
@@ -41,7 +39,7 @@ int64_t WorkCounter::evaluate(const Index& index, int lane, int element) const {
     switch (atom.kind) {
       case Atom::Kind::variable:
         value = id == lane_      ? std::min(atom.largest, atom.largest / 2 / kWarp * kWarp + lane)
-                : id == element_ ? element + lane * step_
+                : id == element_ ? element
                                  : atom.largest / 2;
         break;
       case Atom::Kind::quotient:

@@ -37,8 +37,8 @@ struct ScopeWork {
 class WorkCounter {
  public:
   // `lane` is the variable in which the threads of a warp differ, `element` the one that a thread goes
-  // through within a vector, of `vector` elements; from one thread to the next it grows by `step`.
-  WorkCounter(const IndexSpace& space, const Index& lane, const Index& element, int vector, int step = 0);
+  // through within a vector, of `vector` elements.
+  WorkCounter(const IndexSpace& space, const Index& lane, const Index& element, int vector);
 
   // Every warp of a block does this `times`; `by_element` if it stands in the loop over a vector's elements.
   void add(const ScopeWork& scope, double times, bool by_element, double warps);
@@ -61,7 +61,7 @@ class WorkCounter {
 
   const IndexSpace& space_;
   const AtomId lane_, element_;  // -1: there is one value
-  const int vector_, step_;
+  const int vector_;
   mutable std::vector<std::vector<int64_t>> values_;  // of all atoms, by element and lane
   BlockWork block_;
   std::vector<Touched> touched_;

@@ -30,6 +30,7 @@ namespace {
 
 constexpr int kWarp = RowShape::kWarp;
 constexpr int kCheap = 8;  // cost of an element whose loop waits for its loads
+constexpr int64_t kLongSteps = 4096;  // of aligned vectors
 
 // For the model. What compilers unroll a loop over a row of one thread by; a round trip to the cache, of one
 // to memory; registers of a thread; instructions and cycles of a sum over a team.
@@ -69,7 +70,7 @@ class RowsEmitter {
       writer_.set_last_vector(rest, equal(thread, last), less(thread, last));
     }
     if (shape.aligned) align();
-    counter_.emplace(space_, vector_index(), element_, shape.vector, shape.aligned ? shape.vector : 0);
+    counter_.emplace(space_, vector_index(), element_, shape.vector);
   }
 
   const std::vector<Item>& items() const { return placed_.items; }
@@ -80,12 +81,11 @@ class RowsEmitter {
   bool needs_wide() const { return writer_.needs_wide(); }
 
   // Whether every access that differs within a vector is one of all of it, so that the last vector may be
-  // shorter; of aligned vectors but for what all rows read alike.
+  // shorter; or that vectors may be aligned in memory.
   bool moves_whole_vectors() const {
-    const VariableSet element = space_.uses(element_), row = space_.uses(row_);
+    const VariableSet element = space_.uses(element_);
     const bool loads = std::all_of(placed_.items.begin(), placed_.items.end(), [&](const Item& item) {
-      return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item) ||
-             (shape_.aligned && !(item.uses & row));
+      return item.kind != Item::Kind::load || !(item.uses & element) || writer_.is_vector_load(item);
     });
     return loads && std::all_of(kernel_.makes.begin(), kernel_.makes.end(), [&](const auto& made) {
              const std::vector<Slot>& slots = storage_.targets(made.first);
@@ -96,11 +96,26 @@ class RowsEmitter {
            });
   }
 
+  bool makes_elements() const {
+    return std::any_of(kernel_.makes.begin(), kernel_.makes.end(),
+                       [](const auto& made) { return made.second == Role::element; });
+  }
+
+  // Whether aligned vectors take less time than the elements that `scalar` has. Rows that a warp shares have parts of
+  // vectors in most steps. Where vectors make no difference to what is kept, they do; but rows of narrow elements are
+  // kept because of them, which takes longer than reading them again unless they are long (f16[300, 12289]: 14.9 and
+  // 20.6 us, bf16[1024, 50257]: 163 and 63).
+  bool pays_aligned(const RowsEmitter& scalar) const {
+    if (shape_.team <= kWarp || !moves_whole_vectors()) return false;
+    if (row_loop_.steps() >= kLongSteps) return true;
+    return repeated_loads().size() == scalar.repeated_loads().size() &&
+           (!makes_elements() || shape_.vector <= 4);
+  }
+
   // Bytes of a row that more than one loop reads.
   int64_t repeated_bytes() const {
     int64_t bytes = 0;
-    const int64_t elements = shape_.aligned ? row_loop_.steps() * shape_.vector : kernel_.row_length();
-    for (int item : repeated_loads()) bytes += elements * bytes_of(item);
+    for (int item : repeated_loads()) bytes += row_loop_.steps() * shape_.vector * bytes_of(item);
     return bytes;
   }
 
@@ -145,7 +160,7 @@ class RowsEmitter {
     const int64_t elements = kernel_.rows() * kernel_.row_length(), whole = elements / shape_.vector;
     const Index vector = space_.add(space_.variable("q", whole + 1), loop_);
     writer_.set_aligned(space_.add(space_.scale(row_, kernel_.row_length()), element_),
-                        space_.scale(vector, shape_.vector), row_loop_.first_place(), kernel_.row_length());
+                        space_.scale(vector, shape_.vector));
     const Expr number = Expr(writer_.variable("q")) + Expr(writer_.variable("j"));
     if (const int64_t rest = elements % shape_.vector; rest > 0)
       writer_.set_last_vector(static_cast<int>(rest), equal(number, whole), less(number, whole));
@@ -500,16 +515,33 @@ class RowsEmitter {
   ir::For element_loop(const Write& write) {
     ir::For loop{writer_.variable("v"), 0, shape_.vector, ir::Unroll::full, {}};
     ir::Builder each(loop.body);
-    if (shape_.aligned) {
-      const Expr place = row_loop_.first_place() + Expr(writer_.variable("v"));
-      each.when(less(place, kernel_.row_length()), [&](ir::Builder& one) {
-        one.let(writer_.variable("place"), ir::cast(place, writer_.index_type()));
-        write(one);
-      });
-    } else {
-      write(each);
-    }
+    write(each);
     return loop;
+  }
+
+  // Those of a vector that the row has whole, and of others those that it has.
+  void aligned_elements(ir::Builder& to) {
+    const ir::Body elements = std::move(writer_.body(Scope::element));
+    if (elements.empty()) return;
+    const Expr first = row_loop_.first_place(), place = first + Expr(writer_.variable("v"));
+    const int64_t length = kernel_.row_length(), starts = length - shape_.vector + 1;  // of whole vectors
+    auto add = [&](ir::Builder& each) {
+      each.let(writer_.variable("place"), ir::cast(place, writer_.index_type()));
+      each.add(elements);
+    };
+    auto add_checked = [&](ir::Builder& each) {
+      each.when(less(place, length), [&](ir::Builder& one) {
+        add(one);
+        one.add(writer_.after_element());
+      });
+    };
+    // Sums alone take less where each element is checked (1,024 rows of 50,257: 17.2 and 21.0 us).
+    if (!makes_elements()) return to.add(element_loop(add_checked));
+    to.when(less(first, starts), [&](ir::Builder& whole) {
+      whole.add(element_loop(add));
+      whole.add(writer_.after());
+    });
+    to.when(less_equal(starts, first), [&](ir::Builder& part) { part.add(element_loop(add_checked)); });
   }
 
   // What the writer has gathered for a step of the loop, or for all of the row; what is the same in all steps goes to `to`.
@@ -517,9 +549,14 @@ class RowsEmitter {
     count_pass(with_loop);
     ir::Body body = std::move(writer_.body(Scope::loop));
     ir::Builder inner(body);
-    if (!writer_.body(Scope::element).empty())
-      inner.add(element_loop([&](ir::Builder& each) { each.add(std::move(writer_.body(Scope::element))); }));
-    inner.add(writer_.after());
+    if (shape_.aligned) {
+      aligned_elements(inner);
+    } else {
+      if (!writer_.body(Scope::element).empty())
+        inner.add(
+            element_loop([&](ir::Builder& each) { each.add(std::move(writer_.body(Scope::element))); }));
+      inner.add(writer_.after());
+    }
     to.add(std::move(writer_.body(Scope::kernel)));
     return body;
   }
@@ -588,9 +625,12 @@ BaselineKernel emit_rows(const BaselineProgram& program, const Kernel& kernel) {
     RowShape wider = shape;
     wider.vector = choose_vector(kernel, shape.team, largest, true);
     wider.aligned = shape.team > 1;
-    if (wider.vector > shape.vector &&
-        RowsEmitter(program, kernel, trace, wider, false).moves_whole_vectors())
-      shape = wider;
+    if (wider.vector > shape.vector) {
+      const RowsEmitter emitter(program, kernel, trace, wider, false);
+      if (wider.aligned ? emitter.pays_aligned(RowsEmitter(program, kernel, trace, shape, false))
+                        : emitter.moves_whole_vectors())
+        shape = wider;
+    }
   }
   if (shape.team > 1) {
     const RowsEmitter streaming(program, kernel, trace, shape, false);

@@ -23,27 +23,30 @@ std::vector<EmulatedCase> cases_of(std::initializer_list<Program> programs) {
 std::vector<EmulatedCase> row_cases() {
   return cases_of({
       {"a block a row, vectors", "in x: f16[3, 2048]\ny = softmax(x)\nout y\n"},
-      {"a block a row, vectors across rows",
+      {"a block a row, no vectors",
        "in x: bf16[3, 1027]\nin w: bf16[1027]\nin b: bf16[1027]\ny = layer_norm(x, w, b)\nout y\n"},
-      {"a block a row, whole vectors across rows", "in x: f32[4, 2051]\ny = softmax(x)\nout y\n"},
-      {"a warp a row, vectors across rows",
+      {"a block a row, vectors across rows", "in x: f32[4, 2051]\ny = softmax(x)\nout y\n"},
+      {"a warp a row, no vectors",
        "in x: f16[13, 3, 197]\nin b: f16[13, 1, 197]\ns = add(x, b)\ny = softmax(s)\nm = max(s, "
        "axis=-1)\nout y, m\n"},
       {"rows of other vectors than its outputs",
-       "in x: bf16[5, 333]\nin a: f32[5, 333]\ny = mul(x, a)\nz = rms_norm(y)\nw = cast(z, dtype=bf16)\nout "
+       "in x: f32[5, 1333]\nin a: f32[5, 1333]\ny = mul(x, a)\nz = rms_norm(y)\nw = cast(z, dtype=bf16)\nout "
        "w, z\n"},
       {"an element of a ragged row",
        "in x: f32[6, 1501]\nin t: i32[6, 1]\nl = softmax(x)\ni = iota(shape=[6, 1501], axis=1)\ne = eq(i, "
        "t)\n"
        "p = where(e, l, 0)\ns = sum(p, axis=1)\nout s\n"},
       {"ragged rows of two inputs",
-       "in a: bf16[8, 1027]\nin b: bf16[5, 1027]\nx = concat(a, b, axis=0)\ny = softmax(x)\nout y\n"},
+       "in a: f32[8, 2051]\nin b: f32[5, 2051]\nx = concat(a, b, axis=0)\ny = softmax(x)\nout y\n"},
       {"ragged rows, and rows that are no tensor's",
-       "in a: bf16[3, 1027]\nin b: bf16[5, 1]\nc = broadcast(b, shape=[5, 1027])\nx = concat(a, c, "
+       "in a: f32[3, 2051]\nin b: f32[5, 1]\nc = broadcast(b, shape=[5, 2051])\nx = concat(a, c, "
        "axis=0)\ny = softmax(x)\nout y\n"},
       {"ragged rows from the middle",
-       "in x: f16[16, 331]\ny = slice(x, start=[8, 0], stop=[15, 331])\nz = layer_norm(y)\nm = max(y, "
+       "in x: f32[16, 1331]\ny = slice(x, start=[8, 0], stop=[15, 1331])\nz = layer_norm(y)\nm = max(y, "
        "axis=1)\nout z, m\n"},
+      {"long ragged rows of narrow elements", "in x: bf16[2, 40003]\ny = softmax(x)\nout y\n"},
+      {"sums of ragged rows of narrow elements",
+       "in x: f16[3, 1203]\ny = max(x, axis=1)\nz = sum(x, axis=1)\nout y, z\n"},
       {"a few long ragged rows", "in x: f32[2, 20003]\ny = softmax(x)\nout y\n"},
       {"a warp a row", "in x: f32[5, 96]\ny = rms_norm(x)\nz = mul(y, 3)\nm = max(z, axis=-1)\nout z, m\n"},
       {"columns, vectors", "in x: f32[40, 32768]\ny = sum(x, axis=0)\nz = mul(y, y)\nout z\n"},
