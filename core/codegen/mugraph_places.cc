@@ -26,6 +26,9 @@ Result<MuGraphPlaces> place_tensors(const MuGraph& mugraph, const Plan& plan,
     if (given[t] || out.tensors[t].shape != plan.inputs[i].shape ||
         out.tensors[t].dtype != plan.inputs[i].dtype)
       return Status(ErrorCode::INVALID_ARGUMENT, "an input of the muGraph is not that of the graph");
+    if (mugraph.tensors[t].dense && plan.inputs[i].strides != out.tensors[t].strides)
+      return Status(ErrorCode::INVALID_ARGUMENT,
+                    "input " + mugraph.tensors[t].name + " is not dense, as the muGraph wants it");
     given[t] = true;
     out.tensors[t].arg = {LaunchArg::Kind::input, static_cast<int64_t>(i)};
     out.tensors[t].strides = plan.inputs[i].strides;

@@ -71,6 +71,8 @@ struct MuTensor {
   std::string name;
   TensorType type;
   double number = 0;  // of a literal: an operand of operators over whole tensors that has no memory
+  // Input only: its elements are one behind the other in row-major order, which views that join dimensions of it need.
+  bool dense = false;
   // Filled in by validate(). What an iota over whole tensors makes: the dimension along which elements are
   // numbered. What transposes, slices and reshapes make of a tensor in memory: a view of that. What
   // concatenations make: views of several. Block graphs read none of them from memory of its own: they

@@ -73,7 +73,7 @@ class Parser {
     return Lexer::error_at(first, "expected \"in\", \"tensor\", \"kernel\", \"out\", or a name and \"=\"");
   }
 
-  // NAME ":" DTYPE SHAPE
+  // NAME ":" DTYPE SHAPE [ "dense" ]
   Status declaration(bool input) {
     auto name = new_name(tensors_);
     if (!name) return name.status();
@@ -86,7 +86,10 @@ class Parser {
     const int32_t id = static_cast<int32_t>(mugraph_.tensors.size());
     mugraph_.tensors.push_back({std::string(name->text), {*dtype, std::move(*shape)}});
     tensors_.emplace(name->text, id);
-    if (input) mugraph_.inputs.push_back(id);
+    if (input) {
+      mugraph_.tensors.back().dense = lexer_.accept_name("dense");
+      mugraph_.inputs.push_back(id);
+    }
     return {};
   }
 

@@ -156,7 +156,8 @@ std::string print_mugraph(const MuGraph& mugraph) {
   std::string text = "mugraph " + mugraph.name + "\n";
   std::vector<bool> is_input(mugraph.tensors.size());
   auto declare = [&](const char* word, const MuTensor& tensor) {
-    text += std::string(word) + " " + tensor.name + ": " + print_type(tensor.type) + "\n";
+    text += std::string(word) + " " + tensor.name + ": " + print_type(tensor.type) +
+            (tensor.dense ? " dense\n" : "\n");
   };
   for (int32_t input : mugraph.inputs) {
     is_input[static_cast<size_t>(input)] = true;

@@ -104,8 +104,8 @@ constexpr int64_t kAlignedPiece = 16;  // bytes
 Strides strides_of(const MuGraph& mugraph, const TensorView& view) {
   const bool given =
       std::find(mugraph.inputs.begin(), mugraph.inputs.end(), view.source) != mugraph.inputs.end();
-  const Ints& shape = mugraph.tensors[static_cast<size_t>(view.source)].type.shape;
-  return Strides(given ? std::nullopt : std::optional(dense_strides(shape)));
+  const MuTensor& source = mugraph.tensors[static_cast<size_t>(view.source)];
+  return Strides(given && !source.dense ? std::nullopt : std::optional(dense_strides(source.type.shape)));
 }
 
 int64_t product(Ints::const_iterator first, Ints::const_iterator last) {

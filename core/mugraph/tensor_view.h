@@ -13,7 +13,7 @@ bool repeats(const TensorView& view, const Ints& tile);
 
 // Where the result of an operator over whole tensors lies in the memory of what it is made of; `source` is -1
 // if it needs memory of its own: elements change, accesses would be narrow, or dimensions are joined that
-// need not be neighbours (the caller's tensors may have any strides). The operands' views are known already.
+// need not be neighbours (the caller's tensors may have any strides, unless they are dense). The operands' views are known already.
 TensorView view_of(const MuGraph& mugraph, const MuKernel& kernel);
 
 // The same for what concatenations make, and transposes and reshapes of that: each piece where it lies.

@@ -2,7 +2,8 @@
 //
 //   file      = { line }                                     one statement a line; `#` starts a comment
 //   statement = "mugraph" name
-//             | "in" name ":" dtype ints                     an input, in the order of the graph's inputs
+//             | "in" name ":" dtype ints [ "dense" ]         an input, in the order of the graph's inputs; dense:
+//                                                            kernels read it reshaped where it lies
 //             | "tensor" name ":" dtype ints                 a tensor that a kernel writes
 //             | name "=" operator "(" arguments ")"          a kernel: one operator over whole tensors
 //             | "kernel" { option } "{" { block } "}"        a kernel: a block graph

@@ -82,6 +82,15 @@ class DependenceOrder {
   std::vector<int> first_use_;  // of it: the last level at which library operators may make it
 };
 
+// Whether somebody may find an input reshaped where it lies, as it is dense.
+bool is_reshaped_dense(const Graph& graph, ValueId input) {
+  const Node& leaf = graph.node(input);
+  return (leaf.strides.empty() || leaf.strides == dense_strides(leaf.type.shape)) &&
+         std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& user) {
+           return user.code == OpCode::reshape && user.operands[0] == input;
+         });
+}
+
 }  // namespace
 
 MuGraph as_library_kernels(const Piece& piece) {
@@ -157,7 +166,10 @@ Result<MuGraph> assemble(const Graph& graph, const std::vector<const Piece*>& pi
     if (is_new) at->second = add_tensor({graph.node(id).name, graph.node(id).type});
     return at->second;
   };
-  for (ValueId input : graph.inputs) whole.inputs.push_back(tensor_for(input));
+  for (ValueId input : graph.inputs) {
+    whole.inputs.push_back(tensor_for(input));
+    whole.tensors[static_cast<size_t>(whole.inputs.back())].dense = is_reshaped_dense(graph, input);
+  }
   for (const Piece* piece : pieces)
     for (ValueId output : piece->outputs) tensor_for(output);
   for (size_t p = 0; p < pieces.size(); ++p) {

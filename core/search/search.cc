@@ -11,6 +11,7 @@
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/views.h"
 #include "core/search/assembly.h"
+#include "core/search/flatten.h"
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
@@ -514,7 +515,7 @@ Result<SearchResult> search(const Graph& graph, const Target& target, const Sear
   if (Status status = check_options(options); !status.ok()) return status;
   const Graph written = without_sinks(graph);
   const std::optional<Graph> unpacked = unpack_products(written);
-  const Graph first = regroup(unpacked ? *unpacked : written);
+  const Graph first = flatten_rows(regroup(unpacked ? *unpacked : written));
   Result<SearchResult> result = Search(first, target, options).run();
   if (!unpacked || !result || !options.resume.empty()) return result;
   // Large products may be faster in one.
@@ -525,7 +526,7 @@ Result<SearchResult> search(const Graph& graph, const Target& target, const Sear
   rest.on_better = [&](const Candidate& candidate) {
     if (options.on_better && candidate.us < best) options.on_better(candidate);
   };
-  const Graph second = regroup(written);
+  const Graph second = flatten_rows(regroup(written));
   Result<SearchResult> other = Search(second, target, rest).run();
   if (!other) return other;
   add_other_form(*result, std::move(*other), options);

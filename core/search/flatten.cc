@@ -1,0 +1,199 @@
+#include "core/search/flatten.h"
+
+#include <algorithm>
+
+#include "core/search/rewriter.h"
+
+namespace quern {
+
+namespace {
+
+using Nodes = std::set<ValueId>;
+
+class Flattener : CopyingRewriter {
+ public:
+  explicit Flattener(const Graph& graph)
+      : CopyingRewriter(graph),
+        readers_(graph.nodes.size()),
+        flat_(graph.nodes.size()),
+        beside_(graph.nodes.size()) {
+    for (ValueId id = 0; id < end(); ++id)
+      for (ValueId operand : node(id).operands) readers_[index(operand)].insert(id);
+  }
+
+  // Nothing if no product has such rows, or what is made is too large for a graph.
+  std::optional<Graph> run() {
+    Nodes seen;
+    for (ValueId id = 0; id < end(); ++id)
+      if (is_product_of_rows(id) && !seen.count(id)) {
+        const Nodes together = computed_with(id);
+        seen.insert(together.begin(), together.end());
+        if (parts_no_products(together)) flattened_.insert(together.begin(), together.end());
+      }
+    if (flattened_.empty()) return std::nullopt;
+    return rewritten([this](ValueId id) { return made(id); });
+  }
+
+ private:
+  static size_t index(ValueId id) { return static_cast<size_t>(id); }
+  ValueId end() const { return static_cast<ValueId>(graph_.nodes.size()); }
+  OpKind kind(ValueId id) const { return op_info(node(id).code).kind; }
+  const Ints& shape(ValueId id) const { return node(id).type.shape; }
+  bool is_flattened(ValueId id) const { return flattened_.count(id) > 0; }
+  bool is_output(ValueId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  }
+
+  Ints flat_shape(ValueId id) const {
+    int64_t rows = 1;
+    for (size_t d = 0; d + 1 < shape(id).size(); ++d) rows *= shape(id)[d];
+    return {rows, shape(id).back()};
+  }
+  bool has_rows_of(ValueId a, ValueId b) const {
+    return shape(a).size() == shape(b).size() && shape(a).size() > 2 &&
+           std::equal(shape(a).begin(), shape(a).end() - 1, shape(b).begin());
+  }
+  // Whether all rows have the same of it.
+  bool is_same_in_rows(ValueId id) const {
+    return node(id).type.literal || shape(id).size() < 2 ||
+           std::all_of(shape(id).begin(), shape(id).end() - 1, [](int64_t extent) { return extent == 1; });
+  }
+
+  // Whether rows in one dimension are all that changes with these operators.
+  bool can_be_flat(ValueId id) const {
+    const Node& op = node(id);
+    if (op.type.rank() < 3 || op.operands.empty()) return false;
+    const bool dense = std::all_of(op.operands.begin(), op.operands.end(), [&](ValueId operand) {
+      return !has_rows_of(operand, id) || node(operand).code != OpCode::input ||
+             has_dense_rows(node(operand));
+    });
+    if (!dense) return false;
+    switch (kind(id)) {
+      case OpKind::contraction:
+        return has_rows_of(op.operands[0], id) && shape(op.operands[1]).size() == 2;
+      case OpKind::elementwise:
+      case OpKind::conversion:
+        return std::all_of(op.operands.begin(), op.operands.end(), [&](ValueId operand) {
+          return has_rows_of(operand, id) || is_same_in_rows(operand);
+        });
+      case OpKind::composite:
+      case OpKind::reduction:
+        return has_rows_of(op.operands[0], id) && op.attrs.axis == Ints{op.type.rank() - 1} &&
+               std::all_of(op.operands.begin() + 1, op.operands.end(),
+                           [&](ValueId operand) { return is_same_in_rows(operand); });
+      default:
+        return false;
+    }
+  }
+  // Of an input: whether its rows are as far from each other as if they were all of one matrix.
+  static bool has_dense_rows(const Node& input) {
+    if (input.strides.empty()) return true;
+    for (size_t d = 0; d + 2 < input.strides.size(); ++d)
+      if (input.strides[d] != input.strides[d + 1] * input.type.shape[d + 1]) return false;
+    return true;
+  }
+  bool is_product_of_rows(ValueId id) const {
+    return kind(id) == OpKind::contraction && can_be_flat(id) &&
+           std::count_if(shape(id).begin(), shape(id).end() - 1, [](int64_t extent) { return extent > 1; }) >
+               1;
+  }
+
+  // A product of rows, and what is computed with these rows that can be flat, too.
+  Nodes computed_with(ValueId product) const {
+    Nodes together, left = {product};
+    while (!left.empty()) {
+      const ValueId id = *left.begin();
+      left.erase(left.begin());
+      if (!together.insert(id).second) continue;
+      Nodes around = readers_[index(id)];
+      around.insert(node(id).operands.begin(), node(id).operands.end());
+      for (ValueId other : around)
+        if (has_rows_of(other, id) && can_be_flat(other) && !together.count(other)) left.insert(other);
+    }
+    return together;
+  }
+  // Whether no other product is behind or in front of these, with nothing but a reshape between them.
+  bool parts_no_products(const Nodes& together) const {
+    return std::all_of(together.begin(), together.end(), [&](ValueId id) {
+      const auto is_inside = [&](ValueId other) { return together.count(other) > 0; };
+      const auto& operands = node(id).operands;
+      return std::all_of(
+                 readers_[index(id)].begin(), readers_[index(id)].end(),
+                 [&](ValueId reader) { return is_inside(reader) || kind(reader) == OpKind::movement; }) &&
+             std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+               return is_inside(operand) || !has_rows_of(operand, id) || kind(operand) != OpKind::contraction;
+             });
+    });
+  }
+
+  ValueId reshaped(ValueId value, const Ints& to, const std::string& name) {
+    if (builder_.graph().node(value).type.shape == to) return value;
+    Attrs attrs;
+    attrs.shape = to;
+    return add(OpCode::reshape, {value}, attrs, name);
+  }
+
+  // What a value becomes for those that read it as it is; -1 if nobody does.
+  ValueId made(ValueId id) {
+    const Node& op = node(id);
+    if (is_flattened(id)) {
+      flat_[index(id)] = computed_flat(id);
+      return is_read_as_it_is(id) ? reshaped(*flat_[index(id)], op.type.shape, op.name) : ValueId{-1};
+    }
+    if (op.code != OpCode::reshape) return copy(id);
+    if (!is_read_as_it_is(id)) return -1;
+    return is_flattened(op.operands[0]) && !is_output(id)
+               ? reshaped(*flat_[index(op.operands[0])], op.type.shape, op.name)
+               : copy(id);
+  }
+  // Reshapes take their operand flat, and are made flat at once.
+  bool is_read_as_it_is(ValueId id) const {
+    const Nodes& readers = readers_[index(id)];
+    if (is_output(id) || readers.empty()) return true;
+    const bool is_reshape = node(id).code == OpCode::reshape;
+    return std::any_of(readers.begin(), readers.end(), [&](ValueId reader) {
+      if (is_flattened(reader)) return is_reshape && !has_rows_of(id, reader);
+      return !is_flattened(id) || node(reader).code != OpCode::reshape || is_output(reader);
+    });
+  }
+
+  ValueId computed_flat(ValueId id) {
+    const Node& op = node(id);
+    std::vector<ValueId> operands;
+    for (ValueId operand : op.operands)
+      operands.push_back(has_rows_of(operand, id) ? flat(operand) : beside_rows(operand));
+    Attrs attrs = op.attrs;
+    if (attrs.axis) attrs.axis = Ints{1};
+    return add(op.code, operands, attrs, is_read_as_it_is(id) ? unused(op.name + "_flat") : op.name);
+  }
+  ValueId flat(ValueId id) {
+    std::optional<ValueId>& value = flat_[index(id)];
+    if (value) return *value;
+    const Node& source = node(id);
+    const bool again = source.code == OpCode::reshape;
+    const ValueId from = again ? source.operands[0] : id;
+    const ValueId whole = again && is_flattened(from) ? *flat_[index(from)] : became(from);
+    value = reshaped(whole, flat_shape(id), unused(source.name + "_flat"));
+    return *value;
+  }
+  // What all rows have the same of, or the right operand of a product.
+  ValueId beside_rows(ValueId id) {
+    if (node(id).type.literal || shape(id).size() < 3) return became(id);
+    std::optional<ValueId>& value = beside_[index(id)];
+    if (!value) value = reshaped(became(id), flat_shape(id), unused(node(id).name + "_flat"));
+    return *value;
+  }
+
+  std::vector<Nodes> readers_;
+  Nodes flattened_;
+  std::vector<std::optional<ValueId>> flat_, beside_;  // once it was asked for
+};
+
+}  // namespace
+
+Graph flatten_rows(const Graph& graph) {
+  std::optional<Graph> made = Flattener(graph).run();
+  return made ? std::move(*made) : graph;
+}
+
+}  // namespace quern

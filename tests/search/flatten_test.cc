@@ -1,0 +1,119 @@
+// Products of rows in several dimensions become products of matrices and compute the same, and others stay.
+#include "core/search/flatten.h"
+
+#include "core/mugraph/text.h"
+#include "core/search/search.h"
+#include "core/verify/verifier.h"
+#include "tests/search/same_graph.h"
+#include "tests/support/random_graph.h"
+
+namespace quern {
+
+namespace {
+
+const std::string kInputs =
+    "graph g\nin x: f32[2, 3, 4]\nin w: f32[4, 8]\nin v: f32[8, 4]\nin g: f32[4]\nin b: f32[8]\nin r: f32[2, "
+    "3, 8]\n"
+    "in p: f32[3, 8]\nin c: f32[1, 1, 8]\nin m: f32[2, 3, 1]\nin q: f32[2, 2, 3, 4]\nin u: f32[2, 3, 4] "
+    "strides [40, 8, 1]\n"
+    "in z: f32[2, 3, 4] strides [24, 8, 1]\nin y: f32[2, 4, 8]\n";
+
+int rank_of_products(const Graph& graph) {
+  int64_t rank = 0;
+  for (const Node& node : graph.nodes)
+    if (node.code == OpCode::matmul) rank = std::max<int64_t>(rank, node.type.rank());
+  return static_cast<int>(rank);
+}
+
+void rows_come_into_one_dimension(void**) {
+  const char* kRests[] = {
+      "h = matmul(x, w)\nout h\n",
+      // A bias, a residual, numbers, what a row has one of, norms in front and softmax behind, and a second product.
+      "n = rms_norm(x, g)\nh = matmul(n, w)\na = add(h, b)\nd = add(a, r)\ne = mul(d, c)\nf = mul(e, m)\ns = "
+      "softmax(f)\no = matmul(s, v)\nk = mul(o, 0.5)\nj = add(k, x)\nout j\n",
+      "h = matmul(x, w)\nt = sum(h, axis=2, keepdims=true)\nk = div(h, t)\ni = cast(k, dtype=f16)\nout i, "
+      "h\n",
+      // Reshapes in front and behind, and of both kinds at once.
+      "i = reshape(x, shape=[2, 12])\nj = reshape(i, shape=[2, 3, 4])\nh = matmul(j, w)\nk = reshape(h, "
+      "shape=[2, 3, 2, "
+      "4])\nt = transpose(k, perm=[0, 2, 1, 3])\nl = reshape(h, shape=[6, 8])\nout t, l, j\n",
+      "h = matmul(x, w)\nk = reshape(h, shape=[6, 8])\ne = exp(k)\nl = reshape(k, shape=[2, 3, 8])\no = "
+      "matmul(l, v)\nout e, o\n",
+      // What has other rows, reads along them, or takes a part.
+      "h = matmul(x, w)\ns = slice(h, start=[0, 0, 0], stop=[2, 3, 4])\nk = concat(s, x, axis=2)\nout k\n",
+      "h = matmul(q, w)\nout h\n", "h = matmul(z, w)\nout h\n", "e = exp(u)\nh = matmul(e, w)\nout h\n",
+      "e = exp(x)\nh = matmul(e, w)\nk = matmul(x, w)\nl = mul(h, k)\nout l, e\n"};
+  for (const char* rest : kRests) {
+    const Graph graph = graph_of(kInputs + rest), made = flatten_rows(graph);
+    assert_computes_the_same(graph, made);
+    assert_int_equal(rank_of_products(made), 2);
+  }
+}
+
+void other_products_stay(void**) {
+  const char* kRests[] = {
+      // Another product reads it, or is read, with its rows in two dimensions.
+      "h = matmul(x, w)\nk = exp(h)\nt = transpose(y, perm=[0, 2, 1])\ns = matmul(k, t)\nout s\n",
+      "a = matmul(r, t)\nh = matmul(a, w)\nout h\n",
+      // Positions have something each; sums over them; weights a batch each; strides apart.
+      "h = matmul(x, y)\nout h\n", "h = matmul(u, w)\nout h\n", "h = matmul(w, v)\nout h\n",
+      "h = matmul(x, w)\na = add(h, p)\ns = sum(a, axis=1)\nout s\n"};
+  for (const char* rest : kRests) {
+    std::string text = rest;
+    if (text.rfind("a = matmul", 0) == 0) text = "t = transpose(y, perm=[0, 2, 1])\n" + text;
+    const Graph graph = graph_of(kInputs + text);
+    assert_string_equal(print_graph(flatten_rows(graph)).c_str(), print_graph(graph).c_str());
+  }
+}
+
+void random_graphs_stay_the_same(void**) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const Graph graph = random_graph(seed);
+    assert_computes_the_same(graph, flatten_rows(graph));
+  }
+}
+
+// A product of odd rows in batches is one of a matrix, and its bias is added where it is made.
+void odd_rows_and_their_bias_share_a_kernel(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f16[3, 77, 64]\nin w: f16[64, 128]\nin b: f16[128]\nh = matmul(x, w)\ny = add(h, "
+      "b)\nout y\n");
+  const auto found = search(graph, **find_target("sm_90a"), {});
+  assert_ok(found);
+  assert_false(found->candidates.empty());
+  const MuGraph& best = found->candidates[0].mugraph;
+  assert_int_equal(verify(graph, best).verdict, Verdict::accepted);
+  int kernels = 0;
+  int64_t products = 0;
+  for (const MuKernel& kernel : best.kernels) {
+    kernels += kernel.custom;
+    products += std::count_if(kernel.ops.begin(), kernel.ops.end(), [](const BlockOp& op) {
+      return op.kind() == BlockOp::Kind::compute && op.code() == OpCode::matmul;
+    });
+  }
+  assert_int_equal(kernels, 1);
+  assert_int_equal(products, 1);
+  // It finds x where it lies, which has to be dense for that: its text says so, too.
+  const Result<MuGraph> again = parse_mugraph(print_mugraph(best));
+  assert_ok(again);
+  for (const MuGraph* each : {&best, &*again}) {
+    const auto x = static_cast<size_t>(each->inputs[0]);
+    assert_true(each->tensors[x].dense);
+    assert_true(std::any_of(each->tensors.begin(), each->tensors.end(), [&](const MuTensor& tensor) {
+      return tensor.view.source == static_cast<int32_t>(x) && tensor.type.rank() == 2;
+    }));
+  }
+}
+
+}  // namespace
+
+}  // namespace quern
+
+int main() {
+  using namespace quern;
+  const CMUnitTest tests[] = {cmocka_unit_test(rows_come_into_one_dimension),
+                              cmocka_unit_test(other_products_stay),
+                              cmocka_unit_test(random_graphs_stay_the_same),
+                              cmocka_unit_test(odd_rows_and_their_bias_share_a_kernel)};
+  return cmocka_run_group_tests_name("flatten", tests, nullptr, nullptr);
+}
