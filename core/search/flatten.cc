@@ -13,13 +13,7 @@ using Nodes = std::set<ValueId>;
 class Flattener : CopyingRewriter {
  public:
   explicit Flattener(const Graph& graph)
-      : CopyingRewriter(graph),
-        readers_(graph.nodes.size()),
-        flat_(graph.nodes.size()),
-        beside_(graph.nodes.size()) {
-    for (ValueId id = 0; id < end(); ++id)
-      for (ValueId operand : node(id).operands) readers_[index(operand)].insert(id);
-  }
+      : CopyingRewriter(graph), readers_(readers()), flat_(graph.nodes.size()) {}
 
   // Nothing if no product has such rows, or what is made is too large for a graph.
   std::optional<Graph> run() {
@@ -35,14 +29,9 @@ class Flattener : CopyingRewriter {
   }
 
  private:
-  static size_t index(ValueId id) { return static_cast<size_t>(id); }
-  ValueId end() const { return static_cast<ValueId>(graph_.nodes.size()); }
   OpKind kind(ValueId id) const { return op_info(node(id).code).kind; }
   const Ints& shape(ValueId id) const { return node(id).type.shape; }
   bool is_flattened(ValueId id) const { return flattened_.count(id) > 0; }
-  bool is_output(ValueId id) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
-  }
 
   Ints flat_shape(ValueId id) const {
     int64_t rows = 1;
@@ -152,7 +141,7 @@ class Flattener : CopyingRewriter {
     if (is_output(id) || readers.empty()) return true;
     const bool is_reshape = node(id).code == OpCode::reshape;
     return std::any_of(readers.begin(), readers.end(), [&](ValueId reader) {
-      if (is_flattened(reader)) return is_reshape && !has_rows_of(id, reader);
+      if (is_flattened(reader)) return is_reshape && shape(id).size() < 3;
       return !is_flattened(id) || node(reader).code != OpCode::reshape || is_output(reader);
     });
   }
@@ -161,7 +150,7 @@ class Flattener : CopyingRewriter {
     const Node& op = node(id);
     std::vector<ValueId> operands;
     for (ValueId operand : op.operands)
-      operands.push_back(has_rows_of(operand, id) ? flat(operand) : beside_rows(operand));
+      operands.push_back(shape(operand).size() < 3 ? became(operand) : flat(operand));
     Attrs attrs = op.attrs;
     if (attrs.axis) attrs.axis = Ints{1};
     return add(op.code, operands, attrs, is_read_as_it_is(id) ? unused(op.name + "_flat") : op.name);
@@ -176,17 +165,10 @@ class Flattener : CopyingRewriter {
     value = reshaped(whole, flat_shape(id), unused(source.name + "_flat"));
     return *value;
   }
-  // What all rows have the same of, or the right operand of a product.
-  ValueId beside_rows(ValueId id) {
-    if (node(id).type.literal || shape(id).size() < 3) return became(id);
-    std::optional<ValueId>& value = beside_[index(id)];
-    if (!value) value = reshaped(became(id), flat_shape(id), unused(node(id).name + "_flat"));
-    return *value;
-  }
 
   std::vector<Nodes> readers_;
   Nodes flattened_;
-  std::vector<std::optional<ValueId>> flat_, beside_;  // once it was asked for
+  std::vector<std::optional<ValueId>> flat_;  // once it was asked for
 };
 
 }  // namespace

@@ -44,7 +44,6 @@ class Regrouper : Rewriter {
     std::optional<Split> split;  // what the two are, once it was asked for
   };
 
-  static size_t index(int64_t id) { return static_cast<size_t>(id); }
   std::string parted_name(const Node& node) { return unused(node.name + "_parted"); }
 
   std::optional<ValueId> reshaped(ValueId value, OpCode code, Ints shape, const std::string& name) {

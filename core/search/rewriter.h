@@ -1,6 +1,7 @@
 // A graph that is built again with other operators: what rewrites before the search have in common.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,7 +17,19 @@ class Rewriter {
     for (const Node& node : graph.nodes) names_.insert(node.name);
   }
 
+  static size_t index(int64_t id) { return static_cast<size_t>(id); }
   const Node& node(ValueId id) const { return graph_.node(id); }
+  ValueId end() const { return static_cast<ValueId>(graph_.nodes.size()); }
+  bool is_output(ValueId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  }
+  // Of each value.
+  std::vector<std::set<ValueId>> readers() const {
+    std::vector<std::set<ValueId>> out(graph_.nodes.size());
+    for (ValueId id = 0; id < end(); ++id)
+      for (ValueId operand : node(id).operands) out[index(operand)].insert(id);
+    return out;
+  }
 
   // A name that the graph does not have.
   std::string unused(std::string name) {

@@ -23,10 +23,7 @@ struct Range {
 
 class Unpacker : CopyingRewriter {
  public:
-  explicit Unpacker(const Graph& graph) : CopyingRewriter(graph), readers_(graph.nodes.size()) {
-    for (ValueId id = 0; id < end(); ++id)
-      for (ValueId operand : node(id).operands) readers_[index(operand)].insert(id);
-  }
+  explicit Unpacker(const Graph& graph) : CopyingRewriter(graph), readers_(readers()) {}
 
   // Nothing if nothing is packed, or what is made is too large for a graph.
   std::optional<Graph> run() {
@@ -40,8 +37,6 @@ class Unpacker : CopyingRewriter {
   }
 
  private:
-  static size_t index(ValueId id) { return static_cast<size_t>(id); }
-  ValueId end() const { return static_cast<ValueId>(graph_.nodes.size()); }
   ValueId first_operand(ValueId id) const { return node(id).operands.empty() ? -1 : node(id).operands[0]; }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
 
@@ -83,9 +78,6 @@ class Unpacker : CopyingRewriter {
              (id == last || std::includes(path.begin(), path.end(), readers.begin(), readers.end()));
     };
     return std::all_of(path.begin(), path.end(), can_go) ? path : Nodes();
-  }
-  bool is_output(ValueId id) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
 
   // Then paths_ has what it is computed of.
