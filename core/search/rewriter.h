@@ -49,6 +49,9 @@ class Rewriter {
             ? builder_.add_constant(leaf.number, leaf.type.dtype == DType::i32)
             : builder_.add_input(leaf.name, leaf.type.dtype, leaf.type.shape, leaf.strides, leaf.is_const));
   }
+  std::optional<ValueId> added(int64_t number) {
+    return value_of(builder_.add_constant(static_cast<double>(number), true));
+  }
   // The graph, whose outputs are what `became` gives for those of the other.
   template <class F>
   std::optional<Graph> finished(F became) {
@@ -82,6 +85,7 @@ class CopyingRewriter : protected Rewriter {
               const std::string& name) {
     return failed_ ? 0 : checked(added(code, operands, attrs, name));
   }
+  ValueId constant(int64_t number) { return failed_ ? 0 : checked(added(number)); }
   // As it is, of what its operands became.
   ValueId copy(ValueId id) {
     if (node(id).code == OpCode::input || node(id).code == OpCode::constant) return checked(copied(node(id)));
