@@ -90,6 +90,8 @@ class Rewriter {
       std::move(movements_.begin(), movements_.end(), std::back_inserter(kernels));
       movements_.clear();
       kernels.push_back(std::move(rewritten));
+      std::move(behind_.begin(), behind_.end(), std::back_inserter(kernels));
+      behind_.clear();
     }
     mugraph_.kernels = std::move(kernels);
     drop_unused_operators();
@@ -115,10 +117,53 @@ class Rewriter {
           copy = moved(load.access(), op, from.ops[static_cast<size_t>(op.operands[0])].type.shape,
                        is_for_products(from, i))
                      .value_or(std::move(copy));
+      if (op.is_store()) store_as_it_lies(to, copy);
       became.push_back(append(to, std::move(copy)));
     }
     keep_stored(to.ops);
     return to;
+  }
+
+  // A transposed tile that nothing but products read is stored as it lies, and they find it transposed: either way they read it
+  // as fast, where elements are narrow enough for tensor cores to take both orders.
+  void store_as_it_lies(const MuKernel& kernel, BlockOp& store) {
+    const BlockOp& last = kernel.ops[static_cast<size_t>(store.operands[0])];
+    const int32_t tensor = store.tensor();
+    if (!last.is_compute(OpCode::transpose) || !is_for_products(tensor)) return;
+    const Ints& perm = *last.attrs().perm;
+    MuTensor stored{unique_tensor_name(mugraph_, positions_.tensor(tensor).name + "_stored"),
+                    positions_.tensor(tensor).type};
+    for (size_t d = 0; d < perm.size(); ++d)
+      stored.type.shape[static_cast<size_t>(perm[d])] = positions_.tensor(tensor).type.shape[d];
+    const auto id = static_cast<int32_t>(mugraph_.tensors.size());
+    mugraph_.tensors.push_back(std::move(stored));
+    store =
+        BlockOp(BlockOp::Store{renumbered(store.access(), id, std::vector<int>(perm.begin(), perm.end()))},
+                {last.operands[0]});
+    MuKernel view;
+    view.code = OpCode::transpose;
+    view.attrs.perm = perm;
+    view.operands = {id};
+    view.result = tensor;
+    behind_.push_back(std::move(view));
+  }
+
+  // Whether narrow elements are stored once, and then read by products alone.
+  bool is_for_products(int32_t tensor) const {
+    if (dtype_size(positions_.tensor(tensor).type.dtype) > 2) return false;
+    int stores = 0;
+    for (const MuKernel& kernel : mugraph_.kernels) {
+      if (std::find(kernel.operands.begin(), kernel.operands.end(), tensor) != kernel.operands.end())
+        return false;
+      for (size_t i = 0; i < kernel.ops.size(); ++i) {
+        const BlockOp& op = kernel.ops[i];
+        if (!op.has_access() || op.tensor() != tensor) continue;
+        stores += op.is_store();
+        if (op.is_load() && !is_for_products(kernel, i)) return false;
+      }
+    }
+    return stores == 1 &&
+           std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), tensor) == mugraph_.outputs.end();
   }
 
   // Whether nothing but products use the value.
@@ -294,7 +339,7 @@ class Rewriter {
   const Positions positions_;
   std::map<Access, BlockValue> expanded_;              // of the kernel that is rewritten
   std::map<std::pair<int32_t, Ints>, int32_t> moved_;  // tensors, by source and the dimensions that they have
-  std::vector<MuKernel> movements_;                    // that the kernel needs in front of it
+  std::vector<MuKernel> movements_, behind_;  // that the kernel needs in front of it, or others of it
 };
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace quern {
 
 // Rewrites the loads of block graphs to such ones where they can be: transposes of loads, reshapes that drop
-// dimensions of extent 1, and loads of what operators over whole tensors make of iotas, numbers and integers. Operators
-// that nobody needs any more go. The muGraph is valid, and computes the same afterwards.
+// dimensions of extent 1, and loads of what operators over whole tensors make of iotas, numbers and integers. A transposed tile that
+// products alone read is stored as it lies, and read transposed. Operators that nobody needs any more go. The muGraph is valid, and computes the same afterwards.
 void use_views(MuGraph& mugraph);
 
 }  // namespace quern

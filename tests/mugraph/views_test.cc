@@ -47,6 +47,53 @@ out z
   assert_int_equal(mugraph.tensors[3].numbered, -1);
 }
 
+// What products alone read is stored as it lies; what others read, wide elements and outputs are stored transposed.
+void transposes_of_stores_are_views(void**) {
+  const std::string before = R"(mugraph g
+in x: f16[8, 32]
+in w: f16[4, 32]
+)",
+                    kernel = R"(kernel grid=[2, 4] threads=128 {
+  a = load(x, x=0, y=1)                       # [4, 8]
+  e = exp(a)                                  # [4, 8]
+)",
+                    transposed = R"(  t = transpose(e, perm=[1, 0])               # [8, 4]
+  store(t, k, x=1, y=0)                       # [8, 4]
+}
+)",
+                    product = R"(kernel grid=[2] loop=4 threads=128 {
+  a = load(w, loop=1)                         # [4, 8]
+  b = load(k, x=1, loop=0)                    # [8, 4]
+  p = matmul(a, b)                            # [4, 4]
+  s = accumulate_sum(p)                       # [4, 4]
+  store(s, z, x=1)                            # [4, 4]
+}
+)";
+  auto tensors = [](const std::string& type) {
+    return "tensor k: " + type + "[32, 8]\ntensor z: f16[4, 8]\n";
+  };
+  MuGraph mugraph = mugraph_of(before + tensors("f16") + kernel + transposed + product + "out z\n");
+  use_views(mugraph);
+  assert_text_equal(print_mugraph(mugraph),
+                    before + tensors("f16") + "tensor k_stored: f16[8, 32]\n" + kernel +
+                        "  store(e, k_stored, x=0, y=1)                # [4, 8]\n}\n" +
+                        "k = transpose(k_stored, perm=[1, 0])\n" + product + "out z\n");
+  assert_int_equal(mugraph.tensors[2].view.source, 4);
+  const std::string reader =
+      "kernel grid=[1] threads=128 {\n  a = load(k)                                 # [32, 8]\n"
+      "  b = sum(a, axis=[0], keepdims=true)         # [1, 8]\n"
+      "  store(b, y)                                 # [1, 8]\n}\n";
+  for (const std::string& other : {before + tensors("f16") + kernel + transposed + product + "out z, k\n",
+                                   before + tensors("f32") + kernel + transposed + product + "out z\n",
+                                   before + tensors("f16") + "tensor y: f16[1, 8]\n" + kernel + transposed +
+                                       product + reader + "out z, y\n"}) {
+    MuGraph same = mugraph_of(other);
+    const std::string text = print_mugraph(same);
+    use_views(same);
+    assert_text_equal(print_mugraph(same), text);
+  }
+}
+
 void squeezes_of_loads_are_loads(void**) {
   MuGraph mugraph = mugraph_of(R"(mugraph g
 in x: f16[1, 3, 4, 8]
@@ -439,6 +486,7 @@ int main() {
                               cmocka_unit_test(concatenations_are_read_where_their_pieces_lie),
                               cmocka_unit_test(a_tensor_that_is_given_is_no_view),
                               cmocka_unit_test(transposes_of_loads_are_loads),
+                              cmocka_unit_test(transposes_of_stores_are_views),
                               cmocka_unit_test(squeezes_of_loads_are_loads),
                               cmocka_unit_test(operands_of_products_get_dimensions_where_they_lie),
                               cmocka_unit_test(repeated_keys_are_views_of_one),
