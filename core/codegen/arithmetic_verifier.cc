@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/codegen/interpreter.h"
-#include "core/codegen/short_iotas.h"
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
 #include "core/graph/text.h"
@@ -204,14 +203,14 @@ ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Sc
     auto terms = shrink(mugraph, graph_, true, kTerms);
     sums = terms && work_of(*terms) <= kDrawnWork ? std::move(*terms) : instance;
   }
-  for (ValueId id : instance.graph.inputs) {
-    const Node& node = instance.graph.node(id);
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    const Node& node = instance.graph.node(instance.graph.inputs[i]);
     out.inputs.push_back(node.name + ": " + print_type(node.type));
   }
   out.elements = element_count(instance.graph.output_descs());
   out.seed = options_.seed;
-  const Run usual = prepare(mugraph, std::move(instance), schedule);
-  const Run of_sums = prepare(mugraph, std::move(sums), schedule);
+  const Run usual = prepare(std::move(instance), schedule);
+  const Run of_sums = prepare(std::move(sums), schedule);
   out.draws = usual.draws;
   const std::string text = usual.program.text() + of_sums.program.text();
   if (const auto known = known_.find(text); known != known_.end()) return known->second;
@@ -219,22 +218,22 @@ ArithmeticVerdict ArithmeticVerifier::judge_cut(const MuGraph& mugraph, const Sc
   return known_[text] = out;
 }
 
-ArithmeticVerifier::Run ArithmeticVerifier::prepare(const MuGraph& whole, Instance instance,
-                                                    const Schedule* schedule) {
+ArithmeticVerifier::Run ArithmeticVerifier::prepare(Instance instance, const Schedule* schedule) {
   const int draws = std::clamp(static_cast<int>(kDrawnWork / work_of(instance)), 1, options_.draws);
-  std::vector<bool> read = read_inputs(instance.graph, instance.mugraph);
-  ShortIotas iotas = iotas_to_inputs(graph_, instance.graph);
-  ShortIotas own_iotas = iotas_to_inputs(whole, instance.mugraph);
+  std::vector<bool> read = read_inputs(instance.graph, instance.mugraph, instance.graph_iotas.dtypes.size());
   const bool tf32 = schedule && std::any_of(schedule->kernels.begin(), schedule->kernels.end(),
                                             [](const KernelSchedule& kernel) { return kernel.tf32; });
   std::string key = print_graph(instance.graph) + std::to_string(draws) + (tf32 ? "tf32" : "");
   for (bool one : read) key += one ? "r" : "-";
+  for (const auto& positions : instance.graph_iotas.by_one)
+    for (double position : positions) key += " " + std::to_string(position);
   std::unique_ptr<Trials>& trials = trials_[key];
-  if (!trials) trials = std::make_unique<Trials>(instance.graph, std::move(iotas), std::move(read), tf32);
+  if (!trials)
+    trials = std::make_unique<Trials>(instance.graph, std::move(instance.graph_iotas), std::move(read), tf32);
   const std::vector<TensorDesc> inputs = instance.graph.input_descs();
   const auto floats = std::count_if(inputs.begin(), inputs.end(),
                                     [](const TensorDesc& desc) { return is_float(desc.dtype); });
-  return {Interpreter(instance.mugraph, schedule), std::move(own_iotas), *trials, draws,
+  return {Interpreter(instance.mugraph, schedule), std::move(instance.mugraph_iotas), *trials, draws,
           static_cast<int>(floats)};
 }
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/codegen/interpreter.h"
-#include "core/codegen/short_iotas.h"
+#include "core/mugraph/shrink.h"
 #include "core/schedule/schedule.h"
 #include "core/verify/arithmetic_verdict.h"
 #include "core/verify/reference.h"
@@ -55,7 +55,7 @@ class ArithmeticVerifier {
   };
 
   ArithmeticVerdict judge_cut(const MuGraph& mugraph, const Schedule* schedule);
-  Run prepare(const MuGraph& whole, Instance instance, const Schedule* schedule);
+  Run prepare(Instance instance, const Schedule* schedule);
   bool run_trials(const Run& usual, const Run& of_sums, ArithmeticVerdict& out);
   static bool run_trial(const Run& run, const Trial& trial, const std::string& cls, ArithmeticVerdict& out);
 

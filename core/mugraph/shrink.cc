@@ -29,6 +29,8 @@ class GraphExtents {
     for (const Node& node : graph_.nodes) relate(node, static_cast<ValueId>(&node - graph_.nodes.data()));
   }
 
+  // Of an iota or a concatenation.
+  Var axis(ValueId id) const { return var(id, static_cast<size_t>(graph_.node(id).attrs.axis->front())); }
   Var var(ValueId value, size_t dim) const { return vars_[static_cast<size_t>(dims_.of(value, dim))]; }
 
   Ints shape(ValueId id) const {
@@ -49,12 +51,25 @@ class GraphExtents {
     }
   }
 
-  // Positions at which slices cut a variable. Along the axis of an iota the extent is in the values.
-  void collect_cuts(std::map<Var, std::set<int64_t>>& cuts, bool short_iotas) const {
+  // Along which iotas count.
+  void collect_counted(std::set<Var>& counted) const {
+    for (size_t id = 0; id < graph_.nodes.size(); ++id)
+      if (graph_.nodes[id].code == OpCode::iota)
+        counted.insert(extents_.root(axis(static_cast<ValueId>(id))));
+  }
+
+  // Positions at which slices cut a variable, and concatenations one that is counted.
+  void collect_cuts(const std::set<Var>& counted, std::map<Var, std::set<int64_t>>& cuts) const {
     for (size_t id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
-      if (node.code == OpCode::iota && !short_iotas)
-        extents_.keep(var(static_cast<ValueId>(id), static_cast<size_t>((*node.attrs.axis)[0])));
+      if (node.code == OpCode::concat) {
+        const Var whole = extents_.root(axis(static_cast<ValueId>(id)));
+        int64_t at = 0;
+        for (ValueId operand : node.operands) {
+          at += graph_.node(operand).type.shape[static_cast<size_t>(node.attrs.axis->front())];
+          if (counted.count(whole)) cuts[whole].insert(at);
+        }
+      }
       if (node.code != OpCode::slice) continue;
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
         if (is_whole(graph_, node, d)) continue;
@@ -104,6 +119,7 @@ class Shrinker {
   Shrinker(const MuGraph& mugraph, const Graph& graph, bool short_iotas, int64_t terms)
       : mugraph_(mugraph),
         graph_(graph),
+        short_iotas_(short_iotas),
         target_(graph_, Dimensions(graph_), Extents::Role::whole, extents_) {
     for (const MuTensor& tensor : mugraph.tensors) {
       tensors_.emplace_back();
@@ -117,8 +133,14 @@ class Shrinker {
     kernels_.reserve(mugraph.kernels.size());
     for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
     extents_.align();
-    target_.collect_cuts(cuts_, short_iotas);
-    for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(cuts_, short_iotas);
+    std::set<Var> counted;
+    target_.collect_counted(counted);
+    for (const GraphExtents& kernel : kernels_) kernel.collect_counted(counted);
+    // Otherwise the extent is in the values.
+    if (!short_iotas)
+      for (Var var : counted) extents_.keep(var);
+    target_.collect_cuts(counted, cuts_);
+    for (const GraphExtents& kernel : kernels_) kernel.collect_cuts(counted, cuts_);
     add_pieces();
     if (terms > 0) target_.prefer_sums(terms);
     extents_.solve();
@@ -128,6 +150,7 @@ class Shrinker {
     Instance instance;
     Status status = build_mugraph(instance.mugraph);
     if (status.ok()) status = build_graph(instance.graph);
+    if (status.ok() && short_iotas_) make_inputs_of_iotas(instance);
     if (status.ok()) return instance;
     return Status(ErrorCode::UNSUPPORTED, "no small instance: " + status.message());
   }
@@ -196,30 +219,45 @@ class Shrinker {
       extents_.sum(whole, pieces);
       pieces_[whole] = std::move(pieces);
     }
-    relate_slices(target_, graph_);
-    for (size_t k = 0; k < kernels_.size(); ++k) relate_slices(kernels_[k], kernel_graphs_[k]);
+    relate_parts(target_, graph_);
+    for (size_t k = 0; k < kernels_.size(); ++k) relate_parts(kernels_[k], kernel_graphs_[k]);
   }
 
-  void relate_slices(const GraphExtents& values, const Graph& graph) {
-    for (size_t id = 0; id < graph.nodes.size(); ++id) {
-      const Node& node = graph.nodes[id];
-      if (node.code != OpCode::slice) continue;
-      for (size_t d = 0; d < node.type.shape.size(); ++d) {
-        if (is_whole(graph, node, d) || (*node.attrs.step)[d] != 1) continue;
-        const Var whole = extents_.root(values.var(node.operands[0], d));
-        std::vector<Var> kept;
-        size_t piece = 0;
-        for (int64_t at : cuts_.at(whole)) {
-          if (at >= (*node.attrs.start)[d] && at < (*node.attrs.stop)[d])
-            kept.push_back(pieces_.at(whole)[piece]);
-          ++piece;
-        }
-        extents_.sum(values.var(static_cast<ValueId>(id), d), std::move(kept));
+  // Slices and the operands of concatenations have pieces of the whole.
+  void relate_parts(const GraphExtents& values, const Graph& graph) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const auto id = static_cast<ValueId>(i);
+      const Node& node = graph.node(id);
+      if (node.code == OpCode::slice)
+        for (size_t d = 0; d < node.type.shape.size(); ++d)
+          if (!is_whole(graph, node, d) && (*node.attrs.step)[d] == 1)
+            relate_part(values.var(node.operands[0], d), (*node.attrs.start)[d], (*node.attrs.stop)[d],
+                        values.var(id, d));
+      if (node.code != OpCode::concat || !cuts_.count(extents_.root(values.axis(id)))) continue;
+      const size_t axis = static_cast<size_t>(node.attrs.axis->front());
+      int64_t start = 0;
+      for (ValueId operand : node.operands) {
+        const int64_t stop = start + graph.node(operand).type.shape[axis];
+        relate_part(values.axis(id), start, stop, values.var(operand, axis));
+        start = stop;
       }
     }
   }
 
-  // Where position `at` of a dimension that slices cut comes to lie.
+  // Nothing, where no cut is known at its ends.
+  void relate_part(Var whole, int64_t start, int64_t stop, Var part) {
+    const std::set<int64_t>& cuts = cuts_.at(extents_.root(whole));
+    if (!cuts.count(start) || !cuts.count(stop)) return;
+    std::vector<Var> kept;
+    size_t piece = 0;
+    for (int64_t at : cuts) {
+      if (at >= start && at < stop) kept.push_back(pieces_.at(extents_.root(whole))[piece]);
+      ++piece;
+    }
+    extents_.sum(part, std::move(kept));
+  }
+
+  // Where position `at`, at which a dimension is cut, comes to lie.
   int64_t moved(Var whole, int64_t at) const {
     int64_t position = 0;
     size_t piece = 0;
@@ -299,8 +337,61 @@ class Shrinker {
     return built ? Status() : built.status();
   }
 
+  // ---- iotas ----
+
+  ShortIotas::Cuts cuts_of(Var axis) const {
+    const auto known = cuts_.find(extents_.root(axis));
+    if (known == cuts_.end()) return {{0, extents_.original(axis)}, {0, extents_.value(axis)}};
+    ShortIotas::Cuts cuts;
+    for (int64_t at : known->second) {
+      cuts.before.push_back(at);
+      cuts.now.push_back(moved(axis, at));
+    }
+    return cuts;
+  }
+
+  void make_inputs_of_iotas(Instance& instance) const {
+    Graph& graph = instance.graph;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      Node& node = graph.nodes[i];
+      if (node.code != OpCode::iota || *node.attrs.shape == *graph_.nodes[i].attrs.shape) continue;
+      instance.graph_iotas.add(node.attrs, cuts_of(target_.axis(static_cast<ValueId>(i))));
+      node.code = OpCode::input;
+      node.attrs = {};
+      node.strides = dense_strides(node.type.shape);
+      graph.inputs.push_back(static_cast<ValueId>(i));
+    }
+    for (size_t k = 0; k < kernels_.size(); ++k) make_inputs_of_iotas(k, instance);
+  }
+
+  void make_inputs_of_iotas(size_t k, Instance& instance) const {
+    MuGraph& mugraph = instance.mugraph;
+    auto input_of = [&](const Attrs& iota, ValueId id, const TensorType& type) {
+      instance.mugraph_iotas.add(iota, cuts_of(kernels_[k].axis(id)));
+      const auto tensor = static_cast<int32_t>(mugraph.tensors.size());
+      mugraph.tensors.push_back({"iota" + std::to_string(tensor), type});
+      mugraph.inputs.push_back(tensor);
+      return tensor;
+    };
+    MuKernel& kernel = mugraph.kernels[k];
+    const MuKernel& before = mugraph_.kernels[k];
+    if (!kernel.custom && kernel.code == OpCode::iota && *kernel.attrs.shape != *before.attrs.shape) {
+      const TensorType type = mugraph.tensors[static_cast<size_t>(kernel.result)].type;
+      kernel.operands = {input_of(kernel.attrs, 0, type)};
+      kernel.code = OpCode::reshape;
+      kernel.attrs = {};
+      kernel.attrs.shape = type.shape;
+    }
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      BlockOp& op = kernel.ops[i];
+      if (op.is_compute(OpCode::iota) && *op.attrs().shape != *before.ops[i].attrs().shape)
+        op.become(BlockOp::Load{{input_of(op.attrs(), static_cast<ValueId>(i), op.type)}});
+    }
+  }
+
   const MuGraph& mugraph_;
   const Graph& graph_;
+  const bool short_iotas_;
   Extents extents_;
   GraphExtents target_;
   std::vector<std::vector<Var>> tensors_;  // by tensor and dimension

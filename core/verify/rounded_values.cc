@@ -83,10 +83,20 @@ std::optional<Instance> small_instance(const Graph& graph, const MuGraph& mugrap
   return std::move(*small);
 }
 
+std::vector<Elements<FieldValue>> with_iotas(std::vector<Elements<FieldValue>> inputs,
+                                             const ShortIotas& iotas, RoundedValues& domain) {
+  for (size_t i = 0; i < iotas.by_one.size(); ++i) {
+    Elements<FieldValue>& input = inputs.emplace_back();
+    for (double position : iotas.by_one[i]) input.push_back(domain.number(position, iotas.dtypes[i]));
+  }
+  return inputs;
+}
+
 // Whether the trial says something.
 bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mugraph) {
   Stoppable<RoundedValues> domain(stop, seed);
-  const std::vector<bool> read = read_inputs(instance.graph, instance.mugraph);
+  const std::vector<bool> read =
+      read_inputs(instance.graph, instance.mugraph, instance.graph_iotas.dtypes.size());
   std::vector<Elements<FieldValue>> inputs;
   for (size_t i = 0; i < read.size(); ++i) {
     const TensorType& type = instance.graph.node(instance.graph.inputs[i]).type;
@@ -94,12 +104,14 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
         inputs.emplace_back(static_cast<size_t>(read[i] ? type.element_count() : 0));
     domain.random(i, type.dtype, 0, 1, static_cast<int64_t>(input.size()), input.data());
   }
-  domain.note_inputs(instance.graph, inputs);
+  const std::vector<Elements<FieldValue>> of_graph = with_iotas(inputs, instance.graph_iotas, domain);
+  domain.note_inputs(instance.graph, of_graph);
   const Graph primitive = decompose(instance.graph);
   domain.note_softmaxes(primitive);
-  evaluate(primitive, domain, inputs);
+  evaluate(primitive, domain, of_graph);
   domain.enter_mugraph();
-  if (!evaluate_mugraph(instance.mugraph, domain, inputs)) return true;
+  if (!evaluate_mugraph(instance.mugraph, domain, with_iotas(inputs, instance.mugraph_iotas, domain)))
+    return true;
   if (domain.divided_by_zero()) return false;
   for (size_t k = 0; k < mugraph.kernels.size(); ++k)
     for (size_t i = 0; i < mugraph.kernels[k].ops.size(); ++i) {

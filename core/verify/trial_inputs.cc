@@ -168,7 +168,7 @@ TrialKind trial_kind(int n) {
   return kOrder[n % kAllKinds];
 }
 
-std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph) {
+std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph, size_t iotas) {
   const std::vector<bool> values = needed_values(graph, graph.outputs);
   std::vector<bool> tensors(mugraph.tensors.size());
   for (int32_t tensor : mugraph.outputs) tensors[tensor] = true;
@@ -178,7 +178,7 @@ std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph) {
       if (op.is_load()) tensors[op.tensor()] = true;
   }
   std::vector<bool> read;
-  for (size_t i = 0; i < graph.inputs.size(); ++i)
+  for (size_t i = 0; i < graph.inputs.size() - iotas; ++i)
     read.push_back(values[graph.inputs[i]] || tensors[mugraph.inputs[i]]);
   return read;
 }

@@ -30,8 +30,9 @@ inline bool has_special_inputs(TrialKind kind) {
   return kind == TrialKind::masked || kind == TrialKind::special;
 }
 
-// Which inputs of the graph either program reads. The others need not be drawn, and may be large.
-std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph);
+// Which inputs of the graph either program reads. The others need not be drawn, and may be large. Without the
+// last `iotas` (core/mugraph/short_iotas.h).
+std::vector<bool> read_inputs(const Graph& graph, const MuGraph& mugraph, size_t iotas = 0);
 
 // Of the n-th trial; empty where `read` is false. `literals`: finite numbers of the programs. The domain is
 // one of the trial.

@@ -175,6 +175,54 @@ void positions_keep_their_meaning_on_small_instances(void**) {
   assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
 }
 
+// A part of each row is negated and comes first; both programs put it together in their own ways, and parts become shorter alike.
+constexpr const char* kTurned = R"(graph turned
+in x: f32[64, 256]
+p = slice(x, start=[0, 0], stop=[64, 64])
+q = slice(x, start=[0, 64], stop=[64, 256])
+n = neg(q)
+o = concat(n, p, axis=1)
+out o
+)";
+std::string turned_mugraph(const std::string& first) {
+  return R"(mugraph turned
+in x: f32[64, 256]
+tensor p: f32[64, 64]
+tensor q: f32[64, 192]
+tensor c: f32[64, 256]
+tensor i: i32[1, 256]
+tensor o: f32[64, 256]
+p = slice(x, start=[0, 0], stop=[64, 64])
+q = slice(x, start=[0, 64], stop=[64, 256])
+c = concat(q, p, axis=1)
+i = iota(shape=[1, 256], axis=1)
+kernel grid=[8, 4] threads=128 {
+  c0 = load(c, x=0, y=1)
+  i0 = load(i, y=1)
+  is_first = lt(i0, )" +
+         first +
+         R"()
+  n = neg(c0)
+  o0 = where(is_first, n, c0)
+  store(o0, o, x=0, y=1)
+}
+out o
+)";
+}
+
+void positions_stay_on_their_side_of_a_cut(void**) {
+  const Graph graph = graph_of(kTurned);
+  ArithmeticVerifier verifier(graph);
+  const MuGraph right = mugraph_of(turned_mugraph("192"));
+  const ArithmeticVerdict verdict = verifier.judge(right, default_schedule(right));
+  assert_verdict(verdict, Verdict::accepted, "arithmetic instance: shrunk");
+  assert_true(verdict.elements < 1000);
+  for (const char* first : {"64", "193", "255"}) {
+    const MuGraph wrong = mugraph_of(turned_mugraph(first));
+    assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
+  }
+}
+
 // What nobody reads is not drawn, and no draw begins when the time is up.
 void a_verdict_ends_in_time(void**) {
   const Graph graph = graph_of("graph g\nin x: f32[8]\nin dead: f32[1048576, 1048576]\ny = exp(x)\nout y\n");
@@ -210,6 +258,7 @@ int main() {
       cmocka_unit_test(wrong_mugraphs_are_not_accepted),
       cmocka_unit_test(their_controls_are_accepted),
       cmocka_unit_test(positions_keep_their_meaning_on_small_instances),
+      cmocka_unit_test(positions_stay_on_their_side_of_a_cut),
       cmocka_unit_test(a_verdict_ends_in_time),
       cmocka_unit_test(what_showed_it_is_said),
   };
