@@ -67,6 +67,7 @@ struct BlockOpKinds {
   };
   struct Load {
     Access access;
+    bool operator==(const Load&) const = default;
   };
   // Any primitive or composite operator over tiles. Constants are operators without operands, with `number`,
   // or, if `extents` names any, with the product of those extents of global tensors (so that the mean over a
@@ -78,25 +79,32 @@ struct BlockOpKinds {
     std::vector<TensorDim> extents = {};
     // Of an iota: it numbers a dimension of this tile, from where that begins. core/codegen alone makes it.
     std::optional<Access> tile = {};
+    bool operator==(const Compute&) const = default;
   };
   // Over the iterations of the loop. Operands: the value; of a rescaled sum also its `max` accumulator.
   struct Accumulate {
     Combine combine = Combine::sum;
     int concat_dim = -1;
+    bool operator==(const Accumulate&) const = default;
   };
   // Over the blocks of a cluster, of which every one gets the result. Operands as of accumulators.
   struct ReduceCluster {
     Combine combine = Combine::sum;
+    bool operator==(const ReduceCluster&) const = default;
   };
   struct Store {
     Access access;
+    bool operator==(const Store&) const = default;
   };
   // What a rescaled sum is multiplied by in an iteration; its `max` accumulator makes it. core/codegen alone
   // has it.
-  struct RescaleFactor {};
+  struct RescaleFactor {
+    bool operator==(const RescaleFactor&) const = default;
+  };
 
   using Parts = std::variant<Load, Compute, Accumulate, ReduceCluster, Store, RescaleFactor>;
   enum class Kind : uint8_t { load, compute, accumulate, reduce_cluster, store, rescale_factor };
+  bool operator==(const BlockOpKinds&) const = default;
 };
 
 // A value is *in the loop* when it depends on a load that the loop cuts, and not only through an accumulator;
@@ -106,6 +114,7 @@ struct BlockOp : BlockOpKinds {
 
   explicit BlockOp(Parts parts, std::vector<BlockValue> operands = {})
       : operands(std::move(operands)), parts_(std::move(parts)) {}
+  bool operator==(const BlockOp&) const = default;
   static BlockOp constant(double number) { return BlockOp(Compute{.number = number}); }
   // Makes another operator of it, with the same operands and type.
   void become(Parts parts) { parts_ = std::move(parts); }

@@ -35,13 +35,36 @@ std::vector<BlockValue> keep_stored(std::vector<BlockOp>& ops) {
 }
 
 MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel) {
-  MuGraph out{mugraph.name, mugraph.tensors, {}, {}, {kernel}, mugraph.noted, true};
-  std::vector<bool> written(mugraph.tensors.size());
-  for (const BlockOp& op : kernel.ops)
-    if (op.is_store()) written[static_cast<size_t>(op.tensor())] = true;
-  for (size_t t = 0; t < written.size(); ++t)
-    if (!mugraph.tensors[t].type.literal)
-      (written[t] ? out.outputs : out.inputs).push_back(static_cast<int32_t>(t));
+  MuGraph out{"", {}, {}, {}, {kernel}, mugraph.noted, true};
+  std::vector<int32_t> numbers(mugraph.tensors.size(), -1);
+  auto renumber = [&](int32_t& tensor) {
+    int32_t& number = numbers[static_cast<size_t>(tensor)];
+    if (number < 0) {
+      number = static_cast<int32_t>(out.tensors.size());
+      out.tensors.push_back(mugraph.tensors[static_cast<size_t>(tensor)]);
+      out.tensors.back().name.clear();
+    }
+    tensor = number;
+  };
+  std::vector<int32_t> written;
+  for (BlockOp& op : out.kernels[0].ops) {
+    op.name.clear();
+    for_each_tensor(op, renumber);
+    if (op.is_store()) written.push_back(op.tensor());
+  }
+  // Those in memory that views of these show.
+  for (size_t t = 0; t < out.tensors.size(); ++t) {
+    MuTensor own = out.tensors[t];
+    if (own.view.source >= 0) renumber(own.view.source);
+    for (TensorView& piece : own.pieced.pieces)
+      if (piece.source >= 0) renumber(piece.source);
+    out.tensors[t] = std::move(own);
+  }
+  for (size_t t = 0; t < out.tensors.size(); ++t) {
+    const auto tensor = static_cast<int32_t>(t);
+    const bool is_written = std::find(written.begin(), written.end(), tensor) != written.end();
+    if (!out.tensors[t].type.literal) (is_written ? out.outputs : out.inputs).push_back(tensor);
+  }
   return out;
 }
 

@@ -19,8 +19,8 @@ void for_each_tensor(Op& op, const Visit& visit) {
     for (auto& dim : op.compute().extents) visit(dim.tensor);
 }
 
-// A custom kernel as a muGraph of its own: what others write is given, and still is a view or numbered if it
-// was.
+// A custom kernel as a muGraph of its own, without names, with the tensors that it names and those that views of these show: equal
+// kernels are equal muGraphs. What others write is given, and still is a view or numbered if it was.
 MuGraph kernel_alone(const MuGraph& mugraph, const MuKernel& kernel);
 
 }  // namespace quern

@@ -43,6 +43,7 @@ struct MuKernel {
   // Elements of a part away from the end. A tile that would give another number of parts is for other
   // extents.
   int64_t part(int axis, int64_t extent) const;
+  bool operator==(const MuKernel&) const = default;
 };
 
 // Where a tensor lies in the memory of another one, whatever strides that has.
@@ -53,10 +54,12 @@ struct TensorView {
     int64_t stride = 0;  // coordinates of that from one coordinate of this to the next
     // So many coordinates of this are one of that, as heads of queries that share one of keys.
     int64_t repeats = 1;
+    bool operator==(const Dim&) const = default;
   };
   int32_t source = -1;  // a tensor in memory; -1: this is no view
   std::vector<Dim> dims;
   Ints first;  // the source's coordinates of the first element
+  bool operator==(const TensorView&) const = default;
 };
 
 // What a concatenation makes of tensors in memory: views of them, one behind the other along dimension
@@ -65,6 +68,7 @@ struct PiecedView {
   int axis = -1;  // -1: this is none
   std::vector<TensorView> pieces;
   Ints extents;  // of the pieces, along it
+  bool operator==(const PiecedView&) const = default;
 };
 
 struct MuTensor {
@@ -80,6 +84,7 @@ struct MuTensor {
   int numbered = -1;
   TensorView view = {};
   PiecedView pieced = {};
+  bool operator==(const MuTensor&) const = default;
 };
 
 // Extents need not divide: an axis with n parts cuts a dimension of extent e into tiles of ceil(e / n), if
@@ -92,6 +97,7 @@ struct MuGraph {
   bool noted = false;                    // note_rounded_values (core/verify) has seen it; schedules keep that
   // Of kernel_alone() (edit.h): its inputs are views and numbered as they were where they come from.
   bool alone = false;
+  bool operator==(const MuGraph&) const = default;
 };
 
 // Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be

@@ -62,9 +62,7 @@ class OptimizeRun {
   Result<OptimizeResult> run() {
     SearchOptions how = options_.search;
     how.limit = std::min(how.limit, options_.limit);
-    how.time_of = [this](const Graph& graph, const MuGraph* mugraph) {
-      return modelled_subgraph(graph, mugraph, target_, options_.allow_tf32);
-    };
+    how.time_of = SubgraphModel(target_, options_.allow_tf32);
     auto found = search(graph_, target_, how);
     if (!found) return found.status();
     search_ = std::move(*found);

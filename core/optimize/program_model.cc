@@ -7,7 +7,6 @@
 #include "core/codegen/baseline.h"
 #include "core/codegen/library_step.h"
 #include "core/schedule/cache_model.h"
-#include "core/schedule/enumerate.h"
 #include "core/schedule/model.h"
 
 namespace quern {
@@ -155,14 +154,14 @@ Result<double> ProgramModel::us(const Schedule& schedule) const {
   return *custom + modelled_launches(library_, target_);
 }
 
-double modelled_subgraph(const Graph& graph, const MuGraph* mugraph, const Target& target, bool allow_tf32) {
+double SubgraphModel::operator()(const Graph& graph, const MuGraph* mugraph) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (!mugraph) {
-    const auto work = baseline_work(graph, target);
-    return work ? modelled_launches(*work, target) : kNever;
+    const auto work = baseline_work(graph, target_);
+    return work ? modelled_launches(*work, target_) : kNever;
   }
-  const auto model = ProgramModel::make(graph, *mugraph, target);
-  const std::vector<Schedule> schedules = enumerate_schedules(*mugraph, target, allow_tf32, 1);
+  const auto model = ProgramModel::make(graph, *mugraph, target_);
+  const std::vector<Schedule> schedules = schedules_.enumerate(*mugraph, 1);
   if (!model || schedules.empty()) return kNever;
   const auto us = model->us(schedules[0]);
   return us ? *us : kNever;

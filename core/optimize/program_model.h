@@ -4,6 +4,7 @@
 
 #include "core/codegen/launch_work.h"
 #include "core/graph/graph.h"
+#include "core/schedule/enumerate.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -36,8 +37,18 @@ class ProgramModel {
       written_;  // by these: the kernel they begin at, and tensors
 };
 
-// Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program;
-// infinite if there is none. What a search decides by (SearchOptions::time_of).
-double modelled_subgraph(const Graph& graph, const MuGraph* mugraph, const Target& target, bool allow_tf32);
+// What a search decides by (SearchOptions::time_of).
+class SubgraphModel {
+ public:
+  explicit SubgraphModel(const Target& target, bool allow_tf32 = false)
+      : target_(target), schedules_(target, allow_tf32) {}
+  // Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program;
+  // infinite if there is none.
+  double operator()(const Graph& graph, const MuGraph* mugraph);
+
+ private:
+  const Target& target_;
+  ScheduleEnumerator schedules_;
+};
 
 }  // namespace quern

@@ -209,6 +209,7 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
                                                  size_t most, bool allow_tf32, const RefuseKernel& refuse) {
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
+  ScheduleEnumerator schedules(target, allow_tf32);
   for (size_t i = 0; i < candidates.size(); ++i) {
     size_t taken = 0;
     std::set<std::string> known;
@@ -230,8 +231,7 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
-    for (const Schedule& schedule :
-         enumerate_schedules(mugraph, target, allow_tf32, kMostSeen * most, refuse)) {
+    for (const Schedule& schedule : schedules.enumerate(mugraph, kMostSeen * most, refuse)) {
       if (taken == most) break;
       const auto applied = apply_schedule(mugraph, schedule);
       const double us = modelled(schedule);

@@ -1,296 +1,15 @@
 #include "core/schedule/enumerate.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <map>
-#include <optional>
-#include <tuple>
 
-#include "core/base/integers.h"
 #include "core/mugraph/edit.h"
-#include "core/mugraph/tensor_view.h"
-#include "core/mugraph/tile_masks.h"
-#include "core/schedule/block_work.h"
-#include "core/schedule/joined.h"
-#include "core/schedule/model.h"
-#include "core/schedule/schedule_choices.h"
-#include "core/schedule/tile_access.h"
-#include "core/schedule/tile_pairs.h"
-#include "core/schedule/uneven_tiles.h"
+#include "core/schedule/kernel_schedules.h"
 
 namespace quern {
 
 namespace {
 
-constexpr int kWarpgroup = 128;          // threads
-constexpr int kMostMinBlocks = 4;        // more blocks an SM fit by themselves, or do not help
-constexpr int kStages[] = {2, 3, 4, 6};
-
-// By cp.async and tensor cores that read registers, and by the hardware that newer targets have for the same.
-template <class Consider>
-void consider_staged(KernelSchedule schedule, const KernelShape& shape, const Target& target,
-                     Consider consider) {
-  schedule.tma = schedule.wgmma = false;
-  consider(schedule);
-  if (!target.tma) return;
-  schedule.tma = true;
-  consider(schedule);
-  const auto& warps = schedule.warps;
-  if (!target.wgmma || !shape.narrow || (warps[0] < 4 && (warps[0] != 1 || warps[1] < 4))) return;
-  schedule.wgmma = true;
-  consider(schedule);
-}
-
-// Whether TMA should be able to bring the tile of a tensor with these strides for wgmma: neighbours lie along
-// one dimension, others are whole 16 bytes apart, and parts that are cut off are whole fragments of tensor
-// cores, or as large as wgmma takes them. The emitter decides.
-bool fits_tma(const MuKernel& kernel, const BlockOp& load, const TensorType& whole, const Ints& strides) {
-  const KernelSchedule by_producer = {.wgmma = true, .producer = true};
-  const TensorType& tile = load.type;
-  const size_t rank = whole.shape.size();
-  const auto size = static_cast<int64_t>(dtype_size(whole.dtype));
-  bool neighbours = false;
-  for (size_t d = 0; d < rank; ++d) {
-    const int64_t extent = whole.shape[d], part = tile.shape[d], least = d + 2 < rank ? 1 : 16;
-    const bool is_whole = std::has_single_bit(static_cast<uint64_t>(part)) ||
-                          is_unpadded(kernel, by_producer, load, static_cast<int>(d));
-    if (part != extent && (part < least || !is_whole)) return false;
-    neighbours |= extent > 1 && strides[d] == 1;
-    if (extent > 1 && strides[d] != 1 && strides[d] * size % 16 != 0) return false;
-  }
-  return neighbours || whole.element_count() == 1;
-}
-
-bool loop_fits_tma(const MuGraph& mugraph, const MuKernel& kernel) {
-  const std::vector<Stage> stages = block_stages(kernel);
-  for (size_t i = 0; i < kernel.ops.size(); ++i) {
-    const BlockOp& op = kernel.ops[i];
-    if (!op.is_load() || stages[i] != Stage::loop) continue;
-    const MuTensor& tensor = mugraph.tensors[static_cast<size_t>(op.tensor())];
-    if (tensor.pieced.axis >= 0) return false;
-    if (tensor.numbered >= 0) continue;
-    // The caller's tensors are taken to be dense.
-    if (!fits_tma(kernel, op, tensor.type, strides_if_dense(mugraph, tensor))) return false;
-  }
-  return true;
-}
-
-// The work of the blocks of a muGraph's only kernel, for schedules that come one after the other: how many
-// stages a ring has, how many blocks there are and what ptxas is told of them make no difference to it.
-class BlockWorks {
- public:
-  explicit BlockWorks(const Target& target) : target_(target) {}
-
-  const BlockWork& of(const MuGraph& applied, const KernelSchedule& schedule) {
-    if (applied_ != &applied) known_.clear();
-    applied_ = &applied;
-    KernelSchedule like = schedule;
-    like.stages = std::min(schedule.stages, 2);
-    like.persistent = 0;
-    like.pingpong = false;
-    like.min_blocks = 0;
-    like.setmaxnreg = false;
-    auto at =
-        std::find_if(known_.begin(), known_.end(), [&](const auto& each) { return each.first == like; });
-    if (at == known_.end())
-      at = known_.insert(at, {like, block_work(applied, applied.kernels[0], like, target_)});
-    return at->second;
-  }
-  KernelTime time(const MuGraph& applied, const KernelSchedule& schedule) {
-    return modelled_block(of(applied, schedule), schedule, target_);
-  }
-
- private:
-  const Target& target_;
-  const MuGraph* applied_ = nullptr;
-  std::vector<std::pair<KernelSchedule, BlockWork>> known_;  // of it
-};
-
-// Persistent blocks that have a pair of tiles each: so many of the `blocks` that fit that all have about as many other tiles.
-// 0: there are no pairs, or more than blocks.
-int64_t blocks_of_pairs(const MuGraph& mugraph, const MuKernel& kernel, int64_t blocks) {
-  const auto pairs = tile_pairs(kernel, uneven_axis(mugraph, kernel).axis);
-  if (!pairs || pairs->count > blocks) return 0;
-  const int64_t rounds = divide_up(pairs->others, blocks / pairs->count);
-  return pairs->count * divide_up(pairs->others, rounds);
-}
-
-// As many blocks as fit, where these have several tiles each and share nothing but the ring.
-std::optional<KernelSchedule> persistent(const MuGraph& mugraph, const MuKernel& kernel,
-                                         const KernelSchedule& schedule, int64_t blocks_per_sm,
-                                         const Target& target, BlockWorks& works) {
-  const int64_t tiles = kernel.grid[0] * kernel.grid[1] * kernel.grid[2], blocks = blocks_per_sm * target.sms;
-  if (!schedule.producer || kernel.grid[3] > 1 || tiles <= blocks) return std::nullopt;
-  // Where some have more to do than others, whoever is ready takes the next one, or all have as much of both.
-  if (unmasked_share(mugraph, kernel).mean < 1 && !schedule.intervals) return std::nullopt;
-  const BlockWork& work = works.of(mugraph, schedule);
-  if (work.exchange_bytes > 0 || work.written_bytes > 0) return std::nullopt;
-  KernelSchedule out = schedule;
-  out.persistent = schedule.intervals ? blocks_of_pairs(mugraph, kernel, blocks) : blocks;
-  return out.persistent > 0 ? std::optional(out) : std::nullopt;
-}
-
-// The same by two warpgroups in turns, of which one stores a tile while the products of the other run. What registers the
-// producer leaves they have.
-std::optional<KernelSchedule> in_turns(const MuGraph& mugraph, const MuKernel& kernel,
-                                       const KernelSchedule& schedule, const Target& target,
-                                       BlockWorks& works) {
-  if (!schedule.wgmma || schedule.workers() != kWarpgroup || schedule.min_blocks > 0 || schedule.overlap ||
-      schedule.intervals)
-    return std::nullopt;
-  auto out = persistent(mugraph, kernel, schedule, 1, target, works);
-  if (!out) return std::nullopt;
-  out->pingpong = out->setmaxnreg = true;
-  if (works.time(mugraph, *out).blocks_per_sm > 1) return std::nullopt;
-  return out;
-}
-
-std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const KernelSchedule& own,
-                                             const Target& target, bool allow_tf32) {
-  struct Ranked {
-    double time;
-    KernelSchedule schedule;
-  };
-  std::vector<Ranked> ranked;
-  const MuKernel& kernel = mugraph.kernels[0];
-  BlockWorks works(target);
-  // By their tiles; null where they do not fit.
-  std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
-  auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
-    const auto [at, fresh] = known.try_emplace({schedule.tile, schedule.tile_k, schedule.cluster});
-    if (fresh) {
-      KernelSchedule tiles = own;
-      tiles.tile = schedule.tile;
-      tiles.tile_k = schedule.tile_k;
-      tiles.cluster = schedule.cluster;
-      tiles.pdl = false;  // this one depends on none
-      if (auto applied = apply_schedule(mugraph, {{tiles}})) at->second = std::move(*applied);
-    }
-    return at->second ? &*at->second : nullptr;
-  };
-  const KernelShape whole = shape_of(kernel);
-  const bool is_fma = whole.product && !whole.narrow, of_products = whole.chained || whole.of_products;
-  auto consider_as_is = [&](const KernelSchedule& schedule) {
-    const MuGraph* applied = applied_to(schedule);
-    if (!applied) return;
-    const MuKernel& cut = applied->kernels[0];
-    auto rank = [&](const KernelSchedule& each) {
-      const KernelTime time = works.time(*applied, each);
-      if (!std::isfinite(time.us)) return time.us;
-      ranked.push_back({time.us, each});
-      if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target, works))
-        ranked.push_back({works.time(*applied, *staying).us, *staying});
-      if (const auto turns = in_turns(*applied, cut, each, target, works))
-        ranked.push_back({works.time(*applied, *turns).us, *turns});
-      KernelSchedule denser = each;
-      // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
-      if (is_fma) {
-        denser.min_blocks = static_cast<int>(std::min<int64_t>(time.blocks_per_sm, kMostMinBlocks));
-        ranked.push_back({time.us, denser});
-      }
-      // One block more at a time, at the price of registers.
-      denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
-      if (denser.min_blocks > kMostMinBlocks) return time.us;
-      const double denser_us = works.time(*applied, denser).us;
-      if (denser_us < time.us) ranked.push_back({denser_us, denser});
-      return time.us;
-    };
-    // Warpgroups, which wait for each other at every iteration, are faster with a producer where it fits;
-    // others are not.
-    KernelSchedule fed = schedule;
-    fed.producer = schedule.wgmma && loop_fits_tma(*applied, cut);
-    const bool masked = unmasked_share(*applied, cut).mean < 1;
-    // Rows within a warp, which then hands nothing to others.
-    const bool alone = fed.producer && fed.warps[1] == 1 && fed.warps[2] == 1;
-    // Registers of the producer's are for those who need many: attention, which has sums of two products.
-    // Beside three warpgroups its own takes none that are left.
-    fed.setmaxnreg = fed.producer &&
-                     (!are_powers_of_two(fed.warps) || (alone && of_products && fed.workers() > kWarpgroup));
-    KernelSchedule cut_short = fed;
-    cut_short.intervals = alone && masked;
-    if (cut_short.intervals) rank(cut_short);
-    KernelSchedule overlapped = cut_short;
-    overlapped.overlap = alone && whole.of_products && fed.stages > 2;
-    if (overlapped.overlap) {
-      rank(overlapped);
-      KernelSchedule fewer_registers = overlapped;
-      fewer_registers.shared_a = true;
-      rank(fewer_registers);
-    }
-    // Or all iterations, of which then none is passed over.
-    overlapped.intervals = false;
-    if (overlapped.overlap && masked) rank(overlapped);
-    const double fed_us = rank(fed);
-    if (fed.producer && fed_us >= works.time(*applied, schedule).us) rank(schedule);
-  };
-  const bool gains = gains_by_tf32(kernel), rounds = allow_tf32 && gains;
-  auto consider = [&](KernelSchedule schedule) {
-    consider_as_is(schedule);
-    schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
-    if (schedule.tf32) consider_as_is(schedule);
-    schedule.tf32 = false;
-    schedule.tf32x3 = gains && !schedule.wgmma;
-    if (schedule.tf32x3) consider_as_is(schedule);
-  };
-  for (const int64_t cluster : cluster_choices(kernel, whole, target))
-    for (const TileExtents& tile : tile_choices(mugraph, kernel, whole)) {
-      KernelSchedule base = own;
-      base.tile = tile;
-      base.tile_k = 0;
-      base.cluster = cluster;
-      const MuGraph* applied = applied_to(base);
-      if (!applied) continue;
-      const MuKernel& cut = applied->kernels[0];
-      const KernelShape shape = shape_of(cut);
-      const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
-      for (const auto& warps : warp_choices(shape)) {
-        base.warps = warps;
-        for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
-          base.tile_k = tile_k;
-          const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
-          base.prefetch = true;
-          base.stages = 0;
-          consider(base);
-          if (cut_by_loop == 0) continue;
-          base.prefetch = false;
-          consider(base);
-          base.prefetch = true;
-          for (int stages : kStages) {
-            base.stages = stages;
-            if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
-          }
-        }
-      }
-    }
-  for (const UnevenTile& uneven : uneven_tiles(mugraph, kernel, target)) {
-    KernelSchedule base = own;
-    base.tile = uneven.tile;
-    base.warps = uneven.warps;
-    base.tma = base.wgmma = true;
-    const MuGraph* applied = applied_to(base);
-    if (!applied || !whole.narrow) continue;
-    const MuKernel& cut = applied->kernels[0];
-    for (int64_t tile_k :
-         tile_k_choices(cut, shape_of(cut), base, extent_or_none(*applied, cut, kGridAxes))) {
-      base.tile_k = tile_k;
-      for (int stages : kStages) {
-        base.stages = stages;
-        consider_as_is(base);
-      }
-    }
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.time < b.time; });
-  std::vector<KernelSchedule> out;
-  auto same_time = ranked.begin();  // equal schedules take equally long
-  for (auto each = ranked.begin(); each != ranked.end(); ++each) {
-    if (each->time != same_time->time) same_time = each;
-    if (std::none_of(same_time, each, [&](const Ranked& other) { return other.schedule == each->schedule; }))
-      out.push_back(each->schedule);
-  }
-  return out;
-}
+constexpr size_t kMostKernels = 256;  // known at a time
 
 // Schedules of some kernels that follow each other, best first.
 using Place = std::vector<std::vector<KernelSchedule>>;
@@ -316,39 +35,60 @@ void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refu
 
 }  // namespace
 
-std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32,
-                                          size_t most, const RefuseKernel& refuse) {
+ScheduleEnumerator::KernelNumber ScheduleEnumerator::number_of(const MuGraph& mugraph,
+                                                               const KernelSchedule& own, size_t kernel) {
+  MuGraph alone = kernel_alone(mugraph, mugraph.kernels[kernel]);
+  const auto known = std::find_if(kernels_.begin(), kernels_.end(), [&](const Kernel& other) {
+    return other.own == own && other.alone == alone;
+  });
+  if (known != kernels_.end()) return static_cast<KernelNumber>(known - kernels_.begin());
+  std::vector<KernelSchedule> schedules = kernel_schedules(alone, own, target_, allow_tf32_);
+  kernels_.push_back({std::move(alone), own, std::move(schedules)});
+  return kernels_.size() - 1;
+}
+
+const std::vector<JoinedWay>& ScheduleEnumerator::ways_of(const std::vector<KernelNumber>& neighbours) {
+  const auto [at, fresh] = neighbours_.try_emplace(neighbours);
+  if (!fresh) return at->second;
+  std::vector<KernelChoices> choices;
+  for (KernelNumber number : neighbours)
+    choices.push_back({kernels_[number].alone, kernels_[number].schedules});
+  return at->second = joined_ways(choices, target_);
+}
+
+std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size_t most,
+                                                    const RefuseKernel& refuse) {
+  if (kernels_.size() > kMostKernels) {
+    kernels_.clear();
+    neighbours_.clear();
+  }
   Schedule own = default_schedule(mugraph);
   // Behind the first, kernels are there when the last blocks of the one in front end.
   for (size_t k = 1; k < mugraph.kernels.size(); ++k)
-    own.kernels[k].pdl = target.tma && mugraph.kernels[k].custom;
-  std::vector<std::vector<KernelSchedule>> choices;
-  for (size_t k = 0; k < mugraph.kernels.size(); ++k) {
-    if (mugraph.kernels[k].custom)
-      choices.push_back(
-          kernel_schedules(kernel_alone(mugraph, mugraph.kernels[k]), own.kernels[k], target, allow_tf32));
-    else
-      choices.push_back({own.kernels[k]});
-    if (choices.back().empty()) return {};
-  }
+    own.kernels[k].pdl = target_.tma && mugraph.kernels[k].custom;
   // Independent neighbours are one place of the schedule, where they may share a launch.
   std::vector<Place> places;
-  for (size_t k = 0; k < choices.size();) {
+  for (size_t k = 0; k < mugraph.kernels.size();) {
     Place& place = places.emplace_back();
     const size_t count = std::max<size_t>(1, independent_kernels(mugraph, k));
-    const auto from = choices.begin() + static_cast<std::ptrdiff_t>(k);
-    if (count == 1)
-      for (const KernelSchedule& each : *from) place.push_back({each});
-    else
-      for (JoinedWay& way :
-           joined_ways(mugraph, k, {from, from + static_cast<std::ptrdiff_t>(count)}, target))
-        place.push_back(std::move(way.schedules));
+    std::vector<KernelNumber> numbers;
+    for (size_t other = k; other < k + count && mugraph.kernels[other].custom; ++other) {
+      numbers.push_back(number_of(mugraph, own.kernels[other], other));
+      if (kernels_[numbers.back()].schedules.empty()) return {};
+    }
+    auto schedules = [&](size_t other) -> const std::vector<KernelSchedule>& {
+      return kernels_[numbers[other]].schedules;
+    };
+    auto is_full = [&] { return !refuse && place.size() >= most; };
+    if (numbers.empty()) place.push_back({own.kernels[k]});
+    if (count > 1)
+      for (const JoinedWay& way : ways_of(numbers)) place.push_back(way.schedules);
     // Kernel by kernel: the others are at their best meanwhile.
-    for (size_t own = 0; count > 1 && own < count; ++own)
-      for (size_t i = 1; i < from[static_cast<std::ptrdiff_t>(own)].size(); ++i) {
+    for (size_t varied = 0; varied < numbers.size(); ++varied)
+      for (size_t i = count > 1 ? 1 : 0; i < schedules(varied).size() && !is_full(); ++i) {
         place.push_back({});
         for (size_t other = 0; other < count; ++other)
-          place.back().push_back(from[static_cast<std::ptrdiff_t>(other)][other == own ? i : 0]);
+          place.back().push_back(schedules(other)[other == varied ? i : 0]);
       }
     if (refuse) drop_refused(mugraph, k, refuse, place);
     if (place.empty()) return {};
@@ -368,6 +108,10 @@ std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& 
       out.push_back(std::move(schedule));
     }
   return out;
+}
+
+std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32) {
+  return ScheduleEnumerator(target, allow_tf32).enumerate(mugraph);
 }
 
 }  // namespace quern

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <vector>
 
+#include "core/schedule/joined.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -13,11 +16,38 @@ namespace quern {
 using RefuseKernel = std::function<bool(const KernelSchedule& schedule, bool joined,
                                         const std::function<MuKernel()>& applied)>;
 
-// Each fits the muGraph and the target's shared memory and registers. Deterministic; empty only when not even
-// the muGraph's own numbers fit, or all of a kernel's schedules are refused. At most `most`. With `allow_tf32`
-// also those that compute f32 products in tf32.
+// What is known of a kernel, or of independent neighbours, is not looked for again in another muGraph: those that a search
+// compares share most of theirs. For one thread at a time.
+class ScheduleEnumerator {
+ public:
+  // With `allow_tf32` also schedules that compute f32 products in tf32.
+  explicit ScheduleEnumerator(const Target& target, bool allow_tf32 = false)
+      : target_(target), allow_tf32_(allow_tf32) {}
+
+  // Each fits the muGraph and the target's shared memory and registers. Deterministic; empty only when not even
+  // the muGraph's own numbers fit, or all of a kernel's schedules are refused. At most `most`.
+  std::vector<Schedule> enumerate(const MuGraph& mugraph, size_t most = SIZE_MAX,
+                                  const RefuseKernel& refuse = {});
+
+ private:
+  using KernelNumber = size_t;  // in kernels_
+  struct Kernel {
+    MuGraph alone;
+    KernelSchedule own;
+    std::vector<KernelSchedule> schedules;
+  };
+
+  KernelNumber number_of(const MuGraph& mugraph, const KernelSchedule& own, size_t kernel);
+  const std::vector<JoinedWay>& ways_of(const std::vector<KernelNumber>& neighbours);
+
+  const Target& target_;
+  const bool allow_tf32_;
+  std::vector<Kernel> kernels_;
+  std::map<std::vector<KernelNumber>, std::vector<JoinedWay>> neighbours_;
+};
+
+// All of one muGraph.
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target,
-                                          bool allow_tf32 = false, size_t most = SIZE_MAX,
-                                          const RefuseKernel& refuse = {});
+                                          bool allow_tf32 = false);
 
 }  // namespace quern

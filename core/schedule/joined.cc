@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "core/mugraph/dependence.h"
-#include "core/mugraph/edit.h"
 #include "core/schedule/model.h"
 
 namespace quern {
@@ -25,26 +24,20 @@ double block_bytes(const BlockWork& work) {
 
 class Joiner {
  public:
-  Joiner(const MuGraph& mugraph, size_t first, const std::vector<std::vector<KernelSchedule>>& choices,
-         const Target& target)
-      : target_(target) {
-    for (const std::vector<KernelSchedule>& all : choices) {
+  Joiner(const std::vector<KernelChoices>& kernels, const Target& target) : target_(target) {
+    for (const KernelChoices& kernel : kernels) {
       std::map<std::pair<int, TileExtents>, size_t> taken;
-      choices_.emplace_back();
-      for (const KernelSchedule& each : all)
-        if (taken[{each.threads(), each.tile}]++ < kMostChoices) choices_.back().push_back(each);
-    }
-    for (size_t k = 0; k < choices_.size(); ++k) {
-      const MuKernel& kernel = mugraph.kernels[first + k];
-      const MuGraph alone = kernel_alone(mugraph, kernel);
-      works_.emplace_back();
-      for (KernelSchedule schedule : choices_[k]) {
+      std::vector<KernelSchedule>& choices = choices_.emplace_back();
+      for (const KernelSchedule& each : kernel.schedules)
+        if (taken[{each.threads(), each.tile}]++ < kMostChoices) choices.push_back(each);
+      std::vector<BlockWork>& works = works_.emplace_back();
+      for (KernelSchedule schedule : choices) {
         schedule.pdl = false;
-        const auto cut = apply_schedule(alone, {{schedule}});
+        const auto cut = apply_schedule(kernel.alone, {{schedule}});
         check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
-        works_[k].push_back(block_work(*cut, cut->kernels[0], schedule, target));
+        works.push_back(block_work(*cut, cut->kernels[0], schedule, target));
       }
-      alone_.push_back(modelled_block(works_[k][0], choices_[k][0], target).us);
+      alone_.push_back(modelled_block(works[0], choices[0], target).us);
     }
   }
 
@@ -187,10 +180,8 @@ size_t independent_kernels(const MuGraph& mugraph, size_t first) {
   return accesses.size();
 }
 
-std::vector<JoinedWay> joined_ways(const MuGraph& mugraph, size_t first,
-                                   const std::vector<std::vector<KernelSchedule>>& choices,
-                                   const Target& target) {
-  return Joiner(mugraph, first, choices, target).run();
+std::vector<JoinedWay> joined_ways(const std::vector<KernelChoices>& kernels, const Target& target) {
+  return Joiner(kernels, target).run();
 }
 
 }  // namespace quern

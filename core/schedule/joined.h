@@ -6,7 +6,7 @@
 
 namespace quern {
 
-// Schedules of kernels [first, first + schedules.size()) of a muGraph, joined as they say.
+// Schedules of neighbours, joined as they say.
 struct JoinedWay {
   double us = 0;  // of their launches
   std::vector<KernelSchedule> schedules;
@@ -15,11 +15,14 @@ struct JoinedWay {
 // How many kernels from `first` on are block graphs that do not depend on each other.
 size_t independent_kernels(const MuGraph& mugraph, size_t first);
 
-// Ways for the kernels from `first` on, best first, the best way to launch each by itself among them.
-// `choices`: of each of them, best first when alone, at least one, without pdl where the kernel in front of
-// the first depends on none.
-std::vector<JoinedWay> joined_ways(const MuGraph& mugraph, size_t first,
-                                   const std::vector<std::vector<KernelSchedule>>& choices,
-                                   const Target& target);
+// A kernel alone (kernel_alone), and its schedules, at least one, best first.
+struct KernelChoices {
+  const MuGraph& alone;
+  const std::vector<KernelSchedule>& schedules;
+};
+
+// Ways for independent neighbours, best first, the best way to launch each by itself among them. The schedules of the first are
+// without pdl where the kernel in front of it depends on none.
+std::vector<JoinedWay> joined_ways(const std::vector<KernelChoices>& kernels, const Target& target);
 
 }  // namespace quern

@@ -68,10 +68,7 @@ std::vector<std::vector<MuGraph>> candidates_of(const std::vector<Piece>& pieces
   for (const Piece& piece : pieces) {
     SearchOptions how;
     how.threads = 1;
-    if (by_time)
-      how.time_of = [&](const Graph& graph, const MuGraph* mugraph) {
-        return modelled_subgraph(graph, mugraph, target, false);
-      };
+    if (by_time) how.time_of = SubgraphModel(target);
     auto found = search(piece.graph, target, how);
     assert_ok(found);
     all.emplace_back();

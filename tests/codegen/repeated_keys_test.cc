@@ -41,9 +41,7 @@ void repeated_keys_are_read_where_they_are(void**) {
       target.sms = *batch == '1' ? 2 : 64;  // with so many blocks each has one head
       SearchOptions options;
       options.limit = std::chrono::seconds(20);
-      options.time_of = [&](const Graph& part, const MuGraph* mugraph) {
-        return modelled_subgraph(part, mugraph, target, false);
-      };
+      options.time_of = SubgraphModel(target);
       const auto found = search(*graph, target, options);
       assert_ok(found);
       size_t tried = 0, single = 0;

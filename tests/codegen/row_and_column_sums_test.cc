@@ -96,9 +96,7 @@ void kernels_that_store_in_the_loop_are_right(void**) {
       const Target target = small_gpu(name);
       SearchOptions options;
       options.limit = std::chrono::seconds(20);
-      options.time_of = [&](const Graph& part, const MuGraph* mugraph) {
-        return modelled_subgraph(part, mugraph, target, false);
-      };
+      options.time_of = SubgraphModel(target);
       auto found = search(*graph, target, options);
       assert_ok(found);
       size_t storing = 0;

@@ -187,9 +187,7 @@ class Attack {
     SearchOptions how;
     how.limit = options_.search_limit;
     how.threads = 1;
-    how.time_of = [&](const Graph& graph, const MuGraph* mugraph) {
-      return modelled_subgraph(graph, mugraph, target, false);
-    };
+    how.time_of = SubgraphModel(target);
     auto found = search(subject.graph, target, how);
     check(found.ok(), "the search refuses its options");
     for (const PieceReport& piece : found->report.pieces)

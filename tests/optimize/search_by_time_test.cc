@@ -16,9 +16,7 @@ SearchResult found_by_time(const std::string& text) {
   assert_ok(graph);
   const Target& target = **find_target("sm_90a");
   SearchOptions options;
-  options.time_of = [&](const Graph& part, const MuGraph* mugraph) {
-    return modelled_subgraph(part, mugraph, target, false);
-  };
+  options.time_of = SubgraphModel(target);
   Result<SearchResult> result = search(*graph, target, options);
   assert_ok(result);
   assert_false(result->candidates.empty());

@@ -134,14 +134,12 @@ out o
 )",
                                       "ROWS", rows));
     SearchOptions options;
-    options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
-      return modelled_subgraph(piece, mugraph, target(), false);
-    };
+    options.time_of = SubgraphModel(target());
     const SearchResult result = found(graph, options);
     const MuGraph& best = result.candidates[0].mugraph;
     for (const MuKernel& kernel : best.kernels)
       if (kernel.custom) assert_true(is_attention_loop(kernel));
-    return std::pair(modelled_subgraph(graph, &best, target(), false), best.kernels.back().grid);
+    return std::pair(SubgraphModel(target())(graph, &best), best.kernels.back().grid);
   };
   const auto [even, even_grid] = first_of("832");
   const auto [ragged, ragged_grid] = first_of("777");
@@ -168,9 +166,7 @@ out c
 )");
   assert_ok(graph);
   SearchOptions options;
-  options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
-    return modelled_subgraph(piece, mugraph, target(), false);
-  };
+  options.time_of = SubgraphModel(target());
   const SearchResult result = found(*graph, options);
   assert_some(
       result,
@@ -280,9 +276,7 @@ out db
     const auto graph = parse_graph(text);
     assert_ok(graph);
     SearchOptions options;
-    options.time_of = [](const Graph& piece, const MuGraph* mugraph) {
-      return modelled_subgraph(piece, mugraph, target(), false);
-    };
+    options.time_of = SubgraphModel(target());
     const SearchResult result = found(*graph, options);
     assert_false(result.candidates.empty());
     const MuGraph& best = result.candidates[0].mugraph;
@@ -298,7 +292,7 @@ out db
     }
     assert_int_equal(stored, 1);
     assert_int_equal(loaded, 2);
-    assert_true(result.report.pieces.back().us < 0.7 * modelled_subgraph(*graph, nullptr, target(), false));
+    assert_true(result.report.pieces.back().us < 0.7 * SubgraphModel(target())(*graph, nullptr));
   }
 }
 

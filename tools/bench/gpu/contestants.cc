@@ -152,9 +152,7 @@ std::vector<Subject> make_subjects(const SubjectOptions& options, const Target& 
   if (options.search > 0) {
     SearchOptions how;
     how.results = std::max(how.results, options.search);
-    how.time_of = [&](const Graph& part, const MuGraph* mugraph) {
-      return modelled_subgraph(part, mugraph, target, false);
-    };
+    how.time_of = SubgraphModel(target);
     const SearchResult result = need(search(graph, target, how));
     std::printf("search: %zu candidates in %.1f s\n", result.candidates.size(), result.report.seconds);
     for (size_t i = 0; i < std::min(options.search, result.candidates.size()); ++i) {

@@ -72,9 +72,7 @@ class Comparison {
 
   Agreement run(size_t best) {
     SearchOptions options;
-    options.time_of = [this](const Graph& graph, const MuGraph* mugraph) {
-      return modelled_subgraph(graph, mugraph, target_, false);
-    };
+    options.time_of = SubgraphModel(target_);
     const SearchResult found = need(search(graph_, target_, options));
     constexpr size_t kOfCandidate = 200;
     const std::vector<Implementation> ranked =
