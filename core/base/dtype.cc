@@ -76,8 +76,6 @@ size_t dtype_size(DType dtype) {
   return dtype_info(dtype).bytes;
 }
 
-bool is_float(DType dtype) { return dtype_info(dtype).kind <= DTypeClass::wide; }
-
 uint32_t narrow_bits(DType dtype, double value) { return bits_of(dtype_info(dtype), value); }
 double narrow_value(DType dtype, uint32_t bits) { return value_of(dtype_info(dtype), bits); }
 

@@ -22,7 +22,16 @@ const char* dtype_name(DType dtype);  // "f16", ..., "bool"
 std::optional<DType> parse_dtype(std::string_view name);
 size_t dtype_size(DType dtype);  // bytes an element; a bool is one byte, 0 or 1
 inline bool is_valid(DType dtype) { return static_cast<size_t>(dtype) - 1 < std::size(kAllDTypes); }
-bool is_float(DType dtype);
+
+// narrow: a float of which registers hold the f32; wide: f32.
+enum class DTypeClass : uint8_t { narrow, wide, integer, boolean };
+inline constexpr DTypeClass kDTypeClasses[] = {
+#define QUERN_DTYPE(number, id, name, type, bytes, kind, ...) DTypeClass::kind,
+#include "core/base/dtype.def"
+};
+constexpr bool is_float(DType dtype) {
+  return kDTypeClasses[static_cast<size_t>(dtype) - 1] <= DTypeClass::wide;
+}
 
 // The bits of a narrow float: IEEE round to nearest even, in one rounding; overflow gives infinity, where there
 // are infinities, else the largest number; NaN stays NaN.

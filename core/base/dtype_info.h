@@ -10,8 +10,6 @@
 
 namespace quern {
 
-enum class DTypeClass : uint8_t { narrow, wide, integer, boolean };
-
 struct DTypeInfo {
   DType dtype;
   const char* name;

@@ -151,8 +151,8 @@ FieldValue FieldDomain::apply(OpCode code, DType compute, const Value* operands)
   return apply_meaning<InField>(code, values).in(this);
 }
 
-FieldValue FieldDomain::convert(Value value, DType from, DType to) const {
-  if (from == to || (!is_float(from) && to == DType::i32)) return value;
+FieldValue FieldDomain::converted(Value value, DType from, DType to) const {
+  if (!is_float(from) && to == DType::i32) return value;
   if (to == DType::boolean) return integer(value.p != 0);
   if (is_float(to)) return number(integer_of(value), DType::f32);
   const uint32_t p = primes_.p.value();

@@ -71,7 +71,9 @@ class FieldDomain {
   Value number(double value, DType dtype) const;
   Value apply(OpCode code, DType compute, const Value* operands);
   // An integer has its value in the field; what becomes an integer must be one (a number in the program).
-  Value convert(Value value, DType from, DType to) const;
+  Value convert(Value value, DType from, DType to) const {
+    return from == to ? value : converted(value, from, to);
+  }
   Value cast(Value value, DType from, DType to) const;
   Value store(Value value, DType from, DType to) const {
     return is_float(from) && is_float(to) ? value : cast(value, from, to);
@@ -107,6 +109,8 @@ class FieldDomain {
   Value opaque(uint64_t name, const Value* operands, int count) const;
 
  private:
+  Value converted(Value value, DType from, DType to) const;
+
   uint64_t seed_;
   FieldPrimes primes_;
   // w to the powers of a 32-bit exponent, byte by byte: powers_[i][b] = w^(b * 256^i).

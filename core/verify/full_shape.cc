@@ -90,8 +90,15 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
     for (int64_t at : elements) {
       stopped |= stop.now();
       if (stopped) break;
-      const bool has_most = at == elements[0] && left_.left > budget_ / 2;
+      const int64_t before_element = left_.left;
+      const bool has_most = at == elements[0] && before_element > budget_ / 2;
+      expected_->mark();
       const FieldValue a = expected_->element(primitive_.outputs[output], at);
+      // Zeros that were returned for lack of budget have been remembered.
+      if (left_.spent())
+        expected_->forget_behind_mark();
+      else
+        spent_ += before_element - left_.left;
       too_large_[output] = has_most && left_.spent() && !stop.now();
       const FieldValue b = left_.spent() ? a : actual.output(output, at);
       result.misfit = actual.failure();
@@ -104,9 +111,6 @@ FullShape::Comparison FullShape::compare(const MuGraph& mugraph, Stop& stop) {
     }
     result.every_output &= wanted == before_wanted || result.compared > before;
   }
-  spent_ += budget_ - left_.left;
-  // Zeros that were returned for lack of budget have been remembered.
-  if (left_.spent()) draw(seed_);
   if (result.compared < wanted)
     result.cut_short = domain_->divided_by_zero() ? "stopped by a division by zero"
                                                   : "of " + std::to_string(wanted) +

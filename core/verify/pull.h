@@ -53,6 +53,11 @@ class Memo {
     page->known |= uint32_t{1} << (at % kPage);
     page->values[at % kPage] = value;
   }
+  // Of what was put.
+  void forget(int64_t at) {
+    Page& page = count_ > kListed ? *scattered_[at / kPage] : *listed_[static_cast<size_t>(at / kPage)];
+    page.known &= ~(uint32_t{1} << (at % kPage));
+  }
 
  private:
   static constexpr int64_t kPage = 32;
@@ -103,8 +108,22 @@ class PullEvaluator {
     const Node& node = graph_.nodes[i];
     Value value = compute(node, i, at);
     if (node.code != OpCode::constant) value = domain_.finish(value, node);
-    if (!read_once_[i]) memo_[i].put(at, value);
+    if (!read_once_[i]) {
+      memo_[i].put(at, value);
+      if (is_marked_) behind_mark_.emplace_back(i, at);
+    }
     return value;
+  }
+
+  // What is remembered from here on can be forgotten, as when the budget was spent meanwhile.
+  void mark() {
+    is_marked_ = true;
+    behind_mark_.clear();
+  }
+  void forget_behind_mark() {
+    for (const auto& [node, at] : behind_mark_) memo_[node].forget(at);
+    for (Plan& plan : plans_) plan.held_at[0] = plan.held_at[1] = -1;
+    behind_mark_.clear();
   }
 
  private:
@@ -401,6 +420,8 @@ class PullEvaluator {
   std::vector<internal::Memo<Value>> memo_;
   std::vector<Ints> dense_;
   std::vector<bool> read_once_;
+  bool is_marked_ = false;
+  std::vector<std::pair<size_t, int64_t>> behind_mark_;  // nodes and elements
   std::vector<Plan> plans_;
 };
 
