@@ -208,9 +208,9 @@ class OptimizeRun {
     return false;
   }
 
-  std::vector<Implementation> ranking(const RefuseKernel& refuse) const {
-    return rank_implementations(graph_, search_.candidates, target_, options_.search.constraints,
-                                options_.schedules, options_.allow_tf32, refuse);
+  std::vector<Implementation> ranking(const RefuseKernel& refuse) {
+    if (!ranking_) ranking_.emplace(graph_, search_.candidates, target_, options_.allow_tf32);
+    return ranking_->rank(options_.search.constraints, options_.schedules, refuse);
   }
 
   // Programs of several kernels differ in one of them, the others at their best: where that is one that does not fit,
@@ -455,6 +455,7 @@ class OptimizeRun {
   const OptimizeOptions& options_;
   const Clock::time_point start_ = Clock::now();
   SearchResult search_;
+  std::optional<Ranking> ranking_;  // of its candidates
   double baseline_us_ = 0;  // by the model
   std::vector<Implementation> ranked_;
   std::vector<bool> refused_;               // by rank

@@ -2,9 +2,13 @@
 // one after the other, whoever emits them.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "core/codegen/launch_work.h"
 #include "core/graph/graph.h"
 #include "core/schedule/enumerate.h"
+#include "core/schedule/model.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -17,12 +21,16 @@ constexpr double kBaselineMargin = 1.15;
 Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& target);
 double modelled_launches(const std::vector<LaunchWork>& launches, const Target& target);
 
-// Of the programs of one muGraph of a graph.
+// Of the programs of one muGraph of a graph, which share most of their launches: each is looked at once. For one thread at a time.
 class ProgramModel {
  public:
   static Result<ProgramModel> make(const Graph& graph, const MuGraph& mugraph, const Target& target);
   // INVALID_ARGUMENT if the schedule does not fit; infinite if a kernel does not fit the target.
   Result<double> us(const Schedule& schedule) const;
+  // `applied`: the muGraph as the schedule cuts it.
+  double us(const MuGraph& applied, const Schedule& schedule) const;
+  // Of the launch that kernel `k` is in.
+  const KernelTime& launch(const MuGraph& applied, const Schedule& schedule, size_t k) const;
   MuGraph applied(const Schedule& schedule) const { return *apply_schedule(mugraph_, schedule); }
   // A line a launch: what it writes, the microseconds, and what of them bounds it. Of a schedule that fits.
   std::string print(const Schedule& schedule) const;
@@ -35,6 +43,7 @@ class ProgramModel {
   std::vector<LaunchWork> library_;  // of the baseline emitter: schedules do not change them
   std::vector<std::pair<size_t, std::vector<int32_t>>>
       written_;  // by these: the kernel they begin at, and tensors
+  mutable std::map<std::string, KernelTime> launches_;  // by what they are of
 };
 
 // What a search decides by (SearchOptions::time_of).

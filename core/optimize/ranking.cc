@@ -70,10 +70,11 @@ std::string text_without_names(MuGraph applied) {
 }
 
 // What each kernel of the muGraph takes by the model, of those that a schedule cuts.
-std::vector<double> kernel_times(const MuGraph& applied, const Schedule& schedule, const Target& target) {
+std::vector<double> kernel_times(const ProgramModel& model, const MuGraph& applied,
+                                 const Schedule& schedule) {
   std::vector<double> out;
   for (size_t k = 0; k < schedule.kernels.size(); ++k)
-    out.push_back(applied.kernels[k].custom ? modelled_launch(applied, schedule, k, target).us : 0);
+    out.push_back(applied.kernels[k].custom ? model.launch(applied, schedule, k).us : 0);
   return out;
 }
 
@@ -204,20 +205,27 @@ void sort_by_time(std::vector<Ranked>& all) {
 
 }  // namespace
 
-std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
-                                                 const Target& target, const Constraints& constraints,
-                                                 size_t most, bool allow_tf32, const RefuseKernel& refuse) {
+Ranking::Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
+                 bool allow_tf32)
+    : candidates_(candidates), schedules_(target, allow_tf32) {
+  for (const Candidate& candidate : candidates) {
+    auto model = ProgramModel::make(graph, candidate.mugraph, target);
+    models_.push_back(model ? std::optional(std::move(*model)) : std::nullopt);
+  }
+}
+
+std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t most,
+                                          const RefuseKernel& refuse) {
   std::vector<Ranked> ranked;
   std::set<std::string> programs;
-  ScheduleEnumerator schedules(target, allow_tf32);
-  for (size_t i = 0; i < candidates.size(); ++i) {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
     size_t taken = 0;
     std::set<std::string> known;
-    const MuGraph& mugraph = candidates[i].mugraph;
-    const auto model = ProgramModel::make(graph, mugraph, target);
-    if (!model) continue;  // nor can it be emitted
+    const MuGraph& mugraph = candidates_[i].mugraph;
+    const std::optional<ProgramModel>& model = models_[i];
+    if (!model) continue;
     auto modelled = [&](const Schedule& schedule) {
-      auto us = model->us(schedule);
+      const auto us = model->us(schedule);
       check(us.ok(), "a schedule of the enumeration does not fit its muGraph");
       return *us;
     };
@@ -231,11 +239,12 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
       ranked.push_back({rank_us, {i, std::move(schedule), us}, resembles});
       return true;
     };
-    for (const Schedule& schedule : schedules.enumerate(mugraph, kMostSeen * most, refuse)) {
+    for (const Schedule& schedule : schedules_.enumerate(mugraph, kMostSeen * most, refuse)) {
       if (taken == most) break;
       const auto applied = apply_schedule(mugraph, schedule);
-      const double us = modelled(schedule);
-      const std::vector<double> times = kernel_times(*applied, schedule, target);
+      check(applied.ok(), "a schedule of the enumeration does not fit its muGraph");
+      const double us = model->us(*applied, schedule);
+      const std::vector<double> times = kernel_times(*model, *applied, schedule);
       if (!known.insert(print_schedule(without_short_kernels(schedule, times, kLittle * us))).second)
         continue;
       const double longest = *std::max_element(times.begin(), times.end());
@@ -259,6 +268,12 @@ std::vector<Implementation> rank_implementations(const Graph& graph, const std::
   std::vector<Implementation> out;
   for (Ranked& each : ranked) out.push_back(std::move(each.implementation));
   return out;
+}
+
+std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
+                                                 const Target& target, const Constraints& constraints,
+                                                 size_t most, bool allow_tf32, const RefuseKernel& refuse) {
+  return Ranking(graph, candidates, target, allow_tf32).rank(constraints, most, refuse);
 }
 
 }  // namespace quern

@@ -1,8 +1,10 @@
 // Every implementation of the candidates of a search, best first by the model.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "core/optimize/program_model.h"
 #include "core/schedule/enumerate.h"
 #include "core/search/search.h"
 
@@ -12,6 +14,22 @@ struct Implementation {
   size_t candidate = 0;  // its position in the list
   Schedule schedule;
   double us = 0;
+};
+
+// For several rankings of the same candidates, of which the later refuse kernels: what is known of schedules and launches is not
+// looked for again. Graph, candidates and target must outlive it.
+class Ranking {
+ public:
+  Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
+          bool allow_tf32 = false);
+  // As rank_implementations().
+  std::vector<Implementation> rank(const Constraints& constraints, size_t most,
+                                   const RefuseKernel& refuse = {});
+
+ private:
+  const std::vector<Candidate>& candidates_;
+  ScheduleEnumerator schedules_;
+  std::vector<std::optional<ProgramModel>> models_;  // none: it cannot be emitted
 };
 
 // Different programs, best first by the model; of those that are nearly the same, the later ones give way to
