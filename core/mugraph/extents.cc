@@ -207,6 +207,20 @@ bool Extents::propagate() {
   return true;
 }
 
+// Whether it cuts what other things divide, and does not divide it: two parts of something even are even.
+bool Extents::leaves_rest(Var axis) const {
+  auto has = [](const std::vector<Var>& side, Var var) {
+    return std::find(side.begin(), side.end(), var) != side.end();
+  };
+  return std::any_of(active_.begin(), active_.end(), [&](const Constraint* cut) {
+    return cut->kind == Constraint::Kind::ragged && has(cut->right, axis) &&
+           std::any_of(active_.begin(), active_.end(), [&](const Constraint* other) {
+             return other->kind == Constraint::Kind::product &&
+                    (has(other->left, cut->left[0]) || has(other->right, cut->left[0]));
+           });
+  });
+}
+
 // What to try for a variable, best first. A ragged dimension lacks as little as it can.
 std::vector<int64_t> Extents::candidates(Var var, int first) const {
   for (const Constraint* constraint : active_) {
@@ -221,15 +235,17 @@ std::vector<int64_t> Extents::candidates(Var var, int first) const {
   const Variable& variable = variables_[static_cast<size_t>(var)];
   const int64_t most = std::min(variable.original, kLargestChoice);
   std::vector<int64_t> list;
-  const int64_t preferred = variable.role == Role::axis ? 2 : first;
+  const int64_t preferred = variable.role == Role::axis ? (leaves_rest(var) ? 3 : 2) : first;
   if (preferred <= most) list.push_back(preferred);
   for (int64_t value = std::min<int64_t>(variable.original, 2); value <= most; ++value)
     if (value != preferred) list.push_back(value);
   return list;
 }
 
-// The next variable to give a value; -1 when all have one.
+// The next variable to give a value; -1 when all have one. One that had none left comes first, until what does not go with it
+// has another value: whatever was chosen in between makes no difference.
 Extents::Var Extents::choose(const std::vector<Var>& members) const {
+  if (in_conflict_ >= 0 && !known(in_conflict_)) return in_conflict_;
   Var best = -1;
   for (Var var : members)
     if (!known(var) &&
@@ -259,6 +275,7 @@ bool Extents::search(const std::vector<Var>& members, int first) {
       variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
     if (budget_ < 0) break;
   }
+  in_conflict_ = var;
   return undo();
 }
 
@@ -302,6 +319,7 @@ void Extents::solve() {
         active_.push_back(&constraint);
     trail_.clear();
     budget_ = kChoices;
+    in_conflict_ = -1;
     bool solved = std::none_of(members.begin(), members.end(),
                                [&](Var var) { return variables_[static_cast<size_t>(var)].kept; });
     bool matters = false;

@@ -78,6 +78,7 @@ class Extents {
   bool propagate_one(const Constraint& constraint, bool& changed);
   bool propagate_sides(const Constraint& constraint, bool& changed);
   bool propagate_ragged(const Constraint& constraint, bool& changed);
+  bool leaves_rest(Var axis) const;
   std::vector<int64_t> candidates(Var var, int first) const;
   Var choose(const std::vector<Var>& members) const;
   bool search(const std::vector<Var>& members, int first);
@@ -88,6 +89,7 @@ class Extents {
   std::vector<Rule> rules_;
   std::vector<const Constraint*> active_;  // of the component that is being solved
   std::vector<Var> trail_;                 // variables in the order in which they got values
+  Var in_conflict_ = -1;                   // had no value left; -1: none
   int budget_ = 0;                         // choices left for this component
 };
 

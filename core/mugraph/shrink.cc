@@ -287,6 +287,24 @@ class Shrinker {
     return attrs;
   }
 
+  // Whether all that an axis of the kernel cuts has the extents that it had, and so have its tiles.
+  bool keeps_tiles(size_t k, size_t axis) const {
+    auto is_kept = [&](Var var) { return extents_.value(var) == extents_.original(var); };
+    const MuKernel& kernel = mugraph_.kernels[k];
+    if (!is_kept(axes_[k][axis])) return false;
+    for (size_t i = 0; i < kernel.ops.size(); ++i) {
+      if (!kernel.ops[i].has_access()) continue;
+      const BlockOp::Access& access = kernel.ops[i].access();
+      const int dim = axis < kGridAxes ? access.map[axis] : access.loop_dim;
+      if (dim < 0) continue;
+      const auto d = static_cast<size_t>(dim);
+      if (!is_kept(kernels_[k].var(static_cast<ValueId>(i), d)) ||
+          !is_kept(tensors_[static_cast<size_t>(access.tensor)][d]))
+        return false;
+    }
+    return true;
+  }
+
   Status build_mugraph(MuGraph& mugraph) const {
     mugraph = mugraph_;
     for (size_t t = 0; t < tensors_.size(); ++t)
@@ -301,7 +319,8 @@ class Shrinker {
       }
       for (size_t axis = 0; axis < kGridAxes; ++axis) kernel.grid[axis] = extents_.value(axes_[k][axis]);
       kernel.trip_count = extents_.value(axes_[k].back());
-      kernel.tiles = {};
+      for (size_t axis = 0; axis <= kGridAxes; ++axis)
+        if (!keeps_tiles(k, axis)) kernel.tiles[axis] = 0;
       for (size_t i = 0; i < kernel.ops.size(); ++i)
         if (kernel.ops[i].is_compute())
           kernel.ops[i].compute().attrs = new_attrs(kernel_graphs_[k], values, static_cast<ValueId>(i));
@@ -310,8 +329,11 @@ class Shrinker {
     for (size_t k = 0; k < kernels_.size(); ++k)
       for (size_t i = 0; i < mugraph.kernels[k].ops.size(); ++i)
         if (mugraph.kernels[k].ops[i].type.shape != kernels_[k].shape(static_cast<ValueId>(i)))
-          return Status(ErrorCode::UNSUPPORTED, "the tiles of kernel " + std::to_string(k) + ", operator " +
-                                                    std::to_string(i) + " do not follow from the tensors");
+          return Status(
+              ErrorCode::UNSUPPORTED,
+              "the tiles of kernel " + std::to_string(k) + ", operator " + std::to_string(i) +
+                  " do not follow from the tensors: " + print_ints(mugraph.kernels[k].ops[i].type.shape) +
+                  " instead of " + print_ints(kernels_[k].shape(static_cast<ValueId>(i))));
     return {};
   }
 

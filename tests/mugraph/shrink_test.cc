@@ -98,6 +98,38 @@ void what_no_choice_fits_stays(void**) {
   assert_true(small.mugraph.tensors[0].type.shape[1] == 100 && small.mugraph.tensors[0].type.shape[0] <= 8);
 }
 
+void tiles_stay_with_what_stays(void**) {
+  // The same with columns in tiles of 32: four of 100, and not of 25.
+  const Instance small =
+      shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 2])\nb = exp(x)\nout a, b\n",
+             "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 50]\ntensor b: f32[64, 100]\n"
+             "a = slice(x, start=[0, 0], stop=[64, 100], step=[1, 2])\n"
+             "kernel grid=[4] tiles=[32, 0, 0, 0, 0] {\nt = load(x, x=1)\ne = exp(t)\nstore(e, b, x=1)\n}\n"
+             "out a, b\n");
+  assert_int_equal(small.mugraph.tensors[0].type.shape[1], 100);
+  assert_int_equal(small.mugraph.kernels[1].tiles[0], 32);
+  assert_int_equal(small.mugraph.kernels[1].ops[0].type.shape[1], 32);
+}
+
+// Rows of a batch are cut into uneven parts; columns that have to do with them are cut in many ways.
+void uneven_parts_of_what_is_even(void**) {
+  Extents extents;
+  const auto parts = extents.add(5, Extents::Role::axis), tile = extents.add(32, Extents::Role::tile);
+  const auto rows = extents.add(154, Extents::Role::whole), columns = extents.add(640, Extents::Role::whole),
+             batch = extents.add(2, Extents::Role::whole), row = extents.add(77, Extents::Role::whole),
+             all = extents.add(154 * 640, Extents::Role::whole);
+  extents.product({rows}, {batch, row});
+  extents.product({all}, {rows, columns});
+  extents.cut(rows, {parts}, tile);
+  for (int i = 0; i < 12; ++i)
+    extents.cut(columns, {extents.add(10, Extents::Role::axis)}, extents.add(64, Extents::Role::tile));
+  extents.solve();
+  assert_int_equal(extents.value(rows), extents.value(batch) * extents.value(row));
+  assert_true(extents.value(rows) <= 32 && extents.value(columns) <= 32);
+  assert_true(extents.value(tile) == (extents.value(rows) + extents.value(parts) - 1) / extents.value(parts));
+  assert_true(extents.value(tile) * extents.value(parts) != extents.value(rows));
+}
+
 void systems_of_extents(void**) {
   Extents extents;
   const auto whole = extents.add(256, Extents::Role::whole), x = extents.add(256, Extents::Role::axis),
@@ -125,7 +157,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(hand_written_files_become_small), cmocka_unit_test(ragged_edges_stay_ragged),
       cmocka_unit_test(counts_follow_their_extents),     cmocka_unit_test(halves_and_reshapes_follow),
-      cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(systems_of_extents),
+      cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(tiles_stay_with_what_stays),
+      cmocka_unit_test(uneven_parts_of_what_is_even),    cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
