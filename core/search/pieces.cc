@@ -8,7 +8,6 @@
 #include "core/graph/builder.h"
 #include "core/graph/canon.h"
 #include "core/mugraph/positions.h"
-#include "core/mugraph/tensor_view.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -155,11 +154,9 @@ class Cutter {
         return !order_.empty() && is_product(id) && is_product(order_.back()) &&
                sources(id)[0] == sources(order_.back())[0];
       });
-      // The last one that became ready follows what was just made. In front of it comes what no kernel computes, and what only
-      // moves elements, for which readers find them where they lie: between others they would part their segment.
+      // The last one that became ready follows what was just made.
       if (next == ready.rend())
-        next = std::find_if(ready.rbegin(), ready.rend(),
-                            [&](ValueId id) { return !outside_[id].empty() || moves_only(node(id).code); });
+        next = std::find_if(ready.rbegin(), ready.rend(), [&](ValueId id) { return !outside_[id].empty(); });
       if (next == ready.rend()) next = ready.rbegin();
       const ValueId id = *next;
       ready.erase(std::next(next).base());
