@@ -242,10 +242,8 @@ std::vector<int64_t> Extents::candidates(Var var, int first) const {
   return list;
 }
 
-// The next variable to give a value; -1 when all have one. One that had none left comes first, until what does not go with it
-// has another value: whatever was chosen in between makes no difference.
+// The next variable to give a value; -1 when all have one.
 Extents::Var Extents::choose(const std::vector<Var>& members) const {
-  if (in_conflict_ >= 0 && !known(in_conflict_)) return in_conflict_;
   Var best = -1;
   for (Var var : members)
     if (!known(var) &&
@@ -275,7 +273,6 @@ bool Extents::search(const std::vector<Var>& members, int first) {
       variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
     if (budget_ < 0) break;
   }
-  in_conflict_ = var;
   return undo();
 }
 
@@ -319,7 +316,6 @@ void Extents::solve() {
         active_.push_back(&constraint);
     trail_.clear();
     budget_ = kChoices;
-    in_conflict_ = -1;
     bool solved = std::none_of(members.begin(), members.end(),
                                [&](Var var) { return variables_[static_cast<size_t>(var)].kept; });
     bool matters = false;

@@ -89,7 +89,6 @@ class Extents {
   std::vector<Rule> rules_;
   std::vector<const Constraint*> active_;  // of the component that is being solved
   std::vector<Var> trail_;                 // variables in the order in which they got values
-  Var in_conflict_ = -1;                   // had no value left; -1: none
   int budget_ = 0;                         // choices left for this component
 };
 
