@@ -10,15 +10,11 @@ namespace {
 
 class ConcatRewriter : CopyingRewriter {
  public:
-  explicit ConcatRewriter(const Graph& graph) : CopyingRewriter(graph), uses_(graph.nodes.size()) {
-    for (const Node& user : graph.nodes)
-      for (ValueId operand : user.operands) ++uses_[static_cast<size_t>(operand)];
-    for (ValueId output : graph.outputs) ++uses_[static_cast<size_t>(output)];
-  }
+  explicit ConcatRewriter(const Graph& graph) : CopyingRewriter(graph), readers_(readers()) {}
 
   // Nothing if there is no such concatenation, or what is made is too large for a graph.
   std::optional<Graph> run() {
-    for (ValueId id = 0; id < static_cast<ValueId>(graph_.nodes.size()); ++id)
+    for (ValueId id = 0; id < end(); ++id)
       if (const auto part = computed_part(id)) parts_.emplace(id, *part);
     if (parts_.empty()) return std::nullopt;
     std::set<ValueId> moved;
@@ -42,7 +38,7 @@ class ConcatRewriter : CopyingRewriter {
       const ValueId made = concat.operands[part];
       const OpInfo& info = op_info(node(made).code);
       if (info.kind == OpKind::elementwise && info.result == ResultRule::same && info.max_arity == 1 &&
-          uses_[static_cast<size_t>(made)] == 1 && lies_in_memory(node(made).operands[0]) &&
+          readers_[index(made)].size() == 1 && !is_output(made) && lies_in_memory(node(made).operands[0]) &&
           lies_in_memory(concat.operands[1 - part]))
         return part;
     }
@@ -68,7 +64,7 @@ class ConcatRewriter : CopyingRewriter {
                      : add(OpCode::where, {first, whole, computed}, {}, concat.name);
   }
 
-  std::vector<int> uses_;  // of each value
+  const std::vector<std::set<ValueId>> readers_;
   std::map<ValueId, size_t> parts_;
 };
 
