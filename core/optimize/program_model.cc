@@ -7,7 +7,6 @@
 #include "core/codegen/baseline.h"
 #include "core/codegen/library_step.h"
 #include "core/schedule/cache_model.h"
-#include "core/schedule/looks.h"
 
 namespace quern {
 
@@ -143,35 +142,19 @@ std::string ProgramModel::print(const Schedule& schedule) const {
         if (op.is_store()) written.push_back(op.tensor());
       blocks += block_work(cut, kernel, schedule.kernels[part], target_).blocks;
     }
-    line(written, blocks, launch(cut, schedule, k));
+    line(written, blocks, launches_.of(cut, schedule, k));
   }
   return out;
 }
 
 Result<double> ProgramModel::us(const Schedule& schedule) const {
-  const auto applied = apply_schedule(mugraph_, schedule);
-  if (!applied) return applied.status();
-  return us(*applied, schedule);
+  const auto custom = launches_.of_all(mugraph_, schedule);
+  if (!custom) return custom;
+  return *custom + modelled_launches(library_, target_);
 }
 
 double ProgramModel::us(const MuGraph& applied, const Schedule& schedule) const {
-  double us = modelled_launches(library_, target_);
-  for (size_t k = 0; k < applied.kernels.size(); k = launch_of(schedule, k).end)
-    if (applied.kernels[k].custom) us += launch(applied, schedule, k).us;
-  return us;
-}
-
-const KernelTime& ProgramModel::launch(const MuGraph& applied, const Schedule& schedule, size_t k) const {
-  const LaunchedKernels all = launch_of(schedule, k);
-  Schedule own;
-  std::string key = std::to_string(all.first) + "\n";
-  for (size_t part = all.first; part < all.end; ++part) {
-    own.kernels.push_back(schedule.kernels[part]);
-    if (launch_that_looks(applied, schedule, part)) key += "looks\n";
-  }
-  const auto [at, fresh] = launches_.try_emplace(key + print_schedule(own));
-  if (fresh) at->second = modelled_launch(applied, schedule, k, target_);
-  return at->second;
+  return launches_.sum(applied, schedule) + modelled_launches(library_, target_);
 }
 
 double SubgraphModel::operator()(const Graph& graph, const MuGraph* mugraph) {

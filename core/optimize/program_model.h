@@ -2,9 +2,6 @@
 // one after the other, whoever emits them.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "core/codegen/launch_work.h"
 #include "core/graph/graph.h"
 #include "core/schedule/enumerate.h"
@@ -21,7 +18,7 @@ constexpr double kBaselineMargin = 1.15;
 Result<std::vector<LaunchWork>> baseline_work(const Graph& graph, const Target& target);
 double modelled_launches(const std::vector<LaunchWork>& launches, const Target& target);
 
-// Of the programs of one muGraph of a graph, which share most of their launches: each is looked at once. For one thread at a time.
+// Of the programs of one muGraph of a graph. For one thread at a time.
 class ProgramModel {
  public:
   static Result<ProgramModel> make(const Graph& graph, const MuGraph& mugraph, const Target& target);
@@ -29,21 +26,24 @@ class ProgramModel {
   Result<double> us(const Schedule& schedule) const;
   // `applied`: the muGraph as the schedule cuts it.
   double us(const MuGraph& applied, const Schedule& schedule) const;
-  // Of the launch that kernel `k` is in.
-  const KernelTime& launch(const MuGraph& applied, const Schedule& schedule, size_t k) const;
+  // Of the launch that custom kernel `k` is in.
+  const KernelTime& launch(const MuGraph& applied, const Schedule& schedule, size_t k) const {
+    return launches_.of(applied, schedule, k);
+  }
   MuGraph applied(const Schedule& schedule) const { return *apply_schedule(mugraph_, schedule); }
   // A line a launch: what it writes, the microseconds, and what of them bounds it. Of a schedule that fits.
   std::string print(const Schedule& schedule) const;
 
  private:
-  ProgramModel(const MuGraph& mugraph, const Target& target) : mugraph_(mugraph), target_(target) {}
+  ProgramModel(const MuGraph& mugraph, const Target& target)
+      : mugraph_(mugraph), target_(target), launches_(target) {}
 
   const MuGraph& mugraph_;
   const Target& target_;
   std::vector<LaunchWork> library_;  // of the baseline emitter: schedules do not change them
   std::vector<std::pair<size_t, std::vector<int32_t>>>
       written_;  // by these: the kernel they begin at, and tensors
-  mutable std::map<std::string, KernelTime> launches_;  // by what they are of
+  mutable LaunchTimes launches_;
 };
 
 // What a search decides by (SearchOptions::time_of).

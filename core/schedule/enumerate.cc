@@ -14,20 +14,19 @@ constexpr size_t kMostKernels = 256;  // known at a time
 // Schedules of some kernels that follow each other, best first.
 using Place = std::vector<std::vector<KernelSchedule>>;
 
-// Without the schedules of kernels from `first` on one of which is refused.
-void drop_refused(const MuGraph& mugraph, size_t first, const RefuseKernel& refuse, Place& place) {
+// Without the schedules of these kernels one of which is refused.
+void drop_refused(const std::vector<KernelChoices>& kernels, const RefuseKernel& refuse, Place& place) {
   std::erase_if(place, [&](const std::vector<KernelSchedule>& schedules) {
     const Schedule own{schedules};
-    for (size_t k = 0; k < schedules.size(); ++k) {
-      const MuKernel& kernel = mugraph.kernels[first + k];
+    for (size_t k = 0; k < kernels.size(); ++k) {
       auto applied = [&] {
         KernelSchedule alone = schedules[k];
         alone.pdl = alone.joined = false;
-        const auto cut = apply_schedule(kernel_alone(mugraph, kernel), {{alone}});
+        const auto cut = apply_schedule(kernels[k].alone, {{alone}});
         check(cut.ok(), "a schedule of the enumeration does not fit its kernel");
         return cut->kernels[0];
       };
-      if (kernel.custom && refuse(schedules[k], is_joined(own, k), applied)) return true;
+      if (refuse(schedules[k], is_joined(own, k), applied)) return true;
     }
     return false;
   });
@@ -47,13 +46,16 @@ ScheduleEnumerator::KernelNumber ScheduleEnumerator::number_of(const MuGraph& mu
   return kernels_.size() - 1;
 }
 
+std::vector<KernelChoices> ScheduleEnumerator::choices_of(const std::vector<KernelNumber>& kernels) const {
+  std::vector<KernelChoices> choices;
+  for (KernelNumber number : kernels) choices.push_back({kernels_[number].alone, kernels_[number].schedules});
+  return choices;
+}
+
 const std::vector<JoinedWay>& ScheduleEnumerator::ways_of(const std::vector<KernelNumber>& neighbours) {
   const auto [at, fresh] = neighbours_.try_emplace(neighbours);
-  if (!fresh) return at->second;
-  std::vector<KernelChoices> choices;
-  for (KernelNumber number : neighbours)
-    choices.push_back({kernels_[number].alone, kernels_[number].schedules});
-  return at->second = joined_ways(choices, target_);
+  if (fresh) at->second = joined_ways(choices_of(neighbours), target_);
+  return at->second;
 }
 
 std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size_t most,
@@ -76,21 +78,19 @@ std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size
       numbers.push_back(number_of(mugraph, own.kernels[other], other));
       if (kernels_[numbers.back()].schedules.empty()) return {};
     }
-    auto schedules = [&](size_t other) -> const std::vector<KernelSchedule>& {
-      return kernels_[numbers[other]].schedules;
-    };
+    const std::vector<KernelChoices> choices = choices_of(numbers);
     auto is_full = [&] { return !refuse && place.size() >= most; };
     if (numbers.empty()) place.push_back({own.kernels[k]});
     if (count > 1)
       for (const JoinedWay& way : ways_of(numbers)) place.push_back(way.schedules);
     // Kernel by kernel: the others are at their best meanwhile.
     for (size_t varied = 0; varied < numbers.size(); ++varied)
-      for (size_t i = count > 1 ? 1 : 0; i < schedules(varied).size() && !is_full(); ++i) {
+      for (size_t i = count > 1 ? 1 : 0; i < choices[varied].schedules.size() && !is_full(); ++i) {
         place.push_back({});
         for (size_t other = 0; other < count; ++other)
-          place.back().push_back(schedules(other)[other == varied ? i : 0]);
+          place.back().push_back(choices[other].schedules[other == varied ? i : 0]);
       }
-    if (refuse) drop_refused(mugraph, k, refuse, place);
+    if (refuse) drop_refused(choices, refuse, place);
     if (place.empty()) return {};
     k += count;
   }

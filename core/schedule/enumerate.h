@@ -38,6 +38,7 @@ class ScheduleEnumerator {
   };
 
   KernelNumber number_of(const MuGraph& mugraph, const KernelSchedule& own, size_t kernel);
+  std::vector<KernelChoices> choices_of(const std::vector<KernelNumber>& kernels) const;
   const std::vector<JoinedWay>& ways_of(const std::vector<KernelNumber>& neighbours);
 
   const Target& target_;

@@ -336,13 +336,30 @@ KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, siz
              : modelled_joined(parts, {first, first + static_cast<std::ptrdiff_t>(parts.size())}, target);
 }
 
-Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target) {
-  auto cut = apply_schedule(mugraph, schedule);
-  if (!cut) return cut.status();
+const KernelTime& LaunchTimes::of(const MuGraph& mugraph, const Schedule& schedule, size_t k) {
+  const LaunchedKernels launch = launch_of(schedule, k);
+  Schedule own;
+  std::string key = std::to_string(launch.first) + "\n";
+  for (size_t part = launch.first; part < launch.end; ++part) {
+    own.kernels.push_back(schedule.kernels[part]);
+    if (launch_that_looks(mugraph, schedule, part)) key += "looks\n";
+  }
+  const auto [at, fresh] = known_.try_emplace(key + print_schedule(own));
+  if (fresh) at->second = modelled_launch(mugraph, schedule, k, target_);
+  return at->second;
+}
+
+double LaunchTimes::sum(const MuGraph& mugraph, const Schedule& schedule) {
   double us = 0;
-  for (size_t k = 0; k < cut->kernels.size(); k = launch_of(schedule, k).end)
-    if (cut->kernels[k].custom) us += modelled_launch(*cut, schedule, k, target).us;
+  for (size_t k = 0; k < mugraph.kernels.size(); k = launch_of(schedule, k).end)
+    if (mugraph.kernels[k].custom) us += of(mugraph, schedule, k).us;
   return us;
+}
+
+Result<double> LaunchTimes::of_all(const MuGraph& mugraph, const Schedule& schedule) {
+  const auto cut = apply_schedule(mugraph, schedule);
+  if (!cut) return cut.status();
+  return sum(*cut, schedule);
 }
 
 }  // namespace quern

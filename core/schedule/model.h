@@ -3,6 +3,9 @@
 // The constants were fitted to kernels measured on an H200 (docs/results/model.md).
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "core/schedule/block_work.h"
 #include "core/schedule/schedule.h"
 
@@ -33,8 +36,21 @@ KernelTime modelled_kernel(const MuGraph& mugraph, const MuKernel& kernel, const
 // Of the launch that custom kernel number `k` is part of; the muGraph is cut.
 KernelTime modelled_launch(const MuGraph& mugraph, const Schedule& schedule, size_t k, const Target& target);
 
-// Of all launches of custom kernels, one after the other, in microseconds; infinite if one does not fit.
-// `mugraph` is not cut yet; INVALID_ARGUMENT if the schedule does not fit it.
-Result<double> modelled_time(const MuGraph& mugraph, const Schedule& schedule, const Target& target);
+// Of the launches of one muGraph. Its schedules have most of them in common, and each is modelled once. For one thread at a time.
+class LaunchTimes {
+ public:
+  explicit LaunchTimes(const Target& target) : target_(target) {}
+
+  // As modelled_launch().
+  const KernelTime& of(const MuGraph& mugraph, const Schedule& schedule, size_t k);
+  // Of all launches of custom kernels, one after the other, in microseconds; infinite if one does not fit. The muGraph is cut.
+  double sum(const MuGraph& mugraph, const Schedule& schedule);
+  // The same of the muGraph that is not cut yet; INVALID_ARGUMENT if the schedule does not fit it.
+  Result<double> of_all(const MuGraph& mugraph, const Schedule& schedule);
+
+ private:
+  const Target& target_;
+  std::map<std::string, KernelTime> known_;  // by all that a launch's time depends on
+};
 
 }  // namespace quern

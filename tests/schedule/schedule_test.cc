@@ -172,7 +172,7 @@ void every_enumerated_schedule_fits(void**) {
     assert_true(schedules.size() > 3);
     double last = 0;
     for (const Schedule& schedule : schedules) {
-      auto modelled = modelled_time(mugraph, schedule, target);
+      auto modelled = LaunchTimes(target).of_all(mugraph, schedule);
       assert_ok(modelled);
       const double time = *modelled;
       assert_true(time >= last);
@@ -253,7 +253,7 @@ void tf32_is_enumerated_where_it_is_allowed(void**) {
     // In tf32 tensor cores have half their rate, which on some GPUs is no more than that of exact products.
     if (target.mma_tflops < 5 * target.fma_tflops) continue;
     assert_true(has_tf32(allowed[0]));
-    assert_true(*modelled_time(wide, allowed[0], target) < *modelled_time(wide, exact[0], target));
+    assert_true(*LaunchTimes(target).of_all(wide, allowed[0]) < *LaunchTimes(target).of_all(wide, exact[0]));
   }
 }
 
@@ -299,8 +299,8 @@ void independent_neighbours_are_joined(void**) {
   const auto apart = std::find_if(schedules.begin(), schedules.end(),
                                   [](const Schedule& schedule) { return !schedule.kernels[1].joined; });
   assert_true(apart != schedules.end());
-  const double joined_us = *modelled_time(mugraph, schedules[0], target),
-               apart_us = *modelled_time(mugraph, *apart, target);
+  const double joined_us = *LaunchTimes(target).of_all(mugraph, schedules[0]),
+               apart_us = *LaunchTimes(target).of_all(mugraph, *apart);
   assert_true(joined_us < apart_us);
   // A launch cannot bring its bytes faster than the others do together.
   const auto cut = apply_schedule(mugraph, schedules[0]);

@@ -63,8 +63,8 @@ void the_best_schedule_has_one(void**) {
   square.tile = {128, 128, 0};
   square.warps = {8, 1, 1};
   square.setmaxnreg = false;
-  assert_true(*modelled_time(mugraph, schedules[0], target()) <
-              0.9 * *modelled_time(mugraph, {{square}}, target()));
+  assert_true(*LaunchTimes(target()).of_all(mugraph, schedules[0]) <
+              0.9 * *LaunchTimes(target()).of_all(mugraph, {{square}}));
 }
 
 void what_has_no_registers_takes_forever(void**) {
@@ -76,7 +76,7 @@ void what_has_no_registers_takes_forever(void**) {
     each.warps = warps;
     each.stages = 2;
     each.tma = each.wgmma = each.producer = true;
-    return *modelled_time(mugraph, {{each}}, target());
+    return *LaunchTimes(target()).of_all(mugraph, {{each}});
   };
   assert_true(std::isfinite(us(192, {12, 1, 1})));
   assert_false(std::isfinite(us(224, {12, 1, 1})));  // 112 sums of 128 registers
