@@ -164,15 +164,19 @@ out o
 )";
 }
 
-void positions_keep_their_meaning_on_small_instances(void**) {
-  const Graph graph = graph_of(kWindow);
+// Programs that differ in a number that positions are compared with, on an instance that is small.
+void assert_positions_tell(const char* text, const MuGraph& right, const std::vector<MuGraph>& wrongs) {
+  const Graph graph = graph_of(text);
   ArithmeticVerifier verifier(graph);
-  const MuGraph right = mugraph_of(window_mugraph("256"));
   const ArithmeticVerdict verdict = verifier.judge(right, default_schedule(right));
   assert_verdict(verdict, Verdict::accepted, "arithmetic instance: shrunk");
   assert_true(verdict.elements < 1000);
-  const MuGraph wrong = mugraph_of(window_mugraph("512"));
-  assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
+  for (const MuGraph& wrong : wrongs)
+    assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
+}
+
+void positions_keep_their_meaning_on_small_instances(void**) {
+  assert_positions_tell(kWindow, mugraph_of(window_mugraph("256")), {mugraph_of(window_mugraph("512"))});
 }
 
 // A part of each row is negated and comes first; both programs put it together in their own ways, and parts become shorter alike.
@@ -211,16 +215,9 @@ out o
 }
 
 void positions_stay_on_their_side_of_a_cut(void**) {
-  const Graph graph = graph_of(kTurned);
-  ArithmeticVerifier verifier(graph);
-  const MuGraph right = mugraph_of(turned_mugraph("192"));
-  const ArithmeticVerdict verdict = verifier.judge(right, default_schedule(right));
-  assert_verdict(verdict, Verdict::accepted, "arithmetic instance: shrunk");
-  assert_true(verdict.elements < 1000);
-  for (const char* first : {"64", "193", "255"}) {
-    const MuGraph wrong = mugraph_of(turned_mugraph(first));
-    assert_verdict(verifier.judge(wrong, default_schedule(wrong)), Verdict::rejected, "output 0");
-  }
+  assert_positions_tell(kTurned, mugraph_of(turned_mugraph("192")),
+                        {mugraph_of(turned_mugraph("64")), mugraph_of(turned_mugraph("193")),
+                         mugraph_of(turned_mugraph("255"))});
 }
 
 // What nobody reads is not drawn, and no draw begins when the time is up.

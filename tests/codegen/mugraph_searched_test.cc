@@ -105,7 +105,7 @@ void random_graphs_are_right(void**) {
 }
 
 // As models write them: scores or norms in f32, cast back in front of a product; a gate packed with what it gates; batches of
-// sequences.
+// sequences; keys that are normed and rotated.
 constexpr const char* kOfModels[] = {
     "in q: T[2, 48, 64]\nin k: T[2, 80, 64]\nin v: T[2, 80, 64]\nin m: T[1, 48, 80]\nkt = transpose(k, "
     "perm=[0, 2, 1])\n"
@@ -125,15 +125,30 @@ constexpr const char* kOfModels[] = {
     "in x: f32[40, 64]\nin w: T[64, 48]\nh = cast(x, dtype=T)\nf = cast(h, dtype=f32)\nd = sub(x, f)\nl = "
     "cast(d, dtype=T)\n"
     "a = matmul(h, w)\nb = matmul(l, w)\nout a, b, d\n",
-    "in x: T[24, 64]\nin w: T[96, 64]\nin b: T[96]\nt = transpose(w, perm=[1, 0])\nm = matmul(x, t)\nh = add(m, b)\n"
-    "g = slice(h, start=[0, 0], stop=[24, 48])\nu = slice(h, start=[0, 48], stop=[24, 96])\ns = silu(g)\no = mul(s, u)\n"
+    "in x: T[24, 64]\nin w: T[96, 64]\nin b: T[96]\nt = transpose(w, perm=[1, 0])\nm = matmul(x, t)\nh = "
+    "add(m, b)\n"
+    "g = slice(h, start=[0, 0], stop=[24, 48])\nu = slice(h, start=[0, 48], stop=[24, 96])\ns = silu(g)\no = "
+    "mul(s, u)\n"
     "out o\n",
     // Rows in several dimensions, of an input, of a norm and of heads that come back.
-    "in x: T[3, 21, 64]\nin w: T[64, 48]\nin b: T[48]\nin r: T[3, 21, 48]\nm = matmul(x, w)\nh = add(m, b)\ng = "
+    "in x: T[3, 21, 64]\nin w: T[64, 48]\nin b: T[48]\nin r: T[3, 21, 48]\nm = matmul(x, w)\nh = add(m, "
+    "b)\ng = "
     "gelu(h)\no = add(g, r)\nout o\n",
-    "in a: T[2, 2, 13, 32]\nin g: T[64]\nin w: T[64, 96]\nt = transpose(a, perm=[0, 2, 1, 3])\nx = reshape(t, shape=[2, "
-    "13, 64])\nn = rms_norm(x, g)\nm = matmul(n, w)\nh = reshape(m, shape=[2, 13, 3, 32])\no = transpose(h, perm=[0, 2, "
+    "in a: T[2, 2, 13, 32]\nin g: T[64]\nin w: T[64, 96]\nt = transpose(a, perm=[0, 2, 1, 3])\nx = "
+    "reshape(t, shape=[2, "
+    "13, 64])\nn = rms_norm(x, g)\nm = matmul(n, w)\nh = reshape(m, shape=[2, 13, 3, 32])\no = transpose(h, "
+    "perm=[0, 2, "
     "1, 3])\nout o\n",
+    // The halves of the keys are put together the other way round, one of them negated.
+    "in q: T[2, 24, 32]\nin k: T[2, 24, 32]\nin v: T[2, 24, 32]\nin g: T[32]\nin cos: T[24, 32]\nin sin: "
+    "T[24, 32]\n"
+    "n = rms_norm(k, g)\na = slice(n, start=[0, 0, 0], stop=[2, 24, 16])\nb = slice(n, start=[0, 0, 16], "
+    "stop=[2, 24, "
+    "32])\nm = neg(b)\nr = concat(m, a, axis=2)\nx = mul(n, cos)\ny = mul(r, sin)\nk1 = add(x, y)\nt = "
+    "transpose(k1, "
+    "perm=[0, 2, 1])\ns = matmul(q, t)\nc = mul(s, 0.1767767)\ni = iota(shape=[24, 24], axis=0)\nj = "
+    "iota(shape=[24, "
+    "24], axis=1)\nl = le(j, i)\nd = where(l, c, -inf)\np = softmax(d)\no = matmul(p, v)\nout o\n",
 };
 
 void what_models_write_is_right(void**) {

@@ -1,8 +1,6 @@
 // Operators in front of concatenations come behind them and compute the same, and others stay.
 #include "core/search/concats.h"
 
-#include "core/search/search.h"
-#include "core/verify/verifier.h"
 #include "tests/search/same_graph.h"
 #include "tests/support/random_graph.h"
 
@@ -60,11 +58,7 @@ void a_rotation_is_one_kernel(void**) {
       "graph g\nin x: f16[32, 64]\nin w: f16[64]\nin cos: f16[32, 64]\nin sin: f16[32, 64]\nh = rms_norm(x, w)\n"
       "p = slice(h, start=[0, 0], stop=[32, 32])\nq = slice(h, start=[0, 32], stop=[32, 64])\nn = neg(q)\n"
       "r = concat(n, p, axis=1)\na = mul(h, cos)\nb = mul(r, sin)\ny = add(a, b)\nout y\n");
-  const auto found = search(graph, **find_target("sm_90a"), {});
-  assert_ok(found);
-  assert_false(found->candidates.empty());
-  const MuGraph& best = found->candidates[0].mugraph;
-  assert_int_equal(verify(graph, best).verdict, Verdict::accepted);
+  const MuGraph best = best_of_search(graph);
   assert_int_equal(std::count_if(best.kernels.begin(), best.kernels.end(),
                                  [](const MuKernel& kernel) { return kernel.custom; }),
                    2);

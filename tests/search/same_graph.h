@@ -1,8 +1,10 @@
-// Whether a graph that the search has rewritten computes what it computed.
+// Whether a graph that the search has rewritten computes what it computed, and what the search then finds.
 #pragma once
 
 #include "core/graph/text.h"
+#include "core/search/search.h"
 #include "core/verify/reference.h"
+#include "core/verify/verifier.h"
 #include "tests/search/examples.h"
 
 namespace quern {
@@ -30,6 +32,16 @@ inline void assert_computes_the_same(const Graph& graph, const Graph& other) {
                   " of output " + std::to_string(o) + ": " + std::to_string(made[o][e]) + " instead of " +
                   std::to_string(expected[o][e]));
   }
+}
+
+// The best muGraph of a search for a graph, which computes it.
+inline MuGraph best_of_search(const Graph& graph) {
+  auto found = search(graph, **find_target("sm_90a"), {});
+  assert_ok(found);
+  assert_false(found->candidates.empty());
+  MuGraph best = std::move(found->candidates[0].mugraph);
+  assert_int_equal(verify(graph, best).verdict, Verdict::accepted);
+  return best;
 }
 
 }  // namespace quern
