@@ -171,6 +171,10 @@ void what_models_write_is_right(void**) {
                                 const TensorDesc&, size_t input) { return buffers[input]; }});
       }
   assert_true(cases.size() >= 30);
+  // Halves that are put together are read where they lie, and told apart by position.
+  assert_true(std::any_of(cases.begin(), cases.end(), [](const MuGraphCase& test) {
+    return print_mugraph(test.mugraph).find("load(r_parts") != std::string::npos;
+  }));
   all_are_right(cases);
 }
 
