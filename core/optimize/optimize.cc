@@ -62,7 +62,7 @@ class OptimizeRun {
   Result<OptimizeResult> run() {
     SearchOptions how = options_.search;
     how.limit = std::min(how.limit, options_.limit);
-    how.time_of = SubgraphModel(target_, options_.allow_tf32);
+    how.time_of = SubgraphModel(target_, enumerator_options());
     auto found = search(graph_, target_, how);
     if (!found) return found.status();
     search_ = std::move(*found);
@@ -208,8 +208,12 @@ class OptimizeRun {
     return false;
   }
 
+  EnumeratorOptions enumerator_options() const {
+    return {.allow_tf32 = options_.allow_tf32, .threads = options_.search.threads};
+  }
+
   std::vector<Implementation> ranking(const RefuseKernel& refuse) {
-    if (!ranking_) ranking_.emplace(graph_, search_.candidates, target_, options_.allow_tf32);
+    if (!ranking_) ranking_.emplace(graph_, search_.candidates, target_, enumerator_options());
     return ranking_->rank(options_.search.constraints, options_.schedules, refuse);
   }
 

@@ -49,8 +49,8 @@ class ProgramModel {
 // What a search decides by (SearchOptions::time_of).
 class SubgraphModel {
  public:
-  explicit SubgraphModel(const Target& target, bool allow_tf32 = false)
-      : target_(target), schedules_(target, allow_tf32) {}
+  explicit SubgraphModel(const Target& target, const EnumeratorOptions& options = {})
+      : target_(target), schedules_(target, options) {}
   // Microseconds of the muGraph with the best of its schedules, or, for nullptr, of the baseline's program;
   // infinite if there is none.
   double operator()(const Graph& graph, const MuGraph* mugraph);

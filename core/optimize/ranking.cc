@@ -206,8 +206,8 @@ void sort_by_time(std::vector<Ranked>& all) {
 }  // namespace
 
 Ranking::Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
-                 bool allow_tf32)
-    : candidates_(candidates), schedules_(target, allow_tf32) {
+                 const EnumeratorOptions& options)
+    : candidates_(candidates), schedules_(target, options) {
   for (const Candidate& candidate : candidates) {
     auto model = ProgramModel::make(graph, candidate.mugraph, target);
     models_.push_back(model ? std::optional(std::move(*model)) : std::nullopt);
@@ -273,7 +273,7 @@ std::vector<Implementation> Ranking::rank(const Constraints& constraints, size_t
 std::vector<Implementation> rank_implementations(const Graph& graph, const std::vector<Candidate>& candidates,
                                                  const Target& target, const Constraints& constraints,
                                                  size_t most, bool allow_tf32, const RefuseKernel& refuse) {
-  return Ranking(graph, candidates, target, allow_tf32).rank(constraints, most, refuse);
+  return Ranking(graph, candidates, target, {.allow_tf32 = allow_tf32}).rank(constraints, most, refuse);
 }
 
 }  // namespace quern

@@ -21,7 +21,7 @@ struct Implementation {
 class Ranking {
  public:
   Ranking(const Graph& graph, const std::vector<Candidate>& candidates, const Target& target,
-          bool allow_tf32 = false);
+          const EnumeratorOptions& options = {});
   // As rank_implementations().
   std::vector<Implementation> rank(const Constraints& constraints, size_t most,
                                    const RefuseKernel& refuse = {});

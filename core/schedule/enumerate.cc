@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/mugraph/edit.h"
-#include "core/schedule/kernel_schedules.h"
 
 namespace quern {
 
@@ -41,7 +40,7 @@ ScheduleEnumerator::KernelNumber ScheduleEnumerator::number_of(const MuGraph& mu
     return other.own == own && other.alone == alone;
   });
   if (known != kernels_.end()) return static_cast<KernelNumber>(known - kernels_.begin());
-  std::vector<KernelSchedule> schedules = kernel_schedules(alone, own, target_, allow_tf32_);
+  std::vector<KernelSchedule> schedules = kernel_schedules(alone, own, target_, options_);
   kernels_.push_back({std::move(alone), own, std::move(schedules)});
   return kernels_.size() - 1;
 }
@@ -111,7 +110,7 @@ std::vector<Schedule> ScheduleEnumerator::enumerate(const MuGraph& mugraph, size
 }
 
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target, bool allow_tf32) {
-  return ScheduleEnumerator(target, allow_tf32).enumerate(mugraph);
+  return ScheduleEnumerator(target, {.allow_tf32 = allow_tf32}).enumerate(mugraph);
 }
 
 }  // namespace quern

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/schedule/joined.h"
+#include "core/schedule/kernel_schedules.h"
 #include "core/schedule/schedule.h"
 
 namespace quern {
@@ -17,12 +18,11 @@ using RefuseKernel = std::function<bool(const KernelSchedule& schedule, bool joi
                                         const std::function<MuKernel()>& applied)>;
 
 // What is known of a kernel, or of independent neighbours, is not looked for again in another muGraph: those that a search
-// compares share most of theirs. For one thread at a time.
+// compares share most of theirs. Asked by one thread at a time.
 class ScheduleEnumerator {
  public:
-  // With `allow_tf32` also schedules that compute f32 products in tf32.
-  explicit ScheduleEnumerator(const Target& target, bool allow_tf32 = false)
-      : target_(target), allow_tf32_(allow_tf32) {}
+  explicit ScheduleEnumerator(const Target& target, const EnumeratorOptions& options = {})
+      : target_(target), options_(options) {}
 
   // Each fits the muGraph and the target's shared memory and registers. Deterministic; empty only when not even
   // the muGraph's own numbers fit, or all of a kernel's schedules are refused. At most `most`.
@@ -42,12 +42,12 @@ class ScheduleEnumerator {
   const std::vector<JoinedWay>& ways_of(const std::vector<KernelNumber>& neighbours);
 
   const Target& target_;
-  const bool allow_tf32_;
+  const EnumeratorOptions options_;
   std::vector<Kernel> kernels_;
   std::map<std::vector<KernelNumber>, std::vector<JoinedWay>> neighbours_;
 };
 
-// All of one muGraph.
+// All of one muGraph; with `allow_tf32` also those that compute f32 products in tf32.
 std::vector<Schedule> enumerate_schedules(const MuGraph& mugraph, const Target& target,
                                           bool allow_tf32 = false);
 

@@ -4,10 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <new>
 #include <optional>
-#include <tuple>
 
 #include "core/base/integers.h"
+#include "core/base/threads.h"
 #include "core/mugraph/tensor_view.h"
 #include "core/mugraph/tile_masks.h"
 #include "core/schedule/block_work.h"
@@ -144,58 +145,101 @@ std::optional<KernelSchedule> in_turns(const MuGraph& mugraph, const MuKernel& k
   return out;
 }
 
-}  // namespace
+struct Ranked {
+  double us;
+  KernelSchedule schedule;
+};
 
-std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const KernelSchedule& own,
-                                             const Target& target, bool allow_tf32) {
-  struct Ranked {
-    double time;
-    KernelSchedule schedule;
-  };
-  std::vector<Ranked> ranked;
-  const MuKernel& kernel = mugraph.kernels[0];
-  BlockWorks works(target);
-  // By their tiles; null where they do not fit.
-  std::map<std::tuple<TileExtents, int64_t, int64_t>, std::optional<MuGraph>> known;
-  auto applied_to = [&](const KernelSchedule& schedule) -> const MuGraph* {
-    const auto [at, fresh] = known.try_emplace({schedule.tile, schedule.tile_k, schedule.cluster});
+// The schedules of a muGraph's only kernel with one tile and one size of clusters.
+class SchedulesOfTile {
+ public:
+  // `own`: the kernel's own schedule; `whole`: the shape of the kernel before it is cut.
+  SchedulesOfTile(const MuGraph& mugraph, const KernelSchedule& own, const KernelShape& whole,
+                  const Target& target, bool allow_tf32)
+      : mugraph_(mugraph),
+        own_(own),
+        whole_(whole),
+        target_(target),
+        gains_by_tf32_(gains_by_tf32(mugraph.kernels[0])),
+        allow_tf32_(allow_tf32),
+        works_(target) {}
+
+  // Those with the tile and the clusters of `base`.
+  std::vector<Ranked> of(KernelSchedule base) && {
+    base.tile_k = 0;
+    const MuGraph* applied = applied_to(base);
+    if (!applied) return {};
+    const MuKernel& cut = applied->kernels[0];
+    const KernelShape shape = shape_of(cut);
+    const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
+    for (const auto& warps : warp_choices(shape)) {
+      base.warps = warps;
+      for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
+        base.tile_k = tile_k;
+        const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
+        base.prefetch = true;
+        base.stages = 0;
+        consider(base);
+        if (cut_by_loop == 0) continue;
+        base.prefetch = false;
+        consider(base);
+        base.prefetch = true;
+        for (int stages : kStages) {
+          base.stages = stages;
+          if (stages <= std::max<int64_t>(2, count))
+            consider_staged(base, shape, target_, [&](const KernelSchedule& each) { consider(each); });
+        }
+      }
+    }
+    return std::move(ranked_);
+  }
+
+  // The same, by the warps of `base` and wgmma alone.
+  std::vector<Ranked> of_uneven(KernelSchedule base) && {
+    const MuGraph* applied = applied_to(base);
+    if (!applied) return {};
+    const MuKernel& cut = applied->kernels[0];
+    for (int64_t tile_k :
+         tile_k_choices(cut, shape_of(cut), base, extent_or_none(*applied, cut, kGridAxes))) {
+      base.tile_k = tile_k;
+      for (int stages : kStages) {
+        base.stages = stages;
+        consider_as_is(base);
+      }
+    }
+    return std::move(ranked_);
+  }
+
+ private:
+  // Null where the tiles do not fit.
+  const MuGraph* applied_to(const KernelSchedule& schedule) {
+    const auto [at, fresh] = applied_.try_emplace(schedule.tile_k);
     if (fresh) {
-      KernelSchedule tiles = own;
+      KernelSchedule tiles = own_;
       tiles.tile = schedule.tile;
       tiles.tile_k = schedule.tile_k;
       tiles.cluster = schedule.cluster;
       tiles.pdl = false;  // this one depends on none
-      if (auto applied = apply_schedule(mugraph, {{tiles}})) at->second = std::move(*applied);
+      if (auto applied = apply_schedule(mugraph_, {{tiles}})) at->second = std::move(*applied);
     }
     return at->second ? &*at->second : nullptr;
-  };
-  const KernelShape whole = shape_of(kernel);
-  const bool is_fma = whole.product && !whole.narrow, of_products = whole.chained || whole.of_products;
-  auto consider_as_is = [&](const KernelSchedule& schedule) {
+  }
+
+  void consider(KernelSchedule schedule) {
+    consider_as_is(schedule);
+    const bool gains = gains_by_tf32_ && !schedule.wgmma;  // which takes 16-bit operands only
+    schedule.tf32 = allow_tf32_ && gains;
+    if (schedule.tf32) consider_as_is(schedule);
+    schedule.tf32 = false;
+    schedule.tf32x3 = gains;
+    if (schedule.tf32x3) consider_as_is(schedule);
+  }
+
+  void consider_as_is(const KernelSchedule& schedule) {
     const MuGraph* applied = applied_to(schedule);
     if (!applied) return;
     const MuKernel& cut = applied->kernels[0];
-    auto rank = [&](const KernelSchedule& each) {
-      const KernelTime time = works.time(*applied, each);
-      if (!std::isfinite(time.us)) return time.us;
-      ranked.push_back({time.us, each});
-      if (const auto staying = persistent(*applied, cut, each, time.blocks_per_sm, target, works))
-        ranked.push_back({works.time(*applied, *staying).us, *staying});
-      if (const auto turns = in_turns(*applied, cut, each, target, works))
-        ranked.push_back({works.time(*applied, *turns).us, *turns});
-      KernelSchedule denser = each;
-      // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
-      if (is_fma) {
-        denser.min_blocks = static_cast<int>(std::min<int64_t>(time.blocks_per_sm, kMostMinBlocks));
-        ranked.push_back({time.us, denser});
-      }
-      // One block more at a time, at the price of registers.
-      denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
-      if (denser.min_blocks > kMostMinBlocks) return time.us;
-      const double denser_us = works.time(*applied, denser).us;
-      if (denser_us < time.us) ranked.push_back({denser_us, denser});
-      return time.us;
-    };
+    const bool of_products = whole_.chained || whole_.of_products;
     // Warpgroups, which wait for each other at every iteration, are faster with a producer where it fits;
     // others are not.
     KernelSchedule fed = schedule;
@@ -209,87 +253,100 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
                      (!are_powers_of_two(fed.warps) || (alone && of_products && fed.workers() > kWarpgroup));
     KernelSchedule cut_short = fed;
     cut_short.intervals = alone && masked;
-    if (cut_short.intervals) rank(cut_short);
+    if (cut_short.intervals) rank(*applied, cut_short);
     KernelSchedule overlapped = cut_short;
-    overlapped.overlap = alone && whole.of_products && fed.stages > 2;
+    overlapped.overlap = alone && whole_.of_products && fed.stages > 2;
     if (overlapped.overlap) {
-      rank(overlapped);
+      rank(*applied, overlapped);
       KernelSchedule fewer_registers = overlapped;
       fewer_registers.shared_a = true;
-      rank(fewer_registers);
+      rank(*applied, fewer_registers);
     }
     // Or all iterations, of which then none is passed over.
     overlapped.intervals = false;
-    if (overlapped.overlap && masked) rank(overlapped);
-    const double fed_us = rank(fed);
-    if (fed.producer && fed_us >= works.time(*applied, schedule).us) rank(schedule);
-  };
-  const bool gains = gains_by_tf32(kernel), rounds = allow_tf32 && gains;
-  auto consider = [&](KernelSchedule schedule) {
-    consider_as_is(schedule);
-    schedule.tf32 = rounds && !schedule.wgmma;  // which takes 16-bit operands only
-    if (schedule.tf32) consider_as_is(schedule);
-    schedule.tf32 = false;
-    schedule.tf32x3 = gains && !schedule.wgmma;
-    if (schedule.tf32x3) consider_as_is(schedule);
-  };
-  for (const int64_t cluster : cluster_choices(kernel, whole, target))
-    for (const TileExtents& tile : tile_choices(mugraph, kernel, whole)) {
-      KernelSchedule base = own;
-      base.tile = tile;
-      base.tile_k = 0;
-      base.cluster = cluster;
-      const MuGraph* applied = applied_to(base);
-      if (!applied) continue;
-      const MuKernel& cut = applied->kernels[0];
-      const KernelShape shape = shape_of(cut);
-      const int64_t cut_by_loop = extent_or_none(*applied, cut, kGridAxes);
-      for (const auto& warps : warp_choices(shape)) {
-        base.warps = warps;
-        for (int64_t tile_k : tile_k_choices(cut, shape, base, cut_by_loop)) {
-          base.tile_k = tile_k;
-          const int64_t count = tile_k == 0 ? cut.trip_count : divide_up(cut_by_loop, tile_k);
-          base.prefetch = true;
-          base.stages = 0;
-          consider(base);
-          if (cut_by_loop == 0) continue;
-          base.prefetch = false;
-          consider(base);
-          base.prefetch = true;
-          for (int stages : kStages) {
-            base.stages = stages;
-            if (stages <= std::max<int64_t>(2, count)) consider_staged(base, shape, target, consider);
-          }
-        }
-      }
-    }
-  for (const UnevenTile& uneven : uneven_tiles(mugraph, kernel, target)) {
-    KernelSchedule base = own;
-    base.tile = uneven.tile;
-    base.warps = uneven.warps;
-    base.tma = base.wgmma = true;
-    const MuGraph* applied = applied_to(base);
-    if (!applied || !whole.narrow) continue;
-    const MuKernel& cut = applied->kernels[0];
-    for (int64_t tile_k :
-         tile_k_choices(cut, shape_of(cut), base, extent_or_none(*applied, cut, kGridAxes))) {
-      base.tile_k = tile_k;
-      for (int stages : kStages) {
-        base.stages = stages;
-        consider_as_is(base);
-      }
-    }
+    if (overlapped.overlap && masked) rank(*applied, overlapped);
+    const double fed_us = rank(*applied, fed);
+    if (fed.producer && fed_us >= works_.time(*applied, schedule).us) rank(*applied, schedule);
   }
+
+  // With what it may have beside its tiles, too. Returns its own time.
+  double rank(const MuGraph& applied, const KernelSchedule& each) {
+    const MuKernel& cut = applied.kernels[0];
+    const KernelTime time = works_.time(applied, each);
+    if (!std::isfinite(time.us)) return time.us;
+    ranked_.push_back({time.us, each});
+    if (const auto staying = persistent(applied, cut, each, time.blocks_per_sm, target_, works_))
+      ranked_.push_back({works_.time(applied, *staying).us, *staying});
+    if (const auto turns = in_turns(applied, cut, each, target_, works_))
+      ranked_.push_back({works_.time(applied, *turns).us, *turns});
+    KernelSchedule denser = each;
+    // ptxas chooses other registers, and banks of them, where it knows how many blocks there are.
+    if (whole_.product && !whole_.narrow) {
+      denser.min_blocks = static_cast<int>(std::min<int64_t>(time.blocks_per_sm, kMostMinBlocks));
+      ranked_.push_back({time.us, denser});
+    }
+    // One block more at a time, at the price of registers.
+    denser.min_blocks = static_cast<int>(time.blocks_per_sm) + 1;
+    if (denser.min_blocks > kMostMinBlocks) return time.us;
+    const double denser_us = works_.time(applied, denser).us;
+    if (denser_us < time.us) ranked_.push_back({denser_us, denser});
+    return time.us;
+  }
+
+  const MuGraph& mugraph_;
+  const KernelSchedule& own_;
+  const KernelShape& whole_;
+  const Target& target_;
+  const bool gains_by_tf32_, allow_tf32_;
+  BlockWorks works_;
+  std::map<int64_t, std::optional<MuGraph>> applied_;  // by tile_k; none where it does not fit
+  std::vector<Ranked> ranked_;
+};
+
+// Best first, each once.
+std::vector<KernelSchedule> by_time(std::vector<Ranked> ranked) {
   std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.time < b.time; });
+                   [](const Ranked& a, const Ranked& b) { return a.us < b.us; });
   std::vector<KernelSchedule> out;
   auto same_time = ranked.begin();  // equal schedules take equally long
   for (auto each = ranked.begin(); each != ranked.end(); ++each) {
-    if (each->time != same_time->time) same_time = each;
+    if (each->us != same_time->us) same_time = each;
     if (std::none_of(same_time, each, [&](const Ranked& other) { return other.schedule == each->schedule; }))
       out.push_back(each->schedule);
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const KernelSchedule& own,
+                                             const Target& target, const EnumeratorOptions& options) {
+  const MuKernel& kernel = mugraph.kernels[0];
+  const KernelShape whole = shape_of(kernel);
+  std::vector<KernelSchedule> even, uneven;
+  for (const int64_t cluster : cluster_choices(kernel, whole, target))
+    for (const TileExtents& tile : tile_choices(mugraph, kernel, whole)) {
+      KernelSchedule& base = even.emplace_back(own);
+      base.tile = tile;
+      base.cluster = cluster;
+    }
+  if (whole.narrow)
+    for (const UnevenTile& tile : uneven_tiles(mugraph, kernel, target)) {
+      KernelSchedule& base = uneven.emplace_back(own);
+      base.tile = tile.tile;
+      base.warps = tile.warps;
+      base.tma = base.wgmma = true;
+    }
+  std::vector<std::vector<Ranked>> found(even.size() + uneven.size());
+  const bool enough_memory = run_for_each(found.size(), options.threads, [&](size_t i) {
+    SchedulesOfTile tile(mugraph, own, whole, target, options.allow_tf32);
+    found[i] = i < even.size() ? std::move(tile).of(even[i]) : std::move(tile).of_uneven(uneven[i - even.size()]);
+  });
+  if (!enough_memory) throw std::bad_alloc();
+  std::vector<Ranked> ranked;
+  for (std::vector<Ranked>& each : found)
+    ranked.insert(ranked.end(), std::make_move_iterator(each.begin()), std::make_move_iterator(each.end()));
+  return by_time(std::move(ranked));
 }
 
 }  // namespace quern

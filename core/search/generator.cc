@@ -4,7 +4,7 @@
 #include <charconv>
 #include <mutex>
 
-#include "core/search/threads.h"
+#include "core/base/threads.h"
 
 namespace quern {
 

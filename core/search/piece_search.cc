@@ -11,7 +11,7 @@
 #include "core/search/cuts.h"
 #include "core/search/factors.h"
 #include "core/search/keeper.h"
-#include "core/search/threads.h"
+#include "core/base/threads.h"
 #include "core/search/whole.h"
 #include "core/verify/verifier.h"
 
@@ -32,6 +32,9 @@ constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
 constexpr size_t kCuts = 16;  // of a DAG into kernels
 constexpr int kMostVerifiers = 4;         // each remembers some 100 MB of long attention
+// Values for samples at the full shape of a muGraph. What is published is compared again, with all of what a verifier
+// takes by itself.
+constexpr int64_t kSampleBudget = 500'000;
 constexpr size_t kMostWrittenDags = 256;  // of a piece as it is written: its norms may be definitions, or not
 
 double seconds_since(Clock::time_point start) {
@@ -356,7 +359,9 @@ class PieceSearch {
     std::atomic<size_t> next{0};
     const bool enough_memory =
         run_on_threads(std::min({options_.threads, kMostVerifiers, static_cast<int>(chosen.size())}), [&] {
-          Verifier verifier(piece_, {.seed = options_.seed, .stop = [this] { return is_over(); }});
+          Verifier verifier(piece_, {.seed = options_.seed,
+                                     .sample_budget = kSampleBudget,
+                                     .stop = [this] { return is_over(); }});
           for (size_t i; (i = next++) < chosen.size() && !is_over();)
             emitted[i] = emit_one(chosen[i], verifier);
         });

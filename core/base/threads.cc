@@ -1,4 +1,4 @@
-#include "core/search/threads.h"
+#include "core/base/threads.h"
 
 #include <algorithm>
 #include <atomic>
