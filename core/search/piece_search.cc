@@ -32,8 +32,8 @@ constexpr size_t kRolesPerKernel = 2;  // of each kernel, where there are two
 constexpr size_t kDesignsPerStructure = 3;
 constexpr size_t kCuts = 16;  // of a DAG into kernels
 constexpr int kMostVerifiers = 4;         // each remembers some 100 MB of long attention
-// Values for samples at the full shape of a muGraph. What is published is compared again, with all of what a verifier
-// takes by itself.
+// Values for samples at the full shape of a muGraph. What is published is verified again, with all of what a verifier takes
+// by itself.
 constexpr int64_t kSampleBudget = 500'000;
 constexpr size_t kMostWrittenDags = 256;  // of a piece as it is written: its norms may be definitions, or not
 
@@ -361,6 +361,7 @@ class PieceSearch {
         run_on_threads(std::min({options_.threads, kMostVerifiers, static_cast<int>(chosen.size())}), [&] {
           Verifier verifier(piece_, {.seed = options_.seed,
                                      .sample_budget = kSampleBudget,
+                                     .cheap_work = 0,
                                      .stop = [this] { return is_over(); }});
           for (size_t i; (i = next++) < chosen.size() && !is_over();)
             emitted[i] = emit_one(chosen[i], verifier);

@@ -26,7 +26,7 @@ constexpr double kMostWork = 2e6;  // of an instance that could not be shrunk; a
 // Ordered trials: those that every program needs, where nothing depends on an order; and as many more as cost
 // little, or as it takes to see every branch of every condition.
 constexpr int kFewTrials = 4, kMoreTrials = 64, kMostTrials = 256;
-constexpr double kCheapWork = 1e5;  // of all trials together
+constexpr double kMostTrialWork = 2e6;  // of all trials together, once every kind of input was shown twice
 constexpr int kRealDraws = 30;      // to see a difference that the field has seen as one of real numbers
 
 using FieldTensor = Elements<FieldValue>;
@@ -302,11 +302,11 @@ class Judgement {
   bool run_ordered_trials() {
     const bool ordered = depends_on_order(primitive_);
     const double cost = work(instance_.graph) + work(instance_.mugraph);
-    const int cheap = static_cast<int>(std::min<double>(kMoreTrials, kCheapWork / std::max(cost, 1.0)));
+    const int cheap = static_cast<int>(std::min<double>(kMoreTrials, options_.cheap_work / std::max(cost, 1.0)));
     const int wanted = ordered ? std::max(kAllKinds, cheap) : kFewTrials;
     for (int n = 0; n < kMostTrials; ++n) {
       if (n >= wanted && graph_coverage_.missing().empty() && mugraph_coverage_.missing().empty()) break;
-      if (n >= 2 * kAllKinds && cost * n > 20 * kCheapWork) break;
+      if (n >= 2 * kAllKinds && cost * n > kMostTrialWork) break;
       const Ordered found = compare_ordered(n);
       if (stopped_) return false;
       if (found.agreement == Agreement::different) return differs_in_reals(found.where), false;

@@ -21,6 +21,8 @@ struct VerifyOptions {
   // Values that may be computed for elements at the full shape, in each of the two programs; 0 leaves them
   // out.
   int64_t sample_budget = 8'000'000;
+  // Of ordered trials that are made because they cost little, all together, beside those that show every kind of input.
+  double cheap_work = 1e5;
   // Programs with less work than this are compared at their full shape.
   double whole_work = 20'000;
   // Asked now and then. Once true, samples at the full shape that are left are left out; before all trials
