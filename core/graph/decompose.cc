@@ -12,6 +12,11 @@ bool narrows(const Graph& graph, const Node& node) {
          graph.node(node.operands[0]).type.dtype == DType::f32;
 }
 
+bool sums_products(const Graph& graph, const Node& node) {
+  return op_info(node.code).kind == OpKind::contraction ||
+         (node.code == OpCode::reduce_sum && graph.node(node.operands[0]).code == OpCode::mul);
+}
+
 // Whether all that becomes of a value in its dtype is multiplied, and summed by products at last. Where a value is
 // subtracted from what it was rounded from, is an output, or goes on in another dtype, what rounding took is seen.
 std::vector<bool> find_only_multiplied(const Graph& graph) {
@@ -25,7 +30,7 @@ std::vector<bool> find_only_multiplied(const Graph& graph) {
     for (ValueId operand : node.operands) {
       const size_t from = static_cast<size_t>(operand);
       const bool same = graph.nodes[from].type.dtype == node.type.dtype;
-      out[from] = out[from] && same && (kind == OpKind::contraction || (multiplies && out[id]));
+      out[from] = out[from] && same && (sums_products(graph, node) || (multiplies && out[id]));
       is_read[from] = true;
     }
   }

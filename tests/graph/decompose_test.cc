@@ -44,7 +44,9 @@ static void casts_that_are_only_multiplied_keep_precision(void**) {
   assert_text_equal(loose("y = matmul(w, h)\nz = matmul(h, h)\nout y, z\n"), "h");
   assert_text_equal(loose("t = transpose(h)\na = mul(t, w)\nb = mul(a, 0.5)\ny = matmul(b, w)\nout y\n"),
                     "h");
+  assert_text_equal(loose("a = mul(h, w)\ny = sum(a, axis=1)\nout y\n"), "h");
   // What rounding took away is seen.
+  assert_text_equal(loose("y = sum(h, axis=1)\nout y\n"), "");
   assert_text_equal(loose("out h\n"), "");
   assert_text_equal(loose("y = matmul(h, w)\nout y, h\n"), "");
   assert_text_equal(loose("t = transpose(h)\ny = matmul(t, w)\nout y, t\n"), "");

@@ -99,6 +99,21 @@ void rejects_a_forgotten_rescaling_of_one_row(void**) {
   assert_true(right.ordered_trials >= 12 && right.unknown == 0);
 }
 
+// A product with one column as a sum: what is rounded in front of it keeps precision as in front of products.
+void accepts_sums_for_products_of_rounded_values(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f32[64, 2048]\nin g: bf16[2048]\nin w: bf16[2048, 1]\nh = cast(x, dtype=bf16)\nn = "
+      "mul(g, h)\n"
+      "y = matmul(n, w)\nout y\n");
+  const std::string head =
+      "mugraph g\nin x: f32[64, 2048]\nin g: bf16[2048]\nin w: bf16[2048, 1]\ntensor h: bf16[64, 2048]\n"
+      "tensor n: bf16[64, 2048]\ntensor r: bf16[2048]\ntensor y: bf16[64, 1]\nh = cast(x, dtype=bf16)\n"
+      "n = mul(g, h)\nr = reshape(w, shape=[2048])\nkernel grid=[64] {\na = load(n, x=0)\nb = load(r)\n";
+  const std::string tail = "s = sum(p, axis=[1], keepdims=true)\nstore(s, y, x=0)\n}\nout y\n";
+  assert_verdict(verify(graph, mugraph_of(head + "p = mul(a, b)\n" + tail)), Verdict::accepted);
+  assert_verdict(verify(graph, mugraph_of(head + "p = add(a, b)\n" + tail)), Verdict::rejected, "differs");
+}
+
 void rejects_another_interface(void**) {
   const Graph graph = graph_of("graph g\nin x: f32[4]\ny = exp(x)\nout y\n");
   assert_verdict(verify(graph, mugraph_of("mugraph g\nin x: f32[5]\ntensor y: f32[5]\ny = exp(x)\nout y\n")),
@@ -430,6 +445,7 @@ int main() {
       cmocka_unit_test(stops_in_the_middle_of_a_trial),
       cmocka_unit_test(what_nobody_reads_is_not_drawn),
       cmocka_unit_test(rejects_a_forgotten_rescaling_of_one_row),
+      cmocka_unit_test(accepts_sums_for_products_of_rounded_values),
       cmocka_unit_test(rejects_another_interface),
       cmocka_unit_test(what_only_f64_knows_is_undecided),
       cmocka_unit_test(numbers_that_stand_for_extents_are_undecided),
