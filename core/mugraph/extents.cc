@@ -12,16 +12,19 @@ namespace quern {
 
 namespace {
 
-constexpr int64_t kUnknown = -1;
 constexpr int64_t kLargestChoice = 16;   // of a variable that does not follow from others
 constexpr int64_t kLargestValue = 4096;  // of any
-constexpr int kChoices = 20000;          // before a component counts as unsolvable
+constexpr int64_t kEndless = int64_t{1} << 40;
+constexpr int kChoices = 20000;  // before a component counts as unsolvable
+
+int64_t limited_product(int64_t a, int64_t b) { return b != 0 && a > kEndless / b ? kEndless : a * b; }
 
 }  // namespace
 
 Extents::Var Extents::add(int64_t extent, Role role) {
   const Var var = static_cast<Var>(variables_.size());
-  variables_.push_back({var, extent, kUnknown, role, false});
+  variables_.push_back(
+      {var, extent, {std::min<int64_t>(extent, 2), std::min(extent, kLargestValue)}, role, false});
   return var;
 }
 
@@ -139,58 +142,80 @@ bool Extents::align_factors(const std::vector<Var>& a, const std::vector<Var>& b
 
 void Extents::keep(Var var) { variables_[static_cast<size_t>(root(var))].kept = true; }
 
-bool Extents::set(Var var, int64_t value) {
-  Variable& variable = variables_[static_cast<size_t>(var)];
-  if (variable.value != kUnknown) return variable.value == value;
-  const int64_t least = std::min<int64_t>(variable.original, 2);
-  if (value < least || value > std::min(variable.original, kLargestValue)) return false;
-  variable.value = value;
-  trail_.push_back(var);
+bool Extents::narrow(Var var, Bounds to, bool& changed) {
+  Bounds& own = variables_[static_cast<size_t>(var)].bounds;
+  to = {std::max(own.least, to.least), std::min(own.most, to.most)};
+  if (to.least > to.most) return false;
+  if (to.least == own.least && to.most == own.most) return true;
+  trail_.emplace_back(var, own);
+  own = to;
+  changed = true;
   return true;
 }
 
-// Products and sums: the last unknown follows.
-bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
-  const bool product = constraint.kind == Constraint::Kind::product;
-  int64_t total[2] = {product ? 1 : 0, product ? 1 : 0};
-  Var unknown = -1;
-  int unknowns = 0, side_of_unknown = 0;
-  for (int side = 0; side < 2; ++side)
-    for (Var var : side == 0 ? constraint.left : constraint.right) {
-      const int64_t value = variables_[static_cast<size_t>(var)].value;
-      if (value == kUnknown) {
-        unknown = var;
-        ++unknowns;
-        side_of_unknown = side;
-      } else if (product) {
-        total[side] *= value;
-        if (total[side] > kLargestValue * kLargestValue) return false;
-      } else {
-        total[side] += value;
-      }
-    }
-  if (unknowns == 0) return total[0] == total[1];
-  if (unknowns > 1) return true;
-  const int64_t here = total[side_of_unknown], there = total[1 - side_of_unknown];
-  if (product && (here == 0 || there % here != 0)) return false;
-  changed = true;
-  return set(unknown, product ? there / here : there - here);
+bool Extents::set(Var var, int64_t value) {
+  bool changed = false;
+  return narrow(var, {value, value}, changed);
 }
 
+// What was narrowed since the trail was so long.
+void Extents::undo(size_t mark) {
+  for (; trail_.size() > mark; trail_.pop_back())
+    variables_[static_cast<size_t>(trail_.back().first)].bounds = trail_.back().second;
+}
+
+// Between what and what the product or the sum of a side lies, less its `without`-th variable.
+Extents::Bounds Extents::total(const std::vector<Var>& side, bool product, size_t without) const {
+  Bounds total = product ? Bounds{1, 1} : Bounds{0, 0};
+  for (size_t i = 0; i < side.size(); ++i) {
+    if (i == without) continue;
+    const auto [least, most] = bounds(side[i]);
+    total = product ? Bounds{limited_product(total.least, least), limited_product(total.most, most)}
+                    : Bounds{total.least + least, total.most + most};
+  }
+  return total;
+}
+
+// Products and sums: each is what the others leave.
+bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
+  const bool product = constraint.kind == Constraint::Kind::product;
+  for (int side = 0; side < 2; ++side) {
+    const std::vector<Var>& here = side == 0 ? constraint.left : constraint.right;
+    const Bounds there = total(side == 0 ? constraint.right : constraint.left, product, SIZE_MAX);
+    for (size_t i = 0; i < here.size(); ++i) {
+      const Bounds others = total(here, product, i);
+      Bounds own = {there.least - others.most, there.most - others.least};
+      if (product)
+        own = {others.most == 0 ? (there.least == 0 ? 0 : kEndless) : divide_up(there.least, others.most),
+               others.least == 0 ? kEndless : there.most / others.least};
+      if (!narrow(here[i], own, changed)) return false;
+    }
+  }
+  return true;
+}
+
+// All but the last of the parts of a tile, and no more: axes * (tile - 1) < whole < axes * tile.
 bool Extents::propagate_ragged(const Constraint& constraint, bool& changed) {
   const Var whole = constraint.left[0], tile = constraint.right.back();
-  if (!known(whole)) return true;
-  const int64_t extent = variables_[static_cast<size_t>(whole)].value;
-  int64_t covered = 1, left = extent;
-  for (size_t i = 0; i + 1 < constraint.right.size(); ++i) {
-    const int64_t parts = variables_[static_cast<size_t>(constraint.right[i])].value;
-    if (parts == kUnknown) return true;
-    left = divide_up(left, parts);
-    covered *= parts;
+  const std::vector<Var> axes(constraint.right.begin(), constraint.right.end() - 1);
+  const Bounds parts = total(axes, true, SIZE_MAX);
+  if (parts.least < 1) return false;
+  if (!narrow(whole,
+              {limited_product(parts.least, bounds(tile).least - 1) + 1,
+               limited_product(parts.most, bounds(tile).most) - 1},
+              changed) ||
+      !narrow(tile,
+              {divide_up(bounds(whole).least + 1, parts.most), (bounds(whole).most - 1) / parts.least + 1},
+              changed))
+    return false;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Bounds others = total(axes, true, i);
+    const int64_t full = limited_product(others.least, bounds(tile).least - 1);
+    const Bounds own = {divide_up(bounds(whole).least + 1, limited_product(others.most, bounds(tile).most)),
+                        full == 0 ? kEndless : (bounds(whole).most - 1) / full};
+    if (!narrow(axes[i], own, changed)) return false;
   }
-  if (left * covered == extent) return false;
-  changed |= !known(tile);
-  return set(tile, left);
+  return true;
 }
 
 bool Extents::propagate_one(const Constraint& constraint, bool& changed) {
@@ -226,8 +251,7 @@ std::vector<int64_t> Extents::candidates(Var var, int first) const {
   for (const Constraint* constraint : active_) {
     if (constraint->kind != Constraint::Kind::ragged || constraint->left[0] != var) continue;
     int64_t covered = 1;
-    for (Var part : constraint->right)
-      covered *= known(part) ? variables_[static_cast<size_t>(part)].value : 0;
+    for (Var part : constraint->right) covered *= known(part) ? bounds(part).least : 0;
     std::vector<int64_t> list;
     for (int64_t value = covered - 1; value >= 2; --value) list.push_back(value);
     if (covered > 0) return list;
@@ -258,22 +282,18 @@ Extents::Var Extents::choose(const std::vector<Var>& members) const {
 
 bool Extents::search(const std::vector<Var>& members, int first) {
   const size_t mark = trail_.size();
-  auto undo = [&] {
-    for (; trail_.size() > mark; trail_.pop_back())
-      variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
-    return false;
-  };
-  if (--budget_ < 0 || !propagate()) return undo();
-  const Var var = choose(members);
-  if (var < 0) return true;
-  for (int64_t value : candidates(var, first)) {
-    const size_t before = trail_.size();
-    if (set(var, value) && search(members, first)) return true;
-    for (; trail_.size() > before; trail_.pop_back())
-      variables_[static_cast<size_t>(trail_.back())].value = kUnknown;
-    if (budget_ < 0) break;
+  bool found = --budget_ >= 0 && propagate();
+  if (const Var var = found ? choose(members) : -1; var >= 0) {
+    found = false;
+    for (int64_t value : candidates(var, first)) {
+      const size_t before = trail_.size();
+      found = set(var, value) && search(members, first);
+      if (found || budget_ < 0) break;
+      undo(before);
+    }
   }
-  return undo();
+  if (!found) undo(mark);
+  return found;
 }
 
 // Variables that constraints connect.
@@ -323,15 +343,11 @@ void Extents::solve() {
     for (Var var : members) {
       const Variable& variable = variables_[static_cast<size_t>(var)];
       preferred = std::max(preferred, variable.preferred);
-      if (variable.original < 2)
-        solved = solved && set(var, variable.original);
-      else
-        matters = true;
+      matters |= variable.original >= 2;
     }
     solved = solved && search(members, preferred > 0 ? static_cast<int>(preferred) : first);
     if (!solved)
-      for (Var var : members)
-        variables_[static_cast<size_t>(var)].value = variables_[static_cast<size_t>(var)].original;
+      for (Var var : members) variables_[static_cast<size_t>(var)].bounds = {original(var), original(var)};
     // 2, 3, 4, 2, ...: dimensions that have nothing to do with each other differ.
     if (matters) first = first == 4 ? 2 : first + 1;
   }

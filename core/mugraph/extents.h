@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace quern {
@@ -42,14 +43,18 @@ class Extents {
   // What is connected gets small values; unconnected parts get different ones as far as that is cheap. What
   // has no small solution keeps its extents.
   void solve();
-  int64_t value(Var var) const { return variables_[static_cast<size_t>(root(var))].value; }
+  int64_t value(Var var) const { return variables_[static_cast<size_t>(root(var))].bounds.least; }
   int64_t original(Var var) const { return variables_[static_cast<size_t>(root(var))].original; }
   Var root(Var var) const;
 
  private:
+  struct Bounds {
+    int64_t least, most;
+  };
   struct Variable {
     Var parent;
-    int64_t original, value;
+    int64_t original;
+    Bounds bounds;  // one value once it is known
     Role role;
     bool kept;
     int64_t preferred = 0;
@@ -72,12 +77,16 @@ class Extents {
   bool align_reshapes();
   bool align_factors(const std::vector<Var>& a, const std::vector<Var>& b);
 
-  bool known(Var var) const { return variables_[static_cast<size_t>(var)].value >= 0; }
+  const Bounds& bounds(Var var) const { return variables_[static_cast<size_t>(var)].bounds; }
+  bool known(Var var) const { return bounds(var).least == bounds(var).most; }
+  bool narrow(Var var, Bounds to, bool& changed);
   bool set(Var var, int64_t value);
+  void undo(size_t mark);
   bool propagate();
   bool propagate_one(const Constraint& constraint, bool& changed);
   bool propagate_sides(const Constraint& constraint, bool& changed);
   bool propagate_ragged(const Constraint& constraint, bool& changed);
+  Bounds total(const std::vector<Var>& side, bool product, size_t without) const;
   bool leaves_rest(Var axis) const;
   std::vector<int64_t> candidates(Var var, int first) const;
   Var choose(const std::vector<Var>& members) const;
@@ -88,7 +97,8 @@ class Extents {
   std::vector<Constraint> constraints_;
   std::vector<Rule> rules_;
   std::vector<const Constraint*> active_;  // of the component that is being solved
-  std::vector<Var> trail_;                 // variables in the order in which they got values
+  std::vector<std::pair<Var, Bounds>>
+      trail_;  // variables in the order in which they were narrowed, and from what
   int budget_ = 0;                         // choices left for this component
 };
 

@@ -130,6 +130,23 @@ void uneven_parts_of_what_is_even(void**) {
   assert_true(extents.value(tile) * extents.value(parts) != extents.value(rows));
 }
 
+// A small tile of six rows that are packed: two of its parts hold no six of what other things cut in two. The axis is chosen long
+// before these.
+void small_tiles_of_what_is_packed(void**) {
+  Extents extents;
+  const auto parts = extents.add(864, Extents::Role::axis), tile = extents.add(8, Extents::Role::tile);
+  const auto packed = extents.add(6912, Extents::Role::whole), row = extents.add(1152, Extents::Role::whole);
+  extents.sum(packed, {row, row, row, row, row, row});
+  extents.cut(packed, {parts}, tile);
+  for (int i = 0; i < 16; ++i)
+    extents.cut(row, {extents.add(18, Extents::Role::axis)}, extents.add(64, Extents::Role::tile));
+  extents.cut(row, {extents.add(5, Extents::Role::axis)}, extents.add(231, Extents::Role::tile));
+  extents.solve();
+  assert_true(extents.value(row) <= 16 && extents.value(packed) == 6 * extents.value(row));
+  assert_true(extents.value(tile) <= 8 &&
+              extents.value(tile) * extents.value(parts) == extents.value(packed));
+}
+
 void systems_of_extents(void**) {
   Extents extents;
   const auto whole = extents.add(256, Extents::Role::whole), x = extents.add(256, Extents::Role::axis),
@@ -155,10 +172,15 @@ void systems_of_extents(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(hand_written_files_become_small), cmocka_unit_test(ragged_edges_stay_ragged),
-      cmocka_unit_test(counts_follow_their_extents),     cmocka_unit_test(halves_and_reshapes_follow),
-      cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(tiles_stay_with_what_stays),
-      cmocka_unit_test(uneven_parts_of_what_is_even),    cmocka_unit_test(systems_of_extents),
+      cmocka_unit_test(hand_written_files_become_small),
+      cmocka_unit_test(ragged_edges_stay_ragged),
+      cmocka_unit_test(counts_follow_their_extents),
+      cmocka_unit_test(halves_and_reshapes_follow),
+      cmocka_unit_test(what_no_choice_fits_stays),
+      cmocka_unit_test(tiles_stay_with_what_stays),
+      cmocka_unit_test(uneven_parts_of_what_is_even),
+      cmocka_unit_test(small_tiles_of_what_is_packed),
+      cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
