@@ -8,13 +8,15 @@ namespace quern {
 
 namespace {
 
-// An expression of at most so many statements is repeated for every reader rather than stored.
+// An expression of at most so much work is repeated for every reader rather than stored: to store it, and load it again, takes as
+// long as some 50 operations. What moves elements costs integer operations, of which readers have much in common.
 constexpr int kCheap = 10;
+constexpr int kMovementWork = 2, kMovementStatements = 6;
 
 class RootChooser {
  public:
   explicit RootChooser(const Graph& graph)
-      : graph_(graph), roots_(graph.nodes.size()), costs_(graph.nodes.size()) {}
+      : graph_(graph), roots_(graph.nodes.size()), costs_(graph.nodes.size()), work_(graph.nodes.size()) {}
 
   std::vector<bool> run() {
     for (ValueId id : graph_.outputs) mark(id);
@@ -26,6 +28,7 @@ class RootChooser {
         for (ValueId operand : node(id).operands) mark_operand(operand, node(id).type.shape);
     }
     for (ValueId id = 0; id < count(); ++id) bound_cost(id);
+    for (ValueId id = 0; id < count(); ++id) bound_work(id);
     mark_repeated();
     mark_operands_again();
     return std::move(roots_);
@@ -74,12 +77,21 @@ class RootChooser {
       return;
     }
     while (true) {
-      cost(id) = kind == OpKind::movement ? 6 : 1;
+      cost(id) = kind == OpKind::movement ? kMovementStatements : 1;
       for (ValueId operand : node(id).operands)
         cost(id) += (is_root(operand) ? 1 : cost(operand)) + (node(id).code == OpCode::concat ? 1 : 0);
       if (cost(id) > kMaxExpression / 2) cost(id) = measure(id);
       if (cost(id) <= kMaxExpression || !cut_operand(id)) return;
     }
+  }
+
+  void bound_work(ValueId id) {
+    int& own = work_[static_cast<size_t>(id)];
+    const OpKind kind = op_info(node(id).code).kind;
+    own = kind == OpKind::movement ? kMovementWork : 1;
+    if (kind == OpKind::leaf || kind == OpKind::reduction || kind == OpKind::contraction) return;
+    for (ValueId operand : node(id).operands)
+      own = std::min(kMaxExpression, own + (is_root(operand) ? 1 : work_[static_cast<size_t>(operand)]));
   }
 
   int measure(ValueId id) const {
@@ -115,7 +127,9 @@ class RootChooser {
     };
     for (ValueId id = count() - 1; id >= 0; --id) {
       int place = places[static_cast<size_t>(id)];
-      if (place == kSeveral && cost(id) > kCheap && op_info(node(id).code).kind != OpKind::leaf) mark(id);
+      if (place == kSeveral && work_[static_cast<size_t>(id)] > kCheap &&
+          op_info(node(id).code).kind != OpKind::leaf)
+        mark(id);
       if (is_root(id) || place < 0) place = next++;
       const OpKind kind = op_info(node(id).code).kind;
       for (ValueId operand : node(id).operands) {
@@ -128,7 +142,8 @@ class RootChooser {
 
   const Graph& graph_;
   std::vector<bool> roots_;
-  std::vector<int> costs_;
+  std::vector<int> costs_;  // statements, at most
+  std::vector<int> work_;   // of one element, at most
 };
 
 }  // namespace

@@ -57,6 +57,21 @@ void texts_are_golden(void**) {
   for (const char* name : {"points", "norm", "gated", "movement"}) check_golden(name);
 }
 
+// Neighbours are told apart by a reshape and slices: to move what has been cast costs less than to store it.
+void rotations_of_neighbours_are_one_kernel(void**) {
+  const Emitted emitted = emit(test_graph(
+      "graph g\nin q: bf16[64, 16, 64]\nin c: f32[64, 1, 32]\nin s: f32[64, 1, 32]\nf = cast(q, dtype=f32)\n"
+      "p = reshape(f, shape=[64, 16, 32, 2])\na1 = slice(p, start=[0, 0, 0, 0], stop=[64, 16, 32, 1])\n"
+      "b1 = slice(p, start=[0, 0, 0, 1], stop=[64, 16, 32, 2])\na = reshape(a1, shape=[64, 16, 32])\n"
+      "b = reshape(b1, shape=[64, 16, 32])\nac = mul(a, c)\nbs = mul(b, s)\nas = mul(a, s)\nbc = mul(b, c)\n"
+      "x = sub(ac, bs)\ny = add(as, bc)\nx1 = reshape(x, shape=[64, 16, 32, 1])\n"
+      "y1 = reshape(y, shape=[64, 16, 32, 1])\nz = concat(x1, y1, axis=-1)\nr = reshape(z, shape=[64, 16, "
+      "64])\n"
+      "o = cast(r, dtype=bf16)\nout o\n"));
+  assert_int_equal(emitted.plan.launches.size(), 1);
+  assert_int_equal(emitted.plan.workspace_bytes, 0);
+}
+
 void equal_graphs_give_equal_bytes(void**) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Emitted a = emit(random_graph(seed)), b = emit(random_graph(seed));
@@ -250,6 +265,7 @@ void large_tensors_have_wide_indices(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(texts_are_golden),
+                              cmocka_unit_test(rotations_of_neighbours_are_one_kernel),
                               cmocka_unit_test(equal_graphs_give_equal_bytes),
                               cmocka_unit_test(equal_kernels_have_one_text),
                               cmocka_unit_test(text_is_linear_in_the_graph),
