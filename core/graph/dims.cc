@@ -108,6 +108,12 @@ bool is_whole(const Graph& graph, const Node& slice, size_t dim) {
          (*slice.attrs.step)[dim] == 1;
 }
 
+bool keeps_one_a_step(const Graph& graph, const Node& slice, size_t dim) {
+  const int64_t step = (*slice.attrs.step)[dim];
+  return step > 1 && (*slice.attrs.start)[dim] < step &&
+         graph.node(slice.operands[0]).type.shape[dim] == step * slice.type.shape[dim];
+}
+
 void for_each_reshape_group(const Graph& graph, const Node& reshape,
                             const std::function<void(const Ints&, const Ints&)>& f) {
   const Ints& from = graph.node(reshape.operands[0]).type.shape;

@@ -39,6 +39,8 @@ class Dimensions {
 
 // Whether a slice keeps all of a dimension.
 bool is_whole(const Graph& graph, const Node& slice, size_t dim);
+// Whether it keeps one of each `step` indices of a dimension, which are whole steps.
+bool keeps_one_a_step(const Graph& graph, const Node& slice, size_t dim);
 
 // Calls f(dimensions of the operand, dimensions of the result) for the smallest runs of equal product,
 // leaving out extents of 1. A tensor without elements has none.

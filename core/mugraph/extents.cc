@@ -28,6 +28,12 @@ Extents::Var Extents::add(int64_t extent, Role role) {
   return var;
 }
 
+Extents::Var Extents::constant(int64_t extent) {
+  const Var var = add(extent, Role::whole);
+  variables_.back().bounds = {extent, extent};
+  return var;
+}
+
 Extents::Var Extents::root(Var var) const {
   while (variables_[static_cast<size_t>(var)].parent != var)
     var = variables_[static_cast<size_t>(var)].parent;
@@ -43,6 +49,7 @@ void Extents::equal(Var a, Var b) {
   second.parent = a;
   first.role = std::min(first.role, second.role);
   first.kept |= second.kept;
+  first.bounds = {std::max(first.bounds.least, second.bounds.least), std::min(first.bounds.most, second.bounds.most)};
 }
 
 void Extents::product(std::vector<Var> left, std::vector<Var> right) {

@@ -19,6 +19,8 @@ class Extents {
 
   // A variable whose extent is `extent` now. One of 0 or 1 keeps it; others stay at least 2.
   Var add(int64_t extent, Role role);
+  // One that keeps its extent, whatever is connected with it.
+  Var constant(int64_t extent);
   // The two are one. Their extents must be equal.
   void equal(Var a, Var b);
   // The products are equal.

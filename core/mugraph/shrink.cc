@@ -72,7 +72,7 @@ class GraphExtents {
       }
       if (node.code != OpCode::slice) continue;
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
-        if (is_whole(graph_, node, d)) continue;
+        if (is_whole(graph_, node, d) || keeps_one_a_step(graph_, node, d)) continue;
         const Var whole = extents_.root(var(node.operands[0], d));
         cuts[whole].insert((*node.attrs.start)[d]);
         cuts[whole].insert((*node.attrs.stop)[d]);
@@ -95,17 +95,23 @@ class GraphExtents {
         if (from.size() > 1 || to.size() > 1) extents_.reshape(vars(node.operands[0], from), vars(id, to));
       });
     if (node.code == OpCode::slice)
-      for (size_t d = 0; d < node.type.shape.size(); ++d)
-        if (!is_whole(graph_, node, d))
-          extents_.follows(
-              "slice " + print_ints({(*node.attrs.start)[d], (*node.attrs.stop)[d], (*node.attrs.step)[d]}),
-              {var(node.operands[0], d)}, var(id, d));
+      for (size_t d = 0; d < node.type.shape.size(); ++d) relate_slice(node, id, d);
     if (node.code != OpCode::concat) return;
     const size_t axis = static_cast<size_t>(node.attrs.axis->front());
     std::vector<Var> parts;
     for (ValueId operand : node.operands) parts.push_back(var(operand, axis));
     extents_.follows("concat", parts, var(id, axis));
     extents_.sum(var(id, axis), std::move(parts));
+  }
+
+  void relate_slice(const Node& slice, ValueId id, size_t d) {
+    if (is_whole(graph_, slice, d)) return;
+    const Var whole = var(slice.operands[0], d);
+    const Attrs& attrs = slice.attrs;
+    extents_.follows("slice " + print_ints({(*attrs.start)[d], (*attrs.stop)[d], (*attrs.step)[d]}), {whole},
+                     var(id, d));
+    if (keeps_one_a_step(graph_, slice, d))
+      extents_.product({whole}, {extents_.constant((*attrs.step)[d]), var(id, d)});
   }
 
   const Graph& graph_;
@@ -277,7 +283,7 @@ class Shrinker {
     if (node.code != OpCode::slice) return attrs;
     for (size_t d = 0; d < node.type.shape.size(); ++d) {
       const Var whole = values.var(node.operands[0], d);
-      if (is_whole(graph, node, d)) {
+      if (is_whole(graph, node, d) || keeps_one_a_step(graph, node, d)) {
         (*attrs.stop)[d] = extents_.value(whole);
       } else {
         (*attrs.start)[d] = moved(whole, (*attrs.start)[d]);

@@ -479,8 +479,9 @@ class Counter : private ScheduledBlock {
     if (!in_loop(i) || !schedule_.prefetch)
       work(stages_[i]).round_trips += words * 4 / widest(load) / constants_.trip_loads;
     if (!in_loop(i)) needs_.once_fragments += words;
-    if (in_loop(i) && !std::exchange(straight_[i], true))
-      needs_.loaded += words - loaded_bytes(op(load)) / 4 / schedule_.workers();
+    if (!in_loop(i) || std::exchange(straight_[i], true)) return;
+    // Halves that come one at a time have a register each, those of this iteration and of the next.
+    needs_.loaded += (load_width(load) < 4 ? 4 : 1) * words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
   void reduction(size_t i) {
