@@ -153,7 +153,8 @@ int run_search(const Arguments& arguments) {
   if (!target) return fail(arguments, target.status());
   Result<SearchOptions> options = read_options(arguments);
   if (!options) return fail(arguments, options.status());
-  options->time_of = SubgraphModel(**target, {.allow_tf32 = arguments.has("tf32"), .threads = options->threads});
+  options->time_of =
+      SubgraphModel(**target, {.allow_tf32 = arguments.has("tf32"), .threads = options->threads});
   // Interrupted once, the search ends with what it has.
   options->cancel = &interrupted;
   std::signal(SIGINT, [](int) { interrupted = true; });

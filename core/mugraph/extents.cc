@@ -49,7 +49,8 @@ void Extents::equal(Var a, Var b) {
   second.parent = a;
   first.role = std::min(first.role, second.role);
   first.kept |= second.kept;
-  first.bounds = {std::max(first.bounds.least, second.bounds.least), std::min(first.bounds.most, second.bounds.most)};
+  first.bounds = {std::max(first.bounds.least, second.bounds.least),
+                  std::min(first.bounds.most, second.bounds.most)};
 }
 
 void Extents::product(std::vector<Var> left, std::vector<Var> right) {

@@ -481,7 +481,8 @@ class Counter : private ScheduledBlock {
     if (!in_loop(i)) needs_.once_fragments += words;
     if (!in_loop(i) || std::exchange(straight_[i], true)) return;
     // Halves that come one at a time have a register each, those of this iteration and of the next.
-    needs_.loaded += (load_width(load) < 4 ? 4 : 1) * words - loaded_bytes(op(load)) / 4 / schedule_.workers();
+    needs_.loaded +=
+        (load_width(load) < 4 ? 4 : 1) * words - loaded_bytes(op(load)) / 4 / schedule_.workers();
   }
 
   void reduction(size_t i) {

@@ -340,7 +340,8 @@ std::vector<KernelSchedule> kernel_schedules(const MuGraph& mugraph, const Kerne
   std::vector<std::vector<Ranked>> found(even.size() + uneven.size());
   const bool enough_memory = run_for_each(found.size(), options.threads, [&](size_t i) {
     SchedulesOfTile tile(mugraph, own, whole, target, options.allow_tf32);
-    found[i] = i < even.size() ? std::move(tile).of(even[i]) : std::move(tile).of_uneven(uneven[i - even.size()]);
+    found[i] =
+        i < even.size() ? std::move(tile).of(even[i]) : std::move(tile).of_uneven(uneven[i - even.size()]);
   });
   if (!enough_memory) throw std::bad_alloc();
   std::vector<Ranked> ranked;

@@ -8,10 +8,10 @@
 #include <optional>
 #include <set>
 
+#include "core/base/threads.h"
 #include "core/search/cuts.h"
 #include "core/search/factors.h"
 #include "core/search/keeper.h"
-#include "core/base/threads.h"
 #include "core/search/whole.h"
 #include "core/verify/verifier.h"
 

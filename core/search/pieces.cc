@@ -8,6 +8,7 @@
 #include "core/graph/builder.h"
 #include "core/graph/canon.h"
 #include "core/mugraph/positions.h"
+#include "core/mugraph/tensor_view.h"
 #include "core/search/terms.h"
 
 namespace quern {
@@ -131,6 +132,12 @@ class Cutter {
   }
 
   bool is_pointwise(ValueId id) const { return quern::is_pointwise(node(id).code); }
+  // What moves elements of an input, or of such a view.
+  bool is_view(ValueId id) const {
+    if (!moves_only(node(id).code)) return false;
+    const ValueId from = node(id).operands[0];
+    return is_leaf(node(from)) || is_view(from);
+  }
   bool is_product(ValueId id) const { return op_info(node(id).code).kind == OpKind::contraction; }
 
   // Products of one value follow each other: they may share what makes it, and a launch. What is outside the algebra as early
@@ -201,7 +208,9 @@ class Cutter {
                         !outside_[order_[first]].empty()))
           break;
         if (!single && !has_terms(first, last)) break;
-        const double moved = traffic(first, last), cost = best[first] + kKernelBytes + moved;
+        const double moved = traffic(first, last);
+        const double cost =
+            best[first] + moved + (moved > 0 ? kKernelBytes * (1 + unfinished(first, last)) : 0);
         if (!single && !pointwise && size > bound && (inside <= moved || products > kMostProducts)) continue;
         if (cost < best[last]) {
           best[last] = cost;
@@ -223,12 +232,25 @@ class Cutter {
     return make_terms(bare_piece(nodes, outputs_of(nodes)).graph).ok();
   }
 
+  // A segment of nothing but views costs nothing: who reads them does so where they lie.
   double traffic(size_t first, size_t last) const {
-    const std::vector<ValueId> nodes = segment(first, last);
+    std::vector<ValueId> nodes = segment(first, last);
+    std::erase_if(nodes, [&](ValueId id) { return is_view(id); });
     double total = 0;
     for (ValueId id : inputs_of(nodes)) total += bytes(node(id));
     for (ValueId id : outputs_of(nodes)) total += bytes(node(id));
     return total;
+  }
+
+  // Results of products that are stored as they are, for others to compute element by element with: who has multiplied could
+  // have done that, and who multiplies next does it once for each of his tiles.
+  int unfinished(size_t first, size_t last) const {
+    int count = 0;
+    for (ValueId id : outputs_of(segment(first, last)))
+      count +=
+          is_product(id) && !is_output_[id] &&
+          std::all_of(users_[id].begin(), users_[id].end(), [&](ValueId user) { return is_pointwise(user); });
+    return count;
   }
 
   // In the order of first use.
@@ -284,7 +306,8 @@ class Cutter {
 
   Piece make_piece(std::vector<ValueId> nodes, std::vector<ValueId> outputs) const {
     Piece piece = bare_piece(std::move(nodes), std::move(outputs));
-    if (!piece.outside.empty() || std::none_of(piece.numbered.begin(), piece.numbered.end(), std::identity()))
+    if (!piece.outside.empty() ||
+        std::none_of(piece.inputs.begin(), piece.inputs.end(), [&](ValueId id) { return is_known(id); }))
       return piece;
     Piece placed{with_makers(piece), {}, {}, piece.outputs, ""};
     build(placed, {});
@@ -292,15 +315,20 @@ class Cutter {
     return piece;
   }
 
-  // The nodes of a piece behind those that make its numbered inputs.
+  // What its readers know where it lies, or what it is.
+  bool is_known(ValueId id) const { return is_numbered(id) || is_view(id); }
+
+  // The nodes of a piece behind those that make its known inputs.
   std::vector<ValueId> with_makers(const Piece& piece) const {
     std::set<ValueId> makers;
     const std::function<void(ValueId)> add = [&](ValueId id) {
-      if (is_leaf(node(id)) || !computed_[static_cast<size_t>(id)] || !makers.insert(id).second) return;
+      if (is_leaf(node(id)) || !(computed_[static_cast<size_t>(id)] || is_view(id)) ||
+          !makers.insert(id).second)
+        return;
       for (ValueId operand : sources(id)) add(operand);
     };
-    for (size_t i = 0; i < piece.inputs.size(); ++i)
-      if (piece.numbered[i]) add(piece.inputs[i]);
+    for (ValueId input : piece.inputs)
+      if (is_known(input)) add(input);
     std::vector<ValueId> nodes(makers.begin(), makers.end());
     nodes.insert(nodes.end(), piece.nodes.begin(), piece.nodes.end());
     return nodes;

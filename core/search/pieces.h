@@ -22,8 +22,9 @@ struct Piece {
   std::string outside;  // why it is left to the baseline; empty: it is searched
   // By input: made of iotas and numbers alone, so that kernels compute it from where their tiles lie (use_views).
   std::vector<bool> numbered = {};
-  // If there are such inputs: the piece with what makes them, under the names that they have in `graph`. What
-  // programs take is told of it, because tiles that a mask leaves empty are passed over.
+  // If there are such inputs, or views of the graph's own: the piece with what makes them, under the names that they have in
+  // `graph`. What programs take is told of it: tiles that a mask leaves empty are passed over, and which loads are fast depends on
+  // how what is read lies in memory.
   std::optional<Graph> placed = {};
   int operators = 0;  // that a search may need for what is written
   // Searched as it is written, without the other forms of its operators: it has more of them than the bound.

@@ -5,6 +5,7 @@
 #include "core/base/dtype_info.h"
 #include "core/graph/decompose.h"
 #include "core/graph/shrink.h"
+#include "core/mugraph/kept_casts.h"
 #include "core/mugraph/narrow.h"
 #include "core/mugraph/numerators.h"
 #include "core/mugraph/shrink.h"
@@ -119,10 +120,15 @@ bool run_trial(const Instance& instance, uint64_t seed, Stop& stop, MuGraph& mug
       if (op.is_compute(OpCode::constant)) continue;
       const BlockOp& small = instance.mugraph.kernels[k].ops[i];
       if (!op.rounds_to) op.rounds_to = domain.known(small);
-      op.softmax_rounds_to = domain.known_softmax(small);
-      op.in_f32 = domain.known_in_f32(small);
+      if (!op.softmax_rounds_to) op.softmax_rounds_to = domain.known_softmax(small);
+      op.in_f32 = op.in_f32 || domain.known_in_f32(small);
     }
   return true;
+}
+
+void run_trials(const Instance& instance, Stop& stop, MuGraph& mugraph) {
+  for (uint64_t draw = 0; draw < kMostDraws; ++draw)
+    if (run_trial(instance, kSeed + draw, stop, mugraph)) return;
 }
 
 bool same_operators(const MuGraph& a, const MuGraph& b) {
@@ -142,9 +148,14 @@ void note_rounded_values(const Graph& graph, MuGraph& mugraph, std::function<boo
   Stop ask(std::move(stop));
   if (ask.now()) return;
   const std::optional<Instance> instance = small_instance(graph, mugraph);
-  if (instance && same_operators(mugraph, instance->mugraph))
-    for (uint64_t draw = 0; draw < kMostDraws; ++draw)
-      if (run_trial(*instance, kSeed + draw, ask, mugraph)) break;
+  if (instance && same_operators(mugraph, instance->mugraph)) {
+    run_trials(*instance, ask, mugraph);
+    // Casts that the graph keeps precise the muGraph may round, or keep precise as well.
+    const std::vector<bool> kept = kept_casts(graph);
+    Instance keeping = *instance;
+    if (std::find(kept.begin(), kept.end(), true) != kept.end() && mark_kept_casts(keeping.mugraph))
+      run_trials(keeping, ask, mugraph);
+  }
   note_in_f32(mugraph);
   scale_numerators(mugraph);
   mugraph.noted = !ask.now();

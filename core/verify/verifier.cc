@@ -302,7 +302,8 @@ class Judgement {
   bool run_ordered_trials() {
     const bool ordered = depends_on_order(primitive_);
     const double cost = work(instance_.graph) + work(instance_.mugraph);
-    const int cheap = static_cast<int>(std::min<double>(kMoreTrials, options_.cheap_work / std::max(cost, 1.0)));
+    const int cheap =
+        static_cast<int>(std::min<double>(kMoreTrials, options_.cheap_work / std::max(cost, 1.0)));
     const int wanted = ordered ? std::max(kAllKinds, cheap) : kFewTrials;
     for (int n = 0; n < kMostTrials; ++n) {
       if (n >= wanted && graph_coverage_.missing().empty() && mugraph_coverage_.missing().empty()) break;

@@ -90,20 +90,37 @@ void halves_and_reshapes_follow(void**) {
 }
 
 void what_no_choice_fits_stays(void**) {
-  // Every second column: the program has no small instance in this dimension, but in the other.
-  const Instance small = shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 2])\nout a\n",
-                                "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 50]\nkernel grid=[16] {\nt "
+  // Every third column, of which the last stands alone: the program has no small instance in this dimension, but in the other.
+  const Instance small = shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 3])\nout a\n",
+                                "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 34]\nkernel grid=[16] {\nt "
                                 "= load(x, x=0)\nb = slice(t, "
-                                "step=[1, 2])\nstore(b, a, x=0)\n}\nout a\n");
+                                "step=[1, 3])\nstore(b, a, x=0)\n}\nout a\n");
   assert_true(small.mugraph.tensors[0].type.shape[1] == 100 && small.mugraph.tensors[0].type.shape[0] <= 8);
 }
 
+// Every second column, from the second on, and every fourth of these from the third on.
+void whole_steps_become_few(void**) {
+  const Instance small = shrunk(
+      "graph g\nin x: f32[64, 96]\na = slice(x, start=[0, 1], step=[1, 2])\nb = slice(a, start=[0, 2], "
+      "step=[1, 4])\nout b\n",
+      "mugraph g\nin x: f32[64, 96]\ntensor a: f32[64, 48]\ntensor b: f32[64, 12]\n"
+      "a = slice(x, start=[0, 1], stop=[64, 96], step=[1, 2])\nkernel grid=[16] {\nt = load(a, x=0)\n"
+      "s = slice(t, start=[0, 2], stop=[4, 48], step=[1, 4])\nstore(s, b, x=0)\n}\nout b\n");
+  const Ints& shape = small.mugraph.tensors[0].type.shape;
+  assert_true(shape[1] <= 32 && shape[1] == 8 * small.mugraph.tensors[2].type.shape[1]);
+  const Graph& graph = small.graph;
+  const Attrs& first = graph.node(graph.node(graph.outputs[0]).operands[0]).attrs;
+  assert_int_equal((*first.start)[1], 1);
+  assert_int_equal((*first.stop)[1], shape[1]);
+  assert_int_equal((*first.step)[1], 2);
+}
+
 void tiles_stay_with_what_stays(void**) {
-  // The same with columns in tiles of 32: four of 100, and not of 25.
+  // Every third column again, with columns in tiles of 32: four of 100, and not of 25.
   const Instance small =
-      shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 2])\nb = exp(x)\nout a, b\n",
-             "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 50]\ntensor b: f32[64, 100]\n"
-             "a = slice(x, start=[0, 0], stop=[64, 100], step=[1, 2])\n"
+      shrunk("graph g\nin x: f32[64, 100]\na = slice(x, step=[1, 3])\nb = exp(x)\nout a, b\n",
+             "mugraph g\nin x: f32[64, 100]\ntensor a: f32[64, 34]\ntensor b: f32[64, 100]\n"
+             "a = slice(x, start=[0, 0], stop=[64, 100], step=[1, 3])\n"
              "kernel grid=[4] tiles=[32, 0, 0, 0, 0] {\nt = load(x, x=1)\ne = exp(t)\nstore(e, b, x=1)\n}\n"
              "out a, b\n");
   assert_int_equal(small.mugraph.tensors[0].type.shape[1], 100);
@@ -172,15 +189,11 @@ void systems_of_extents(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(hand_written_files_become_small),
-      cmocka_unit_test(ragged_edges_stay_ragged),
-      cmocka_unit_test(counts_follow_their_extents),
-      cmocka_unit_test(halves_and_reshapes_follow),
-      cmocka_unit_test(what_no_choice_fits_stays),
-      cmocka_unit_test(tiles_stay_with_what_stays),
-      cmocka_unit_test(uneven_parts_of_what_is_even),
-      cmocka_unit_test(small_tiles_of_what_is_packed),
-      cmocka_unit_test(systems_of_extents),
+      cmocka_unit_test(hand_written_files_become_small), cmocka_unit_test(ragged_edges_stay_ragged),
+      cmocka_unit_test(counts_follow_their_extents),     cmocka_unit_test(halves_and_reshapes_follow),
+      cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(tiles_stay_with_what_stays),
+      cmocka_unit_test(whole_steps_become_few),          cmocka_unit_test(uneven_parts_of_what_is_even),
+      cmocka_unit_test(small_tiles_of_what_is_packed),   cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

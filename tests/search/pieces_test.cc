@@ -231,6 +231,47 @@ void numbered_inputs_are_placed(void**) {
     assert_contains(masked, part);
 }
 
+// The programs of a piece are timed with the strides of what it reads, which may be a view that another piece makes.
+void views_are_placed(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f16[64, 256]\nin w: f16[512, 256] const\nin v: f16[512, 256] const\na = transpose(w)\n"
+      "b = transpose(v)\ny = matmul(x, a)\nz = matmul(x, b)\ns = silu(y)\no = mul(s, z)\np = "
+      "transpose(o)\nout p, a, b\n");
+  size_t products = 0;
+  for (const Piece& piece : pieces_of(graph, {5, 6})) {  // y and z alone
+    assert_true(piece.placed.has_value());
+    const std::string placed = print_graph(*piece.placed);
+    assert_contains(placed, " = transpose(");
+    assert_contains(placed, "in x: f16[64, 256]");
+    assert_true(piece.text().find("transpose") != std::string::npos);
+    products += piece.nodes.size();
+  }
+  assert_int_equal(products, 2);
+}
+
+// A norm of nine operators in front of two products: what gates them stays with them, and the norm has a piece of its own.
+void what_gates_products_stays_with_them(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: bf16[32, 2304]\nin g: bf16[2304]\nin w: bf16[9216, 2304] const\nin v: bf16[9216, 2304] "
+      "const\n"
+      "in d: bf16[2304, 9216] const\nf = cast(x, dtype=f32)\nq = square(f)\nm = mean(q, axis=1, "
+      "keepdims=true)\n"
+      "e = add(m, 1e-6)\nr = rsqrt(e)\nn = mul(f, r)\nc = cast(g, dtype=f32)\nk = add(c, 1)\nl = mul(n, k)\n"
+      "h = cast(l, dtype=bf16)\nwt = transpose(w)\nu = matmul(h, wt)\na = gelu_tanh(u)\nvt = transpose(v)\n"
+      "t = matmul(h, vt)\ni = mul(a, t)\ndt = transpose(d)\ny = matmul(i, dt)\no = add(x, y)\nout o\n");
+  auto id_of = [&](const std::string& name) {
+    for (size_t id = 0; id < graph.nodes.size(); ++id)
+      if (graph.nodes[id].name == name) return static_cast<ValueId>(id);
+    return ValueId{-1};
+  };
+  for (const Piece& piece : cut_into_pieces(graph, 11)) {
+    auto has = [&](const char* name) {
+      return std::find(piece.nodes.begin(), piece.nodes.end(), id_of(name)) != piece.nodes.end();
+    };
+    if (has("u") || has("t")) assert_true(has("u") && has("t") && has("i"));
+  }
+}
+
 void what_fits_no_kernel_is_taken_apart(void**) {
   const std::string norm =
       "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 32768]\n"
@@ -347,6 +388,8 @@ int main() {
       cmocka_unit_test(an_input_in_two_roles_is_two_inputs),
       cmocka_unit_test(casts_that_change_no_value_belong_to_who_reads_them),
       cmocka_unit_test(numbered_inputs_are_placed),
+      cmocka_unit_test(views_are_placed),
+      cmocka_unit_test(what_gates_products_stays_with_them),
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
       cmocka_unit_test(each_reduction_computes_what_it_needs),
       cmocka_unit_test(groups_have_values_in_common),

@@ -220,6 +220,21 @@ void products_in_f32_round_nothing(void**) {
   assert_text_equal(product("p", "f16", rounded), "f32");
 }
 
+// A value that the graph rounds in front of products only, and the muGraph rounds for one of them and not for another.
+void what_is_rounded_for_products_is_known(void**) {
+  const Values values(
+      "graph g\nin x: f32[16, 64]\nin g: bf16[64]\nin w: bf16[64, 32]\nh = cast(x, dtype=bf16)\nn = mul(h, "
+      "g)\n"
+      "y = matmul(n, w)\nq = square(y)\nz = matmul(n, w)\no = add(q, z)\nout o\n",
+      "mugraph g\nin x: f32[16, 64]\nin g: bf16[64]\nin w: bf16[64, 32]\ntensor o: bf16[16, 32]\n"
+      "kernel grid=[4] {\nx0 = load(x, x=0)\ng0 = load(g)\nw0 = load(w)\nh = cast(x0, dtype=bf16)\nn = "
+      "mul(h, g0)\n"
+      "y = matmul(n, w0)\nq = square(y)\nm = mul(x0, g0)\nz = matmul(m, w0)\no0 = add(q, z)\n"
+      "store(o0, o, x=0)\n}\nout o\n");
+  assert_text_equal(values.product("y"), "bf16");
+  assert_text_equal(values.product("z"), "bf16");
+}
+
 void numerators_of_f32_quotients_are_not_rounded(void**) {
   for (const std::string rounded : {"f32", "f16"}) {
     std::string graph = with(kAttentionGraph, "TYPE", "f16");
@@ -379,10 +394,11 @@ int main() {
                               cmocka_unit_test(moved_weights_are_invented),
                               cmocka_unit_test(normed_inputs_are_values_of_the_graph),
                               cmocka_unit_test(numerators_of_a_softmax_are_narrow),
-      cmocka_unit_test(numerators_are_as_narrow_as_the_softmax),
+                              cmocka_unit_test(numerators_are_as_narrow_as_the_softmax),
                               cmocka_unit_test(exponentials_above_one_are_not),
                               cmocka_unit_test(numbers_must_be_representable),
                               cmocka_unit_test(products_in_f32_round_nothing),
+                              cmocka_unit_test(what_is_rounded_for_products_is_known),
                               cmocka_unit_test(numerators_of_f32_quotients_are_not_rounded),
                               cmocka_unit_test(numerators_are_scaled_where_sums_overflow),
                               cmocka_unit_test(sums_of_splits_are_scaled_again)};
