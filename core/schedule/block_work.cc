@@ -414,20 +414,11 @@ class Counter : private ScheduledBlock {
   void wgmma_product(size_t i, double batch) {
     const BlockOp& each = kernel_.ops[i];
     const int side = m_side();
-    int64_t m = room(i, 1), n = room(i, 0);
-    if (side == 1) std::swap(m, n);
-    n = std::max<int64_t>(n, 8);
-    const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
-    // No instruction begins within a row of a panel.
-    const BlockValue wide = root_load(each.operands[static_cast<size_t>(1 - side)]);
-    const int64_t least_n =
-        is_by_free(wide, static_cast<size_t>(1 - side)) ? std::min<int64_t>(n, kPanelColumns) : 8;
-    const ProductParts parts = warpgroup_parts({m, n, k, least_n}, schedule_.warps[static_cast<size_t>(side)],
-                                               side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
+    const auto [tile, parts, m_copies] = by_warpgroups(i);
+    const auto [m, n, k, least_n] = tile;
     out_.is_possible &= wgmma_registers(static_cast<double>(std::min(n / parts.n, kWgmmaColumns)) / 2) <=
                         static_cast<double>(schedule_.launch_registers());
-    const auto groups = static_cast<double>(schedule_.workers() / 128);
-    const double repeats = groups / static_cast<double>(parts.m * parts.n * parts.k);
+    const double repeats = m_copies / static_cast<double>(parts.n);
     needs_.wgmma = true;
     Work& own = work(stages_[i]);
     const int64_t filled = parts.k > 1 ? k : round_up(op(each.operands[0]).type.shape.back(), int64_t{16});
@@ -443,7 +434,7 @@ class Counter : private ScheduledBlock {
       own.chain += constants_.barrier_cycles;
       out_.written_bytes += bytes;
     }
-    const double m_words = batch * static_cast<double>(m * k) / 2 / schedule_.workers();
+    const double m_words = batch * static_cast<double>(m * k) * m_copies / 2 / schedule_.workers();
     const BlockValue rows = each.operands[static_cast<size_t>(side)];
     const bool keeps = kept_operand(i) >= 0;
     if (keeps) out_.kept_bytes += batch * 2 * static_cast<double>(m * k);

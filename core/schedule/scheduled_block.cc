@@ -387,9 +387,31 @@ void ScheduledBlock::count_copies() {
     if (is_elementwise(each))
       for (BlockValue operand : each.operands)
         copies_[static_cast<size_t>(operand)] = std::max(copies_[static_cast<size_t>(operand)], copies_[i]);
+    else if (is_by_warpgroups(i) && kept_operand(i) < 0)
+      copies_[static_cast<size_t>(each.operands[static_cast<size_t>(m_side())])] = by_warpgroups(i).m_copies;
     else if (const auto dtype = tensor_dtype(i); dtype && !is_by_warpgroups(i))
       copies_[static_cast<size_t>(each.operands[0])] = static_cast<double>(parts_of(i, *dtype).n);
   }
+}
+
+ScheduledBlock::WarpgroupProduct ScheduledBlock::by_warpgroups(size_t i) const {
+  const BlockOp& each = kernel_.ops[i];
+  const int side = m_side();
+  int64_t m = room(i, 1), n = room(i, 0);
+  if (side == 1) std::swap(m, n);
+  n = std::max<int64_t>(n, 8);
+  const int64_t k = std::max<int64_t>(16, padded(op(each.operands[0]).type.shape.back()));
+  // No instruction begins within a row of a panel.
+  const BlockValue wide = root_load(each.operands[static_cast<size_t>(1 - side)]);
+  const int64_t least_n =
+      is_by_free(wide, static_cast<size_t>(1 - side)) ? std::min<int64_t>(n, kPanelColumns) : 8;
+  WarpgroupProduct out;
+  out.tile = {m, n, k, least_n};
+  out.parts = warpgroup_parts(out.tile, schedule_.warps[static_cast<size_t>(side)],
+                              side == 0 ? schedule_.warps[1] : 1, schedule_.workers() / 32);
+  const auto groups = static_cast<double>(schedule_.workers() / 128);
+  out.m_copies = groups / static_cast<double>(out.parts.m * out.parts.k);
+  return out;
 }
 
 bool ScheduledBlock::is_kept(size_t i) const {

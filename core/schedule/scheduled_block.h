@@ -114,6 +114,14 @@ class ScheduledBlock {
   bool is_beside_product(const BlockOp& each) const;
   static int64_t least_inner(DType dtype) { return dtype == DType::f32 ? 8 : 16; }
   ProductParts parts_of(size_t i, DType dtype) const;
+  // Of a product by wgmma: M, N and K of it, and how warpgroups share them.
+  struct WarpgroupProduct {
+    WarpgroupTile tile;
+    ProductParts parts;
+    // How many warpgroups have each row of the M operand, for columns of their own.
+    double m_copies = 1;
+  };
+  WarpgroupProduct by_warpgroups(size_t i) const;
   // Of the inner dimension of a product: concatenated rows times concatenated columns are a sum of products.
   Ints inner_extents(const BlockOp& product) const;
   int64_t least_of_part(const BlockOp& product, size_t part, DType dtype) const;

@@ -117,6 +117,15 @@ void left_operands_are_made_by_every_warp_of_the_columns(void**) {
   assert_true(four.loop.slots > 3.9 * one.loop.slots);
   // Each of them reads the tile.
   assert_true(four.loop.shared_bytes > one.loop.shared_bytes + 2.9 * elements * 2);
+  // So do warpgroups, for columns of their own.
+  const std::string rows = with(with(kGated, "x: f16[32", "x: f16[64"), "z: f16[32", "z: f16[64");
+  const BlockWork along_k =
+                      work_of(rows.c_str(), "kernel warps=[4, 1, 2] stages=3 tma=1 wgmma=1 producer=1\n"),
+                  columns =
+                      work_of(rows.c_str(), "kernel warps=[4, 2, 1] stages=3 tma=1 wgmma=1 producer=1\n");
+  assert_float_equal(columns.loop.special, 2 * along_k.loop.special, 1e-9);
+  assert_float_equal(columns.loop.slots, 2 * along_k.loop.slots, 1e-9);
+  assert_float_equal(columns.loop.wgmma, along_k.loop.wgmma, 1e-9);
 }
 
 constexpr const char* kTwoProducts = R"(
