@@ -172,8 +172,8 @@ void Extents::undo(size_t mark) {
     variables_[static_cast<size_t>(trail_.back().first)].bounds = trail_.back().second;
 }
 
-// Between what and what the product or the sum of a side lies, less its `without`-th variable.
-Extents::Bounds Extents::total(const std::vector<Var>& side, bool product, size_t without) const {
+// Bounds of the product or the sum of a side, without one of its variables.
+Extents::Bounds Extents::total(std::span<const Var> side, bool product, size_t without) const {
   Bounds total = product ? Bounds{1, 1} : Bounds{0, 0};
   for (size_t i = 0; i < side.size(); ++i) {
     if (i == without) continue;
@@ -189,7 +189,7 @@ bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
   const bool product = constraint.kind == Constraint::Kind::product;
   for (int side = 0; side < 2; ++side) {
     const std::vector<Var>& here = side == 0 ? constraint.left : constraint.right;
-    const Bounds there = total(side == 0 ? constraint.right : constraint.left, product, SIZE_MAX);
+    const Bounds there = total(side == 0 ? constraint.right : constraint.left, product);
     for (size_t i = 0; i < here.size(); ++i) {
       const Bounds others = total(here, product, i);
       Bounds own = {there.least - others.most, there.most - others.least};
@@ -205,8 +205,8 @@ bool Extents::propagate_sides(const Constraint& constraint, bool& changed) {
 // All but the last of the parts of a tile, and no more: axes * (tile - 1) < whole < axes * tile.
 bool Extents::propagate_ragged(const Constraint& constraint, bool& changed) {
   const Var whole = constraint.left[0], tile = constraint.right.back();
-  const std::vector<Var> axes(constraint.right.begin(), constraint.right.end() - 1);
-  const Bounds parts = total(axes, true, SIZE_MAX);
+  const std::span<const Var> axes(constraint.right.data(), constraint.right.size() - 1);
+  const Bounds parts = total(axes, true);
   if (parts.least < 1) return false;
   if (!narrow(whole,
               {limited_product(parts.least, bounds(tile).least - 1) + 1,

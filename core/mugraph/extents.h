@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,7 +89,7 @@ class Extents {
   bool propagate_one(const Constraint& constraint, bool& changed);
   bool propagate_sides(const Constraint& constraint, bool& changed);
   bool propagate_ragged(const Constraint& constraint, bool& changed);
-  Bounds total(const std::vector<Var>& side, bool product, size_t without) const;
+  Bounds total(std::span<const Var> side, bool product, size_t without = SIZE_MAX) const;
   bool leaves_rest(Var axis) const;
   std::vector<int64_t> candidates(Var var, int first) const;
   Var choose(const std::vector<Var>& members) const;

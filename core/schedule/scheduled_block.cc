@@ -384,13 +384,16 @@ ProductParts ScheduledBlock::parts_of(size_t i, DType dtype) const {
 void ScheduledBlock::count_copies() {
   for (size_t i = kernel_.ops.size(); i-- > 0;) {
     const BlockOp& each = kernel_.ops[i];
-    if (is_elementwise(each))
+    if (is_elementwise(each)) {
       for (BlockValue operand : each.operands)
         copies_[static_cast<size_t>(operand)] = std::max(copies_[static_cast<size_t>(operand)], copies_[i]);
-    else if (is_by_warpgroups(i) && kept_operand(i) < 0)
-      copies_[static_cast<size_t>(each.operands[static_cast<size_t>(m_side())])] = by_warpgroups(i).m_copies;
-    else if (const auto dtype = tensor_dtype(i); dtype && !is_by_warpgroups(i))
+    } else if (is_by_warpgroups(i)) {
+      if (kept_operand(i) < 0)
+        copies_[static_cast<size_t>(each.operands[static_cast<size_t>(m_side())])] =
+            by_warpgroups(i).m_copies;
+    } else if (const auto dtype = tensor_dtype(i)) {
       copies_[static_cast<size_t>(each.operands[0])] = static_cast<double>(parts_of(i, *dtype).n);
+    }
   }
 }
 

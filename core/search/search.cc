@@ -296,7 +296,7 @@ class Search {
     return options_.time_of(piece.graph, &prepared);
   }
 
-  // Of the piece with what makes its numbered inputs, each operator of these a piece that is left to the baseline.
+  // Of the piece with what makes its known inputs, each operator of these a piece that is left to the baseline.
   std::optional<Candidate> candidate_of_placed(const Piece& piece, const Candidate& candidate) const {
     const Graph& placed = *piece.placed;
     std::map<std::string, ValueId> named;

@@ -159,6 +159,14 @@ std::vector<EmulatedCase> movement_cases() {
        "stop=[2048, 32])\n"
        "b = slice(x, start=[0, 32], stop=[2048, 64])\nn = neg(b)\nr = concat(n, a, axis=1)\np = mul(x, c)\n"
        "q = mul(r, s)\no = add(p, q)\nout o\n"},
+      {"neighbours that are rotated",
+       "in q: bf16[6, 5, 16]\nin c: f32[6, 1, 8]\nin s: f32[6, 1, 8]\nf = cast(q, dtype=f32)\n"
+       "p = reshape(f, shape=[6, 5, 8, 2])\na1 = slice(p, start=[0, 0, 0, 0], stop=[6, 5, 8, 1])\n"
+       "b1 = slice(p, start=[0, 0, 0, 1], stop=[6, 5, 8, 2])\na = reshape(a1, shape=[6, 5, 8])\n"
+       "b = reshape(b1, shape=[6, 5, 8])\nac = mul(a, c)\nbs = mul(b, s)\nas = mul(a, s)\nbc = mul(b, c)\n"
+       "x = sub(ac, bs)\ny = add(as, bc)\nx1 = reshape(x, shape=[6, 5, 8, 1])\n"
+       "y1 = reshape(y, shape=[6, 5, 8, 1])\nz = concat(x1, y1, axis=-1)\nr = reshape(z, shape=[6, 5, 16])\n"
+       "o = cast(r, dtype=bf16)\nout o\n"},
       {"concats within concats, of vectors and not",
        "in x: f32[4096, 12]\nin y: f32[4096, 4]\nin z: f32[4096, 2]\na = concat(x, y, axis=1)\n"
        "b = concat(y, a, axis=1)\nc = concat(b, z, z, axis=1)\nd = concat(c, z, z, axis=1)\nout b, d\n"},

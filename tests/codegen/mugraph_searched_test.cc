@@ -104,8 +104,8 @@ void random_graphs_are_right(void**) {
   all_are_right(cases);
 }
 
-// As models write them: scores or norms in f32, cast back in front of a product; a gate packed with what it gates; batches of
-// sequences; keys that are normed and rotated.
+// As models write them: scores or norms in f32, cast back in front of a product; a gate packed with what it gates, or of one
+// column; batches of sequences; patches that are merged; keys that are normed and rotated.
 constexpr const char* kOfModels[] = {
     "in q: T[2, 48, 64]\nin k: T[2, 80, 64]\nin v: T[2, 80, 64]\nin m: T[1, 48, 80]\nkt = transpose(k, "
     "perm=[0, 2, 1])\n"
@@ -139,6 +139,20 @@ constexpr const char* kOfModels[] = {
     "13, 64])\nn = rms_norm(x, g)\nm = matmul(n, w)\nh = reshape(m, shape=[2, 13, 3, 32])\no = transpose(h, "
     "perm=[0, 2, "
     "1, 3])\nout o\n",
+    // A product with one column behind a norm that is rounded gates another, both with weights that lie transposed.
+    "in x: T[24, 64]\nin g: T[64]\nin w: T[48, 64]\nin u: T[1, 64]\nf = cast(x, dtype=f32)\ns = square(f)\n"
+    "m = mean(s, axis=1, keepdims=true)\ne = add(m, 1e-6)\nr = rsqrt(e)\ny = mul(f, r)\nh = cast(y, "
+    "dtype=T)\n"
+    "z = mul(g, h)\nwt = transpose(w)\np = matmul(z, wt)\nut = transpose(u)\na = matmul(z, ut)\nq = "
+    "sigmoid(a)\n"
+    "o = mul(q, p)\nout o\n",
+    // Patches are merged: every second row and column.
+    "in x: T[2, 8, 6, 16]\nin g: T[64]\nin b: T[64]\nin w: T[32, 64]\n"
+    "p = slice(x, start=[0, 0, 0, 0], step=[1, 2, 2, 1])\nq = slice(x, start=[0, 1, 0, 0], step=[1, 2, 2, "
+    "1])\n"
+    "r = slice(x, start=[0, 0, 1, 0], step=[1, 2, 2, 1])\ns = slice(x, start=[0, 1, 1, 0], step=[1, 2, 2, "
+    "1])\n"
+    "c = concat(p, q, r, s, axis=3)\nn = layer_norm(c, g, b)\nwt = transpose(w)\no = matmul(n, wt)\nout o\n",
     // The halves of the keys are put together the other way round, one of them negated.
     "in q: T[2, 24, 32]\nin k: T[2, 24, 32]\nin v: T[2, 24, 32]\nin g: T[32]\nin cos: T[24, 32]\nin sin: "
     "T[24, 32]\n"
