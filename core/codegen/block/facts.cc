@@ -39,6 +39,23 @@ BlockFacts::BlockFacts(const MuKernel& kernel, BlockProgram given, const std::ve
     program.stages.push_back(Stage::loop);
     program.users.push_back({value, value});
   }
+  sink_behind_loop();
+}
+
+// What is computed element by element of what the loop does not change, and read behind it alone.
+void BlockFacts::sink_behind_loop() {
+  const int64_t held = kMostHeld * schedule.workers();
+  for (BlockValue value = count(); value-- > 0;) {
+    const BlockOp& op = program.op(value);
+    const auto& users = program.users[static_cast<size_t>(value)];
+    if (program.stage(value) != Stage::before || !is_elementwise(value) || op.type.element_count() <= held ||
+        users.empty())
+      continue;
+    if (std::all_of(users.begin(), users.end(), [&](BlockValue user) {
+          return program.stage(user) == Stage::after && !program.op(user).is_accumulate();
+        }))
+      program.stages[static_cast<size_t>(value)] = Stage::after;
+  }
 }
 
 int BlockFacts::rank_bits() const {
@@ -98,7 +115,7 @@ std::vector<int> BlockFacts::asked_dims(BlockValue value, size_t operand) const 
 BlockValue BlockFacts::root_load(BlockValue value) const {
   const BlockOp& op = program.op(value);
   if (op.is_load()) return value;
-  if (!program.is_compute(value, OpKind::elementwise) && !is_cast(op)) return -1;
+  if (!is_elementwise(value)) return -1;
   for (BlockValue operand : op.operands)
     if (program.shape(operand) == op.type.shape)
       if (const BlockValue load = root_load(operand); load >= 0) return load;

@@ -24,6 +24,9 @@ struct BlockOrder {
 
 struct BlockFacts {
   static constexpr int kAnyBits = 8;
+  // Registers of a thread in which a tile is kept through the loop, for what comes after it; larger ones are loaded, or
+  // computed, there.
+  static constexpr int64_t kMostHeld = 8;
 
   // `first` of its program, and overlapping what the caller enqueued before: that may write inputs.
   // `approximate`: functions exact to some 2^-21, which is more than 16-bit outputs show.
@@ -74,6 +77,10 @@ struct BlockFacts {
   // Loads into registers are issued an iteration before their use.
   bool prefetches() const { return schedule.prefetch && schedule.stages == 0; }
 
+  // Casts among it.
+  bool is_elementwise(BlockValue value) const {
+    return program.is_compute(value, OpKind::elementwise) || is_cast(program.op(value));
+  }
   // Computed where it is asked for, element by element.
   bool is_free(BlockValue value) const;
   // Of such a value: for each of its dimensions that of operand number `operand`, or -1.
@@ -95,6 +102,9 @@ struct BlockFacts {
   // Of vectors in which memory can be accessed: by a load that comes straight from there, or a store. Where that is one
   // element, neighbours belong to neighbouring lanes.
   int access_bits(BlockValue access) const;
+
+ private:
+  void sink_behind_loop();
 };
 
 }  // namespace quern

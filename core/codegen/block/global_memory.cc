@@ -8,8 +8,6 @@ namespace quern {
 
 namespace {
 
-// Registers of a thread in which a tile is kept through the loop, for what comes after it; larger ones are loaded there.
-constexpr int64_t kMostHeld = 8;
 // Those that a thread has asked for and not used yet.
 constexpr int kAheadRegisters = 32;
 
@@ -155,22 +153,61 @@ int64_t GlobalMemory::ChunkLoad::ahead() const { return std::max(1, kAheadRegist
 // Where what comes after the loop asks for it, and nothing that is computed in front of the loop, whoever asks for that.
 bool GlobalMemory::comes_late(BlockValue load, const RegisterTile& tile) const {
   const auto& users = program_.users[static_cast<size_t>(load)];
-  return now() == Stage::after && tile.scope == Stage::before && tile.registers->count > kMostHeld &&
+  return now() == Stage::after && tile.scope == Stage::before &&
+         tile.registers->count > BlockFacts::kMostHeld &&
          std::all_of(users.begin(), users.end(), [&](BlockValue user) {
            const BlockOp& op = program_.op(user);
-           return program_.stage(user) == Stage::after &&
-                  (op.is_store() || program_.is_compute(user, OpKind::elementwise) || is_cast(op));
+           return program_.stage(user) == Stage::after && (op.is_store() || facts_.is_elementwise(user));
          });
 }
 
-bool GlobalMemory::is_for_store_alone(BlockValue load) const {
-  for (BlockValue value = load; value != in_store_->store;) {
-    const auto& users = program_.users[static_cast<size_t>(value)];
-    if (users.size() != 1) return false;
-    value = users[0];
-    if (value != in_store_->store && !program_.is_compute(value, OpKind::elementwise) && !is_cast(program_.op(value)))
-      return false;
+bool GlobalMemory::is_for_stores_alone(BlockValue value) const {
+  const auto& users = program_.users[static_cast<size_t>(value)];
+  return std::all_of(users.begin(), users.end(), [&](BlockValue user) {
+    if (program_.op(user).is_store())
+      return std::find(in_store_->stores.begin(), in_store_->stores.end(), user) != in_store_->stores.end();
+    return facts_.is_elementwise(user) && is_for_stores_alone(user);
+  });
+}
+
+bool GlobalMemory::reaches(BlockValue value, std::set<BlockValue>& reached) const {
+  const BlockOp& op = program_.op(value);
+  if (program_.is_number(value) || !values_.tiles(value).empty() || !reached.insert(value).second ||
+      op.is_load())
+    return true;
+  return facts_.is_elementwise(value) &&
+         std::all_of(op.operands.begin(), op.operands.end(),
+                     [&](BlockValue operand) { return reaches(operand, reached); });
+}
+
+std::vector<BlockValue> GlobalMemory::stored_together(BlockValue first, const AccessForm& form) const {
+  std::vector<BlockValue> stores = {first};
+  std::set<BlockValue> common;
+  if (now() != Stage::after || !reaches(program_.op(first).operands[0], common)) return stores;
+  for (BlockValue value = first + 1; value < facts_.count(); ++value) {
+    const BlockOp& op = program_.op(value);
+    std::set<BlockValue> own;
+    if (op.is_store() && program_.stage(value) == Stage::after && op.map() == program_.op(first).map() &&
+        program_.shape(value) == program_.shape(first) &&
+        access_form(facts_, value, values_.natural(value)) == form && reaches(op.operands[0], own) &&
+        std::any_of(own.begin(), own.end(), [&](BlockValue each) { return common.contains(each); }))
+      stores.push_back(value);
   }
+  return stores;
+}
+
+bool GlobalMemory::make_in_store(BlockValue value, const RegisterTile& tile, const Assign& assign) {
+  if (!in_store_ || !in_store_->chunk || tile.scope != Stage::after ||
+      tile.layout != in_store_->form.registers || tile.registers->count <= BlockFacts::kMostHeld ||
+      !is_for_stores_alone(value))
+    return false;
+  const int per = 1 << in_store_->form.vector;
+  Body made;
+  Builder(made).unrolled("j", per, [&](Builder& one, const Expr& j) {
+    assign(one, one.named("r", *in_store_->chunk * per + j));
+  });
+  Builder(in_store_->declared).declare(tile.registers);
+  Builder(in_store_->made).add(std::move(made));  // behind what it is made of
   return true;
 }
 
@@ -229,8 +266,8 @@ void GlobalMemory::load(BlockValue value, const RegisterLayout& layout, bool as_
   Builder out(fetch);
   const ChunkLoad chunk = chunk_load(value, form, tile.words, to, pieces(out, value));
   const int64_t chunks = layout.count() >> form.vector;
-  if (in_store_ && tile.scope == Stage::after && is_for_store_alone(value) && in_store_->form.registers == form.registers &&
-      in_store_->form.vector == form.vector) {
+  if (in_store_ && tile.scope == Stage::after && is_for_stores_alone(value) &&
+      in_store_->form.registers == form.registers && in_store_->form.vector == form.vector) {
     in_store_->loads.push_back(chunk);
   } else {
     out.unrolled("r", chunks, chunk.ask);
@@ -271,55 +308,68 @@ Expr GlobalMemory::storing_block(const BlockOp& op, const RegisterLayout& layout
   return same ? equal(Expr(rank()) & same, 0) : ir::truth(true);
 }
 
-void GlobalMemory::store(BlockValue value) {
-  const BlockOp& op = program_.op(value);
-  const TensorPlace& place = facts_.place(op);
-  const BlockValue source = op.operands[0];
-  const AccessForm form = access_form(facts_, value, values_.natural(value));
-  const RegisterLayout &layout = form.registers, chunks = chunks_of(form.moved, form.vector);
+void GlobalMemory::store_chunk(Builder& to, BlockValue store, const Symbol& begin,
+                               const RegisterLayout& chunks, const Expr& chunk) {
+  const TensorPlace& place = facts_.place(store);
+  const AccessForm& form = in_store_->form;
   const int per = 1 << form.vector;
-  const DType type = register_type(place.dtype);
-  const Scalar element_type = ir::scalar_of(place.dtype);
+  const Scalar element = ir::scalar_of(place.dtype);
   auto number = [&](const Expr& r) {
-    return ir::rounded(ir::converted(values_.element(source, layout, r), type), place.dtype);
+    const Value source = values_.element(program_.op(store).operands[0], form.registers, r);
+    return ir::rounded(ir::converted(source, register_type(place.dtype)), place.dtype);
   };
-  InStore in_store{value, form};
+  const bool alone = in_store_->stores.size() == 1;
+  const Symbol v = ir::make_vector(alone ? "v" : "of_" + begin->name, element, per);
+  auto gather = [&](Builder& all) {
+    all.declare(v);
+    all.unrolled("j", per, [&](Builder& one, const Expr& j) {
+      one.assign(ir::element(v, j), number(one.named("r", chunk * per + j)));
+    });
+    if (form.exchanged > 0) all.emit(Instr::exchange_words, {v}, {element, per});
+  };
+  if (form.exchanged > 0) gather(to);  // by all lanes, whichever of them store
+  to.when(bounds_.inside(store, chunks, chunk), [&](Builder& there) {
+    const Expr at = bounds_.offset(chunks, place.strides, chunk);
+    if (form.vector == 0) return there.assign(ir::element(begin, at), number(chunk));
+    if (form.exchanged == 0) gather(there);
+    there.emit(Instr::store_global, {ir::address(begin, at), v}, {element, per});
+  });
+}
+
+void GlobalMemory::store(BlockValue value) {
+  if (stored_.contains(value)) return;
+  const BlockOp& op = program_.op(value);
+  const AccessForm form = access_form(facts_, value, values_.natural(value));
+  const RegisterLayout chunks = chunks_of(form.moved, form.vector);
+  InStore in_store{stored_together(value, form), form};
+  stored_.insert(in_store.stores.begin(), in_store.stores.end());
   in_store_ = &in_store;
   Body body;
   Builder out(body);
-  const Symbol to = tile_pointer(out, "to", value, place);
+  std::vector<Symbol> begins;
+  for (BlockValue store : in_store.stores)
+    begins.push_back(tile_pointer(out, "to", store, facts_.place(store)));
   Body stores;
-  Builder(stores).when(both(leaders(layout), storing_block(op, layout)), [&](Builder& some) {
+  Builder(stores).when(both(leaders(form.registers), storing_block(op, form.registers)), [&](Builder& some) {
     some.unrolled("c", chunks.count(), [&](Builder& all_of_chunk, const Expr& c) {
+      in_store.chunk = c;
       Body stored;
       Builder each(stored);
-      const Symbol v = ir::make_vector("v", element_type, per);
-      auto gather = [&](Builder& all) {
-        all.declare(v);
-        all.unrolled("j", per, [&](Builder& one, const Expr& j) {
-          one.assign(ir::element(v, j), number(one.named("r", c * per + j)));
-        });
-        if (form.exchanged > 0) all.emit(Instr::exchange_words, {v}, {element_type, per});
-      };
-      if (form.exchanged > 0) gather(each);  // by all lanes, whichever of them store
-      each.when(bounds_.inside(value, chunks, c), [&](Builder& there) {
-        const Expr at = bounds_.offset(chunks, place.strides, c);
-        if (form.vector == 0) return there.assign(ir::element(to, at), number(c));
-        if (form.exchanged == 0) gather(there);
-        there.emit(Instr::store_global, {ir::address(to, at), v}, {element_type, per});
-      });
+      for (size_t i = 0; i < begins.size(); ++i) store_chunk(each, in_store.stores[i], begins[i], chunks, c);
       for (const ChunkLoad& load : in_store.loads) {
         if (load.ahead() < chunks.count())
           all_of_chunk.when(less(c + load.ahead(), chunks.count()),
                             [&](Builder& later) { load.ask(later, c + load.ahead()); });
         if (load.hand_over) load.hand_over(all_of_chunk, c);
       }
+      all_of_chunk.add(std::move(in_store.made));
       all_of_chunk.add(std::move(stored));
     });
   });
   in_store_ = nullptr;
   for (const ChunkLoad& load : in_store.loads)
     out.unrolled("c", std::min<int64_t>(load.ahead(), chunks.count()), load.ask);
+  out.add(std::move(in_store.declared));
   out.add(std::move(stores));
   text(now()) += std::move(body);
 }

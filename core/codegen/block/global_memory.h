@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <set>
 
 #include "core/codegen/block/values.h"
 
@@ -14,6 +16,7 @@ namespace quern {
 struct AccessForm {
   RegisterLayout registers, moved;
   int vector = 0, exchanged = 0;
+  bool operator==(const AccessForm&) const = default;
 };
 AccessForm access_form(const BlockFacts& facts, BlockValue access, RegisterLayout layout);
 // Bytes that lie together in memory, of which neighbouring lanes have 2^`vector` elements each.
@@ -34,7 +37,11 @@ class GlobalMemory : BlockPart {
 
   // `as_it_is`: nobody converts it.
   void load(BlockValue value, const RegisterLayout& layout, bool as_it_is = true);
+  // With those behind it that are made of the same values, in the same form.
   void store(BlockValue value);
+  // Has the store that is being written make a tile of its layout chunk by chunk, if nobody else asks for it; else false.
+  using Assign = std::function<void(Builder&, const Expr& index)>;
+  bool make_in_store(BlockValue value, const RegisterTile& tile, const Assign& assign);
 
   // `written`: even if no store of the block does.
   Symbol pointer(int32_t tensor, const TensorPlace& place, bool written = false);
@@ -69,17 +76,24 @@ class GlobalMemory : BlockPart {
     int registers = 1;
     int64_t ahead() const;  // chunks that are asked for before they are used
   };
-  // The store that is being written, and loads in the order of its registers that nobody else asks for: as they come chunk by
-  // chunk, they need not all be in registers at a time.
+  // The stores that are being written, and what is loaded or computed in the order of their registers and nobody else asks for:
+  // as it comes chunk by chunk, not all of it need be in registers at a time.
   struct InStore {
-    BlockValue store;
+    std::vector<BlockValue> stores;
     const AccessForm& form;
     std::vector<ChunkLoad> loads = {};
+    Body declared = {}, made = {};  // of what is computed: its registers, and a chunk of them
+    std::optional<Expr> chunk = {};
   };
   ChunkLoad chunk_load(BlockValue value, const AccessForm& form, bool words, const Symbol& to,
                        std::vector<TilePiece> from);
   bool comes_late(BlockValue load, const RegisterTile& tile) const;
-  bool is_for_store_alone(BlockValue load) const;
+  bool is_for_stores_alone(BlockValue value) const;
+  // What a value is computed from element by element, as far as it is not in registers; false: not all of it is.
+  bool reaches(BlockValue value, std::set<BlockValue>& reached) const;
+  std::vector<BlockValue> stored_together(BlockValue first, const AccessForm& form) const;
+  void store_chunk(Builder& to, BlockValue store, const Symbol& begin, const RegisterLayout& chunks,
+                   const Expr& chunk);
   void place_load(BlockValue value, RegisterTile tile, const Symbol& to, Body fetch);
   Expr storing_block(const BlockOp& op, const RegisterLayout& layout) const;
 
@@ -88,6 +102,7 @@ class GlobalMemory : BlockPart {
   std::vector<Parameter> parameters_;
   Body fetch_, next_;
   InStore* in_store_ = nullptr;
+  std::set<BlockValue> stored_;
 };
 
 }  // namespace quern

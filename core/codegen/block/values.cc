@@ -129,19 +129,21 @@ void Values::materialize(BlockValue value, const RegisterLayout& layout) {
   if (op.is_load()) return load(value, layout);
   if (op.is_reduce_cluster()) return cluster_.gather(value, layout);
   if (facts_.is_free(value)) {
-    const Stage place = place_of(value);
-    Body body;
-    Builder to(body);
     RegisterTile tile;
     tile.layout = layout;
     tile.dtype = register_type(op.type.dtype);
-    tile.scope = place;
+    tile.scope = place_of(value);
     tile.registers = fresh_registers(base_name(value), ir::scalar_of(tile.dtype), layout.count());
-    to.declare(tile.registers);
-    to.unrolled("r", layout.count(), [&](Builder& each, const Expr& r) {
+    const auto assign = [&](Builder& each, const Expr& r) {
       each.assign(ir::element(tile.registers, r), compute(value, layout, r).as(tile.dtype));
-    });
-    text(place) += std::move(body);
+    };
+    if (!memory_.make_in_store(value, tile, assign)) {
+      Body body;
+      Builder to(body);
+      to.declare(tile.registers);
+      to.unrolled("r", layout.count(), assign);
+      text(tile.scope) += std::move(body);
+    }
     hold(value, std::move(tile));
     return;
   }
