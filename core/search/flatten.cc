@@ -10,6 +10,9 @@ namespace {
 
 using Nodes = std::set<ValueId>;
 
+// Of a matrix: tensor cores take as many at a time. Products with fewer are worth a pass over what they make.
+constexpr int64_t kEnoughRows = 64;
+
 class Flattener : CopyingRewriter {
  public:
   explicit Flattener(const Graph& graph)
@@ -20,9 +23,10 @@ class Flattener : CopyingRewriter {
     Nodes seen;
     for (ValueId id = 0; id < end(); ++id)
       if (is_product_of_rows(id) && !seen.count(id)) {
-        const Nodes together = computed_with(id);
+        Nodes together = computed_with(id);
         seen.insert(together.begin(), together.end());
-        if (parts_no_products(together)) flattened_.insert(together.begin(), together.end());
+        leave_to_readers(together);
+        if (keeps_products(together)) flattened_.insert(together.begin(), together.end());
       }
     if (flattened_.empty()) return std::nullopt;
     return rewritten([this](ValueId id) { return made(id); });
@@ -101,14 +105,45 @@ class Flattener : CopyingRewriter {
     }
     return together;
   }
-  // Whether no other product is behind or in front of these, with nothing but a reshape between them.
-  bool parts_no_products(const Nodes& together) const {
+  // Whether it is a product that keeps its rows where they are, or one is computed of it.
+  bool is_for_products(ValueId id, const Nodes& together) const {
+    if (together.count(id) || kind(id) == OpKind::movement) return false;
+    if (kind(id) == OpKind::contraction) return !is_product_of_rows(id);
+    const Nodes& readers = readers_[index(id)];
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](ValueId reader) { return is_for_products(reader, together); });
+  }
+  // What is computed behind the products for others alone stays with these.
+  void leave_to_readers(Nodes& together) const {
+    for (auto id = together.rbegin(); id != together.rend();) {
+      const Nodes& readers = readers_[index(*id)];
+      const bool for_others = !is_output(*id) && !readers.empty() && kind(*id) != OpKind::contraction &&
+                              std::all_of(readers.begin(), readers.end(), [&](ValueId reader) {
+                                return !together.count(reader) && kind(reader) != OpKind::movement &&
+                                       !is_for_products(reader, together);
+                              });
+      id = for_others ? std::make_reverse_iterator(together.erase(std::next(id).base())) : std::next(id);
+    }
+  }
+  bool has_few_rows(ValueId product) const {
+    return std::all_of(shape(product).begin(), shape(product).end() - 1,
+                       [](int64_t extent) { return extent < kEnoughRows; });
+  }
+  // Whether no other product is behind or in front of these, with nothing but a reshape between them; or none but what is
+  // computed of single values, or reduced, where all products have few rows.
+  bool keeps_products(const Nodes& together) const {
+    const bool few = std::all_of(together.begin(), together.end(), [&](ValueId id) {
+      return kind(id) != OpKind::contraction || has_few_rows(id);
+    });
+    const auto is_inside = [&](ValueId other) { return together.count(other) > 0; };
     return std::all_of(together.begin(), together.end(), [&](ValueId id) {
-      const auto is_inside = [&](ValueId other) { return together.count(other) > 0; };
+      const auto& readers = readers_[index(id)];
       const auto& operands = node(id).operands;
-      return std::all_of(
-                 readers_[index(id)].begin(), readers_[index(id)].end(),
-                 [&](ValueId reader) { return is_inside(reader) || kind(reader) == OpKind::movement; }) &&
+      return std::all_of(readers.begin(), readers.end(),
+                         [&](ValueId reader) {
+                           return is_inside(reader) || kind(reader) == OpKind::movement ||
+                                  (few && !is_for_products(reader, together));
+                         }) &&
              std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
                return is_inside(operand) || !has_rows_of(operand, id) || kind(operand) != OpKind::contraction;
              });

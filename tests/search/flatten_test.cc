@@ -37,6 +37,10 @@ void rows_come_into_one_dimension(void**) {
       "4])\nt = transpose(k, perm=[0, 2, 1, 3])\nl = reshape(h, shape=[6, 8])\nout t, l, j\n",
       "h = matmul(x, w)\nk = reshape(h, shape=[6, 8])\ne = exp(k)\nl = reshape(k, shape=[2, 3, 8])\no = "
       "matmul(l, v)\nout e, o\n",
+      // Sums over rows, and what a matrix has one of, where these have few.
+      "h = matmul(x, w)\na = add(h, p)\ns = sum(a, axis=1)\nout s\n",
+      "h = matmul(x, w)\nq1 = square(h)\ns = sum(q1, axis=1, keepdims=true)\nk = mul(h, s)\no = matmul(k, "
+      "v)\nout o\n",
       // What has other rows, reads along them, or takes a part.
       "h = matmul(x, w)\ns = slice(h, start=[0, 0, 0], stop=[2, 3, 4])\nk = concat(s, x, axis=2)\nout k\n",
       "h = matmul(q, w)\nout h\n", "h = matmul(z, w)\nout h\n", "e = exp(u)\nh = matmul(e, w)\nout h\n",
@@ -54,13 +58,28 @@ void other_products_stay(void**) {
       "h = matmul(x, w)\nk = exp(h)\nt = transpose(y, perm=[0, 2, 1])\ns = matmul(k, t)\nout s\n",
       "a = matmul(r, t)\nh = matmul(a, w)\nout h\n",
       // Positions have something each; sums over them; weights a batch each; strides apart.
-      "h = matmul(x, y)\nout h\n", "h = matmul(u, w)\nout h\n", "h = matmul(w, v)\nout h\n",
-      "h = matmul(x, w)\na = add(h, p)\ns = sum(a, axis=1)\nout s\n"};
+      "h = matmul(x, y)\nout h\n", "h = matmul(u, w)\nout h\n", "h = matmul(w, v)\nout h\n"};
   for (const char* rest : kRests) {
     std::string text = rest;
     if (text.rfind("a = matmul", 0) == 0) text = "t = transpose(y, perm=[0, 2, 1])\n" + text;
     const Graph graph = graph_of(kInputs + text);
     assert_string_equal(print_graph(flatten_rows(graph)).c_str(), print_graph(graph).c_str());
+  }
+}
+
+// Matrices that have enough rows keep what is summed over these; what others alone need stays as it is.
+void sums_over_many_rows_stay(void**) {
+  auto text = [](int rows) {
+    const std::string extent = std::to_string(rows);
+    return "graph g\nin x: f32[4, " + extent + ", 8]\nin w: f32[8, 16]\nh = matmul(x, w)\na = square(h)\n" +
+           "s = sum(a, axis=1)\nout s, h\n";
+  };
+  const Graph many = graph_of(text(64)), few = graph_of(text(48)), made = flatten_rows(few);
+  assert_text_equal(print_graph(flatten_rows(many)), print_graph(many));
+  assert_computes_the_same(few, made);
+  for (const Node& node : made.nodes) {
+    if (node.code == OpCode::matmul) assert_int_equal(node.type.rank(), 2);
+    if (node.code == OpCode::square) assert_int_equal(node.type.rank(), 3);
   }
 }
 
@@ -105,9 +124,9 @@ void odd_rows_and_their_bias_share_a_kernel(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {cmocka_unit_test(rows_come_into_one_dimension),
-                              cmocka_unit_test(other_products_stay),
-                              cmocka_unit_test(random_graphs_stay_the_same),
-                              cmocka_unit_test(odd_rows_and_their_bias_share_a_kernel)};
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(rows_come_into_one_dimension), cmocka_unit_test(other_products_stay),
+      cmocka_unit_test(sums_over_many_rows_stay), cmocka_unit_test(random_graphs_stay_the_same),
+      cmocka_unit_test(odd_rows_and_their_bias_share_a_kernel)};
   return cmocka_run_group_tests_name("flatten", tests, nullptr, nullptr);
 }
