@@ -1,11 +1,40 @@
 // Pieces that may be one kernel, and the runs of a piece that kernels can begin with.
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "core/search/pieces.h"
+#include "core/search/terms.h"
 
 namespace quern {
 
-std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece) {
+namespace {
+
+// Each pointwise operator in the run that makes the last of what it reads, as far as runs make it.
+std::vector<std::vector<ValueId>> drawn_forward(const Graph& graph,
+                                                const std::vector<std::vector<ValueId>>& runs) {
+  std::vector<std::vector<ValueId>> drawn(runs.size());
+  std::map<ValueId, size_t> made_in;
+  // Casts that change no value are in no run.
+  const std::function<int64_t(ValueId)> run_of = [&](ValueId id) -> int64_t {
+    if (const auto made = made_in.find(id); made != made_in.end()) return static_cast<int64_t>(made->second);
+    return is_exact_cast(graph, id) ? run_of(graph.node(id).operands[0]) : -1;
+  };
+  for (size_t run = 0; run < runs.size(); ++run)
+    for (ValueId id : runs[run]) {
+      int64_t last = -1;
+      for (ValueId operand : graph.node(id).operands) last = std::max(last, run_of(operand));
+      const size_t at = last >= 0 && is_pointwise(graph.node(id).code) ? static_cast<size_t>(last) : run;
+      made_in[id] = at;
+      drawn[at].push_back(id);
+    }
+  std::erase_if(drawn, [](const std::vector<ValueId>& run) { return run.empty(); });
+  return drawn;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<ValueId>>> runs_of(const Graph& graph, const Piece& piece) {
   std::vector<std::vector<ValueId>> runs;
   std::vector<ValueId> views;  // of what earlier runs or nobody made: with the first one that comes behind
   for (ValueId id : piece.nodes) {
@@ -24,7 +53,9 @@ std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece
     views.clear();
   }
   if (!views.empty()) runs.push_back(std::move(views));
-  return runs;
+  std::vector<std::vector<ValueId>> forward = drawn_forward(graph, runs);
+  if (forward == runs) return {std::move(runs)};
+  return {std::move(runs), std::move(forward)};
 }
 
 namespace {

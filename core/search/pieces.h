@@ -51,8 +51,8 @@ std::vector<Piece> one_piece_a_reduction(const Graph& graph, const Piece& piece)
 std::vector<Piece> cut_smaller(const Graph& graph, const Piece& piece);
 
 // The nodes of a piece in runs that a kernel can begin with: each product, reduction, norm or softmax begins one, with the
-// elementwise operators behind it.
-std::vector<std::vector<ValueId>> runs_of(const Graph& graph, const Piece& piece);
+// elementwise operators behind it: in the order of the piece, and, if that differs, each as early as what it reads is made.
+std::vector<std::vector<std::vector<ValueId>>> runs_of(const Graph& graph, const Piece& piece);
 // Some nodes of the graph, operands before users, as pieces: those that do not depend on each other are different ones.
 std::vector<Piece> pieces_of(const Graph& graph, const std::vector<ValueId>& nodes);
 // Pieces that have values in common in groups that may be one kernel each; those with products, and what is not searched, alone.

@@ -29,8 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kLeastUs = 1;        // of a kernel
-constexpr double kNearFloor = 1.25;   // of a subgraph that is not looked at in parts
+constexpr double kLeastUs = 1;             // of a kernel
+constexpr double kNearFloor = 1.25;        // of a subgraph that is not looked at in parts
 constexpr size_t kMostWithOtherLoops = 2;  // ways
 constexpr size_t kOtherFormShare = 4;      // of the results, those of a graph whose products are left packed
 
@@ -72,6 +72,8 @@ class Search {
       if (options_.time_of && group.size() > 1)
         if (Status status = join(group, first); !status.ok()) return status;
     }
+    if (options_.time_of)
+      if (Status status = join_parts(); !status.ok()) return status;
     combine();
     result_.state = print_states(unfinished_);
     result_.report.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -223,16 +225,9 @@ class Search {
     });
   }
 
-  // Dynamic programming over where its runs are parted. What is near the floor already stays whole, unless it has so
-  // many products that the search cannot have looked at all of its kernels. `second` is the best of the other kind,
-  // parted or whole, if there is one.
-  Result<Partition> best_partition(const Piece& piece, Partition& second) {
-    const std::vector<std::vector<ValueId>> runs = runs_of(graph_, piece);
+  // The fastest choice of where runs are parted, by dynamic programming; nothing if each has more products than a piece may.
+  Result<std::optional<Partition>> best_of_runs(const std::vector<std::vector<ValueId>>& runs) {
     const size_t count = runs.size();
-    Result<Partition> whole = Partition{kNever, {}};
-    if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
-    if (!whole || count == 1) return whole;
-    if (whole->us < kNearFloor * floor_us(piece) && products(piece.nodes) < kMostProducts) return whole;
     std::vector<std::optional<Partition>> best(count + 1);
     best[0] = Partition{};
     for (size_t last = 1; last <= count; ++last)
@@ -243,19 +238,38 @@ class Search {
           nodes.insert(nodes.end(), runs[run].begin(), runs[run].end());
         if (products(nodes) > kMostProducts) break;
         Result<Partition> segment = in_one(pieces_of(graph_, nodes));
-        if (!segment) return segment;
+        if (!segment) return segment.status();
         if (best[last] && best[first]->us + segment->us >= best[last]->us) continue;
         Partition sum = *best[first];
         sum.add(std::move(*segment));
         best[last] = std::move(sum);
       }
+    return std::move(best[count]);
+  }
+
+  // Whole, or parted between its runs or behind its reductions. What is near the floor already stays whole, unless it has
+  // so many products that the search cannot have looked at all of its kernels. `second` is the best of the other kind,
+  // parted or whole, if there is one.
+  Result<Partition> best_partition(const Piece& piece, Partition& second) {
+    const std::vector<std::vector<std::vector<ValueId>>> ways = runs_of(graph_, piece);
+    const size_t count = ways[0].size();
+    Result<Partition> whole = Partition{kNever, {}};
+    if (count == 1 || products(piece.nodes) <= kMostProducts) whole = in_one({piece});
+    if (!whole || count == 1) return whole;
+    if (whole->us < kNearFloor * floor_us(piece) && products(piece.nodes) < kMostProducts) return whole;
+    std::optional<Partition> best;
+    for (const std::vector<std::vector<ValueId>>& runs : ways) {
+      Result<std::optional<Partition>> parted = best_of_runs(runs);
+      if (!parted) return parted.status();
+      if (*parted && (!best || (*parted)->us < best->us)) best = std::move(*parted);
+    }
     Partition apart{0, one_piece_a_reduction(graph_, piece)};
     if (Status status = search_all(apart.pieces); !status.ok()) return status;
     for (const Piece& part : apart.pieces) apart.us += us_of(part);
-    if (!apart.pieces.empty() && (!best[count] || apart.us < best[count]->us)) best[count] = std::move(apart);
-    if (!best[count]) return whole;
-    if (best[count]->us < whole->us) std::swap(*best[count], *whole);
-    second = std::move(*best[count]);
+    if (!apart.pieces.empty() && (!best || apart.us < best->us)) best = std::move(apart);
+    if (!best) return whole;
+    if (best->us < whole->us) std::swap(*best, *whole);
+    second = std::move(*best);
     return whole;
   }
 
@@ -264,7 +278,11 @@ class Search {
   // A group in one, where that may save traffic: instead of pieces_ from `first` on, if it is faster.
   Status join(const std::vector<Piece>& group, size_t first) {
     std::vector<ValueId> nodes;
-    for (const Piece& piece : group) nodes.insert(nodes.end(), piece.nodes.begin(), piece.nodes.end());
+    std::set<ValueId> own;  // what several need is in the piece of each
+    for (const Piece& piece : group)
+      std::copy_if(piece.nodes.begin(), piece.nodes.end(), std::back_inserter(nodes),
+                   [&](ValueId id) { return own.insert(id).second; });
+    if (!joined_.insert(own).second) return {};
     const Piece joined = joined_piece(graph_, std::move(nodes), options_.bound);
     double apart = 0;
     for (size_t p = first; p < pieces_.size(); ++p) apart += us_of(pieces_[p]);
@@ -283,6 +301,33 @@ class Search {
     others_.push_back({{from, pieces_.end()}, first, first + 1, best.us});
     pieces_.erase(from, pieces_.end());
     pieces_.push_back(joined);
+    return {};
+  }
+
+  // What pieces became that were taken apart may be in a group with others.
+  Status join_parts() {
+    const std::vector<Piece> parts = std::move(pieces_);
+    const std::vector<OtherPieces> others = std::move(others_);
+    pieces_.clear();
+    others_.clear();
+    for (const std::vector<Piece>& group : groups_of(graph_, parts)) {
+      const size_t first = pieces_.size();
+      pieces_.insert(pieces_.end(), group.begin(), group.end());
+      if (group.size() == 1) continue;
+      if (Status status = join(group, first); !status.ok()) return status;
+    }
+    // Others for what still stands there.
+    for (OtherPieces other : others) {
+      const auto from = parts.begin() + static_cast<std::ptrdiff_t>(other.first);
+      const auto until = parts.begin() + static_cast<std::ptrdiff_t>(other.last);
+      const auto at = std::search(pieces_.begin(), pieces_.end(), from, until,
+                                  [](const Piece& a, const Piece& b) { return a.nodes == b.nodes; });
+      if (at == pieces_.end()) continue;
+      other.last -= other.first;
+      other.first = static_cast<size_t>(at - pieces_.begin());
+      other.last += other.first;
+      others_.push_back(std::move(other));
+    }
     return {};
   }
 
@@ -483,7 +528,8 @@ class Search {
   std::map<std::string, First> first_;
   std::map<std::string, PieceResult> found_;
   std::vector<OtherPieces> others_;
-  size_t pieces_left_ = 0;  // to be settled behind this one
+  std::set<std::set<ValueId>> joined_;  // groups of nodes that were searched as one
+  size_t pieces_left_ = 0;              // to be settled behind this one
   SearchResult result_;
 };
 

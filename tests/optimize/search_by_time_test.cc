@@ -54,10 +54,55 @@ void masks_are_part_of_what_a_piece_takes(void**) {
   assert_true(piece.us < 1.01 * result.candidates[0].us && piece.us > 0.99 * result.candidates[0].us);
 }
 
+// The backward pass of a norm behind a product: what the product's piece was taken apart into, and what is computed of it, is
+// one kernel for the sums of rows and columns, and what puts its parts together.
+void parts_are_joined_with_others(void**) {
+  const SearchResult result = found_by_time(R"(graph g
+in dy: bf16[1024, 2048]
+in x: bf16[1024, 1024]
+in w: bf16[2048, 1024]
+in g: bf16[1024]
+t = matmul(dy, w)
+d = cast(t, dtype=f32)
+f = cast(x, dtype=f32)
+m = mean(f, axis=-1, keepdims=true)
+c = sub(f, m)
+q = square(c)
+v = mean(q, axis=-1, keepdims=true)
+e = add(v, 1e-5)
+r = rsqrt(e)
+n = mul(c, r)
+gf = cast(g, dtype=f32)
+p = mul(d, gf)
+pm = mean(p, axis=-1, keepdims=true)
+a = sub(p, pm)
+b = mul(p, n)
+bm = mean(b, axis=-1, keepdims=true)
+k = mul(n, bm)
+l = sub(a, k)
+o = mul(r, l)
+y = cast(o, dtype=bf16)
+h = mul(d, n)
+dg = sum(h, axis=0)
+db = sum(d, axis=0)
+out y
+out dg
+out db
+)");
+  const MuGraph& best = result.candidates[0].mugraph;
+  int64_t reading = 0;  // kernels that read x
+  for (const MuKernel& kernel : best.kernels)
+    reading += kernel.custom && std::any_of(kernel.ops.begin(), kernel.ops.end(), [&](const BlockOp& op) {
+                 return op.is_load() && op.tensor() == best.inputs[1];
+               });
+  assert_int_equal(reading, 1);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(batches_of_one_cost_nothing),
+                              cmocka_unit_test(parts_are_joined_with_others),
                               cmocka_unit_test(masks_are_part_of_what_a_piece_takes)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -227,8 +227,7 @@ void numbered_inputs_are_placed(void**) {
     if (piece.outside.empty()) assert_true(piece.placed.has_value() == numbered);
     if (piece.outside.empty() && numbered) masked = print_graph(*piece.placed);
   }
-  for (const char* part : {"i = iota(", "m = le(j, i)", "y = where(m, x,"})
-    assert_contains(masked, part);
+  for (const char* part : {"i = iota(", "m = le(j, i)", "y = where(m, x,"}) assert_contains(masked, part);
 }
 
 // The programs of a piece are timed with the strides of what it reads, which may be a view that another piece makes.
@@ -275,7 +274,8 @@ void what_gates_products_stays_with_them(void**) {
 void what_fits_no_kernel_is_taken_apart(void**) {
   const std::string norm =
       "graph g\nin x: bf16[16, 2048]\nin g: bf16[2048]\nin wq: bf16[2048, 32768]\n"
-      "in wk: bf16[2048, 8192]\nin wv: bf16[2048, 8192]\nn = rms_norm(x, g)\nq = matmul(n, wq)\nk = matmul(n, "
+      "in wk: bf16[2048, 8192]\nin wv: bf16[2048, 8192]\nn = rms_norm(x, g)\nq = matmul(n, wq)\nk = "
+      "matmul(n, "
       "wk)\nv = matmul(n, wv)\n";
   const Graph graph = graph_of(norm + "out q, k, v\n");
   const std::vector<Piece> whole = cut_into_pieces(graph, 11);
@@ -300,6 +300,32 @@ void what_fits_no_kernel_is_taken_apart(void**) {
       "graph g\nin x: f16[64, 64]\nin w: f16[64, 64]\ny = matmul(x, w)\n"
       "a = softmax(y, axis=0)\nb = softmax(y, axis=1)\nout a, b\n");
   for (const Piece& piece : cut_into_pieces(two, 11)) assert_true(one_piece_an_output(two, piece).empty());
+}
+
+// Operators behind a product may stand behind the next one, in the order of a graph: then they can begin either way. Casts that
+// change no value are in no run.
+void runs_begin_in_two_ways(void**) {
+  const Graph graph = graph_of(
+      "graph g\nin x: f16[64, 64]\nin w: f16[64, 64]\nin v: f16[64, 64]\nh = matmul(x, w)\ng = sigmoid(h)\n"
+      "p = matmul(g, v)\nf = cast(h, dtype=f32)\ne = exp(f)\nd = cast(p, dtype=f32)\nr = add(d, e)\nout r\n");
+  Piece piece;
+  for (const char* name : {"h", "g", "p", "e", "r"})
+    for (size_t id = 0; id < graph.nodes.size(); ++id)
+      if (graph.nodes[id].name == name) piece.nodes.push_back(static_cast<ValueId>(id));
+  const auto ways = runs_of(graph, piece);
+  std::vector<std::string> texts;
+  for (const auto& runs : ways) {
+    std::string& text = texts.emplace_back();
+    for (const auto& run : runs) {
+      for (ValueId id : run) text += graph.node(id).name;
+      text += " ";
+    }
+  }
+  assert_int_equal(texts.size(), 2);
+  assert_text_equal(texts[0], "hg per ");
+  assert_text_equal(texts[1], "hge pr ");
+  piece.nodes.resize(3);
+  assert_int_equal(runs_of(graph, piece).size(), 1);
 }
 
 // What stands between reductions is computed by each that needs it: a variance and what is normed read x, not x - mean.
@@ -392,6 +418,7 @@ int main() {
       cmocka_unit_test(what_gates_products_stays_with_them),
       cmocka_unit_test(what_fits_no_kernel_is_taken_apart),
       cmocka_unit_test(each_reduction_computes_what_it_needs),
+      cmocka_unit_test(runs_begin_in_two_ways),
       cmocka_unit_test(groups_have_values_in_common),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
