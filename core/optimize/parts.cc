@@ -86,6 +86,25 @@ class Partition {
     return all;
   }
 
+  // What a mean divides by may be named by a tensor of another part, with which it would not shrink: the same extent of what the
+  // kernel reads, along the last dimension that has it.
+  void name_extents_within(MuKernel& kernel, const Tensors& read, const Tensors& written) const {
+    const Tensors own = read_by(kernel);
+    auto name_within = [&](TensorDim& named) {
+      const int64_t extent = tensor(named.tensor).type.shape[static_cast<size_t>(named.dim)];
+      for (int32_t id : own)
+        for (size_t dim = tensor(id).type.shape.size(); dim-- > 0;)
+          if (tensor(id).type.shape[dim] == extent) {
+            named = {id, static_cast<int>(dim)};
+            return;
+          }
+    };
+    for (BlockOp& op : kernel.ops)
+      if (op.is_compute())
+        for (TensorDim& named : op.compute().extents)
+          if (!read.count(named.tensor) && !written.count(named.tensor)) name_within(named);
+  }
+
   bool is_needed_outside(int32_t id, const std::vector<size_t>& kernels) const {
     if (std::find(mugraph_.outputs.begin(), mugraph_.outputs.end(), id) != mugraph_.outputs.end())
       return true;
@@ -106,6 +125,7 @@ class Partition {
       written.merge(written_by(mugraph_.kernels[k]));
       part.mugraph.kernels.push_back(mugraph_.kernels[k]);
     }
+    for (MuKernel& kernel : part.mugraph.kernels) name_extents_within(kernel, read, written);
     part.mugraph.inputs.clear();
     part.mugraph.outputs.clear();
     for (int32_t id : read)
@@ -208,10 +228,9 @@ std::string part_facts(const Result<std::vector<Certificate>>& parts) {
   std::string facts = print_fact("parts", std::to_string(parts->size()));
   for (size_t i = 0; i < parts->size(); ++i) {
     const Certificate& part = (*parts)[i];
-    facts += print_fact("part " + std::to_string(i),
-                        std::string(verdict_name(part.verdict)) +
-                            (part.reason.empty() ? "" : ", " + part.reason) + "; error bound " +
-                            print_number(part.error_bound));
+    facts += print_fact("part " + std::to_string(i), std::string(verdict_name(part.verdict)) +
+                                                         (part.reason.empty() ? "" : ", " + part.reason) +
+                                                         "; error bound " + print_number(part.error_bound));
   }
   return facts;
 }

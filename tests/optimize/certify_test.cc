@@ -229,6 +229,48 @@ void what_is_undecided_is_verified_in_parts(void**) {
   assert_fault(stored, "part 0 is accepted; ");
 }
 
+// A mean divides by an extent that a tensor of another part has, too.
+void extents_are_those_of_the_part(void**) {
+  const auto graph = parse_graph(R"(graph g
+in x: f32[24, 512]
+in w: f32[512, 64]
+q = square(x)
+m = mean(q, axis=[1], keepdims=true)
+d = sub(x, m)
+y = matmul(d, w)
+out y
+)");
+  const auto mugraph = parse_mugraph(R"(mugraph g
+in x: f32[24, 512]
+in w: f32[512, 64]
+tensor m: f32[24, 1]
+tensor y: f32[24, 64]
+kernel grid=[12] threads=128 {
+  x0 = load(x, x=0)
+  q0 = square(x0)
+  s0 = sum(q0, axis=[1], keepdims=true)
+  e0 = extent(w[0])
+  m0 = div(s0, e0)
+  store(m0, m, x=0)
+}
+kernel grid=[12] threads=128 {
+  x0 = load(x, x=0)
+  m0 = load(m, x=0)
+  d0 = sub(x0, m0)
+  w0 = load(w)
+  y0 = matmul(d0, w0)
+  store(y0, y, x=0)
+}
+out y
+)");
+  assert_ok(graph);
+  assert_ok(mugraph);
+  const auto verdicts = verify_parts(*graph, *mugraph, 1);
+  assert_ok(verdicts);
+  assert_int_equal(verdicts->size(), 2);
+  for (const Certificate& part : *verdicts) assert_int_equal(part.verdict, Verdict::accepted);
+}
+
 void a_wrong_part_is_found(void**) {
   const Graph graph = *parse_graph(R"(graph g
 in x: f16[8, 8]
@@ -272,11 +314,12 @@ out c
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(what_is_stored_fits),
                               cmocka_unit_test(a_first_launch_waits_only_if_the_certificate_says_so),
-      cmocka_unit_test(every_changed_text_is_found),
+                              cmocka_unit_test(every_changed_text_is_found),
                               cmocka_unit_test(what_is_made_again_differs),
                               cmocka_unit_test(what_another_version_made_is_judged_by_its_hashes),
                               cmocka_unit_test(baselines_have_certificates_too),
                               cmocka_unit_test(what_is_undecided_is_verified_in_parts),
+                              cmocka_unit_test(extents_are_those_of_the_part),
                               cmocka_unit_test(a_wrong_part_is_found)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
