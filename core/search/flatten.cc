@@ -106,12 +106,18 @@ class Flattener : CopyingRewriter {
     return together;
   }
   // Whether it is a product that keeps its rows where they are, or one is computed of it.
-  bool is_for_products(ValueId id, const Nodes& together) const {
-    if (together.count(id) || kind(id) == OpKind::movement) return false;
-    if (kind(id) == OpKind::contraction) return !is_product_of_rows(id);
-    const Nodes& readers = readers_[index(id)];
-    return std::any_of(readers.begin(), readers.end(),
-                       [&](ValueId reader) { return is_for_products(reader, together); });
+  bool is_for_products(ValueId value, const Nodes& together) const {
+    Nodes seen;
+    for (Nodes left = {value}; !left.empty();) {
+      const ValueId id = *left.begin();
+      left.erase(left.begin());
+      if (together.count(id) || kind(id) == OpKind::movement || !seen.insert(id).second) continue;
+      if (kind(id) != OpKind::contraction)
+        left.insert(readers_[index(id)].begin(), readers_[index(id)].end());
+      else if (!is_product_of_rows(id))
+        return true;
+    }
+    return false;
   }
   // What is computed behind the products for others alone stays with these.
   void leave_to_readers(Nodes& together) const {

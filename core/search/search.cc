@@ -323,9 +323,8 @@ class Search {
       const auto at = std::search(pieces_.begin(), pieces_.end(), from, until,
                                   [](const Piece& a, const Piece& b) { return a.nodes == b.nodes; });
       if (at == pieces_.end()) continue;
-      other.last -= other.first;
       other.first = static_cast<size_t>(at - pieces_.begin());
-      other.last += other.first;
+      other.last = other.first + static_cast<size_t>(until - from);
       others_.push_back(std::move(other));
     }
     return {};

@@ -83,6 +83,20 @@ void sums_over_many_rows_stay(void**) {
   }
 }
 
+// Each value of a long chain reads the two before it: what is computed of a product is looked at once, not on each of the ways to it.
+void chains_that_meet_again_take_no_time(void**) {
+  std::string text =
+      "graph g\nin x: f32[4, 8, 8]\nin p: f32[8, 16]\nin w: f32[8, 16]\nh = matmul(x, w)\nv0 = add(h, p)\nv1 "
+      "= mul(v0, p)\n";
+  for (int i = 2; i < 100; ++i)
+    text +=
+        "v" + std::to_string(i) + " = add(v" + std::to_string(i - 1) + ", v" + std::to_string(i - 2) + ")\n";
+  const Graph graph = graph_of(text + "out v99\n"), made = flatten_rows(graph);
+  assert_true(std::any_of(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
+    return node.code == OpCode::matmul && node.type.rank() == 2;
+  }));
+}
+
 void random_graphs_stay_the_same(void**) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const Graph graph = random_graph(seed);
@@ -124,9 +138,11 @@ void odd_rows_and_their_bias_share_a_kernel(void**) {
 
 int main() {
   using namespace quern;
-  const CMUnitTest tests[] = {
-      cmocka_unit_test(rows_come_into_one_dimension), cmocka_unit_test(other_products_stay),
-      cmocka_unit_test(sums_over_many_rows_stay), cmocka_unit_test(random_graphs_stay_the_same),
-      cmocka_unit_test(odd_rows_and_their_bias_share_a_kernel)};
+  const CMUnitTest tests[] = {cmocka_unit_test(rows_come_into_one_dimension),
+                              cmocka_unit_test(other_products_stay),
+                              cmocka_unit_test(sums_over_many_rows_stay),
+                              cmocka_unit_test(chains_that_meet_again_take_no_time),
+                              cmocka_unit_test(random_graphs_stay_the_same),
+                              cmocka_unit_test(odd_rows_and_their_bias_share_a_kernel)};
   return cmocka_run_group_tests_name("flatten", tests, nullptr, nullptr);
 }

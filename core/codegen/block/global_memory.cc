@@ -162,12 +162,19 @@ bool GlobalMemory::comes_late(BlockValue load, const RegisterTile& tile) const {
 }
 
 bool GlobalMemory::is_for_stores_alone(BlockValue value) const {
-  const auto& users = program_.users[static_cast<size_t>(value)];
-  return std::all_of(users.begin(), users.end(), [&](BlockValue user) {
-    if (program_.op(user).is_store())
-      return std::find(in_store_->stores.begin(), in_store_->stores.end(), user) != in_store_->stores.end();
-    return facts_.is_elementwise(user) && is_for_stores_alone(user);
-  });
+  std::set<BlockValue> seen;
+  for (std::vector<BlockValue> left = {value}; !left.empty();) {
+    const BlockValue each = left.back();
+    left.pop_back();
+    if (!seen.insert(each).second) continue;
+    for (BlockValue user : program_.users[static_cast<size_t>(each)]) {
+      const auto& stores = in_store_->stores;
+      if (std::find(stores.begin(), stores.end(), user) != stores.end()) continue;
+      if (!facts_.is_elementwise(user)) return false;
+      left.push_back(user);
+    }
+  }
+  return true;
 }
 
 bool GlobalMemory::reaches(BlockValue value, std::set<BlockValue>& reached) const {

@@ -184,7 +184,7 @@ std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value) con
     if (auto layout = known_layout(op.operands[0])) return renumbered(*layout, dims);
     return std::nullopt;
   }
-  if (!program_.is_compute(value, OpKind::elementwise) && !is_cast(op)) return std::nullopt;
+  if (!facts_.is_elementwise(value)) return std::nullopt;
   for (BlockValue operand : op.operands)
     if (program_.shape(operand) == op.type.shape)
       if (auto layout = known_layout(operand)) return layout;
