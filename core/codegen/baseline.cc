@@ -25,6 +25,8 @@ struct MadeKernel {
 // Equal kernels have one text and several launches.
 class ProgramText {
  public:
+  explicit ProgramText(std::string prefix) : prefix_(std::move(prefix)) {}
+
   // Of several kernels: joined. The kernels get their names.
   Launch add(std::vector<MadeKernel>& made) {
     std::string text;
@@ -37,7 +39,7 @@ class ProgramText {
     const auto [at, fresh] = names_.try_emplace(text);
     if (fresh)
       at->second =
-          "q" + std::to_string(names_.size() - 1) + "_" + (made.size() > 1 ? "joined" : made[0].code.kind);
+          prefix_ + "q" + std::to_string(names_.size() - 1) + "_" + (made.size() > 1 ? "joined" : made[0].code.kind);
     launch.kernel = at->second;
     std::vector<ir::KernelPart> parts;
     for (MadeKernel& each : made) {
@@ -68,6 +70,7 @@ class ProgramText {
   size_t kernels() const { return names_.size(); }
 
  private:
+  std::string prefix_;
   std::map<std::string, std::string> names_;
   std::string text_;
 };
@@ -185,7 +188,7 @@ BlockGrid block_grid(int64_t blocks) {
 }
 
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer,
-                              ir::LaunchesDependents alone) {
+                              ir::LaunchesDependents alone, const std::string& prefix) {
   const Graph prepared = prepare(decompose(graph), target);
   const Partition parts = partition(prepared, target);
   const Storage storage(prepared, parts);
@@ -197,7 +200,7 @@ Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir
   plan.inputs = graph.input_descs();
   plan.outputs = graph.output_descs();
   plan.workspace_bytes = static_cast<uint64_t>(storage.workspace_bytes());
-  ProgramText text;
+  ProgramText text(prefix);
   // Of several kernels each begins while the one in front of it ends (programmatic dependent launch): it
   // waits before it touches memory. A block lets the next kernel begin when its own work is done: blocks that
   // came sooner would wait where they found room, not where the GPU would put them.

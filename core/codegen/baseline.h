@@ -36,8 +36,9 @@ struct Emitted {
 
 // Deterministic: the same graph and target give the same bytes. No valid graph is refused. The observer sees
 // every kernel after each pass. `alone`: when a program of one kernel lets what is launched behind it begin;
-// kernels of others do at their end.
+// kernels of others do at their end. `prefix`: of the kernels' names, for those that are part of another program.
 Result<Emitted> emit_baseline(const Graph& graph, const Target& target, const ir::PassObserver& observer = {},
-                              ir::LaunchesDependents alone = ir::LaunchesDependents::never);
+                              ir::LaunchesDependents alone = ir::LaunchesDependents::never,
+                              const std::string& prefix = {});
 
 }  // namespace quern

@@ -365,20 +365,11 @@ class MuEmitter {
   Status baseline_program(const Graph& graph, const std::vector<LaunchArg>& inputs,
                           const std::vector<LaunchArg>& outputs,
                           ir::LaunchesDependents alone = ir::LaunchesDependents::never) {
-    auto emitted = emit_baseline(graph, target_, observer_, alone);
+    const size_t before = out_.plan.launches.size();
+    auto emitted = emit_baseline(graph, target_, observer_, alone, "k" + std::to_string(before) + "_");
     if (!emitted) return emitted.status();
     const int64_t behind = round_up(places_.workspace, 256);
-    const std::string prefix = "k" + std::to_string(out_.plan.launches.size()) + "_";
-    std::vector<std::string> renamed;
-    const size_t before = out_.plan.launches.size();
     for (Launch launch : emitted->plan.launches) {
-      if (std::find(renamed.begin(), renamed.end(), launch.kernel) == renamed.end()) {
-        renamed.push_back(launch.kernel);
-        const size_t at = emitted->kernels.find(" " + launch.kernel + "(");
-        check(at != std::string::npos, "a launch of the baseline has no kernel");
-        emitted->kernels.insert(at + 1, prefix);
-      }
-      launch.kernel = prefix + launch.kernel;
       for (LaunchArg& arg : launch.args) {
         if (arg.kind == LaunchArg::Kind::input)
           arg = inputs[static_cast<size_t>(arg.value)];
@@ -393,10 +384,7 @@ class MuEmitter {
       out_.plan.workspace_bytes =
           std::max(out_.plan.workspace_bytes, static_cast<uint64_t>(behind) + emitted->plan.workspace_bytes);
     out_.kernels += emitted->kernels;
-    for (LaunchedKernel& each : emitted->code) {
-      each.kernel.name.insert(0, prefix);
-      each.launch += before;
-    }
+    for (LaunchedKernel& each : emitted->code) each.launch += before;
     std::move(emitted->code.begin(), emitted->code.end(), std::back_inserter(out_.code));
     return {};
   }
