@@ -208,12 +208,28 @@ void outputs_share_a_loop(void**) {
   assert_true(text.substr(first, second - first).find("int c = 0") == std::string::npos);
 }
 
+// Ways through values that meet again are many more than the values.
+void long_chains_take_no_time(void**) {
+  std::string graph = "v0 = mul(r, 0.5)\n", block = "half = number(0.5)\n  v00 = mul(r0, half)\n";
+  std::string last = "v0";
+  for (int i = 1; i < 40; ++i) {
+    const std::string next = "v" + std::to_string(i);
+    graph += next + " = mul(" + last + ", " + last + ")\n";
+    block += "  " + next + "0 = mul(" + last + "0, " + last + "0)\n";
+    last = next;
+  }
+  graph += "y = add(h, " + last + ")\nz = mul(h, " + last + ")";
+  block += "  y0 = add(s, " + last + "0)\n  z0 = mul(s, " + last + "0)";
+  all_are_right({residual({graph.c_str(), block.c_str(), "y, z"}, "bf16", "128", "256", ways()[2])});
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(outputs_share_a_loop),
                               cmocka_unit_test(operands_of_products_are_there),
                               cmocka_unit_test(late_loads_are_converted_where_they_are),
-                              cmocka_unit_test(large_ones_are_not_held)};
+                              cmocka_unit_test(large_ones_are_not_held),
+                              cmocka_unit_test(long_chains_take_no_time)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

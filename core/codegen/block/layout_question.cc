@@ -2,6 +2,7 @@
 #include "core/codegen/block/layout_question.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/codegen/block/reductions.h"
 
@@ -50,7 +51,8 @@ std::map<BlockValue, RegisterLayout> LayoutQuestion::answer(const LayoutPlan& pl
   return layouts;
 }
 
-bool LayoutQuestion::waits_for_parts(BlockValue value) const {
+bool LayoutQuestion::waits_for_parts(BlockValue value, Seen& seen) const {
+  if (!seen.insert(value).second) return false;
   const BlockOp& op = program_.op(value);
   const bool stays = op.is_accumulate() || op.is_rescale_factor() || program_.stage(value) == Stage::before;
   if (!held(value).tiles.empty() && stays && !held(value).tiles[0].whole()) return true;
@@ -58,8 +60,7 @@ bool LayoutQuestion::waits_for_parts(BlockValue value) const {
   if (program_.is_compute(value, OpKind::contraction) || program_.is_compute(value, OpKind::reduction))
     return false;
   return op.is_compute() && std::any_of(op.operands.begin(), op.operands.end(), [&](BlockValue operand) {
-           return program_.op(operand).type.element_count() == op.type.element_count() &&
-                  waits_for_parts(operand);
+           return is_whole(value, operand) && waits_for_parts(operand, seen);
          });
 }
 
@@ -173,7 +174,8 @@ LayoutQuestion::Layouts LayoutQuestion::consult(BlockValue value, Stage stage) {
   return {variable, tensors_[static_cast<size_t>(variable)].candidates};
 }
 
-std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value) const {
+std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value, Seen& seen) const {
+  if (!seen.insert(value).second) return std::nullopt;
   if (!held(value).tiles.empty()) return held(value).tiles[0].layout;
   if (const RegisterLayout* const demand = plans_.demand(value)) return *demand;
   const BlockOp& op = program_.op(value);
@@ -181,14 +183,21 @@ std::optional<RegisterLayout> LayoutQuestion::known_layout(BlockValue value) con
     const std::vector<int> dims = view_dims(program_, value);
     if (dims.empty() || std::find(dims.begin(), dims.end(), -1) != dims.end()) return std::nullopt;
     if (op.type.element_count() != program_.op(op.operands[0]).type.element_count()) return std::nullopt;
-    if (auto layout = known_layout(op.operands[0])) return renumbered(*layout, dims);
+    if (auto layout = known_layout(op.operands[0], seen)) return renumbered(*layout, dims);
     return std::nullopt;
   }
   if (!facts_.is_elementwise(value)) return std::nullopt;
   for (BlockValue operand : op.operands)
-    if (program_.shape(operand) == op.type.shape)
-      if (auto layout = known_layout(operand)) return layout;
+    if (is_whole(value, operand))
+      if (auto layout = known_layout(operand, seen)) return as_operand_of(value, operand, *layout);
   return std::nullopt;
+}
+
+RegisterLayout LayoutQuestion::as_operand_of(BlockValue value, BlockValue operand,
+                                             const RegisterLayout& layout) const {
+  std::vector<int> dims(program_.shape(operand).size());
+  std::iota(dims.begin(), dims.end(), program_.op(value).type.rank() - static_cast<int>(dims.size()));
+  return renumbered(layout, dims);
 }
 
 RegisterLayout LayoutQuestion::vectors(BlockValue value) const {
@@ -200,21 +209,31 @@ RegisterLayout LayoutQuestion::vectors(BlockValue value) const {
 std::vector<RegisterLayout> LayoutQuestion::candidates(BlockValue value) const {
   std::vector<RegisterLayout> out;
   add(out, usual(value));
-  collect(value, out);
+  Seen seen;
+  collect(value, out, seen);
   add(out, vectors(value));
   return out;
 }
 
-void LayoutQuestion::collect(BlockValue value, std::vector<RegisterLayout>& out) const {
+void LayoutQuestion::collect(BlockValue value, std::vector<RegisterLayout>& out, Seen& seen) const {
+  if (!seen.insert(value).second) return;
   for (const RegisterTile& tile : held(value).tiles) add(out, tile.layout);
   if (const RegisterLayout* const demand = plans_.demand(value)) add(out, *demand);
   if (!held(value).tiles.empty() || !program_.is_compute(value, OpKind::elementwise)) return;
-  for (BlockValue operand : program_.op(value).operands)
-    if (program_.shape(operand) == program_.shape(value)) collect(operand, out);
+  for (BlockValue operand : program_.op(value).operands) {
+    if (!is_whole(value, operand)) continue;
+    std::vector<RegisterLayout> of_operand;
+    collect(operand, of_operand, seen);
+    for (const RegisterLayout& layout : of_operand) add(out, as_operand_of(value, operand, layout));
+  }
 }
 
-void LayoutQuestion::ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage) {
+void LayoutQuestion::ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage,
+                         Asked& asked) {
   if (program_.is_number(value)) return;
+  auto& before = asked[value];  // who asks again has what was computed
+  if (std::find(before.begin(), before.end(), wants) != before.end()) return;
+  before.push_back(wants);
   if (is_source(value) || !held(value).tiles.empty()) {
     const bool once = program_.stage(value) == Stage::before;
     asks_.push_back({value, variable, std::move(wants), once ? 1 : times(stage)});
@@ -224,7 +243,7 @@ void LayoutQuestion::ask(BlockValue value, int variable, std::vector<RegisterLay
     const std::vector<int> dims = facts_.asked_dims(value, i);
     std::vector<RegisterLayout> operands;
     for (const RegisterLayout& want : wants) operands.push_back(renumbered(want, dims));
-    ask(program_.op(value).operands[i], variable, std::move(operands), stage);
+    ask(program_.op(value).operands[i], variable, std::move(operands), stage, asked);
   }
 }
 

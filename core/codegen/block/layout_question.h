@@ -7,6 +7,9 @@
 // they write, and how loads come first.
 #pragma once
 
+#include <map>
+#include <set>
+
 #include "core/codegen/block/product_plans.h"
 #include "core/codegen/block/values.h"
 #include "core/schedule/choices.h"
@@ -26,9 +29,16 @@ class LayoutQuestion {
   // For every value the layout in which operators ask for all of it.
   std::map<BlockValue, RegisterLayout> answer(const LayoutPlan& plan) const;
   // Whether some of the tiles that the value is made of, element by element, are partial.
-  bool waits_for_parts(BlockValue value) const;
+  bool waits_for_parts(BlockValue value) const {
+    Seen seen;
+    return waits_for_parts(value, seen);
+  }
 
  private:
+  // Where a way through the operators has been: values meet again, so that ways are more than values.
+  using Seen = std::set<BlockValue>;
+  using Asked = std::map<BlockValue, std::vector<std::vector<RegisterLayout>>>;  // in which layouts
+
   // What registers hold of a value, for every candidate of a variable; without one there is one tile.
   struct Held {
     int variable = -1;
@@ -59,6 +69,10 @@ class LayoutQuestion {
     const BlockOp& op = program_.op(value);
     return op.is_load() || op.is_reduce_cluster();
   }
+  // Whether the operand is repeated nowhere: it may have fewer dimensions, of one element.
+  bool is_whole(BlockValue value, BlockValue operand) const {
+    return program_.op(operand).type.element_count() == program_.op(value).type.element_count();
+  }
   int64_t times(Stage stage) const { return stage == Stage::loop ? facts_.kernel.trip_count : 1; }
 
   void visit(BlockValue value);
@@ -67,6 +81,7 @@ class LayoutQuestion {
   // Sums of products lie as tensor cores have them, others as their operand.
   void accumulate(BlockValue value);
   void publish(BlockValue operand);
+  bool waits_for_parts(BlockValue value, Seen& seen) const;
   // As the value lies, if every thread has whole results; else in vectors, of which every block of a cluster
   // has its part.
   void store(BlockValue value);
@@ -75,19 +90,26 @@ class LayoutQuestion {
   Layouts consult(BlockValue value, Stage stage);
   // The layout that a value has, or is asked for in by a product, or that loads it best; nothing if it is
   // made of nothing that has one.
-  std::optional<RegisterLayout> known_layout(BlockValue value) const;
+  std::optional<RegisterLayout> known_layout(BlockValue value, Seen& seen) const;
+  // The layout of an operand of a value that has as many elements, as one of the value.
+  RegisterLayout as_operand_of(BlockValue value, BlockValue operand, const RegisterLayout& layout) const;
   // In vectors of the load that the value is made of.
   RegisterLayout vectors(BlockValue value) const;
   RegisterLayout usual(BlockValue value) const {
-    const auto layout = known_layout(value);
+    Seen seen;
+    const auto layout = known_layout(value, seen);
     return layout ? *layout : vectors(value);
   }
   // The usual one first.
   std::vector<RegisterLayout> candidates(BlockValue value) const;
   // Those of what the value is made of, element by element.
-  void collect(BlockValue value, std::vector<RegisterLayout>& out) const;
+  void collect(BlockValue value, std::vector<RegisterLayout>& out, Seen& seen) const;
   // Down to what is held or comes from memory.
-  void ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage);
+  void ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage) {
+    Asked asked;
+    ask(value, variable, std::move(wants), stage, asked);
+  }
+  void ask(BlockValue value, int variable, std::vector<RegisterLayout> wants, Stage stage, Asked& asked);
   void add_candidates(const Ask& ask);
   // What a tensor costs by itself.
   void count_own(const Variable& variable);
