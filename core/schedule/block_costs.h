@@ -1,13 +1,12 @@
 // What single things cost a block: the constants of block_work.cc.
 #pragma once
 
+#include "core/base/wgmma.h"
 #include "core/lang/op.h"
 
 namespace quern {
 
 constexpr int64_t kPanelColumns = 64;  // of 16 bits, in a row of a panel
-constexpr int64_t kWgmmaRows = 64, kWgmmaColumns = 256;  // of wgmma, and columns at most
-constexpr int kWgmmaWarps = 4;
 constexpr double kWavefront = 128;     // bytes of shared memory, of one access of a warp
 constexpr double kSharedLatency = 30, kShuffleLatency = 25;  // cycles
 constexpr double kSplitWord = 4;  // instructions to make two numbers in tf32 of one in f32

@@ -5,13 +5,15 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/wgmma.h"
+
 namespace quern {
 
 namespace {
 
 constexpr int64_t kLanes = 32;
 constexpr int kLaneBits = 5;
-constexpr int64_t kFragmentRows = 16, kWgmmaRows = 64, kInner = 16;  // of mma.sync, and of wgmma
+constexpr int64_t kFragmentRows = 16, kInner = 16;  // of mma.sync
 constexpr double kVectorBytes = 16;
 
 bool contains(const Ints& axes, size_t dim) {

@@ -6,6 +6,7 @@
 
 #include "core/base/grid.h"
 #include "core/base/integers.h"
+#include "core/base/wgmma.h"
 #include "core/search/tiles.h"
 
 namespace quern {
@@ -31,7 +32,6 @@ constexpr double kMmaEfficiency = 0.6;
 // Of the rate for 16-bit operands: tensor cores do half as much of tf32, and only by mma.sync.
 constexpr double kTf32Share = 0.35;
 constexpr double kMmaSyncShare = 0.6;  // of the rate of wgmma, which needs 64 rows or columns
-constexpr int64_t kWgmmaRows = 64;
 constexpr int kThreadChoices[] = {128, 256};
 constexpr double kRegisterValues = 96;  // f32 values a thread can hold beside what it needs otherwise
 constexpr int kMostThreads = 512;  // that schedules give a block
@@ -344,6 +344,20 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
   return cost;
 }
 
+namespace {
+
+// Powers of two and what lies between them, so that blocks come near to a wave.
+std::vector<int64_t> part_choices(int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t parts = 2; parts <= most; parts *= 2) {
+    out.push_back(parts);
+    if (parts / 2 * 3 <= most) out.push_back(parts / 2 * 3);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles, const Terms& terms,
                                     const Target& target, size_t count,
                                     const std::function<bool(const Sizes&)>& allowed) {
@@ -359,12 +373,11 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   if (roles.split == Split::none) {
     rank_choices = {1};
   } else if (roles.split == Split::cluster) {
-    for (int64_t ranks = 2; ranks <= target.max_cluster; ranks *= 2) rank_choices.push_back(ranks);
+    rank_choices = part_choices(target.max_cluster);
   } else {
     const bool is_small = !roles.stores_in_loop &&
                           double(extent(0)) * double(extent(1)) * double(extent(2)) * kMostParts < target.sms;
-    for (int64_t ranks = 2; ranks <= (is_small ? kMostPartsOfSmall : kMostParts); ranks *= 2)
-      rank_choices.push_back(ranks);
+    rank_choices = part_choices(is_small ? kMostPartsOfSmall : kMostParts);
     // Blocks that store in the loop are all that there are: a wave, or a few.
     if (roles.stores_in_loop)
       for (int64_t per_sm : {1, 2, 4}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/wgmma.h"
 #include "core/search/rewriter.h"
 
 namespace quern {
@@ -9,9 +10,6 @@ namespace quern {
 namespace {
 
 using Nodes = std::set<ValueId>;
-
-// Of a matrix: tensor cores take as many at a time. Products with fewer are worth a pass over what they make.
-constexpr int64_t kEnoughRows = 64;
 
 class Flattener : CopyingRewriter {
  public:
@@ -131,9 +129,10 @@ class Flattener : CopyingRewriter {
       id = for_others ? std::make_reverse_iterator(together.erase(std::next(id).base())) : std::next(id);
     }
   }
+  // Of a matrix: fewer than tensor cores take at a time, so that all of its rows are worth a pass over what they make.
   bool has_few_rows(ValueId product) const {
     return std::all_of(shape(product).begin(), shape(product).end() - 1,
-                       [](int64_t extent) { return extent < kEnoughRows; });
+                       [](int64_t extent) { return extent < kWgmmaRows; });
   }
   // Whether no other product is behind or in front of these, with nothing but a reshape between them; or none but what is
   // computed of single values, or reduced, where all products have few rows.

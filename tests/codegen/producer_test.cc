@@ -5,6 +5,7 @@
 #include "core/schedule/enumerate.h"
 #include "tests/codegen/mutations.h"
 #include "tests/codegen/sized_cases.h"
+#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 namespace {
@@ -36,13 +37,30 @@ void stages_go_round(void**) {
   all_are_right(cases);
 }
 
-// A product whose parts are summed by a cluster: no block's memory goes while others read it.
+// A product whose parts are summed by a cluster: no block's memory goes while others read it. Where the blocks are no power of
+// two, those of one share what is stored.
+struct Parts {
+  const char *cluster, *inner;
+};
+constexpr Parts kClusters[] = {{"cluster=2", "512"}, {"cluster=3", "1408"}, {"cluster=5", "1408"}, {"cluster=6", "1408"}};
+
+MuGraphCase in_parts(const Parts& parts, const char* rows, KernelSchedule each) {
+  each.tile_k = 64;
+  return sized_case("parts", kProductGraph, with(kParts, "cluster=2", parts.cluster),
+                    {"f16", rows, parts.inner, "128", "2", "4"}, each);
+}
 
 void clusters_are_right(void**) {
   std::vector<MuGraphCase> cases;
   for (const KernelSchedule& each : {way({1, 1, 2}, 2, false), way({1, 4, 1}, 2, true)})
-    cases.push_back(sized_case("parts", kProductGraph, kParts, {"f16", "16", "512", "128", "2", "4"}, each));
+    for (const Parts& parts : kClusters)
+      for (const char* rows : {"16", "64"}) cases.push_back(in_parts(parts, rows, each));
   all_are_right(cases);
+}
+
+void a_power_of_two_of_blocks_store(void**) {
+  const EmittedMuGraph program = emitted(in_parts(kClusters[3], "64", way({1, 4, 1}, 2, true)));
+  assert_true(program.kernels.find("rank < 4") != std::string::npos);
 }
 
 // Blocks that stay for several tiles: as many as there are, fewer, one, and more than there are.
@@ -250,7 +268,7 @@ void what_the_engine_cannot_bring_is_refused(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
-                              cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(clusters_are_right), cmocka_unit_test(a_power_of_two_of_blocks_store),
                               cmocka_unit_test(persistent_blocks_are_right),
                               cmocka_unit_test(neighbours_along_both_axes_come_together),
                               cmocka_unit_test(groups_in_turns_are_right),

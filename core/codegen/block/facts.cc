@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <set>
 
 namespace quern {
 
@@ -59,8 +61,7 @@ void BlockFacts::sink_behind_loop() {
 }
 
 int BlockFacts::rank_bits() const {
-  const int bits = bits_for(cluster_blocks());
-  return cluster_blocks() == int64_t{1} << bits ? bits : 0;
+  return std::bit_width(static_cast<uint64_t>(cluster_blocks())) - 1;
 }
 
 int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int inner) const {
@@ -113,13 +114,17 @@ std::vector<int> BlockFacts::asked_dims(BlockValue value, size_t operand) const 
 }
 
 BlockValue BlockFacts::root_load(BlockValue value) const {
-  const BlockOp& op = program.op(value);
-  if (op.is_load()) return value;
-  if (!is_elementwise(value)) return -1;
-  for (BlockValue operand : op.operands)
-    if (program.shape(operand) == op.type.shape)
-      if (const BlockValue load = root_load(operand); load >= 0) return load;
-  return -1;
+  std::set<BlockValue> seen;  // from where values meet again none was found
+  const std::function<BlockValue(BlockValue)> find = [&](BlockValue from) -> BlockValue {
+    const BlockOp& op = program.op(from);
+    if (op.is_load()) return from;
+    if (!is_elementwise(from) || !seen.insert(from).second) return -1;
+    for (BlockValue operand : op.operands)
+      if (program.shape(operand) == op.type.shape)
+        if (const BlockValue load = find(operand); load >= 0) return load;
+    return -1;
+  };
+  return find(value);
 }
 
 bool BlockFacts::is_summed(BlockValue value) const {

@@ -57,7 +57,7 @@ struct BlockFacts {
   bool has_three_warpgroups() const { return warp_bits != sharing_warp_bits; }
   int64_t tiles() const { return kernel.grid[0] * kernel.grid[1] * kernel.grid[2]; }
   int64_t cluster_blocks() const { return kernel.grid[static_cast<size_t>(Axis::cluster)]; }
-  // Of the number of a block in its cluster; 0 if it is no power of two.
+  // Of the numbers of those blocks of a cluster that share what it stores: as many as a power of two has.
   int rank_bits() const;
 
   // Of a load or store: where its tensor lies.

@@ -304,7 +304,7 @@ void GlobalMemory::place_load(BlockValue value, RegisterTile tile, const Symbol&
 }
 
 // Which blocks of a cluster have something to store: all, if the store or the value gives each its part; the
-// first of those that have the same.
+// first of those that have the same. Where they are no power of two, those beyond one have none.
 Expr GlobalMemory::storing_block(const BlockOp& op, const RegisterLayout& layout) const {
   if (facts_.cluster_blocks() == 1 || op.map()[static_cast<size_t>(Axis::cluster)] >= 0)
     return ir::truth(true);
@@ -312,7 +312,9 @@ Expr GlobalMemory::storing_block(const BlockOp& op, const RegisterLayout& layout
   int same = 0;
   for (size_t i = 0; i < layout.ranks.size(); ++i)
     if (layout.ranks[i].dim < 0) same |= 1 << i;
-  return same ? equal(Expr(rank()) & same, 0) : ir::truth(true);
+  const int64_t sharing = int64_t{1} << layout.ranks.size();
+  const Expr has_part = sharing < facts_.cluster_blocks() ? less(rank(), sharing) : ir::truth(true);
+  return same ? both(has_part, equal(Expr(rank()) & same, 0)) : has_part;
 }
 
 void GlobalMemory::store_chunk(Builder& to, BlockValue store, const Symbol& begin,
