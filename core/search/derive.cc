@@ -236,9 +236,13 @@ class KernelWriter {
     return append(BlockOp(std::move(constant)));
   }
 
-  // A tile that is made of loads in that dtype has it, but is not rounded to it: it is one of f32 first.
+  // A tile that is made of loads in that dtype has it, but is not rounded to it: it is one of f32 first. Integers become floats
+  // again.
   BlockValue rounded(BlockValue value, DType to) {
-    for (DType dtype : {DType::f32, to}) {
+    std::vector<DType> dtypes = {DType::f32};
+    if (to != DType::f32) dtypes.push_back(to);
+    if (!is_float(to)) dtypes.push_back(DType::f32);
+    for (DType dtype : dtypes) {
       Attrs attrs;
       attrs.dtype = dtype;
       value = compute(OpCode::cast, {value}, std::move(attrs));

@@ -90,9 +90,10 @@ class Cutter {
  private:
   const Node& node(ValueId id) const { return graph_.node(id); }
 
-  // Casts that change no value are no nodes of pieces: each piece has its own of what it reads.
+  // Casts that change no value, or that others make floats of again, are no nodes of pieces: each piece has its own of what it
+  // reads.
   bool is_inside(ValueId id) const {
-    return is_exact_cast(graph_, id) && !is_output_[static_cast<size_t>(id)];
+    return (is_exact_cast(graph_, id) && !is_output_[static_cast<size_t>(id)]) || is_truncation(graph_, id);
   }
   ValueId source(ValueId id) const { return is_inside(id) ? source(node(id).operands[0]) : id; }
   std::vector<ValueId> sources(ValueId id) const {

@@ -148,9 +148,7 @@ class TermBuilder {
         of_[id] = of_[op.operands[0]];
         return {};
       case OpCode::cast:
-        of_[id] = of_[op.operands[0]];
-        if (!op.keeps_precision && !is_exact_cast(whole_, id))
-          of_[id] = terms_.egraph.add({OpCode::cast, static_cast<int32_t>(op.type.dtype), 0, {of_[id]}});
+        add_cast(id);
         return {};
       default:
         break;
@@ -174,6 +172,21 @@ class TermBuilder {
     terms_.inputs[at] = dims_of(id);
     of_[id] = terms_.egraph.add_leaf(static_cast<int32_t>(at), label_set(terms_.inputs[at]));
     return {};
+  }
+
+  void add_cast(ValueId id) {
+    const Node& op = node(id);
+    const Node& from = node(op.operands[0]);
+    of_[id] = of_[op.operands[0]];
+    if (from.type.dtype == DType::boolean) {
+      const ClassId one = terms_.egraph.add({OpCode::constant, 0, 1, {}});
+      const ClassId zero = terms_.egraph.add({OpCode::constant, 0, 0, {}});
+      of_[id] = terms_.egraph.add({OpCode::where, 0, 0, {of_[id], one, zero}});
+    } else if (const bool is_float_now = is_truncation(whole_, op.operands[0]);
+               !op.keeps_precision && !is_exact_cast(whole_, id) &&
+               !(is_float_now && op.type.dtype == DType::f32)) {
+      of_[id] = terms_.egraph.add({OpCode::cast, static_cast<int32_t>(op.type.dtype), 0, {of_[id]}});
+    }
   }
 
   ClassId add_constant(ValueId id) {
@@ -267,13 +280,24 @@ bool is_exact_cast(const Graph& graph, ValueId id) {
   return is_float(from) && (op.type.dtype == DType::f32 || op.type.dtype == from);
 }
 
+bool is_truncation(const Graph& graph, ValueId id) {
+  const Node& op = graph.node(id);
+  if (op.code != OpCode::cast || op.type.dtype != DType::i32 || !is_float(graph.node(op.operands[0]).type.dtype) ||
+      std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end())
+    return false;
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& user) {
+    const bool reads = std::find(user.operands.begin(), user.operands.end(), id) != user.operands.end();
+    return !reads || (user.code == OpCode::cast && is_float(user.type.dtype));
+  });
+}
+
 std::string outside_reason(const Graph& graph, ValueId id) {
   const Node& op = graph.node(id);
   const OpInfo& info = op_info(op.code);
-  const bool between_floats = info.kind == OpKind::conversion && is_float(op.type.dtype) &&
-                              is_float(graph.node(op.operands[0]).type.dtype);
-  if ((info.kind == OpKind::conversion && !between_floats) || info.kind == OpKind::generator ||
-      op.code == OpCode::slice || op.code == OpCode::concat)
+  if (info.kind == OpKind::conversion && (is_float(op.type.dtype) || is_truncation(graph, id)))
+    return op.type.element_count() == 0 ? "its result has no elements" : "";
+  if (info.kind == OpKind::conversion || info.kind == OpKind::generator || op.code == OpCode::slice ||
+      op.code == OpCode::concat)
     return std::string("the operator ") + info.text + " is outside the algebra";
   if (op.code == OpCode::reshape && !only_renames(graph.node(op.operands[0]), op))
     return "the reshape splits or joins dimensions";

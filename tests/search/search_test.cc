@@ -502,6 +502,25 @@ void a_graph_that_is_partly_outside(void**) {
   assert_true(none.candidates.empty());
 }
 
+// Masks as floats, integers as floats, and floats rounded to integers are computed where they are needed.
+void casts_of_conditions_and_integers(void**) {
+  for (const char* text :
+       {"graph g\nin x: f32[24, 40]\nin m: i32[24, 40]\nin c: bool[40]\nb = lt(0, x)\nf = cast(b, dtype=f32)\n"
+        "y = mul(x, f)\nn = cast(m, dtype=bf16)\nk = sub(1, n)\nz = mul(k, -10000)\nq = add(y, z)\n"
+        "d = cast(c, dtype=f16)\nr = add(q, d)\ns = softmax(r)\nout s\n",
+        "graph g\nin x: bf16[16, 64]\nin w: bf16[64, 32]\nf = cast(x, dtype=f32)\n"
+        "q = mul(f, 16)\ni = cast(q, dtype=i32)\nr = cast(i, dtype=f32)\nt = mul(r, 0.0625)\nh = cast(t, dtype=bf16)\ny = matmul(h, w)\nout y\n"}) {
+    const Graph graph = graph_of(text);
+    const SearchResult result = found(graph);
+    assert_true(!result.candidates.empty());
+    assert_true(print_report(result).find("left to the baseline") == std::string::npos);
+    for (const Candidate& candidate : result.candidates) {
+      const Certificate certificate = verify(graph, candidate.mugraph);
+      if (certificate.verdict != Verdict::accepted) fail_test(print_mugraph(candidate.mugraph) + certificate.reason);
+    }
+  }
+}
+
 // Everything that is emitted for random graphs computes them: pieces are verified by the search itself
 // (found() refuses failures), whole graphs here.
 void random_graphs_are_searched(void**) {
@@ -537,8 +556,8 @@ void the_result_does_not_depend_on_threads(void**) {
 
 void equal_pieces_are_searched_once(void**) {
   const SearchResult result = found(
-      graph_of("graph g\nin x: f32[64, 64]\na = softmax(x)\nb = cast(a, dtype=i32)\nc = cast(b, dtype=f32)\n"
-               "d = softmax(c)\nout d\n"));
+      graph_of("graph g\nin x: i32[64, 64]\nf = cast(x, dtype=f32)\na = softmax(f)\nb = cast(a, dtype=i32)\n"
+               "n = add(b, 1)\nc = cast(n, dtype=f32)\nd = softmax(c)\nout d\n"));
   assert_int_equal(result.report.pieces.size(), 4);
   assert_false(result.report.pieces[0].shared);
   assert_true(result.report.pieces[3].shared);
@@ -549,7 +568,7 @@ void graphs_share_the_results_of_their_pieces(void**) {
   const std::string layer = "a = softmax(x)\nb = mul(a, 100.0)\nc = cast(b, dtype=i32)\n";
   const Graph one = graph_of("graph one\nin x: f32[64, 64]\n" + layer + "out c\n");
   const Graph other =
-      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "d = cast(c, dtype=f32)\ne = exp(d)\nout e\n");
+      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "d = add(c, 1)\nout d\n");
   PieceMemo memo(2);
   SearchOptions options;
   options.memo = &memo;
@@ -694,7 +713,7 @@ int main() {
       cmocka_unit_test(other_graphs),
       cmocka_unit_test(sums_that_no_quotient_hides),
       cmocka_unit_test(softmax_beside_a_reduction_of_rows),
-      cmocka_unit_test(a_graph_that_is_partly_outside),
+      cmocka_unit_test(a_graph_that_is_partly_outside), cmocka_unit_test(casts_of_conditions_and_integers),
       cmocka_unit_test(random_graphs_are_searched),
       cmocka_unit_test(the_result_does_not_depend_on_threads),
       cmocka_unit_test(equal_pieces_are_searched_once),
