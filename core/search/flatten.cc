@@ -134,8 +134,21 @@ class Flattener : CopyingRewriter {
     return std::all_of(shape(product).begin(), shape(product).end() - 1,
                        [](int64_t extent) { return extent < kWgmmaRows; });
   }
-  // Whether no other product is behind or in front of these, with nothing but a reshape between them; or none but what is
-  // computed of single values, or reduced, where all products have few rows.
+  // Whether it is a product, or computed of one element by element.
+  bool is_of_product(ValueId value) const {
+    Nodes seen;
+    for (Nodes left = {value}; !left.empty();) {
+      const ValueId id = *left.begin();
+      left.erase(left.begin());
+      if (!seen.insert(id).second || shape(id) != shape(value)) continue;
+      if (kind(id) == OpKind::contraction) return true;
+      if (kind(id) == OpKind::elementwise || kind(id) == OpKind::conversion)
+        left.insert(node(id).operands.begin(), node(id).operands.end());
+    }
+    return false;
+  }
+  // Whether no other product is behind or in front of these, with nothing between them that computes otherwise than element by
+  // element; or none but what is computed of single values, or reduced, where all products have few rows.
   bool keeps_products(const Nodes& together) const {
     const bool few = std::all_of(together.begin(), together.end(), [&](ValueId id) {
       return kind(id) != OpKind::contraction || has_few_rows(id);
@@ -150,7 +163,8 @@ class Flattener : CopyingRewriter {
                                   (few && !is_for_products(reader, together));
                          }) &&
              std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
-               return is_inside(operand) || !has_rows_of(operand, id) || kind(operand) != OpKind::contraction;
+               return is_inside(operand) || !has_rows_of(operand, id) ||
+                      (few ? kind(operand) != OpKind::contraction : !is_of_product(operand));
              });
     });
   }
