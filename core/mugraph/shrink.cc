@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/graph/builder.h"
@@ -139,9 +140,8 @@ class Shrinker {
     kernels_.reserve(mugraph.kernels.size());
     for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
     extents_.align();
-    std::set<Var> counted;
-    target_.collect_counted(counted);
-    for (const GraphExtents& kernel : kernels_) kernel.collect_counted(counted);
+    if (count_alike()) extents_.align();
+    const std::set<Var> counted = this->counted();
     // Otherwise the extent is in the values.
     if (!short_iotas)
       for (Var var : counted) extents_.keep(var);
@@ -163,6 +163,34 @@ class Shrinker {
 
  private:
   // ---- the system ----
+
+  // What the iotas of both programs count; and what those of the muGraph alone do.
+  std::set<Var> counted(bool by_graph = true) const {
+    std::set<Var> counted;
+    if (by_graph) target_.collect_counted(counted);
+    for (const GraphExtents& kernel : kernels_) kernel.collect_counted(counted);
+    return counted;
+  }
+
+  // Dimensions of the muGraph that iotas count, and that nothing connects with the graph's, are counted there as well. Whether
+  // any became one of the graph's: the one of its extent, and of several rather one that the muGraph does not count yet.
+  bool count_alike() {
+    std::set<Var> of_graph;
+    target_.collect_counted(of_graph);
+    const std::set<Var> of_mugraph = counted(false);
+    bool changed = false;
+    for (Var var : of_mugraph) {
+      if (of_graph.count(var)) continue;
+      std::optional<Var> best;
+      for (Var own : of_graph)
+        if (extents_.original(own) == extents_.original(var) &&
+            (!best || (of_mugraph.count(*best) && !of_mugraph.count(own))))
+          best = own;
+      if (best) extents_.equal(var, *best);
+      changed |= best.has_value();
+    }
+    return changed;
+  }
 
   void connect(const GraphExtents& values, ValueId value, int32_t tensor) {
     for (size_t d = 0; d < tensors_[static_cast<size_t>(tensor)].size(); ++d)
