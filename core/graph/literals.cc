@@ -23,9 +23,20 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// What other languages call what is another operator here, with other operands.
+constexpr std::pair<std::string_view, const char*> kOthers[] = {
+    {"gt", "a > b is lt(b, a)"},
+    {"ge", "a >= b is le(b, a)"},
+    {"ne", "it is eq(a, b) with the values of a where exchanged"},
+    {"clamp", "it is min(max(x, low), high), in two lines"},
+    {"permute", "it is transpose(x, perm=[...])"},
+    {"gather", "a row chosen by number is a product with one-hot rows, eq(iota(...), number)"}};
+
 std::string suggest_op(std::string_view name) {
+  for (const auto& [other, hint] : kOthers)
+    if (name == other) return std::string("; ") + hint;
   const OpInfo* best = nullptr;
-  size_t distance = 3;  // further away is no suggestion
+  size_t distance = std::min<size_t>(3, name.size() / 2);  // as far away is no suggestion
   if (name.size() < 64)
     for (const OpInfo& op : all_ops())
       if (const size_t d = edit_distance(name, op.text); d < distance) best = &op, distance = d;

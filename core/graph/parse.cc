@@ -1,4 +1,5 @@
 // parse_graph of text.h: recursive descent over the grammar given there.
+#include <cctype>
 #include <optional>
 #include <unordered_map>
 
@@ -158,6 +159,9 @@ class Parser {
 
   Result<ValueId> constant(const Token& token) {
     const auto number = parse_number(token.text);
+    if (!number && token.text.size() > 1 && token.text[0] == '-' &&
+        std::isalpha(static_cast<unsigned char>(token.text[1])))
+      return Lexer::error_at(token, "\"" + std::string(token.text) + "\" is no operand; neg(x) is -x");
     if (!number)
       return Lexer::error_at(token, "\"" + std::string(token.text) + "\" is not a number that f64 can hold");
     auto id = builder_->add_constant(number->value, number->integral);

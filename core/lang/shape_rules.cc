@@ -137,6 +137,8 @@ Result<TensorType> infer_reshape(Operands operands, Attrs& attrs) {
   Ints& shape = *attrs.shape;
   const auto free = std::find(shape.begin(), shape.end(), -1);
   const Ints asked = shape;
+  if (std::count(shape.begin(), shape.end(), -1) > 1)
+    return invalid("only one extent of " + print_ints(asked) + " can be -1, which is what is left");
   if (free != shape.end()) {
     *free = 1;
     if (Status status = check_shape(shape); !status.ok()) return status;

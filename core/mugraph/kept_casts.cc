@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/dtype_info.h"
 #include "core/graph/decompose.h"
 
 namespace quern {
@@ -47,7 +48,10 @@ class Flow {
     std::vector<ValueId> operands;
     for (BlockValue operand : op.operands) operands.push_back(values[static_cast<size_t>(operand)]);
     if (op.is_load()) operands.push_back(of_tensor_[static_cast<size_t>(op.tensor())]);
-    if (op.is_compute()) return add(op.code(), std::move(operands), op.type.dtype);
+    if (op.is_compute()) {
+      const DType dtype = multiplied_dtype(op, operands);
+      return add(op.code(), std::move(operands), dtype);
+    }
     if (op.is_store()) {
       const size_t tensor = static_cast<size_t>(op.tensor());
       return of_tensor_[tensor] =
@@ -55,6 +59,15 @@ class Flow {
     }
     const bool moves = op.is_load() || op.is_accumulate(Combine::concat);
     return add(moves ? OpCode::reshape : OpCode::reduce_sum, std::move(operands), op.type.dtype);
+  }
+
+  // Kernels multiply in f32 what the graph has in a narrower dtype, too: what is rounded goes on in that dtype.
+  DType multiplied_dtype(const BlockOp& op, const std::vector<ValueId>& operands) const {
+    if (op.is_compute(OpKind::contraction) || op.is_compute(OpCode::mul) ||
+        op.is_compute(OpCode::reduce_sum) || op.is_compute(OpCode::neg) || op.is_compute(OpKind::movement))
+      for (ValueId operand : operands)
+        if (is_narrow(graph_.node(operand).type.dtype)) return graph_.node(operand).type.dtype;
+    return op.type.dtype;
   }
 
   const MuGraph& mugraph_;

@@ -302,6 +302,12 @@ class OptimizeRun {
     refused_[rank] = true;
   }
 
+  // Which is what matters of a candidate, whatever became of its other schedules.
+  void refuse_as_wrong(size_t rank, const std::string& reason) {
+    refuse(rank, reason);
+    fates_[ranked_[rank].candidate] = reason.substr(0, reason.find('\n'));
+  }
+
   // The search has verified the pieces; this is the verdict on all of it, for random inputs of its own. It
   // rejects the muGraph only if there is a bug.
   const Certificate& verdict_on(size_t candidate) {
@@ -318,20 +324,22 @@ class OptimizeRun {
     const Candidate& candidate = search_.candidates[from.candidate];
     const Certificate& verdict = verdict_on(from.candidate);
     if (verdict.verdict == Verdict::rejected)
-      return refuse(program.rank, "as a whole it is wrong: " + verdict.reason);
+      return refuse_as_wrong(program.rank, "as a whole it is wrong: " + verdict.reason);
     std::string parts;  // what carries a verdict that is undecided
     if (verdict.verdict == Verdict::undecided) {
       const auto verdicts = verify_parts(graph_, candidate.mugraph, verdict.seed);
       for (size_t i = 0; verdicts && i < verdicts->size(); ++i)
         if ((*verdicts)[i].verdict == Verdict::rejected)
-          return refuse(program.rank, "part " + std::to_string(i) + " is wrong: " + (*verdicts)[i].reason);
+          return refuse_as_wrong(program.rank,
+                                 "part " + std::to_string(i) + " is wrong: " + (*verdicts)[i].reason);
       parts = part_facts(verdicts);
     }
     const auto start = Clock::now();
     const std::vector<KernelProof> proofs = prove_program(program.emitted, options_.solver);
     prove_ns_ += ns_since(start);
     if (const KernelProof* wrong = find_disproof(proofs))
-      return refuse(program.rank, "a bug of the emitter: " + wrong->kernel + " is " + wrong->proof.summary());
+      return refuse_as_wrong(program.rank,
+                             "a bug of the emitter: " + wrong->kernel + " is " + wrong->proof.summary());
     Program kept;
     kept.mugraph = print_mugraph(candidate.mugraph);
     kept.schedule = print_schedule(with_choices(from.schedule, program.emitted));

@@ -345,6 +345,14 @@ void casts_in_front_of_products(void**) {
   assert_verdict(verify(graph, mugraph(casting("3") + product)), Verdict::accepted);
   assert_verdict(verify(graph, mugraph(casting("3") + "y = matmul(c, w)\n")), Verdict::accepted);
   assert_verdict(verify(graph, mugraph(casting("4") + product)), Verdict::rejected, "differs");
+  // The other operand's cast may be left out, so that bf16 is multiplied by f32.
+  assert_verdict(
+      verify(graph_of("graph g\nin x: f32[8, 8]\nin v: f32[8, 8]\ns = mul(x, 3)\nc = cast(s, dtype=bf16)\n"
+                      "w = cast(v, dtype=bf16)\ny = matmul(c, w)\nout y\n"),
+             mugraph_of("mugraph g\nin x: f32[8, 8]\nin w: f32[8, 8]\ntensor c: bf16[8, 8]\n"
+                        "tensor y: bf16[8, 8]\n" +
+                        casting("3") + product + "out y\n")),
+      Verdict::accepted);
   const std::string rest = "graph g\n" + inputs +
                            "h = cast(x, dtype=bf16)\nf = cast(h, dtype=f32)\ns = sub(x, f)\n"
                            "c = cast(s, dtype=bf16)\ny = matmul(c, w)\nout y\n";
