@@ -14,6 +14,7 @@
 #include "core/search/broadcasts.h"
 #include "core/search/concats.h"
 #include "core/search/flatten.h"
+#include "core/search/movements.h"
 #include "core/search/piece_memo.h"
 #include "core/search/piece_search.h"
 #include "core/search/pieces.h"
@@ -560,7 +561,7 @@ void add_other_form(SearchResult& result, SearchResult other, const SearchOption
 
 Result<SearchResult> search(const Graph& graph, const Target& target, const SearchOptions& options) {
   if (Status status = check_options(options); !status.ok()) return status;
-  const Graph written = operators_behind_concats(without_broadcasts(without_sinks(graph)));
+  const Graph written = operators_behind_concats(narrow_movements(without_broadcasts(without_sinks(graph))));
   const std::optional<Graph> unpacked = unpack_products(written);
   const Graph first = flatten_rows(regroup(unpacked ? *unpacked : written));
   Result<SearchResult> result = Search(first, target, options).run();
