@@ -346,12 +346,16 @@ std::optional<Cost> KernelModel::evaluate(Sizes& sizes) const {
 
 namespace {
 
-// Powers of two and what lies between them, so that blocks come near to a wave.
-std::vector<int64_t> part_choices(int64_t most) {
+constexpr int64_t kWaves = 2;
+
+// Parts of the loop of so many blocks: powers of two, and those with which the blocks are a wave, or two.
+std::vector<int64_t> part_choices(int64_t blocks, int64_t sms, int64_t most, bool even) {
   std::vector<int64_t> out;
-  for (int64_t parts = 2; parts <= most; parts *= 2) {
-    out.push_back(parts);
-    if (parts / 2 * 3 <= most) out.push_back(parts / 2 * 3);
+  for (int64_t parts = 2; parts <= most; parts *= 2) out.push_back(parts);
+  for (int64_t waves = 1; waves <= kWaves; ++waves) {
+    const int64_t parts = waves * sms / blocks;
+    if (parts > 2 && parts <= most && !(even && parts % 2) && std::find(out.begin(), out.end(), parts) == out.end())
+      out.push_back(parts);
   }
   return out;
 }
@@ -369,22 +373,21 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   auto extent = [&](size_t axis) {
     return axis < roles.grid.size() ? terms.labels[roles.grid[axis]].extent : 1;
   };
-  std::vector<int64_t> rank_choices;
-  if (roles.split == Split::none) {
-    rank_choices = {1};
-  } else if (roles.split == Split::cluster) {
-    rank_choices = part_choices(target.max_cluster);
-  } else {
-    const bool is_small = !roles.stores_in_loop &&
-                          double(extent(0)) * double(extent(1)) * double(extent(2)) * kMostParts < target.sms;
-    rank_choices = part_choices(is_small ? kMostPartsOfSmall : kMostParts);
+  const bool is_small = !roles.stores_in_loop &&
+                        double(extent(0)) * double(extent(1)) * double(extent(2)) * kMostParts < target.sms;
+  auto rank_choices = [&](int64_t blocks) -> std::vector<int64_t> {
+    if (roles.split == Split::none) return {1};
+    const bool cluster = roles.split == Split::cluster;
+    std::vector<int64_t> choices = part_choices(
+        blocks, target.sms, cluster ? target.max_cluster : is_small ? kMostPartsOfSmall : kMostParts, cluster);
     // Blocks that store in the loop are all that there are: a wave, or a few.
     if (roles.stores_in_loop)
       for (int64_t per_sm : {1, 2, 4}) {
-        rank_choices.push_back(per_sm * int64_t(std::bit_floor(static_cast<uint64_t>(target.sms))));
-        rank_choices.push_back(per_sm * target.sms);
+        choices.push_back(per_sm * int64_t(std::bit_floor(static_cast<uint64_t>(target.sms))));
+        choices.push_back(per_sm * target.sms);
       }
-  }
+    return choices;
+  };
   const int64_t least_tile = roles.stores_in_loop ? 1 : 16;
   Sizes sizes;
   auto consider = [&] {
@@ -392,6 +395,13 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
     Sizes tried = sizes;
     const std::optional<Cost> cost = model.evaluate(tried);
     if (!cost || (best.size() == count && cost->us >= best.back().cost.us)) return;
+    const auto same = std::find_if(best.begin(), best.end(), [&](const SizedKernel& known) {
+      return model.is_one_product() && known.sizes.grid == tried.grid && known.sizes.ranks == tried.ranks;
+    });
+    if (same != best.end()) {
+      if (cost->us >= same->cost.us) return;
+      best.erase(same);
+    }
     if (best.size() == count) best.pop_back();
     const auto at = std::upper_bound(best.begin(), best.end(), cost->us,
                                      [](double us, const SizedKernel& known) { return us < known.cost.us; });
@@ -399,7 +409,7 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   };
   auto over_loop = [&] {
     if (roles.loop < 0) return consider();
-    for (int64_t ranks : rank_choices) {
+    for (int64_t ranks : rank_choices(sizes.grid[0] * sizes.grid[1] * sizes.grid[2])) {
       const int64_t whole = terms.labels[roles.loop].extent, share = divide_up(whole, ranks);
       if (ranks > whole) continue;
       sizes.ranks = ranks;

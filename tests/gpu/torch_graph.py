@@ -11,10 +11,16 @@ TOKEN = re.compile(r"\s*(#.*|[A-Za-z_][\w.]*|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]
 
 
 def tokens(line):
-    """Names that are words of Python's get an underscore: programs are made of them."""
+    """Names that are words of Python's get an underscore, and dots become two: programs are made of them."""
     words = [t for t in TOKEN.findall(line) if t and not t.startswith("#")]
     statement = words[:1] if words[1:2] != ["="] else []
-    return statement + [word + "_" if keyword.iskeyword(word) else word for word in words[len(statement):]]
+    return statement + [named(word) for word in words[len(statement):]]
+
+
+def named(word):
+    if keyword.iskeyword(word):
+        return word + "_"
+    return word.replace(".", "__") if word[0].isalpha() or word[0] == "_" else word
 
 
 class Graph:
