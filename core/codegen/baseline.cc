@@ -38,8 +38,8 @@ class ProgramText {
     Launch launch;
     const auto [at, fresh] = names_.try_emplace(text);
     if (fresh)
-      at->second =
-          prefix_ + "q" + std::to_string(names_.size() - 1) + "_" + (made.size() > 1 ? "joined" : made[0].code.kind);
+      at->second = prefix_ + "q" + std::to_string(names_.size() - 1) + "_" +
+                   (made.size() > 1 ? "joined" : made[0].code.kind);
     launch.kernel = at->second;
     std::vector<ir::KernelPart> parts;
     for (MadeKernel& each : made) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "core/base/integers.h"
@@ -17,6 +18,14 @@ namespace {
 double shared_room(const BlockWork& work, const KernelSchedule& schedule) {
   return std::max(schedule.stages * work.loop_room + work.kept_bytes + work.written_bytes,
                   work.exchange_bytes);
+}
+
+// Of the places for blocks, those that clusters of so many find. They lie within parts of the GPU that differ in size. Blocks of
+// such clusters that an H200 with its 132 SMs holds at one a SM (cudaOccupancyMaxActiveClusters).
+double cluster_share(int64_t blocks) {
+  constexpr double kPlaces[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
+  constexpr int64_t kMost = std::size(kPlaces) - 1;
+  return (kPlaces[std::min(blocks, kMost)] + 0.5) / kPlaces[1];
 }
 
 class KernelModel {
@@ -96,8 +105,7 @@ class KernelModel {
   // Blocks that the GPU holds. Clusters stay within a part of it, and parts differ in size.
   double places(int64_t blocks_per_sm) const {
     const double all = static_cast<double>(blocks_per_sm) * target_.sms;
-    return cluster() > 2 ? std::max(1.0, std::floor(all * constants_.cluster_places / cluster())) * cluster()
-                         : all;
+    return std::max(1.0, std::floor(all * cluster_share(work_.cluster) / cluster())) * cluster();
   }
 
   // What the block that has the most to do is longer under way than a mean one: at the end it is alone. Blocks that stay have

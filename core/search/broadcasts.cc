@@ -29,8 +29,9 @@ class BroadcastRewriter : Rewriter {
 
  private:
   struct Value {
-    std::optional<Ints> once;               // its shape without repetitions, of the same rank, if that has fewer elements
-    std::optional<ValueId> whole, repeated;  // it, and what it repeats, in the graph that is made; when somebody asks
+    std::optional<Ints> once;  // its shape without repetitions, of the same rank, if that has fewer elements
+    std::optional<ValueId> whole,
+        repeated;  // it, and what it repeats, in the graph that is made; when somebody asks
   };
 
   static Ints with_rank(Ints shape, size_t rank) {
@@ -43,7 +44,8 @@ class BroadcastRewriter : Rewriter {
     return once ? *once : shape(id);
   }
   bool is_of_one_operand(const Node& op) const {
-    return op.operands.size() == 1 && (op_info(op.code).kind == OpKind::elementwise || op.code == OpCode::cast);
+    return op.operands.size() == 1 &&
+           (op_info(op.code).kind == OpKind::elementwise || op.code == OpCode::cast);
   }
 
   std::optional<Ints> shape_once(ValueId id) const {

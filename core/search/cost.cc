@@ -348,13 +348,15 @@ namespace {
 
 constexpr int64_t kWaves = 2;
 
-// Parts of the loop of so many blocks: powers of two, and those with which the blocks are a wave, or two.
-std::vector<int64_t> part_choices(int64_t blocks, int64_t sms, int64_t most, bool even) {
+// Parts of the loop of so many blocks: powers of two and, where these are no cluster, those with which the blocks are a wave, or
+// two.
+std::vector<int64_t> part_choices(int64_t blocks, int64_t sms, int64_t most, bool cluster) {
   std::vector<int64_t> out;
   for (int64_t parts = 2; parts <= most; parts *= 2) out.push_back(parts);
+  if (cluster) return out;
   for (int64_t waves = 1; waves <= kWaves; ++waves) {
     const int64_t parts = waves * sms / blocks;
-    if (parts > 2 && parts <= most && !(even && parts % 2) && std::find(out.begin(), out.end(), parts) == out.end())
+    if (parts > 2 && parts <= most && std::find(out.begin(), out.end(), parts) == out.end())
       out.push_back(parts);
   }
   return out;
@@ -378,8 +380,11 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
   auto rank_choices = [&](int64_t blocks) -> std::vector<int64_t> {
     if (roles.split == Split::none) return {1};
     const bool cluster = roles.split == Split::cluster;
-    std::vector<int64_t> choices = part_choices(
-        blocks, target.sms, cluster ? target.max_cluster : is_small ? kMostPartsOfSmall : kMostParts, cluster);
+    std::vector<int64_t> choices = part_choices(blocks, target.sms,
+                                                cluster    ? target.max_cluster
+                                                : is_small ? kMostPartsOfSmall
+                                                           : kMostParts,
+                                                cluster);
     // Blocks that store in the loop are all that there are: a wave, or a few.
     if (roles.stores_in_loop)
       for (int64_t per_sm : {1, 2, 4}) {

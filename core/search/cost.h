@@ -37,8 +37,10 @@ class KernelModel {
   std::optional<Cost> evaluate(Sizes& sizes) const;
   // Whether one product is all that the loop is for: then schedules choose into how many iterations it is cut (tile_k).
   bool is_one_product() const {
-    return std::count_if(work_.begin(), work_.end(), [](const Work& work) { return work.contraction; }) == 1 &&
-           std::any_of(work_.begin(), work_.end(), [](const Work& work) { return work.contraction && work.looped; });
+    return std::count_if(work_.begin(), work_.end(), [](const Work& work) { return work.contraction; }) ==
+               1 &&
+           std::any_of(work_.begin(), work_.end(),
+                       [](const Work& work) { return work.contraction && work.looped; });
   }
 
  private:

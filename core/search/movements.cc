@@ -17,7 +17,8 @@ class MovementRewriter : CopyingRewriter {
   std::optional<Graph> run() {
     for (ValueId id = 0; id < end(); ++id)
       if (narrows(id))
-        for (ValueId from = node(id).operands[0]; moves_alone(from); from = node(from).operands[0]) waits_.insert(from);
+        for (ValueId from = node(id).operands[0]; moves_alone(from); from = node(from).operands[0])
+          waits_.insert(from);
     std::optional<Graph> made = rewritten([&](ValueId id) { return value_of(id); });
     return found_ ? std::move(made) : std::nullopt;
   }
@@ -28,12 +29,14 @@ class MovementRewriter : CopyingRewriter {
   }
   // A movement that one operator reads, of a value that nobody else does.
   bool moves_alone(ValueId id) const {
-    return moves(id) && readers_[index(id)].size() == 1 && !is_output(id) && node(id).type.dtype == DType::f32 &&
-           readers_[index(node(id).operands[0])].size() == 1 && !is_output(node(id).operands[0]) &&
-           !is_exact_cast(graph_, node(id).operands[0]) && node(node(id).operands[0]).code != OpCode::input;
+    return moves(id) && readers_[index(id)].size() == 1 && !is_output(id) &&
+           node(id).type.dtype == DType::f32 && readers_[index(node(id).operands[0])].size() == 1 &&
+           !is_output(node(id).operands[0]) && !is_exact_cast(graph_, node(id).operands[0]) &&
+           node(node(id).operands[0]).code != OpCode::input;
   }
   bool narrows(ValueId id) const {
-    return node(id).code == OpCode::cast && is_narrow(node(id).type.dtype) && moves_alone(node(id).operands[0]);
+    return node(id).code == OpCode::cast && is_narrow(node(id).type.dtype) &&
+           moves_alone(node(id).operands[0]);
   }
 
   // -1 for what moves behind the cast that reads it.
@@ -45,7 +48,8 @@ class MovementRewriter : CopyingRewriter {
       narrow_[index(id)] = became(op.operands[0]);
     if (!moves(id) || narrow_[index(op.operands[0])] < 0) return copy(id);
     found_ = true;
-    narrow_[index(id)] = add(op.code, {narrow_[index(op.operands[0])]}, op.attrs, unused(op.name + "_narrow"));
+    narrow_[index(id)] =
+        add(op.code, {narrow_[index(op.operands[0])]}, op.attrs, unused(op.name + "_narrow"));
     return cast(narrow_[index(id)], op.type.dtype, op.name);
   }
 

@@ -282,7 +282,8 @@ bool is_exact_cast(const Graph& graph, ValueId id) {
 
 bool is_truncation(const Graph& graph, ValueId id) {
   const Node& op = graph.node(id);
-  if (op.code != OpCode::cast || op.type.dtype != DType::i32 || !is_float(graph.node(op.operands[0]).type.dtype) ||
+  if (op.code != OpCode::cast || op.type.dtype != DType::i32 ||
+      !is_float(graph.node(op.operands[0]).type.dtype) ||
       std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end())
     return false;
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& user) {

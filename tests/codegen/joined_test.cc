@@ -255,8 +255,8 @@ void independent_kernels_of_the_baseline_share_a_launch(void**) {
 
 // Functions of parts among them: a program may have several that were joined.
 void all_names_have_the_prefix(void**) {
-  const auto baseline = emit_baseline(test_graph(kApart), **find_target("sm_90a"), {},
-                                      ir::LaunchesDependents::never, "k7_");
+  const auto baseline =
+      emit_baseline(test_graph(kApart), **find_target("sm_90a"), {}, ir::LaunchesDependents::never, "k7_");
   assert_ok(baseline);
   for (const LaunchedKernel& each : baseline->code) assert_true(each.kernel.name.starts_with("k7_q"));
   for (const Launch& launch : baseline->plan.launches) assert_true(launch.kernel.starts_with("k7_q"));
@@ -310,7 +310,8 @@ int main() {
                               cmocka_unit_test(producers_and_clusters_are_joined),
                               cmocka_unit_test(a_launch_has_the_blocks_of_all),
                               cmocka_unit_test(what_depends_is_not_joined),
-                              cmocka_unit_test(independent_kernels_of_the_baseline_share_a_launch), cmocka_unit_test(all_names_have_the_prefix),
+                              cmocka_unit_test(independent_kernels_of_the_baseline_share_a_launch),
+                              cmocka_unit_test(all_names_have_the_prefix),
                               cmocka_unit_test(parts_find_their_blocks)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

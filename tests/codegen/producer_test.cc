@@ -42,7 +42,8 @@ void stages_go_round(void**) {
 struct Parts {
   const char *cluster, *inner;
 };
-constexpr Parts kClusters[] = {{"cluster=2", "512"}, {"cluster=3", "1408"}, {"cluster=5", "1408"}, {"cluster=6", "1408"}};
+constexpr Parts kClusters[] = {
+    {"cluster=2", "512"}, {"cluster=3", "1408"}, {"cluster=5", "1408"}, {"cluster=6", "1408"}};
 
 MuGraphCase in_parts(const Parts& parts, const char* rows, KernelSchedule each) {
   each.tile_k = 64;
@@ -268,7 +269,8 @@ void what_the_engine_cannot_bring_is_refused(void**) {
 
 int main() {
   const CMUnitTest tests[] = {cmocka_unit_test(stages_go_round),
-                              cmocka_unit_test(clusters_are_right), cmocka_unit_test(a_power_of_two_of_blocks_store),
+                              cmocka_unit_test(clusters_are_right),
+                              cmocka_unit_test(a_power_of_two_of_blocks_store),
                               cmocka_unit_test(persistent_blocks_are_right),
                               cmocka_unit_test(neighbours_along_both_axes_come_together),
                               cmocka_unit_test(groups_in_turns_are_right),

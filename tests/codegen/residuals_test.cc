@@ -226,7 +226,8 @@ void long_chains_take_no_time(void**) {
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right), cmocka_unit_test(outputs_share_a_loop),
+  const CMUnitTest tests[] = {cmocka_unit_test(they_are_right),
+                              cmocka_unit_test(outputs_share_a_loop),
                               cmocka_unit_test(operands_of_products_are_there),
                               cmocka_unit_test(late_loads_are_converted_where_they_are),
                               cmocka_unit_test(large_ones_are_not_held),

@@ -96,7 +96,8 @@ void what_positions_count_is_the_same(void**) {
       "t = sum(f, axis=1)\nout t\n");
   const MuGraph mugraph = mugraph_of(
       "mugraph g\nin s: i32[64, 1]\ntensor i: i32[1, 192]\ntensor f: f32[64, 192]\ntensor t: f32[64]\n"
-      "i = iota(axis=[1], shape=[1, 192], dtype=i32)\nkernel grid=[16, 6] {\na = load(s, x=0)\nb = load(i, y=1)\n"
+      "i = iota(axis=[1], shape=[1, 192], dtype=i32)\nkernel grid=[16, 6] {\na = load(s, x=0)\nb = load(i, "
+      "y=1)\n"
       "c = eq(a, b)\nd = cast(c, dtype=f32)\nstore(d, f, x=0, y=1)\n}\nkernel grid=[16] {\na = load(f, x=0)\n"
       "b = sum(a, axis=1)\nstore(b, t, x=0)\n}\nout t\n");
   const auto small = shrink(mugraph, graph, true);
@@ -206,11 +207,17 @@ void systems_of_extents(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(hand_written_files_become_small), cmocka_unit_test(ragged_edges_stay_ragged),
-      cmocka_unit_test(counts_follow_their_extents),     cmocka_unit_test(halves_and_reshapes_follow),
-      cmocka_unit_test(what_positions_count_is_the_same), cmocka_unit_test(what_no_choice_fits_stays),       cmocka_unit_test(tiles_stay_with_what_stays),
-      cmocka_unit_test(whole_steps_become_few),          cmocka_unit_test(uneven_parts_of_what_is_even),
-      cmocka_unit_test(small_tiles_of_what_is_packed),   cmocka_unit_test(systems_of_extents),
+      cmocka_unit_test(hand_written_files_become_small),
+      cmocka_unit_test(ragged_edges_stay_ragged),
+      cmocka_unit_test(counts_follow_their_extents),
+      cmocka_unit_test(halves_and_reshapes_follow),
+      cmocka_unit_test(what_positions_count_is_the_same),
+      cmocka_unit_test(what_no_choice_fits_stays),
+      cmocka_unit_test(tiles_stay_with_what_stays),
+      cmocka_unit_test(whole_steps_become_few),
+      cmocka_unit_test(uneven_parts_of_what_is_even),
+      cmocka_unit_test(small_tiles_of_what_is_packed),
+      cmocka_unit_test(systems_of_extents),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -19,16 +19,19 @@ size_t wide_movements(const Graph& graph) {
 }
 
 void movements_become_narrow(void**) {
-  for (const char* rest :
-       {"f = cast(x, dtype=f32)\nr = reshape(f, shape=[2, 12])\ns = neg(r)\nout s\n",
-        "f = cast(x, dtype=f32)\nr = reshape(f, shape=[2, 12])\nt = transpose(r, perm=[1, 0])\ns = add(t, 1)\n"
-        "u = mul(f, 2)\nout s, u\n",
-        "f = cast(x, dtype=f32)\nr = slice(f, start=[0, 3], stop=[4, 6])\nb = broadcast(r, shape=[5, 4, 3])\nout b\n",
-        // Behind what computes: its result is rounded, then moved.
-        "s = exp(y)\nr = reshape(s, shape=[24])\nh = cast(r, dtype=bf16)\nout h\n",
-        "s = exp(y)\nr = reshape(s, shape=[2, 12])\nt = transpose(r, perm=[1, 0])\nh = cast(t, dtype=f16)\nout h\n",
-        "f = cast(x, dtype=f32)\ns = exp(f)\nr = reshape(s, shape=[24])\nh = cast(r, dtype=bf16)\nk = cast(h, dtype=f32)\n"
-        "m = reshape(k, shape=[6, 4])\nout m\n"}) {
+  for (const char* rest : {"f = cast(x, dtype=f32)\nr = reshape(f, shape=[2, 12])\ns = neg(r)\nout s\n",
+                           "f = cast(x, dtype=f32)\nr = reshape(f, shape=[2, 12])\nt = transpose(r, perm=[1, "
+                           "0])\ns = add(t, 1)\n"
+                           "u = mul(f, 2)\nout s, u\n",
+                           "f = cast(x, dtype=f32)\nr = slice(f, start=[0, 3], stop=[4, 6])\nb = "
+                           "broadcast(r, shape=[5, 4, 3])\nout b\n",
+                           // Behind what computes: its result is rounded, then moved.
+                           "s = exp(y)\nr = reshape(s, shape=[24])\nh = cast(r, dtype=bf16)\nout h\n",
+                           "s = exp(y)\nr = reshape(s, shape=[2, 12])\nt = transpose(r, perm=[1, 0])\nh = "
+                           "cast(t, dtype=f16)\nout h\n",
+                           "f = cast(x, dtype=f32)\ns = exp(f)\nr = reshape(s, shape=[24])\nh = cast(r, "
+                           "dtype=bf16)\nk = cast(h, dtype=f32)\n"
+                           "m = reshape(k, shape=[6, 4])\nout m\n"}) {
     const Graph graph = graph_of(kInputs + rest), made = narrow_movements(graph);
     assert_computes_the_same(graph, made);
     if (wide_movements(made) != 0) fail_test(print_graph(made));

@@ -505,18 +505,21 @@ void a_graph_that_is_partly_outside(void**) {
 // Masks as floats, integers as floats, and floats rounded to integers are computed where they are needed.
 void casts_of_conditions_and_integers(void**) {
   for (const char* text :
-       {"graph g\nin x: f32[24, 40]\nin m: i32[24, 40]\nin c: bool[40]\nb = lt(0, x)\nf = cast(b, dtype=f32)\n"
+       {"graph g\nin x: f32[24, 40]\nin m: i32[24, 40]\nin c: bool[40]\nb = lt(0, x)\nf = cast(b, "
+        "dtype=f32)\n"
         "y = mul(x, f)\nn = cast(m, dtype=bf16)\nk = sub(1, n)\nz = mul(k, -10000)\nq = add(y, z)\n"
         "d = cast(c, dtype=f16)\nr = add(q, d)\ns = softmax(r)\nout s\n",
         "graph g\nin x: bf16[16, 64]\nin w: bf16[64, 32]\nf = cast(x, dtype=f32)\n"
-        "q = mul(f, 16)\ni = cast(q, dtype=i32)\nr = cast(i, dtype=f32)\nt = mul(r, 0.0625)\nh = cast(t, dtype=bf16)\ny = matmul(h, w)\nout y\n"}) {
+        "q = mul(f, 16)\ni = cast(q, dtype=i32)\nr = cast(i, dtype=f32)\nt = mul(r, 0.0625)\nh = cast(t, "
+        "dtype=bf16)\ny = matmul(h, w)\nout y\n"}) {
     const Graph graph = graph_of(text);
     const SearchResult result = found(graph);
     assert_true(!result.candidates.empty());
     assert_true(print_report(result).find("left to the baseline") == std::string::npos);
     for (const Candidate& candidate : result.candidates) {
       const Certificate certificate = verify(graph, candidate.mugraph);
-      if (certificate.verdict != Verdict::accepted) fail_test(print_mugraph(candidate.mugraph) + certificate.reason);
+      if (certificate.verdict != Verdict::accepted)
+        fail_test(print_mugraph(candidate.mugraph) + certificate.reason);
     }
   }
 }
@@ -567,8 +570,7 @@ void equal_pieces_are_searched_once(void**) {
 void graphs_share_the_results_of_their_pieces(void**) {
   const std::string layer = "a = softmax(x)\nb = mul(a, 100.0)\nc = cast(b, dtype=i32)\n";
   const Graph one = graph_of("graph one\nin x: f32[64, 64]\n" + layer + "out c\n");
-  const Graph other =
-      graph_of("graph other\nin x: f32[64, 64]\n" + layer + "d = add(c, 1)\nout d\n");
+  const Graph other = graph_of("graph other\nin x: f32[64, 64]\n" + layer + "d = add(c, 1)\nout d\n");
   PieceMemo memo(2);
   SearchOptions options;
   options.memo = &memo;
@@ -713,7 +715,8 @@ int main() {
       cmocka_unit_test(other_graphs),
       cmocka_unit_test(sums_that_no_quotient_hides),
       cmocka_unit_test(softmax_beside_a_reduction_of_rows),
-      cmocka_unit_test(a_graph_that_is_partly_outside), cmocka_unit_test(casts_of_conditions_and_integers),
+      cmocka_unit_test(a_graph_that_is_partly_outside),
+      cmocka_unit_test(casts_of_conditions_and_integers),
       cmocka_unit_test(random_graphs_are_searched),
       cmocka_unit_test(the_result_does_not_depend_on_threads),
       cmocka_unit_test(equal_pieces_are_searched_once),

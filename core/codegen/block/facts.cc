@@ -60,9 +60,7 @@ void BlockFacts::sink_behind_loop() {
   }
 }
 
-int BlockFacts::rank_bits() const {
-  return std::bit_width(static_cast<uint64_t>(cluster_blocks())) - 1;
-}
+int BlockFacts::rank_bits() const { return std::bit_width(static_cast<uint64_t>(cluster_blocks())) - 1; }
 
 int BlockFacts::vector_bits(BlockValue value, const RegisterLayout& layout, int inner) const {
   const TensorPlace& place = this->place(value);
