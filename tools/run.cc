@@ -33,6 +33,10 @@ Status choose_instance(const Arguments& arguments, Graph graph, Setup& setup) {
   if (*asked) small = *shrink(graph, *asked);
   for (int64_t extent = kFirstExtent; !*asked && work(small) > most && extent >= 4; extent /= 2)
     small = *shrink(graph, extent);
+  if (!*asked && work(small) > most)
+    std::fprintf(stderr,
+                 "quern: no instance of \"%s\" is small: this takes about %.0f times as long as others\n",
+                 visible(graph.name).c_str(), work(small) / most);
   setup.shrunk = print_graph(small) != print_graph(graph);
   setup.graph = std::move(small);
   return {};

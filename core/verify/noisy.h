@@ -68,10 +68,12 @@ constexpr double kSmallest = 0x1p-126;  // what is smaller may be flushed to 0
 
 inline double squared(double x) { return x * x; }
 
-// Of the rounding of `value` to a float dtype.
+// Of the rounding of `value` to a float dtype. The last finite number is no further away than the end of the range.
 inline double rounding_variance(DType dtype, double value) {
-  const double least = is_narrow(dtype) ? least_rounding(dtype) : 0;
-  return squared(std::max(std::fabs(value) * relative_rounding(dtype), least)) / 3;
+  const double size = std::fabs(value), least = is_narrow(dtype) ? least_rounding(dtype) : 0;
+  const double most = std::max(size * relative_rounding(dtype), least),
+               end = dtype_info(dtype).largest - size;
+  return squared(end >= 0 ? std::min(most, end) : most) / 3;
 }
 
 // Noise of the value's own is all that it has.

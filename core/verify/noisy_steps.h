@@ -166,6 +166,10 @@ inline Noisy finish(Noisy value, DType dtype, uint32_t source) {
     if (std::isnan(value.variance)) value.variance = std::numeric_limits<double>::infinity();
   }
   if (is_float(dtype)) {
+    // By the noise of what it is made of: rounding to the nearest leaves in range what is there.
+    if (value.has_noise())
+      value.fragile |= std::isfinite(round_to(dtype, value.exact + value.reach())) !=
+                       std::isfinite(round_to(dtype, value.exact - value.reach()));
     const double rounded = round_to(dtype, value.unfused);
     // What is not exact may fall on a number of the dtype by luck.
     const bool narrow = dtype != DType::f32;
@@ -180,9 +184,6 @@ inline Noisy finish(Noisy value, DType dtype, uint32_t source) {
       value.variance = std::numeric_limits<double>::infinity();
       value.fragile = true;
     }
-    if (value.has_noise())
-      value.fragile |= std::isfinite(round_to(dtype, value.exact + value.reach())) !=
-                       std::isfinite(round_to(dtype, value.exact - value.reach()));
   }
   if (value.has_noise() && value.source == 0) value.source = source;
   return value;

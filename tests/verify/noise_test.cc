@@ -5,6 +5,7 @@
 #include "core/graph/text.h"
 #include "core/verify/real_domains.h"
 #include "core/verify/reference.h"
+#include "tests/mugraph/texts.h"
 #include "tests/support/test.h"
 
 using namespace quern;
@@ -95,8 +96,27 @@ static void squares_of_common_noise(void**) {
   }
 }
 
+// A mask of the lowest finite number is no infinity: what is added to it is rounded back into the range, and what softmax makes
+// of the row is compared.
+static void the_lowest_number_stays_in_range(void**) {
+  for (const auto& [dtype, lowest] : {std::pair{"bf16", "-3.3895313892515355e+38"}, {"f16", "-65504.0"}}) {
+    const Result<Graph> graph = parse_graph(
+        with(with("graph g\nin s: TYPE[1, 4]\nin m: bool[1, 4]\nt = mul(s, 0.3)\nw = where(m, 0.0, LOWEST)\n"
+                  "a = cast(w, dtype=TYPE)\nb = add(t, a)\nf = cast(b, dtype=f32)\np = softmax(f)\nout p\n",
+                  "TYPE", dtype),
+             "LOWEST", lowest));
+    assert_ok(graph);
+    const std::vector<Expected> expected = expect_outputs(*graph, {{1, -1, 0.5, 2}, {1, 0, 1, 0}});
+    RealTensor other = expected[0].exact;
+    assert_true(compare(graph->output_descs()[0], other, expected[0]).acceptable);
+    for (double& element : other) element *= 1.25;
+    assert_false(compare(graph->output_descs()[0], other, expected[0]).acceptable);
+  }
+}
+
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(the_lowest_number_stays_in_range),
       cmocka_unit_test(noise_that_is_shared_adds_up_or_cancels),
       cmocka_unit_test(functions_of_noise_know_little),
       cmocka_unit_test(sums_overflow_together),

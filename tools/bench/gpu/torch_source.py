@@ -65,7 +65,8 @@ def norm(op, operands, attributes):
 
 def held(operand, other):
     """A number as `other`'s dtype holds it: PyTorch refuses -1e30 beside f16, where the language makes it -inf."""
-    return f"in_range({operand}, {other}.dtype)" if is_number(operand) and not is_number(other) else operand
+    is_literal = other.startswith("float(") or is_number(other)
+    return f"in_range({operand}, {other}.dtype)" if is_number(operand) and not is_literal else operand
 
 
 def in_range(number, dtype):
@@ -86,7 +87,7 @@ def expression(op, operands, attributes):
     if op in ("rms_norm", "layer_norm"):
         return norm(op, operands, attributes)
     table = {
-        "where": lambda: f"torch.where({x}, {held(operands[1], operands[2])}, {held(operands[2], operands[1])})",
+        "where": lambda: f"torch.where(({x}).bool(), {held(operands[1], operands[2])}, {held(operands[2], operands[1])})",
         "reshape": lambda: f"{x}.reshape({attributes['shape']})",
         "transpose": lambda: f"{x}.permute({[int(p) for p in attributes['perm']]})" if "perm" in attributes
         else f"{x}.permute(*reversed(range({x}.dim())))",
