@@ -61,10 +61,9 @@ class Flow {
     return add(moves ? OpCode::reshape : OpCode::reduce_sum, std::move(operands), op.type.dtype);
   }
 
-  // Kernels multiply in f32 what the graph has in a narrower dtype, too: what is rounded goes on in that dtype.
+  // Products of what is rounded and of what need not be are those of the narrower dtype, as the graph has them.
   DType multiplied_dtype(const BlockOp& op, const std::vector<ValueId>& operands) const {
-    if (op.is_compute(OpKind::contraction) || op.is_compute(OpCode::mul) ||
-        op.is_compute(OpCode::reduce_sum) || op.is_compute(OpCode::neg) || op.is_compute(OpKind::movement))
+    if (op.is_compute(OpKind::contraction))
       for (ValueId operand : operands)
         if (is_narrow(graph_.node(operand).type.dtype)) return graph_.node(operand).type.dtype;
     return op.type.dtype;

@@ -353,6 +353,17 @@ void casts_in_front_of_products(void**) {
                         "tensor y: bf16[8, 8]\n" +
                         casting("3") + product + "out y\n")),
       Verdict::accepted);
+  // What the graph goes on with in f32 it has rounded, though no cast in the muGraph says so.
+  assert_verdict(
+      verify(graph_of("graph g\nin x: f32[8, 8]\nin v: f32[8, 8]\nin w: bf16[8, 8]\ns = mul(x, 3)\n"
+                      "c = cast(s, dtype=bf16)\nf = cast(c, dtype=f32)\nm = mul(f, v)\n"
+                      "h = cast(m, dtype=bf16)\ny = matmul(h, w)\nout y\n"),
+             mugraph_of("mugraph g\nin x: f32[8, 8]\nin v: f32[8, 8]\nin w: bf16[8, 8]\n"
+                        "tensor c: bf16[8, 8]\ntensor y: bf16[8, 8]\n" +
+                        casting("3") +
+                        "kernel grid=[2] {\na = load(c, x=0)\nb = load(v, x=0)\nm = mul(a, b)\n"
+                        "e = load(w)\nd = matmul(m, e)\nstore(d, y, x=0)\n}\nout y\n")),
+      Verdict::accepted);
   const std::string rest = "graph g\n" + inputs +
                            "h = cast(x, dtype=bf16)\nf = cast(h, dtype=f32)\ns = sub(x, f)\n"
                            "c = cast(s, dtype=bf16)\ny = matmul(c, w)\nout y\n";
