@@ -141,7 +141,8 @@ class Shrinker {
     for (const MuKernel& kernel : mugraph.kernels) kernel.custom ? add_block(kernel) : add_operator(kernel);
     extents_.align();
     if (count_alike()) extents_.align();
-    const std::set<Var> counted = this->counted();
+    std::set<Var> counted = counted_by_mugraph();
+    target_.collect_counted(counted);
     // Otherwise the extent is in the values.
     if (!short_iotas)
       for (Var var : counted) extents_.keep(var);
@@ -164,10 +165,9 @@ class Shrinker {
  private:
   // ---- the system ----
 
-  // What the iotas of both programs count; and what those of the muGraph alone do.
-  std::set<Var> counted(bool by_graph = true) const {
+  // What the iotas of the muGraph count.
+  std::set<Var> counted_by_mugraph() const {
     std::set<Var> counted;
-    if (by_graph) target_.collect_counted(counted);
     for (const GraphExtents& kernel : kernels_) kernel.collect_counted(counted);
     return counted;
   }
@@ -177,7 +177,7 @@ class Shrinker {
   bool count_alike() {
     std::set<Var> of_graph;
     target_.collect_counted(of_graph);
-    const std::set<Var> of_mugraph = counted(false);
+    const std::set<Var> of_mugraph = counted_by_mugraph();
     bool changed = false;
     for (Var var : of_mugraph) {
       if (of_graph.count(var)) continue;
