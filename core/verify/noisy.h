@@ -73,7 +73,7 @@ inline double rounding_variance(DType dtype, double value) {
   const double size = std::fabs(value), least = is_narrow(dtype) ? least_rounding(dtype) : 0;
   const double most = std::max(size * relative_rounding(dtype), least),
                end = dtype_info(dtype).largest - size;
-  return squared(end >= 0 ? std::min(most, end) : most) / 3;
+  return squared(end >= 0 && end < most ? end : most) / 3;
 }
 
 // Noise of the value's own is all that it has.
