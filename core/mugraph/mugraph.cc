@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "core/base/grid.h"
 #include "core/base/integers.h"
@@ -316,6 +317,22 @@ Status validate(MuGraph& mugraph) {
   Status status = Validator(mugraph).run();
   if (status.ok()) note_narrow_loads(mugraph);
   return status;
+}
+
+BlockValue root_load(const std::vector<BlockOp>& ops, BlockValue value) {
+  std::set<BlockValue> seen;
+  for (std::vector<BlockValue> left = {value}; !left.empty();) {
+    const BlockValue next = left.back();
+    left.pop_back();
+    const BlockOp& op = ops[static_cast<size_t>(next)];
+    if (op.is_load()) return next;
+    const bool by_elements =
+        op.is_compute(OpKind::elementwise) || op.is_compute(OpKind::composite) || op.is_compute(OpCode::cast);
+    if (!by_elements || !seen.insert(next).second) continue;
+    for (auto operand = op.operands.rbegin(); operand != op.operands.rend(); ++operand)
+      if (ops[static_cast<size_t>(*operand)].type.shape == op.type.shape) left.push_back(*operand);
+  }
+  return -1;
 }
 
 bool has_product(const std::vector<BlockOp>& ops) {

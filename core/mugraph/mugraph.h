@@ -103,6 +103,8 @@ struct MuGraph {
 // Whether one of them multiplies matrices; whether one stores every iteration's tile, so that none may be
 // left out.
 bool has_product(const std::vector<BlockOp>& ops);
+// The load that a value is made of, element by element, in its shape: the first that is found; -1: none.
+BlockValue root_load(const std::vector<BlockOp>& ops, BlockValue value);
 bool stores_in_loop(const std::vector<BlockOp>& ops);
 
 // Where a block value lives: before the loop (once), in the loop (one tile an iteration), after it.

@@ -20,8 +20,9 @@ double shared_room(const BlockWork& work, const KernelSchedule& schedule) {
                   work.exchange_bytes);
 }
 
-// Of the places for blocks, those that clusters of so many find. They lie within parts of the GPU that differ in size. Blocks of
-// such clusters that an H200 with its 132 SMs holds at one a SM (cudaOccupancyMaxActiveClusters).
+// Of the places for blocks, those that clusters of so many blocks find, which lie within parts of the GPU (GPCs) that differ in size.
+// kPlaces: blocks of such clusters that an H200 with its 132 SMs holds at one an SM (cudaOccupancyMaxActiveClusters). The half is
+// for rounding: as many whole clusters as were counted.
 double cluster_share(int64_t blocks) {
   constexpr double kPlaces[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
   constexpr int64_t kMost = std::size(kPlaces) - 1;
@@ -105,7 +106,8 @@ class KernelModel {
   // Blocks that the GPU holds. Clusters stay within a part of it, and parts differ in size.
   double places(int64_t blocks_per_sm) const {
     const double all = static_cast<double>(blocks_per_sm) * target_.sms;
-    return std::max(1.0, std::floor(all * cluster_share(work_.cluster) / cluster())) * cluster();
+    const double found = std::min(all, all * cluster_share(work_.cluster));
+    return std::max(1.0, std::floor(found / cluster())) * cluster();
   }
 
   // What the block that has the most to do is longer under way than a mean one: at the end it is alone. Blocks that stay have

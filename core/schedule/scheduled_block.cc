@@ -266,16 +266,6 @@ int64_t ScheduledBlock::fragment_vector(BlockValue load, size_t product) const {
   return 0;
 }
 
-BlockValue ScheduledBlock::root_load(BlockValue value) const {
-  const BlockOp& each = op(value);
-  if (each.is_load()) return value;
-  if (!is_elementwise(each) && !each.is_compute(OpCode::cast)) return -1;
-  for (BlockValue operand : each.operands)
-    if (op(operand).type.shape == each.type.shape)
-      if (const BlockValue load = root_load(operand); load >= 0) return load;
-  return -1;
-}
-
 bool ScheduledBlock::is_by_free(BlockValue load, size_t side) const {
   const Ints& tile = op(load).type.shape;
   return tile.size() > 1 &&

@@ -95,7 +95,7 @@ class ScheduledBlock {
   // Tiles of the iteration that all warps make of what is staged.
   bool is_made(BlockValue value) const;
   // The load that a value is made of, element by element; -1: none.
-  BlockValue root_load(BlockValue value) const;
+  BlockValue root_load(BlockValue value) const { return quern::root_load(kernel_.ops, value); }
   // Neighbours in memory are neighbours along the columns, or rows, of the product that a load is this
   // operand of.
   bool is_by_free(BlockValue load, size_t side) const;

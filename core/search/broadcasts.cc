@@ -30,8 +30,8 @@ class BroadcastRewriter : Rewriter {
  private:
   struct Value {
     std::optional<Ints> once;  // its shape without repetitions, of the same rank, if that has fewer elements
-    std::optional<ValueId> whole,
-        repeated;  // it, and what it repeats, in the graph that is made; when somebody asks
+    // It, and what it repeats, in the graph that is made; when somebody asks.
+    std::optional<ValueId> whole, repeated;
   };
 
   static Ints with_rank(Ints shape, size_t rank) {
@@ -123,31 +123,19 @@ class BroadcastRewriter : Rewriter {
     std::vector<bool> out(op.operands.size());
     const OpKind kind = op_info(op.code).kind;
     if (kind != OpKind::elementwise && kind != OpKind::contraction) return out;
-    const size_t kept = kind == OpKind::contraction ? 2 : 0;  // dimensions that a product does not repeat
-    std::vector<Ints> shapes;
-    for (ValueId operand : op.operands) shapes.push_back(shape(operand));
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      const Ints full = shapes[i], &least = least_shape(op.operands[i]);
-      if (!values_[index(op.operands[i])].once || full.size() < kept ||
-          !std::equal(full.end() - static_cast<std::ptrdiff_t>(kept), full.end(),
-                      least.end() - static_cast<std::ptrdiff_t>(kept)))
-        continue;
-      shapes[i] = least;
-      out[i] = has_shape(shapes, op.type.shape, kept);
-      if (!out[i]) shapes[i] = full;
+    std::vector<TensorType> types;
+    for (ValueId operand : op.operands) types.push_back(node(operand).type);
+    for (size_t i = 0; i < types.size(); ++i) {
+      const std::optional<Ints>& once = values_[index(op.operands[i])].once;
+      if (!once) continue;
+      types[i].shape = *once;
+      Attrs attrs = op.attrs;
+      const Result<TensorType> made = infer_type(op.code, types, attrs);
+      out[i] = made && made->shape == op.type.shape;
+      if (!out[i]) types[i] = node(op.operands[i]).type;
       found_ |= out[i];
     }
     return out;
-  }
-  // Whether operands of these shapes, repeated in all dimensions but the last `kept`, give the shape.
-  static bool has_shape(const std::vector<Ints>& operands, const Ints& shape, size_t kept) {
-    for (size_t d = kept; d < shape.size(); ++d)
-      if (shape[shape.size() - 1 - d] != 1 &&
-          std::none_of(operands.begin(), operands.end(), [&](const Ints& operand) {
-            return d < operand.size() && operand[operand.size() - 1 - d] == shape[shape.size() - 1 - d];
-          }))
-        return false;
-    return true;
   }
 
   std::vector<Value> values_;

@@ -394,14 +394,16 @@ std::vector<SizedKernel> best_sizes(const KernelModel& model, const Roles& roles
     return choices;
   };
   const int64_t least_tile = roles.stores_in_loop ? 1 : 16;
+  const bool is_one_product = model.is_one_product();
   Sizes sizes;
   auto consider = [&] {
     if (allowed && !allowed(sizes)) return;
     Sizes tried = sizes;
     const std::optional<Cost> cost = model.evaluate(tried);
     if (!cost || (best.size() == count && cost->us >= best.back().cost.us)) return;
+    // Then one number of iterations is enough.
     const auto same = std::find_if(best.begin(), best.end(), [&](const SizedKernel& known) {
-      return model.is_one_product() && known.sizes.grid == tried.grid && known.sizes.ranks == tried.ranks;
+      return is_one_product && known.sizes.grid == tried.grid && known.sizes.ranks == tried.ranks;
     });
     if (same != best.end()) {
       if (cost->us >= same->cost.us) return;

@@ -18,7 +18,7 @@ std::vector<std::vector<ValueId>> drawn_forward(const Graph& graph,
   // Casts that each piece has its own of are in no run.
   const std::function<int64_t(ValueId)> run_of = [&](ValueId id) -> int64_t {
     if (const auto made = made_in.find(id); made != made_in.end()) return static_cast<int64_t>(made->second);
-    return is_exact_cast(graph, id) || is_truncation(graph, id) ? run_of(graph.node(id).operands[0]) : -1;
+    return belongs_to_readers(graph, id) ? run_of(graph.node(id).operands[0]) : -1;
   };
   for (size_t run = 0; run < runs.size(); ++run)
     for (ValueId id : runs[run]) {

@@ -92,9 +92,7 @@ class Cutter {
 
   // Casts that change no value, or that others make floats of again, are no nodes of pieces: each piece has its own of what it
   // reads.
-  bool is_inside(ValueId id) const {
-    return (is_exact_cast(graph_, id) && !is_output_[static_cast<size_t>(id)]) || is_truncation(graph_, id);
-  }
+  bool is_inside(ValueId id) const { return belongs_to_readers(graph_, id); }
   ValueId source(ValueId id) const { return is_inside(id) ? source(node(id).operands[0]) : id; }
   std::vector<ValueId> sources(ValueId id) const {
     std::vector<ValueId> out;

@@ -13,7 +13,7 @@ namespace quern {
 inline bool is_pointwise(OpCode code) { return is_elementwise(code) || code == OpCode::cast; }
 
 struct Piece {
-  // Of the whole graph, operands before users; without casts that change no value or that others make floats of again: each piece has its own.
+  // Of the whole graph, operands before users; without casts that each piece has its own of (belongs_to_readers).
   std::vector<ValueId> nodes;
   Graph graph;                 // the piece on its own
   // Of `graph`, as values of the whole graph. A value that is read in several roles, as a residual is beside

@@ -292,6 +292,11 @@ bool is_truncation(const Graph& graph, ValueId id) {
   });
 }
 
+bool belongs_to_readers(const Graph& graph, ValueId id) {
+  return (is_exact_cast(graph, id) || is_truncation(graph, id)) &&
+         std::find(graph.outputs.begin(), graph.outputs.end(), id) == graph.outputs.end();
+}
+
 std::string outside_reason(const Graph& graph, ValueId id) {
   const Node& op = graph.node(id);
   const OpInfo& info = op_info(op.code);

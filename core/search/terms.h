@@ -3,9 +3,8 @@
 // Dimensions that the operators make equal are one label; dimensions of extent 1 have none. Transposes,
 // broadcasts and reshapes that only add or remove extents of 1 rename dimensions and are no terms, nor are casts
 // that change no value or keep precision (core/graph/decompose.h); casts that round, to integers among them, are
-// operators of which nothing else is known, and what they make is a float again. Conditions cast to floats select 1 or 0.
-// Composite
-// operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
+// operators of which nothing else is known, and what they make is a float again. Conditions cast to floats select
+// 1 or 0. Composite operators (softmax, norms) are there twice, as themselves and as their definition, in one class.
 #pragma once
 
 #include <optional>
@@ -75,6 +74,9 @@ bool is_exact_cast(const Graph& graph, ValueId id);
 
 // Whether the node is a cast of floats to integers that nothing but casts to floats read.
 bool is_truncation(const Graph& graph, ValueId id);
+
+// Whether the node is a cast that every piece which reads it has for itself: one of these two, and no output.
+bool belongs_to_readers(const Graph& graph, ValueId id);
 
 // Why an operator can be in no piece: movement that is more than renaming, what computes with integers. "" when it can.
 std::string outside_reason(const Graph& graph, ValueId id);

@@ -2,7 +2,6 @@
 #include "core/search/concats.h"
 
 #include "tests/search/same_graph.h"
-#include "tests/support/random_graph.h"
 
 namespace quern {
 
@@ -45,12 +44,7 @@ void others_stay(void**) {
   }
 }
 
-void random_graphs_stay_the_same(void**) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const Graph graph = random_graph(seed);
-    assert_computes_the_same(graph, operators_behind_concats(graph));
-  }
-}
+void random_graphs_stay_the_same(void**) { assert_random_graphs_compute_the_same(operators_behind_concats); }
 
 // The rotation of what a kernel has made is one kernel, which finds the halves where they lie.
 void a_rotation_is_one_kernel(void**) {

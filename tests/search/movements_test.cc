@@ -2,7 +2,6 @@
 #include "core/search/movements.h"
 
 #include "tests/search/same_graph.h"
-#include "tests/support/random_graph.h"
 
 namespace quern {
 
@@ -50,12 +49,7 @@ void others_stay(void**) {
   }
 }
 
-void random_graphs_stay_the_same(void**) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const Graph graph = random_graph(seed);
-    assert_computes_the_same(graph, narrow_movements(graph));
-  }
-}
+void random_graphs_stay_the_same(void**) { assert_random_graphs_compute_the_same(narrow_movements); }
 
 // A reshape of what is cast is no kernel: what reads it reads the input where it lies.
 void a_cast_and_a_reshape_are_no_kernel(void**) {

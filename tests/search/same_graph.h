@@ -6,6 +6,7 @@
 #include "core/verify/reference.h"
 #include "core/verify/verifier.h"
 #include "tests/search/examples.h"
+#include "tests/support/random_graph.h"
 
 namespace quern {
 
@@ -31,6 +32,15 @@ inline void assert_computes_the_same(const Graph& graph, const Graph& other) {
         fail_test(print_graph(graph) + "became\n" + print_graph(other) + "element " + std::to_string(e) +
                   " of output " + std::to_string(o) + ": " + std::to_string(made[o][e]) + " instead of " +
                   std::to_string(expected[o][e]));
+  }
+}
+
+// Of many random graphs; `rewrite` gives the other one.
+template <class Rewrite>
+void assert_random_graphs_compute_the_same(Rewrite rewrite) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const Graph graph = random_graph(seed);
+    assert_computes_the_same(graph, rewrite(graph));
   }
 }
 

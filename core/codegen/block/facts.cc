@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
-#include <set>
 
 namespace quern {
 
@@ -109,20 +107,6 @@ std::vector<int> BlockFacts::asked_dims(BlockValue value, size_t operand) const 
   for (size_t d = 0; d < back.size(); ++d)  // repeated by a broadcast
     if (back[d] >= 0 && from[static_cast<size_t>(back[d])] == 1 && shape[d] != 1) back[d] = -1;
   return back;
-}
-
-BlockValue BlockFacts::root_load(BlockValue value) const {
-  std::set<BlockValue> seen;  // from where values meet again none was found
-  const std::function<BlockValue(BlockValue)> find = [&](BlockValue from) -> BlockValue {
-    const BlockOp& op = program.op(from);
-    if (op.is_load()) return from;
-    if (!is_elementwise(from) || !seen.insert(from).second) return -1;
-    for (BlockValue operand : op.operands)
-      if (program.shape(operand) == op.type.shape)
-        if (const BlockValue load = find(operand); load >= 0) return load;
-    return -1;
-  };
-  return find(value);
 }
 
 bool BlockFacts::is_summed(BlockValue value) const {

@@ -85,8 +85,7 @@ struct BlockFacts {
   bool is_free(BlockValue value) const;
   // Of such a value: for each of its dimensions that of operand number `operand`, or -1.
   std::vector<int> asked_dims(BlockValue value, size_t operand) const;
-  // The load that a value is made of, element by element; -1: none.
-  BlockValue root_load(BlockValue value) const;
+  BlockValue root_load(BlockValue value) const { return quern::root_load(program.ops, value); }
   // Whether only a sum over the iterations uses it.
   bool is_summed(BlockValue value) const;
   // A maximum that the loop itself reads.
