@@ -200,12 +200,13 @@ void KernelModel::add_work(const KernelDag& kernel, const Roles& roles, const Te
   work.rate = operations(op) / (rate / target_.sms) * 1e-6;
   if (work.contraction) {
     const LabelSet a = kernel.dag.ops[op.operands[0]].labels, b = kernel.dag.ops[op.operands[1]].labels;
+    const LabelSet reduced = reduced_by_operators(kernel.dag);
     work.inner = op.term.label;
     for (size_t i = work.labels.size(); i-- > 0;) {
       const Label label = work.labels[i];
       if (label == work.inner) continue;
-      if (!has_label(b, label) && makes_better_tiles(label, work.row, terms)) work.row = label;
-      if (!has_label(a, label) && makes_better_tiles(label, work.column, terms)) work.column = label;
+      if (!has_label(b, label) && makes_better_tiles(label, work.row, terms, reduced)) work.row = label;
+      if (!has_label(a, label) && makes_better_tiles(label, work.column, terms, reduced)) work.column = label;
     }
     if (op.term.label2 >= 0)
       work.rate *= 1 + static_cast<double>(terms.labels[op.term.label2].extent) /

@@ -17,14 +17,16 @@ struct Contraction {
 };
 
 constexpr int64_t kEnoughRows = 256;  // for a large tile
+constexpr int64_t kLeastRows = 16;    // for tensor cores
 
 // The row or column of an operand; what else it alone has goes to the batch.
-Label own_dim(const Dims& dims, Label contracted, LabelSet other, const Terms& terms, bool& regrouped) {
+Label own_dim(const Dims& dims, Label contracted, LabelSet other, const Terms& terms, LabelSet reduced,
+              bool& regrouped) {
   Label own = kNoLabel;
   for (size_t i = dims.size(); i-- > 0;) {
     const Label each = dims[i];
     if (each < 0 || each == contracted || has_label(other, each)) continue;
-    if (!makes_better_tiles(each, own, terms)) continue;
+    if (!makes_better_tiles(each, own, terms, reduced)) continue;
     regrouped |= own != kNoLabel;
     own = each;
   }
@@ -32,9 +34,11 @@ Label own_dim(const Dims& dims, Label contracted, LabelSet other, const Terms& t
 }
 
 Contraction contract(const Dims& left, const Dims& right, Label label, LabelSet left_set, LabelSet right_set,
-                     const Terms& terms) {
+                     const Terms& terms, LabelSet reduced) {
   bool regrouped = false;
-  auto own = [&](const Dims& dims, LabelSet other) { return own_dim(dims, label, other, terms, regrouped); };
+  auto own = [&](const Dims& dims, LabelSet other) {
+    return own_dim(dims, label, other, terms, reduced, regrouped);
+  };
   const Label row = own(left, right_set), column = own(right, left_set);
   Dims batch;
   for (const Dims* dims : {&left, &right})
@@ -123,7 +127,11 @@ class TileNamer {
  public:
   TileNamer(const Dag& dag, const std::vector<Dims>& tensors, const std::vector<Dims>& outputs,
             const Terms& terms)
-      : dag_(dag), tensors_(tensors), terms_(terms), wanted_(dag, outputs) {}
+      : dag_(dag),
+        tensors_(tensors),
+        terms_(terms),
+        reduced_(reduced_by_operators(dag)),
+        wanted_(dag, outputs) {}
 
   std::vector<TileDims> run() {
     for (const DagOp& op : dag_.ops) found_.push_back(name(op));
@@ -201,9 +209,9 @@ class TileNamer {
 
   TileDims matmul(const DagOp& op) const {
     const Contraction straight =
-        contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1), terms_);
+        contract(of(op, 0), of(op, 1), op.term.label, labels(op, 0), labels(op, 1), terms_, reduced_);
     const Contraction turned =
-        contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0), terms_);
+        contract(of(op, 1), of(op, 0), op.term.label, labels(op, 1), labels(op, 0), terms_, reduced_);
     if (turn(straight, turned, op)) return {turned.result, {1, 0}, {turned.left, turned.right}, -1};
     return {straight.result, {0, 1}, {straight.left, straight.right}, -1};
   }
@@ -211,7 +219,7 @@ class TileNamer {
   // Operands a1, b1, a2, b2; both contractions have the same rows and columns.
   TileDims concat_matmul(const DagOp& op) const {
     auto place = [&](int a, int b) {
-      return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b), terms_);
+      return contract(of(op, a), of(op, b), op.term.label, labels(op, a), labels(op, b), terms_, reduced_);
     };
     const Contraction straight = place(0, 1), turned = place(1, 0);
     const bool turns = turn(straight, turned, op);
@@ -237,15 +245,25 @@ class TileNamer {
   const Dag& dag_;
   const std::vector<Dims>& tensors_;
   const Terms& terms_;
+  const LabelSet reduced_;
   const WantedOrder wanted_;
   std::vector<TileDims> found_;  // of the operators before the one that is looked at
 };
 
 }  // namespace
 
-bool makes_better_tiles(Label label, Label last, const Terms& terms) {
+bool makes_better_tiles(Label label, Label last, const Terms& terms, LabelSet reduced) {
   auto extent = [&](Label of) { return terms.labels[static_cast<size_t>(of)].extent; };
-  return last == kNoLabel || (extent(last) < kEnoughRows && extent(last) < extent(label));
+  if (last == kNoLabel) return true;
+  const bool whole = has_label(reduced, last) && extent(last) >= kLeastRows;
+  return !whole && extent(last) < kEnoughRows && extent(last) < extent(label);
+}
+
+LabelSet reduced_by_operators(const Dag& dag) {
+  LabelSet set = 0;
+  for (const DagOp& op : dag.ops)
+    if (op.term.kind == BlockKind::reduction) set |= label_bit(op.term.label);
+  return set;
 }
 
 Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors) {

@@ -18,8 +18,11 @@ struct TileDims {
 };
 
 // The rows or columns of a product are the last label that only one operand has, or the largest where that is too short for
-// a tile, as queries that share keys may lie next to each other. Whether that is `label`, which comes before `last`.
-bool makes_better_tiles(Label label, Label last, const Terms& terms);
+// a tile, as queries that share keys may lie next to each other; but not where the last one is reduced (`reduced`), as heads
+// may be: blocks have it whole, or loop over it. Whether that is `label`, which comes before `last`.
+bool makes_better_tiles(Label label, Label last, const Terms& terms, LabelSet reduced);
+// What sums, maxima and the like of the DAG reduce; contractions are not among them.
+LabelSet reduced_by_operators(const Dag& dag);
 
 // Of what a leaf reads, where `tensors` has the dimensions of all by their index.
 Dims leaf_dims(const DagOp& leaf, const std::vector<Dims>& tensors);

@@ -339,7 +339,7 @@ class Evaluator:
         return self.value(operands[0], dtype).broadcast_to(attributes["shape"])
 
     def op_cast(self, operands, attributes, dtype):
-        x = self.values[operands[0]]
+        x = self.value(operands[0], self.promote(operands)) if self.is_number(operands[0]) else self.values[operands[0]]
         if dtype == "i32":
             x = torch.nan_to_num(x.double(), nan=0.0).trunc().clamp(-(2**31), 2**31 - 1)
         elif dtype == "bool":

@@ -73,6 +73,11 @@ def in_range(number, dtype):
     return number if not dtype.is_floating_point or abs(number) <= torch.finfo(dtype).max else math.copysign(math.inf, number)
 
 
+def cast(x, dtype):
+    is_literal = is_number(x) or x.startswith("float(")
+    return f"torch.full((), {x}, dtype={dtype}, device=DEVICE)" if is_literal else f"{x}.to({dtype})"
+
+
 def expression(op, operands, attributes):
     operands = [f"float('{o}')" if o.lstrip("+-") in ("inf", "nan") else o for o in operands]
     x = operands[0] if operands else None
@@ -94,7 +99,7 @@ def expression(op, operands, attributes):
         "slice": lambda: sliced(x, attributes),
         "concat": lambda: f"torch.cat([{', '.join(operands)}], {axes(attributes, 0)[0]})",
         "broadcast": lambda: f"{x}.broadcast_to({attributes['shape']})",
-        "cast": lambda: f"{x}.to({DTYPES[attributes['dtype']]})",
+        "cast": lambda: cast(x, DTYPES[attributes["dtype"]]),
         "iota": lambda: iota(attributes),
     }
     return table[op]()
